@@ -1,0 +1,113 @@
+//! What the session needs of a hop transport: reliable, ordered, flow-controlled byte streams.
+
+use thiserror::Error;
+
+/// Names one stream of one association. The mobile's are even, the base's odd; never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StreamId(pub u64);
+
+/// Something happened to a stream. Readable and writable are edges: after one, read or write until
+/// nothing moves before waiting for the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StreamEvent {
+    /// The peer opened a stream.
+    Incoming(StreamId),
+    /// Bytes, an end or a reset can be read where there was nothing before.
+    Readable(StreamId),
+    /// There is room to write where there was none before.
+    Writable(StreamId),
+    /// The peer acknowledged everything up to and including our end.
+    Finished(StreamId),
+    /// Both directions are over and everything was read: the transport has forgotten the stream.
+    Closed(StreamId),
+}
+
+/// How far reading has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecvState {
+    /// More bytes are here or may come.
+    Open,
+    /// The peer ended the stream and every byte was consumed.
+    Finished,
+    /// The peer gave the stream up; the code is the session's. Unread bytes are gone.
+    Reset(u64),
+}
+
+/// Why a stream cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum StreamError {
+    /// No such stream, or it was closed or reset from this side.
+    #[error("the stream does not exist or is closed")]
+    Unknown,
+    /// This side has already ended the stream.
+    #[error("the stream was already finished")]
+    Finished,
+    /// The peer gave the stream up, with the session's code.
+    #[error("the peer reset the stream (code {0})")]
+    Reset(u64),
+    /// As many streams as the configuration allows are open.
+    #[error("too many streams are open")]
+    TooMany,
+}
+
+/// Reliable byte streams over one hop.
+///
+/// A transport is a machine: calls never block and never do I/O. Bytes are written into and read
+/// out of the transport's own buffers, so that a byte is copied once on its way to a socket.
+pub trait Streams {
+    /// Opens a stream towards the peer. The peer learns of it with the first bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`StreamError::TooMany`] at the configured bound.
+    fn open(&mut self) -> Result<StreamId, StreamError>;
+
+    /// The next thing that happened, if any.
+    fn poll_event(&mut self) -> Option<StreamEvent>;
+
+    /// Room for the next bytes to send: one contiguous piece, empty while the stream is not
+    /// writable. Fill a prefix of it and call [`commit`](Self::commit).
+    ///
+    /// # Errors
+    ///
+    /// The stream is unknown, finished from this side, or was reset by the peer.
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError>;
+
+    /// The first `n` bytes of the room returned by [`send_space`](Self::send_space) are to be sent.
+    fn commit(&mut self, id: StreamId, n: usize);
+
+    /// Ends our direction after the bytes written so far (half-close). Idempotent.
+    fn finish(&mut self, id: StreamId);
+
+    /// Gives up both directions: unsent and unread bytes are dropped, the peer sees `code`.
+    fn reset(&mut self, id: StreamId, code: u64);
+
+    /// Received bytes in order: one contiguous piece, empty if there are none now.
+    fn received(&self, id: StreamId) -> &[u8];
+
+    /// The first `n` bytes of [`received`](Self::received) were taken.
+    fn consume(&mut self, id: StreamId, n: usize);
+
+    /// Whether more can come. An unknown stream reads as finished.
+    fn recv_state(&self, id: StreamId) -> RecvState;
+
+    /// Copies as much of `data` as there is room for; the number of bytes taken.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_space`](Self::send_space).
+    fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
+        let mut taken = 0;
+        while taken < data.len() {
+            let room = self.send_space(id)?;
+            let n = room.len().min(data.len() - taken);
+            if n == 0 {
+                break;
+            }
+            room[..n].copy_from_slice(&data[taken..taken + n]);
+            self.commit(id, n);
+            taken += n;
+        }
+        Ok(taken)
+    }
+}

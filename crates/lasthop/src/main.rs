@@ -1,0 +1,3 @@
+//! The lasthop command.
+
+fn main() {}

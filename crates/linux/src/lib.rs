@@ -1,0 +1,1 @@
+//! The Linux world: machines on kernel sockets.

@@ -1,0 +1,1 @@
+//! The simulated world: machines over radios in virtual time.

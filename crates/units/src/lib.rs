@@ -1,0 +1,22 @@
+//! The quantities that every lasthop crate speaks in.
+//!
+//! Nothing here reads a clock or a random source: a [`Time`] is handed in by whichever world runs
+//! the machines, and a [`Seed`] is an argument from which named streams of random numbers follow.
+//! The crate is `no_std`, as are all crates that hold machines.
+
+#![no_std]
+
+extern crate alloc;
+
+mod parse;
+mod rate;
+mod seed;
+mod time;
+
+pub use parse::ParseError;
+pub use rate::{Bytes, Rate};
+pub use seed::{Seed, Stream};
+pub use time::Time;
+
+pub use core::time::Duration;
+pub use parse::parse_duration;
