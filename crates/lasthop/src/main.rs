@@ -1,3 +1,53 @@
 //! The lasthop command.
 
-fn main() {}
+mod cmd;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Keep TCP fast and alive across a lossy, moving last hop.
+#[derive(Parser, Debug)]
+#[command(name = "lasthop", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve mobiles: carry their connections to the fixed network
+    Base(cmd::base::Options),
+    /// Carry this host's connections over the hop to a base
+    Mobile(cmd::mobile::Options),
+    /// Run a program whose TCP connections go through the mobile
+    Exec(cmd::exec::Options),
+    /// Make a key pair, or show the public half of one
+    Keygen(cmd::keygen::Options),
+    /// Show associations, connections, rate, loss and round trip of a running base or mobile
+    Status(cmd::status::Options),
+    /// Emulate a radio between two interfaces or two UDP end points
+    Radio(cmd::radio::Options),
+    /// Show a download crossing a bad radio, by srp and by what else there is
+    Demo(cmd::demo::Options),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Base(o) => cmd::base::run(o),
+        Command::Mobile(o) => cmd::mobile::run(o),
+        Command::Exec(o) => cmd::exec::run(o),
+        Command::Keygen(o) => cmd::keygen::run(o),
+        Command::Status(o) => cmd::status::run(o),
+        Command::Radio(o) => cmd::radio::run(o),
+        Command::Demo(o) => cmd::demo::run(o),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("lasthop: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
