@@ -7,7 +7,19 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+mod association;
+mod config;
+pub mod seal;
+pub mod srp;
+mod stats;
 mod streams;
 
+pub use association::{
+    Association, AssociationEvent, AssociationId, Base, BaseStats, Mobile, MobileStats, Transmit,
+};
+pub use config::{HopConfig, Limits};
+pub use stats::HopStats;
 pub use streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};

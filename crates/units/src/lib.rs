@@ -8,11 +8,13 @@
 
 extern crate alloc;
 
+mod link;
 mod parse;
 mod rate;
 mod seed;
 mod time;
 
+pub use link::LinkEvent;
 pub use parse::ParseError;
 pub use rate::{Bytes, Rate};
 pub use seed::{Seed, Stream};

@@ -3,3 +3,8 @@
 #![no_std]
 
 extern crate alloc;
+
+pub mod datagram;
+pub mod frame;
+pub mod mhp;
+pub mod varint;

@@ -1,0 +1,440 @@
+//! The end that answers, for many mobiles over one carrier.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN};
+
+use super::{Association, AssociationEvent, Outcome, Transmit};
+use crate::config::{HopConfig, Limits};
+use crate::seal::{Fingerprint, Hello, Keypair, Keys, PublicKey, Responder};
+use crate::srp::{CloseReason, Role};
+
+/// Handshakes that are answered but not yet confirmed, at most.
+const CANDIDATES_MAX: usize = 64;
+/// How long a candidate waits for its first authentic datagram.
+const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
+/// Diffie-Hellmans are done for so many inits a second, and so many at once.
+const HANDSHAKES_PER_SECOND: f64 = 100.0;
+const HANDSHAKES_AT_ONCE: f64 = 50.0;
+
+/// Names an association at a base. Never reused while the base runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AssociationId(pub u64);
+
+/// Counters of a base beside those of its associations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BaseStats {
+    /// Handshakes answered.
+    pub handshakes: u64,
+    /// Handshakes of mobiles that are not allowed here.
+    pub strangers: u64,
+    /// Handshakes passed over because too many came at once.
+    pub throttled: u64,
+    /// Datagrams that were garbage, forged, replayed or for nobody.
+    pub refused: u64,
+}
+
+/// An answered handshake whose keys nobody has used yet.
+struct Candidate {
+    fingerprint: Fingerprint,
+    receiver: u32,
+    remote: u32,
+    mobile: PublicKey,
+    stamp: u64,
+    keys: Keys,
+    limits: Limits,
+    reply: Vec<u8>,
+    expires: Time,
+}
+
+struct Entry<A> {
+    association: Association<A>,
+    mobile: PublicKey,
+    receiver: u32,
+    /// The time under which the entry stands in the timer set.
+    timer: Option<Time>,
+    queued: bool,
+}
+
+/// A base's end of all its associations.
+pub struct Base<A> {
+    config: HopConfig,
+    responder: Responder,
+    sealed: bool,
+    allowed: BTreeSet<[u8; 32]>,
+    fast_aes: bool,
+    numbers: Numbers,
+    entries: BTreeMap<u64, Entry<A>>,
+    next_id: u64,
+    by_receiver: BTreeMap<u32, u64>,
+    by_mobile: BTreeMap<[u8; 32], u64>,
+    candidates: Vec<Candidate>,
+    /// Replies to send: where to, and which candidate's.
+    replies: VecDeque<(A, u32)>,
+    timers: BTreeSet<(Time, u64)>,
+    /// Associations that may have something to send.
+    ready: VecDeque<u64>,
+    /// Associations that may have stream events.
+    fresh: VecDeque<u64>,
+    events: VecDeque<(AssociationId, AssociationEvent)>,
+    tokens: f64,
+    tokens_at: Time,
+    stats: BaseStats,
+}
+
+impl<A: Copy + Eq> Base<A> {
+    /// A base that serves the mobiles with the `allowed` keys. `seed` must be entropy if the seal
+    /// is to protect anything.
+    pub fn new(config: HopConfig, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
+        let responder = Responder::new(keys, seed.child("responder"));
+        let allowed = allowed.iter().map(|k| *k.as_bytes()).collect();
+        Self::build(config, responder, true, allowed, seed)
+    }
+
+    /// A base on a hop that goes unsealed by explicit choice, for any mobile that reaches it.
+    pub fn unsealed(config: HopConfig, seed: Seed) -> Self {
+        Self::build(config, Responder::unsealed(), false, BTreeSet::new(), seed)
+    }
+
+    fn build(
+        config: HopConfig,
+        responder: Responder,
+        sealed: bool,
+        allowed: BTreeSet<[u8; 32]>,
+        seed: Seed,
+    ) -> Self {
+        Self {
+            config,
+            responder,
+            sealed,
+            allowed,
+            fast_aes: false,
+            numbers: seed.stream("receiver ids"),
+            entries: BTreeMap::new(),
+            next_id: 0,
+            by_receiver: BTreeMap::new(),
+            by_mobile: BTreeMap::new(),
+            candidates: Vec::new(),
+            replies: VecDeque::new(),
+            timers: BTreeSet::new(),
+            ready: VecDeque::new(),
+            fresh: VecDeque::new(),
+            events: VecDeque::new(),
+            tokens: HANDSHAKES_AT_ONCE,
+            tokens_at: Time::ZERO,
+            stats: BaseStats::default(),
+        }
+    }
+
+    /// Tells that this machine has AES in hardware: the seal uses it with mobiles that have it too.
+    #[must_use]
+    pub fn with_fast_aes(mut self, fast_aes: bool) -> Self {
+        self.fast_aes = fast_aes;
+        self
+    }
+
+    /// Counters of handshakes and of what was refused.
+    pub fn stats(&self) -> BaseStats {
+        let refused: u64 = self.entries.values().map(|e| e.association.refused).sum();
+        BaseStats { refused: self.stats.refused + refused, ..self.stats }
+    }
+
+    /// The associations that stand, and whose they are.
+    pub fn associations(
+        &self,
+    ) -> impl Iterator<Item = (AssociationId, &PublicKey, &Association<A>)> {
+        self.entries.iter().map(|(id, e)| (AssociationId(*id), &e.mobile, &e.association))
+    }
+
+    /// An association, to read and write its streams.
+    pub fn association_mut(&mut self, id: AssociationId) -> Option<&mut Association<A>> {
+        let entry = self.entries.get_mut(&id.0)?;
+        if !entry.queued {
+            entry.queued = true;
+            self.ready.push_back(id.0);
+        }
+        Some(&mut entry.association)
+    }
+
+    /// What happened to associations, in order.
+    pub fn poll_event(&mut self) -> Option<(AssociationId, AssociationEvent)> {
+        self.events.pop_front()
+    }
+
+    /// The next association that a datagram or a timer has touched, whose stream events wait.
+    pub fn poll_touched(&mut self) -> Option<AssociationId> {
+        self.fresh.pop_front().map(AssociationId)
+    }
+
+    /// Takes in a datagram. A bad one changes nothing but a counter.
+    pub fn handle_datagram(&mut self, now: Time, from: A, datagram: &mut [u8]) {
+        let taken = match Kind::of(datagram) {
+            Ok(Kind::Data) => self.handle_data(now, from, datagram),
+            Ok(Kind::HandshakeInit | Kind::PlainInit) => self.handle_init(now, from, datagram),
+            _ => false,
+        };
+        if !taken {
+            self.stats.refused += 1;
+        }
+    }
+
+    fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        let Ok(view) = Data::new_checked(&*datagram) else { return false };
+        let receiver = view.header().receiver;
+        if let Some(&id) = self.by_receiver.get(&receiver) {
+            let Some(entry) = self.entries.get_mut(&id) else { return false };
+            let before = entry.association.refused;
+            let outcome = entry.association.handle_data(now, from, datagram);
+            if outcome == Outcome::Refused {
+                // Counted once, here.
+                entry.association.refused = before;
+                return false;
+            }
+            if outcome == (Outcome::Taken { moved: true }) {
+                self.events.push_back((AssociationId(id), AssociationEvent::Moved));
+            }
+            self.touch(id);
+            return true;
+        }
+        self.promote(now, from, receiver, datagram)
+    }
+
+    fn handle_init(&mut self, now: Time, from: A, init: &[u8]) -> bool {
+        self.candidates.retain(|c| c.expires > now);
+        let Ok(fingerprint) = self.responder.check(init) else { return false };
+        if let Some(known) = self.candidates.iter().find(|c| c.fingerprint == fingerprint) {
+            let receiver = known.receiver;
+            self.queue_reply(from, receiver);
+            return true;
+        }
+        if !self.take_token(now) {
+            self.stats.throttled += 1;
+            return true;
+        }
+        let Ok(request) = self.responder.read(init) else { return false };
+        let mobile = *request.mobile();
+        if self.sealed && !self.allowed.contains(mobile.as_bytes()) {
+            self.stats.strangers += 1;
+            return true;
+        }
+        let Some(limits) = Limits::decode(&request.hello().limits) else { return false };
+        let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
+        if !self.make_room(stamp) {
+            self.stats.throttled += 1;
+            return true;
+        }
+        let receiver = self.new_receiver();
+        let hello = Hello {
+            receiver,
+            fast_aes: self.fast_aes,
+            stamp: 0,
+            limits: Limits { first_stream: 1, ..Limits::of(&self.config) }.encode(),
+        };
+        let mut reply = alloc::vec![0; MAX_REPLY_LEN];
+        let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };
+        reply.truncate(len);
+        self.stats.handshakes += 1;
+        let expires = now + CANDIDATE_LIFE;
+        self.candidates.push(Candidate {
+            fingerprint,
+            receiver,
+            remote,
+            mobile,
+            stamp,
+            keys,
+            limits,
+            reply,
+            expires,
+        });
+        self.queue_reply(from, receiver);
+        true
+    }
+
+    fn queue_reply(&mut self, to: A, receiver: u32) {
+        if self.replies.len() < CANDIDATES_MAX {
+            self.replies.push_back((to, receiver));
+        }
+    }
+
+    /// A place for a candidate of this stamp: an older one yields, a newer one does not.
+    fn make_room(&mut self, stamp: u64) -> bool {
+        if self.candidates.len() < CANDIDATES_MAX {
+            return true;
+        }
+        let oldest = (0..self.candidates.len()).min_by_key(|i| self.candidates[*i].stamp);
+        match oldest {
+            Some(i) if self.candidates[i].stamp < stamp => {
+                self.candidates.swap_remove(i);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn new_receiver(&mut self) -> u32 {
+        loop {
+            let receiver = self.numbers.next_u64() as u32;
+            let taken = self.by_receiver.contains_key(&receiver)
+                || self.candidates.iter().any(|c| c.receiver == receiver);
+            if !taken {
+                return receiver;
+            }
+        }
+    }
+
+    fn take_token(&mut self, now: Time) -> bool {
+        let earned = now.since(self.tokens_at).as_secs_f64() * HANDSHAKES_PER_SECOND;
+        self.tokens = (self.tokens + earned).min(HANDSHAKES_AT_ONCE);
+        self.tokens_at = now;
+        let enough = self.tokens >= 1.0;
+        if enough {
+            self.tokens -= 1.0;
+        }
+        enough
+    }
+
+    /// A candidate becomes the mobile's association when it has proved to hold the keys.
+    fn promote(&mut self, now: Time, from: A, receiver: u32, datagram: &mut [u8]) -> bool {
+        let Some(at) = self.candidates.iter().position(|c| c.receiver == receiver) else {
+            return false;
+        };
+        // A failed opening leaves the bytes unusable and the keys as they were, so that the
+        // candidate can be put back.
+        let Candidate { fingerprint, remote, mobile, stamp, keys, limits, reply, expires, .. } =
+            self.candidates.swap_remove(at);
+        let mut association = Association::new(&self.config, Role::Base, self.sealed, now);
+        association.establish(now, keys, remote, from, &limits);
+        if association.handle_data(now, from, datagram) == Outcome::Refused {
+            if let Some(link) = association.link {
+                let keys = link.keys;
+                self.candidates.push(Candidate {
+                    fingerprint,
+                    receiver,
+                    remote,
+                    mobile,
+                    stamp,
+                    keys,
+                    limits,
+                    reply,
+                    expires,
+                });
+            }
+            return false;
+        }
+        // The mobile has given its old association up: so does the base.
+        if let Some(old) = self.by_mobile.get(mobile.as_bytes()).copied() {
+            self.forget(now, old, CloseReason::Replaced);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        self.by_receiver.insert(receiver, id);
+        self.by_mobile.insert(*mobile.as_bytes(), id);
+        let entry = Entry { association, mobile, receiver, timer: None, queued: false };
+        self.entries.insert(id, entry);
+        self.events.push_back((AssociationId(id), AssociationEvent::Up));
+        self.touch(id);
+        true
+    }
+
+    /// Ends an association without a word to the mobile. The caller hears of it by its event and
+    /// can no longer reach it.
+    fn forget(&mut self, _now: Time, id: u64, reason: CloseReason) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        self.by_receiver.remove(&entry.receiver);
+        if self.by_mobile.get(entry.mobile.as_bytes()) == Some(&id) {
+            self.by_mobile.remove(entry.mobile.as_bytes());
+        }
+        if let Some(timer) = entry.timer {
+            self.timers.remove(&(timer, id));
+        }
+        self.events.push_back((AssociationId(id), AssociationEvent::Lost(reason)));
+    }
+
+    fn touch(&mut self, id: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            if !entry.queued {
+                entry.queued = true;
+                self.ready.push_back(id);
+            }
+            if self.fresh.back() != Some(&id) && !self.fresh.contains(&id) {
+                self.fresh.push_back(id);
+            }
+        }
+    }
+
+    /// Writes the next datagram that should leave now into `out`, which must have room for the
+    /// largest, if there is one.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
+        while let Some((to, receiver)) = self.replies.pop_front() {
+            let candidate = self.candidates.iter().find(|c| c.receiver == receiver);
+            let Some(reply) = candidate.map(|c| &c.reply) else { continue };
+            out.get_mut(..reply.len())?.copy_from_slice(reply);
+            return Some(Transmit { to, len: reply.len() });
+        }
+        while let Some(&id) = self.ready.front() {
+            let transmit = self
+                .entries
+                .get_mut(&id)
+                .and_then(|e| e.association.poll_transmit(now, out));
+            if transmit.is_some() {
+                return transmit;
+            }
+            self.ready.pop_front();
+            self.settle(now, id);
+        }
+        None
+    }
+
+    /// An association has nothing more to send for now: its timer is set, or its end noticed.
+    fn settle(&mut self, now: Time, id: u64) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        entry.queued = false;
+        if let Some(reason) = entry.association.closed() {
+            self.forget(now, id, reason);
+            return;
+        }
+        let timer = entry.association.next_timeout();
+        if timer != entry.timer {
+            if let Some(old) = entry.timer {
+                self.timers.remove(&(old, id));
+            }
+            if let Some(new) = timer {
+                self.timers.insert((new, id));
+            }
+            entry.timer = timer;
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(t, _)| *t)
+    }
+
+    /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
+    pub fn handle_timeout(&mut self, now: Time) {
+        while let Some(&(at, id)) = self.timers.first() {
+            if at > now {
+                return;
+            }
+            self.timers.pop_first();
+            if let Some(entry) = self.entries.get_mut(&id) {
+                entry.timer = None;
+                entry.association.srp.handle_timeout(now);
+            }
+            self.touch(id);
+        }
+    }
+
+    /// Ends all associations, telling the mobiles.
+    pub fn close(&mut self, reason: CloseReason) {
+        let ids: Vec<u64> = self.entries.keys().copied().collect();
+        for id in ids {
+            if let Some(association) = self.association_mut(AssociationId(id)) {
+                association.close(reason);
+            }
+        }
+    }
+}

@@ -1,0 +1,407 @@
+//! The end that asks.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::time::Duration;
+
+use lasthop_units::{LinkEvent, Seed, Time};
+use lasthop_wire::datagram::Kind;
+
+use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
+use crate::config::{HopConfig, Limits};
+use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
+use crate::srp::{CloseReason, Role};
+use crate::stats::HopStats;
+use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+
+/// An init is repeated after so long, the first few times.
+const RETRY: Duration = Duration::from_millis(250);
+const EAGER_TRIES: u32 = 20;
+const RETRY_PATIENT: Duration = Duration::from_secs(1);
+/// After so long a silence the base may have lost the association: a new one is asked for beside.
+const DOUBT_AFTER: Duration = Duration::from_millis(500);
+/// A base that answers a new handshake is given so long to show that it still knows the old
+/// association.
+const GRACE: Duration = Duration::from_millis(400);
+
+/// An init on its way.
+struct Asking {
+    initiator: Box<Initiator>,
+    receiver: u32,
+    next_try: Time,
+    tries: u32,
+    first_sent: Time,
+}
+
+/// A new association that stands ready should the old one prove dead.
+struct Reserve<A> {
+    link: Link<A>,
+    limits: Limits,
+    receiver: u32,
+    until: Time,
+}
+
+/// Counters of a mobile beside those of its transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MobileStats {
+    /// Handshake messages sent.
+    pub inits_sent: u64,
+    /// Handshakes that a base answered.
+    pub handshakes: u64,
+    /// Datagrams that were garbage, forged, replayed or for somebody else.
+    pub refused: u64,
+}
+
+/// A mobile's end of its association with one base.
+///
+/// Streams may be opened and written before the association stands; they are sent once it does.
+/// When the base no longer knows the association (it was restarted), a new one takes its place and
+/// the old streams are reset.
+pub struct Mobile<A> {
+    config: HopConfig,
+    keys: Option<Keypair>,
+    claim: PublicKey,
+    base: PublicKey,
+    base_addr: A,
+    seed: Seed,
+    handshakes: u64,
+    /// The wall clock at `Time::ZERO`, so that a base can tell old handshakes from new.
+    stamp: u64,
+    fast_aes: bool,
+    association: Association<A>,
+    /// Our name for the association that stands.
+    receiver: u32,
+    asking: Option<Asking>,
+    reserve: Option<Reserve<A>>,
+    events: VecDeque<AssociationEvent>,
+    stats: MobileStats,
+}
+
+impl<A: Copy + Eq> Mobile<A> {
+    /// A mobile that asks the base with key `base` at `base_addr` for an association at once.
+    /// `seed` must be entropy if the seal is to protect anything.
+    pub fn new(
+        config: HopConfig,
+        keys: Keypair,
+        base: PublicKey,
+        base_addr: A,
+        seed: Seed,
+        now: Time,
+    ) -> Self {
+        let claim = *keys.public();
+        Self::build(config, Some(keys), claim, base, base_addr, seed, now)
+    }
+
+    /// A mobile on a hop that goes unsealed by explicit choice: nothing is encrypted and anybody on
+    /// the hop can be anyone.
+    pub fn unsealed(
+        config: HopConfig,
+        claim: PublicKey,
+        base_addr: A,
+        seed: Seed,
+        now: Time,
+    ) -> Self {
+        Self::build(config, None, claim, claim, base_addr, seed, now)
+    }
+
+    fn build(
+        config: HopConfig,
+        keys: Option<Keypair>,
+        claim: PublicKey,
+        base: PublicKey,
+        base_addr: A,
+        seed: Seed,
+        now: Time,
+    ) -> Self {
+        let association = Association::new(&config, Role::Mobile, keys.is_some(), now);
+        let mut mobile = Self {
+            config,
+            keys,
+            claim,
+            base,
+            base_addr,
+            seed,
+            handshakes: 0,
+            stamp: 0,
+            fast_aes: false,
+            association,
+            receiver: 0,
+            asking: None,
+            reserve: None,
+            events: VecDeque::new(),
+            stats: MobileStats::default(),
+        };
+        mobile.ask(now);
+        mobile
+    }
+
+    /// Tells that this machine has AES in hardware: the seal uses it if the base has it too.
+    #[must_use]
+    pub fn with_fast_aes(mut self, now: Time, fast_aes: bool) -> Self {
+        self.fast_aes = fast_aes;
+        self.ask(now);
+        self
+    }
+
+    /// Tells the wall clock, in nanoseconds since 1970, at the time `Time::ZERO`. Without it a base
+    /// cannot tell a replayed handshake from a new one before it has answered it.
+    #[must_use]
+    pub fn with_wall_clock(mut self, now: Time, at_zero: u64) -> Self {
+        self.stamp = at_zero;
+        self.ask(now);
+        self
+    }
+
+    /// The base is at another address from now on.
+    pub fn set_base_address(&mut self, now: Time, base_addr: A) {
+        self.base_addr = base_addr;
+        if let Some(link) = &mut self.association.link {
+            link.peer = base_addr;
+            self.association.srp.handle_moved(now);
+        }
+    }
+
+    /// The association stands.
+    pub fn is_up(&self) -> bool {
+        self.association.link.is_some()
+    }
+
+    /// Counters and present values of the transport.
+    pub fn stats(&self) -> HopStats {
+        self.association.stats()
+    }
+
+    /// Counters of handshakes and of what was refused.
+    pub fn mobile_stats(&self) -> MobileStats {
+        MobileStats { refused: self.stats.refused + self.association.refused, ..self.stats }
+    }
+
+    /// What happened to the association, in order.
+    pub fn poll_association_event(&mut self) -> Option<AssociationEvent> {
+        self.events.pop_front()
+    }
+
+    /// What is known of the hop from below.
+    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        if event == LinkEvent::Up
+            && let Some(asking) = &mut self.asking
+        {
+            asking.next_try = now;
+        }
+        self.association.handle_link_event(now, event);
+    }
+
+    /// Ends the association: the base is told once.
+    pub fn close(&mut self, reason: CloseReason) {
+        self.association.close(reason);
+    }
+
+    /// Takes in a datagram. A bad one changes nothing but a counter.
+    pub fn handle_datagram(&mut self, now: Time, from: A, datagram: &mut [u8]) {
+        let taken = match Kind::of(datagram) {
+            Ok(Kind::Data) => self.handle_data(now, from, datagram),
+            Ok(Kind::HandshakeReply | Kind::PlainReply) => self.handle_reply(now, from, datagram),
+            _ => false,
+        };
+        if !taken {
+            self.stats.refused += 1;
+        }
+        self.notice_end(now);
+    }
+
+    fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        let refused = self.association.refused;
+        match self.association.handle_data(now, from, datagram) {
+            Outcome::Taken { moved } => {
+                // The old association lives: nothing else is needed.
+                self.asking = None;
+                self.reserve = None;
+                if moved {
+                    self.events.push_back(AssociationEvent::Moved);
+                }
+                true
+            }
+            Outcome::Refused => {
+                self.association.refused = refused;
+                false
+            }
+        }
+    }
+
+    fn handle_reply(&mut self, now: Time, from: A, datagram: &[u8]) -> bool {
+        let Some(asking) = &mut self.asking else { return false };
+        let Ok(Established { hello, keys }) = asking.initiator.finish(datagram) else {
+            return false;
+        };
+        let Some(limits) = Limits::decode(&hello.limits) else { return false };
+        let (receiver, tries, sent) = (asking.receiver, asking.tries, asking.first_sent);
+        self.asking = None;
+        self.stats.handshakes += 1;
+        let link = Link { keys, replay: Default::default(), remote: hello.receiver, peer: from };
+        if self.is_up() {
+            let until = now + GRACE;
+            self.reserve = Some(Reserve { link, limits, receiver, until });
+            return true;
+        }
+        self.receiver = receiver;
+        self.association.link = Some(link);
+        self.association.srp.establish(now, &limits);
+        if tries == 1 {
+            self.association.srp.seed_round_trip(now, now.since(sent));
+        }
+        // The base trusts the new keys once it has seen them used.
+        self.association.srp.ping();
+        self.events.push_back(AssociationEvent::Up);
+        true
+    }
+
+    /// Puts a new association in the place of a dead one.
+    fn replace(&mut self, now: Time, reserve: Reserve<A>) {
+        let Reserve { link, limits, receiver, .. } = reserve;
+        self.association.srp.restart(now);
+        self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
+        self.receiver = receiver;
+        self.association.link = Some(link);
+        self.association.srp.establish(now, &limits);
+        self.association.srp.ping();
+        self.events.push_back(AssociationEvent::Up);
+    }
+
+    fn notice_end(&mut self, now: Time) {
+        let Some(reason) = self.association.srp.closed() else { return };
+        if self.association.link.take().is_none() {
+            return;
+        }
+        self.association.srp.restart(now);
+        self.events.push_back(AssociationEvent::Lost(reason));
+        self.reserve = None;
+        if reason != CloseReason::Shutdown {
+            self.ask(now);
+        } else if self.asking.is_none() {
+            self.ask(now + RETRY_PATIENT);
+        }
+    }
+
+    fn ask(&mut self, at: Time) {
+        self.handshakes += 1;
+        let mut seed = self.seed.child("handshake").stream("ephemeral");
+        for _ in 0..self.handshakes {
+            seed.next_u64();
+        }
+        let receiver = seed.next_u64() as u32;
+        let mut entropy = [0; 32];
+        seed.fill(&mut entropy);
+        let hello = Hello {
+            receiver,
+            fast_aes: self.fast_aes,
+            stamp: self.stamp.saturating_add(at.as_nanos()).saturating_add(self.handshakes),
+            limits: Limits {
+                first_stream: self.association.srp.next_local(),
+                ..Limits::of(&self.config)
+            }
+            .encode(),
+        };
+        let initiator = match &self.keys {
+            Some(keys) => Initiator::new(keys, &self.base, 0, hello, Seed::from_bytes(entropy)),
+            None => Initiator::unsealed(&self.claim, 0, hello),
+        };
+        // A base key with which no handshake is possible never answers, like a wrong one.
+        self.asking = initiator.ok().map(|initiator| Asking {
+            initiator: Box::new(initiator),
+            receiver,
+            next_try: at,
+            tries: 0,
+            first_sent: at,
+        });
+    }
+
+    /// Writes the next datagram that should leave now into `out`, which must have room for the
+    /// largest, if there is one.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
+        if let Some(asking) = &mut self.asking
+            && asking.next_try <= now
+        {
+            let init = asking.initiator.datagram();
+            out.get_mut(..init.len())?.copy_from_slice(init);
+            let len = init.len();
+            asking.tries += 1;
+            if asking.tries == 1 {
+                asking.first_sent = now;
+            }
+            let wait = if asking.tries < EAGER_TRIES { RETRY } else { RETRY_PATIENT };
+            asking.next_try = now + wait;
+            self.stats.inits_sent += 1;
+            return Some(Transmit { to: self.base_addr, len });
+        }
+        let transmit = self.association.poll_transmit(now, out);
+        if transmit.is_none() {
+            self.notice_end(now);
+        }
+        transmit
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        let asking = self.asking.as_ref().map(|a| a.next_try);
+        let reserve = self.reserve.as_ref().map(|r| r.until);
+        [self.association.next_timeout(), asking, reserve].into_iter().flatten().min()
+    }
+
+    /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.is_up() {
+            self.association.srp.handle_timeout(now);
+            self.notice_end(now);
+        }
+        if let Some(reserve) = self.reserve.take_if(|r| r.until <= now) {
+            self.replace(now, reserve);
+        }
+        let doubtful = self.association.srp.silent_for(now).is_some_and(|d| d >= DOUBT_AFTER);
+        if self.is_up() && doubtful && self.asking.is_none() && self.reserve.is_none() {
+            self.ask(now);
+        }
+    }
+
+    /// Bytes that seal and carrier add to the frames of each datagram.
+    pub fn overhead(&self) -> usize {
+        overhead(&self.config, self.keys.is_some())
+    }
+}
+
+impl<A: Copy + Eq> Streams for Mobile<A> {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        self.association.open()
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.association.poll_event()
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        self.association.send_space(id)
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        self.association.commit(id, n);
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        self.association.finish(id);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        self.association.reset(id, code);
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        self.association.received(id)
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        self.association.consume(id, n);
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        self.association.recv_state(id)
+    }
+}

@@ -1,0 +1,206 @@
+//! One mobile's authenticated relation with one base: seal and transport joined, and the way it is
+//! made, moved and lost.
+//!
+//! [`Mobile`] is the end that asks, [`Base`] the end that answers for many. Both are machines over
+//! an address type `A` that is the carrier's own. Feed datagrams to `handle_datagram` as they come
+//! (they are opened where they lie), call `poll_transmit` until it returns `None`, sleep until
+//! `next_timeout`, then call `handle_timeout`.
+
+mod base;
+mod limits;
+mod mobile;
+
+#[cfg(test)]
+mod tests;
+
+use lasthop_units::{LinkEvent, Time};
+use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, DataHeader, TAG_LEN, recover_number};
+
+pub use base::{AssociationId, Base, BaseStats};
+pub use mobile::{Mobile, MobileStats};
+
+use crate::config::{HopConfig, Limits};
+use crate::seal::{Keys, ReplayWindow};
+use crate::srp::{CloseReason, Role, Srp};
+use crate::stats::HopStats;
+use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+
+/// A datagram was written and is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit<A> {
+    /// Where to.
+    pub to: A,
+    /// How many bytes of the output buffer it takes.
+    pub len: usize,
+}
+
+/// What happened to an association as a whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AssociationEvent {
+    /// It stands: data can pass.
+    Up,
+    /// The peer's authentic datagrams come from another address, and ours go there from now on.
+    Moved,
+    /// It is over, and with it its streams.
+    Lost(CloseReason),
+}
+
+/// Keys and addresses of an association that stands.
+struct Link<A> {
+    keys: Keys,
+    replay: ReplayWindow,
+    /// The peer's name for this association.
+    remote: u32,
+    peer: A,
+}
+
+/// One end of an association.
+pub struct Association<A> {
+    srp: Srp,
+    /// Absent until the handshake is over.
+    link: Option<Link<A>>,
+    refused: u64,
+}
+
+/// What came of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Outcome {
+    /// It was authentic and new; true if it moved the association to another address.
+    Taken { moved: bool },
+    /// Forged, damaged or a replay: nothing has changed.
+    Refused,
+}
+
+fn overhead(config: &HopConfig, sealed: bool) -> usize {
+    let tag = if sealed { TAG_LEN } else { 0 };
+    DATA_HEADER_LEN + tag + config.carrier_overhead.as_usize()
+}
+
+impl<A: Copy + Eq> Association<A> {
+    fn new(config: &HopConfig, role: Role, sealed: bool, now: Time) -> Self {
+        let srp = Srp::new(config.clone(), role, Limits::UNKNOWN, overhead(config, sealed), now);
+        Self { srp, link: None, refused: 0 }
+    }
+
+    fn establish(&mut self, now: Time, keys: Keys, remote: u32, peer: A, limits: &Limits) {
+        self.link = Some(Link { keys, replay: ReplayWindow::new(), remote, peer });
+        self.srp.establish(now, limits);
+    }
+
+    /// The address that datagrams go to, once the association stands.
+    pub fn peer(&self) -> Option<A> {
+        self.link.as_ref().map(|l| l.peer)
+    }
+
+    /// Counters and present values of the transport.
+    pub fn stats(&self) -> HopStats {
+        self.srp.stats()
+    }
+
+    /// Datagrams that were forged, damaged or replayed.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// What is known of the hop from below.
+    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        self.srp.handle_link_event(now, event);
+    }
+
+    /// Ends the association: the peer is told, streams are gone.
+    pub fn close(&mut self, reason: CloseReason) {
+        self.srp.close(reason);
+    }
+
+    /// Why the association ended, if it has.
+    pub fn closed(&self) -> Option<CloseReason> {
+        self.srp.closed()
+    }
+
+    fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> Outcome {
+        let outcome = self.open_and_handle(now, from, datagram);
+        if outcome.is_none() {
+            self.refused += 1;
+        }
+        outcome.map_or(Outcome::Refused, |moved| Outcome::Taken { moved })
+    }
+
+    fn open_and_handle(&mut self, now: Time, from: A, datagram: &mut [u8]) -> Option<bool> {
+        let link = self.link.as_mut()?;
+        let mut view = Data::new_checked(datagram).ok()?;
+        let number = recover_number(view.header().number_low, link.replay.highest());
+        if !link.replay.check(number) {
+            return None;
+        }
+        let (header, body) = view.split_mut();
+        let frames = link.keys.recv.open_in_place(number, header, body).ok()?;
+        let newest = link.replay.highest().is_none_or(|highest| number > highest);
+        if !link.replay.accept(number) {
+            return None;
+        }
+        // Only the newest datagram tells where the peer is: an old one may have been held back.
+        let moved = newest && from != link.peer;
+        if moved {
+            link.peer = from;
+            self.srp.handle_moved(now);
+        }
+        // Authentic frames that cannot be read are counted by the transport.
+        let _ = self.srp.handle(now, number, frames);
+        Some(moved)
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
+        let link = self.link.as_mut()?;
+        let tag_len = link.keys.send.tag_len();
+        let room = out.len().checked_sub(DATA_HEADER_LEN + tag_len)?;
+        let (head, rest) = out.split_at_mut_checked(DATA_HEADER_LEN)?;
+        let packet = self.srp.poll(now, rest.get_mut(..room)?)?;
+        let header = DataHeader::new(0, link.remote, packet.number).to_bytes();
+        head.copy_from_slice(&header);
+        let (frames, tag) = rest.split_at_mut_checked(packet.len)?;
+        let tag_len = link.keys.send.seal_in_place(packet.number, &header, frames, tag).ok()?;
+        Some(Transmit { to: link.peer, len: DATA_HEADER_LEN + packet.len + tag_len })
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.link.as_ref().and_then(|_| self.srp.next_timeout())
+    }
+}
+
+impl<A: Copy + Eq> Streams for Association<A> {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        self.srp.open()
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.srp.poll_event()
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        self.srp.send_space(id)
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        self.srp.commit(id, n);
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        self.srp.finish(id);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        self.srp.reset(id, code);
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        self.srp.received(id)
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        self.srp.consume(id, n);
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        self.srp.recv_state(id)
+    }
+}

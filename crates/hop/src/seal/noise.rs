@@ -1,0 +1,147 @@
+//! What `snow` needs from outside: random numbers from a seed, and a Diffie-Hellman that wipes its
+//! secrets and refuses keys of low order.
+
+use alloc::boxed::Box;
+
+use lasthop_units::{Seed, Stream};
+use lasthop_wire::datagram::VERSION;
+use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
+use snow::resolvers::{CryptoResolver, DefaultResolver};
+use snow::types::{Cipher, Dh, Hash, Random};
+use snow::{Builder, Error, HandshakeState};
+use zeroize::Zeroizing;
+
+use super::keys::{Keypair, PublicKey, SecretKey};
+
+pub(super) const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
+
+const PROTOCOL_NAME: &[u8; 7] = b"lasthop";
+
+/// What both sides must agree on before the first message: protocol, version and path.
+pub(super) fn prologue(path: u8) -> [u8; PROTOCOL_NAME.len() + 2] {
+    let mut out = [0; PROTOCOL_NAME.len() + 2];
+    out[..PROTOCOL_NAME.len()].copy_from_slice(PROTOCOL_NAME);
+    out[PROTOCOL_NAME.len()] = VERSION;
+    out[PROTOCOL_NAME.len() + 1] = path;
+    out
+}
+
+pub(super) fn initiator(
+    keys: &Keypair,
+    base: &PublicKey,
+    path: u8,
+    seed: Seed,
+) -> Result<HandshakeState, Error> {
+    builder(seed)?
+        .local_private_key(keys.secret().as_bytes())?
+        .remote_public_key(base.as_bytes())?
+        .prologue(&prologue(path))?
+        .build_initiator()
+}
+
+pub(super) fn responder(keys: &Keypair, path: u8, seed: Seed) -> Result<HandshakeState, Error> {
+    builder(seed)?
+        .local_private_key(keys.secret().as_bytes())?
+        .prologue(&prologue(path))?
+        .build_responder()
+}
+
+fn builder<'a>(seed: Seed) -> Result<Builder<'a>, Error> {
+    let params: NoiseParams = PATTERN.parse()?;
+    Ok(Builder::with_resolver(params, Box::new(Resolver { seed })))
+}
+
+/// Resolves the pattern's primitives without any entropy but `seed`, which serves one handshake.
+struct Resolver {
+    seed: Seed,
+}
+
+impl CryptoResolver for Resolver {
+    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
+        Some(Box::new(Seeded(self.seed.stream("noise"))))
+    }
+
+    fn resolve_dh(&self, choice: &DHChoice) -> Option<Box<dyn Dh>> {
+        matches!(choice, DHChoice::Curve25519).then(|| Box::new(X25519::unset()) as Box<dyn Dh>)
+    }
+
+    fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
+        DefaultResolver.resolve_hash(choice)
+    }
+
+    fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
+        DefaultResolver.resolve_cipher(choice)
+    }
+}
+
+struct Seeded(Stream);
+
+impl Random for Seeded {
+    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Error> {
+        self.0.fill(out);
+        Ok(())
+    }
+}
+
+struct X25519 {
+    secret: SecretKey,
+    public: PublicKey,
+}
+
+impl X25519 {
+    const LEN: usize = 32;
+
+    /// Before a key is set or generated; `snow` does one or the other before any use.
+    fn unset() -> Self {
+        let zero = [0; Self::LEN];
+        Self { secret: SecretKey::from_bytes(zero), public: PublicKey::from_bytes(zero) }
+    }
+
+    fn hold(&mut self, secret: [u8; Self::LEN]) {
+        self.secret = SecretKey::from_bytes(secret);
+        self.public = self.secret.public();
+    }
+}
+
+impl Dh for X25519 {
+    fn name(&self) -> &'static str {
+        "25519"
+    }
+
+    fn pub_len(&self) -> usize {
+        Self::LEN
+    }
+
+    fn priv_len(&self) -> usize {
+        Self::LEN
+    }
+
+    fn set(&mut self, secret: &[u8]) {
+        // Always so: the builders above are given nothing but the bytes of a `SecretKey`.
+        if let Ok(secret) = <[u8; Self::LEN]>::try_from(secret) {
+            self.hold(secret);
+        }
+    }
+
+    fn generate(&mut self, random: &mut dyn Random) -> Result<(), Error> {
+        let mut secret = Zeroizing::new([0; Self::LEN]);
+        random.try_fill_bytes(&mut secret[..])?;
+        self.hold(*secret);
+        Ok(())
+    }
+
+    fn pubkey(&self) -> &[u8] {
+        self.public.as_bytes()
+    }
+
+    fn privkey(&self) -> &[u8] {
+        self.secret.as_bytes()
+    }
+
+    fn dh(&self, public: &[u8], out: &mut [u8]) -> Result<(), Error> {
+        let public = public.first_chunk::<{ Self::LEN }>().ok_or(Error::Dh)?;
+        let out = out.first_chunk_mut::<{ Self::LEN }>().ok_or(Error::Dh)?;
+        *out = self.secret.agree(*public).ok_or(Error::Dh)?;
+        Ok(())
+    }
+}

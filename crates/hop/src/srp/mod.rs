@@ -1,0 +1,372 @@
+//! SRP, the Selective Repeat Protocol: reliable streams over one lossy hop.
+//!
+//! The heart is the 1994 paper's: a selective acknowledgement names the last in sequence, the
+//! latest received and, by a bitmap, what is missing between; the sender repeats exactly that
+//! (SRP-3, SRP-4). Here the numbers are those of *transmissions*: every datagram has a number of
+//! its own, a retransmission too. Datagrams do not overtake each other on one hop, so a gap is a
+//! loss at once, a lost retransmission is a gap like any other, and neither needs a timeout. Where
+//! a link does reorder, late arrivals teach the sender how long to wait.
+//!
+//! Bytes are addressed by stream and offset, not by segment (SRP-5 reads a segment number into the
+//! paper's silence): a path whose MTU shrinks cuts the same bytes into smaller pieces.
+//!
+//! [`Srp`] is a machine. Feed it with [`handle`](Srp::handle), [`handle_timeout`](Srp::handle_timeout)
+//! and the [`Streams`](crate::Streams) calls; after any of them call [`poll`](Srp::poll) until it
+//! returns `None`, then sleep until [`next_timeout`](Srp::next_timeout). Time must not go
+//! backwards.
+
+mod cubic;
+mod filter;
+mod input;
+mod mtu;
+mod output;
+mod ranges;
+mod rate;
+mod received;
+mod recv;
+mod ring;
+mod send;
+mod sent;
+mod silence;
+mod stream;
+
+#[cfg(test)]
+mod tests;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lasthop_units::{Bytes, Rate, Time};
+
+use crate::config::{HopConfig, Limits};
+use crate::stats::HopStats;
+use crate::streams::StreamEvent;
+use mtu::MtuSearch;
+use rate::RateControl;
+use received::Received;
+use sent::{Content, RoundTrip, SentLog};
+use silence::Silence;
+use stream::Stream;
+
+/// The reset code of streams whose association was lost: above all codes of the session.
+pub const LOST: u64 = (1 << 62) - 1;
+
+/// Which end of the association this is: decides who names which streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Opens even-numbered streams.
+    Mobile,
+    /// Opens odd-numbered streams.
+    Base,
+}
+
+/// Why an association ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// An end was shut down.
+    Shutdown,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Nothing came for [`HopConfig::silence_limit`].
+    Silence,
+    /// The mobile has made a new association in place of this one.
+    Replaced,
+    /// The peer gave a reason that this version does not know.
+    Other(u64),
+}
+
+impl CloseReason {
+    fn code(self) -> u64 {
+        match self {
+            Self::Shutdown => 0,
+            Self::Protocol => 1,
+            Self::Silence => 2,
+            Self::Replaced => 3,
+            Self::Other(code) => code,
+        }
+    }
+
+    fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::Shutdown,
+            1 => Self::Protocol,
+            2 => Self::Silence,
+            3 => Self::Replaced,
+            other => Self::Other(other),
+        }
+    }
+}
+
+/// Credit for all streams together, both ways.
+#[derive(Debug)]
+struct Credit {
+    /// What the peer may send in all.
+    limit: u64,
+    window: u64,
+    window_max: u64,
+    received: u64,
+    consumed: u64,
+    /// What we may send in all, and have.
+    peer_limit: u64,
+    used: u64,
+    blocked_told: Option<u64>,
+}
+
+/// One end of an association's transport. See the module's text.
+#[derive(Debug)]
+pub struct Srp {
+    config: HopConfig,
+    role: Role,
+    peer: Limits,
+    /// Bytes that seal and carrier add to the frames of a datagram.
+    overhead: usize,
+    streams: BTreeMap<u64, Stream>,
+    local_open: usize,
+    next_local: u64,
+    next_peer: u64,
+    /// Streams with something lost, and with something new, in turn.
+    urgent: VecDeque<u64>,
+    active: VecDeque<u64>,
+    /// Small things to tell that are not stream bytes.
+    controls: VecDeque<Content>,
+    events: VecDeque<StreamEvent>,
+    credit: Credit,
+    /// Bytes written by the application and not acknowledged, of all streams.
+    send_buffered: u64,
+    log: SentLog,
+    received: Received,
+    round_trip: RoundTrip,
+    rate: RateControl,
+    mtu: MtuSearch,
+    silence: Silence,
+    largest_acked: u64,
+    largest_acked_sent: Time,
+    arrival_us: u64,
+    delivered: u64,
+    lost_bytes: u64,
+    /// When the pacer lets the next datagram go.
+    pace_at: Time,
+    /// The number that was next when last there was nothing to send: until it is acknowledged, what
+    /// arrives says less of the hop than of the application.
+    idle_at: u64,
+    /// How much later than its successors a datagram may arrive before it counts as lost.
+    reordering: Duration,
+    reordering_seen: Time,
+    loss_timer: Option<Time>,
+    last_eliciting: Time,
+    ping_due: bool,
+    closing: Option<CloseReason>,
+    close_told: bool,
+    closed: Option<CloseReason>,
+    stats: HopStats,
+}
+
+impl Srp {
+    /// One end of a new association. `overhead` is what seal and carrier add to each datagram's
+    /// frames, carrier headers included, in bytes.
+    pub fn new(config: HopConfig, role: Role, peer: Limits, overhead: usize, now: Time) -> Self {
+        let seal = overhead.saturating_sub(config.carrier_overhead.as_usize());
+        let mtu = MtuSearch::new(
+            config.datagram_base.as_usize().saturating_sub(seal),
+            config.datagram_max.as_usize().saturating_sub(seal),
+        );
+        let window = config.association_window.get();
+        let credit = Credit {
+            limit: window,
+            window,
+            window_max: config.association_memory.get(),
+            received: 0,
+            consumed: 0,
+            peer_limit: peer.association_window.get(),
+            used: 0,
+            blocked_told: None,
+        };
+        Self {
+            role,
+            peer,
+            overhead,
+            streams: BTreeMap::new(),
+            local_open: 0,
+            next_local: if role == Role::Mobile { 0 } else { 1 },
+            next_peer: if role == Role::Mobile { 1 } else { 0 },
+            urgent: VecDeque::new(),
+            active: VecDeque::new(),
+            controls: VecDeque::new(),
+            events: VecDeque::new(),
+            credit,
+            send_buffered: 0,
+            log: SentLog::new(),
+            received: Received::new(),
+            round_trip: RoundTrip::default(),
+            rate: RateControl::new(now),
+            mtu,
+            silence: Silence::new(),
+            largest_acked: 0,
+            largest_acked_sent: now,
+            arrival_us: 0,
+            delivered: 0,
+            lost_bytes: 0,
+            pace_at: now,
+            idle_at: 1,
+            reordering: Duration::ZERO,
+            reordering_seen: now,
+            loss_timer: None,
+            last_eliciting: now,
+            ping_due: false,
+            closing: None,
+            close_told: false,
+            closed: None,
+            stats: HopStats::default(),
+            config,
+        }
+    }
+
+    /// The peer has told its limits: streams may be sent from now on.
+    pub fn establish(&mut self, now: Time, peer: &Limits) {
+        self.peer = *peer;
+        self.credit.peer_limit = peer.association_window.get();
+        self.next_peer = self.next_peer.max(peer.first_stream);
+        self.pace_at = now;
+        let ids: Vec<u64> = self.streams.keys().copied().collect();
+        for id in ids {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.send.raise_limit(peer.stream_window.get());
+            }
+            self.enqueue(id);
+        }
+    }
+
+    /// The association is over and its streams with it; the next one starts from nothing, but for
+    /// stream numbers, which are never used twice.
+    pub fn restart(&mut self, now: Time) {
+        let mut new = Self::new(self.config.clone(), self.role, Limits::UNKNOWN, self.overhead, now);
+        new.next_local = self.next_local;
+        new.events = core::mem::take(&mut self.events);
+        new.stats = self.stats;
+        new.streams = core::mem::take(&mut self.streams);
+        for (id, stream) in &mut new.streams {
+            stream.recv.fail(LOST);
+            stream.send.abandon(LOST);
+            stream.send.on_reset_acked();
+            stream.retired = true;
+            let id = crate::StreamId(*id);
+            if !stream.dropped && stream.announced {
+                new.events.push_back(StreamEvent::Readable(id));
+            }
+            new.events.push_back(StreamEvent::Closed(id));
+        }
+        *self = new;
+    }
+
+    /// The number of the stream that this end opens next.
+    pub fn next_local(&self) -> u64 {
+        self.next_local
+    }
+
+    /// Asks the peer for a sign of life.
+    pub fn ping(&mut self) {
+        self.ping_due = true;
+    }
+
+    /// For how long nothing has been heard although something is outstanding.
+    pub fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.silence.age(now)
+    }
+
+    /// The path is another one: the peer's address has changed, or ours.
+    pub fn handle_moved(&mut self, now: Time) {
+        self.rate.on_new_path();
+        self.mtu.on_new_path();
+        if self.log.oldest().is_some() {
+            self.silence.probe_now(now);
+        }
+    }
+
+    /// Tells a round-trip time that was measured before the association began, by the handshake.
+    pub fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
+        self.round_trip.sample(rtt);
+        self.rate.on_round_trip(now, rtt, self.full_datagram());
+    }
+
+    /// Ends the association: the peer is told once, streams are gone.
+    pub fn close(&mut self, reason: CloseReason) {
+        if self.closing.is_none() && self.closed.is_none() {
+            self.closing = Some(reason);
+        }
+    }
+
+    /// Why the association ended, if it has.
+    pub fn closed(&self) -> Option<CloseReason> {
+        self.closed
+    }
+
+    /// Counters and present values.
+    pub fn stats(&self) -> HopStats {
+        let memory: usize =
+            self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum();
+        HopStats {
+            srtt: self.round_trip.srtt().unwrap_or_default(),
+            min_rtt: self.rate.rtt_min(),
+            queue: self.rate.queue(),
+            pacing_rate: self.rate.pacing_rate(),
+            delivery_rate: self.rate.delivery_rate(),
+            loss: self.rate.loss(),
+            inflight: Bytes::new(self.log.inflight()),
+            mtu: Bytes::from(self.mtu.current() + self.overhead)
+                - self.config.carrier_overhead,
+            streams: self.streams.len(),
+            memory: Bytes::from(memory),
+            silent: self.silence.is_silent(),
+            reordering: self.reordering,
+            ..self.stats
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn rate_debug(&self) -> alloc::string::String {
+        alloc::format!("idle {} next {} acked {} act {} urg {} silent {} streams {:?} {}", self.idle_at, self.log.next_number(), self.largest_acked, self.active.len(), self.urgent.len(), self.silence.is_silent(), self.streams.values().map(|s| (s.send.sent(), s.send.limit(), s.send.is_blocked())).collect::<Vec<_>>(), self.rate.debug())
+    }
+
+    /// Size on the radio of a full datagram.
+    fn full_datagram(&self) -> usize {
+        self.mtu.current() + self.overhead
+    }
+
+    fn pacing_rate(&self) -> Rate {
+        match self.rate.pacing_rate() {
+            Rate::ZERO => Rate::from_mbps(10),
+            rate => rate,
+        }
+    }
+
+    fn is_local(&self, id: u64) -> bool {
+        id % 2 == if self.role == Role::Mobile { 0 } else { 1 }
+    }
+
+    /// Says that a stream is over both ways. It is forgotten once the session has heard so, and
+    /// with it everything that came before.
+    fn retire(&mut self, id: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if !stream.is_over() || stream.retired {
+            return;
+        }
+        stream.retired = true;
+        if self.is_local(id) {
+            self.local_open -= 1;
+        }
+        self.events.push_back(StreamEvent::Closed(crate::StreamId(id)));
+    }
+
+    /// Grants more credit for all streams together when enough was read.
+    fn renew_credit(&mut self, at_once: bool) {
+        let c = &mut self.credit;
+        let limit = c.consumed + c.window;
+        if limit > c.limit && (at_once || limit - c.limit >= c.window / 4) {
+            c.limit = limit;
+            if !self.controls.contains(&Content::Credit) {
+                self.controls.push_back(Content::Credit);
+            }
+        }
+    }
+}

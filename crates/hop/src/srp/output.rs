@@ -1,0 +1,363 @@
+//! What leaves: datagrams, their pacing, and timers.
+
+use core::time::Duration;
+
+use lasthop_units::{Bytes, Time};
+use lasthop_wire::frame::{Frame, Writer};
+use smallvec::SmallVec;
+
+use super::send::{Piece, ResetState};
+use super::sent::{Content, Fate, Sent};
+use super::{CloseReason, Srp};
+
+/// The sender tells its floor once in so many datagrams.
+const FLOOR_EVERY: u64 = 32;
+/// Less data than this is not worth a frame of its own at the end of a datagram.
+const PIECE_MIN: usize = 32;
+/// Unused time lets at most so much be sent at once, and the pacer is woken at most twice as often.
+const BURST: Duration = Duration::from_millis(1);
+
+/// A datagram's frames, written by [`Srp::poll`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// The datagram's number: never repeated, counting from one.
+    pub number: u64,
+    /// Bytes of frames.
+    pub len: usize,
+}
+
+impl Srp {
+    /// Writes the frames of the next datagram that should leave now into `out`, if there is one.
+    /// `out` must have room for the largest datagram's frames.
+    pub fn poll(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
+        if self.closed.is_some() {
+            return None;
+        }
+        if let Some(reason) = self.closing {
+            return self.poll_close(now, reason, out);
+        }
+        if self.silence.due > 0 {
+            return self.poll_probe(now, out);
+        }
+        let quiet = self.is_quiet();
+        let paced = now >= self.pace_at && !quiet;
+        let free = paced && self.log.inflight() < self.rate.inflight_limit(self.full_datagram());
+        if free && self.largest_acked > 0
+            && let Some(size) = self.mtu.probe(now)
+        {
+            return self.poll_mtu_probe(now, size, out);
+        }
+        self.say_blocked();
+        let has_data = self.has_data();
+        let controls = !self.controls.is_empty() && !quiet;
+        let data = free && has_data;
+        if paced && (!has_data || (!free && !self.rate.is_window_driven())) {
+            self.idle_at = self.log.next_number();
+        }
+        if controls || data {
+            return self.poll_data(now, data, out);
+        }
+        if self.received.due().is_some_and(|t| t <= now) {
+            return self.poll_ack(now, out);
+        }
+        if self.ping_due || now.since(self.last_eliciting) >= self.config.keepalive {
+            return self.poll_ping(now, out);
+        }
+        None
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called, if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        if self.closed.is_some() {
+            return None;
+        }
+        let mut next = self.last_eliciting + self.config.keepalive;
+        let mut sooner = |t: Option<Time>| next = t.map_or(next, |t| next.min(t));
+        sooner(self.received.due());
+        sooner(self.loss_timer);
+        sooner(self.probe_deadline());
+        let window = self.rate.inflight_limit(self.full_datagram());
+        if !self.is_quiet() && self.log.inflight() < window && self.has_data() {
+            sooner(Some(self.pacer_wake()));
+        }
+        Some(next)
+    }
+
+    /// Lets timers that are due act; follow with [`poll`](Self::poll).
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.on_loss_timer(now);
+        self.on_probe_timer(now);
+    }
+
+    /// Nothing is sent but probes. One datagram must be on its way for them to repeat.
+    fn is_quiet(&self) -> bool {
+        self.silence.is_silent() && self.log.oldest().is_some()
+    }
+
+    /// At high rates waking for every datagram would cost more than the datagram: several share one
+    /// wake-up, within what the pacer's burst makes up for.
+    fn pacer_wake(&self) -> Time {
+        let one = self.pacing_rate().time_for(Bytes::from(self.full_datagram()));
+        if one < BURST / 4 { self.pace_at + BURST / 2 } else { self.pace_at }
+    }
+
+    pub(super) fn available_credit(&self) -> u64 {
+        self.credit.peer_limit.saturating_sub(self.credit.used)
+    }
+
+    /// Some stream has something to send and credit for it.
+    fn has_data(&self) -> bool {
+        let credit = self.available_credit();
+        !self.urgent.is_empty()
+            || self.active.iter().any(|id| {
+                self.streams.get(id).is_some_and(|s| s.send.wants_to_send(credit))
+            })
+    }
+
+    fn say_blocked(&mut self) {
+        let limit = self.credit.peer_limit;
+        if self.credit.used >= limit
+            && self.credit.blocked_told != Some(limit)
+            && !self.active.is_empty()
+        {
+            self.credit.blocked_told = Some(limit);
+            self.controls.push_back(Content::Blocked);
+        }
+    }
+
+    fn poll_close(&mut self, now: Time, reason: CloseReason, out: &mut [u8]) -> Option<Packet> {
+        if self.close_told {
+            self.closed = Some(reason);
+            return None;
+        }
+        self.close_told = true;
+        let mut w = Writer::new(out);
+        w.put(&Frame::Close { code: reason.code() });
+        Some(self.record(now, w.len(), SmallVec::new(), Kind::Silent))
+    }
+
+    fn poll_ack(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
+        let room = self.mtu.current().min(out.len());
+        let mut w = Writer::new(&mut out[..room]);
+        if !self.received.write_ack(now, &mut w) {
+            return None;
+        }
+        Some(self.record(now, w.len(), SmallVec::new(), Kind::Silent))
+    }
+
+    fn poll_ping(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
+        self.ping_due = false;
+        let mut w = Writer::new(out);
+        w.put(&Frame::Ping);
+        Some(self.record(now, w.len(), SmallVec::new(), Kind::Eliciting))
+    }
+
+    fn poll_mtu_probe(&mut self, now: Time, size: usize, out: &mut [u8]) -> Option<Packet> {
+        let mut w = Writer::new(out.get_mut(..size)?);
+        w.put(&Frame::Ping);
+        w.put(&Frame::Padding);
+        Some(self.record(now, w.len(), SmallVec::new(), Kind::MtuProbe))
+    }
+
+    /// Repeats the oldest that is outstanding: if it passes, its acknowledgement tells of all the
+    /// rest, and the peer's application gets on at once.
+    fn poll_probe(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
+        self.silence.due -= 1;
+        self.stats.probes += 1;
+        let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
+        let small = base.saturating_sub(self.overhead);
+        let full = self.mtu.current();
+        let room = if self.silence.probe_is_small() { full.min(small) } else { full };
+        let mut w = Writer::new(out.get_mut(..room)?);
+        if self.received.is_pending() {
+            self.received.write_ack(now, &mut w);
+        }
+        let mut told = SmallVec::new();
+        let srtt = self.round_trip.srtt().unwrap_or_default();
+        let onset = self.silence.likely_onset(srtt).and_then(|t| self.log.oldest_since(t));
+        let exact = onset.is_some();
+        let contents: SmallVec<[Content; 4]> = onset
+            .or_else(|| self.log.oldest())
+            .map(|s| s.contents.iter().copied().collect())
+            .unwrap_or_default();
+        for content in contents {
+            self.repeat(content, exact, &mut w, &mut told);
+        }
+        if told.is_empty() {
+            w.put(&Frame::Ping);
+        }
+        w.put(&Frame::Urge);
+        let packet = self.record(now, w.len(), told, Kind::Eliciting);
+        Some(packet)
+    }
+
+    /// Writes something again that was sent before and is still outstanding; of a stream's data,
+    /// exactly this or rather the oldest.
+    fn repeat(&mut self, content: Content, exact: bool, w: &mut Writer<'_>, told: &mut Contents) {
+        let Content::Data { stream: id, piece } = content else {
+            if self.write_control(content, w) {
+                told.push(content);
+            }
+            return;
+        };
+        let Some(stream) = self.streams.get(&id) else { return };
+        let room = w.room().saturating_sub(Writer::stream_overhead(id, u64::MAX) + 1);
+        let from = if exact { piece.offset } else { 0 };
+        let Some(piece) = stream.send.oldest(from, room) else { return };
+        let (a, b) = stream.send.bytes(&piece);
+        if w.put_stream(id, piece.offset, piece.fin, a, b) {
+            self.stats.bytes_retransmitted += Bytes::from(piece.len);
+            told.push(Content::Data { stream: id, piece });
+        }
+    }
+
+    fn poll_data(&mut self, now: Time, data: bool, out: &mut [u8]) -> Option<Packet> {
+        let room = self.mtu.current().min(out.len());
+        let mut w = Writer::new(&mut out[..room]);
+        if self.received.is_pending() {
+            self.received.write_ack(now, &mut w);
+        }
+        if self.log.next_number() % FLOOR_EVERY == 0 {
+            w.put(&Frame::Floor(self.log.floor()));
+        }
+        let mut told = SmallVec::new();
+        self.write_controls(&mut w, &mut told);
+        if data {
+            self.write_data(&mut w, &mut told);
+        }
+        if told.is_empty() {
+            // Nothing asked for an answer after all; what was written is still worth sending.
+            return (!w.is_empty()).then(|| self.record(now, w.len(), told, Kind::Silent));
+        }
+        if data && !self.has_data() {
+            w.put(&Frame::Urge);
+        }
+        Some(self.record(now, w.len(), told, Kind::Eliciting))
+    }
+
+    fn write_controls(&mut self, w: &mut Writer<'_>, told: &mut Contents) {
+        for _ in 0..self.controls.len() {
+            let Some(content) = self.controls.pop_front() else { return };
+            // A control is told in its present form, or not at all if it has become moot.
+            if w.room() < 32 {
+                self.controls.push_front(content);
+                return;
+            }
+            if self.write_control(content, w) {
+                told.push(content);
+            }
+        }
+    }
+
+    fn write_control(&mut self, content: Content, w: &mut Writer<'_>) -> bool {
+        match content {
+            Content::Credit => w.put(&Frame::Credit(self.credit.limit)),
+            Content::Blocked => w.put(&Frame::Blocked),
+            Content::StreamBlocked { stream: id } => w.put(&Frame::StreamBlocked { id }),
+            Content::StreamCredit { stream: id } => {
+                let Some(stream) = self.streams.get_mut(&id) else { return false };
+                stream.recv.credit_due = false;
+                w.put(&Frame::StreamCredit { id, limit: stream.recv.limit() })
+            }
+            Content::Reset { stream: id } => {
+                let Some(stream) = self.streams.get_mut(&id) else { return false };
+                let size = stream.send.sent();
+                let Some((state, code)) = &mut stream.send.reset else { return false };
+                *state = ResetState::Sent;
+                w.put(&Frame::Reset { id, code: *code, size })
+            }
+            Content::Data { .. } => false,
+        }
+    }
+
+    /// Fills a datagram from the streams in turn, those with losses first.
+    fn write_data(&mut self, w: &mut Writer<'_>, told: &mut Contents) {
+        while w.room() > PIECE_MIN {
+            if let Some(id) = self.urgent.pop_front() {
+                let wrote = self.write_piece(id, w, told);
+                let Some(stream) = self.streams.get_mut(&id) else { continue };
+                stream.in_urgent = stream.send.has_lost();
+                if stream.in_urgent {
+                    self.urgent.push_front(id);
+                    if !wrote {
+                        return;
+                    }
+                }
+                continue;
+            }
+            let Some(id) = self.active.pop_front() else { return };
+            let wrote = self.write_piece(id, w, told);
+            let credit = self.available_credit();
+            let Some(stream) = self.streams.get_mut(&id) else { continue };
+            stream.in_active = stream.send.wants_to_send(u64::MAX);
+            if stream.in_active {
+                self.active.push_back(id);
+            }
+            if stream.send.is_blocked() && stream.send.blocked_told != Some(stream.send.limit()) {
+                stream.send.blocked_told = Some(stream.send.limit());
+                stream.in_active = false;
+                self.active.retain(|a| *a != id);
+                self.controls.push_back(Content::StreamBlocked { stream: id });
+            }
+            if !wrote && credit == 0 {
+                return;
+            }
+            if !wrote && told.is_empty() && self.active.len() <= 1 {
+                return;
+            }
+        }
+    }
+
+    fn write_piece(&mut self, id: u64, w: &mut Writer<'_>, told: &mut Contents) -> bool {
+        let credit = self.available_credit();
+        let Some(stream) = self.streams.get_mut(&id) else { return false };
+        // One byte is left for the frame that asks for an answer at once.
+        let overhead = Writer::stream_overhead(id, stream.send.sent()) + 1;
+        let room = w.room().saturating_sub(overhead);
+        let before = stream.send.sent();
+        let Some(piece) = stream.send.next_piece(room, credit) else { return false };
+        let fresh = stream.send.sent() - before;
+        let (a, b) = stream.send.bytes(&piece);
+        let written = w.put_stream(id, piece.offset, piece.fin, a, b);
+        debug_assert!(written, "a piece is cut to the room there is");
+        self.credit.used += fresh;
+        self.stats.bytes_sent += Bytes::new(fresh);
+        self.stats.bytes_retransmitted += Bytes::from(piece.len) - Bytes::new(fresh);
+        told.push(Content::Data { stream: id, piece: Piece { ..piece } });
+        self.offer_room(id);
+        true
+    }
+
+    /// Enters a datagram into the log and charges the pacer.
+    fn record(&mut self, now: Time, len: usize, contents: Contents, kind: Kind) -> Packet {
+        let number = self.log.next_number();
+        let size = len + self.overhead;
+        self.stats.datagrams_sent += 1;
+        if kind != Kind::Silent {
+            self.last_eliciting = now;
+            let earliest = now - BURST.max(self.pacing_rate().time_for(Bytes::from(size)));
+            self.pace_at =
+                self.pace_at.max(earliest) + self.pacing_rate().time_for(Bytes::from(size));
+        }
+        self.log.push(Sent {
+            at: now,
+            size: size as u32,
+            fate: if kind == Kind::Silent { Fate::Ignored } else { Fate::Unknown },
+            app_limited: self.largest_acked < self.idle_at,
+            mtu_probe: kind == Kind::MtuProbe,
+            contents,
+        });
+        Packet { number, len }
+    }
+}
+
+type Contents = SmallVec<[Content; 1]>;
+
+/// What a datagram asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Nothing: it is not acknowledged for its own sake.
+    Silent,
+    Eliciting,
+    MtuProbe,
+}

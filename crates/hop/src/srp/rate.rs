@@ -1,0 +1,499 @@
+//! How fast to send: the hop's delivery rate and its least delay, measured and paced to.
+//!
+//! The receiver stamps arrivals, so both are measured at the far end of the hop: the delivery rate
+//! from the spacing of arrivals, the queue from how much later than ever before a datagram arrives.
+//! Neither is disturbed by lost acknowledgements or by traffic the other way.
+//!
+//! Loss is no signal. While the queue is short the rate creeps up, by steps that grow as long as
+//! nothing pushes back; when the queue stands, the rate falls to what the hop was measured to
+//! deliver, less what drains the queue within about two round trips. A flow with a larger share
+//! answers to a shorter queue than one with a smaller share, so that shares converge.
+//!
+//! A queue that stands although this flow makes room belongs to somebody who fills queues, such as
+//! a CUBIC sender. Against such a neighbour a window that follows CUBIC's own curve (RFC 9438)
+//! keeps a fair share, until the queue is seen empty again.
+
+use core::time::Duration;
+
+use lasthop_units::{Rate, Time};
+
+use super::cubic::Cubic;
+use super::filter::WindowedMin;
+
+/// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
+const QUEUE_FLOOR: Duration = Duration::from_millis(3);
+/// How much a flow may keep standing in the queue, in full datagrams. The same for every flow, so
+/// that who has the larger share is the first to yield.
+const QUEUE_DATAGRAMS: f64 = 6.0;
+/// How long the least delay stays believed without being seen again.
+const BASE_WINDOW: Duration = Duration::from_secs(10);
+/// After so long beside a supposed neighbour it is made sure that there is one.
+const FIRST_DRAIN_TEST: Duration = Duration::from_secs(3);
+/// Datagrams that must be settled before an interval says anything.
+const INTERVAL_DATAGRAMS: u64 = 8;
+/// Shortest interval.
+const INTERVAL_MIN: Duration = Duration::from_millis(4);
+/// What is sent in the first round trip, in datagrams.
+const INITIAL_DATAGRAMS: f64 = 32.0;
+/// Never slower than this, whatever was measured: a hop that carries TCP carries this.
+const RATE_FLOOR: f64 = 16_000.0;
+
+/// What an acknowledgement told, for the rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// The highest number acknowledged so far.
+    pub(super) latest: u64,
+    /// When that datagram was sent.
+    pub(super) sent_at: Time,
+    /// Its size, headers included.
+    pub(super) size: usize,
+    /// When it arrived, by the receiver's clock, in microseconds and unwrapped.
+    pub(super) arrival_us: u64,
+    /// Bytes acknowledged so far, in all.
+    pub(super) delivered: u64,
+    /// Bytes declared lost so far, in all.
+    pub(super) lost: u64,
+    /// Sending was limited by the application when that datagram left.
+    pub(super) app_limited: bool,
+    /// The next number to be sent.
+    pub(super) next_number: u64,
+    /// Smoothed round trip.
+    pub(super) srtt: Duration,
+    /// Bytes sent and not settled.
+    pub(super) inflight: u64,
+    /// The usual size of a datagram, headers included.
+    pub(super) datagram: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// Doubling until the queue answers.
+    Startup,
+    /// Round the capacity, by queue.
+    Steady,
+    /// Against a neighbour who fills the queue.
+    Compete,
+}
+
+/// What is gathered from one look at the hop to the next.
+#[derive(Clone, Copy, Debug)]
+struct Interval {
+    start_arrival_us: u64,
+    start_latest: u64,
+    delivered: u64,
+    lost: u64,
+    queue_min: Duration,
+    queue_max: Duration,
+    app_limited: bool,
+}
+
+/// What an interval said of the hop.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// Bits per second that the hop worked off, later losses included.
+    served: f64,
+    /// Bits per second that arrived.
+    delivered: f64,
+    /// Share of bytes lost.
+    loss: f64,
+    /// Datagrams settled, about.
+    datagrams: f64,
+    queue_min: Duration,
+    queue_max: Duration,
+    app_limited: bool,
+    start_latest: u64,
+}
+
+/// Measures the hop and says how fast and how much to send.
+#[derive(Debug)]
+pub(super) struct RateControl {
+    mode: Mode,
+    /// Pacing rate, bits per second.
+    rate: f64,
+    /// Our share of what the hop delivers, as last measured while it had a queue.
+    capacity: f64,
+    /// Loss that sending slower would not avoid.
+    loss: f64,
+    base_delay_us: WindowedMin<i64>,
+    rtt_min_us: WindowedMin<u64>,
+    interval: Option<Interval>,
+    /// Growth is judged by datagrams from this number on: those sent since the rate last changed.
+    changed_at: u64,
+    /// Steps of growth since something last pushed back.
+    unopposed: u32,
+    /// Rounds in startup in which the hop did not follow.
+    plateau: u32,
+    draining: bool,
+    /// Since when, and from how much, the queue has not fallen although we make room.
+    standing: Option<(Time, Duration)>,
+    queue_peak: Duration,
+    queue: Duration,
+    cubic: Cubic,
+    last_empty: Time,
+    drain_test_until: Option<Time>,
+    last_cut: Time,
+    /// Our share when the queue was last seen short.
+    unhindered: f64,
+    left_compete: Time,
+}
+
+impl RateControl {
+    pub(super) fn new(now: Time) -> Self {
+        Self {
+            mode: Mode::Startup,
+            rate: 0.0,
+            capacity: 0.0,
+            loss: 0.0,
+            base_delay_us: WindowedMin::new(BASE_WINDOW),
+            rtt_min_us: WindowedMin::new(BASE_WINDOW),
+            interval: None,
+            changed_at: 0,
+            unopposed: 0,
+            plateau: 0,
+            draining: false,
+            standing: None,
+            queue_peak: Duration::ZERO,
+            queue: Duration::ZERO,
+            cubic: Cubic::default(),
+            last_empty: now,
+            drain_test_until: None,
+            last_cut: now,
+            unhindered: 0.0,
+            left_compete: Time::ZERO,
+        }
+    }
+
+    /// The rate at which datagrams leave.
+    pub(super) fn pacing_rate(&self) -> Rate {
+        Rate::from_bps(self.rate as u64)
+    }
+
+    /// Bytes that may be on their way at once.
+    pub(super) fn inflight_limit(&self, datagram: usize) -> u64 {
+        if self.mode == Mode::Compete {
+            let window = self.cubic.window();
+            return if self.drain_test_until.is_some() { window / 4.0 } else { window }
+                .max(4.0 * datagram as f64) as u64;
+        }
+        let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
+        let bytes = self.rate.max(self.capacity) / 8.0 * round_trip.as_secs_f64();
+        (2.0 * bytes) as u64 + (INITIAL_DATAGRAMS as u64) * datagram as u64
+    }
+
+    /// The window is the means of control at present, and not only a bound.
+    pub(super) fn is_window_driven(&self) -> bool {
+        self.mode == Mode::Compete
+    }
+
+    /// Share of datagrams lost to something else than a full queue, from 0 to 1.
+    pub(super) fn loss(&self) -> f64 {
+        self.loss
+    }
+
+    /// What the hop was last measured to deliver to this flow.
+    pub(super) fn delivery_rate(&self) -> Rate {
+        Rate::from_bps(self.capacity as u64)
+    }
+
+    /// The queue on the way to the receiver, as last seen.
+    pub(super) fn queue(&self) -> Duration {
+        self.queue
+    }
+
+    /// The least round trip of late.
+    pub(super) fn rtt_min(&self) -> Duration {
+        self.rtt_min_us.get().map_or(Duration::from_millis(100), Duration::from_micros)
+    }
+
+    /// Takes in a round-trip time, without which no rate can be set.
+    pub(super) fn on_round_trip(&mut self, now: Time, rtt: Duration, datagram: usize) {
+        self.rtt_min_us.insert(now, (rtt.as_micros() as u64).max(1));
+        if self.rate == 0.0 {
+            let first = INITIAL_DATAGRAMS * datagram as f64 * 8.0;
+            self.rate = (first / self.rtt_min().as_secs_f64()).clamp(RATE_FLOOR, 1e9);
+        }
+    }
+
+    /// Takes in an acknowledgement that raised the highest number acknowledged.
+    pub(super) fn on_ack(&mut self, now: Time, s: Sample) {
+        // Small datagrams are on the air for a shorter time: beside full ones they would make an
+        // empty hop look queued.
+        if 4 * s.size < 3 * s.datagram {
+            return;
+        }
+        let delay = s.arrival_us as i64 - s.sent_at.as_micros() as i64;
+        self.base_delay_us.insert(now, delay);
+        let base = self.base_delay_us.get().unwrap_or(delay);
+        let queue = Duration::from_micros((delay - base).max(0) as u64);
+
+        let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
+        let Some(interval) = &mut self.interval else {
+            self.interval = Some(Interval::start(&s, queue));
+            return;
+        };
+        interval.queue_min = interval.queue_min.min(queue);
+        interval.queue_max = interval.queue_max.max(queue);
+        interval.app_limited |= s.app_limited;
+        let took = Duration::from_micros(s.arrival_us.saturating_sub(interval.start_arrival_us));
+        let settled = (s.delivered - interval.delivered) + (s.lost - interval.lost);
+        let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
+        if took < wanted || (!enough && took < 8 * wanted) || took.is_zero() || settled == 0 {
+            return;
+        }
+        let interval = *interval;
+        self.interval = Some(Interval::start(&s, queue));
+        let look = Look::of(&interval, &s, took, settled);
+        self.judge(now, &s, &look);
+    }
+
+    #[cfg(test)]
+    pub(super) fn debug(&self) -> alloc::string::String {
+        alloc::format!("{:?} draining {} unopposed {} plateau {} high {:?} window {:.0}", self.mode, self.draining, self.unopposed, self.plateau, self.queue_high(), self.cubic.window())
+    }
+
+    /// The queue above which this flow yields.
+    fn queue_high(&self) -> Duration {
+        let datagram_bits = 1500.0 * 8.0;
+        let one = datagram_bits / self.rate.max(RATE_FLOOR);
+        let low = QUEUE_FLOOR.max(Duration::from_secs_f64((0.75 * one).min(0.5)));
+        let high = low.max(self.rtt_min() / 4);
+        Duration::from_secs_f64((QUEUE_DATAGRAMS * one).min(1.0)).clamp(low, high)
+    }
+
+    fn queue_low(&self) -> Duration {
+        self.queue_high() / 3
+    }
+
+    fn judge(&mut self, now: Time, s: &Sample, look: &Look) {
+        self.queue = look.queue_min;
+        self.queue_peak = self.queue_peak.mul_f64(0.998).max(look.queue_max);
+        let high = self.queue_high();
+        if look.queue_min <= self.queue_low() {
+            self.last_empty = now;
+        }
+        if look.queue_max <= high * 2 && self.mode != Mode::Compete {
+            let weight = (look.datagrams / 300.0).min(0.5);
+            self.loss += (look.loss - self.loss) * weight;
+        }
+        let measured = self.measured(look, high);
+        match self.mode {
+            Mode::Startup => self.startup(now, s, look, measured, high),
+            Mode::Steady => self.steady(now, s, look, measured, high),
+            Mode::Compete => self.compete(now, s, look, measured, high),
+        }
+    }
+
+    /// What the hop can do for us, from one look. Datagrams lost on the air took their time there;
+    /// those that a full queue dropped did not, and a queue is full when loss rises with it.
+    fn measured(&self, look: &Look, high: Duration) -> f64 {
+        let spread = libm::sqrt((self.loss * (1.0 - self.loss) + 0.01) / look.datagrams.max(1.0));
+        let unusual = look.loss > self.loss + 3.0 * spread;
+        let at_peak = look.queue_max >= self.queue_peak.mul_f64(0.75);
+        if unusual && at_peak && look.queue_max > high * 2 {
+            look.delivered / (1.0 - self.loss).max(0.1)
+        } else {
+            look.served
+        }
+    }
+
+    fn startup(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
+        if look.queue_min > high {
+            self.mode = Mode::Steady;
+            self.cut(now, s, look, measured);
+            return;
+        }
+        self.capacity = self.capacity.max(measured);
+        if look.app_limited || look.start_latest < self.changed_at {
+            return;
+        }
+        if measured < 0.7 * self.rate {
+            self.plateau += 1;
+            if self.plateau >= 3 {
+                self.mode = Mode::Steady;
+                self.capacity = measured;
+                self.set_rate(1.05 * measured, s);
+            }
+            return;
+        }
+        self.plateau = 0;
+        self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
+    }
+
+    fn steady(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
+        if look.queue_min > high {
+            self.cut(now, s, look, measured);
+            self.watch_standing(now, s, look);
+            return;
+        }
+        if look.queue_min <= self.queue_low() {
+            self.standing = None;
+            self.unhindered = self.capacity;
+        } else {
+            self.watch_standing(now, s, look);
+        }
+        if self.draining {
+            if look.queue_min <= self.queue_low() {
+                self.draining = false;
+                self.unopposed = 0;
+                self.set_rate(self.rate.max(0.985 * self.capacity), s);
+            }
+            return;
+        }
+        if look.app_limited || look.start_latest < self.changed_at {
+            return;
+        }
+        // What grows must be seen to arrive: where a policer or a slow receiver eats the surplus
+        // there is no queue to say so.
+        let arrived = look.delivered / (1.0 - self.loss).max(0.1);
+        if arrived < 0.85 * self.rate {
+            self.plateau += 1;
+            if self.plateau >= 4 {
+                self.plateau = 0;
+                self.unopposed = 0;
+                self.set_rate(self.rate.min(1.02 * measured.max(arrived)), s);
+            }
+            return;
+        }
+        self.plateau = 0;
+        let first = (0.02 * libm::sqrt(self.rate * 20e6))
+            .clamp(0.003 * self.rate, 0.05 * self.rate);
+        let step = first * libm::pow(1.7, f64::from(self.unopposed.saturating_sub(1)));
+        self.unopposed = (self.unopposed + 1).min(64);
+        self.set_rate(self.rate + step.min(0.6 * self.rate), s);
+    }
+
+    /// Falls to what was measured, less what drains the queue in about two round trips.
+    fn cut(&mut self, now: Time, s: &Sample, look: &Look, measured: f64) {
+        self.capacity = measured;
+        let excess = look.queue_min.saturating_sub(self.queue_low()).as_secs_f64();
+        // No shorter than what it takes to see the effect.
+        let looks = 2.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / measured.max(RATE_FLOOR);
+        let span = (2 * self.rtt_min()).max(Duration::from_millis(30)).as_secs_f64().max(looks);
+        self.set_rate(measured * (1.0 - excess / span).clamp(0.25, 0.98), s);
+        self.draining = true;
+        self.unopposed = 0;
+        self.plateau = 0;
+        self.last_cut = now;
+    }
+
+    /// A queue that does not fall although we make room is somebody else's.
+    fn watch_standing(&mut self, now: Time, s: &Sample, look: &Look) {
+        if !self.draining {
+            return;
+        }
+        let (since, most) = self.standing.unwrap_or((now, look.queue_min));
+        let most = most.max(look.queue_min);
+        self.standing = Some((since, most));
+        let patience = (10 * self.rtt_min()).max(Duration::from_millis(500)) + 2 * most;
+        if look.queue_min < most.mul_f64(0.6) && most > 2 * self.queue_high() {
+            self.standing = Some((now, look.queue_min));
+            return;
+        }
+        if now.since(since) < patience {
+            return;
+        }
+        self.standing = None;
+        self.draining = false;
+        self.mode = Mode::Compete;
+        // Half of what was ours before the neighbour came is a fair start.
+        let share = self.capacity.max(0.5 * self.unhindered);
+        let mut window = (share / 8.0 * s.srtt.as_secs_f64()).max(s.inflight as f64);
+        if now.since(self.left_compete) < BASE_WINDOW {
+            window = window.max(self.cubic.window());
+        }
+        self.cubic = Cubic::start(now, window, s.datagram);
+        // Soon make sure that the queue is not of our own making after all.
+        self.last_empty = now - (BASE_WINDOW - FIRST_DRAIN_TEST);
+    }
+
+    fn compete(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
+        self.capacity = measured;
+        if look.queue_min <= (high / 6).max(Duration::from_millis(1)) {
+            self.mode = Mode::Steady;
+            self.left_compete = now;
+            self.drain_test_until = None;
+            self.unopposed = 0;
+            self.set_rate(0.95 * measured, s);
+            return;
+        }
+        match self.drain_test_until {
+            Some(end) if now >= end => {
+                self.drain_test_until = None;
+                self.last_empty = now;
+            }
+            None if now.since(self.last_empty) >= BASE_WINDOW => {
+                let long = (2 * s.srtt).max(Duration::from_millis(200));
+                self.drain_test_until = Some(now + long);
+            }
+            _ => {}
+        }
+        let spread = libm::sqrt((self.loss * (1.0 - self.loss)) / look.datagrams.max(1.0));
+        let full = look.queue_max >= self.queue_peak.mul_f64(0.7);
+        let congested = full && look.loss > self.loss + 3.0 * spread + 0.5 / look.datagrams;
+        if congested && now.since(self.last_cut) >= s.srtt {
+            self.last_cut = now;
+            self.cubic.on_congestion(now);
+        } else if !look.app_limited {
+            self.cubic.on_progress(now, s.srtt);
+        }
+        let rate = 1.1 * self.cubic.window() * 8.0 / s.srtt.as_secs_f64().max(1e-4);
+        self.set_rate(rate, s);
+    }
+
+    fn set_rate(&mut self, rate: f64, s: &Sample) {
+        self.rate = rate.clamp(RATE_FLOOR, 100e9);
+        self.changed_at = s.next_number;
+    }
+
+    /// The hop has fallen silent or changed its address: what was being measured is void, what was
+    /// known of its rate is the best guess still.
+    pub(super) fn on_interruption(&mut self) {
+        self.interval = None;
+        self.standing = None;
+        self.draining = false;
+        self.unopposed = 0;
+        self.plateau = 0;
+        if self.capacity > 0.0 {
+            self.rate = self.rate.min(self.capacity);
+        }
+    }
+
+    /// The path is another one: its least delay must be learnt anew.
+    pub(super) fn on_new_path(&mut self) {
+        self.on_interruption();
+        self.base_delay_us.clear();
+        self.rtt_min_us.clear();
+        self.mode = if self.mode == Mode::Compete { Mode::Steady } else { self.mode };
+    }
+}
+
+impl Interval {
+    fn start(s: &Sample, queue: Duration) -> Self {
+        Self {
+            start_arrival_us: s.arrival_us,
+            start_latest: s.latest,
+            delivered: s.delivered,
+            lost: s.lost,
+            queue_min: queue,
+            queue_max: queue,
+            app_limited: s.app_limited,
+        }
+    }
+}
+
+impl Look {
+    fn of(interval: &Interval, s: &Sample, took: Duration, settled: u64) -> Self {
+        let delivered = s.delivered - interval.delivered;
+        let seconds = took.as_secs_f64();
+        Self {
+            served: settled as f64 * 8.0 / seconds,
+            delivered: delivered as f64 * 8.0 / seconds,
+            loss: (settled - delivered) as f64 / settled as f64,
+            datagrams: settled as f64 / s.datagram as f64,
+            queue_min: interval.queue_min,
+            queue_max: interval.queue_max,
+            app_limited: interval.app_limited,
+            start_latest: interval.start_latest,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Which datagrams arrived, and what to acknowledge when.
+
+use core::time::Duration;
+
+use lasthop_units::Time;
+use lasthop_wire::frame::{Ack, Frame, MAX_ACK_SPAN, Writer};
+
+/// Numbers remembered behind the latest.
+const WINDOW: u64 = 32 * 1024;
+/// Each number is reported by about this many acknowledgements, so that losing some costs nothing.
+const REPEATS: usize = 8;
+/// Datagrams that ask for an acknowledgement before one is sent at once.
+const EAGER: u32 = 2;
+/// Longest that an acknowledgement is held back.
+const DELAY_MAX: Duration = Duration::from_millis(5);
+
+/// The receiver's memory of datagram numbers, and its acknowledgements (SRP-3, SRP-8).
+#[derive(Debug)]
+pub(super) struct Received {
+    bits: alloc::boxed::Box<[u64]>,
+    latest: u64,
+    latest_at: Time,
+    floor: u64,
+    /// The latest number at each of the last acknowledgements.
+    reported: [u64; REPEATS],
+    turn: usize,
+    pending: u32,
+    due: Option<Time>,
+    last_ack: Time,
+    /// A gap opened, or the sender asks.
+    at_once: bool,
+}
+
+impl Received {
+    pub(super) fn new() -> Self {
+        Self {
+            bits: alloc::vec![0; (WINDOW / 64) as usize].into_boxed_slice(),
+            latest: 0,
+            latest_at: Time::ZERO,
+            floor: 1,
+            reported: [0; REPEATS],
+            turn: 0,
+            pending: 0,
+            due: None,
+            last_ack: Time::ZERO,
+            at_once: false,
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        let bit = number % WINDOW;
+        self.bits[(bit / 64) as usize] & (1 << (bit % 64)) != 0
+    }
+
+    fn mark(&mut self, number: u64, arrived: bool) {
+        let bit = number % WINDOW;
+        let word = &mut self.bits[(bit / 64) as usize];
+        if arrived {
+            *word |= 1 << (bit % 64);
+        } else {
+            *word &= !(1 << (bit % 64));
+        }
+    }
+
+    /// Whether `number` has arrived before, or is too old to tell.
+    pub(super) fn is_known(&self, number: u64) -> bool {
+        number + WINDOW <= self.latest || (number <= self.latest && self.has(number))
+    }
+
+    /// A datagram arrived that had not before.
+    pub(super) fn on_datagram(&mut self, now: Time, number: u64) {
+        if number > self.latest {
+            let skipped = (number - self.latest - 1).min(WINDOW - 1);
+            for lost in number - skipped..number {
+                self.mark(lost, false);
+            }
+            self.at_once |= skipped > 0;
+            self.latest = number;
+            self.latest_at = now;
+        }
+        self.mark(number, true);
+    }
+
+    /// The datagram just taken in wants to be acknowledged.
+    pub(super) fn on_eliciting(&mut self, now: Time, hold: Duration) {
+        self.pending += 1;
+        let hold = hold.min(DELAY_MAX);
+        // The first after a pause is a request or its answer: somebody waits for it.
+        let after_pause = now.since(self.last_ack) > 4 * DELAY_MAX;
+        if self.pending >= EAGER || self.at_once || after_pause {
+            self.due = Some(now);
+        } else if self.due.is_none() {
+            self.due = Some(now + hold);
+        }
+    }
+
+    pub(super) fn urge(&mut self) {
+        self.at_once = true;
+    }
+
+    pub(super) fn on_floor(&mut self, floor: u64) {
+        self.floor = self.floor.max(floor.min(self.latest + 1));
+    }
+
+    /// When an acknowledgement must leave.
+    pub(super) fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Something arrived that was not yet acknowledged.
+    pub(super) fn is_pending(&self) -> bool {
+        self.pending > 0
+    }
+
+    /// Writes an acknowledgement, as wide as fits.
+    pub(super) fn write_ack(&mut self, now: Time, w: &mut Writer<'_>) -> bool {
+        if self.latest == 0 {
+            return false;
+        }
+        let room_bits = (w.room().saturating_sub(40) as u64 * 8).min(MAX_ACK_SPAN - 16);
+        let widest = self.latest.saturating_sub(room_bits.min(WINDOW - 1)).max(1);
+        // Now and then everything that the sender has not settled is told again, in case a silence
+        // swallowed more acknowledgements than numbers are repeated in.
+        let usual = if self.turn % REPEATS == 0 { 0 } else { self.reported[self.turn % REPEATS] };
+        let first = self.floor.max(usual).max(widest).min(self.latest);
+        let in_sequence = self.run_from(first);
+        let mut map = [0u8; (MAX_ACK_SPAN / 8) as usize];
+        let len = Ack::bitmap_len(self.latest, in_sequence);
+        for n in in_sequence + 2..self.latest {
+            if !self.has(n) {
+                let bit = n - in_sequence - 2;
+                map[(bit / 8) as usize] |= 1 << (bit % 8);
+            }
+        }
+        let held = now.since(self.latest_at).as_micros() as u64;
+        let arrival = self.latest_at.as_micros() as u32;
+        let ack = Ack::new(self.latest, arrival, held, (first, in_sequence), &map[..len]);
+        if !w.put(&Frame::Ack(ack)) {
+            return false;
+        }
+        self.reported[self.turn % REPEATS] = self.latest;
+        self.turn = self.turn.wrapping_add(1);
+        self.pending = 0;
+        self.due = None;
+        self.at_once = false;
+        self.last_ack = now;
+        true
+    }
+
+    /// The end of the unbroken run of arrivals that starts at `first`; `first - 1` if there is none.
+    fn run_from(&self, first: u64) -> u64 {
+        let mut n = first;
+        while n <= self.latest && self.has(n) {
+            n += 1;
+        }
+        n - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lasthop_wire::frame::Frames;
+
+    fn ack_of(r: &mut Received, check: impl Fn(Ack<'_>)) {
+        let mut buf = [0; 1400];
+        let mut w = Writer::new(&mut buf);
+        assert!(r.write_ack(Time::from_millis(1), &mut w));
+        let len = w.len();
+        match Frames::new(&buf[..len]).next() {
+            Some(Ok(Frame::Ack(a))) => check(a),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// SRP-3: a gap is told at once, with a bitmap of what is missing.
+    #[test]
+    fn a_gap_is_told_at_once() {
+        let mut r = Received::new();
+        let t = Time::from_secs(1);
+        r.on_datagram(t, 1);
+        r.on_eliciting(t, DELAY_MAX);
+        ack_of(&mut r, |a| assert_eq!((a.first, a.in_sequence, a.latest), (1, 1, 1)));
+        assert_eq!(r.due(), None);
+        for n in [4, 6] {
+            r.on_datagram(t, n);
+        }
+        r.on_eliciting(t, DELAY_MAX);
+        assert_eq!(r.due(), Some(t));
+        ack_of(&mut r, |a| {
+            let got: alloc::vec::Vec<_> = (1..=6).filter(|n| a.received(*n)).collect();
+            assert_eq!(got, [1, 4, 6]);
+        });
+    }
+
+    #[test]
+    fn numbers_are_reported_several_times_and_then_no_more() {
+        let mut r = Received::new();
+        let mut told_of_20 = 0;
+        for n in 1..=40 {
+            r.on_datagram(Time::ZERO, n);
+            r.on_floor(n.saturating_sub(12));
+            let told = core::cell::Cell::new(false);
+            ack_of(&mut r, |a| told.set(a.first <= 20 && a.latest >= 20));
+            told_of_20 += u32::from(told.get());
+        }
+        assert!((8..=13).contains(&told_of_20), "{told_of_20}");
+        assert!(r.is_known(40) && !r.is_known(41));
+    }
+
+    #[test]
+    fn what_was_skipped_long_ago_is_not_taken_for_arrived() {
+        let mut r = Received::new();
+        for n in 1..=10 {
+            r.on_datagram(Time::ZERO, n);
+        }
+        r.on_datagram(Time::ZERO, WINDOW + 12);
+        ack_of(&mut r, |a| assert!((a.first..a.latest).all(|n| !a.received(n))));
+    }
+}

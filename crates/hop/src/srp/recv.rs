@@ -1,0 +1,275 @@
+//! The receiving half of a stream.
+
+use super::ranges::RangeSet;
+use super::ring::Ring;
+use crate::streams::RecvState;
+
+/// Holes that a stream may have before what would make more of them is refused: bounds the memory
+/// that describes them. The sender repeats what is refused.
+const FRAGMENTS_MAX: usize = 16 * 1024;
+
+/// What a window is multiplied by when it proves too small.
+pub(super) const GROWTH: u64 = 4;
+
+/// A peer that breaks its credit or contradicts itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Violation;
+
+/// Bytes from the peer that the application has not yet taken.
+#[derive(Debug)]
+pub(super) struct RecvHalf {
+    ring: Ring,
+    /// What arrived beyond `ready` (SRP-10).
+    ahead: RangeSet,
+    /// Everything before arrived.
+    ready: u64,
+    /// The highest offset that arrived, or that a reset tells of.
+    highest: u64,
+    size: Option<u64>,
+    reset: Option<u64>,
+    window: u64,
+    window_max: u64,
+    /// What the peer was promised.
+    limit: u64,
+    /// The peer has yet to be told of `limit`.
+    pub(super) credit_due: bool,
+    /// The application met the end of what is there and waits for more.
+    pub(super) wants_data: bool,
+    /// Both ends gave the stream up: arriving bytes only count.
+    discarding: bool,
+}
+
+impl RecvHalf {
+    pub(super) fn new(window: u64, window_max: u64) -> Self {
+        Self {
+            ring: Ring::default(),
+            ahead: RangeSet::default(),
+            ready: 0,
+            highest: 0,
+            size: None,
+            reset: None,
+            window,
+            window_max,
+            limit: window,
+            credit_due: false,
+            wants_data: true,
+            discarding: false,
+        }
+    }
+
+    /// Takes bytes in. `Ok(n)`: `n` is by how much the highest offset rose, which is what the
+    /// credit of all streams pays for; or nothing was taken because of too many holes (`None`).
+    pub(super) fn on_data(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        fin: bool,
+    ) -> Result<Option<u64>, Violation> {
+        let end = offset.checked_add(data.len() as u64).ok_or(Violation)?;
+        if end > self.limit || self.size.is_some_and(|size| end > size || (fin && end != size)) {
+            return Err(Violation);
+        }
+        if fin && self.highest > end {
+            return Err(Violation);
+        }
+        if fin {
+            self.size = Some(end);
+        }
+        let rise = end.saturating_sub(self.highest);
+        if self.discarding {
+            self.highest += rise;
+            return Ok(Some(rise));
+        }
+        if offset > self.ready && self.ahead.fragments() >= FRAGMENTS_MAX {
+            return Ok(None);
+        }
+        self.highest += rise;
+        if end > self.ready && !data.is_empty() {
+            self.keep(offset, data, end);
+        }
+        Ok(Some(rise))
+    }
+
+    fn keep(&mut self, offset: u64, data: &[u8], end: u64) {
+        let start = offset.max(self.ready);
+        let fresh = &data[(start - offset) as usize..];
+        self.ring.reserve(end);
+        self.ring.write(start, fresh);
+        if start == self.ready && self.ahead.is_empty() {
+            self.ready = end;
+            return;
+        }
+        self.ahead.insert(start..end);
+        if let Some(contiguous) = self.ahead.take_prefix(self.ready) {
+            self.ready = contiguous;
+        }
+    }
+
+    /// The peer gave the stream up after sending `size` bytes; by how much the highest offset rose.
+    pub(super) fn on_reset(&mut self, code: u64, size: u64) -> Result<u64, Violation> {
+        if size > self.limit || size < self.highest || self.size.is_some_and(|s| s != size) {
+            return Err(Violation);
+        }
+        let rise = size - self.highest;
+        self.highest = size;
+        self.size = Some(size);
+        if self.reset.is_none() {
+            self.reset = Some(code);
+            self.discard();
+        }
+        Ok(rise)
+    }
+
+    /// The association is gone: whatever had not ended is reset.
+    pub(super) fn fail(&mut self, code: u64) {
+        if self.state() == RecvState::Open {
+            self.reset = Some(code);
+            self.discard();
+        }
+    }
+
+    /// The application wants no more.
+    pub(super) fn discard(&mut self) {
+        self.discarding = true;
+        self.ahead.clear();
+        self.ring.release();
+    }
+
+    /// Bytes that are in order and not yet taken, up to the ring's seam.
+    pub(super) fn readable(&self) -> &[u8] {
+        if self.discarding {
+            return &[];
+        }
+        self.ring.slices(self.ring.start()..self.ready).0
+    }
+
+    /// The application took `n` bytes. True if the peer should hear of new credit.
+    pub(super) fn consume(&mut self, n: usize) -> bool {
+        if self.discarding {
+            return false;
+        }
+        let n = (n as u64).min(self.ready - self.ring.start());
+        self.ring.advance(self.ring.start() + n);
+        if self.size == Some(self.ring.start()) {
+            self.ring.release();
+            return false;
+        }
+        self.grant(false)
+    }
+
+    /// The peer has used up its credit: a larger window, if what arrives is taken promptly.
+    pub(super) fn on_blocked(&mut self) -> bool {
+        if self.waiting() <= self.window / 4 {
+            self.window = (self.window * GROWTH).min(self.window_max);
+        }
+        self.grant(true)
+    }
+
+    fn grant(&mut self, at_once: bool) -> bool {
+        if self.size.is_some() {
+            return false;
+        }
+        let limit = self.ring.start() + self.window;
+        if limit <= self.limit || (!at_once && limit - self.limit < self.window / 4) {
+            return false;
+        }
+        self.limit = limit;
+        self.credit_due = true;
+        true
+    }
+
+    /// Bytes that are in order and that the application has not taken.
+    pub(super) fn waiting(&self) -> u64 {
+        if self.discarding { 0 } else { self.ready - self.ring.start() }
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// What of the credit of all streams this one holds and will never return by being read.
+    pub(super) fn unconsumed(&self) -> u64 {
+        self.highest - self.ring.start()
+    }
+
+    pub(super) fn state(&self) -> RecvState {
+        match (self.reset, self.size) {
+            (Some(code), _) => RecvState::Reset(code),
+            (None, Some(size)) if size == self.ring.start() => RecvState::Finished,
+            _ => RecvState::Open,
+        }
+    }
+
+    /// There is something to learn by reading: bytes, the end, or a reset.
+    pub(super) fn has_news(&self) -> bool {
+        self.ready > self.ring.start() || self.state() != RecvState::Open
+    }
+
+    /// Nothing more will come or be taken.
+    pub(super) fn is_done(&self) -> bool {
+        self.state() != RecvState::Open
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.ring.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn take_all(r: &mut RecvHalf) -> Vec<u8> {
+        let mut all = Vec::new();
+        while !r.readable().is_empty() {
+            let piece = r.readable().to_vec();
+            r.consume(piece.len());
+            all.extend(piece);
+        }
+        all
+    }
+
+    /// SRP-10: what is out of order is kept and delivered in order.
+    #[test]
+    fn out_of_order_bytes_wait_for_the_hole_to_fill() {
+        let mut r = RecvHalf::new(1000, 1000);
+        assert_eq!(r.on_data(4, b"efgh", true), Ok(Some(8)));
+        assert!(r.readable().is_empty() && !r.has_news());
+        assert_eq!(r.on_data(0, b"abcdef", false), Ok(Some(0)));
+        assert_eq!(take_all(&mut r), b"abcdefgh");
+        assert_eq!(r.state(), RecvState::Finished);
+    }
+
+    #[test]
+    fn credit_and_size_may_not_be_broken() {
+        let mut r = RecvHalf::new(10, 10);
+        assert_eq!(r.on_data(5, b"123456", false), Err(Violation));
+        assert_eq!(r.on_data(0, b"12345", true), Ok(Some(5)));
+        assert_eq!(r.on_data(3, b"456", false), Err(Violation));
+        assert_eq!(r.on_data(0, b"1234", true), Err(Violation));
+        assert_eq!(r.on_reset(1, 4), Err(Violation));
+        assert_eq!(r.on_reset(1, 5), Ok(0));
+    }
+
+    #[test]
+    fn reading_renews_credit_and_a_blocked_peer_gets_a_larger_window() {
+        let mut r = RecvHalf::new(8, 64);
+        assert_eq!(r.on_data(0, b"12345678", false), Ok(Some(8)));
+        assert!(!r.on_blocked() || r.limit() <= 16, "unread bytes leave the window alone");
+        assert!(r.consume(8));
+        assert!(r.limit() >= 16);
+        assert!(r.on_blocked());
+        assert_eq!(r.limit(), 8 + 32);
+    }
+
+    #[test]
+    fn an_overlap_changes_nothing() {
+        let mut r = RecvHalf::new(100, 100);
+        r.on_data(0, b"abc", false).unwrap();
+        r.on_data(1, b"bcde", false).unwrap();
+        r.on_data(0, b"ab", false).unwrap();
+        assert_eq!(take_all(&mut r), b"abcde");
+    }
+}

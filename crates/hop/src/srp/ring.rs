@@ -1,0 +1,137 @@
+//! A ring of bytes addressed by stream offset.
+
+use alloc::boxed::Box;
+use alloc::vec;
+use core::ops::Range;
+
+const SMALLEST: usize = 16 * 1024;
+
+/// Bytes of a stream from offset `start` on. The room grows by doubling up to what is asked of it
+/// and shrinks to nothing when the ring is emptied and released.
+#[derive(Debug, Default)]
+pub(super) struct Ring {
+    bytes: Box<[u8]>,
+    start: u64,
+}
+
+impl Ring {
+    /// The offset of the first byte that is still kept.
+    pub(super) fn start(&self) -> u64 {
+        self.start
+    }
+
+    /// Bytes of memory held.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn position(&self, offset: u64) -> usize {
+        // The capacity is a power of two, so that a mask finds the place.
+        (offset as usize) & (self.bytes.len() - 1)
+    }
+
+    /// Makes room for offsets up to `end`, keeping all that is there.
+    pub(super) fn reserve(&mut self, end: u64) {
+        let need = usize::try_from(end.saturating_sub(self.start)).unwrap_or(usize::MAX);
+        if need <= self.bytes.len() {
+            return;
+        }
+        let capacity = need.next_power_of_two().max(SMALLEST);
+        let grown = Self { bytes: vec![0; capacity].into_boxed_slice(), start: self.start };
+        let old = core::mem::replace(self, grown);
+        if !old.bytes.is_empty() {
+            let (a, b) = old.slices(old.start..old.start + old.bytes.len() as u64);
+            let split = old.start + a.len() as u64;
+            self.write(old.start, a);
+            self.write(split, b);
+        }
+    }
+
+    /// Copies `data` to `offset`; the room must have been reserved.
+    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
+        if data.is_empty() {
+            return;
+        }
+        debug_assert!(offset >= self.start);
+        debug_assert!(offset + data.len() as u64 - self.start <= self.bytes.len() as u64);
+        let at = self.position(offset);
+        let head = data.len().min(self.bytes.len() - at);
+        self.bytes[at..at + head].copy_from_slice(&data[..head]);
+        self.bytes[..data.len() - head].copy_from_slice(&data[head..]);
+    }
+
+    /// The bytes of `range`, in up to two pieces.
+    pub(super) fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
+        let len = range.end.saturating_sub(range.start) as usize;
+        if len == 0 {
+            return (&[], &[]);
+        }
+        let at = self.position(range.start);
+        let head = len.min(self.bytes.len() - at);
+        (&self.bytes[at..at + head], &self.bytes[..len - head])
+    }
+
+    /// One contiguous writable piece at `offset`, at most `len` bytes; the room must be reserved.
+    pub(super) fn contiguous_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
+        if len == 0 {
+            return &mut [];
+        }
+        let at = self.position(offset);
+        let head = len.min(self.bytes.len() - at);
+        &mut self.bytes[at..at + head]
+    }
+
+    /// Forgets everything before `offset`.
+    pub(super) fn advance(&mut self, offset: u64) {
+        debug_assert!(offset >= self.start);
+        self.start = offset;
+    }
+
+    /// Gives the memory back; only for an empty ring.
+    pub(super) fn release(&mut self) {
+        self.bytes = Box::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn read(ring: &Ring, range: Range<u64>) -> Vec<u8> {
+        let (a, b) = ring.slices(range);
+        [a, b].concat()
+    }
+
+    #[test]
+    fn bytes_survive_wrapping_and_growing() {
+        let mut ring = Ring::default();
+        let byte = |o: u64| (o * 31 % 251) as u8;
+        let (mut kept, mut written) = (0u64, 0u64);
+        for step in 0..400u64 {
+            let end = written + 1 + step * 37 % 900;
+            ring.reserve(end);
+            let data: Vec<u8> = (written..end).map(byte).collect();
+            ring.write(written, &data);
+            written = end;
+            if step % 3 == 0 {
+                kept += (written - kept) / 2;
+                ring.advance(kept);
+            }
+            let expected: Vec<u8> = (kept..written).map(byte).collect();
+            assert_eq!(read(&ring, kept..written), expected, "step {step}");
+        }
+        assert!(ring.capacity() > SMALLEST / 2);
+    }
+
+    #[test]
+    fn a_contiguous_piece_stops_at_the_seam() {
+        let mut ring = Ring::default();
+        ring.reserve(SMALLEST as u64);
+        ring.advance(SMALLEST as u64 - 10);
+        assert_eq!(ring.contiguous_mut(SMALLEST as u64 - 10, 100).len(), 10);
+        assert_eq!(ring.contiguous_mut(SMALLEST as u64, 100).len(), 100);
+        assert!(ring.slices(5..5).0.is_empty());
+    }
+}

@@ -1,0 +1,331 @@
+//! The sending half of a stream.
+
+use lasthop_wire::varint;
+
+use super::ranges::RangeSet;
+use super::ring::Ring;
+
+/// A piece of a stream to put into a datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Piece {
+    pub(super) offset: u64,
+    pub(super) len: usize,
+    pub(super) fin: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fin {
+    /// The application may still write.
+    Open,
+    /// The application has ended the stream; the peer has yet to be told, or told again.
+    Wanted,
+    Sent,
+    Acked,
+}
+
+/// How a reset of ours stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ResetState {
+    Wanted,
+    Sent,
+    Acked,
+}
+
+/// Bytes from the application that the peer has not yet acknowledged.
+#[derive(Debug)]
+pub(super) struct SendHalf {
+    ring: Ring,
+    /// Bytes from the ring's start on that were acknowledged out of order.
+    acked: RangeSet,
+    /// Bytes that were sent and lost (SRP-4).
+    lost: RangeSet,
+    /// Everything before was sent at least once.
+    sent: u64,
+    /// What the application has written.
+    written: u64,
+    /// The peer's credit.
+    limit: u64,
+    fin: Fin,
+    /// Our reset, with the session's code.
+    pub(super) reset: Option<(ResetState, u64)>,
+    /// The credit at which the peer was last told that we are blocked.
+    pub(super) blocked_told: Option<u64>,
+    /// The application met a full buffer and waits for room.
+    pub(super) wants_room: bool,
+}
+
+impl SendHalf {
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            ring: Ring::default(),
+            acked: RangeSet::default(),
+            lost: RangeSet::default(),
+            sent: 0,
+            written: 0,
+            limit,
+            fin: Fin::Open,
+            reset: None,
+            blocked_told: None,
+            wants_room: true,
+        }
+    }
+
+    /// Bytes written and not yet sent.
+    pub(super) fn unsent(&self) -> u64 {
+        self.written - self.sent
+    }
+
+    /// Bytes kept until they are acknowledged.
+    pub(super) fn buffered(&self) -> u64 {
+        self.written - self.ring.start()
+    }
+
+    /// How far the stream has been sent: what it takes of the credit of all streams.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.fin == Fin::Open && self.reset.is_none()
+    }
+
+    /// The peer has everything, or knows of our reset.
+    pub(super) fn is_done(&self) -> bool {
+        match self.reset {
+            Some((state, _)) => state == ResetState::Acked,
+            None => self.fin == Fin::Acked && self.buffered() == 0,
+        }
+    }
+
+    /// Room for at most `most` more bytes, contiguous.
+    pub(super) fn space(&mut self, most: usize) -> &mut [u8] {
+        let end = self.written.saturating_add(most as u64).min(varint::MAX);
+        self.ring.reserve(end);
+        self.ring.contiguous_mut(self.written, (end - self.written) as usize)
+    }
+
+    pub(super) fn commit(&mut self, n: usize) {
+        self.written += n as u64;
+    }
+
+    pub(super) fn finish(&mut self) {
+        if self.fin == Fin::Open {
+            self.fin = Fin::Wanted;
+        }
+    }
+
+    /// Gives up: nothing more is sent but the reset.
+    pub(super) fn abandon(&mut self, code: u64) {
+        if self.reset.is_none() {
+            self.reset = Some((ResetState::Wanted, code));
+        }
+        self.lost.clear();
+        self.acked.clear();
+        self.written = self.sent;
+        self.ring.advance(self.sent.max(self.ring.start()));
+        self.ring.release();
+    }
+
+    pub(super) fn raise_limit(&mut self, limit: u64) -> bool {
+        let raised = limit > self.limit;
+        self.limit = self.limit.max(limit);
+        raised
+    }
+
+    /// The credit is used up and there is more to send.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.sent == self.limit && self.written > self.sent && self.reset.is_none()
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(super) fn has_lost(&self) -> bool {
+        self.reset.is_none() && !self.lost.is_empty()
+    }
+
+    /// Something is there that may be sent now, given `credit` for all streams.
+    pub(super) fn wants_to_send(&self, credit: u64) -> bool {
+        if self.reset.is_some() {
+            return false;
+        }
+        let fresh = self.sent < self.written.min(self.limit) && credit > 0;
+        fresh || !self.lost.is_empty() || (self.fin == Fin::Wanted && self.sent == self.written)
+    }
+
+    /// The next piece to send, at most `room` bytes of data: what was lost first, then what is new
+    /// within `credit`.
+    pub(super) fn next_piece(&mut self, room: usize, credit: u64) -> Option<Piece> {
+        if self.reset.is_some() {
+            return None;
+        }
+        if let Some(lost) = self.lost.first() {
+            if room == 0 {
+                return None;
+            }
+            let end = lost.end.min(lost.start + room as u64);
+            self.lost.remove(lost.start..end);
+            return Some(self.piece(lost.start, end));
+        }
+        let most = (room as u64).min(credit);
+        let end = self.written.min(self.limit).min(self.sent + most);
+        let fin_alone = self.fin == Fin::Wanted && self.sent == self.written;
+        if end <= self.sent && !fin_alone {
+            return None;
+        }
+        let start = self.sent;
+        self.sent = end.max(start);
+        Some(self.piece(start, self.sent))
+    }
+
+    fn piece(&mut self, start: u64, end: u64) -> Piece {
+        let fin = matches!(self.fin, Fin::Wanted | Fin::Sent) && end == self.written;
+        if fin {
+            self.fin = Fin::Sent;
+        }
+        Piece { offset: start, len: (end - start) as usize, fin }
+    }
+
+    /// The oldest bytes from offset `from` on that the peer is not known to have, for a probe: at
+    /// most `room` of what was sent before.
+    pub(super) fn oldest(&self, from: u64, room: usize) -> Option<Piece> {
+        if self.reset.is_some() {
+            return None;
+        }
+        let start = self.ring.start().max(from);
+        let hole = self.acked.missing_in(start..self.sent).next();
+        match hole {
+            Some(hole) if room > 0 => {
+                let end = hole.end.min(hole.start + room as u64);
+                let fin = self.fin == Fin::Sent && end == self.written;
+                Some(Piece { offset: hole.start, len: (end - hole.start) as usize, fin })
+            }
+            None if self.fin == Fin::Sent => Some(Piece { offset: self.sent, len: 0, fin: true }),
+            _ => None,
+        }
+    }
+
+    /// The bytes of a piece.
+    pub(super) fn bytes(&self, piece: &Piece) -> (&[u8], &[u8]) {
+        self.ring.slices(piece.offset..piece.offset + piece.len as u64)
+    }
+
+    /// The peer has a piece.
+    pub(super) fn on_acked(&mut self, piece: Piece) {
+        if self.reset.is_some() {
+            return;
+        }
+        if piece.fin {
+            self.fin = Fin::Acked;
+        }
+        let end = piece.offset + piece.len as u64;
+        let start = piece.offset.max(self.ring.start());
+        if start >= end {
+            return;
+        }
+        if !self.lost.is_empty() {
+            self.lost.remove(start..end);
+        }
+        self.acked.insert(start..end);
+        if let Some(contiguous) = self.acked.take_prefix(self.ring.start()) {
+            self.ring.advance(contiguous);
+        }
+        if self.buffered() == 0 && self.fin != Fin::Open {
+            self.ring.release();
+        }
+    }
+
+    /// A piece was lost; what of it the peer has by another transmission is not sent again.
+    pub(super) fn on_lost(&mut self, piece: Piece) {
+        if self.reset.is_some() {
+            return;
+        }
+        if piece.fin && self.fin == Fin::Sent {
+            self.fin = Fin::Wanted;
+        }
+        let start = piece.offset.max(self.ring.start());
+        let end = piece.offset + piece.len as u64;
+        if start >= end {
+            return;
+        }
+        let Self { acked, lost, .. } = self;
+        for hole in acked.missing_in(start..end) {
+            lost.insert(hole);
+        }
+    }
+
+    /// Memory held.
+    pub(super) fn memory(&self) -> usize {
+        self.ring.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(n: usize) -> SendHalf {
+        let mut s = SendHalf::new(1 << 20);
+        for i in 0..n {
+            s.space(1)[0] = i as u8;
+            s.commit(1);
+        }
+        s
+    }
+
+    #[test]
+    fn lost_bytes_go_before_new_ones() {
+        let mut s = filled(100);
+        let first = s.next_piece(10, 1000).unwrap();
+        let second = s.next_piece(10, 1000).unwrap();
+        s.on_acked(second);
+        s.on_lost(first);
+        assert_eq!(s.next_piece(4, 1000), Some(Piece { offset: 0, len: 4, fin: false }));
+        assert_eq!(s.next_piece(10, 1000), Some(Piece { offset: 4, len: 6, fin: false }));
+        assert_eq!(s.next_piece(10, 1000).map(|p| p.offset), Some(20));
+    }
+
+    #[test]
+    fn what_another_transmission_brought_is_not_sent_again() {
+        let mut s = filled(30);
+        let p = s.next_piece(30, 1000).unwrap();
+        s.on_acked(Piece { offset: 10, len: 10, fin: false });
+        s.on_lost(p);
+        assert_eq!(s.next_piece(30, 0).map(|p| (p.offset, p.len)), Some((0, 10)));
+        assert_eq!(s.next_piece(30, 0).map(|p| (p.offset, p.len)), Some((20, 10)));
+        assert_eq!(s.next_piece(30, 0), None);
+    }
+
+    #[test]
+    fn the_end_travels_with_the_last_bytes_or_alone_and_again_if_lost() {
+        let mut s = filled(10);
+        s.finish();
+        let p = s.next_piece(100, 1000).unwrap();
+        assert!(p.fin && p.len == 10);
+        s.on_lost(p);
+        assert_eq!(s.next_piece(100, 1000), Some(p));
+        s.on_acked(p);
+        assert!(s.is_done());
+
+        let mut s = filled(0);
+        s.finish();
+        let p = s.next_piece(0, 0).unwrap();
+        assert_eq!(p, Piece { offset: 0, len: 0, fin: true });
+        s.on_lost(p);
+        assert!(s.wants_to_send(0));
+        assert_eq!(s.next_piece(0, 0), Some(p));
+    }
+
+    #[test]
+    fn credit_bounds_what_is_new_but_not_what_is_repeated() {
+        let mut s = filled(100);
+        s.limit = 50;
+        let p = s.next_piece(1000, 40).unwrap();
+        assert_eq!(p.len, 40);
+        assert_eq!(s.next_piece(1000, 40).map(|p| p.len), Some(10));
+        assert!(s.is_blocked() && s.next_piece(1000, 40).is_none());
+        s.on_lost(p);
+        assert_eq!(s.next_piece(1000, 0).map(|p| p.len), Some(40));
+    }
+}

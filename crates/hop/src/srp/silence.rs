@@ -1,0 +1,150 @@
+//! Tails and silences: when nothing comes back, ask (SRP-9).
+
+use core::time::Duration;
+
+use lasthop_units::{Bytes, LinkEvent, Time};
+
+use super::{CloseReason, Srp};
+
+/// Probes into a silence are this far apart, never closer.
+const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
+/// And never further, while the silence is younger than [`PATIENT_AFTER`].
+const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(40);
+/// A silence of this age is probed less often.
+const PATIENT_AFTER: Duration = Duration::from_secs(120);
+const PROBE_INTERVAL_PATIENT: Duration = Duration::from_millis(250);
+/// After so many unanswered probes the hop counts as silent: nothing but probes is sent.
+const SILENT_AFTER: u32 = 3;
+
+/// Unanswered probes.
+#[derive(Debug)]
+pub(super) struct Silence {
+    /// Probes sent since something was last acknowledged.
+    unanswered: u32,
+    /// When the last of them left.
+    last_probe: Time,
+    /// Since when nothing has been acknowledged although something is outstanding.
+    since: Option<Time>,
+    /// The operator or the kernel says that the link is down.
+    down: bool,
+    /// Probes to send as soon as possible.
+    pub(super) due: u32,
+    last_progress: Time,
+}
+
+impl Silence {
+    pub(super) fn new() -> Self {
+        Self {
+            unanswered: 0,
+            last_probe: Time::ZERO,
+            since: None,
+            down: false,
+            due: 0,
+            last_progress: Time::ZERO,
+        }
+    }
+
+    /// Nothing but probes makes sense.
+    pub(super) fn is_silent(&self) -> bool {
+        self.unanswered >= SILENT_AFTER || self.down
+    }
+
+    /// For how long nothing has been acknowledged although something is outstanding.
+    pub(super) fn age(&self, now: Time) -> Option<Duration> {
+        self.since.map(|t| now.since(t))
+    }
+
+    /// There is reason to believe that a probe gets through now, unless one has just left.
+    pub(super) fn probe_now(&mut self, now: Time) {
+        if now.since(self.last_probe) >= PROBE_INTERVAL_MIN / 4 {
+            self.due = self.due.max(1);
+            self.last_probe = now;
+        }
+    }
+
+    /// Every other probe is small, so that a path whose MTU shrank lets some pass.
+    pub(super) fn probe_is_small(&self) -> bool {
+        self.unanswered % 2 == 1
+    }
+
+    /// When the silence began for what we sent, as well as can be guessed: the last acknowledgement
+    /// came just before it and spoke of what had left a round trip earlier, but what left half a
+    /// round trip later still arrived. From the second probe on, every other one repeats from here:
+    /// what is older most likely arrived and only its acknowledgement did not.
+    pub(super) fn likely_onset(&self, srtt: Duration) -> Option<Time> {
+        let guess = self.unanswered > 1 && self.unanswered % 2 == 0;
+        guess.then(|| self.last_progress - srtt / 2)
+    }
+}
+
+impl Srp {
+    /// What is known of the hop from below.
+    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        match event {
+            LinkEvent::Up => {
+                self.silence.down = false;
+                if self.log.oldest().is_some() {
+                    self.silence.probe_now(now);
+                    self.silence.due = 2;
+                }
+            }
+            LinkEvent::Down => {
+                self.silence.down = true;
+                self.rate.on_interruption();
+            }
+            LinkEvent::Imminent { .. } => {}
+        }
+    }
+
+    /// The peer answers again, or still.
+    pub(super) fn end_silence(&mut self, now: Time) {
+        if self.silence.is_silent() {
+            // Everything that was in flight went into the silence; the pacer starts afresh.
+            self.pace_at = self.pace_at.max(now);
+        }
+        self.silence.unanswered = 0;
+        self.silence.since = None;
+        self.silence.down = false;
+        self.silence.due = 0;
+        self.silence.last_progress = now;
+    }
+
+    /// When to probe next, if nothing comes back until then.
+    pub(super) fn probe_deadline(&self) -> Option<Time> {
+        let oldest = self.log.oldest()?;
+        let timeout = self.round_trip.probe_timeout();
+        if self.silence.unanswered == 0 {
+            return Some(oldest.at.max(self.silence.last_progress) + timeout);
+        }
+        Some(self.silence.last_probe + self.probe_interval(self.silence.last_probe))
+    }
+
+    fn probe_interval(&self, now: Time) -> Duration {
+        let age = self.silence.since.map_or(Duration::ZERO, |t| now.since(t));
+        if age > PATIENT_AFTER {
+            return PROBE_INTERVAL_PATIENT;
+        }
+        let quarter = self.round_trip.srtt().unwrap_or(Duration::from_millis(100)) / 4;
+        let steady = quarter.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
+        // On a slow hop probes must not be a load of their own.
+        let air = self.pacing_rate().time_for(Bytes::from(self.full_datagram()));
+        steady.max(3 * air).min(Duration::from_secs(1))
+    }
+
+    pub(super) fn on_probe_timer(&mut self, now: Time) {
+        if self.probe_deadline().is_none_or(|t| now < t) {
+            return;
+        }
+        let since = *self.silence.since.get_or_insert(now);
+        self.silence.unanswered += 1;
+        self.silence.last_probe = now;
+        self.silence.due = 1;
+        if self.silence.unanswered == SILENT_AFTER {
+            self.stats.silences += 1;
+            self.rate.on_interruption();
+        }
+        if now.since(since) >= self.config.silence_limit {
+            self.closed = Some(CloseReason::Silence);
+        }
+    }
+}
