@@ -1,5 +1,26 @@
 //! MHP: opening and relaying connections over a hop.
+//!
+//! [`Session`] maps streams of a hop transport to connections of applications; it is the same
+//! machine at the mobile and at the base. [`Ingress`] understands what applications say at the
+//! mobile's listener: SOCKS ([`socks`]) and HTTP ([`http`]). All of them are machines: no clock, no
+//! socket; see `docs/session.md` for the formats and the states.
 
 #![no_std]
 
 extern crate alloc;
+
+mod event;
+pub mod http;
+mod ingress;
+#[cfg(any(test, feature = "testing"))]
+#[doc(hidden)]
+pub mod memory;
+mod session;
+pub mod socks;
+mod table;
+
+pub use event::{ConnId, Event};
+pub use ingress::{Ingress, Progress, Taken};
+pub use lasthop_hop::{RecvState, StreamError};
+pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
+pub use session::{Config, Session, Stats};

@@ -1,0 +1,79 @@
+use core::fmt;
+use core::net::SocketAddr;
+
+use lasthop_hop::StreamId;
+use lasthop_wire::mhp::{Refusal, ResetReason, Target};
+
+/// Names one connection of one session: the number of the stream that carries it. Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ConnId(pub u64);
+
+impl ConnId {
+    pub(crate) fn stream(self) -> StreamId {
+        StreamId(self.0)
+    }
+}
+
+impl fmt::Display for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Something happened to a connection.
+///
+/// Every connection that the caller has heard of, from `connect` or from [`Connect`](Self::Connect),
+/// ends with exactly one [`Closed`](Self::Closed), and nothing is said of it afterwards. Readable
+/// and writable are edges, and may come when nothing changed: read or write until nothing moves.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Mobile: the connection stands and may be written to.
+    Opened {
+        /// Which.
+        id: ConnId,
+        /// The surrogate's own address; none yet with an early opening.
+        bound: Option<SocketAddr>,
+    },
+    /// Mobile: there is no connection. `Closed` follows.
+    Failed {
+        /// Which.
+        id: ConnId,
+        /// What the base said (MHP-5).
+        refusal: Refusal,
+    },
+    /// Base: a mobile wants a connection; answer with `accept` or `refuse`.
+    Connect {
+        /// Which.
+        id: ConnId,
+        /// Where to.
+        target: Target,
+    },
+    /// Bytes, or the peer's end, can be read where there was nothing before.
+    Readable(ConnId),
+    /// There is room to write where there was none before.
+    Writable(ConnId),
+    /// The peer gave the connection up, or the session did. `Closed` follows.
+    Reset {
+        /// Which.
+        id: ConnId,
+        /// Why.
+        reason: ResetReason,
+    },
+    /// The connection is over in both directions and forgotten.
+    Closed(ConnId),
+}
+
+impl Event {
+    /// The connection that this is about.
+    pub fn id(&self) -> ConnId {
+        match self {
+            Self::Opened { id, .. }
+            | Self::Failed { id, .. }
+            | Self::Connect { id, .. }
+            | Self::Readable(id)
+            | Self::Writable(id)
+            | Self::Reset { id, .. }
+            | Self::Closed(id) => *id,
+        }
+    }
+}

@@ -1,0 +1,364 @@
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use lasthop_wire::mhp::{Refusal, Target};
+
+use super::{
+    Address, COMMAND_CONNECT, MAX_REQUEST, METHOD_NONE, NO_METHOD, ReplyCode, UNSPECIFIED,
+    VERSION_4, VERSION_5, put_address, read_address, read_name,
+};
+use crate::ingress::{Gathered, Outbox, Parsed, Progress, Taken};
+
+/// Version 4a: eight bytes, a user id and a name, each with its NUL.
+const MAX_VERSION_4: usize = 8 + 2 * (MAX_TEXT + 1);
+/// The longest user id or name of version 4a that is read.
+const MAX_TEXT: usize = 255;
+const GRANTED_4: u8 = 90;
+const REJECTED_4: u8 = 91;
+
+/// A SOCKS server's side of one conversation, versions 5, 4 and 4a.
+#[derive(Debug)]
+pub struct Server {
+    stage: Stage,
+    gathered: Gathered,
+    outbox: Outbox,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Start,
+    /// Version 5: the method was chosen, the request follows.
+    Request,
+    Version4,
+    /// Asked for a connection, in that version.
+    Asked(u8),
+    /// Answered; what follows is none of ours.
+    Over,
+}
+
+/// A request that is answered without asking anybody.
+type Answer = Result<Target, ReplyCode>;
+
+impl Default for Server {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Server {
+    /// A conversation in which nothing was said.
+    pub fn new() -> Self {
+        Self { stage: Stage::Start, gathered: Gathered::default(), outbox: Outbox::default() }
+    }
+
+    /// The client said something.
+    pub fn handle_input(&mut self, input: &[u8]) -> Taken {
+        let mut bytes = 0;
+        loop {
+            let rest = &input[bytes..];
+            let progress = match self.stage {
+                Stage::Asked(_) => Progress::NeedMore,
+                Stage::Over => {
+                    bytes = input.len();
+                    Progress::Over
+                }
+                _ if rest.is_empty() => Progress::NeedMore,
+                Stage::Start => {
+                    bytes += self.greeting(rest);
+                    continue;
+                }
+                Stage::Request => {
+                    let (n, answer) = self.gathered.feed(rest, MAX_REQUEST, read_request);
+                    bytes += n;
+                    match answer {
+                        Some(answer) => self.decide(VERSION_5, answer),
+                        None => continue,
+                    }
+                }
+                Stage::Version4 => {
+                    let (n, answer) = self.gathered.feed(rest, MAX_VERSION_4, read_version_4);
+                    bytes += n;
+                    match answer {
+                        Some(answer) => self.decide(VERSION_4, answer),
+                        None => continue,
+                    }
+                }
+            };
+            return Taken { bytes, progress };
+        }
+    }
+
+    /// The result of the connection that was asked for.
+    pub fn reply(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
+        if let Stage::Asked(version) = self.stage {
+            let code = result.map_or_else(ReplyCode::from, |_| ReplyCode::Succeeded);
+            self.answer(version, code, result.ok().flatten());
+        }
+    }
+
+    /// Bytes for the client.
+    pub fn output(&self) -> &[u8] {
+        self.outbox.as_slice()
+    }
+
+    /// The first `n` bytes of [`output`](Self::output) were sent.
+    pub fn sent(&mut self, n: usize) {
+        self.outbox.sent(n);
+    }
+
+    /// RFC 1928 section 3: version and methods; version 4 is told apart by its first byte.
+    fn greeting(&mut self, input: &[u8]) -> usize {
+        if self.gathered.is_empty() && input.first() == Some(&VERSION_4) {
+            self.stage = Stage::Version4;
+            return 0;
+        }
+        let (n, choice) = self.gathered.feed(input, 2 + 255, read_greeting);
+        match choice {
+            None => {}
+            Some(true) => {
+                self.outbox.put(&[VERSION_5, METHOD_NONE]);
+                self.stage = Stage::Request;
+            }
+            Some(false) => {
+                self.outbox.put(&[VERSION_5, NO_METHOD]);
+                self.stage = Stage::Over;
+            }
+        }
+        n
+    }
+
+    fn decide(&mut self, version: u8, answer: Answer) -> Progress {
+        match answer {
+            Ok(target) => {
+                self.stage = Stage::Asked(version);
+                Progress::Request(target)
+            }
+            Err(code) => {
+                self.answer(version, code, None);
+                Progress::Over
+            }
+        }
+    }
+
+    fn answer(&mut self, version: u8, code: ReplyCode, bound: Option<SocketAddr>) {
+        self.stage = Stage::Over;
+        let bound = bound.unwrap_or(UNSPECIFIED);
+        let mut reply = Vec::with_capacity(22);
+        if version == VERSION_4 {
+            let granted = code == ReplyCode::Succeeded;
+            reply.extend_from_slice(&[0, if granted { GRANTED_4 } else { REJECTED_4 }]);
+            reply.extend_from_slice(&bound.port().to_be_bytes());
+            let ip = match bound.ip() {
+                IpAddr::V4(ip) => ip,
+                IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
+            };
+            reply.extend_from_slice(&ip.octets());
+        } else {
+            reply.extend_from_slice(&[VERSION_5, code as u8, 0]);
+            put_address(&mut reply, &Target::Addr(bound));
+        }
+        self.outbox.put(&reply);
+    }
+}
+
+/// Whether the client offers to go without authentication.
+fn read_greeting(bytes: &[u8]) -> Parsed<bool> {
+    match bytes {
+        [version, ..] if *version != VERSION_5 => Parsed::Complete(false, bytes.len()),
+        [_, count, methods @ ..] if methods.len() >= usize::from(*count) => {
+            let count = usize::from(*count);
+            Parsed::Complete(methods[..count].contains(&METHOD_NONE), 2 + count)
+        }
+        _ => Parsed::Incomplete,
+    }
+}
+
+/// RFC 1928 section 4.
+fn read_request(bytes: &[u8]) -> Parsed<Answer> {
+    match *bytes {
+        [version, ..] if version != VERSION_5 => {
+            Parsed::Complete(Err(ReplyCode::GeneralFailure), bytes.len())
+        }
+        [_, command, _, ref address @ ..] => match read_address(address) {
+            Address::Incomplete => Parsed::Incomplete,
+            Address::UnknownType => {
+                Parsed::Complete(Err(ReplyCode::AddressTypeNotSupported), bytes.len())
+            }
+            Address::Complete(_, len) if command != COMMAND_CONNECT => {
+                Parsed::Complete(Err(ReplyCode::CommandNotSupported), 3 + len)
+            }
+            Address::Complete(target, len) => {
+                // What cannot be a name does not exist as one.
+                Parsed::Complete(target.map_err(|_| Refusal::NameNotFound.into()), 3 + len)
+            }
+        },
+        _ => Parsed::Incomplete,
+    }
+}
+
+/// SOCKS4: command, port, address, user id. 4a: an address 0.0.0.x stands for a name behind.
+fn read_version_4(bytes: &[u8]) -> Parsed<Answer> {
+    let Some((&[_, command, high, low, a, b, c, d], texts)) = bytes.split_first_chunk() else {
+        return Parsed::Incomplete;
+    };
+    let port = u16::from_be_bytes([high, low]);
+    let by_name = [a, b, c] == [0, 0, 0] && d != 0;
+    // The user id says nothing that can be checked.
+    let behind = match split_text(texts) {
+        Parsed::Incomplete => return Parsed::Incomplete,
+        Parsed::Complete(None, _) => return reject(bytes),
+        Parsed::Complete(Some(_), len) => len,
+    };
+    let (target, len) = if by_name {
+        match split_text(&texts[behind..]) {
+            Parsed::Incomplete => return Parsed::Incomplete,
+            Parsed::Complete(None, _) => return reject(bytes),
+            Parsed::Complete(Some(name), len) => (read_name(name, port), behind + len),
+        }
+    } else {
+        let addr = SocketAddr::new(Ipv4Addr::new(a, b, c, d).into(), port);
+        (Ok(Target::Addr(addr)), behind)
+    };
+    let answer = if command == COMMAND_CONNECT {
+        target.map_err(|_| Refusal::NameNotFound.into())
+    } else {
+        Err(ReplyCode::CommandNotSupported)
+    };
+    Parsed::Complete(answer, 8 + len)
+}
+
+fn reject(bytes: &[u8]) -> Parsed<Answer> {
+    Parsed::Complete(Err(ReplyCode::GeneralFailure), bytes.len())
+}
+
+/// A text before its NUL and the length of both; `None` for one that is too long.
+fn split_text(bytes: &[u8]) -> Parsed<Option<&[u8]>> {
+    match bytes.iter().take(MAX_TEXT + 1).position(|&b| b == 0) {
+        Some(end) => Parsed::Complete(Some(&bytes[..end]), end + 1),
+        None if bytes.len() > MAX_TEXT => Parsed::Complete(None, bytes.len()),
+        None => Parsed::Incomplete,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec;
+
+    use super::*;
+
+    fn asked(input: &[u8]) -> (Server, Progress) {
+        let mut server = Server::new();
+        let taken = server.handle_input(input);
+        assert_eq!(taken.bytes, input.len());
+        (server, taken.progress)
+    }
+
+    fn target(progress: &Progress) -> alloc::string::String {
+        match progress {
+            Progress::Request(target) => target.to_string(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_address_is_asked_for() {
+        let (server, progress) = asked(b"\x05\x01\x00\x05\x01\x00\x01\xc0\0\x02\x07\x01\xbb");
+        assert_eq!(target(&progress), "192.0.2.7:443");
+        assert_eq!(server.output(), [5, 0]);
+        let (_, progress) = asked(b"\x05\x01\x00\x05\x01\x00\x03\x0bexample.org\x00\x50");
+        assert_eq!(target(&progress), "example.org:80");
+        let (_, progress) = asked(b"\x05\x01\x00\x05\x01\x00\x03\x0810.1.2.3\x00\x50");
+        assert_eq!(target(&progress), "10.1.2.3:80");
+        let mut v6 = b"\x05\x01\x00\x05\x01\x00\x04".to_vec();
+        v6.extend([0; 15]);
+        v6.extend([1, 0, 80]);
+        let (_, progress) = asked(&v6);
+        assert_eq!(target(&progress), "[::1]:80");
+    }
+
+    #[test]
+    fn success_names_the_bound_address() {
+        let (mut server, _) = asked(b"\x05\x01\x00\x05\x01\x00\x01\xc0\0\x02\x07\x01\xbb");
+        server.sent(2);
+        server.reply(Ok(Some("10.0.0.1:258".parse().expect("address"))));
+        assert_eq!(server.output(), [5, 0, 0, 1, 10, 0, 0, 1, 1, 2]);
+        server.sent(4);
+        assert_eq!(server.output(), [10, 0, 0, 1, 1, 2]);
+        server.sent(100);
+        assert!(server.output().is_empty());
+    }
+
+    /// MHP-5: the reply field carries what the fixed host said.
+    #[test]
+    fn each_refusal_has_its_reply() {
+        let expected = [
+            (Refusal::Refused, 5),
+            (Refusal::NetworkUnreachable, 3),
+            (Refusal::HostUnreachable, 4),
+            (Refusal::TimedOut, 6),
+            (Refusal::NameNotFound, 4),
+            (Refusal::ResolverFailed, 4),
+            (Refusal::NotAllowed, 2),
+            (Refusal::NotPermitted, 2),
+            (Refusal::ConnectionReset, 1),
+            (Refusal::Other(99), 1),
+        ];
+        for (refusal, code) in expected {
+            let (mut server, _) = asked(b"\x05\x01\x00\x05\x01\x00\x01\xc0\0\x02\x07\x01\xbb");
+            server.sent(2);
+            server.reply(Err(refusal));
+            assert_eq!(server.output(), [5, code, 0, 1, 0, 0, 0, 0, 0, 0]);
+            assert_eq!(server.handle_input(b"more").progress, Progress::Over);
+        }
+    }
+
+    #[test]
+    fn udp_and_bind_are_not_supported() {
+        for command in [2, 3, 9] {
+            let input = [5, 1, 0, 5, command, 0, 1, 1, 2, 3, 4, 0, 80];
+            let (server, progress) = asked(&input);
+            assert_eq!(progress, Progress::Over);
+            assert_eq!(server.output()[2..4], [5, ReplyCode::CommandNotSupported as u8]);
+        }
+    }
+
+    #[test]
+    fn a_client_that_insists_on_authentication_is_told_so() {
+        let (server, progress) = asked(&[5, 2, 1, 2]);
+        assert_eq!((progress, server.output()), (Progress::Over, &[5, 0xff][..]));
+        let (server, progress) = asked(&[5, 0]);
+        assert_eq!((progress, server.output()), (Progress::Over, &[5, 0xff][..]));
+    }
+
+    #[test]
+    fn an_address_of_no_known_type_is_answered() {
+        let (server, progress) = asked(&[5, 1, 0, 5, 1, 0, 2]);
+        assert_eq!(progress, Progress::Over);
+        assert_eq!(server.output()[2..4], [5, ReplyCode::AddressTypeNotSupported as u8]);
+    }
+
+    #[test]
+    fn version_4_and_4a_are_served() {
+        let (mut server, progress) = asked(b"\x04\x01\x00\x50\x0a\x00\x00\x01me\0");
+        assert_eq!(target(&progress), "10.0.0.1:80");
+        server.reply(Ok(Some("10.0.0.9:258".parse().expect("address"))));
+        assert_eq!(server.output(), [0, 90, 1, 2, 10, 0, 0, 9]);
+
+        let (mut server, progress) = asked(b"\x04\x01\x00\x50\x00\x00\x00\x01\0example.org\0");
+        assert_eq!(target(&progress), "example.org:80");
+        server.reply(Err(Refusal::Refused));
+        assert_eq!(server.output(), [0, 91, 0, 0, 0, 0, 0, 0]);
+
+        let (server, progress) = asked(b"\x04\x02\x00\x50\x0a\x00\x00\x01\0");
+        assert_eq!((progress, server.output()[1]), (Progress::Over, 91));
+    }
+
+    #[test]
+    fn texts_of_version_4_are_bounded() {
+        let mut server = Server::new();
+        server.handle_input(&[4, 1, 0, 80, 10, 0, 0, 1]);
+        assert_eq!(server.handle_input(&vec![b'x'; 255]).progress, Progress::NeedMore);
+        assert_eq!(server.handle_input(b"x").progress, Progress::Over);
+    }
+}
