@@ -375,10 +375,8 @@ impl<A: Copy + Eq> Base<A> {
             return Some(Transmit { to, len: reply.len() });
         }
         while let Some(&id) = self.ready.front() {
-            let transmit = self
-                .entries
-                .get_mut(&id)
-                .and_then(|e| e.association.poll_transmit(now, out));
+            let transmit =
+                self.entries.get_mut(&id).and_then(|e| e.association.poll_transmit(now, out));
             if transmit.is_some() {
                 return transmit;
             }

@@ -7,7 +7,7 @@ use lasthop_wire::frame::{Ack, Frame, FrameError, Frames, StreamFrame};
 
 use super::rate::Sample;
 use super::recv::{GROWTH, Violation};
-use super::sent::{Content, Fate};
+use super::sent::{Content, Fate, Purpose};
 use super::{CloseReason, Srp};
 use crate::streams::{StreamEvent, StreamId};
 
@@ -152,7 +152,13 @@ impl Srp {
         let held = stream.recv.unconsumed();
         let rise = stream.recv.on_reset(code, size)?;
         self.credit.received += rise;
-        self.credit.consumed += if dropped { rise } else if known { 0 } else { held + rise };
+        self.credit.consumed += if dropped {
+            rise
+        } else if known {
+            0
+        } else {
+            held + rise
+        };
         if self.credit.received > self.credit.limit {
             return Err(Violation);
         }
@@ -172,8 +178,7 @@ impl Srp {
         let mut settled_any = false;
         let from = ack.first.max(self.log.floor());
         for number in from..=ack.latest {
-            if ack.received(number)
-                && self.log.get(number).is_some_and(|s| s.fate == Fate::Unknown)
+            if ack.received(number) && self.log.get(number).is_some_and(|s| s.fate == Fate::Unknown)
             {
                 self.on_arrived(number);
                 settled_any = true;
@@ -209,7 +214,7 @@ impl Srp {
     /// A datagram is known to have arrived.
     fn on_arrived(&mut self, number: u64) {
         let Some(sent) = self.log.decide(number, Fate::Acked) else { return };
-        let (size, mtu_probe) = (sent.size as usize, sent.mtu_probe);
+        let (size, mtu_probe) = (sent.size as usize, sent.purpose == Purpose::MtuProbe);
         let contents = core::mem::take(&mut sent.contents);
         self.delivered += size as u64;
         let payload = size - self.overhead;
@@ -256,7 +261,7 @@ impl Srp {
     pub(super) fn on_lost(&mut self, number: u64) {
         let loss = self.rate.loss();
         let Some(sent) = self.log.decide(number, Fate::Lost) else { return };
-        let (size, mtu_probe) = (sent.size as usize, sent.mtu_probe);
+        let (size, mtu_probe) = (sent.size as usize, sent.purpose == Purpose::MtuProbe);
         let contents = core::mem::take(&mut sent.contents);
         self.stats.lost += 1;
         self.lost_bytes += size as u64;

@@ -15,6 +15,7 @@
 //! returns `None`, then sleep until [`next_timeout`](Srp::next_timeout). Time must not go
 //! backwards.
 
+mod copies;
 mod cubic;
 mod filter;
 mod input;
@@ -42,6 +43,7 @@ use lasthop_units::{Bytes, Rate, Time};
 use crate::config::{HopConfig, Limits};
 use crate::stats::HopStats;
 use crate::streams::StreamEvent;
+use copies::Copies;
 use mtu::MtuSearch;
 use rate::RateControl;
 use received::Received;
@@ -140,6 +142,7 @@ pub struct Srp {
     rate: RateControl,
     mtu: MtuSearch,
     silence: Silence,
+    copies: Copies,
     largest_acked: u64,
     largest_acked_sent: Time,
     arrival_us: u64,
@@ -202,6 +205,7 @@ impl Srp {
             rate: RateControl::new(now),
             mtu,
             silence: Silence::new(),
+            copies: Copies::new(now),
             largest_acked: 0,
             largest_acked_sent: now,
             arrival_us: 0,
@@ -240,7 +244,8 @@ impl Srp {
     /// The association is over and its streams with it; the next one starts from nothing, but for
     /// stream numbers, which are never used twice.
     pub fn restart(&mut self, now: Time) {
-        let mut new = Self::new(self.config.clone(), self.role, Limits::UNKNOWN, self.overhead, now);
+        let mut new =
+            Self::new(self.config.clone(), self.role, Limits::UNKNOWN, self.overhead, now);
         new.next_local = self.next_local;
         new.events = core::mem::take(&mut self.events);
         new.stats = self.stats;
@@ -303,8 +308,7 @@ impl Srp {
 
     /// Counters and present values.
     pub fn stats(&self) -> HopStats {
-        let memory: usize =
-            self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum();
+        let memory: usize = self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum();
         HopStats {
             srtt: self.round_trip.srtt().unwrap_or_default(),
             min_rtt: self.rate.rtt_min(),
@@ -313,19 +317,13 @@ impl Srp {
             delivery_rate: self.rate.delivery_rate(),
             loss: self.rate.loss(),
             inflight: Bytes::new(self.log.inflight()),
-            mtu: Bytes::from(self.mtu.current() + self.overhead)
-                - self.config.carrier_overhead,
+            mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
             streams: self.streams.len(),
             memory: Bytes::from(memory),
             silent: self.silence.is_silent(),
             reordering: self.reordering,
             ..self.stats
         }
-    }
-
-    #[cfg(test)]
-    pub(super) fn rate_debug(&self) -> alloc::string::String {
-        alloc::format!("idle {} next {} acked {} act {} urg {} silent {} streams {:?} {}", self.idle_at, self.log.next_number(), self.largest_acked, self.active.len(), self.urgent.len(), self.silence.is_silent(), self.streams.values().map(|s| (s.send.sent(), s.send.limit(), s.send.is_blocked())).collect::<Vec<_>>(), self.rate.debug())
     }
 
     /// Size on the radio of a full datagram.

@@ -7,7 +7,7 @@ use lasthop_wire::frame::{Frame, Writer};
 use smallvec::SmallVec;
 
 use super::send::{Piece, ResetState};
-use super::sent::{Content, Fate, Sent};
+use super::sent::{Content, Fate, Purpose, Sent};
 use super::{CloseReason, Srp};
 
 /// The sender tells its floor once in so many datagrams.
@@ -42,7 +42,8 @@ impl Srp {
         let quiet = self.is_quiet();
         let paced = now >= self.pace_at && !quiet;
         let free = paced && self.log.inflight() < self.rate.inflight_limit(self.full_datagram());
-        if free && self.largest_acked > 0
+        if free
+            && self.largest_acked > 0
             && let Some(size) = self.mtu.probe(now)
         {
             return self.poll_mtu_probe(now, size, out);
@@ -59,6 +60,9 @@ impl Srp {
         }
         if self.received.due().is_some_and(|t| t <= now) {
             return self.poll_ack(now, out);
+        }
+        if free && !has_data && self.copy_next(now) {
+            return self.poll_copy(now, out);
         }
         if self.ping_due || now.since(self.last_eliciting) >= self.config.keepalive {
             return self.poll_ping(now, out);
@@ -77,8 +81,12 @@ impl Srp {
         sooner(self.loss_timer);
         sooner(self.probe_deadline());
         let window = self.rate.inflight_limit(self.full_datagram());
-        if !self.is_quiet() && self.log.inflight() < window && self.has_data() {
-            sooner(Some(self.pacer_wake()));
+        if !self.is_quiet() && self.log.inflight() < window {
+            if self.has_data() {
+                sooner(Some(self.pacer_wake()));
+            } else if self.has_copies() {
+                sooner(Some(self.pace_at));
+            }
         }
         Some(next)
     }
@@ -109,9 +117,10 @@ impl Srp {
     fn has_data(&self) -> bool {
         let credit = self.available_credit();
         !self.urgent.is_empty()
-            || self.active.iter().any(|id| {
-                self.streams.get(id).is_some_and(|s| s.send.wants_to_send(credit))
-            })
+            || self
+                .active
+                .iter()
+                .any(|id| self.streams.get(id).is_some_and(|s| s.send.wants_to_send(credit)))
     }
 
     fn say_blocked(&mut self) {
@@ -193,7 +202,13 @@ impl Srp {
 
     /// Writes something again that was sent before and is still outstanding; of a stream's data,
     /// exactly this or rather the oldest.
-    fn repeat(&mut self, content: Content, exact: bool, w: &mut Writer<'_>, told: &mut Contents) {
+    pub(super) fn repeat(
+        &mut self,
+        content: Content,
+        exact: bool,
+        w: &mut Writer<'_>,
+        told: &mut Contents,
+    ) {
         let Content::Data { stream: id, piece } = content else {
             if self.write_control(content, w) {
                 told.push(content);
@@ -321,6 +336,7 @@ impl Srp {
         let written = w.put_stream(id, piece.offset, piece.fin, a, b);
         debug_assert!(written, "a piece is cut to the room there is");
         self.credit.used += fresh;
+        self.copies.earn(fresh);
         self.stats.bytes_sent += Bytes::new(fresh);
         self.stats.bytes_retransmitted += Bytes::from(piece.len) - Bytes::new(fresh);
         told.push(Content::Data { stream: id, piece: Piece { ..piece } });
@@ -329,7 +345,13 @@ impl Srp {
     }
 
     /// Enters a datagram into the log and charges the pacer.
-    fn record(&mut self, now: Time, len: usize, contents: Contents, kind: Kind) -> Packet {
+    pub(super) fn record(
+        &mut self,
+        now: Time,
+        len: usize,
+        contents: Contents,
+        kind: Kind,
+    ) -> Packet {
         let number = self.log.next_number();
         let size = len + self.overhead;
         self.stats.datagrams_sent += 1;
@@ -344,7 +366,11 @@ impl Srp {
             size: size as u32,
             fate: if kind == Kind::Silent { Fate::Ignored } else { Fate::Unknown },
             app_limited: self.largest_acked < self.idle_at,
-            mtu_probe: kind == Kind::MtuProbe,
+            purpose: match kind {
+                Kind::MtuProbe => Purpose::MtuProbe,
+                Kind::Copy => Purpose::Copy,
+                _ => Purpose::Usual,
+            },
             contents,
         });
         Packet { number, len }
@@ -355,9 +381,10 @@ type Contents = SmallVec<[Content; 1]>;
 
 /// What a datagram asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     /// Nothing: it is not acknowledged for its own sake.
     Silent,
     Eliciting,
     MtuProbe,
+    Copy,
 }

@@ -246,11 +246,6 @@ impl RateControl {
         self.judge(now, &s, &look);
     }
 
-    #[cfg(test)]
-    pub(super) fn debug(&self) -> alloc::string::String {
-        alloc::format!("{:?} draining {} unopposed {} plateau {} high {:?} window {:.0}", self.mode, self.draining, self.unopposed, self.plateau, self.queue_high(), self.cubic.window())
-    }
-
     /// The queue above which this flow yields.
     fn queue_high(&self) -> Duration {
         let datagram_bits = 1500.0 * 8.0;
@@ -355,8 +350,8 @@ impl RateControl {
             return;
         }
         self.plateau = 0;
-        let first = (0.02 * libm::sqrt(self.rate * 20e6))
-            .clamp(0.003 * self.rate, 0.05 * self.rate);
+        let first =
+            (0.02 * libm::sqrt(self.rate * 20e6)).clamp(0.003 * self.rate, 0.05 * self.rate);
         let step = first * libm::pow(1.7, f64::from(self.unopposed.saturating_sub(1)));
         self.unopposed = (self.unopposed + 1).min(64);
         self.set_rate(self.rate + step.min(0.6 * self.rate), s);

@@ -29,6 +29,8 @@ pub(super) struct Received {
     last_ack: Time,
     /// A gap opened, or the sender asks.
     at_once: bool,
+    /// So many acknowledgements are to tell everything that the sender has not settled.
+    wide: u32,
 }
 
 impl Received {
@@ -44,6 +46,7 @@ impl Received {
             due: None,
             last_ack: Time::ZERO,
             at_once: false,
+            wide: 0,
         }
     }
 
@@ -75,6 +78,10 @@ impl Received {
                 self.mark(lost, false);
             }
             self.at_once |= skipped > 0;
+            if skipped > 0 && now.since(self.latest_at) > 4 * DELAY_MAX {
+                // The end of a silence, which most likely swallowed acknowledgements too.
+                self.wide = 2;
+            }
             self.latest = number;
             self.latest_at = now;
         }
@@ -121,7 +128,9 @@ impl Received {
         let widest = self.latest.saturating_sub(room_bits.min(WINDOW - 1)).max(1);
         // Now and then everything that the sender has not settled is told again, in case a silence
         // swallowed more acknowledgements than numbers are repeated in.
-        let usual = if self.turn % REPEATS == 0 { 0 } else { self.reported[self.turn % REPEATS] };
+        let all = self.wide > 0 || self.turn % REPEATS == 0;
+        self.wide = self.wide.saturating_sub(1);
+        let usual = if all { 0 } else { self.reported[self.turn % REPEATS] };
         let first = self.floor.max(usual).max(widest).min(self.latest);
         let in_sequence = self.run_from(first);
         let mut map = [0u8; (MAX_ACK_SPAN / 8) as usize];

@@ -29,6 +29,16 @@ pub(super) enum Fate {
     Ignored,
 }
 
+/// Why a datagram was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Purpose {
+    Usual,
+    /// To see whether datagrams of this size pass.
+    MtuProbe,
+    /// The same again, on air time that nothing else wanted.
+    Copy,
+}
+
 /// One datagram sent.
 #[derive(Clone, Debug)]
 pub(super) struct Sent {
@@ -36,8 +46,7 @@ pub(super) struct Sent {
     pub(super) size: u32,
     pub(super) fate: Fate,
     pub(super) app_limited: bool,
-    /// A probe of whether datagrams of this size pass.
-    pub(super) mtu_probe: bool,
+    pub(super) purpose: Purpose,
     pub(super) contents: SmallVec<[Content; 1]>,
 }
 
@@ -177,7 +186,7 @@ mod tests {
             size: 100,
             fate: Fate::Unknown,
             app_limited: false,
-            mtu_probe: false,
+            purpose: Purpose::Usual,
             contents: SmallVec::new(),
         }
     }

@@ -10,7 +10,9 @@ use super::{CloseReason, Srp};
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
 /// And never further, while the silence is younger than [`PATIENT_AFTER`].
 const PROBE_INTERVAL_MAX: Duration = Duration::from_millis(40);
-/// A silence of this age is probed less often.
+/// A silence of this age is a dead zone: a third of the probes will do.
+const DEAD_AFTER: Duration = Duration::from_secs(10);
+/// A silence of this age is probed still less often.
 const PATIENT_AFTER: Duration = Duration::from_secs(120);
 const PROBE_INTERVAL_PATIENT: Duration = Duration::from_millis(250);
 /// After so many unanswered probes the hop counts as silent: nothing but probes is sent.
@@ -125,7 +127,8 @@ impl Srp {
             return PROBE_INTERVAL_PATIENT;
         }
         let quarter = self.round_trip.srtt().unwrap_or(Duration::from_millis(100)) / 4;
-        let steady = quarter.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
+        let brisk = quarter.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
+        let steady = if age > DEAD_AFTER { 3 * brisk } else { brisk };
         // On a slow hop probes must not be a load of their own.
         let air = self.pacing_rate().time_for(Bytes::from(self.full_datagram()));
         steady.max(3 * air).min(Duration::from_secs(1))

@@ -1,9 +1,9 @@
 //! One stream, and the calls of [`Streams`].
 
+use super::Srp;
 use super::recv::RecvHalf;
 use super::send::{ResetState, SendHalf};
 use super::sent::Content;
-use super::Srp;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 
 /// Room is offered in pieces of at most so many bytes.

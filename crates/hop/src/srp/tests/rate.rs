@@ -1,0 +1,159 @@
+//! How fast: what a hop gives, what is asked of its queue, and who gets how much.
+
+use super::*;
+
+/// What one download got of a hop, once settled.
+struct Settled {
+    /// Of the hop's rate less its loss, payload of full TCP segments.
+    share: f64,
+    dropped: f64,
+    queue_ms: f64,
+}
+
+fn settled(rate_mbps: u64, delay_ms: u64, loss: f64, seconds: u64) -> Settled {
+    let mut w = World::new(2);
+    for p in &mut w.pipes {
+        p.rate = Rate::from_mbps(rate_mbps);
+        p.delay = Duration::from_millis(delay_ms);
+        p.loss = loss;
+    }
+    let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+    let from = Time::from_secs(seconds / 2);
+    bulk.run(&mut w, from);
+    let p = &mut w.pipes[1];
+    (p.offered, p.dropped, p.queued_ns) = (0, 0, 0.0);
+    let to = Time::from_secs(seconds);
+    bulk.run(&mut w, to);
+    let limit = rate_mbps as f64 * 1e6 * (1.0 - loss) * 1448.0 / 1500.0;
+    let p = &w.pipes[1];
+    Settled {
+        share: bulk.goodput(from, to) / limit,
+        dropped: p.dropped as f64 / p.offered as f64,
+        queue_ms: p.queued_ns / 1e6 / (p.offered - p.dropped) as f64,
+    }
+}
+
+#[test]
+fn random_loss_costs_only_itself_on_every_hop() {
+    for (rate, delay, seconds) in [
+        (2, 5, 30),
+        (2, 20, 30),
+        (2, 300, 150),
+        (20, 5, 12),
+        (20, 20, 12),
+        (20, 300, 80),
+        (100, 5, 10),
+        (100, 20, 10),
+        (100, 300, 60),
+    ] {
+        for loss in [0.0, 0.05, 0.1, 0.2, 0.3] {
+            let s = settled(rate, delay, loss, seconds);
+            let what = alloc::format!(
+                "{rate} Mbit/s, {delay} ms, loss {loss}: share {:.3}, dropped {:.4}, queue {:.1} ms",
+                s.share,
+                s.dropped,
+                s.queue_ms
+            );
+            std::println!("{what}");
+            assert!(s.share >= 0.96, "{what}");
+            assert!(s.dropped <= 0.03, "{what}");
+            assert!(s.queue_ms < delay as f64, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_rate_that_falls_and_returns_is_followed_within_a_second() {
+    let mut w = World::new(1);
+    let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+    let second = Duration::from_secs(1);
+    bulk.run(&mut w, Time::from_secs(6));
+    w.pipes[1].rate = Rate::from_mbps(4);
+    bulk.run(&mut w, Time::from_secs(7));
+    let queue = w.pipes[1].busy_until.since(w.now);
+    assert!(queue < Duration::from_millis(41), "a queue of {queue:?} stands after a second");
+    let end = Time::from_secs(14);
+    while w.now < end {
+        let next = w.now + Duration::from_millis(100);
+        bulk.run(&mut w, next);
+        let queue = w.pipes[1].busy_until.since(w.now);
+        assert!(queue < Duration::from_millis(41), "{queue:?} at {}", w.now);
+    }
+    let slow = bulk.goodput(Time::from_secs(7), end) / (4e6 * 1448.0 / 1500.0);
+    assert!(slow > 0.95, "{slow}");
+    w.pipes[1].rate = Rate::from_mbps(20);
+    bulk.run(&mut w, end + 2 * second);
+    let fast = bulk.goodput(end + second, end + 2 * second) / (20e6 * 1448.0 / 1500.0);
+    assert!(fast > 0.95, "{fast}");
+}
+
+fn jain(x: &[f64]) -> f64 {
+    let sum: f64 = x.iter().sum();
+    sum * sum / (x.len() as f64 * x.iter().map(|x| x * x).sum::<f64>())
+}
+
+#[test]
+fn two_associations_share_a_radio_evenly() {
+    for (loss, late) in [(0.0, 0), (0.0, 5), (0.05, 0), (0.1, 5), (0.0, 20)] {
+        let mut w = World::new(3);
+        w.ends.extend(World::new(4).ends);
+        w.pipes.iter_mut().for_each(|p| p.loss = loss);
+        let from = Time::from_secs(late);
+        let end = Time::from_secs(late + 30);
+        let mut first = Bulk::start_on(&mut w, 0, 1, FOREVER);
+        first.run(&mut w, from);
+        let mut second = Bulk::start_on(&mut w, 1, 1, FOREVER);
+        loop {
+            first.pump(&mut w);
+            second.pump(&mut w);
+            if !w.step(end) {
+                break;
+            }
+        }
+        let x = [first.goodput(from, end), second.goodput(from, end)];
+        assert!(jain(&x) > 0.97, "loss {loss}, {late} s apart: {x:.0?}");
+        let sum = (x[0] + x[1]) / 19.3e6 / (1.0 - loss);
+        assert!(sum > 0.96, "loss {loss}, {late} s apart: together {sum:.3}");
+    }
+}
+
+#[test]
+fn a_cubic_sender_is_met_on_equal_terms() {
+    for (srp_first, late) in [(true, 0), (true, 5), (false, 5)] {
+        let mut w = World::new(3);
+        let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+        let from = Time::from_secs(late);
+        if srp_first {
+            bulk.run(&mut w, from);
+        }
+        let mut cubic = CubicFlow::new(Duration::from_millis(70));
+        cubic.run(w.now, &mut w.pipes[1]);
+        w.cubic = Some(cubic);
+        while w.step(from) {}
+        let before = w.cubic.as_ref().map_or(0, |c| c.delivered);
+        let end = from + Duration::from_secs(30);
+        bulk.run(&mut w, end);
+        let after = w.cubic.as_ref().map_or(0, |c| c.delivered);
+        let x = [bulk.goodput(from, end), (after - before) as f64 * 8.0 / 30.0];
+        assert!(jain(&x) > 0.8, "srp first {srp_first}, {late} s apart: {x:.0?}");
+    }
+}
+
+#[test]
+fn a_neighbour_that_leaves_gives_the_queue_back() {
+    let mut w = World::new(3);
+    let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+    let mut cubic = CubicFlow::new(Duration::from_millis(70));
+    cubic.run(w.now, &mut w.pipes[1]);
+    w.cubic = Some(cubic);
+    bulk.run(&mut w, Time::from_secs(15));
+    w.cubic = Some(CubicFlow::silent());
+    bulk.run(&mut w, Time::from_secs(27));
+    let p = &mut w.pipes[1];
+    (p.offered, p.dropped, p.queued_ns) = (0, 0, 0.0);
+    bulk.run(&mut w, Time::from_secs(40));
+    let p = &w.pipes[1];
+    let queue_ms = p.queued_ns / 1e6 / p.offered as f64;
+    let share = bulk.goodput(Time::from_secs(27), w.now) / 19.3e6;
+    assert!(share > 0.96 && queue_ms < 20.0, "share {share:.3}, queue {queue_ms:.1} ms");
+}

@@ -1,0 +1,181 @@
+//! Streams: their life, their bounds, and each other.
+
+use super::*;
+use crate::streams::{RecvState, StreamError, StreamEvent};
+
+fn settle(w: &mut World) {
+    let until = w.now + Duration::from_secs(3);
+    while w.step(until) {}
+}
+
+fn events(end: &mut Srp) -> Vec<StreamEvent> {
+    core::iter::from_fn(|| end.poll_event()).collect()
+}
+
+fn read_all(end: &mut Srp, id: StreamId) -> Vec<u8> {
+    let mut all = Vec::new();
+    while !end.received(id).is_empty() {
+        all.extend_from_slice(end.received(id));
+        let n = end.received(id).len();
+        end.consume(id, n);
+    }
+    all
+}
+
+/// SRP-11: the open is the first datagram, ends go both ways, and then nothing is left.
+#[test]
+fn a_stream_opens_ends_both_ways_and_is_forgotten() {
+    let mut w = World::new(1);
+    let id = w.ends[0][0].open().unwrap();
+    w.ends[0][0].write(id, b"question").unwrap();
+    w.ends[0][0].finish(id);
+    settle(&mut w);
+    let base = &mut w.ends[0][1];
+    assert_eq!(events(base), [StreamEvent::Incoming(id), StreamEvent::Readable(id)]);
+    assert_eq!(read_all(base, id), b"question");
+    assert_eq!(base.recv_state(id), RecvState::Finished);
+    base.write(id, b"answer").unwrap();
+    base.finish(id);
+    assert_eq!(base.write(id, b"more"), Err(StreamError::Finished));
+    settle(&mut w);
+    let mobile = &mut w.ends[0][0];
+    assert_eq!(read_all(mobile, id), b"answer");
+    let seen = events(mobile);
+    assert!(seen.contains(&StreamEvent::Finished(id)), "{seen:?}");
+    assert_eq!(seen.last(), Some(&StreamEvent::Closed(id)));
+    settle(&mut w);
+    assert_eq!(events(&mut w.ends[0][1]).last(), Some(&StreamEvent::Closed(id)));
+    for end in &w.ends[0] {
+        assert_eq!((end.stats().streams, end.stats().memory.get(), end.send_buffered), (0, 0, 0));
+        assert_eq!(end.credit.received, end.credit.consumed);
+    }
+}
+
+#[test]
+fn a_reset_reaches_the_peer_with_its_code_even_unread_and_under_loss() {
+    for seed in 0..50 {
+        let mut w = World::new(seed);
+        w.pipes.iter_mut().for_each(|p| p.loss = 0.3);
+        let id = w.ends[0][0].open().unwrap();
+        w.ends[0][0].write(id, &[7; 100_000]).unwrap();
+        let soon = w.now + Duration::from_millis(seed * 3);
+        while w.step(soon) {}
+        w.ends[0][0].reset(id, 42);
+        settle(&mut w);
+        let base = &mut w.ends[0][1];
+        if base.streams.contains_key(&id.0) {
+            assert_eq!(base.recv_state(id), RecvState::Reset(42), "seed {seed}");
+        }
+        let seen = events(base);
+        assert_eq!(seen.last(), Some(&StreamEvent::Closed(id)), "seed {seed}: {seen:?}");
+        assert_eq!(events(&mut w.ends[0][0]).last(), Some(&StreamEvent::Closed(id)));
+        for end in &w.ends[0] {
+            assert_eq!((end.stats().streams, end.send_buffered), (0, 0), "seed {seed}");
+            assert_eq!(end.credit.received, end.credit.consumed, "seed {seed}");
+        }
+    }
+}
+
+/// SRP-2: the receiver's credit bounds what is sent, whatever the hop could carry.
+#[test]
+fn an_application_that_does_not_read_stops_only_its_own_stream() {
+    let mut w = World::new(1);
+    let stalled = w.ends[0][1].open().unwrap();
+    let mut bulk = Bulk::start(&mut w, 1, 3_000_000);
+    let window = HopConfig::default().stream_window.get();
+    let mut pushed = 0;
+    for s in 1..=20 {
+        pushed += w.ends[0][1].write(stalled, &vec![0; 100_000]).unwrap();
+        bulk.run(&mut w, Time::from_millis(200 * s));
+    }
+    bulk.run(&mut w, Time::from_secs(10));
+    assert_eq!(bulk.read, 3_000_000);
+    let kept = w.ends[0][0].streams[&stalled.0].recv.waiting();
+    assert_eq!(kept, window, "the receiver keeps what it granted and no more");
+    assert!(pushed as u64 <= window + 1_000_000, "{pushed}");
+    assert_eq!(read_all(&mut w.ends[0][0], stalled).len() as u64, window);
+}
+
+#[test]
+fn many_streams_share_datagrams_and_take_turns() {
+    let mut w = World::new(1);
+    let ids: Vec<_> = (0..200).map(|_| w.ends[0][0].open().unwrap()).collect();
+    for id in &ids {
+        w.ends[0][0].write(*id, b"a few bytes").unwrap();
+    }
+    settle(&mut w);
+    assert!(w.ends[0][0].stats().datagrams_sent < 40);
+    let base = &mut w.ends[0][1];
+    assert!(ids.iter().all(|id| read_all(base, *id) == b"a few bytes"));
+
+    let mut w = World::new(1);
+    let mut bulks: Vec<_> = (0..8).map(|_| Bulk::start(&mut w, 1, FOREVER)).collect();
+    while w.now < Time::from_secs(4) {
+        bulks.iter_mut().for_each(|b| b.pump(&mut w));
+        w.step(Time::from_secs(4));
+    }
+    let (most, least) =
+        (bulks.iter().map(|b| b.read).max().unwrap(), bulks.iter().map(|b| b.read).min().unwrap());
+    assert!(least * 10 > most * 8, "{least} {most}");
+}
+
+#[test]
+fn both_directions_at_once_do_not_disturb_each_other() {
+    let mut w = World::new(1);
+    w.pipes.iter_mut().for_each(|p| p.loss = 0.05);
+    let mut down = Bulk::start(&mut w, 1, FOREVER);
+    let mut up = Bulk::start(&mut w, 0, FOREVER);
+    while w.now < Time::from_secs(12) {
+        down.pump(&mut w);
+        up.pump(&mut w);
+        w.step(Time::from_secs(12));
+    }
+    for bulk in [&down, &up] {
+        let share = bulk.goodput(Time::from_secs(4), w.now) / 19.3e6 / 0.95;
+        assert!(share > 0.9, "{share}");
+    }
+}
+
+#[test]
+fn a_peer_that_breaks_the_protocol_ends_the_association() {
+    use lasthop_wire::frame::{Frame, StreamFrame, Writer};
+    let bad: [Frame<'_>; 4] = [
+        Frame::Stream(StreamFrame { id: 1, offset: 0, fin: false, data: b"ours" }),
+        Frame::Stream(StreamFrame { id: 0, offset: 1 << 40, fin: false, data: b"beyond" }),
+        Frame::Stream(StreamFrame { id: 1 << 40, offset: 0, fin: false, data: b"far" }),
+        Frame::Reset { id: 0, code: 0, size: 1 << 40 },
+    ];
+    for frame in bad {
+        let mut w = World::new(1);
+        let mut buf = [0; 200];
+        let mut writer = Writer::new(&mut buf);
+        assert!(writer.put(&frame));
+        let len = writer.len();
+        let base = &mut w.ends[0][1];
+        base.handle(Time::ZERO, 1, &buf[..len]).unwrap();
+        let mut out = [0; 2000];
+        while base.poll(Time::ZERO, &mut out).is_some() {}
+        assert_eq!(base.closed(), Some(CloseReason::Protocol), "{frame:?}");
+    }
+}
+
+#[test]
+fn frames_of_garbage_never_panic_and_never_hold_memory() {
+    let mut numbers = Seed::from_u64(1).stream("garbage");
+    let mut w = World::new(1);
+    for n in 1..20_000 {
+        let mut frames = vec![0; numbers.below(60) as usize];
+        numbers.fill(&mut frames);
+        if let Some(first) = frames.first_mut() {
+            *first %= 0x14;
+        }
+        let base = &mut w.ends[0][1];
+        let _ = base.handle(Time::from_micros(n), n, &frames);
+        let mut out = [0; 2000];
+        while base.poll(Time::from_micros(n), &mut out).is_some() {}
+        assert!(base.stats().memory.get() < 1 << 22);
+        if base.closed().is_some() {
+            w = World::new(n);
+        }
+    }
+}
