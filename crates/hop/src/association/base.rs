@@ -38,7 +38,7 @@ pub struct BaseStats {
 }
 
 /// An answered handshake whose keys nobody has used yet.
-struct Candidate {
+pub(super) struct Candidate {
     fingerprint: Fingerprint,
     receiver: u32,
     remote: u32,
@@ -71,9 +71,9 @@ pub struct Base<A> {
     next_id: u64,
     by_receiver: BTreeMap<u32, u64>,
     by_mobile: BTreeMap<[u8; 32], u64>,
-    candidates: Vec<Candidate>,
+    pub(super) candidates: Vec<Candidate>,
     /// Replies to send: where to, and which candidate's.
-    replies: VecDeque<(A, u32)>,
+    pub(super) replies: VecDeque<(A, u32)>,
     timers: BTreeSet<(Time, u64)>,
     /// Associations that may have something to send.
     ready: VecDeque<u64>,

@@ -1,1 +1,366 @@
+//! Mobiles and a base over a lossy carrier in virtual time.
 
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lasthop_units::{Seed, Stream as Numbers, Time};
+
+use super::*;
+use crate::seal::{Keypair, PublicKey};
+
+type Addr = u16;
+
+const BASE: Addr = 1000;
+const DELAY: Duration = Duration::from_millis(20);
+
+fn keys(n: u64) -> Keypair {
+    Keypair::generate(Seed::from_u64(n))
+}
+
+/// A datagram on its way.
+struct Flying {
+    at: Time,
+    from: Addr,
+    to: Addr,
+    bytes: Vec<u8>,
+}
+
+struct World {
+    now: Time,
+    mobiles: Vec<(Addr, Mobile<Addr>)>,
+    base: Base<Addr>,
+    air: VecDeque<Flying>,
+    loss: f64,
+    numbers: Numbers,
+    /// Everything that was ever sent, for whoever listens.
+    recorded: Vec<(Addr, Vec<u8>)>,
+    base_events: Vec<(AssociationId, AssociationEvent)>,
+}
+
+fn new_mobile(n: u64, now: Time, base: PublicKey) -> Mobile<Addr> {
+    let seed = Seed::from_u64(100 + n).child("mobile");
+    Mobile::new(HopConfig::default(), keys(n), base, BASE, seed, now).with_wall_clock(now, 1 << 60)
+}
+
+fn new_base(seed: u64) -> Base<Addr> {
+    let allowed = (1..=8).map(|n| *keys(n).public()).collect();
+    Base::new(HopConfig::default(), keys(0), allowed, Seed::from_u64(seed))
+}
+
+impl World {
+    fn new(loss: f64, seed: u64) -> Self {
+        let mobile = new_mobile(1, Time::ZERO, *keys(0).public());
+        Self {
+            now: Time::ZERO,
+            mobiles: vec![(1, mobile)],
+            base: new_base(seed),
+            air: VecDeque::new(),
+            loss,
+            numbers: Seed::from_u64(seed).stream("loss"),
+            recorded: Vec::new(),
+            base_events: Vec::new(),
+        }
+    }
+
+    fn fly(&mut self, from: Addr, to: Addr, bytes: Vec<u8>) {
+        self.recorded.push((to, bytes.clone()));
+        if !self.numbers.chance(self.loss) {
+            self.air.push_back(Flying { at: self.now + DELAY, from, to, bytes });
+        }
+    }
+
+    fn transmit(&mut self) {
+        let mut out = [0; 2000];
+        for i in 0..self.mobiles.len() {
+            let from = self.mobiles[i].0;
+            while let Some(t) = self.mobiles[i].1.poll_transmit(self.now, &mut out) {
+                self.fly(from, t.to, out[..t.len].to_vec());
+            }
+        }
+        while let Some(t) = self.base.poll_transmit(self.now, &mut out) {
+            self.fly(BASE, t.to, out[..t.len].to_vec());
+        }
+        self.base_events.extend(core::iter::from_fn(|| self.base.poll_event()));
+    }
+
+    fn step(&mut self, until: Time) -> bool {
+        self.transmit();
+        let timers = self.mobiles.iter().filter_map(|m| m.1.next_timeout());
+        let arrivals = self.air.front().map(|f| f.at);
+        let next = timers.chain(arrivals).chain(self.base.next_timeout()).min();
+        let Some(next) = next.filter(|t| *t < until) else {
+            self.now = until;
+            return false;
+        };
+        self.now = self.now.max(next);
+        while let Some(mut f) = self.air.pop_front_if(|f| f.at <= self.now) {
+            if f.to == BASE {
+                self.base.handle_datagram(self.now, f.from, &mut f.bytes);
+            } else if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to) {
+                m.1.handle_datagram(self.now, f.from, &mut f.bytes);
+            }
+        }
+        for (_, mobile) in &mut self.mobiles {
+            if mobile.next_timeout().is_some_and(|t| t <= self.now) {
+                mobile.handle_timeout(self.now);
+            }
+        }
+        self.base.handle_timeout(self.now);
+        true
+    }
+
+    fn run(&mut self, time: Duration) {
+        let until = self.now + time;
+        while self.step(until) {}
+        self.transmit();
+    }
+
+    fn mobile(&mut self) -> &mut Mobile<Addr> {
+        &mut self.mobiles[0].1
+    }
+
+    fn mobile_events(&mut self) -> Vec<AssociationEvent> {
+        core::iter::from_fn(|| self.mobile().poll_association_event()).collect()
+    }
+
+    /// The base's only association.
+    fn association(&mut self) -> &mut Association<Addr> {
+        let id = self.base.associations().next().map(|a| a.0).unwrap();
+        self.base.association_mut(id).unwrap()
+    }
+}
+
+fn read(s: &mut impl Streams, id: StreamId) -> Vec<u8> {
+    let data = s.received(id).to_vec();
+    s.consume(id, data.len());
+    data
+}
+
+#[test]
+fn a_handshake_survives_heavy_loss_and_streams_written_before_it_follow() {
+    for seed in 0..40 {
+        let mut w = World::new(0.3, seed);
+        let id = w.mobile().open().unwrap();
+        w.mobile().write(id, b"early words").unwrap();
+        w.run(Duration::from_secs(8));
+        assert!(w.mobile().is_up(), "seed {seed}");
+        assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
+        assert_eq!(read(w.association(), id), b"early words");
+        w.association().write(id, b"an answer").unwrap();
+        w.run(Duration::from_secs(2));
+        assert_eq!(read(w.mobile(), id), b"an answer", "seed {seed}");
+        assert_eq!(w.base_events.len(), 1, "seed {seed}: {:?}", w.base_events);
+    }
+}
+
+#[test]
+fn nothing_that_is_sent_can_be_read_on_the_way() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"the password is swordfish").unwrap();
+    w.run(Duration::from_secs(1));
+    assert!(w.recorded.iter().all(|r| !r.1.windows(9).any(|s| s == b"swordfish")));
+    assert_eq!(read(w.association(), id), b"the password is swordfish");
+}
+
+#[test]
+fn an_authentic_datagram_from_a_new_address_moves_the_association() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"a").unwrap();
+    w.run(Duration::from_secs(1));
+    w.mobiles[0].0 = 2;
+    w.mobile().write(id, b"b").unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.association().peer(), Some(2));
+    assert_eq!(w.base_events.last().map(|e| e.1), Some(AssociationEvent::Moved));
+    w.association().write(id, b"to the new place").unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(read(w.mobile(), id), b"to the new place");
+}
+
+#[test]
+fn replayed_forged_and_truncated_datagrams_change_nothing_but_a_counter() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"words").unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(read(w.association(), id), b"words");
+    let before = (w.association().stats(), w.base.stats().refused);
+    let recorded: Vec<_> = w.recorded.iter().filter(|r| r.0 == BASE).cloned().collect();
+    let mut attempts = 0;
+    for (_, bytes) in &recorded {
+        if bytes[0] & 0xf != 0 {
+            continue;
+        }
+        for cut in [bytes.len(), bytes.len() - 1, 12, 9, 1, 0] {
+            w.base.handle_datagram(w.now, 666, &mut bytes[..cut].to_vec());
+            attempts += 1;
+        }
+        for at in 0..bytes.len() {
+            let mut forged = bytes.clone();
+            forged[at] ^= 0x40;
+            w.base.handle_datagram(w.now, 666, &mut forged);
+            attempts += 1;
+        }
+    }
+    let after = (w.association().stats(), w.base.stats().refused);
+    assert_eq!(before.0, after.0);
+    assert_eq!(after.1 - before.1, attempts);
+    assert_eq!(w.association().peer(), Some(1), "a forger does not move an association");
+}
+
+#[test]
+fn a_replayed_handshake_does_not_disturb_the_association() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"a").unwrap();
+    w.run(Duration::from_secs(8));
+    let init = w.recorded.iter().find(|r| r.0 == BASE).map(|r| r.1.clone()).unwrap();
+    for _ in 0..5 {
+        w.base.handle_datagram(w.now, 666, &mut init.clone());
+    }
+    w.mobile().write(id, b"b").unwrap();
+    w.run(Duration::from_secs(8));
+    assert_eq!(read(w.association(), id), b"ab");
+    assert_eq!(w.base_events.len(), 1);
+}
+
+#[test]
+fn strangers_and_wrong_keys_get_no_answer() {
+    let mut w = World::new(0.0, 1);
+    let stranger = new_mobile(77, Time::ZERO, *keys(0).public());
+    let mistaken = new_mobile(2, Time::ZERO, *keys(5).public());
+    w.mobiles.push((7, stranger));
+    w.mobiles.push((8, mistaken));
+    w.run(Duration::from_secs(3));
+    assert!(w.mobiles[0].1.is_up() && !w.mobiles[1].1.is_up() && !w.mobiles[2].1.is_up());
+    assert!(w.base.stats().strangers > 0 && w.base.stats().refused > 0);
+    assert!(w.recorded.iter().all(|r| r.0 != 7 && r.0 != 8));
+}
+
+#[test]
+fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
+    let mut w = World::new(0.0, 1);
+    for n in 0..2_000 {
+        let mut m = new_mobile(2 + n % 3, Time::from_nanos(n), *keys(0).public());
+        let mut out = [0; 2000];
+        let t = m.poll_transmit(Time::from_nanos(n), &mut out).unwrap();
+        w.base.handle_datagram(w.now, 9, &mut out[..t.len]);
+    }
+    assert!(w.base.candidates.len() <= 64 && w.base.replies.len() <= 64);
+    assert!(w.base.stats().throttled > 1_900);
+    // A genuine mobile still gets in.
+    w.run(Duration::from_secs(8));
+    assert!(w.mobile().is_up());
+}
+
+#[test]
+fn a_restarted_base_gets_a_new_association_and_old_streams_are_reset() {
+    let mut w = World::new(0.0, 1);
+    let old = w.mobile().open().unwrap();
+    w.mobile().write(old, b"a").unwrap();
+    w.run(Duration::from_secs(2));
+    w.base = new_base(2);
+    w.mobile().write(old, b"into the void").unwrap();
+    w.run(Duration::from_secs(3));
+    let events = w.mobile_events();
+    assert_eq!(
+        events,
+        [
+            AssociationEvent::Up,
+            AssociationEvent::Lost(CloseReason::Silence),
+            AssociationEvent::Up
+        ]
+    );
+    assert!(matches!(w.mobile().recv_state(old), RecvState::Reset(_)));
+    let new = w.mobile().open().unwrap();
+    assert!(new > old, "stream numbers are never used twice");
+    w.mobile().write(new, b"again").unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(read(w.association(), new), b"again");
+}
+
+#[test]
+fn a_silent_radio_does_not_cost_the_association() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"before ").unwrap();
+    w.run(Duration::from_secs(1));
+    w.loss = 1.0;
+    w.mobile().write(id, b"and after").unwrap();
+    w.run(Duration::from_secs(60));
+    w.loss = 0.0;
+    w.run(Duration::from_secs(3));
+    assert_eq!(read(w.association(), id), b"before and after");
+    assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
+    assert_eq!(w.base_events.len(), 1);
+}
+
+#[test]
+fn a_restarted_mobile_replaces_its_association_at_the_base() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"a").unwrap();
+    w.run(Duration::from_secs(1));
+    w.mobiles[0].1 = new_mobile(1, w.now, *keys(0).public());
+    w.run(Duration::from_secs(1));
+    let reasons: Vec<_> = w.base_events.iter().map(|e| e.1).collect();
+    assert!(reasons.contains(&AssociationEvent::Lost(CloseReason::Replaced)), "{reasons:?}");
+    assert_eq!(w.base.associations().count(), 1);
+}
+
+#[test]
+fn a_close_is_told_to_the_other_end() {
+    let mut w = World::new(0.0, 1);
+    w.run(Duration::from_secs(1));
+    w.mobile().close(CloseReason::Shutdown);
+    w.run(Duration::from_millis(500));
+    assert_eq!(
+        w.base_events.last().map(|e| e.1),
+        Some(AssociationEvent::Lost(CloseReason::Shutdown))
+    );
+    assert_eq!(w.base.associations().count(), 0);
+}
+
+#[test]
+fn an_unsealed_hop_works_by_explicit_choice_on_both_ends_only() {
+    let mut w = World::new(0.1, 1);
+    let seed = Seed::from_u64(5);
+    let config = HopConfig::default();
+    w.mobiles[0].1 =
+        Mobile::unsealed(config.clone(), *keys(1).public(), BASE, seed, Time::ZERO);
+    w.run(Duration::from_secs(2));
+    assert!(!w.mobile().is_up());
+    w.base = Base::unsealed(config, Seed::from_u64(6));
+    w.run(Duration::from_secs(3));
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"for all to see").unwrap();
+    w.run(Duration::from_secs(2));
+    assert_eq!(read(w.association(), id), b"for all to see");
+}
+
+#[test]
+fn eight_mobiles_share_one_carrier() {
+    let mut w = World::new(0.1, 1);
+    w.mobiles.clear();
+    for n in 1..=8 {
+        w.mobiles.push((n as Addr, new_mobile(n, Time::ZERO, *keys(0).public())));
+    }
+    w.run(Duration::from_secs(4));
+    for (n, mobile) in &mut w.mobiles {
+        let id = mobile.open().unwrap();
+        mobile.write(id, &[*n as u8; 10]).unwrap();
+    }
+    w.run(Duration::from_secs(4));
+    let ids: Vec<_> =
+        w.base.associations().map(|(id, key, a)| (id, *key, a.peer().unwrap())).collect();
+    assert_eq!(ids.len(), 8);
+    for (id, key, peer) in ids {
+        assert_eq!(key, *keys(u64::from(peer)).public());
+        let association = w.base.association_mut(id).unwrap();
+        assert_eq!(read(association, StreamId(0)), [peer as u8; 10]);
+    }
+}
