@@ -7,7 +7,7 @@ use core::time::Duration;
 use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN};
 
-use super::{Association, AssociationEvent, Outcome, Transmit};
+use super::{Association, AssociationEvent, Outcome, Transmit, open};
 use crate::config::{HopConfig, Limits};
 use crate::seal::{Fingerprint, Hello, Keypair, Keys, PublicKey, Responder};
 use crate::srp::{CloseReason, Role};
@@ -40,6 +40,9 @@ pub struct BaseStats {
 /// An answered handshake whose keys nobody has used yet.
 pub(super) struct Candidate {
     fingerprint: Fingerprint,
+    /// When its reply was sent, if it was sent exactly once so far.
+    replied: Option<Time>,
+    replies: u32,
     receiver: u32,
     remote: u32,
     mobile: PublicKey,
@@ -56,7 +59,9 @@ struct Entry<A> {
     receiver: u32,
     /// The time under which the entry stands in the timer set.
     timer: Option<Time>,
+    /// Stands in `ready`, in `fresh`.
     queued: bool,
+    fresh: bool,
 }
 
 /// A base's end of all its associations.
@@ -166,7 +171,11 @@ impl<A: Copy + Eq> Base<A> {
 
     /// The next association that a datagram or a timer has touched, whose stream events wait.
     pub fn poll_touched(&mut self) -> Option<AssociationId> {
-        self.fresh.pop_front().map(AssociationId)
+        let id = self.fresh.pop_front()?;
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.fresh = false;
+        }
+        Some(AssociationId(id))
     }
 
     /// Takes in a datagram. A bad one changes nothing but a counter.
@@ -240,6 +249,8 @@ impl<A: Copy + Eq> Base<A> {
         let expires = now + CANDIDATE_LIFE;
         self.candidates.push(Candidate {
             fingerprint,
+            replied: None,
+            replies: 0,
             receiver,
             remote,
             mobile,
@@ -301,38 +312,27 @@ impl<A: Copy + Eq> Base<A> {
         let Some(at) = self.candidates.iter().position(|c| c.receiver == receiver) else {
             return false;
         };
-        // A failed opening leaves the bytes unusable and the keys as they were, so that the
-        // candidate can be put back.
-        let Candidate { fingerprint, remote, mobile, stamp, keys, limits, reply, expires, .. } =
+        let Some((number, frames)) = open(&mut self.candidates[at].keys, None, datagram) else {
+            return false;
+        };
+        let Candidate { remote, mobile, keys, limits, replied, .. } =
             self.candidates.swap_remove(at);
         let mut association = Association::new(&self.config, Role::Base, self.sealed, now);
         association.establish(now, keys, remote, from, &limits);
-        if association.handle_data(now, from, datagram) == Outcome::Refused {
-            if let Some(link) = association.link {
-                let keys = link.keys;
-                self.candidates.push(Candidate {
-                    fingerprint,
-                    receiver,
-                    remote,
-                    mobile,
-                    stamp,
-                    keys,
-                    limits,
-                    reply,
-                    expires,
-                });
-            }
-            return false;
+        if let Some(replied) = replied {
+            association.srp.seed_round_trip(now, now.since(replied));
         }
+        association.take(now, from, number, frames);
         // The mobile has given its old association up: so does the base.
         if let Some(old) = self.by_mobile.get(mobile.as_bytes()).copied() {
-            self.forget(now, old, CloseReason::Replaced);
+            self.forget(old, CloseReason::Replaced);
         }
         let id = self.next_id;
         self.next_id += 1;
         self.by_receiver.insert(receiver, id);
         self.by_mobile.insert(*mobile.as_bytes(), id);
-        let entry = Entry { association, mobile, receiver, timer: None, queued: false };
+        let entry =
+            Entry { association, mobile, receiver, timer: None, queued: false, fresh: false };
         self.entries.insert(id, entry);
         self.events.push_back((AssociationId(id), AssociationEvent::Up));
         self.touch(id);
@@ -341,7 +341,7 @@ impl<A: Copy + Eq> Base<A> {
 
     /// Ends an association without a word to the mobile. The caller hears of it by its event and
     /// can no longer reach it.
-    fn forget(&mut self, _now: Time, id: u64, reason: CloseReason) {
+    fn forget(&mut self, id: u64, reason: CloseReason) {
         let Some(entry) = self.entries.remove(&id) else { return };
         self.by_receiver.remove(&entry.receiver);
         if self.by_mobile.get(entry.mobile.as_bytes()) == Some(&id) {
@@ -359,7 +359,8 @@ impl<A: Copy + Eq> Base<A> {
                 entry.queued = true;
                 self.ready.push_back(id);
             }
-            if self.fresh.back() != Some(&id) && !self.fresh.contains(&id) {
+            if !entry.fresh {
+                entry.fresh = true;
                 self.fresh.push_back(id);
             }
         }
@@ -369,8 +370,11 @@ impl<A: Copy + Eq> Base<A> {
     /// largest, if there is one.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
         while let Some((to, receiver)) = self.replies.pop_front() {
-            let candidate = self.candidates.iter().find(|c| c.receiver == receiver);
-            let Some(reply) = candidate.map(|c| &c.reply) else { continue };
+            let candidate = self.candidates.iter_mut().find(|c| c.receiver == receiver);
+            let Some(candidate) = candidate else { continue };
+            candidate.replies += 1;
+            candidate.replied = (candidate.replies == 1).then_some(now);
+            let reply = &candidate.reply;
             out.get_mut(..reply.len())?.copy_from_slice(reply);
             return Some(Transmit { to, len: reply.len() });
         }
@@ -381,17 +385,17 @@ impl<A: Copy + Eq> Base<A> {
                 return transmit;
             }
             self.ready.pop_front();
-            self.settle(now, id);
+            self.settle(id);
         }
         None
     }
 
     /// An association has nothing more to send for now: its timer is set, or its end noticed.
-    fn settle(&mut self, now: Time, id: u64) {
+    fn settle(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         entry.queued = false;
         if let Some(reason) = entry.association.closed() {
-            self.forget(now, id, reason);
+            self.forget(id, reason);
             return;
         }
         let timer = entry.association.next_timeout();

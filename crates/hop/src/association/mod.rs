@@ -76,6 +76,23 @@ fn overhead(config: &HopConfig, sealed: bool) -> usize {
     DATA_HEADER_LEN + tag + config.carrier_overhead.as_usize()
 }
 
+/// Opens a data datagram where it lies: its number and its frames, unless it is forged, damaged or
+/// by `replay` known.
+fn open<'d>(
+    keys: &mut Keys,
+    replay: Option<&ReplayWindow>,
+    datagram: &'d mut [u8],
+) -> Option<(u64, &'d [u8])> {
+    let low = Data::new_checked(&*datagram).ok()?.header().number_low;
+    let number = recover_number(low, replay.and_then(ReplayWindow::highest));
+    if replay.is_some_and(|r| !r.check(number)) {
+        return None;
+    }
+    let (header, body) = datagram.split_at_mut_checked(DATA_HEADER_LEN)?;
+    let frames = keys.recv.open_in_place(number, header, body).ok()?;
+    Some((number, frames))
+}
+
 impl<A: Copy + Eq> Association<A> {
     fn new(config: &HopConfig, role: Role, sealed: bool, now: Time) -> Self {
         let srp = Srp::new(config.clone(), role, Limits::UNKNOWN, overhead(config, sealed), now);
@@ -127,16 +144,16 @@ impl<A: Copy + Eq> Association<A> {
 
     fn open_and_handle(&mut self, now: Time, from: A, datagram: &mut [u8]) -> Option<bool> {
         let link = self.link.as_mut()?;
-        let mut view = Data::new_checked(datagram).ok()?;
-        let number = recover_number(view.header().number_low, link.replay.highest());
-        if !link.replay.check(number) {
-            return None;
-        }
-        let (header, body) = view.split_mut();
-        let frames = link.keys.recv.open_in_place(number, header, body).ok()?;
+        let (number, frames) = open(&mut link.keys, Some(&link.replay), datagram)?;
+        Some(self.take(now, from, number, frames))
+    }
+
+    /// Takes in the frames of an authentic datagram; true if it moved the association.
+    fn take(&mut self, now: Time, from: A, number: u64, frames: &[u8]) -> bool {
+        let Some(link) = self.link.as_mut() else { return false };
         let newest = link.replay.highest().is_none_or(|highest| number > highest);
         if !link.replay.accept(number) {
-            return None;
+            return false;
         }
         // Only the newest datagram tells where the peer is: an old one may have been held back.
         let moved = newest && from != link.peer;
@@ -146,7 +163,7 @@ impl<A: Copy + Eq> Association<A> {
         }
         // Authentic frames that cannot be read are counted by the transport.
         let _ = self.srp.handle(now, number, frames);
-        Some(moved)
+        moved
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {

@@ -160,7 +160,8 @@ pub struct Srp {
     last_eliciting: Time,
     ping_due: bool,
     closing: Option<CloseReason>,
-    close_told: bool,
+    /// Copies of the last word that are still to be sent: nothing acknowledges it.
+    close_copies: u32,
     closed: Option<CloseReason>,
     stats: HopStats,
 }
@@ -219,7 +220,7 @@ impl Srp {
             last_eliciting: now,
             ping_due: false,
             closing: None,
-            close_told: false,
+            close_copies: 3,
             closed: None,
             stats: HopStats::default(),
             config,

@@ -135,11 +135,11 @@ impl Srp {
     }
 
     fn poll_close(&mut self, now: Time, reason: CloseReason, out: &mut [u8]) -> Option<Packet> {
-        if self.close_told {
+        if self.close_copies == 0 {
             self.closed = Some(reason);
             return None;
         }
-        self.close_told = true;
+        self.close_copies -= 1;
         let mut w = Writer::new(out);
         w.put(&Frame::Close { code: reason.code() });
         Some(self.record(now, w.len(), SmallVec::new(), Kind::Silent))

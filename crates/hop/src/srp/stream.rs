@@ -13,6 +13,8 @@ const UNSENT_MIN: u64 = 256 * 1024;
 /// And what the hop carries in so many milliseconds: enough to bridge the wired side's round trip
 /// when sending resumes.
 const UNSENT_MS: u64 = 250;
+/// But never more than this.
+const UNSENT_MAX: u64 = 8 * 1024 * 1024;
 
 /// Both halves of a stream and where it waits.
 #[derive(Debug)]
@@ -73,7 +75,7 @@ impl Srp {
     /// How much more the application may write into a stream.
     fn send_room(&self, send: &SendHalf) -> u64 {
         let ahead = self.pacing_rate().as_bps() / 8 * UNSENT_MS / 1000;
-        let unsent = ahead.max(UNSENT_MIN).saturating_sub(send.unsent());
+        let unsent = ahead.clamp(UNSENT_MIN, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
         let all = self.config.association_memory.get().saturating_sub(self.send_buffered);
         unsent.min(stream).min(all)

@@ -1,8 +1,126 @@
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use anyhow::Context;
 use clap::Args;
+use lasthop_linux::keyfile::{self, Existing};
+use serde_json::json;
 
 #[derive(Args, Debug)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Write the secret key to FILE, readable by its owner alone, and print the public key
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
 
-pub(crate) fn run(_options: &Options) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+    /// Replace FILE if it exists; the key in it is lost
+    #[arg(long, requires = "out")]
+    force: bool,
+
+    /// Make no key: print the public key that belongs to the secret in FILE
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    public: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    answer(options, &mut io::stdout().lock())
+}
+
+fn answer(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+    if let Some(path) = &options.public {
+        let keys = keyfile::load(path)?;
+        return print_public(&keys.public().to_string(), options.json, out);
+    }
+    let keys = keyfile::generate().context("cannot make a key: no entropy")?;
+    let public = keys.public().to_string();
+    if let Some(path) = &options.out {
+        let existing = if options.force { Existing::Replace } else { Existing::Keep };
+        keyfile::store(path, &keys, existing).map_err(|e| match e {
+            keyfile::KeyFileError::Exists { .. } => {
+                anyhow::Error::new(e).context("no key written (--force replaces the file)")
+            }
+            other => other.into(),
+        })?;
+        return print_public(&public, options.json, out);
+    }
+    let secret = keys.secret().to_text();
+    if options.json {
+        writeln!(out, "{}", json!({ "secret": secret.as_str(), "public": public }))?;
+    } else {
+        writeln!(out, "secret {}\npublic {public}", secret.as_str())?;
+    }
+    Ok(())
+}
+
+fn print_public(public: &str, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    if as_json {
+        writeln!(out, "{}", json!({ "public": public }))?;
+    } else {
+        writeln!(out, "{public}")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn keygen(line: &[&str]) -> anyhow::Result<String> {
+        let line = Line::try_parse_from([&["keygen"], line].concat())?;
+        let mut out = Vec::new();
+        answer(&line.options, &mut out)?;
+        Ok(String::from_utf8(out)?)
+    }
+
+    #[test]
+    fn without_a_file_both_halves_are_printed_and_belong_together() {
+        let folder = std::env::temp_dir().join(format!("lasthop-keygen-a-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("key");
+        let path = path.to_str().expect("a plain name");
+
+        let both = keygen(&[]).expect("made");
+        let lines: Vec<_> = both.lines().filter_map(|line| line.split_once(' ')).collect();
+        let [("secret", secret), ("public", public)] = lines[..] else { panic!("{both}") };
+        assert_ne!(secret, public);
+
+        let printed = keygen(&["--out", path]).expect("written");
+        assert_eq!(keygen(&["--public", path]).expect("read"), printed);
+        let object: serde_json::Value =
+            serde_json::from_str(&keygen(&["--public", path, "--json"]).expect("read"))
+                .expect("JSON");
+        assert_eq!(object["public"].as_str(), Some(printed.trim()));
+
+        let refused = format!("{:#}", keygen(&["--out", path]).expect_err("it exists"));
+        assert!(refused.contains("--force") && refused.contains(path), "{refused}");
+        let replaced = keygen(&["--out", path, "--force"]).expect("replaced");
+        assert_ne!(replaced, printed);
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn json_holds_both_halves() {
+        let object: serde_json::Value =
+            serde_json::from_str(&keygen(&["--json"]).expect("made")).expect("JSON");
+        for half in ["secret", "public"] {
+            assert_eq!(object[half].as_str().map(str::len), Some(44), "{half}");
+        }
+    }
+
+    #[test]
+    fn options_that_contradict_are_refused() {
+        assert!(keygen(&["--force"]).is_err());
+        assert!(keygen(&["--out", "a", "--public", "b"]).is_err());
+    }
 }

@@ -1,0 +1,176 @@
+//! Whole Ethernet frames of one interface, taken and sent by an `AF_PACKET` socket.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+use thiserror::Error;
+
+/// Room for packets while the reader is not running; a full one drops packets.
+const SOCKET_BUFFER: libc::c_int = 32 * 1024 * 1024;
+
+/// An interface that could not be opened.
+#[derive(Debug, Error)]
+pub enum PacketSocketError {
+    /// The namespace has no interface of that name.
+    #[error("there is no interface `{0}` here")]
+    NoInterface(String),
+    /// Raw frames need `CAP_NET_RAW`.
+    #[error("interface `{0}`: raw frames need root or CAP_NET_RAW")]
+    NotPermitted(String),
+    /// The system refused.
+    #[error("interface `{name}`: {doing}: {source}")]
+    Io {
+        /// The interface.
+        name: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A socket that gives every frame that an interface receives, with a header that says what the
+/// kernel left undone (see [`crate::offload`]), and sends frames with such a header.
+///
+/// It belongs to the network namespace in which it was opened, wherever it is used.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+}
+
+impl PacketSocket {
+    /// Opens `name` in the calling thread's network namespace.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interface, or no permission.
+    pub fn open(name: &str) -> Result<Self, PacketSocketError> {
+        let io =
+            |doing| move |source| PacketSocketError::Io { name: name.to_owned(), doing, source };
+        // Protocol zero: nothing arrives before the socket is bound to its interface.
+        // SAFETY: creates a descriptor that nobody else owns.
+        let fd = unsafe {
+            libc::socket(
+                libc::AF_PACKET,
+                libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+                0,
+            )
+        };
+        if fd < 0 {
+            let error = io::Error::last_os_error();
+            return Err(match error.kind() {
+                io::ErrorKind::PermissionDenied => PacketSocketError::NotPermitted(name.to_owned()),
+                _ => io("opening a packet socket")(error),
+            });
+        }
+        // SAFETY: the descriptor was just made and is owned by nothing else.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let index = rustix::net::netdevice::name_to_index(&fd, name)
+            .map_err(|_| PacketSocketError::NoInterface(name.to_owned()))?;
+        let socket = Self { fd };
+        socket
+            .set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1_i32)
+            .map_err(io("asking for offload headers"))?;
+        socket
+            .set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)
+            .map_err(io("ignoring outgoing frames"))?;
+        socket.grow_buffers();
+        socket.bind(index).map_err(io("binding to the interface"))?;
+        socket.listen_to_all(index).map_err(io("listening to all addresses"))?;
+        Ok(socket)
+    }
+
+    /// Frames that the kernel dropped because nobody read them, since the last call.
+    pub fn take_drops(&self) -> u32 {
+        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
+        let mut length = mem::size_of_val(&stats) as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes, which is the structure's size.
+        let result = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                ptr::from_mut(&mut stats).cast(),
+                &raw mut length,
+            )
+        };
+        if result == 0 { stats.tp_drops } else { 0 }
+    }
+
+    /// Large buffers need a privilege beyond that for raw frames; without, the usual limit holds.
+    fn grow_buffers(&self) {
+        for (forced, usual) in
+            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+        {
+            if self.set(libc::SOL_SOCKET, forced, &SOCKET_BUFFER).is_err() {
+                let _ = self.set(libc::SOL_SOCKET, usual, &SOCKET_BUFFER);
+            }
+        }
+    }
+
+    fn bind(&self, index: u32) -> io::Result<()> {
+        // SAFETY: a plain C structure of integers, for which zero is valid.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index as libc::c_int;
+        // SAFETY: the kernel reads the structure, whose size is given.
+        let result = unsafe {
+            libc::bind(
+                self.fd.as_raw_fd(),
+                ptr::from_ref(&address).cast(),
+                mem::size_of_val(&address) as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// Frames for the far side carry its address, not this interface's.
+    fn listen_to_all(&self, index: u32) -> io::Result<()> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: index as libc::c_int,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
+    }
+
+    fn set<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
+        // SAFETY: the kernel reads the value, whose size is given.
+        let result = unsafe {
+            libc::setsockopt(
+                self.fd.as_raw_fd(),
+                level,
+                option,
+                ptr::from_ref(value).cast(),
+                mem::size_of::<T>() as libc::socklen_t,
+            )
+        };
+        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_that_is_not_there_is_named() {
+        match PacketSocket::open("no-such-if0") {
+            Err(PacketSocketError::NoInterface(name) | PacketSocketError::NotPermitted(name)) => {
+                assert_eq!(name, "no-such-if0");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

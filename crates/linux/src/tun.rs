@@ -1,0 +1,115 @@
+//! IP datagrams of a TUN device.
+#![allow(unsafe_code)]
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::ptr;
+
+use thiserror::Error;
+
+/// A TUN device that could not be had.
+#[derive(Debug, Error)]
+pub enum TunError {
+    /// Not a name that an interface can have.
+    #[error("`{0}` cannot be the name of an interface (1 to 15 bytes, no slash, no space)")]
+    BadName(String),
+    /// The system refused.
+    #[error("TUN device `{name}`: {source}")]
+    Io {
+        /// The device.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A TUN device: what the kernel routes to its interface can be read here, datagram by datagram,
+/// and what is written here arrives at the kernel by that interface.
+///
+/// It belongs to the network namespace in which it was opened, wherever it is used.
+#[derive(Debug)]
+pub struct Tun {
+    fd: OwnedFd,
+}
+
+impl Tun {
+    /// Attaches to the device `name` of the calling thread's network namespace, or makes it; one
+    /// made here vanishes when it is dropped. Addresses and state are left as they are.
+    ///
+    /// # Errors
+    ///
+    /// The name is none, or there is no permission.
+    pub fn open(name: &str) -> Result<Self, TunError> {
+        let mut request = request(name).ok_or_else(|| TunError::BadName(name.to_owned()))?;
+        let io = |source| TunError::Io { name: name.to_owned(), source };
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/net/tun")
+            .map_err(io)?;
+        // SAFETY: the kernel reads and writes the request, which is a whole `ifreq`.
+        let result =
+            unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, ptr::from_mut(&mut request)) };
+        if result < 0 {
+            return Err(io(io::Error::last_os_error()));
+        }
+        Ok(Self { fd: file.into() })
+    }
+
+    /// Reads one datagram into `out`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, such as that the interface is gone.
+    pub fn receive(&self, out: &mut [u8]) -> io::Result<Option<usize>> {
+        match rustix::io::read(&self.fd, out) {
+            Ok(length) => Ok(Some(length)),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hands one datagram to the kernel.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, such as that the interface is down.
+    pub fn send(&self, datagram: &[u8]) -> io::Result<()> {
+        rustix::io::write(&self.fd, datagram)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+fn request(name: &str) -> Option<libc::ifreq> {
+    let good = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(good) {
+        return None;
+    }
+    let mut ifr_name = [0; libc::IFNAMSIZ];
+    for (to, from) in ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    Some(libc::ifreq { ifr_name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_none_are_refused() {
+        for name in ["", "sixteen-letters-", "a/b", "a b", "ü"] {
+            assert!(matches!(Tun::open(name), Err(TunError::BadName(n)) if n == name));
+        }
+    }
+}
