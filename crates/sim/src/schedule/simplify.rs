@@ -1,0 +1,154 @@
+//! Finds out what of a failing schedule the failure needs.
+
+use lasthop_radio::{LinkConfig, Pacing};
+use lasthop_units::Duration;
+
+use super::{Check, Failure, Schedule, attempt};
+use crate::{Stranger, Transport};
+
+/// A part of a schedule that can be left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feature {
+    /// The stranger's copies and forgeries.
+    Stranger,
+    /// Address changes.
+    Moves,
+    /// Link events.
+    LinkEvents,
+    /// Silences.
+    Pauses,
+    /// Loss and damage.
+    Losses,
+    /// Overtaking.
+    Reordering,
+    /// Doubled packets.
+    Duplicates,
+    /// Changes of the radio's rate.
+    Steps,
+    /// A different MTU while the radio is faulty.
+    Mtu,
+    /// A second mobile's connections; the mobile stays.
+    SecondMobile,
+    /// Connections that somebody gives up.
+    Resets,
+    /// Refused connections.
+    Refusals,
+    /// Connections that are told at once.
+    EarlyOpenings,
+    /// Slow writing and reading.
+    Dawdling,
+    /// One connection.
+    Connection(usize),
+}
+
+const FEATURES: [Feature; 14] = [
+    Feature::Stranger,
+    Feature::Moves,
+    Feature::LinkEvents,
+    Feature::Pauses,
+    Feature::Losses,
+    Feature::Reordering,
+    Feature::Duplicates,
+    Feature::Steps,
+    Feature::Mtu,
+    Feature::SecondMobile,
+    Feature::Resets,
+    Feature::Refusals,
+    Feature::EarlyOpenings,
+    Feature::Dawdling,
+];
+
+impl Schedule {
+    /// The same schedule with one feature left out; none if it has not got it.
+    pub fn without(&self, feature: Feature) -> Option<Self> {
+        let mut less = self.clone();
+        match feature {
+            Feature::Stranger => less.stranger = Stranger::default(),
+            Feature::Moves => less.moves.clear(),
+            Feature::LinkEvents => less.link_events = false,
+            Feature::Pauses => less.links(|link, _| link.pauses.clear()),
+            Feature::Losses => less.links(|link, _| link.losses.clear()),
+            Feature::Reordering => less.links(|link, _| link.reorder = None),
+            Feature::Duplicates => less.links(|link, _| link.duplicate = 0.0),
+            Feature::Steps => less.links(|link, calm| link.pacing = calm.pacing.clone()),
+            Feature::Mtu => less.links(|link, calm| link.mtu = calm.mtu),
+            Feature::SecondMobile => less.connections.iter_mut().for_each(|c| c.mobile = 0),
+            Feature::Resets => {
+                for c in &mut less.connections {
+                    (c.application.reset_after, c.fixed_host.reset_after) = (None, None);
+                }
+            }
+            Feature::Refusals => less.connections.iter_mut().for_each(|c| c.refusal = None),
+            Feature::EarlyOpenings => {
+                less.connections.iter_mut().for_each(|c| c.opening = Default::default());
+            }
+            Feature::Dawdling => {
+                for c in &mut less.connections {
+                    for side in [&mut c.application, &mut c.fixed_host] {
+                        (side.read_gap, side.write_gap) = (Duration::ZERO, Duration::ZERO);
+                    }
+                }
+            }
+            Feature::Connection(i) if i < less.connections.len() => {
+                less.connections.remove(i);
+            }
+            Feature::Connection(_) => {}
+        }
+        (less != *self).then_some(less)
+    }
+
+    fn links(&mut self, change: impl Fn(&mut LinkConfig, &LinkConfig)) {
+        change(&mut self.faulty.up, &self.calm.up);
+        change(&mut self.faulty.down, &self.calm.down);
+    }
+
+    /// What there is to leave out.
+    pub fn features(&self) -> Vec<Feature> {
+        FEATURES.into_iter().filter(|f| self.without(*f).is_some()).collect()
+    }
+
+    /// The radio's rates and delays and the number of connections in a line.
+    pub fn summary(&self) -> String {
+        let link = |link: &LinkConfig| {
+            let rate = match &link.pacing {
+                Pacing::Rate(rate) => rate.to_string(),
+                Pacing::Steps(steps) => format!("{} in steps", steps.initial),
+                Pacing::Trace(_) => "a trace".into(),
+            };
+            format!("{rate}, {:?}, queue {:?}, mtu {}", link.delay, link.queue, link.mtu)
+        };
+        format!(
+            "up {}; down {}; calm at {}; {} connections; {:?}",
+            link(&self.faulty.up),
+            link(&self.faulty.down),
+            self.calm_at,
+            self.connections.len(),
+            self.features(),
+        )
+    }
+}
+
+/// Leaves out of a failing schedule whatever the failure does not need: the schedule that is left
+/// and how it fails. The kind of failure stays the same, and so does everything else of the
+/// schedule.
+pub fn simplify<T: Transport>(transport: &T, failure: &Failure) -> (Schedule, Failure) {
+    let check = failure.violation.check;
+    let mut best = (Schedule::random(failure.seed), failure.clone());
+    let mut found = true;
+    while found {
+        found = false;
+        let connections = (0..best.0.connections.len()).rev().map(Feature::Connection);
+        for feature in FEATURES.into_iter().chain(connections) {
+            let Some(less) = best.0.without(feature) else { continue };
+            if let Some(failure) = still_fails(transport, &less, check) {
+                best = (less, failure);
+                found = true;
+            }
+        }
+    }
+    best
+}
+
+fn still_fails<T: Transport>(transport: &T, schedule: &Schedule, check: Check) -> Option<Failure> {
+    attempt(transport, schedule, false).err().filter(|f| f.violation.check == check)
+}
