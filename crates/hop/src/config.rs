@@ -56,6 +56,9 @@ pub struct Limits {
     pub streams_max: u64,
     /// The first stream that this end will open.
     pub first_stream: u64,
+    /// The association that a base still has with the mobile that asks for a new one, by the base's
+    /// name for it.
+    pub standing: Option<u32>,
 }
 
 impl Limits {
@@ -66,6 +69,7 @@ impl Limits {
             association_window: config.association_window,
             streams_max: config.streams_max as u64,
             first_stream: 0,
+            standing: None,
         }
     }
 }

@@ -236,11 +236,13 @@ impl<A: Copy + Eq> Base<A> {
             return true;
         }
         let receiver = self.new_receiver();
+        let standing = self.by_mobile.get(mobile.as_bytes());
+        let standing = standing.and_then(|id| self.entries.get(id)).map(|e| e.receiver);
         let hello = Hello {
             receiver,
             fast_aes: self.fast_aes,
             stamp: 0,
-            limits: Limits { first_stream: 1, ..Limits::of(&self.config) }.encode(),
+            limits: Limits { first_stream: 1, standing, ..Limits::of(&self.config) }.encode(),
         };
         let mut reply = alloc::vec![0; MAX_REPLY_LEN];
         let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };

@@ -13,17 +13,19 @@ impl Limits {
         association_window: Bytes::ZERO,
         streams_max: u64::MAX,
         first_stream: 0,
+        standing: None,
     };
 
-    /// Four numbers; a later version may append more.
+    /// Five numbers; a later version may append more.
     pub(super) fn encode(&self) -> datagram::Limits {
         let fields = [
             self.stream_window.get(),
             self.association_window.get(),
             self.streams_max,
             self.first_stream,
+            self.standing.map_or(0, |n| u64::from(n) + 1),
         ];
-        let mut bytes = [0; 32];
+        let mut bytes = [0; 40];
         let mut len = 0;
         for n in fields {
             let n = n.min(varint::MAX);
@@ -38,12 +40,14 @@ impl Limits {
         let (stream_window, rest) = varint::get(limits)?;
         let (association_window, rest) = varint::get(rest)?;
         let (streams_max, rest) = varint::get(rest)?;
-        let (first_stream, _) = varint::get(rest)?;
+        let (first_stream, rest) = varint::get(rest)?;
+        let (standing, _) = varint::get(rest)?;
         Some(Self {
             stream_window: Bytes::new(stream_window),
             association_window: Bytes::new(association_window),
             streams_max,
             first_stream,
+            standing: standing.checked_sub(1).and_then(|n| u32::try_from(n).ok()),
         })
     }
 }
@@ -59,6 +63,7 @@ mod tests {
             association_window: Bytes::from_mib(4),
             streams_max: 4096,
             first_stream: 12,
+            standing: Some(0),
         };
         assert_eq!(Limits::decode(&limits.encode()), Some(limits));
         assert_eq!(Limits::decode(&datagram::Limits::NONE), None);

@@ -9,7 +9,7 @@ use lasthop_wire::datagram::Kind;
 
 use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
 use crate::config::{HopConfig, Limits};
-use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
+use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey, ReplayWindow};
 use crate::srp::{CloseReason, Role};
 use crate::stats::HopStats;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
@@ -20,25 +20,15 @@ const EAGER_TRIES: u32 = 20;
 const RETRY_PATIENT: Duration = Duration::from_secs(1);
 /// After so long a silence the base may have lost the association: a new one is asked for beside.
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
-/// A base that answers a new handshake is given so long to show that it still knows the old
-/// association.
-const GRACE: Duration = Duration::from_millis(400);
+/// And so long after the last time that the base was asked.
+const DOUBT_AGAIN: Duration = Duration::from_secs(1);
 
 /// An init on its way.
 struct Asking {
     initiator: Box<Initiator>,
-    receiver: u32,
     next_try: Time,
     tries: u32,
     first_sent: Time,
-}
-
-/// A new association that stands ready should the old one prove dead.
-struct Reserve<A> {
-    link: Link<A>,
-    limits: Limits,
-    receiver: u32,
-    until: Time,
 }
 
 /// Counters of a mobile beside those of its transport.
@@ -69,10 +59,8 @@ pub struct Mobile<A> {
     stamp: u64,
     fast_aes: bool,
     association: Association<A>,
-    /// Our name for the association that stands.
-    receiver: u32,
     asking: Option<Asking>,
-    reserve: Option<Reserve<A>>,
+    doubted: Time,
     events: VecDeque<AssociationEvent>,
     stats: MobileStats,
 }
@@ -125,9 +113,8 @@ impl<A: Copy + Eq> Mobile<A> {
             stamp: 0,
             fast_aes: false,
             association,
-            receiver: 0,
             asking: None,
-            reserve: None,
+            doubted: now,
             events: VecDeque::new(),
             stats: MobileStats::default(),
         };
@@ -200,7 +187,7 @@ impl<A: Copy + Eq> Mobile<A> {
     pub fn handle_datagram(&mut self, now: Time, from: A, datagram: &mut [u8]) {
         let taken = match Kind::of(datagram) {
             Ok(Kind::Data) => self.handle_data(now, from, datagram),
-            Ok(Kind::HandshakeReply | Kind::PlainReply) => self.handle_reply(now, from, datagram),
+            Ok(Kind::HandshakeReply | Kind::PlainReply) => self.handle_reply(now, datagram),
             _ => false,
         };
         if !taken {
@@ -215,7 +202,6 @@ impl<A: Copy + Eq> Mobile<A> {
             Outcome::Taken { moved } => {
                 // The old association lives: nothing else is needed.
                 self.asking = None;
-                self.reserve = None;
                 if moved {
                     self.events.push_back(AssociationEvent::Moved);
                 }
@@ -228,22 +214,27 @@ impl<A: Copy + Eq> Mobile<A> {
         }
     }
 
-    fn handle_reply(&mut self, now: Time, from: A, datagram: &[u8]) -> bool {
+    fn handle_reply(&mut self, now: Time, datagram: &[u8]) -> bool {
         let Some(asking) = &mut self.asking else { return false };
         let Ok(Established { hello, keys }) = asking.initiator.finish(datagram) else {
             return false;
         };
         let Some(limits) = Limits::decode(&hello.limits) else { return false };
-        let (receiver, tries, sent) = (asking.receiver, asking.tries, asking.first_sent);
+        let (tries, sent) = (asking.tries, asking.first_sent);
         self.asking = None;
         self.stats.handshakes += 1;
-        let link = Link { keys, replay: Default::default(), remote: hello.receiver, peer: from };
-        if self.is_up() {
-            let until = now + GRACE;
-            self.reserve = Some(Reserve { link, limits, receiver, until });
-            return true;
+        if let Some(remote) = self.association.remote() {
+            if limits.standing == Some(remote) {
+                // The base knows the old association: it is the radio that was silent.
+                self.association.srp.probe(now);
+                return true;
+            }
+            self.association.srp.restart(now);
+            self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
         }
-        self.receiver = receiver;
+        // A copy of the reply may come from anywhere: the base is where it was asked.
+        let peer = self.base_addr;
+        let link = Link { keys, replay: ReplayWindow::new(), remote: hello.receiver, peer };
         self.association.link = Some(link);
         self.association.srp.establish(now, &limits);
         if tries == 1 {
@@ -255,18 +246,6 @@ impl<A: Copy + Eq> Mobile<A> {
         true
     }
 
-    /// Puts a new association in the place of a dead one.
-    fn replace(&mut self, now: Time, reserve: Reserve<A>) {
-        let Reserve { link, limits, receiver, .. } = reserve;
-        self.association.srp.restart(now);
-        self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
-        self.receiver = receiver;
-        self.association.link = Some(link);
-        self.association.srp.establish(now, &limits);
-        self.association.srp.ping();
-        self.events.push_back(AssociationEvent::Up);
-    }
-
     fn notice_end(&mut self, now: Time) {
         let Some(reason) = self.association.srp.closed() else { return };
         if self.association.link.take().is_none() {
@@ -274,7 +253,6 @@ impl<A: Copy + Eq> Mobile<A> {
         }
         self.association.srp.restart(now);
         self.events.push_back(AssociationEvent::Lost(reason));
-        self.reserve = None;
         if reason != CloseReason::Shutdown {
             self.ask(now);
         } else if self.asking.is_none() {
@@ -308,7 +286,6 @@ impl<A: Copy + Eq> Mobile<A> {
         // A base key with which no handshake is possible never answers, like a wrong one.
         self.asking = initiator.ok().map(|initiator| Asking {
             initiator: Box::new(initiator),
-            receiver,
             next_try: at,
             tries: 0,
             first_sent: at,
@@ -343,8 +320,7 @@ impl<A: Copy + Eq> Mobile<A> {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
         let asking = self.asking.as_ref().map(|a| a.next_try);
-        let reserve = self.reserve.as_ref().map(|r| r.until);
-        [self.association.next_timeout(), asking, reserve].into_iter().flatten().min()
+        [self.association.next_timeout(), asking].into_iter().flatten().min()
     }
 
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
@@ -353,11 +329,10 @@ impl<A: Copy + Eq> Mobile<A> {
             self.association.srp.handle_timeout(now);
             self.notice_end(now);
         }
-        if let Some(reserve) = self.reserve.take_if(|r| r.until <= now) {
-            self.replace(now, reserve);
-        }
         let doubtful = self.association.srp.silent_for(now).is_some_and(|d| d >= DOUBT_AFTER);
-        if self.is_up() && doubtful && self.asking.is_none() && self.reserve.is_none() {
+        let lately = now.since(self.doubted) < DOUBT_AGAIN;
+        if self.is_up() && doubtful && self.asking.is_none() && !lately {
+            self.doubted = now;
             self.ask(now);
         }
     }

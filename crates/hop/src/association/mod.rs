@@ -59,6 +59,8 @@ pub struct Association<A> {
     srp: Srp,
     /// Absent until the handshake is over.
     link: Option<Link<A>>,
+    /// The peer is a mobile.
+    roams: bool,
     refused: u64,
 }
 
@@ -96,7 +98,7 @@ fn open<'d>(
 impl<A: Copy + Eq> Association<A> {
     fn new(config: &HopConfig, role: Role, sealed: bool, now: Time) -> Self {
         let srp = Srp::new(config.clone(), role, Limits::UNKNOWN, overhead(config, sealed), now);
-        Self { srp, link: None, refused: 0 }
+        Self { srp, link: None, roams: role == Role::Base, refused: 0 }
     }
 
     fn establish(&mut self, now: Time, keys: Keys, remote: u32, peer: A, limits: &Limits) {
@@ -134,6 +136,11 @@ impl<A: Copy + Eq> Association<A> {
         self.srp.closed()
     }
 
+    /// The peer's name for the association, once it stands.
+    fn remote(&self) -> Option<u32> {
+        self.link.as_ref().map(|l| l.remote)
+    }
+
     fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> Outcome {
         let outcome = self.open_and_handle(now, from, datagram);
         if outcome.is_none() {
@@ -155,8 +162,9 @@ impl<A: Copy + Eq> Association<A> {
         if !link.replay.accept(number) {
             return false;
         }
-        // Only the newest datagram tells where the peer is: an old one may have been held back.
-        let moved = newest && from != link.peer;
+        // Only the newest datagram tells where the peer is: an old one may have been held back. A
+        // base does not move: whoever sends on a copy of its datagram is not the base.
+        let moved = self.roams && newest && from != link.peer;
         if moved {
             link.peer = from;
             self.srp.handle_moved(now);

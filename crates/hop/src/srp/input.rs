@@ -126,9 +126,7 @@ impl Srp {
     fn on_stream(&mut self, f: &StreamFrame<'_>) -> Result<(), Violation> {
         let Some(id) = self.peer_stream(f.id)? else { return Ok(()) };
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
-        let Some(rise) = stream.recv.on_data(f.offset, f.data, f.fin)? else {
-            return Ok(());
-        };
+        let rise = stream.recv.on_data(f.offset, f.data, f.fin)?;
         let discarding = stream.dropped;
         self.credit.received += rise;
         self.stats.bytes_received += lasthop_units::Bytes::new(rise);
@@ -162,9 +160,12 @@ impl Srp {
         if self.credit.received > self.credit.limit {
             return Err(Violation);
         }
+        let sending = !stream.send.is_done();
         self.renew_credit(false);
-        self.abandon_send(id, code);
-        if !known {
+        if sending {
+            self.abandon_send(id, code);
+        }
+        if !known || sending {
             self.offer_reset(id);
         }
         self.retire(id);
@@ -240,6 +241,7 @@ impl Srp {
                     self.events.push_back(StreamEvent::Finished(StreamId(id)));
                 }
                 self.offer_room(id);
+                self.wake_starved();
                 if done {
                     self.retire(id);
                 }

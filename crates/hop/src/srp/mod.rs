@@ -132,6 +132,8 @@ pub struct Srp {
     active: VecDeque<u64>,
     /// Small things to tell that are not stream bytes.
     controls: VecDeque<Content>,
+    /// Streams that found the association's memory full.
+    starved: VecDeque<u64>,
     events: VecDeque<StreamEvent>,
     credit: Credit,
     /// Bytes written by the application and not acknowledged, of all streams.
@@ -197,6 +199,7 @@ impl Srp {
             urgent: VecDeque::new(),
             active: VecDeque::new(),
             controls: VecDeque::new(),
+            starved: VecDeque::new(),
             events: VecDeque::new(),
             credit,
             send_buffered: 0,

@@ -232,7 +232,7 @@ impl Srp {
         if self.received.is_pending() {
             self.received.write_ack(now, &mut w);
         }
-        if self.log.next_number() % FLOOR_EVERY == 0 {
+        if self.log.next_number().is_multiple_of(FLOOR_EVERY) {
             w.put(&Frame::Floor(self.log.floor()));
         }
         let mut told = SmallVec::new();

@@ -235,7 +235,7 @@ impl RateControl {
         interval.queue_max = interval.queue_max.max(queue);
         interval.app_limited |= s.app_limited;
         let took = Duration::from_micros(s.arrival_us.saturating_sub(interval.start_arrival_us));
-        let settled = (s.delivered - interval.delivered) + (s.lost - interval.lost);
+        let settled = interval.settled(&s);
         let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
         if took < wanted || (!enough && took < 8 * wanted) || took.is_zero() || settled == 0 {
             return;
@@ -463,6 +463,11 @@ impl RateControl {
 }
 
 impl Interval {
+    /// Bytes whose fate was learnt since the start. Losses may be taken back meanwhile.
+    fn settled(&self, s: &Sample) -> u64 {
+        (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
+    }
+
     fn start(s: &Sample, queue: Duration) -> Self {
         Self {
             start_arrival_us: s.arrival_us,

@@ -128,7 +128,7 @@ impl Received {
         let widest = self.latest.saturating_sub(room_bits.min(WINDOW - 1)).max(1);
         // Now and then everything that the sender has not settled is told again, in case a silence
         // swallowed more acknowledgements than numbers are repeated in.
-        let all = self.wide > 0 || self.turn % REPEATS == 0;
+        let all = self.wide > 0 || self.turn.is_multiple_of(REPEATS);
         self.wide = self.wide.saturating_sub(1);
         let usual = if all { 0 } else { self.reported[self.turn % REPEATS] };
         let first = self.floor.max(usual).max(widest).min(self.latest);

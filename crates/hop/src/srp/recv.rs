@@ -4,9 +4,12 @@ use super::ranges::RangeSet;
 use super::ring::Ring;
 use crate::streams::RecvState;
 
-/// Holes that a stream may have before what would make more of them is refused: bounds the memory
-/// that describes them. The sender repeats what is refused.
-const FRAGMENTS_MAX: usize = 16 * 1024;
+/// Holes that a stream may have: bounds the memory that describes them. The largest window in
+/// ordinary datagrams, every other one lost, makes a tenth of it.
+const FRAGMENTS_MAX: usize = 256 * 1024;
+
+/// An empty buffer larger than this is given back.
+const KEEP_MAX: usize = 1024 * 1024;
 
 /// What a window is multiplied by when it proves too small.
 pub(super) const GROWTH: u64 = 4;
@@ -57,14 +60,9 @@ impl RecvHalf {
         }
     }
 
-    /// Takes bytes in. `Ok(n)`: `n` is by how much the highest offset rose, which is what the
-    /// credit of all streams pays for; or nothing was taken because of too many holes (`None`).
-    pub(super) fn on_data(
-        &mut self,
-        offset: u64,
-        data: &[u8],
-        fin: bool,
-    ) -> Result<Option<u64>, Violation> {
+    /// Takes bytes in; by how much the highest offset rose, which is what the credit of all streams
+    /// pays for.
+    pub(super) fn on_data(&mut self, offset: u64, data: &[u8], fin: bool) -> Result<u64, Violation> {
         let end = offset.checked_add(data.len() as u64).ok_or(Violation)?;
         if end > self.limit || self.size.is_some_and(|size| end > size || (fin && end != size)) {
             return Err(Violation);
@@ -78,16 +76,16 @@ impl RecvHalf {
         let rise = end.saturating_sub(self.highest);
         if self.discarding {
             self.highest += rise;
-            return Ok(Some(rise));
+            return Ok(rise);
         }
         if offset > self.ready && self.ahead.fragments() >= FRAGMENTS_MAX {
-            return Ok(None);
+            return Err(Violation);
         }
         self.highest += rise;
         if end > self.ready && !data.is_empty() {
             self.keep(offset, data, end);
         }
-        Ok(Some(rise))
+        Ok(rise)
     }
 
     fn keep(&mut self, offset: u64, data: &[u8], end: u64) {
@@ -150,8 +148,11 @@ impl RecvHalf {
         }
         let n = (n as u64).min(self.ready - self.ring.start());
         self.ring.advance(self.ring.start() + n);
-        if self.size == Some(self.ring.start()) {
+        let drained = self.ring.start() == self.ready && self.ahead.is_empty();
+        if drained && (self.size == Some(self.ready) || self.ring.capacity() > KEEP_MAX) {
             self.ring.release();
+        }
+        if self.size == Some(self.ring.start()) {
             return false;
         }
         self.grant(false)
@@ -207,7 +208,7 @@ impl RecvHalf {
 
     /// Nothing more will come or be taken.
     pub(super) fn is_done(&self) -> bool {
-        self.state() != RecvState::Open
+        self.state() != RecvState::Open || (self.discarding && self.size.is_some())
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -235,9 +236,9 @@ mod tests {
     #[test]
     fn out_of_order_bytes_wait_for_the_hole_to_fill() {
         let mut r = RecvHalf::new(1000, 1000);
-        assert_eq!(r.on_data(4, b"efgh", true), Ok(Some(8)));
+        assert_eq!(r.on_data(4, b"efgh", true), Ok(8));
         assert!(r.readable().is_empty() && !r.has_news());
-        assert_eq!(r.on_data(0, b"abcdef", false), Ok(Some(0)));
+        assert_eq!(r.on_data(0, b"abcdef", false), Ok(0));
         assert_eq!(take_all(&mut r), b"abcdefgh");
         assert_eq!(r.state(), RecvState::Finished);
     }
@@ -246,7 +247,7 @@ mod tests {
     fn credit_and_size_may_not_be_broken() {
         let mut r = RecvHalf::new(10, 10);
         assert_eq!(r.on_data(5, b"123456", false), Err(Violation));
-        assert_eq!(r.on_data(0, b"12345", true), Ok(Some(5)));
+        assert_eq!(r.on_data(0, b"12345", true), Ok(5));
         assert_eq!(r.on_data(3, b"456", false), Err(Violation));
         assert_eq!(r.on_data(0, b"1234", true), Err(Violation));
         assert_eq!(r.on_reset(1, 4), Err(Violation));
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn reading_renews_credit_and_a_blocked_peer_gets_a_larger_window() {
         let mut r = RecvHalf::new(8, 64);
-        assert_eq!(r.on_data(0, b"12345678", false), Ok(Some(8)));
+        assert_eq!(r.on_data(0, b"12345678", false), Ok(8));
         assert!(!r.on_blocked() || r.limit() <= 16, "unread bytes leave the window alone");
         assert!(r.consume(8));
         assert!(r.limit() >= 16);

@@ -5,6 +5,9 @@ use lasthop_wire::varint;
 use super::ranges::RangeSet;
 use super::ring::Ring;
 
+/// An empty buffer larger than this is given back.
+const KEEP_MAX: usize = 1024 * 1024;
+
 /// A piece of a stream to put into a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
@@ -66,7 +69,7 @@ impl SendHalf {
             fin: Fin::Open,
             reset: None,
             blocked_told: None,
-            wants_room: true,
+            wants_room: false,
         }
     }
 
@@ -97,11 +100,16 @@ impl SendHalf {
         }
     }
 
-    /// Room for at most `most` more bytes, contiguous.
+    /// Room for at most `most` more bytes, contiguous. The buffer doubles as it proves too small.
     pub(super) fn space(&mut self, most: usize) -> &mut [u8] {
-        let end = self.written.saturating_add(most as u64).min(varint::MAX);
-        self.ring.reserve(end);
-        self.ring.contiguous_mut(self.written, (end - self.written) as usize)
+        let capacity = self.ring.capacity();
+        let free = capacity - self.buffered() as usize;
+        let most = most.min((varint::MAX - self.written) as usize);
+        if free < most && free <= capacity / 2 {
+            self.ring.reserve(self.written + most.min(capacity.max(1)) as u64);
+        }
+        let free = self.ring.capacity() - self.buffered() as usize;
+        self.ring.contiguous_mut(self.written, most.min(free))
     }
 
     pub(super) fn commit(&mut self, n: usize) {
@@ -231,7 +239,7 @@ impl SendHalf {
         if let Some(contiguous) = self.acked.take_prefix(self.ring.start()) {
             self.ring.advance(contiguous);
         }
-        if self.buffered() == 0 && self.fin != Fin::Open {
+        if self.buffered() == 0 && (self.fin != Fin::Open || self.ring.capacity() > KEEP_MAX) {
             self.ring.release();
         }
     }

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
 use super::{CloseReason, Srp};
 
@@ -15,6 +15,8 @@ const DEAD_AFTER: Duration = Duration::from_secs(10);
 /// A silence of this age is probed still less often.
 const PATIENT_AFTER: Duration = Duration::from_secs(120);
 const PROBE_INTERVAL_PATIENT: Duration = Duration::from_millis(250);
+/// Nor does a hop whose rate is not yet known need to be slow to suffer from more.
+const PROBE_INTERVAL_UNKNOWN: Duration = Duration::from_millis(100);
 /// After so many unanswered probes the hop counts as silent: nothing but probes is sent.
 const SILENT_AFTER: u32 = 3;
 
@@ -74,7 +76,7 @@ impl Silence {
     /// round trip later still arrived. From the second probe on, every other one repeats from here:
     /// what is older most likely arrived and only its acknowledgement did not.
     pub(super) fn likely_onset(&self, srtt: Duration) -> Option<Time> {
-        let guess = self.unanswered > 1 && self.unanswered % 2 == 0;
+        let guess = self.unanswered > 1 && self.unanswered.is_multiple_of(2);
         guess.then(|| self.last_progress - srtt / 2)
     }
 }
@@ -95,6 +97,15 @@ impl Srp {
                 self.rate.on_interruption();
             }
             LinkEvent::Imminent { .. } => {}
+        }
+    }
+
+    /// There is reason to believe that the peer is there: asks it at once.
+    pub fn probe(&mut self, now: Time) {
+        if self.log.oldest().is_some() {
+            self.silence.probe_now(now);
+        } else {
+            self.ping();
         }
     }
 
@@ -122,6 +133,9 @@ impl Srp {
     }
 
     fn probe_interval(&self, now: Time) -> Duration {
+        if self.rate.delivery_rate() == Rate::ZERO {
+            return PROBE_INTERVAL_UNKNOWN;
+        }
         let age = self.silence.since.map_or(Duration::ZERO, |t| now.since(t));
         if age > PATIENT_AFTER {
             return PROBE_INTERVAL_PATIENT;
@@ -131,7 +145,7 @@ impl Srp {
         let steady = if age > DEAD_AFTER { 3 * brisk } else { brisk };
         // On a slow hop probes must not be a load of their own.
         let air = self.pacing_rate().time_for(Bytes::from(self.full_datagram()));
-        steady.max(3 * air).min(Duration::from_secs(1))
+        steady.max(3 * air).min(PROBE_INTERVAL_PATIENT)
     }
 
     pub(super) fn on_probe_timer(&mut self, now: Time) {

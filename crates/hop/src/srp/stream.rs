@@ -77,8 +77,26 @@ impl Srp {
         let ahead = self.pacing_rate().as_bps() / 8 * UNSENT_MS / 1000;
         let unsent = ahead.clamp(UNSENT_MIN, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
-        let all = self.config.association_memory.get().saturating_sub(self.send_buffered);
-        unsent.min(stream).min(all)
+        unsent.min(stream).min(self.association_room())
+    }
+
+    /// Less room than this is not worth a wake-up.
+    fn room_worth_waking(&self) -> u64 {
+        let stream = self.config.stream_memory.get();
+        let all = self.config.association_memory.get();
+        (UNSENT_MIN.min(stream).min(all) / 8).max(1)
+    }
+
+    fn association_room(&self) -> u64 {
+        self.config.association_memory.get().saturating_sub(self.send_buffered)
+    }
+
+    /// Streams that found the association's memory full get room, now that some is free.
+    pub(super) fn wake_starved(&mut self) {
+        while self.association_room() >= self.room_worth_waking() {
+            let Some(id) = self.starved.pop_front() else { return };
+            self.offer_room(id);
+        }
     }
 
     /// Tells the application of room if it met a full buffer before.
@@ -87,7 +105,7 @@ impl Srp {
         if !stream.send.wants_room || stream.dropped || !stream.send.is_open() {
             return;
         }
-        if self.send_room(&stream.send) >= UNSENT_MIN / 8 {
+        if self.send_room(&stream.send) >= self.room_worth_waking() {
             self.events.push_back(StreamEvent::Writable(StreamId(id)));
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.send.wants_room = false;
@@ -116,7 +134,7 @@ impl Srp {
     /// Gives up a stream's sending half with a reset to the peer.
     pub(super) fn abandon_send(&mut self, id: u64, code: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if stream.send.reset.is_some() || stream.send.is_done() {
+        if stream.send.reset.is_some() || stream.is_over() {
             return;
         }
         self.send_buffered -= stream.send.buffered();
@@ -159,8 +177,12 @@ impl Streams for Srp {
             return Err(StreamError::Finished);
         }
         let room = self.send_room(&stream.send).min(SPACE_MAX);
+        let starved = self.association_room() == 0;
         let stream = self.streams.get_mut(&id.0).ok_or(StreamError::Unknown)?;
         if room == 0 {
+            if starved && !stream.send.wants_room {
+                self.starved.push_back(id.0);
+            }
             stream.send.wants_room = true;
         }
         Ok(stream.send.space(room as usize))

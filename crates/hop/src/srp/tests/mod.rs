@@ -72,7 +72,7 @@ impl Pipe {
         self.largest = self.largest.max(size);
         let lost = self.loses.as_mut().is_some_and(|f| f(now, number));
         if !lost && !self.numbers.chance(self.loss) && !silent && size <= self.mtu {
-            let late = self.late.filter(|l| number % l.0 == 0).map_or(Duration::ZERO, |l| l.1);
+            let late = self.late.filter(|l| number.is_multiple_of(l.0)).map_or(Duration::ZERO, |l| l.1);
             let at = self.busy_until + self.delay + late;
             let place = self.flying.partition_point(|f| f.0 <= at);
             self.flying.insert(place, (at, pair, number, frames.to_vec()));
@@ -163,8 +163,7 @@ impl World {
     fn with(seed: u64, config: HopConfig) -> Self {
         let end = |role| {
             let limits = Limits::of(&config);
-            let end = Srp::new(config.clone(), role, limits, OVERHEAD, Time::ZERO);
-            end
+            Srp::new(config.clone(), role, limits, OVERHEAD, Time::ZERO)
         };
         Self {
             now: Time::ZERO,
