@@ -1,6 +1,7 @@
 //! The lasthop command.
 
 mod cmd;
+mod daemon;
 
 use std::process::ExitCode;
 
@@ -17,9 +18,9 @@ struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Serve mobiles: carry their connections to the fixed network
-    Base(cmd::base::Options),
+    Base(Box<cmd::base::Options>),
     /// Carry this host's connections over the hop to a base
-    Mobile(cmd::mobile::Options),
+    Mobile(Box<cmd::mobile::Options>),
     /// Run a program whose TCP connections go through the mobile
     Exec(cmd::exec::Options),
     /// Make a key pair, or show the public half of one
@@ -27,7 +28,7 @@ enum Command {
     /// Show associations, connections, rate, loss and round trip of a running base or mobile
     Status(cmd::status::Options),
     /// Emulate a radio between two interfaces or two UDP end points
-    Radio(cmd::radio::Options),
+    Radio(Box<cmd::radio::Options>),
     /// Show a download crossing a bad radio, by srp and by what else there is
     Demo(cmd::demo::Options),
 }

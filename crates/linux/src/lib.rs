@@ -1,1 +1,30 @@
 //! The Linux world: machines on kernel sockets.
+
+pub mod base;
+mod clock;
+pub mod config;
+pub mod control;
+pub mod cpu;
+mod driver;
+pub mod emulator;
+mod error;
+mod hop;
+pub mod keyfile;
+pub mod mobile;
+pub mod netns;
+pub mod offload;
+pub mod packet_socket;
+mod reactor;
+mod relay;
+mod resolve;
+mod slab;
+pub mod split;
+mod srp;
+mod stop;
+mod tcp;
+pub mod tun;
+mod udp;
+
+pub use error::RunError;
+pub use stop::Stop;
+pub use tcp::{Congestion, CongestionError};

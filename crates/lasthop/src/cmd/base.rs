@@ -1,8 +1,146 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::Args;
+use lasthop_linux::Congestion;
+use lasthop_linux::base::{Base, BaseConfig, BaseFile, Network};
+use lasthop_linux::config::{self, HopKind, KeyText, SealKind};
+use lasthop_units::parse_duration;
 
+use crate::daemon;
+
+/// Serves mobiles. A flag wins over the configuration file.
 #[derive(Args, Debug)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Read the configuration from FILE
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
-pub(crate) fn run(_options: &Options) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+    /// Serve mobiles on this address; may be given several times [default: [::]:4433]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Vec<SocketAddr>,
+
+    /// The base's secret key (see lasthop keygen)
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// Serve the mobile with this public key; may be given several times
+    #[arg(long, value_name = "PUBLIC KEY", value_parser = daemon::public_key)]
+    allow: Vec<KeyText>,
+
+    /// What crosses the hop: srp or split-tcp [default: srp]
+    #[arg(long, value_name = "NAME")]
+    hop: Option<HopKind>,
+
+    /// What protects the hop: noise, or none on a hop that is private already [default: noise]
+    #[arg(long, value_name = "NAME")]
+    seal: Option<SealKind>,
+
+    /// The congestion control of split-tcp, as the kernel calls it (bbr, cubic)
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<Congestion>,
+
+    /// Let connections go to this network even if it is the base itself; may be given several times
+    #[arg(long, value_name = "ADDRESS/BITS")]
+    allow_target: Vec<Network>,
+
+    /// Let no connection go to this network; may be given several times
+    #[arg(long, value_name = "ADDRESS/BITS")]
+    deny_target: Vec<Network>,
+
+    /// How long a fixed host may take to answer [default: 10s]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    connect_timeout: Option<Duration>,
+
+    /// Mobiles at once [default: 256]
+    #[arg(long, value_name = "COUNT")]
+    max_associations: Option<usize>,
+
+    /// Connections of one mobile at once [default: 4096]
+    #[arg(long, value_name = "COUNT")]
+    max_connections: Option<usize>,
+
+    /// Serve `lasthop status` on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+
+    #[command(flatten)]
+    log: daemon::LogOptions,
+}
+
+impl Options {
+    fn config(&self) -> anyhow::Result<BaseConfig> {
+        let mut file: BaseFile = match &self.config {
+            Some(path) => config::load(path)?,
+            None => BaseFile::default(),
+        };
+        daemon::replace(&mut file.listen, &self.listen);
+        daemon::replace(&mut file.allow, &self.allow);
+        file.key = self.key.clone().or(file.key);
+        file.hop = self.hop.or(file.hop);
+        file.seal = self.seal.or(file.seal);
+        file.congestion = self.congestion.clone().or(file.congestion);
+        file.control = self.control.clone().or(file.control);
+        file.targets.allow.extend_from_slice(&self.allow_target);
+        file.targets.deny.extend_from_slice(&self.deny_target);
+        file.targets.connect_timeout = self.connect_timeout.or(file.targets.connect_timeout);
+        file.limits.associations = self.max_associations.or(file.limits.associations);
+        file.limits.connections = self.max_connections.or(file.limits.connections);
+        Ok(file.try_into()?)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let config = options.config()?;
+    let stop = daemon::prepare(&options.log)?;
+    let base = Base::bind(config)?;
+    for addr in base.local_addrs() {
+        tracing::info!(%addr, "serving mobiles");
+    }
+    Ok(base.run(&stop)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn config(args: &[&str]) -> anyhow::Result<BaseConfig> {
+        Command::try_parse_from([&["base"], args].concat())?.options.config()
+    }
+
+    const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+
+    #[test]
+    fn the_common_case_needs_no_file() {
+        let config = config(&["--key", "base.key", "--allow", KEY]).unwrap();
+        assert_eq!(config.listen, ["[::]:4433".parse::<SocketAddr>().unwrap()]);
+        assert_eq!((config.hop, config.seal), (HopKind::Srp, SealKind::Noise));
+        assert_eq!(config.allow[0].to_string(), KEY);
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_one_line_that_names_it() {
+        for (args, said) in [
+            (&["--allow", KEY][..], "the base's key is missing"),
+            (&["--key", "k"], "a mobile that is served is missing"),
+            (&["--key", "k", "--allow", "x"], "44 base64 characters"),
+            (&["--key", "k", "--allow", KEY, "--hop", "carrier-pigeon"], "srp and split-tcp"),
+            (&["--key", "k", "--allow", KEY, "--congestion", "warp"], "available: "),
+            (&["--key", "k", "--allow", KEY, "--congestion", "reno"], "split-tcp"),
+            (&["--seal", "none", "--allow", KEY], "has no meaning"),
+            (&["--config", "/nonexistent"], "cannot read /nonexistent"),
+        ] {
+            let error = config(args).unwrap_err().to_string();
+            assert!(error.contains(said), "{args:?}: {error}");
+        }
+    }
 }

@@ -1,8 +1,148 @@
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
 use clap::Args;
+use lasthop_linux::Congestion;
+use lasthop_linux::config::{self, HopKind, KeyText, SealKind};
+use lasthop_linux::mobile::{BaseAddress, Connect, Mobile, MobileConfig, MobileFile};
 
+use crate::daemon;
+
+/// Carries connections over the hop to a base. A flag wins over the configuration file.
 #[derive(Args, Debug)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// Read the configuration from FILE
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
-pub(crate) fn run(_options: &Options) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+    /// Where the base is; a name is looked up again whenever the base is lost
+    #[arg(long, value_name = "HOST:PORT")]
+    base: Option<BaseAddress>,
+
+    /// The base's public key
+    #[arg(long, value_name = "PUBLIC KEY", value_parser = daemon::public_key)]
+    base_key: Option<KeyText>,
+
+    /// The mobile's secret key (see lasthop keygen)
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// Serve SOCKS5 and HTTP CONNECT on this address; may be given several times
+    /// [default: 127.0.0.1:1080]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    proxy: Vec<SocketAddr>,
+
+    /// When an application is told that its connection stands: faithful (when the fixed host has
+    /// answered) or early (at once; a refusal arrives as a reset) [default: faithful]
+    #[arg(long, value_name = "WHEN")]
+    connect: Option<Connect>,
+
+    /// What crosses the hop: srp or split-tcp, as the base has it [default: srp]
+    #[arg(long, value_name = "NAME")]
+    hop: Option<HopKind>,
+
+    /// What protects the hop: noise or none, as the base has it [default: noise]
+    #[arg(long, value_name = "NAME")]
+    seal: Option<SealKind>,
+
+    /// The congestion control of split-tcp, as the kernel calls it (bbr, cubic)
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<Congestion>,
+
+    /// Connections at once [default: 4096]
+    #[arg(long, value_name = "COUNT")]
+    max_connections: Option<usize>,
+
+    /// Serve `lasthop status` on this Unix socket
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+
+    #[command(flatten)]
+    log: daemon::LogOptions,
+}
+
+impl Options {
+    fn config(&self) -> anyhow::Result<MobileConfig> {
+        let mut file: MobileFile = match &self.config {
+            Some(path) => config::load(path)?,
+            None => MobileFile::default(),
+        };
+        daemon::replace(&mut file.proxy, &self.proxy);
+        file.base = self.base.clone().or(file.base);
+        file.base_key = self.base_key.or(file.base_key);
+        file.key = self.key.clone().or(file.key);
+        file.connect = self.connect.or(file.connect);
+        file.hop = self.hop.or(file.hop);
+        file.seal = self.seal.or(file.seal);
+        file.congestion = self.congestion.clone().or(file.congestion);
+        file.control = self.control.clone().or(file.control);
+        file.limits.connections = self.max_connections.or(file.limits.connections);
+        Ok(file.try_into()?)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let config = options.config()?;
+    let stop = daemon::prepare(&options.log)?;
+    let mobile = Mobile::bind(config)?;
+    for addr in mobile.local_addrs() {
+        tracing::info!(%addr, "serving SOCKS5 and HTTP CONNECT");
+    }
+    Ok(mobile.run(&stop)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn config(args: &[&str]) -> anyhow::Result<MobileConfig> {
+        Command::try_parse_from([&["mobile"], args].concat())?.options.config()
+    }
+
+    const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
+
+    #[test]
+    fn the_common_case_needs_no_file() {
+        let config =
+            config(&["--base", "[2001:db8::1]:4433", "--base-key", KEY, "--key", "m.key"]).unwrap();
+        assert_eq!((config.base.host.as_str(), config.base.port), ("2001:db8::1", 4433));
+        assert_eq!(config.proxy, ["127.0.0.1:1080".parse::<SocketAddr>().unwrap()]);
+        assert_eq!(config.connect, Connect::Faithful);
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_one_line_that_names_it() {
+        for (args, said) in [
+            (&["--base-key", KEY, "--key", "k"][..], "the base's address is missing"),
+            (&["--base", "b:1", "--key", "k"], "the base's public key is missing"),
+            (&["--base", "b:1", "--base-key", KEY], "the mobile's key is missing"),
+            (&["--base", "base"], "HOST:PORT"),
+            (&["--base", "::1:4433"], "brackets"),
+            (&["--base", "b:0"], "HOST:PORT"),
+            (&["--connect", "late"], "faithful and early"),
+        ] {
+            let error = config(args).unwrap_err().to_string();
+            assert!(error.contains(said), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file() {
+        let dir = std::env::temp_dir().join(format!("lasthop-mobile-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("mobile.toml");
+        let text = format!("base = \"a:1\"\nbase_key = \"{KEY}\"\nkey = \"k\"\nhop = \"srp\"\n");
+        std::fs::write(&path, text).unwrap();
+        let got = config(&["--config", path.to_str().unwrap(), "--base", "b:2"]).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!((got.base.host.as_str(), got.base.port), ("b", 2));
+    }
 }

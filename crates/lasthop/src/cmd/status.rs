@@ -1,8 +1,278 @@
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
 use clap::Args;
+use lasthop_linux::control::{self, AssociationReport, ConnectionReport, Report};
+use lasthop_units::{Bytes, Rate};
+use serde_json::{Value, json};
 
+/// How often `--watch` looks.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shows what a running base or mobile is doing: its associations, its connections, its counters.
 #[derive(Args, Debug)]
-pub(crate) struct Options {}
+pub(crate) struct Options {
+    /// The status socket of the process [default: those of `base` and `mobile` on this host]
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
 
-pub(crate) fn run(_options: &Options) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+    /// Print one JSON object a line
+    #[arg(long)]
+    json: bool,
+
+    /// Look again every second until interrupted
+    #[arg(long)]
+    watch: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    loop {
+        let reports = look(options.control.as_deref())?;
+        let mut text = String::new();
+        for report in &reports {
+            text.push_str(&if options.json { lines(report)? } else { tables(report) });
+        }
+        let clear = if options.watch && !options.json { "\x1b[H\x1b[2J" } else { "" };
+        let mut out = io::stdout().lock();
+        match write!(out, "{clear}{text}").and_then(|()| out.flush()) {
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            result => result?,
+        }
+        drop(out);
+        if !options.watch {
+            return Ok(());
+        }
+        thread::sleep(INTERVAL);
+    }
+}
+
+fn look(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
+    if let Some(path) = path {
+        let report = control::query(path)
+            .with_context(|| format!("no base or mobile answers on {}", path.display()))?;
+        return Ok(vec![report]);
+    }
+    let paths = ["base", "mobile"].map(control::default_path);
+    let mut reports = Vec::new();
+    for path in &paths {
+        match control::query(path) {
+            Ok(report) => reports.push(report),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(e).with_context(|| format!("cannot ask on {}", path.display()));
+            }
+            Err(_) => {}
+        }
+    }
+    if reports.is_empty() {
+        let [base, mobile] = &paths;
+        bail!(
+            "no base or mobile runs here: nobody answers on {} or {}",
+            base.display(),
+            mobile.display()
+        );
+    }
+    Ok(reports)
+}
+
+/// One JSON object for the process, one for each association and each connection.
+fn lines(report: &Report) -> anyhow::Result<String> {
+    let mut out = String::new();
+    let process = json!({
+        "kind": "process",
+        "role": report.role,
+        "version": report.version,
+        "uptime_s": report.uptime_s,
+        "hop": report.hop,
+        "counters": report.counters,
+    });
+    push_line(&mut out, "process", &report.role, process);
+    for association in &report.associations {
+        push_line(&mut out, "association", &report.role, serde_json::to_value(association)?);
+    }
+    for connection in &report.connections {
+        push_line(&mut out, "connection", &report.role, serde_json::to_value(connection)?);
+    }
+    Ok(out)
+}
+
+fn push_line(out: &mut String, kind: &str, role: &str, mut value: Value) {
+    if let Value::Object(fields) = &mut value {
+        fields.insert("kind".to_owned(), kind.into());
+        fields.insert("role".to_owned(), role.into());
+    }
+    out.push_str(&value.to_string());
+    out.push('\n');
+}
+
+fn tables(report: &Report) -> String {
+    let counters = &report.counters;
+    let mut out = format!(
+        "{} ({}, version {}), up {}\n\
+         connections: {} opened, {} refused, {} closed; {} pieces of garbage refused\n\n",
+        report.role,
+        report.hop,
+        report.version,
+        age(report.uptime_s),
+        counters.opened,
+        counters.refused,
+        counters.closed,
+        counters.garbage,
+    );
+    let head = [
+        "PEER",
+        "ADDRESS",
+        "STATE",
+        "AGE",
+        "RATE",
+        "DELIVERED",
+        "LOSS",
+        "SRTT",
+        "LEAST",
+        "QUEUE",
+        "MTU",
+        "SENT",
+        "RESENT",
+        "RECEIVED",
+    ];
+    let rows: Vec<Vec<String>> = report.associations.iter().map(association).collect();
+    out.push_str(&table(&head, &rows));
+    if !report.connections.is_empty() {
+        let head = ["ID", "TARGET", "STATE", "TO HOP", "FROM HOP", "AGE"];
+        let rows: Vec<Vec<String>> = report.connections.iter().map(connection).collect();
+        out.push('\n');
+        out.push_str(&table(&head, &rows));
+    }
+    out
+}
+
+fn association(a: &AssociationReport) -> Vec<String> {
+    let rate = |bps: Option<u64>| show(bps.map(Rate::from_bps));
+    let ms = |t: Option<f64>| t.map_or("-".to_owned(), |t| format!("{t:.1} ms"));
+    let peer = a.peer.as_deref().map(|key| key.chars().take(8).collect::<String>());
+    vec![
+        show(peer),
+        show(a.address.as_deref()),
+        a.state.clone(),
+        age(a.age_s),
+        rate(a.pacing_bps),
+        rate(a.delivery_bps),
+        a.loss.map_or("-".to_owned(), |l| format!("{:.1} %", l * 100.0)),
+        ms(a.srtt_ms),
+        ms(a.min_rtt_ms),
+        ms(a.queue_ms),
+        show(a.mtu),
+        a.packets_sent.map_or_else(|| Bytes::new(a.bytes_sent).to_string(), |n| n.to_string()),
+        show(a.bytes_retransmitted.map(Bytes::new)),
+        a.packets_received
+            .map_or_else(|| Bytes::new(a.bytes_received).to_string(), |n| n.to_string()),
+    ]
+}
+
+fn connection(c: &ConnectionReport) -> Vec<String> {
+    vec![
+        show(c.id),
+        c.target.clone(),
+        c.state.clone(),
+        Bytes::new(c.bytes_to_hop).to_string(),
+        Bytes::new(c.bytes_from_hop).to_string(),
+        age(c.age_s),
+    ]
+}
+
+fn show<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn age(seconds: f64) -> String {
+    let s = seconds as u64;
+    match s {
+        0..60 => format!("{seconds:.1}s"),
+        60..3600 => format!("{}m{:02}s", s / 60, s % 60),
+        3600..86_400 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
+        _ => format!("{}d{:02}h", s / 86_400, s / 3600 % 24),
+    }
+}
+
+/// Columns as wide as their widest cell.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |i: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
+        cells.chain(head.get(i).map(|h| h.len())).max().unwrap_or(0)
+    };
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let mut out = String::new();
+        for (i, cell) in cells.enumerate() {
+            let gap = if i == 0 { "" } else { "  " };
+            let width = width(i);
+            out.push_str(&format!("{gap}{cell:<width$}"));
+        }
+        format!("{}\n", out.trim_end())
+    };
+    let mut out = line(&mut head.iter().copied());
+    for row in rows {
+        out.push_str(&line(&mut row.iter().map(String::as_str)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_linux::control::Counters;
+
+    use super::*;
+
+    fn report() -> Report {
+        Report {
+            role: "base".into(),
+            version: "0".into(),
+            uptime_s: 3725.0,
+            hop: "srp".into(),
+            associations: vec![AssociationReport {
+                peer: Some("hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=".into()),
+                address: Some("192.0.2.7:4433".into()),
+                state: "up".into(),
+                pacing_bps: Some(20_000_000),
+                loss: Some(0.05),
+                ..AssociationReport::default()
+            }],
+            connections: vec![ConnectionReport {
+                association: Some("1".into()),
+                id: Some(4),
+                target: "example.net:443".into(),
+                state: "open".into(),
+                bytes_to_hop: 1000,
+                bytes_from_hop: 20_000_000,
+                age_s: 1.0,
+            }],
+            counters: Counters::default(),
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let text = tables(&report());
+        let at = |row: usize, what: &str| text.lines().nth(row).unwrap().find(what).unwrap();
+        assert_eq!(at(3, "LOSS"), at(4, "5.0 %"), "{text}");
+        assert_eq!(at(6, "TARGET"), at(7, "example.net"), "{text}");
+        assert!(text.contains("up 1h02m") && text.contains("20.00 Mbit/s"), "{text}");
+    }
+
+    #[test]
+    fn json_is_one_object_a_line() {
+        let text = lines(&report()).unwrap();
+        let kinds: Vec<_> = text
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].clone())
+            .collect();
+        assert_eq!(kinds, ["process", "association", "connection"]);
+    }
+
+    #[test]
+    fn without_a_daemon_it_says_so() {
+        let error = look(Some(Path::new("/nonexistent/lasthop.sock"))).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/lasthop.sock"), "{error}");
+    }
 }

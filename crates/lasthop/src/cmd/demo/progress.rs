@@ -1,0 +1,68 @@
+//! What is being measured, on the terminal; plain lines where there is none.
+
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{Cell, Outcome, lock, report};
+
+/// Shows how far the run has come, on the standard error.
+pub(super) struct Progress {
+    bar: Option<ProgressBar>,
+    running: Mutex<Vec<String>>,
+}
+
+impl Progress {
+    /// Of a run of `cells` cells.
+    pub(super) fn new(cells: usize) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(cells as u64);
+            let template = "[{elapsed}] {bar:25} {pos}/{len} {msg}";
+            if let Ok(style) = ProgressStyle::with_template(template) {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(Duration::from_millis(250));
+            bar
+        });
+        Self { bar, running: Mutex::default() }
+    }
+
+    /// A cell is being measured.
+    pub(super) fn begin(&self, cell: &Cell) {
+        lock(&self.running).push(name(cell));
+        self.refresh();
+    }
+
+    /// A cell is done.
+    pub(super) fn end(&self, cell: &Cell, outcome: &Outcome) {
+        lock(&self.running).retain(|running| *running != name(cell));
+        let line = format!("{:<28} {}", name(cell), report::summary(outcome));
+        match &self.bar {
+            Some(bar) => {
+                bar.println(line);
+                bar.inc(1);
+            }
+            None => eprintln!("{line}"),
+        }
+        self.refresh();
+    }
+
+    fn refresh(&self) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(lock(&self.running).join(", "));
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn name(cell: &Cell) -> String {
+    format!("{}/{}", cell.scheme, cell.condition)
+}

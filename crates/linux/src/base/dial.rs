@@ -1,0 +1,220 @@
+//! Connecting to a fixed host that may have several addresses: the next attempt starts when the
+//! last has failed or has taken too long (the idea of RFC 8305), and the first that stands wins.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use lasthop_session::Refusal;
+use lasthop_units::Time;
+
+use crate::hop::Source;
+use crate::reactor::{Interest, Reactor, Token};
+use crate::slab::Key;
+use crate::tcp;
+
+/// How long an attempt has before the next starts beside it (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+struct Attempt {
+    n: u32,
+    fd: OwnedFd,
+    token: Token,
+}
+
+/// One connection being made.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    waiting: VecDeque<SocketAddr>,
+    attempts: Vec<Attempt>,
+    started: u32,
+    next_at: Time,
+    deadline: Time,
+    /// What the first attempt that failed said: it was the best address.
+    refusal: Option<Refusal>,
+}
+
+/// Where dialling stands.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It goes on; look again at this time.
+    Going(Time),
+    /// It stands.
+    Connected(OwnedFd),
+    /// It failed.
+    Refused(Refusal),
+}
+
+impl Dial {
+    /// Will try `addresses`, in the order of RFC 8305 section 4: the resolver's order, the families
+    /// taking turns.
+    pub(crate) fn new(addresses: Vec<SocketAddr>, deadline: Time) -> Self {
+        Self {
+            waiting: interleave(addresses),
+            attempts: Vec::new(),
+            started: 0,
+            next_at: Time::ZERO,
+            deadline,
+            refusal: None,
+        }
+    }
+
+    /// Starts what is due. `key` is the connection's, for the attempts' events.
+    pub(crate) fn advance(
+        &mut self,
+        now: Time,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+    ) -> Outcome {
+        if now >= self.deadline {
+            return Outcome::Refused(self.refusal.unwrap_or(Refusal::TimedOut));
+        }
+        while self.attempts.is_empty() || now >= self.next_at {
+            let Some(addr) = self.waiting.pop_front() else { break };
+            self.next_at = now + STAGGER;
+            if let Err(e) = self.start(reactor, key, addr) {
+                self.fail(&e);
+            }
+        }
+        if self.attempts.is_empty() {
+            return Outcome::Refused(self.refusal.unwrap_or(Refusal::HostUnreachable));
+        }
+        let next = if self.waiting.is_empty() { self.deadline } else { self.next_at };
+        Outcome::Going(next.min(self.deadline))
+    }
+
+    fn start(
+        &mut self,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+        addr: SocketAddr,
+    ) -> io::Result<()> {
+        let n = self.started;
+        self.started += 1;
+        let fd = tcp::connect(addr, None)?;
+        let token = reactor.add(&fd, Interest::ReadWrite, Source::Attempt(key, n))?;
+        self.attempts.push(Attempt { n, fd, token });
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.refusal.get_or_insert(refusal(error));
+    }
+
+    /// Attempt `n` has something to say.
+    pub(crate) fn handle_ready(
+        &mut self,
+        now: Time,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+        n: u32,
+    ) -> Outcome {
+        if let Some(i) = self.attempts.iter().position(|a| a.n == n)
+            && let Some(result) = tcp::connected(&self.attempts[i].fd)
+        {
+            let Attempt { fd, token, .. } = self.attempts.swap_remove(i);
+            reactor.remove(&fd, token);
+            match result {
+                Ok(()) => {
+                    self.cancel(reactor);
+                    return Outcome::Connected(fd);
+                }
+                Err(e) => self.fail(&e),
+            }
+        }
+        self.advance(now, reactor, key)
+    }
+
+    /// Gives up all attempts.
+    pub(crate) fn cancel(&mut self, reactor: &mut Reactor<Source>) {
+        self.waiting.clear();
+        for Attempt { fd, token, .. } in self.attempts.drain(..) {
+            reactor.remove(&fd, token);
+        }
+    }
+}
+
+/// What the mobile's application is told of a failed `connect` (MHP-5).
+fn refusal(error: &io::Error) -> Refusal {
+    error.raw_os_error().map_or(Refusal::Other(0), Refusal::from_errno)
+}
+
+fn interleave(addresses: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
+    let first_is_v4 = addresses.first().is_some_and(SocketAddr::is_ipv4);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
+        addresses.into_iter().partition(|a| a.is_ipv4() == first_is_v4);
+    let mut out = VecDeque::with_capacity(first.len() + second.len());
+    while !first.is_empty() || !second.is_empty() {
+        out.extend(first.pop_front());
+        out.extend(second.pop_front());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::slab::Slab;
+
+    fn drive(dial: &mut Dial, reactor: &mut Reactor<Source>, key: Key) -> Outcome {
+        let mut outcome = dial.advance(Time::ZERO, reactor, key);
+        let mut ready = Vec::new();
+        for _ in 0..100 {
+            if !matches!(outcome, Outcome::Going(_)) {
+                break;
+            }
+            reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
+            for (source, _) in &ready {
+                if let Source::Attempt(_, n) = source {
+                    outcome = dial.handle_ready(Time::ZERO, reactor, key, *n);
+                }
+            }
+        }
+        outcome
+    }
+
+    fn closed_port() -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    #[test]
+    fn families_take_turns_in_the_resolvers_order() {
+        let addrs = ["[::1]:1", "[::2]:1", "[::3]:1", "1.0.0.1:1", "1.0.0.2:1"];
+        let got = interleave(addrs.map(|a| a.parse().unwrap()).to_vec());
+        let want = ["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "[::3]:1"];
+        assert_eq!(got, want.map(|a| a.parse::<SocketAddr>().unwrap()));
+    }
+
+    #[test]
+    fn a_refused_address_is_followed_by_the_next() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reactor = Reactor::new().unwrap();
+        let key = Slab::new().insert(());
+        let addresses = vec![closed_port(), listener.local_addr().unwrap()];
+        let mut dial = Dial::new(addresses, Time::from_secs(5));
+        assert!(matches!(drive(&mut dial, &mut reactor, key), Outcome::Connected(_)));
+    }
+
+    /// MHP-5
+    #[test]
+    fn a_refusal_is_told_as_what_it_is() {
+        let mut reactor = Reactor::new().unwrap();
+        let key = Slab::new().insert(());
+        let mut dial = Dial::new(vec![closed_port()], Time::from_secs(5));
+        let outcome = drive(&mut dial, &mut reactor, key);
+        assert!(matches!(outcome, Outcome::Refused(Refusal::Refused)), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_deadline_ends_the_attempts() {
+        let mut reactor = Reactor::new().unwrap();
+        let key = Slab::new().insert(());
+        let mut dial = Dial::new(vec![closed_port()], Time::from_secs(5));
+        let outcome = dial.advance(Time::from_secs(5), &mut reactor, key);
+        assert!(matches!(outcome, Outcome::Refused(Refusal::TimedOut)), "{outcome:?}");
+    }
+}

@@ -1,0 +1,186 @@
+//! Which targets a base connects to.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, de};
+use thiserror::Error;
+
+/// A network: an address and how many of its leading bits count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Network {
+    addr: IpAddr,
+    bits: u8,
+}
+
+/// The text is not a network.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("`{0}` is not a network such as 10.0.0.0/8, 2001:db8::/32 or 192.0.2.1")]
+pub struct NetworkError(String);
+
+impl Network {
+    const fn v4(a: u8, b: u8, c: u8, d: u8, bits: u8) -> Self {
+        Self { addr: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), bits }
+    }
+
+    const fn v6(first: u16, last: u16, bits: u8) -> Self {
+        Self { addr: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last)), bits }
+    }
+
+    /// Whether `ip` is in the network.
+    pub fn contains(&self, ip: IpAddr) -> bool {
+        match (self.addr, ip) {
+            (IpAddr::V4(net), IpAddr::V4(ip)) => {
+                let shift = 32 - u32::from(self.bits);
+                (net.to_bits() ^ ip.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(net), IpAddr::V6(ip)) => {
+                let shift = 128 - u32::from(self.bits);
+                (net.to_bits() ^ ip.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}
+
+impl FromStr for Network {
+    type Err = NetworkError;
+
+    fn from_str(s: &str) -> Result<Self, NetworkError> {
+        let fail = || NetworkError(s.to_owned());
+        let (addr, bits) = match s.split_once('/') {
+            Some((addr, bits)) => (addr, Some(bits)),
+            None => (s, None),
+        };
+        let addr: IpAddr = addr.parse().map_err(|_| fail())?;
+        let most = if addr.is_ipv4() { 32 } else { 128 };
+        let bits = match bits {
+            Some(bits) => bits.parse().ok().filter(|bits| *bits <= most).ok_or_else(fail)?,
+            None => most,
+        };
+        Ok(Self { addr, bits })
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.bits)
+    }
+}
+
+impl<'de> Deserialize<'de> for Network {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// Networks in which an address means the base itself, its link, or nobody in particular. A mobile
+/// that could reach them would stand inside the base.
+const INWARD: &[Network] = &[
+    Network::v4(0, 0, 0, 0, 8),
+    Network::v4(127, 0, 0, 0, 8),
+    Network::v4(169, 254, 0, 0, 16),
+    Network::v4(224, 0, 0, 0, 4),
+    Network::v4(255, 255, 255, 255, 32),
+    Network::v6(0, 0, 128),
+    Network::v6(0, 1, 128),
+    Network::v6(0xfe80, 0, 10),
+    Network::v6(0xff00, 0, 8),
+];
+
+/// The rules: the most specific network that holds the target decides, and of two equally specific
+/// ones the denying. Without any rule everything is allowed but the base itself: unspecified,
+/// loopback, link-local and multicast addresses, which an equally specific `allow` opens.
+#[derive(Clone, Default, Debug)]
+pub struct TargetPolicy {
+    /// Networks that are allowed.
+    pub allow: Vec<Network>,
+    /// Networks that are denied.
+    pub deny: Vec<Network>,
+}
+
+impl TargetPolicy {
+    /// Whether the base may connect to `ip`.
+    pub fn allows(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let longest = |networks: &[Network]| {
+            networks.iter().filter(|net| net.contains(ip)).map(|net| net.bits).max()
+        };
+        let allowed = longest(&self.allow);
+        let denied = longest(&self.deny).is_some_and(|bits| Some(bits) >= allowed);
+        let inward = longest(INWARD).is_some_and(|bits| Some(bits) > allowed);
+        !denied && !inward
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn networks(list: &[&str]) -> Vec<Network> {
+        list.iter().map(|s| s.parse().unwrap()).collect()
+    }
+
+    fn ip(s: &str) -> IpAddr {
+        s.parse().unwrap()
+    }
+
+    #[test]
+    fn networks_hold_what_they_say() {
+        let net: Network = "10.1.0.0/16".parse().unwrap();
+        assert!(net.contains(ip("10.1.255.1")) && !net.contains(ip("10.2.0.1")));
+        assert!(!net.contains(ip("::a01:1")));
+        let all: Network = "0.0.0.0/0".parse().unwrap();
+        assert!(all.contains(ip("255.255.255.255")));
+        let one: Network = "2001:db8::1".parse().unwrap();
+        assert!(one.contains(ip("2001:db8::1")) && !one.contains(ip("2001:db8::2")));
+        for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "x/8", "1.2.3.4/", "1.2.3.4/-1"] {
+            assert!(bad.parse::<Network>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn by_default_everything_but_the_base_itself_is_allowed() {
+        let policy = TargetPolicy::default();
+        for yes in ["192.0.2.1", "10.0.0.1", "2001:db8::1"] {
+            assert!(policy.allows(ip(yes)), "{yes}");
+        }
+        let inward = [
+            "127.0.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "224.0.0.1",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+        ];
+        for no in inward {
+            assert!(!policy.allows(ip(no)), "{no}");
+        }
+    }
+
+    #[test]
+    fn the_most_specific_rule_decides() {
+        let policy = TargetPolicy {
+            allow: networks(&["127.0.0.0/8", "10.1.0.0/16"]),
+            deny: networks(&["10.0.0.0/8", "10.1.2.0/24", "127.0.0.9"]),
+        };
+        assert!(policy.allows(ip("127.0.0.1")));
+        assert!(!policy.allows(ip("127.0.0.9")));
+        assert!(!policy.allows(ip("10.2.0.1")));
+        assert!(policy.allows(ip("10.1.9.1")));
+        assert!(!policy.allows(ip("10.1.2.1")));
+        assert!(policy.allows(ip("192.0.2.1")));
+        assert!(!policy.allows(ip("::1")));
+    }
+
+    #[test]
+    fn equally_specific_rules_deny() {
+        let both = networks(&["192.0.2.0/24"]);
+        let policy = TargetPolicy { allow: both.clone(), deny: both };
+        assert!(!policy.allows(ip("192.0.2.1")));
+    }
+}

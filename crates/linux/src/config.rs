@@ -1,0 +1,255 @@
+//! Configuration files: TOML in which every mistake is answered with file, line and key.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use lasthop_hop::seal::PublicKey;
+use lasthop_units::{Bytes, parse_duration};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de};
+use thiserror::Error;
+
+use crate::tcp::Congestion;
+
+/// No configuration is longer; a wrong path must not be read whole.
+const MAX_LEN: u64 = 1024 * 1024;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The file says something that is not understood.
+    #[error("{}:{line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The key, and what was expected.
+        message: String,
+    },
+    /// Something that is needed was said neither in the file nor by a flag.
+    #[error("{what} is missing: {how}")]
+    Missing {
+        /// What.
+        what: &'static str,
+        /// How to say it.
+        how: &'static str,
+    },
+    /// Two settings contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+/// Reads a configuration file.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not understood: the error names line and key.
+pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
+    let text = read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    parse(path, &text)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    if fs::metadata(path)?.len() > MAX_LEN {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too long for a configuration"));
+    }
+    fs::read_to_string(path)
+}
+
+/// Reads a configuration from its text; `path` is for the error message.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start.min(text.len()));
+        let before = text.get(..at).unwrap_or_default();
+        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
+        let said = e.message().trim().replace('\n', ", ");
+        let message = match key_on(text, line) {
+            Some(key) if !said.contains(&format!("`{key}`")) => format!("`{key}`: {said}"),
+            _ => said,
+        };
+        ConfigError::Syntax { path: path.to_owned(), line, message }
+    })
+}
+
+/// The key that is set on a line, or by the nearest line above it that sets one.
+fn key_on(text: &str, line: usize) -> Option<&str> {
+    let above: Vec<&str> = text.lines().take(line).collect();
+    above.iter().rev().take(64).find_map(|l| {
+        let key = l.split_once('=')?.0.trim();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        (!key.is_empty() && key.chars().all(plain)).then_some(key)
+    })
+}
+
+/// Which transport crosses the hop.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HopKind {
+    /// SRP over UDP.
+    #[default]
+    Srp,
+    /// Kernel TCP, one connection for each stream.
+    SplitTcp,
+}
+
+impl FromStr for HopKind {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "srp" => Ok(Self::Srp),
+            "split-tcp" => Ok(Self::SplitTcp),
+            _ => Err(format!("`{s}` is no hop; there are srp and split-tcp")),
+        }
+    }
+}
+
+/// The `[srp]` table: what little a hop may have to be told. What is not said follows from what the
+/// hop measures, or from the defaults of [`lasthop_hop::HopConfig`].
+#[derive(Clone, Copy, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SrpFile {
+    /// The longest IP packet that is tried.
+    pub mtu_max: Option<Bytes>,
+    /// What one connection may hold in each direction.
+    pub connection_memory: Option<Bytes>,
+    /// What all connections of an association may hold in each direction.
+    pub association_memory: Option<Bytes>,
+    /// Silence after which an association is given up.
+    #[serde(deserialize_with = "duration")]
+    pub silence_limit: Option<Duration>,
+}
+
+/// What protects the hop.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SealKind {
+    /// The seal: authenticated and encrypted.
+    #[default]
+    Noise,
+    /// Nothing: whoever is on the hop can read, change and forge everything.
+    None,
+}
+
+impl FromStr for SealKind {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "noise" => Ok(Self::Noise),
+            "none" => Ok(Self::None),
+            _ => Err(format!("`{s}` is no seal; there are noise and none")),
+        }
+    }
+}
+
+/// Reads a value from its text form.
+fn from_text<'de, D, T>(d: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    String::deserialize(d)?.parse().map_err(de::Error::custom)
+}
+
+pub(crate) fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(d)?;
+    parse_duration(&text).map(Some).map_err(de::Error::custom)
+}
+
+pub(crate) fn congestion<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Congestion>, D::Error> {
+    from_text(d).map(Some)
+}
+
+/// A public key in a configuration file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyText(pub PublicKey);
+
+impl<'de> Deserialize<'de> for KeyText {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        from_text(d).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{BaseConfig, BaseFile};
+    use crate::mobile::{MobileConfig, MobileFile};
+
+    fn complaint<T: DeserializeOwned>(text: &str) -> String {
+        match parse::<T>(Path::new("x.toml"), text) {
+            Ok(_) => panic!("understood: {text}"),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    #[test]
+    fn the_examples_are_understood() {
+        let base = include_str!("../../../docs/examples/base.toml");
+        let base: BaseFile = parse(Path::new("base.toml"), base).unwrap();
+        assert_eq!(BaseConfig::try_from(base).unwrap().targets.deny.len(), 4);
+        let mobile = include_str!("../../../docs/examples/mobile.toml");
+        let mobile: MobileFile = parse(Path::new("mobile.toml"), mobile).unwrap();
+        assert_eq!(MobileConfig::try_from(mobile).unwrap().proxy.len(), 2);
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let said = complaint::<BaseFile>("hop = \"srp\"\n\nlistn = []\n");
+        assert!(said.starts_with("x.toml:3: ") && said.contains("`listn`"), "{said}");
+        assert!(said.contains("`listen`") && !said.contains('\n'), "{said}");
+        let said = complaint::<MobileFile>("[limits]\nconections = 3");
+        assert!(said.starts_with("x.toml:2: ") && said.contains("`conections`"), "{said}");
+    }
+
+    #[test]
+    fn a_wrong_value_is_named_with_line_key_and_what_was_expected() {
+        for (text, line, key, expected) in [
+            ("listen = 5", 1, "listen", "sequence"),
+            ("\nlisten = [\n\"nowhere\"]", 3, "listen", "socket address"),
+            ("allow = [\"abc\"]", 1, "allow", "44 base64"),
+            ("hop = \"pigeon\"", 1, "hop", "`srp`"),
+            ("congestion = \"warp\"", 1, "congestion", "available"),
+            ("[targets]\nconnect_timeout = \"10\"", 2, "connect_timeout", "duration"),
+            ("[targets]\ndeny = [\"10.0.0.0/40\"]", 2, "deny", "network"),
+            ("[limits]\nconnections = -1", 2, "connections", "usize"),
+            ("[srp]\nmtu_max = \"big\"", 2, "mtu_max", "size"),
+        ] {
+            let said = complaint::<BaseFile>(text);
+            assert!(said.starts_with(&format!("x.toml:{line}: ")), "{said}");
+            assert!(said.contains(&format!("`{key}`")), "{said}");
+            assert!(said.contains(expected) && !said.contains('\n'), "{said}");
+        }
+        let said = complaint::<MobileFile>("base = \"here\"");
+        assert!(said.contains("`base`") && said.contains("HOST:PORT"), "{said}");
+    }
+
+    #[test]
+    fn what_is_no_toml_is_told_with_its_line() {
+        let said = complaint::<BaseFile>("hop = \"srp\"\nseal = = 3");
+        assert!(said.starts_with("x.toml:2: "), "{said}");
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let said = load::<BaseFile>(Path::new("/nonexistent/b.toml")).unwrap_err().to_string();
+        assert!(said.contains("/nonexistent/b.toml"), "{said}");
+    }
+}

@@ -1,0 +1,36 @@
+//! Why a base or a mobile does not start, or stops.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::keyfile::KeyFileError;
+
+/// Why a base or a mobile does not start, or stops.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The status socket cannot be served.
+    #[error("cannot serve the status socket {}: {source}", path.display())]
+    Control {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The key file cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The kernel refused what the loop cannot do without.
+    #[error("the kernel refused: {0}")]
+    Kernel(io::Error),
+}

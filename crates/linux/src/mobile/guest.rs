@@ -1,0 +1,161 @@
+//! An application on the mobile's listener, until its bytes are relayed.
+
+use lasthop_session::{Ingress, Progress, Target};
+
+use crate::tcp::{self, Moved, Socket};
+
+/// Bytes that an application may send ahead of the answer.
+const AHEAD_MAX: usize = 64 * 1024;
+
+/// What an application waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// It says what it wants.
+    Talking,
+    /// The base opens the connection.
+    Asking,
+    /// The connection stands; the answer is being sent.
+    Admitted,
+    /// There is none; the answer is being sent.
+    Dismissed,
+    /// The answer was sent; it is given time to read it.
+    Leaving,
+}
+
+/// What is to be done for an application.
+#[derive(Debug)]
+pub(super) enum Wish {
+    /// Nothing until more happens.
+    Wait,
+    /// Open this.
+    Open(Target),
+    /// Relay.
+    Relay,
+    /// It is gone, or has had its answer.
+    Leave,
+}
+
+/// An application.
+#[derive(Debug)]
+pub(crate) struct Guest {
+    pub(super) socket: Socket,
+    ingress: Ingress,
+    stage: Stage,
+    /// What it said beyond its wish.
+    ahead: Vec<u8>,
+}
+
+impl Guest {
+    /// Nothing was said.
+    pub(super) fn new(socket: Socket) -> Self {
+        Self { socket, ingress: Ingress::new(), stage: Stage::Talking, ahead: Vec::new() }
+    }
+
+    /// Whether it still has to say what it wants, or to go.
+    pub(super) fn dawdles(&self) -> bool {
+        matches!(self.stage, Stage::Talking | Stage::Dismissed | Stage::Leaving)
+    }
+
+    /// Says and hears what it can.
+    pub(super) fn advance(&mut self) -> Wish {
+        if self.stage == Stage::Talking {
+            let wish = self.listen();
+            if !matches!(wish, Wish::Wait) {
+                return wish;
+            }
+        }
+        if !self.talk() {
+            return Wish::Leave;
+        }
+        let answered = self.ingress.output().is_empty();
+        match self.stage {
+            Stage::Talking => Wish::Wait,
+            // Only an error can be told from a half-close here.
+            Stage::Asking => match tcp::connected(&self.socket.fd) {
+                Some(Ok(())) => Wish::Wait,
+                _ => Wish::Leave,
+            },
+            Stage::Admitted if answered => Wish::Relay,
+            Stage::Dismissed if answered => {
+                tcp::shutdown_write(&self.socket.fd);
+                self.stage = Stage::Leaving;
+                self.leave()
+            }
+            Stage::Admitted | Stage::Dismissed => Wish::Wait,
+            Stage::Leaving => self.leave(),
+        }
+    }
+
+    fn listen(&mut self) -> Wish {
+        let mut piece = [0; 4096];
+        loop {
+            let n = match self.socket.read(&mut piece) {
+                Moved::Bytes(n) => n,
+                Moved::Blocked => return Wish::Wait,
+                Moved::End | Moved::Broken(_) => return Wish::Leave,
+            };
+            let taken = self.ingress.handle_input(&piece[..n]);
+            match taken.progress {
+                // Its answers must not pile up.
+                Progress::NeedMore => {
+                    if !self.talk() {
+                        return Wish::Leave;
+                    }
+                }
+                Progress::Request(target) => {
+                    self.ahead = piece.get(taken.bytes..n).unwrap_or_default().to_vec();
+                    self.stage = Stage::Asking;
+                    return Wish::Open(target);
+                }
+                Progress::Over => {
+                    self.stage = Stage::Dismissed;
+                    return Wish::Wait;
+                }
+            }
+        }
+    }
+
+    /// Sends what the ingress has to say; false if nobody hears it.
+    fn talk(&mut self) -> bool {
+        loop {
+            let output = self.ingress.output();
+            if output.is_empty() {
+                return true;
+            }
+            match self.socket.write(output) {
+                Moved::Bytes(n) => self.ingress.sent(n),
+                Moved::Blocked | Moved::End => return true,
+                Moved::Broken(_) => return false,
+            }
+        }
+    }
+
+    /// Closing with unread bytes would send a reset, which may overtake the answer.
+    fn leave(&mut self) -> Wish {
+        let mut piece = [0; 4096];
+        for _ in 0..AHEAD_MAX / piece.len() {
+            match self.socket.read(&mut piece) {
+                Moved::Bytes(_) => {}
+                Moved::Blocked => return Wish::Wait,
+                Moved::End | Moved::Broken(_) => return Wish::Leave,
+            }
+        }
+        Wish::Leave
+    }
+
+    /// The result of what it asked for.
+    pub(super) fn answer(
+        &mut self,
+        result: Result<Option<std::net::SocketAddr>, lasthop_session::Refusal>,
+    ) {
+        self.stage = if result.is_ok() { Stage::Admitted } else { Stage::Dismissed };
+        self.ingress.reply(result);
+    }
+
+    /// The socket, and what goes into the connection before its bytes.
+    pub(super) fn into_relay(mut self) -> (Socket, Vec<u8>) {
+        let mut preface = self.ingress.take_preface();
+        preface.append(&mut self.ahead);
+        (self.socket, preface)
+    }
+}

@@ -1,0 +1,555 @@
+//! The base's end of split-tcp: it greets what connects, and keeps the associations.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use lasthop_hop::seal::{PublicKey, ReplayWindow, Responder};
+use lasthop_session::ResetReason;
+use lasthop_units::{Seed, Stream as Random, Time};
+use lasthop_wire::datagram::{MAX_INIT_LEN, MAX_REPLY_LEN};
+
+use super::cipher::{CONTROL, SharedKeys};
+use super::record::{End, Inbound};
+use super::stream::Stream;
+use super::streams::SplitTcp;
+use super::wires::{Place, Wires};
+use super::{
+    GREETING_TIMEOUT, KIND_CONTROL, KIND_STREAM, PREFACE_LEN, STREAM_PREFACE_LEN, hello, preface,
+};
+use crate::base::BaseHop;
+use crate::control::AssociationReport;
+use crate::hop::{Hop, HopEvent, Source, Turn};
+use crate::reactor::{Interest, Readiness};
+use crate::slab::Key;
+use crate::split::report;
+use crate::tcp::{self, Accepted, Congestion, Moved, Socket};
+
+/// Connections that have not yet said whose they are; beyond, the oldest is cut.
+const GREETINGS_MAX: usize = 512;
+/// How long accepting pauses when descriptors have run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whom a connection of the base's own is for.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    Listener(usize),
+    Greeting,
+    Control(u32),
+}
+
+/// A connection of which nothing is believed yet.
+struct Greeting {
+    socket: Socket,
+    from: SocketAddr,
+    into: Inbound,
+    /// The association and stream that it claims, once the preface was read.
+    claims: Option<(u32, u64)>,
+}
+
+/// What a greeting came to.
+enum Verdict {
+    Wait,
+    Garbage,
+    /// An init for a new association.
+    Init(Vec<u8>),
+    /// The first record of a stream of an association opened.
+    Stream(u32, u64),
+}
+
+struct Association {
+    peer: PublicKey,
+    address: SocketAddr,
+    keys: SharedKeys,
+    /// Streams that were accepted.
+    seen: ReplayWindow,
+    streams: SplitTcp,
+    /// Something sealed with the keys has opened, so the init was no replay.
+    confirmed: bool,
+    control: Option<(Key, Socket, Inbound)>,
+    since: Time,
+    active: bool,
+}
+
+/// What the base's end is allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Associations at once.
+    pub(crate) associations: usize,
+    /// Streams of one association at once.
+    pub(crate) streams: usize,
+}
+
+/// The base's end.
+pub(crate) struct SplitBase {
+    listeners: Vec<OwnedFd>,
+    responder: Responder,
+    /// `None`: anybody, as on an unsealed hop.
+    allowed: Option<Vec<PublicKey>>,
+    bounds: Bounds,
+    random: Random,
+    wires: Wires<Own>,
+    greetings: HashMap<Key, Greeting>,
+    deadlines: VecDeque<(Time, Key)>,
+    candidates: VecDeque<(Time, u32)>,
+    associations: BTreeMap<u32, Association>,
+    active: VecDeque<u32>,
+    events: VecDeque<HopEvent<u32>>,
+    resume_at: Option<Time>,
+    garbage: u64,
+}
+
+impl SplitBase {
+    /// Listens on every address of `listen`.
+    pub(crate) fn bind(
+        listen: &[SocketAddr],
+        congestion: Option<&Congestion>,
+        responder: Responder,
+        allowed: Option<Vec<PublicKey>>,
+        bounds: Bounds,
+        seed: Seed,
+    ) -> Result<Self, (SocketAddr, io::Error)> {
+        let mut listeners = Vec::new();
+        for addr in listen {
+            let fd = tcp::listen(*addr).map_err(|e| (*addr, e))?;
+            if let Some(congestion) = congestion {
+                congestion.apply(&fd).map_err(|e| (*addr, e))?;
+            }
+            listeners.push(fd);
+        }
+        Ok(Self {
+            listeners,
+            responder,
+            allowed,
+            bounds,
+            random: seed.stream("split-base"),
+            wires: Wires::new(),
+            greetings: HashMap::new(),
+            deadlines: VecDeque::new(),
+            candidates: VecDeque::new(),
+            associations: BTreeMap::new(),
+            active: VecDeque::new(),
+            events: VecDeque::new(),
+            resume_at: None,
+            garbage: 0,
+        })
+    }
+
+    fn accept(&mut self, turn: &mut Turn<'_>, listener: usize) {
+        // A flood of connections must not starve the streams.
+        let mut resume_at = turn.now;
+        for _ in 0..64 {
+            let Some(fd) = self.listeners.get(listener) else { return };
+            match tcp::accept(fd) {
+                Accepted::Connection(fd, from) => self.greet(turn, fd, tcp::canonical(from)),
+                Accepted::Empty => return,
+                Accepted::Exhausted(e) => {
+                    tracing::warn!(error = %e, "accepting pauses");
+                    resume_at = turn.now + PAUSE;
+                    break;
+                }
+            }
+        }
+        self.resume_at = Some(resume_at);
+    }
+
+    fn greet(&mut self, turn: &mut Turn<'_>, fd: OwnedFd, from: SocketAddr) {
+        let Ok((key, socket)) = self.wires.watch(turn, fd, Place::Own(Own::Greeting)) else {
+            return;
+        };
+        let greeting = Greeting { socket, from, into: Inbound::new(0), claims: None };
+        self.greetings.insert(key, greeting);
+        self.deadlines.push_back((turn.now + GREETING_TIMEOUT, key));
+        while self.deadlines.front().is_some_and(|(_, key)| !self.greetings.contains_key(key)) {
+            self.deadlines.pop_front();
+        }
+        if self.greetings.len() > GREETINGS_MAX
+            && let Some((_, oldest)) = self.deadlines.pop_front()
+        {
+            self.cut(turn, oldest);
+        }
+    }
+
+    /// Ends a greeting that leads to nothing.
+    fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
+        if let Some(greeting) = self.greetings.remove(&key) {
+            self.garbage += 1;
+            self.wires.places.remove(key);
+            greeting.socket.close(turn.reactor, false);
+        }
+    }
+
+    fn handle_greeting(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        let Some(greeting) = self.greetings.get_mut(&key) else { return };
+        greeting.socket.ready(readiness);
+        match read_greeting(greeting, &self.associations) {
+            Verdict::Wait => {}
+            Verdict::Garbage => self.cut(turn, key),
+            Verdict::Init(init) => self.associate(turn, key, &init),
+            Verdict::Stream(association, stream) => self.admit(turn, key, association, stream),
+        }
+    }
+
+    /// Answers an init with a candidate.
+    fn associate(&mut self, turn: &mut Turn<'_>, key: Key, init: &[u8]) {
+        let request = match self.responder.read(init) {
+            Ok(request) => request,
+            Err(e) => {
+                tracing::debug!(error = %e, "an init was refused");
+                return self.cut(turn, key);
+            }
+        };
+        let peer = *request.mobile();
+        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&peer)) {
+            tracing::debug!(mobile = %peer, "the mobile's key is not allowed");
+            return self.cut(turn, key);
+        }
+        if self.associations.len() >= self.bounds.associations {
+            tracing::warn!(mobile = %peer, "too many associations");
+            return self.cut(turn, key);
+        }
+        let id = self.fresh_id();
+        let mut reply = [0; 2 + MAX_REPLY_LEN];
+        let Ok((len, keys)) = request.accept(&hello(id, 0), &mut reply[2..]) else {
+            return self.cut(turn, key);
+        };
+        reply[..2].copy_from_slice(&(len as u16).to_be_bytes());
+        let Some(mut greeting) = self.greetings.remove(&key) else { return };
+        // A fresh connection's buffer holds a reply of a few hundred bytes.
+        if !matches!(greeting.socket.write(&reply[..2 + len]), Moved::Bytes(n) if n == 2 + len) {
+            self.wires.places.remove(key);
+            return greeting.socket.close(turn.reactor, true);
+        }
+        if let Some(place) = self.wires.places.get_mut(key) {
+            *place = Place::Own(Own::Control(id));
+        }
+        let keys = SharedKeys::new(keys);
+        greeting.into.start(keys.stream(CONTROL).1);
+        let association = Association {
+            peer,
+            address: greeting.from,
+            keys,
+            seen: ReplayWindow::new(),
+            streams: SplitTcp::new(self.bounds.streams),
+            confirmed: false,
+            control: Some((key, greeting.socket, greeting.into)),
+            since: turn.now,
+            active: false,
+        };
+        self.associations.insert(id, association);
+        self.candidates.push_back((turn.now + GREETING_TIMEOUT, id));
+        self.handle_control(turn, id, Readiness::default());
+    }
+
+    fn fresh_id(&mut self) -> u32 {
+        loop {
+            let id = self.random.next_u64() as u32;
+            if !self.associations.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Takes the stream whose first record has opened.
+    fn admit(&mut self, turn: &mut Turn<'_>, key: Key, id: u32, stream: u64) {
+        self.confirm(id);
+        let Some(association) = self.associations.get_mut(&id) else {
+            return self.cut(turn, key);
+        };
+        if !association.streams.has_room() || !association.seen.accept(stream / 2) {
+            return self.cut(turn, key);
+        }
+        let Some(greeting) = self.greetings.remove(&key) else { return };
+        if let Some(place) = self.wires.places.get_mut(key) {
+            *place = Place::Stream(id, stream);
+        }
+        let sealer = association.keys.stream(stream).0;
+        let accepted = Stream::accept(key, greeting.socket, greeting.into, sealer);
+        association.streams.incoming(stream, accepted);
+        self.activate(id);
+    }
+
+    fn confirm(&mut self, id: u32) {
+        if let Some(association) = self.associations.get_mut(&id)
+            && !association.confirmed
+        {
+            association.confirmed = true;
+            self.events.push_back(HopEvent::Up(id));
+        }
+    }
+
+    fn activate(&mut self, id: u32) {
+        if let Some(association) = self.associations.get_mut(&id)
+            && !association.active
+        {
+            association.active = true;
+            self.active.push_back(id);
+        }
+    }
+
+    fn handle_control(&mut self, turn: &mut Turn<'_>, id: u32, readiness: Readiness) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        let Some((_, socket, into)) = &mut association.control else { return };
+        socket.ready(readiness);
+        let alive = loop {
+            // A mobile proves itself with one byte; whatever else it says is dropped.
+            let opened = into.advance();
+            into.consume(into.plain().len());
+            if opened.is_err() || into.end() != End::Open {
+                break false;
+            }
+            match socket.read(into.space()) {
+                Moved::Bytes(n) => into.filled(n),
+                Moved::Blocked => break true,
+                Moved::End | Moved::Broken(_) => break false,
+            }
+        };
+        let proven = into.opened();
+        if proven {
+            self.confirm(id);
+        }
+        if !alive {
+            self.drop_control(turn, id, "the mobile closed the connection");
+        }
+    }
+
+    fn drop_control(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        if let Some((key, socket, _)) = association.control.take() {
+            self.wires.places.remove(key);
+            socket.close(turn.reactor, true);
+        }
+        self.end_if_idle(id, why);
+    }
+
+    /// An association without a control connection and without streams is over.
+    fn end_if_idle(&mut self, id: u32, why: &str) {
+        let Some(association) = self.associations.get(&id) else { return };
+        if association.control.is_some() || !association.streams.is_empty() {
+            return;
+        }
+        if association.confirmed {
+            self.events.push_back(HopEvent::Lost(id, why.to_owned()));
+        } else {
+            self.associations.remove(&id);
+        }
+    }
+}
+
+/// Reads what has come and judges it.
+fn read_greeting(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+    loop {
+        let room = greeting.into.space();
+        if room.is_empty() {
+            return Verdict::Garbage;
+        }
+        match greeting.socket.read(room) {
+            Moved::Bytes(n) => greeting.into.filled(n),
+            Moved::Blocked => return Verdict::Wait,
+            Moved::End | Moved::Broken(_) => return Verdict::Garbage,
+        }
+        match judge(greeting, known) {
+            Verdict::Wait => {}
+            verdict => return verdict,
+        }
+    }
+}
+
+fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+    if let Some((association, stream)) = greeting.claims {
+        return match greeting.into.advance() {
+            Ok(()) if greeting.into.opened() => Verdict::Stream(association, stream),
+            Ok(()) => Verdict::Wait,
+            Err(_) => Verdict::Garbage,
+        };
+    }
+    let raw = greeting.into.raw();
+    if raw.starts_with(&preface(KIND_CONTROL)) {
+        let Some(length) = raw.get(PREFACE_LEN..PREFACE_LEN + 2) else { return Verdict::Wait };
+        let len = length.iter().fold(0, |n, b| n << 8 | usize::from(*b));
+        let end = PREFACE_LEN + 2 + len;
+        if len > MAX_INIT_LEN {
+            return Verdict::Garbage;
+        }
+        let Some(init) = raw.get(PREFACE_LEN + 2..end) else { return Verdict::Wait };
+        let init = init.to_vec();
+        greeting.into.skip(end);
+        return Verdict::Init(init);
+    }
+    if raw.starts_with(&preface(KIND_STREAM)) {
+        let Some(names) = raw.get(PREFACE_LEN..STREAM_PREFACE_LEN) else { return Verdict::Wait };
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+        let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
+        let Some(keys) = known.get(&association).map(|a| &a.keys) else { return Verdict::Garbage };
+        // A mobile's streams are even; a base opens none.
+        if stream % 2 == 1 {
+            return Verdict::Garbage;
+        }
+        greeting.into.skip(STREAM_PREFACE_LEN);
+        greeting.into.start(keys.stream(stream).1);
+        greeting.claims = Some((association, stream));
+        return judge(greeting, known);
+    }
+    if raw.len() >= PREFACE_LEN || !preface(KIND_CONTROL)[..4].starts_with(&raw[..raw.len().min(4)])
+    {
+        return Verdict::Garbage;
+    }
+    Verdict::Wait
+}
+
+impl Hop for SplitBase {
+    type Id = u32;
+    type Streams = SplitTcp;
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        match self.wires.places.get(key) {
+            Some(Place::Own(Own::Listener(i))) => self.accept(turn, *i),
+            Some(Place::Own(Own::Greeting)) => self.handle_greeting(turn, key, readiness),
+            Some(Place::Own(Own::Control(id))) => self.handle_control(turn, *id, readiness),
+            Some(Place::Stream(id, stream)) => {
+                let (id, stream) = (*id, *stream);
+                if let Some(association) = self.associations.get_mut(&id)
+                    && let Some(found) = association.streams.get_mut(stream)
+                {
+                    found.ready(readiness);
+                    association.streams.touch(stream);
+                }
+            }
+            Some(Place::Lingering(_)) => self.wires.handle_lingering(turn, key, readiness),
+            None => {}
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [
+            self.deadlines.front().map(|(at, _)| *at),
+            self.candidates.front().map(|(at, _)| *at),
+            self.wires.next_timeout(),
+            self.resume_at,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.wires.handle_timeout(turn);
+        while let Some((at, key)) = self.deadlines.front().copied()
+            && (at <= turn.now || !self.greetings.contains_key(&key))
+        {
+            self.deadlines.pop_front();
+            self.cut(turn, key);
+        }
+        while let Some((at, id)) = self.candidates.front().copied()
+            && at <= turn.now
+        {
+            self.candidates.pop_front();
+            if self.associations.get(&id).is_some_and(|a| !a.confirmed) {
+                self.garbage += 1;
+                self.drop_control(turn, id, "not confirmed");
+            }
+        }
+        if self.resume_at.is_some_and(|at| at <= turn.now) {
+            self.resume_at = None;
+            for i in 0..self.listeners.len() {
+                self.accept(turn, i);
+            }
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        let mut touched = Vec::new();
+        for (id, association) in &mut self.associations {
+            let streams = &mut association.streams;
+            if streams.is_idle() {
+                continue;
+            }
+            while let Some((stream, code)) = streams.next_abandoned() {
+                self.wires.abandon(turn, stream, code);
+            }
+            while let Some(stream) = streams.next_dirty() {
+                streams.pump(stream);
+            }
+            touched.push(*id);
+        }
+        for id in touched {
+            if self.associations.get(&id).is_some_and(|a| a.streams.has_events()) {
+                self.activate(id);
+            }
+            self.end_if_idle(id, "the last connection is over");
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        self.pump(turn);
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<u32>> {
+        self.events.pop_front()
+    }
+
+    fn poll_active(&mut self) -> Option<u32> {
+        let id = self.active.pop_front()?;
+        if let Some(association) = self.associations.get_mut(&id) {
+            association.active = false;
+        }
+        Some(id)
+    }
+
+    fn is_active(&self) -> bool {
+        !self.active.is_empty() || self.associations.values().any(|a| !a.streams.is_idle())
+    }
+
+    fn streams(&mut self, id: u32) -> Option<&mut SplitTcp> {
+        self.associations.get_mut(&id).map(|a| &mut a.streams)
+    }
+
+    fn forget(&mut self, turn: &mut Turn<'_>, id: u32) {
+        if let Some(mut association) = self.associations.remove(&id) {
+            association.streams.break_all(ResetReason::AssociationLost.code());
+            while let Some((stream, code)) = association.streams.next_abandoned() {
+                self.wires.abandon(turn, stream, code);
+            }
+        }
+    }
+
+    fn close(&mut self, _turn: &mut Turn<'_>) {}
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let confirmed = self.associations.iter().filter(|(_, a)| a.confirmed);
+        confirmed
+            .map(|(id, a)| {
+                let state = if a.control.is_some() { "up" } else { "closing" };
+                let age = now - a.since;
+                report::of(&a.streams, u64::from(*id), Some(a.peer), Some(a.address), state, age)
+            })
+            .collect()
+    }
+
+    fn garbage(&self) -> u64 {
+        self.garbage
+    }
+}
+
+impl BaseHop for SplitBase {
+    const NAME: &'static str = "split-tcp";
+
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(tcp::local_addr).collect()
+    }
+
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        for (i, fd) in self.listeners.iter().enumerate() {
+            let key = self.wires.places.insert(Place::Own(Own::Listener(i)));
+            turn.reactor.add(fd, Interest::Read, Source::Hop(key))?;
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, _turn: &mut Turn<'_>) {
+        // Closing a listener takes it out of the epoll set.
+        self.listeners.clear();
+    }
+}

@@ -1,0 +1,392 @@
+//! The mobile's end of split-tcp: a control connection, and a connection for each stream.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_hop::seal::{Initiator, Keypair, PublicKey};
+use lasthop_session::ResetReason;
+use lasthop_units::{Seed, Stream as Random, Time};
+
+use super::cipher::{CONTROL, SharedKeys};
+use super::record::Outbound;
+use super::streams::SplitTcp;
+use super::wires::{Place, Wires};
+use super::{GREETING_TIMEOUT, KIND_CONTROL, hello, preface, stream_preface};
+use crate::clock;
+use crate::control::AssociationReport;
+use crate::hop::{Hop, HopEvent, Turn};
+use crate::mobile::MobileHop;
+use crate::reactor::Readiness;
+use crate::slab::Key;
+use crate::split::report;
+use crate::tcp::{self, Congestion, Moved, Socket};
+
+const RETRY_MIN: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_secs(5);
+
+/// How a mobile proves itself and knows its base.
+#[derive(Clone, Debug)]
+pub(crate) enum Seal {
+    /// By static keys.
+    Noise(Keypair, PublicKey),
+    /// Not at all; the key is only a name.
+    Off(PublicKey),
+}
+
+/// A control connection that is being made.
+struct Greeting {
+    place: Key,
+    socket: Socket,
+    initiator: Initiator,
+    out: Vec<u8>,
+    into: Vec<u8>,
+    connected: bool,
+    deadline: Time,
+}
+
+/// A control connection that stands.
+struct Standing {
+    place: Key,
+    socket: Socket,
+    association: u32,
+    keys: SharedKeys,
+    out: Outbound,
+}
+
+enum Control {
+    Down,
+    Greeting(Box<Greeting>),
+    Up(Box<Standing>),
+}
+
+/// The mobile's end.
+pub(crate) struct SplitMobile {
+    seal: Seal,
+    congestion: Option<Congestion>,
+    random: Random,
+    base: Option<SocketAddr>,
+    streams: SplitTcp,
+    wires: Wires<()>,
+    control: Control,
+    retry_at: Time,
+    retry_after: Duration,
+    since: Time,
+    events: VecDeque<HopEvent<()>>,
+}
+
+impl SplitMobile {
+    /// No connection yet: [`MobileHop::set_base`] starts.
+    pub(crate) fn new(
+        seal: Seal,
+        congestion: Option<Congestion>,
+        streams_max: usize,
+        seed: Seed,
+    ) -> Self {
+        Self {
+            seal,
+            congestion,
+            random: seed.stream("split-mobile"),
+            base: None,
+            streams: SplitTcp::new(streams_max),
+            wires: Wires::new(),
+            control: Control::Down,
+            retry_at: Time::NEVER,
+            retry_after: RETRY_MIN,
+            since: Time::ZERO,
+            events: VecDeque::new(),
+        }
+    }
+
+    fn initiator(&mut self) -> Result<Initiator, String> {
+        let hello = hello(self.random.next_u64() as u32, clock::wall_nanos());
+        let made = match &self.seal {
+            Seal::Noise(keys, base) => {
+                let mut seed = [0; 32];
+                self.random.fill(&mut seed);
+                Initiator::new(keys, base, 0, hello, Seed::from_bytes(seed))
+            }
+            Seal::Off(claim) => Initiator::unsealed(claim, 0, hello),
+        };
+        made.map_err(|e| e.to_string())
+    }
+
+    fn start(&mut self, turn: &mut Turn<'_>, base: SocketAddr) -> Result<(), String> {
+        let initiator = self.initiator()?;
+        let mut out = preface(KIND_CONTROL).to_vec();
+        out.extend_from_slice(&(initiator.datagram().len() as u16).to_be_bytes());
+        out.extend_from_slice(initiator.datagram());
+        let fd = tcp::connect(base, self.congestion.as_ref()).map_err(|e| e.to_string())?;
+        let (place, socket) =
+            self.wires.watch(turn, fd, Place::Own(())).map_err(|e| e.to_string())?;
+        self.control = Control::Greeting(Box::new(Greeting {
+            place,
+            socket,
+            initiator,
+            out,
+            into: Vec::new(),
+            connected: false,
+            deadline: turn.now + GREETING_TIMEOUT,
+        }));
+        Ok(())
+    }
+
+    /// The control connection is gone; try again later.
+    fn fall(&mut self, turn: &mut Turn<'_>, why: String) {
+        let (place, socket) = match std::mem::replace(&mut self.control, Control::Down) {
+            Control::Down => return self.retry_later(turn, why),
+            Control::Greeting(greeting) => (greeting.place, greeting.socket),
+            Control::Up(standing) => (standing.place, standing.socket),
+        };
+        self.wires.places.remove(place);
+        socket.close(turn.reactor, true);
+        self.retry_later(turn, why);
+    }
+
+    fn retry_later(&mut self, turn: &Turn<'_>, why: String) {
+        self.retry_at = turn.now + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
+        self.events.push_back(HopEvent::Unreachable(why));
+    }
+
+    fn handle_control(&mut self, turn: &mut Turn<'_>, readiness: Readiness) {
+        let outcome = match &mut self.control {
+            Control::Down => return,
+            Control::Greeting(greeting) => {
+                greeting.socket.ready(readiness);
+                match greet(greeting) {
+                    Ok(None) => return,
+                    Ok(Some(keys)) => return self.rise(turn, keys),
+                    Err(e) => Err(e),
+                }
+            }
+            Control::Up(standing) => {
+                standing.socket.ready(readiness);
+                flush(standing).and_then(|()| listen(standing))
+            }
+        };
+        if let Err(why) = outcome {
+            self.fall(turn, why);
+        }
+    }
+
+    fn rise(&mut self, turn: &mut Turn<'_>, (association, keys): (u32, SharedKeys)) {
+        let Control::Greeting(greeting) = std::mem::replace(&mut self.control, Control::Down)
+        else {
+            return;
+        };
+        let mut out = Outbound::new(0);
+        out.start(keys.stream(CONTROL).0);
+        out.space()[0] = 0;
+        out.commit(1);
+        let Greeting { place, socket, .. } = *greeting;
+        self.control = Control::Up(Box::new(Standing { place, socket, association, keys, out }));
+        self.retry_after = RETRY_MIN;
+        self.since = turn.now;
+        self.events.push_back(HopEvent::Up(()));
+        self.streams.touch_all();
+        self.handle_control(turn, Readiness::default());
+    }
+
+    /// Gives a stream its connection.
+    fn dial(&mut self, turn: &mut Turn<'_>, id: u64) {
+        let (Control::Up(standing), Some(base)) = (&self.control, self.base) else { return };
+        let (association, keys) = (standing.association, standing.keys.stream(id));
+        let made = tcp::connect(base, self.congestion.as_ref())
+            .and_then(|fd| self.wires.watch(turn, fd, Place::Stream(association, id)));
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        match made {
+            Ok((place, socket)) => {
+                stream.connect(place, socket, stream_preface(association, id), keys);
+            }
+            Err(_) => stream.break_off(ResetReason::AssociationLost.code()),
+        }
+    }
+}
+
+/// Moves the handshake on. The association's number and keys once it is done.
+fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, String> {
+    if !greeting.connected {
+        match tcp::connected(&greeting.socket.fd) {
+            Some(Ok(())) => greeting.connected = true,
+            Some(Err(e)) => return Err(e.to_string()),
+            None => return Ok(None),
+        }
+    }
+    while !greeting.out.is_empty() {
+        match greeting.socket.write(&greeting.out) {
+            Moved::Bytes(n) => drop(greeting.out.drain(..n)),
+            Moved::Blocked | Moved::End => break,
+            Moved::Broken(e) => return Err(e.to_string()),
+        }
+    }
+    let mut piece = [0; 1024];
+    loop {
+        let wanted = match greeting.into.first_chunk::<2>() {
+            None => 2,
+            Some(length) => 2 + usize::from(u16::from_be_bytes(*length)),
+        };
+        let missing = wanted.saturating_sub(greeting.into.len());
+        if missing == 0 {
+            break;
+        }
+        let Some(room) = piece.get_mut(..missing) else {
+            return Err("the base's reply is too long".to_owned());
+        };
+        match greeting.socket.read(room) {
+            Moved::Bytes(n) => greeting.into.extend_from_slice(&piece[..n]),
+            Moved::Blocked => return Ok(None),
+            Moved::End => {
+                return Err("the base closed the connection: it does not know this mobile's key, \
+                            or has another key or seal"
+                    .to_owned());
+            }
+            Moved::Broken(e) => return Err(e.to_string()),
+        }
+        if greeting.into.len() == 2 && greeting.into == [0, 0] {
+            return Err("the base's reply is empty".to_owned());
+        }
+    }
+    let established = greeting.initiator.finish(&greeting.into[2..]).map_err(|e| e.to_string())?;
+    Ok(Some((established.hello.receiver, SharedKeys::new(established.keys))))
+}
+
+fn flush(standing: &mut Standing) -> Result<(), String> {
+    loop {
+        let pending = standing.out.pending();
+        if pending.is_empty() {
+            return Ok(());
+        }
+        match standing.socket.write(pending) {
+            Moved::Bytes(n) => standing.out.sent(n),
+            Moved::Blocked | Moved::End => return Ok(()),
+            Moved::Broken(e) => return Err(e.to_string()),
+        }
+    }
+}
+
+/// A base says nothing on a standing control connection; only its end matters.
+fn listen(standing: &mut Standing) -> Result<(), String> {
+    match standing.socket.read(&mut [0; 64]) {
+        Moved::Blocked => Ok(()),
+        Moved::Bytes(_) => Err("the base said something that is not understood".to_owned()),
+        Moved::End => Err("the base closed the connection".to_owned()),
+        Moved::Broken(e) => Err(e.to_string()),
+    }
+}
+
+impl Hop for SplitMobile {
+    type Id = ();
+    type Streams = SplitTcp;
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        match self.wires.places.get(key) {
+            Some(Place::Own(())) => self.handle_control(turn, readiness),
+            Some(Place::Stream(_, id)) => {
+                let id = *id;
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.ready(readiness);
+                    self.streams.touch(id);
+                }
+            }
+            Some(Place::Lingering(_)) => self.wires.handle_lingering(turn, key, readiness),
+            None => {}
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let control = match &self.control {
+            Control::Down if self.base.is_some() => Some(self.retry_at),
+            Control::Greeting(greeting) => Some(greeting.deadline),
+            Control::Down | Control::Up(_) => None,
+        };
+        [control, self.wires.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.wires.handle_timeout(turn);
+        match (&self.control, self.base) {
+            (Control::Greeting(greeting), _) if greeting.deadline <= turn.now => {
+                self.fall(turn, "the base did not answer".to_owned());
+            }
+            (Control::Down, Some(base)) if self.retry_at <= turn.now => {
+                if let Err(why) = self.start(turn, base) {
+                    self.fall(turn, why);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        while let Some((stream, code)) = self.streams.next_abandoned() {
+            self.wires.abandon(turn, stream, code);
+        }
+        while let Some(id) = self.streams.next_dirty() {
+            if self.streams.get_mut(id).is_some_and(|stream| !stream.started()) {
+                self.dial(turn, id);
+            }
+            self.streams.pump(id);
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        self.pump(turn);
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<()>> {
+        self.events.pop_front()
+    }
+
+    fn poll_active(&mut self) -> Option<()> {
+        self.streams.has_events().then_some(())
+    }
+
+    fn is_active(&self) -> bool {
+        self.streams.has_events() || !self.streams.is_idle()
+    }
+
+    fn streams(&mut self, (): ()) -> Option<&mut SplitTcp> {
+        Some(&mut self.streams)
+    }
+
+    fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
+
+    fn close(&mut self, _turn: &mut Turn<'_>) {}
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let (peer, address) = match &self.seal {
+            Seal::Noise(_, base) => (Some(*base), self.base),
+            Seal::Off(_) => (None, self.base),
+        };
+        let (state, since) = match &self.control {
+            Control::Up(_) => ("up", now - self.since),
+            Control::Greeting(_) => ("connecting", Duration::ZERO),
+            Control::Down => ("down", Duration::ZERO),
+        };
+        vec![report::of(&self.streams, 0, peer, address, state, since)]
+    }
+
+    fn garbage(&self) -> u64 {
+        0
+    }
+}
+
+impl MobileHop for SplitMobile {
+    const NAME: &'static str = "split-tcp";
+
+    fn start(&mut self, _turn: &mut Turn<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_up(&self) -> bool {
+        matches!(self.control, Control::Up(_))
+    }
+
+    fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
+        if self.base.replace(addr).is_none() {
+            self.retry_at = turn.now;
+        }
+    }
+}

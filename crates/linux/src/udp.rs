@@ -1,0 +1,373 @@
+//! The UDP carrier: datagrams in large batches, with segmentation left to the kernel in both
+//! directions, and never fragmented (a probe that is too long is to fail).
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use crate::hop::{Source, Turn};
+use crate::reactor::{Interest, Readiness};
+use crate::slab::Key;
+use crate::tcp;
+
+/// What the kernel should hold when the loop is late: 80 ms at 400 Mbit/s.
+const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
+/// One buffer holds what the kernel has joined of one sender's datagrams.
+const PIECE: usize = 64 * 1024;
+/// Buffers that one call fills.
+const PIECES: usize = 8;
+/// Calls in one turn; what is left waits for the next.
+const CALLS_MAX: usize = 16;
+/// Payload of one batch. The kernel takes at most 65535 bytes with headers.
+const BATCH_MAX: usize = 64_000;
+/// Room for a datagram, the largest that any interface here passes.
+const DATAGRAM_MAX: usize = 9_216;
+
+/// Where a datagram goes to, or comes from: the peer, and what of ours it used. An answer goes back
+/// the way the question came, also on a host with several addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Route {
+    /// The peer.
+    pub(crate) peer: SocketAddr,
+    /// Our own address, if it is known.
+    pub(crate) local: Option<IpAddr>,
+    /// Which of our sockets.
+    pub(crate) socket: usize,
+}
+
+impl Route {
+    /// A route to nowhere: what goes there is dropped.
+    pub(crate) const NOWHERE: Self = Self {
+        peer: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+        local: None,
+        socket: 0,
+    };
+}
+
+/// A UDP socket.
+struct Socket {
+    fd: OwnedFd,
+    state: UdpSocketState,
+    ipv6: bool,
+    readable: bool,
+    writable: bool,
+}
+
+/// Datagrams of one length, to one peer, that wait for one system call.
+struct Batch {
+    buf: Box<[u8]>,
+    len: usize,
+    segment: usize,
+    segments: usize,
+    /// A shorter datagram ends a batch.
+    ended: bool,
+    route: Route,
+    /// A datagram behind the batch that does not belong to it.
+    next: Option<(Route, usize)>,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            buf: vec![0; BATCH_MAX + DATAGRAM_MAX].into(),
+            len: 0,
+            segment: 0,
+            segments: 0,
+            ended: false,
+            route: Route::NOWHERE,
+            next: None,
+        }
+    }
+
+    /// The batch was sent; the datagram that did not fit begins the next.
+    fn start_again(&mut self) {
+        let start = self.len;
+        (self.len, self.segments, self.ended) = (0, 0, false);
+        if let Some((route, len)) = self.next.take() {
+            self.buf.copy_within(start..start + len, 0);
+            self.push(route, len);
+        }
+    }
+
+    /// Whether a datagram of `len` bytes on `route` can go with the others.
+    fn fits(&self, route: Route, len: usize, segments_max: usize) -> bool {
+        self.segments == 0
+            || (self.route == route
+                && !self.ended
+                && len <= self.segment
+                && self.segments < segments_max
+                && self.len + len <= BATCH_MAX)
+    }
+
+    fn push(&mut self, route: Route, len: usize) {
+        if self.segments == 0 {
+            (self.route, self.segment) = (route, len);
+        }
+        self.ended = len < self.segment;
+        self.len += len;
+        self.segments += 1;
+    }
+}
+
+/// UDP sockets and the buffers that all of them use.
+pub(crate) struct Udp {
+    sockets: Vec<Socket>,
+    pieces: Box<[u8]>,
+    batch: Batch,
+}
+
+impl Udp {
+    /// Binds a socket to each address; `[::]` takes IPv4 too.
+    pub(crate) fn bind(addrs: &[SocketAddr]) -> Result<Self, (SocketAddr, io::Error)> {
+        let sockets = addrs
+            .iter()
+            .map(|addr| Socket::bind(*addr).map_err(|e| (*addr, e)))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { sockets, pieces: vec![0; PIECES * PIECE].into(), batch: Batch::new() })
+    }
+
+    /// Binds one socket that reaches every address, of IPv4 alone where there is no IPv6.
+    pub(crate) fn anywhere() -> Result<Self, (SocketAddr, io::Error)> {
+        let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        Self::bind(&[v6]).or_else(|_| Self::bind(&[v4]))
+    }
+
+    /// Where each socket is bound.
+    pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|socket| tcp::local_addr(&socket.fd)).collect()
+    }
+
+    /// Watches every socket; the events of socket `n` come back with `keys(n)`.
+    pub(crate) fn watch(
+        &self,
+        turn: &mut Turn<'_>,
+        mut keys: impl FnMut(usize) -> Key,
+    ) -> io::Result<()> {
+        for (n, socket) in self.sockets.iter().enumerate() {
+            turn.reactor.add(&socket.fd, Interest::ReadWrite, Source::Hop(keys(n)))?;
+        }
+        Ok(())
+    }
+
+    /// Notes what the kernel reported of socket `n`.
+    pub(crate) fn ready(&mut self, n: usize, readiness: Readiness) {
+        if let Some(socket) = self.sockets.get_mut(n) {
+            socket.readable |= readiness.readable;
+            socket.writable |= readiness.writable;
+        }
+    }
+
+    /// Whether datagrams may wait in the kernel.
+    pub(crate) fn readable(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.readable)
+    }
+
+    /// The route to `peer` by the first socket.
+    pub(crate) fn route(&self, peer: SocketAddr) -> Route {
+        let peer = match (self.sockets.first(), peer.ip()) {
+            (Some(socket), IpAddr::V4(ip)) if socket.ipv6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
+            }
+            _ => peer,
+        };
+        Route { peer, local: None, socket: 0 }
+    }
+
+    /// Hands every datagram that the kernel has to `take`, up to a turn's share.
+    pub(crate) fn receive(&mut self, mut take: impl FnMut(Route, &mut [u8])) {
+        for (n, socket) in self.sockets.iter_mut().enumerate() {
+            for _ in 0..CALLS_MAX {
+                if !socket.readable {
+                    break;
+                }
+                socket.readable = socket.receive(n, &mut self.pieces, &mut take);
+            }
+        }
+    }
+
+    /// Sends what `poll` writes until it has nothing more, in batches. While the kernel takes no
+    /// more, `poll` is left alone.
+    pub(crate) fn send(&mut self, mut poll: impl FnMut(&mut [u8]) -> Option<(Route, usize)>) {
+        // What the kernel did not take before goes first.
+        if self.batch.segments > 0 && !self.flush() {
+            return;
+        }
+        while let Some((route, len)) = poll(&mut self.batch.buf[self.batch.len..]) {
+            let max = self.sockets.get(route.socket).map_or(1, |s| s.state.max_gso_segments());
+            if self.batch.fits(route, len, max) {
+                self.batch.push(route, len);
+            } else {
+                self.batch.next = Some((route, len));
+                if !self.flush() {
+                    return;
+                }
+            }
+        }
+        self.flush();
+    }
+
+    /// Sends the batch. False if the kernel would not take it now: it is kept.
+    fn flush(&mut self) -> bool {
+        let Batch { len, segment, segments, route, .. } = self.batch;
+        let nowhere = segments == 0 || route.peer == Route::NOWHERE.peer;
+        if let Some(socket) = self.sockets.get_mut(route.socket)
+            && !nowhere
+            && !socket.send(&self.batch.buf[..len], (segments > 1).then_some(segment), route)
+        {
+            return false;
+        }
+        self.batch.start_again();
+        true
+    }
+}
+
+impl Socket {
+    fn bind(addr: SocketAddr) -> io::Result<Self> {
+        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+        if addr.is_ipv6() {
+            let only = addr.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            sockopt::set_ipv6_v6only(&fd, only)?;
+        }
+        // Only a privileged process may exceed the system's limit; a smaller buffer works too.
+        if sockopt::set_socket_recv_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&fd, SOCKET_BUFFER);
+        }
+        if sockopt::set_socket_send_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(&fd, SOCKET_BUFFER);
+        }
+        rustix::net::bind(&fd, &addr)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&fd))?;
+        Ok(Self { fd, state, ipv6: addr.is_ipv6(), readable: false, writable: true })
+    }
+
+    /// One call. True if there may be more.
+    fn receive(
+        &self,
+        n: usize,
+        pieces: &mut [u8],
+        take: &mut impl FnMut(Route, &mut [u8]),
+    ) -> bool {
+        let mut meta = [RecvMeta::default(); PIECES];
+        let mut buffers = pieces.chunks_exact_mut(PIECE).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; PIECES] =
+            std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        let count = match self.state.recv(UdpSockRef::from(&self.fd), &mut slices, &mut meta) {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
+            // A pending error of an earlier datagram is taken by the call that reports it.
+            Err(e) => return e.kind() != io::ErrorKind::WouldBlock,
+        };
+        for (slice, meta) in slices.iter_mut().zip(&meta).take(count) {
+            let route = Route { peer: meta.addr, local: meta.dst_ip, socket: n };
+            let Some(filled) = slice.get_mut(..meta.len) else { continue };
+            for datagram in filled.chunks_mut(meta.stride.max(1)) {
+                take(route, datagram);
+            }
+        }
+        count > 0
+    }
+
+    /// Sends one batch. False if the kernel takes nothing now.
+    fn send(&mut self, contents: &[u8], segment_size: Option<usize>, route: Route) -> bool {
+        if !self.writable {
+            return false;
+        }
+        let one = Transmit {
+            destination: route.peer,
+            ecn: None,
+            contents,
+            segment_size,
+            src_ip: route.local,
+        };
+        match self.state.try_send(UdpSockRef::from(&self.fd), &one) {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.writable = false;
+                false
+            }
+            // No segmentation here: one by one. A datagram that fails is a datagram lost.
+            Err(_) if segment_size.is_some() && self.state.max_gso_segments() == 1 => {
+                for datagram in contents.chunks(segment_size.unwrap_or(contents.len()).max(1)) {
+                    let one = Transmit { contents: datagram, segment_size: None, ..one.clone() };
+                    let _ = self.state.try_send(UdpSockRef::from(&self.fd), &one);
+                }
+                true
+            }
+            // Too long for the path, no route at the moment: the hop treats it as lost.
+            Err(_) => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    use lasthop_units::Time;
+
+    use super::*;
+    use crate::reactor::Reactor;
+    use crate::slab::Slab;
+
+    fn loopback() -> Udp {
+        Udp::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()
+    }
+
+    fn send_all(udp: &mut Udp, route: Route, datagrams: &[Vec<u8>]) {
+        let mut waiting: VecDeque<_> = datagrams.iter().collect();
+        udp.send(|out| {
+            let datagram = waiting.pop_front()?;
+            out[..datagram.len()].copy_from_slice(datagram);
+            Some((route, datagram.len()))
+        });
+        assert!(waiting.is_empty());
+    }
+
+    fn receive_count(udp: &mut Udp, count: usize) -> Vec<Vec<u8>> {
+        let mut reactor = Reactor::new().unwrap();
+        let mut turn = Turn { now: Time::ZERO, reactor: &mut reactor };
+        let key = Slab::new().insert(());
+        udp.watch(&mut turn, |_| key).unwrap();
+        let (mut got, mut ready) = (Vec::new(), Vec::new());
+        while got.len() < count {
+            reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
+            assert!(!ready.is_empty(), "{} of {count} came", got.len());
+            udp.ready(0, ready[0].1);
+            udp.receive(|_, datagram| got.push(datagram.to_vec()));
+        }
+        got
+    }
+
+    #[test]
+    fn datagrams_of_all_lengths_arrive_as_they_were_sent() {
+        let (mut a, mut b) = (loopback(), loopback());
+        let lengths = [1200, 1200, 1200, 700, 1200, 1, 1400, 1400, 9000, 20, 20];
+        let datagrams: Vec<Vec<u8>> =
+            lengths.iter().enumerate().map(|(i, len)| vec![i as u8; *len]).collect();
+        let route = a.route(b.local_addrs()[0]);
+        send_all(&mut a, route, &datagrams);
+        assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
+    }
+
+    #[test]
+    fn a_long_row_is_cut_into_batches() {
+        let (mut a, mut b) = (loopback(), loopback());
+        let datagrams: Vec<Vec<u8>> = (0..500u32).map(|i| vec![i as u8; 1300]).collect();
+        let route = a.route(b.local_addrs()[0]);
+        send_all(&mut a, route, &datagrams);
+        assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
+    }
+
+    #[test]
+    fn what_goes_nowhere_is_dropped() {
+        let mut a = loopback();
+        send_all(&mut a, Route::NOWHERE, &[vec![1; 100], vec![2; 200]]);
+    }
+}

@@ -1,0 +1,283 @@
+//! A base and a mobile in one process, over loopback, with real sockets on both sides.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+mod harness;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use harness::{Pair, Setting, closed_port, echo_server, pattern, read_all, serve_once};
+use lasthop_linux::config::{HopKind, SealKind};
+use lasthop_linux::mobile::Connect;
+
+const MB: usize = 1 << 20;
+
+/// Runs every test once with each hop: what a session promises does not depend on what carries it.
+macro_rules! with_each_hop {
+    ($($name:ident,)*) => {
+        mod srp {
+            $(#[test] fn $name() { super::$name(super::HopKind::Srp) })*
+        }
+        mod split_tcp {
+            $(#[test] fn $name() { super::$name(super::HopKind::SplitTcp) })*
+        }
+    };
+}
+
+with_each_hop! {
+    bytes_go_both_ways_at_once_unchanged,
+    a_half_close_passes_and_the_other_direction_goes_on,
+    a_fixed_host_may_speak_first_and_end_first,
+    a_reset_by_the_fixed_host_is_a_reset_at_the_application,
+    a_reset_by_the_application_is_a_reset_at_the_fixed_host,
+    refusals_are_told_as_what_they_are,
+    with_early_opening_a_refusal_arrives_as_a_reset,
+    a_reader_that_stops_stops_the_sender,
+    two_hundred_connections_at_once_are_all_served,
+    a_wrong_mobile_key_gets_no_connection,
+    garbage_on_the_bases_port_changes_a_counter_only,
+    a_base_that_comes_back_is_found_again,
+    stopping_lets_open_connections_end,
+    a_second_stop_does_not_wait,
+    the_status_socket_tells_of_associations_and_connections,
+    curl_goes_through_socks_and_through_connect,
+}
+
+/// MHP-2, MHP-10, SPL-1
+fn bytes_go_both_ways_at_once_unchanged(hop: HopKind) {
+    for seal in [SealKind::Noise, SealKind::None] {
+        let pair = Pair::start(Setting { seal, ..Setting::new(hop) });
+        let mut client = pair.connect(echo_server());
+        let sent = pattern(8 * MB);
+        let mut writer = client.try_clone().unwrap();
+        let data = sent.clone();
+        let sending = thread::spawn(move || {
+            writer.write_all(&data).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let got = read_all(&mut client);
+        sending.join().unwrap();
+        assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+    }
+}
+
+/// MHP-14
+fn a_half_close_passes_and_the_other_direction_goes_on(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    // Answers only after the request has ended.
+    let server = serve_once(|mut stream| {
+        let request = read_all(&mut stream);
+        assert_eq!(request, b"request");
+        thread::sleep(Duration::from_millis(50));
+        stream.write_all(&pattern(3 * MB)).unwrap();
+    });
+    let mut client = pair.connect(server);
+    client.write_all(b"request").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert!(read_all(&mut client) == pattern(3 * MB));
+}
+
+fn a_fixed_host_may_speak_first_and_end_first(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let server = serve_once(|mut stream| {
+        stream.write_all(b"hello").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(read_all(&mut stream), pattern(MB));
+    });
+    let mut client = pair.connect(server);
+    assert_eq!(read_all(&mut client), b"hello");
+    client.write_all(&pattern(MB)).unwrap();
+}
+
+fn a_reset_by_the_fixed_host_is_a_reset_at_the_application(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let server = serve_once(|mut stream| {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        harness::reset(&stream);
+    });
+    let mut client = pair.connect(server);
+    client.write_all(b"x").unwrap();
+    let error = client.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+fn a_reset_by_the_application_is_a_reset_at_the_fixed_host(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let (tell, told) = std::sync::mpsc::channel();
+    let server = serve_once(move |mut stream| {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).unwrap();
+        tell.send(stream.read(&mut byte).unwrap_err().kind()).unwrap();
+    });
+    let mut client = pair.connect(server);
+    client.write_all(b"x").unwrap();
+    thread::sleep(Duration::from_millis(100));
+    harness::reset(&client);
+    drop(client);
+    let kind = told.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(kind, std::io::ErrorKind::ConnectionReset);
+}
+
+/// MHP-5
+fn refusals_are_told_as_what_they_are(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    assert_eq!(pair.socks(closed_port()).unwrap_err(), 5, "connection refused");
+    assert_eq!(pair.socks_name("no.such.name.invalid", 80).unwrap_err(), 4, "host unreachable");
+    // The base's own addresses are denied; 127.0.0.0/8 is what the test allows.
+    assert_eq!(pair.socks("[::1]:9".parse().unwrap()).unwrap_err(), 2, "not allowed");
+}
+
+fn with_early_opening_a_refusal_arrives_as_a_reset(hop: HopKind) {
+    let pair = Pair::start(Setting { connect: Connect::Early, ..Setting::new(hop) });
+    let mut client = pair.connect(closed_port());
+    let _ = client.write_all(b"early");
+    let error = client.read(&mut [0; 10]).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    let mut client = pair.connect(echo_server());
+    client.write_all(b"early").unwrap();
+    let mut got = [0; 5];
+    client.read_exact(&mut got).unwrap();
+    assert_eq!(&got, b"early");
+}
+
+/// MHP-11
+fn a_reader_that_stops_stops_the_sender(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let server = serve_once(|mut stream| {
+        let piece = vec![7; MB];
+        stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        let mut sent = 0;
+        while sent < 256 * MB {
+            match stream.write(&piece) {
+                Ok(n) => sent += n,
+                Err(_) => return,
+            }
+        }
+        panic!("all of {sent} bytes were taken though nobody reads");
+    });
+    let client = pair.connect(server);
+    thread::sleep(Duration::from_secs(2));
+    drop(client);
+}
+
+fn two_hundred_connections_at_once_are_all_served(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let server = echo_server();
+    let mut clients: Vec<_> = (0..200).map(|_| pair.connect(server)).collect();
+    for (i, client) in clients.iter_mut().enumerate() {
+        client.write_all(&pattern(20_000 + i)).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+    }
+    for (i, client) in clients.iter_mut().enumerate() {
+        assert!(read_all(client) == pattern(20_000 + i), "connection {i}");
+    }
+}
+
+fn a_wrong_mobile_key_gets_no_connection(hop: HopKind) {
+    let pair = Pair::start(Setting { allow_mobile: false, ..Setting::new(hop) });
+    let stream = TcpStream::connect(pair.proxy).unwrap();
+    let report = pair.mobile_report();
+    assert_ne!(report.associations[0].state, "up");
+    drop(stream);
+}
+
+fn garbage_on_the_bases_port_changes_a_counter_only(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 1400], b"LHT\x01\x00\xff\xff", b"L"] {
+        match hop {
+            HopKind::Srp => harness::send_datagram(pair.base, garbage),
+            HopKind::SplitTcp => harness::send_and_await_end(pair.base, garbage),
+        }
+    }
+    harness::wait_until("garbage is counted", || pair.base_report().counters.garbage >= 4);
+    let mut client = pair.connect(echo_server());
+    client.write_all(b"still here").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut client), b"still here");
+}
+
+fn a_base_that_comes_back_is_found_again(hop: HopKind) {
+    let mut pair = Pair::sealed(hop);
+    pair.restart_base();
+    let mut client = pair.connect_patiently(echo_server());
+    client.write_all(b"again").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(read_all(&mut client), b"again");
+}
+
+fn stopping_lets_open_connections_end(hop: HopKind) {
+    let mut pair = Pair::sealed(hop);
+    let server = serve_once(|mut stream| {
+        thread::sleep(Duration::from_millis(300));
+        stream.write_all(&pattern(MB)).unwrap();
+    });
+    let mut client = pair.connect(server);
+    client.shutdown(Shutdown::Write).unwrap();
+    pair.stop_mobile();
+    assert!(TcpStream::connect(pair.proxy).is_err(), "a stopping mobile accepts nobody");
+    assert!(read_all(&mut client) == pattern(MB));
+    pair.join_mobile();
+}
+
+fn a_second_stop_does_not_wait(hop: HopKind) {
+    let mut pair = Pair::sealed(hop);
+    let mut client = pair.connect(echo_server());
+    pair.stop_mobile();
+    pair.stop_mobile();
+    pair.join_mobile();
+    let error = client.read(&mut [0; 10]);
+    assert!(matches!(error, Ok(0) | Err(_)), "{error:?}");
+}
+
+fn the_status_socket_tells_of_associations_and_connections(hop: HopKind) {
+    let pair = Pair::sealed(hop);
+    let mut client = pair.connect(echo_server());
+    client.write_all(&pattern(1000)).unwrap();
+    client.read_exact(&mut [0; 1000]).unwrap();
+    let name = if hop == HopKind::Srp { "srp" } else { "split-tcp" };
+    for (role, report) in [("mobile", pair.mobile_report()), ("base", pair.base_report())] {
+        assert_eq!((report.role.as_str(), report.hop.as_str()), (role, name));
+        assert_eq!(report.associations[0].state, "up", "{role}");
+        let connection = &report.connections[0];
+        assert_eq!((connection.bytes_to_hop, connection.bytes_from_hop), (1000, 1000), "{role}");
+        assert_eq!(connection.state, "open", "{role}");
+    }
+    drop(client);
+}
+
+fn curl_goes_through_socks_and_through_connect(hop: HopKind) {
+    if Command::new("curl").arg("--version").output().is_err() {
+        return;
+    }
+    let pair = Pair::sealed(hop);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || harness::serve_http(&mut stream, &pattern(2 * MB)));
+        }
+    });
+    let proxy = pair.proxy;
+    let url = format!("http://127.0.0.1:{port}/file");
+    let ways: [&[String]; 3] = [
+        &["--socks5-hostname".into(), proxy.to_string()],
+        &["--proxytunnel".into(), "--proxy".into(), format!("http://{proxy}")],
+        &["--proxy".into(), format!("http://{proxy}")],
+    ];
+    for way in ways {
+        let out = Command::new("curl")
+            .args(["-sS", "--max-time", "30", "--noproxy", ""])
+            .args(way)
+            .arg(&url)
+            .output()
+            .unwrap();
+        assert!(out.status.success(), "{way:?}: {}", String::from_utf8_lossy(&out.stderr));
+        assert!(out.stdout == pattern(2 * MB), "{way:?}: {} bytes", out.stdout.len());
+    }
+}
