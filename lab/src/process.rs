@@ -1,0 +1,183 @@
+//! Child processes that end with the lab.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::error::LabError;
+
+/// How much of what a child writes to its standard error is kept.
+const TAIL: usize = 8 * 1024;
+/// How long a child may take to end when asked to.
+const GRACE: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(10);
+
+/// A child that serves until it is dropped: it is then asked to end, and killed if it does not.
+#[derive(Debug)]
+pub struct Daemon {
+    name: String,
+    child: Child,
+    said: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Daemon {
+    /// Starts `command`, with nothing on its standard input and its output kept for errors.
+    ///
+    /// # Errors
+    ///
+    /// It could not be started.
+    pub fn spawn(mut command: Command) -> Result<Self, LabError> {
+        let name = short_name(&command);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|e| LabError::io(format!("starting `{name}`"), e))?;
+        let said = Arc::new(Mutex::new(Vec::new()));
+        if let Some(mut stderr) = child.stderr.take() {
+            let said = Arc::clone(&said);
+            let keep = move || {
+                let mut piece = [0; 1024];
+                while let Ok(n @ 1..) = stderr.read(&mut piece) {
+                    remember(&mut said.lock().unwrap_or_else(PoisonError::into_inner), &piece[..n]);
+                }
+            };
+            thread::Builder::new()
+                .name("stderr".into())
+                .spawn(keep)
+                .map_err(|e| LabError::io("starting a thread", e))?;
+        }
+        Ok(Self { name, child, said })
+    }
+
+    /// The process's number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The last that it wrote to its standard error.
+    pub fn said(&self) -> String {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).trim().to_owned()
+    }
+
+    /// Whether it still runs.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Ended`] with its last words if it does not.
+    pub fn check(&mut self) -> Result<(), LabError> {
+        let status = self.child.try_wait().map_err(|e| LabError::io("waiting for a child", e))?;
+        match status {
+            None => Ok(()),
+            Some(status) => {
+                // Its last words may still be in the pipe.
+                thread::sleep(TICK);
+                Err(LabError::Ended {
+                    command: self.name.clone(),
+                    status: status.to_string(),
+                    message: self.said(),
+                })
+            }
+        }
+    }
+
+    /// Asks it to end, once more after a while, and waits; false if it had to be killed.
+    pub fn stop(&mut self) -> bool {
+        if self.ask_to_end(GRACE / 4) || self.ask_to_end(GRACE) {
+            return true;
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        false
+    }
+
+    /// Whether it has ended `patience` after being asked to.
+    fn ask_to_end(&mut self, patience: Duration) -> bool {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        // Once waited for, its number may be somebody else's.
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let deadline = Instant::now() + patience;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(TICK);
+        }
+        true
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// The program's name and its subcommand, which is what people know it by.
+fn short_name(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_name().unwrap_or_default();
+    let first = command.get_args().next().map(|a| a.to_string_lossy()).unwrap_or_default();
+    if first.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        format!("{} {first}", program.to_string_lossy())
+    } else {
+        program.to_string_lossy().into_owned()
+    }
+}
+
+fn remember(said: &mut Vec<u8>, piece: &[u8]) {
+    said.extend(piece);
+    let excess = said.len().saturating_sub(TAIL);
+    said.drain(..excess);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Daemon {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Daemon::spawn(command).unwrap()
+    }
+
+    #[test]
+    fn a_child_that_ended_early_is_told_with_its_last_words() {
+        let mut daemon = shell("echo no such luck >&2; exit 3");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let e = loop {
+            match daemon.check() {
+                Err(e) => break e.to_string(),
+                Ok(()) => assert!(Instant::now() < deadline),
+            }
+            thread::sleep(TICK);
+        };
+        assert!(e.contains("no such luck") && e.contains("status: 3") && e.contains("`sh`"), "{e}");
+    }
+
+    #[test]
+    fn a_child_ends_when_asked_and_when_it_will_not() {
+        assert!(shell("exec sleep 60").stop());
+        let mut stubborn = shell("trap '' TERM; echo ready >&2; while :; do sleep 0.1; done");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while stubborn.said().is_empty() {
+            assert!(Instant::now() < deadline);
+            thread::sleep(TICK);
+        }
+        assert!(!stubborn.stop());
+    }
+
+    #[test]
+    fn only_the_tail_of_what_is_said_is_kept() {
+        let mut said = Vec::new();
+        (0..100).for_each(|i| remember(&mut said, &[i; 1000]));
+        assert_eq!(said.len(), TAIL);
+        assert_eq!(said.last(), Some(&99));
+    }
+}

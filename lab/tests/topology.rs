@@ -1,0 +1,125 @@
+//! The lab's hosts reach each other as the topology says.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lasthop_lab::topology::{Family, Lab, Topology};
+use lasthop_linux::netns::Netns;
+use lasthop_radio::{Direction, Errors};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A byte there and one back over a new connection, and how long connecting took.
+fn echo(from: &Netns, to: &Netns, address: SocketAddr) -> Duration {
+    let listener = to.enter(|| TcpListener::bind(address).unwrap()).unwrap();
+    let start = Instant::now();
+    let mut stream =
+        from.enter(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap()).unwrap();
+    let elapsed = start.elapsed();
+    let (mut peer, _) = listener.accept().unwrap();
+    for end in [&stream, &peer] {
+        end.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    stream.write_all(b"?").unwrap();
+    peer.read_exact(&mut [0]).unwrap();
+    peer.write_all(b"!").unwrap();
+    stream.read_exact(&mut [0]).unwrap();
+    elapsed
+}
+
+#[test]
+fn connections_cross_both_links_in_both_families_and_not_faster_than_light() {
+    let Some(lab) = common::lab(&Topology::default()) else { return };
+    for family in [Family::V4, Family::V6] {
+        // Nothing arrives early, however loaded the machine: 25 ms + 20 ms each way.
+        let address = lab.server_address(family);
+        assert!(echo(&lab.mobile, &lab.fixed, address) >= Duration::from_millis(90));
+        let at_mobile = SocketAddr::new(lab.mobile_address(family), 8080);
+        assert!(echo(&lab.fixed, &lab.mobile, at_mobile) >= Duration::from_millis(90));
+        assert!(
+            echo(&lab.mobile, &lab.base, lab.base_address(family)) >= Duration::from_millis(40)
+        );
+    }
+}
+
+/// Sends `count` datagrams from the base to the mobile; how many arrive.
+fn flood(lab: &Lab, count: u32) -> u32 {
+    let to = SocketAddr::new(lab.mobile_address(Family::V4), 9);
+    let receiver = lab.mobile.enter(|| UdpSocket::bind(to).unwrap()).unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    let sender = lab.base.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap()).unwrap();
+    thread::scope(|scope| {
+        let arrived = scope.spawn(|| {
+            let mut arrived = 0;
+            while receiver.recv(&mut [0; 200]).is_ok() {
+                arrived += 1;
+            }
+            arrived
+        });
+        // A batch is less than the radio's queue holds, which then drains.
+        for _ in 0..count / 50 {
+            for _ in 0..50 {
+                sender.send_to(&[0; 100], to).unwrap();
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        arrived.join().unwrap()
+    })
+}
+
+#[test]
+fn the_radio_loses_what_it_is_told_to_and_counts_it() {
+    let Some(lab) = common::lab(&Topology::losing(Errors::Uniform(0.2))) else { return };
+    lab.radio.reset_stats();
+    let arrived = flood(&lab, 1000);
+    let stats = lab.radio.stats(Direction::Down);
+    assert_eq!(stats.queue_drop_share(), 0.0);
+    // Five standard deviations.
+    assert!((740..=860).contains(&arrived), "{arrived} of 1000");
+    assert!((0.14..=0.26).contains(&stats.loss()), "{}", stats.loss());
+    assert!(stats.delivered.packets >= u64::from(arrived));
+}
+
+#[test]
+fn nothing_crosses_a_silent_radio() {
+    let Some(lab) = common::lab(&Topology::default()) else { return };
+    lab.radio.pause(Duration::from_secs(3600));
+    lab.radio.reset_stats();
+    assert_eq!(flood(&lab, 100), 0);
+    // The hosts' own chatter may come on top.
+    assert!(lab.radio.stats(Direction::Down).dropped.silence.packets >= 100);
+}
+
+#[test]
+fn a_radio_of_128_bytes_has_no_ipv6_and_carries_tcp() {
+    let mut topology = Topology::default();
+    topology.radio.up.mtu = 128;
+    topology.radio.down.mtu = 128;
+    let Some(lab) = common::lab(&topology) else { return };
+    echo(&lab.mobile, &lab.fixed, lab.server_address(Family::V4));
+}
+
+#[test]
+fn without_privilege_the_radio_joins_two_udp_ports() {
+    let lab = Lab::on_loopback(&Topology::default()).unwrap();
+    let base = UdpSocket::bind(lab.base_address(Family::V4)).unwrap();
+    let mobile = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for socket in [&base, &mobile] {
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    }
+    let start = Instant::now();
+    mobile.send_to(b"?", lab.base_from_mobile(Family::V4)).unwrap();
+    let (_, from) = base.recv_from(&mut [0]).unwrap();
+    assert_ne!(from, mobile.local_addr().unwrap(), "it did not cross the radio");
+    base.send_to(b"!", from).unwrap();
+    let (_, from) = mobile.recv_from(&mut [0]).unwrap();
+    assert_eq!(from, lab.base_from_mobile(Family::V4));
+    assert!(start.elapsed() >= Duration::from_millis(40));
+    assert_eq!(lab.radio.stats(Direction::Up).delivered.packets, 1);
+}
