@@ -1,3 +1,114 @@
 //! What speed is claimed, and the runs that show it, peers included.
 
-fn main() {}
+mod figure;
+mod peer;
+mod process;
+mod pump;
+mod report;
+mod stage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use lasthop_units::Seed;
+
+use figure::Setting;
+use peer::quic_tunnel;
+use report::Report;
+
+/// Measure lasthop beside its peers, in namespaces of its own.
+#[derive(Parser, Debug)]
+#[command(name = "lasthop-bench", version, max_term_width = 100)]
+struct Cli {
+    /// One JSON object a line instead of a table
+    #[arg(long, global = true)]
+    json: bool,
+    /// Fewer cells, and less time in each
+    #[arg(long, global = true)]
+    quick: bool,
+    /// Only this peer, as the table names it; may be given several times
+    #[arg(long = "peer", value_name = "NAME", global = true)]
+    peers: Vec<String>,
+    /// The lasthop command to measure [default: the one beside this command]
+    #[arg(long, value_name = "FILE", global = true)]
+    lasthop: Option<PathBuf>,
+    /// Where the radio's random processes start
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, global = true)]
+    seed: u64,
+    #[command(subcommand)]
+    figure: Figure,
+}
+
+#[derive(Subcommand, Debug)]
+enum Figure {
+    /// The share of a losing radio's limit that is used
+    Loss,
+    /// How soon a transfer goes on after the radio was silent
+    Silence,
+    /// How long 100 kB take on a new connection
+    Small,
+    /// A rate that falls from 20 to 4 Mbit/s and rises again
+    Step,
+    /// How two share one radio
+    Fair,
+    /// Speed and CPU on a clean path
+    Clean,
+    /// 500 connections at once
+    Many,
+    /// All of these
+    All,
+    /// The base's end of the QUIC tunnel
+    #[command(hide = true)]
+    QuicBase(quic_tunnel::BaseOptions),
+    /// The mobile's end of the QUIC tunnel
+    #[command(hide = true)]
+    QuicMobile(quic_tunnel::MobileOptions),
+}
+
+fn main() -> ExitCode {
+    match run(&Cli::parse()) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(missed) => {
+            eprintln!("lasthop-bench: {missed} claims missed");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("lasthop-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs what was asked for, and tells how many claims were missed.
+fn run(cli: &Cli) -> Result<usize> {
+    let figures: &[fn(&Setting, &mut Report)] = match &cli.figure {
+        Figure::Loss => &[figure::loss::run],
+        Figure::Silence => &[figure::silence::run],
+        Figure::Small => &[figure::small::run],
+        Figure::Step => &[figure::step::run],
+        Figure::Fair => &[figure::fair::run],
+        Figure::Clean => &[figure::clean::run],
+        Figure::Many => &[figure::many::run],
+        Figure::All => &[
+            figure::loss::run,
+            figure::silence::run,
+            figure::small::run,
+            figure::step::run,
+            figure::fair::run,
+            figure::many::run,
+            figure::clean::run,
+        ],
+        Figure::QuicBase(options) => return quic_tunnel::run_base(options).map(|()| 0),
+        Figure::QuicMobile(options) => return quic_tunnel::run_mobile(options).map(|()| 0),
+    };
+    process::choose_lasthop(cli.lasthop.as_deref())?;
+    let setting =
+        Setting { quick: cli.quick, only: cli.peers.clone(), seed: Seed::from_u64(cli.seed) };
+    let mut report = Report::new(cli.json);
+    for figure in figures {
+        figure(&setting, &mut report);
+    }
+    Ok(report.missed())
+}

@@ -1,0 +1,102 @@
+//! Speed and CPU where nothing is in the way: three hosts joined by plain virtual cables.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use lasthop_lab::topology::{RADIO, WIRED};
+use lasthop_linux::netns::Netns;
+use lasthop_units::{Bytes, Duration, Rate};
+
+use super::Setting;
+use crate::peer::{self, Hosts, Peer};
+use crate::process::children_cpu;
+use crate::pump::{Sinks, start_source};
+use crate::report::{Report, Row};
+
+const FIGURE: &str = "clean";
+/// What is claimed with 1 and with 64 connections, sealed.
+const RATE: Rate = Rate::from_mbps(1500);
+/// CPU seconds of both ends together for each GB.
+const CPU: f64 = 5.0;
+const GB: f64 = 1e9;
+/// Left out at the start.
+const SETTLE: Duration = Duration::from_secs(2);
+
+/// Runs all cells.
+pub(crate) fn run(setting: &Setting, report: &mut Report) {
+    let told = Rate::from_mbps(5000);
+    let peers = [
+        Peer::Srp,
+        Peer::SplitTcp("cubic"),
+        Peer::Kernel("cubic"),
+        Peer::Proxy("cubic"),
+        Peer::Quic,
+        Peer::QuicTold(told),
+    ];
+    for connections in [1, 64] {
+        let cell = format!("{connections}-connections");
+        for peer in &peers {
+            setting.attempt(report, FIGURE, peer, &cell, || {
+                measure(setting, peer, connections, &cell)
+            });
+        }
+    }
+}
+
+/// CPU is that of the peer's processes at both ends from their start to their end, over all bytes
+/// that they carried; source, sink and the kernel's work outside of those processes are not in it.
+fn measure(setting: &Setting, peer: &Peer, connections: usize, cell: &str) -> Result<Row> {
+    let hosts = cabled()?;
+    start_source(&hosts.fixed, hosts.server)?;
+    let mut running = peer::start(peer, &hosts, 0)?;
+    let cpu_before = children_cpu()?;
+    let sinks = Sinks::open(running.client(), connections)?;
+    thread::sleep(SETTLE);
+    let (from, bytes_before) = (Instant::now(), sinks.total());
+    thread::sleep(Duration::from_secs(setting.choose(4, 10)));
+    let (span, bytes) = (from.elapsed(), sinks.total() - bytes_before);
+    running.check()?;
+    sinks.check()?;
+    if bytes == 0 {
+        bail!("nothing was carried");
+    }
+    let carried = sinks.total() as f64 / GB;
+    drop(running);
+    let cpu = (children_cpu()? - cpu_before).as_secs_f64() / carried;
+    let right = sinks.end();
+
+    let rate = Rate::of(Bytes::new(bytes), span);
+    let ours = peer.is_ours();
+    Ok(Row::new(FIGURE, peer, cell)
+        .number("gbit_s", rate.as_bps() as f64 / 1e9)
+        .number("cpu_s_per_gb", cpu)
+        .value("bytes_ok", right)
+        .claim("every byte right", right)
+        .claim_if(ours, "at least 1.5 Gbit/s", rate >= RATE)
+        .claim_if(ours, "at most 5 CPU seconds per GB", cpu <= CPU))
+}
+
+/// Fixed host, base and mobile in a row, with the lab's addresses.
+fn cabled() -> Result<Hosts> {
+    let (fixed, base, mobile) = (Netns::anonymous()?, Netns::anonymous()?, Netns::anonymous()?);
+    let [at_fixed, at_wired] = [2, 1].map(|n| Ipv4Addr::new(10, 0, 1, n));
+    let [at_mobile, at_hop] = [2, 1].map(|n| Ipv4Addr::new(10, 0, 2, n));
+    fixed.veth(WIRED, &base, WIRED)?;
+    base.veth(RADIO, &mobile, RADIO)?;
+    for (host, interface, address) in [
+        (&fixed, WIRED, at_fixed),
+        (&base, WIRED, at_wired),
+        (&base, RADIO, at_hop),
+        (&mobile, RADIO, at_mobile),
+    ] {
+        host.interface_up(interface, &[(address.into(), 24)])?;
+    }
+    fixed.route(None, at_wired.into())?;
+    mobile.route(None, at_hop.into())?;
+    base.sysctl("ipv4.ip_forward", "1").context("letting the base forward")?;
+    let server = (at_fixed, 80).into();
+    let hop = SocketAddrV4::new(at_hop, 4433);
+    Ok(Hosts { fixed, base, mobile, server, wired: at_wired, hop })
+}

@@ -1,0 +1,180 @@
+//! How much of what a losing radio can carry is carried.
+
+use std::fmt;
+use std::time::Instant;
+
+use anyhow::Result;
+use lasthop_lab::cell::Direction;
+use lasthop_lab::condition::Condition;
+use lasthop_units::{Duration, Rate};
+
+use super::{DELAY, RATE, Setting, with_radio};
+use crate::peer::Peer;
+use crate::report::{Report, Row};
+use crate::stage::{Flow, Stage, limit};
+
+const FIGURE: &str = "loss";
+/// The share of the limit that is claimed.
+const SHARE: f64 = 0.96;
+/// The share of what is offered that the radio's queue may drop.
+const DROPPED: f64 = 0.03;
+
+/// A radio and a direction.
+#[derive(Clone, Copy, Debug)]
+struct Cell {
+    condition: Condition,
+    rate: Rate,
+    delay: Duration,
+    direction: Direction,
+}
+
+/// `loss-5`, and what is not as usual: `loss-5-2M`, `loss-0-300ms-up`.
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = self.condition.to_string();
+        if self.rate != RATE {
+            name += &format!("-{}M", self.rate.as_bps() / 1_000_000);
+        }
+        if self.delay != DELAY {
+            name += &format!("-{}ms", self.delay.as_millis());
+        }
+        if self.direction == Direction::Upload {
+            name += "-up";
+        }
+        f.pad(&name)
+    }
+}
+
+impl Cell {
+    fn plain(condition: Condition) -> Self {
+        Cell { condition, rate: RATE, delay: DELAY, direction: Direction::Download }
+    }
+
+    /// Time for start-up, which on a long path takes more round trips' time.
+    fn settle(&self) -> Duration {
+        Duration::from_secs(3) + 20 * self.delay
+    }
+
+    /// All peers on the usual radio; on others, ours and those that come closest.
+    fn peers(&self) -> Vec<Peer> {
+        if self.rate != RATE || self.delay != DELAY {
+            return vec![Peer::Srp, Peer::Quic, Peer::QuicTold(self.rate)];
+        }
+        vec![
+            Peer::Srp,
+            Peer::SplitTcp("bbr"),
+            Peer::Kernel("cubic"),
+            Peer::Kernel("bbr"),
+            Peer::Proxy("bbr"),
+            Peer::Quic,
+            Peer::QuicTold(self.rate),
+        ]
+    }
+}
+
+/// Runs all cells.
+pub(crate) fn run(setting: &Setting, report: &mut Report) {
+    for cell in cells(setting.quick) {
+        for peer in cell.peers() {
+            setting.attempt(report, FIGURE, &peer, cell, || measure(setting, &peer, cell));
+        }
+    }
+}
+
+fn cells(quick: bool) -> Vec<Cell> {
+    use Condition::{Fades, Loss};
+    if quick {
+        let upload = Cell { direction: Direction::Upload, ..Cell::plain(Loss(10)) };
+        let mut cells = [Loss(0), Loss(5), Loss(20), Fades(10)].map(Cell::plain).to_vec();
+        cells.push(upload);
+        return cells;
+    }
+    let usual = [Loss(0), Loss(5), Loss(10), Loss(20), Loss(30), Fades(5), Fades(10)];
+    let mut cells = usual.map(Cell::plain).to_vec();
+    for condition in [Loss(0), Loss(5), Loss(20)] {
+        let plain = Cell::plain(condition);
+        cells.extend([2, 100].map(|mbps| Cell { rate: Rate::from_mbps(mbps), ..plain }));
+        cells.extend([5, 300].map(|ms| Cell { delay: Duration::from_millis(ms), ..plain }));
+    }
+    let uploads: Vec<_> =
+        cells.iter().map(|cell| Cell { direction: Direction::Upload, ..*cell }).collect();
+    cells.extend(uploads);
+    cells
+}
+
+fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
+    let topology = with_radio(cell.condition.topology(), cell.rate, cell.delay);
+    let stage = Stage::build(&setting.seeded(topology, cell))?;
+    let mut running = stage.start(peer, 0)?;
+    let flow = stage.endless(running.client(), cell.direction)?;
+    let span = Duration::from_secs(setting.choose(6, 12));
+    let measured = span_of(&stage, &flow, cell.settle(), span);
+    running.check()?;
+    let ((from, to), ended) = flow.end(measured)?;
+    let radio = stage.radio(cell.direction);
+    let goodput = Rate::of(ended.received.between(from, to), to - from);
+    let most = limit(cell.rate, radio.loss());
+    let share = goodput.as_bps() as f64 / most.as_bps() as f64;
+    let wait = mean_wait(radio.queue.wait, radio.queue.served);
+    let ours = peer.is_ours();
+    Ok(Row::new(FIGURE, peer, cell)
+        .number("goodput_mbps", goodput.as_bps() as f64 / 1e6)
+        .number("share_of_limit", share)
+        .number("loss", radio.loss())
+        .number("queue_drops", radio.queue_drop_share())
+        .number("queue_ms", wait.as_secs_f64() * 1e3)
+        .value("sha256_ok", ended.sha256_ok)
+        .claim("every byte right", ended.sha256_ok)
+        .claim_if(ours, format!("share >= {SHARE}"), share >= SHARE)
+        .claim_if(ours, format!("queue drops <= {DROPPED}"), radio.queue_drop_share() <= DROPPED)
+        .claim_if(ours, "mean queue < half the round trip", wait < cell.delay))
+}
+
+/// Waits through start-up and the measured span, which the radio's statistics then cover.
+pub(super) fn span_of(
+    stage: &Stage,
+    flow: &Flow,
+    settle: Duration,
+    span: Duration,
+) -> Result<(Instant, Instant)> {
+    let first = flow.first_byte()?;
+    flow.until(first + settle)?;
+    stage.lab.radio.reset_stats();
+    let from = Instant::now();
+    flow.until(from + span)?;
+    Ok((from, Instant::now()))
+}
+
+fn mean_wait(sum: Duration, packets: u64) -> Duration {
+    u32::try_from(packets).ok().and_then(|n| sum.checked_div(n)).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cell_has_a_name_of_its_own() {
+        for quick in [true, false] {
+            let mut names: Vec<_> = cells(quick).iter().map(ToString::to_string).collect();
+            let all = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), all);
+        }
+    }
+
+    #[test]
+    fn the_issue_s_conditions_rates_and_delays_are_all_there_both_ways() {
+        let names: Vec<_> = cells(false).iter().map(ToString::to_string).collect();
+        for name in ["loss-30", "fades-5-up", "loss-20-2M", "loss-5-100M-up", "loss-0-300ms"] {
+            assert!(names.iter().any(|n| n == name), "{name} in {names:?}");
+        }
+    }
+
+    #[test]
+    fn the_mean_wait_of_nothing_is_nothing() {
+        assert_eq!(mean_wait(Duration::from_secs(1), 0), Duration::ZERO);
+        assert_eq!(mean_wait(Duration::from_secs(1), 4), Duration::from_millis(250));
+    }
+}

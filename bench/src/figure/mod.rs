@@ -1,0 +1,118 @@
+//! One module for each figure.
+
+pub(crate) mod clean;
+pub(crate) mod fair;
+pub(crate) mod loss;
+pub(crate) mod many;
+pub(crate) mod silence;
+pub(crate) mod small;
+pub(crate) mod step;
+
+use std::fmt::Display;
+
+use anyhow::Result;
+use lasthop_lab::topology::{Topology, link};
+use lasthop_radio::{LinkConfig, RadioConfig};
+use lasthop_units::{Duration, Rate, Seed};
+
+use crate::peer::Peer;
+use crate::report::{Report, Row};
+
+/// The radio that is measured on unless a cell says otherwise.
+pub(crate) const RATE: Rate = Rate::from_mbps(20);
+/// One way.
+pub(crate) const DELAY: Duration = Duration::from_millis(20);
+const QUEUE: u32 = 100;
+
+/// How to run a figure.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    /// Fewer cells, less time in each.
+    pub(crate) quick: bool,
+    /// Only these peers, if any are named.
+    pub(crate) only: Vec<String>,
+    /// Where the radio's random processes start.
+    pub(crate) seed: Seed,
+}
+
+impl Setting {
+    /// One of two values.
+    pub(crate) fn choose<T>(&self, quick: T, full: T) -> T {
+        if self.quick { quick } else { full }
+    }
+
+    /// Measures `peer`, unless others were asked for; a failure is a row too, and for ours a
+    /// missed claim.
+    fn attempt(
+        &self,
+        report: &mut Report,
+        figure: &'static str,
+        peer: &Peer,
+        cell: impl Display,
+        measure: impl FnOnce() -> Result<Row>,
+    ) {
+        let name = peer.to_string();
+        if !self.only.is_empty() && !self.only.contains(&name) {
+            return;
+        }
+        let row = measure().unwrap_or_else(|error| {
+            Row::new(figure, &name, cell).note(format!("{error:#}")).claim_if(
+                peer.is_ours(),
+                "measured at all",
+                false,
+            )
+        });
+        report.row(&row);
+    }
+
+    /// A topology's seed for this cell: peers meet the same radio, cells do not.
+    fn seeded(&self, mut topology: Topology, cell: impl Display) -> Topology {
+        topology.seed = self.seed.child(&cell.to_string());
+        topology
+    }
+}
+
+/// `topology` with a radio of another rate and delay, its losses kept. The wired link is made wide
+/// enough not to matter.
+fn with_radio(mut topology: Topology, rate: Rate, delay: Duration) -> Topology {
+    let plain = link(rate, delay, QUEUE);
+    for direction in [&mut topology.radio.up, &mut topology.radio.down] {
+        let losses = std::mem::take(&mut direction.losses);
+        *direction = LinkConfig { losses, ..plain.clone() };
+    }
+    if rate >= Rate::from_mbps(100) {
+        topology.wired =
+            RadioConfig::both(link(Rate::from_mbps(1000), Duration::from_millis(25), 2000));
+    }
+    topology
+}
+
+/// Jain's index: 1 if all are equal, 1/n if one has everything.
+fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|s| s * s).sum();
+    if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_lab::condition::Condition;
+
+    use super::*;
+
+    #[test]
+    fn jain_is_one_for_equals_and_one_over_n_for_a_monopoly() {
+        assert!((jain(&[3.0, 3.0, 3.0]) - 1.0).abs() < 1e-12);
+        assert!((jain(&[5.0, 0.0]) - 0.5).abs() < 1e-12);
+        assert_eq!(jain(&[0.0, 0.0]), 0.0);
+    }
+
+    #[test]
+    fn another_rate_keeps_the_losses() {
+        let lossy = Condition::Loss(20).topology();
+        let topology = with_radio(lossy.clone(), Rate::from_mbps(100), DELAY);
+        assert_eq!(topology.radio.down.losses, lossy.radio.down.losses);
+        assert_ne!(topology.radio.down.pacing, lossy.radio.down.pacing);
+        assert_ne!(topology.wired, lossy.wired);
+    }
+}

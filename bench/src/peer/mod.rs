@@ -1,0 +1,204 @@
+//! What carries a connection from the fixed host to the mobile: lasthop, and its peers.
+
+mod kernel;
+mod lasthop;
+mod proxy;
+pub(crate) mod quic_tunnel;
+mod told;
+mod tunnel;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use lasthop_lab::client::{Client, Via};
+use lasthop_lab::process::Daemon;
+use lasthop_linux::netns::Netns;
+use lasthop_units::{Duration, Rate};
+use tempfile::TempDir;
+
+/// How long a peer may take until it can be used.
+const PATIENCE: Duration = Duration::from_secs(20);
+const TICK: Duration = Duration::from_millis(20);
+
+/// A way of carrying connections.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Peer {
+    /// SRP on the hop, told nothing about the path.
+    Srp,
+    /// The same, where the application is told at once that its connection stands.
+    SrpEarly,
+    /// lasthop with the kernel's TCP on the hop.
+    SplitTcp(&'static str),
+    /// The kernel's TCP from end to end.
+    Kernel(&'static str),
+    /// A splitting proxy from the distribution at the base, the kernel's TCP on the hop.
+    Proxy(&'static str),
+    /// A plain QUIC tunnel with BBR.
+    Quic,
+    /// A plain QUIC tunnel that is told the radio's rate.
+    QuicTold(Rate),
+}
+
+impl Peer {
+    /// Whether the claims are about this one.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self, Peer::Srp | Peer::SrpEarly)
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Peer::Srp => f.pad("srp"),
+            Peer::SrpEarly => f.pad("srp-early"),
+            Peer::SplitTcp(name) => f.pad(&format!("split-tcp-{name}")),
+            Peer::Kernel(name) => f.pad(&format!("kernel-{name}")),
+            Peer::Proxy(name) => f.pad(&format!("{}-{name}", proxy::installed())),
+            Peer::Quic => f.pad("quic-bbr"),
+            Peer::QuicTold(_) => f.pad("quic-told"),
+        }
+    }
+}
+
+/// Three hosts in a row, however they are joined.
+#[derive(Clone, Debug)]
+pub(crate) struct Hosts {
+    /// The fixed host.
+    pub(crate) fixed: Netns,
+    /// The base.
+    pub(crate) base: Netns,
+    /// The mobile.
+    pub(crate) mobile: Netns,
+    /// Where the server listens, at the fixed host.
+    pub(crate) server: SocketAddr,
+    /// The base's address on the wired link.
+    pub(crate) wired: Ipv4Addr,
+    /// The base's address on the hop, a /24; ports are counted up from its own.
+    pub(crate) hop: SocketAddrV4,
+}
+
+impl Hosts {
+    /// Room for several peers beside each other: each has ports of its own.
+    fn hop_at(&self, place: u16) -> SocketAddr {
+        (*self.hop.ip(), self.hop.port() + place).into()
+    }
+
+    fn hop_net(&self) -> String {
+        let [a, b, c, _] = self.hop.ip().octets();
+        format!("{a}.{b}.{c}.0/24")
+    }
+
+    fn local_at(&self, place: u16) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 1080 + place))
+    }
+}
+
+/// A peer at work, until it is dropped.
+pub(crate) struct Running {
+    client: Client,
+    // Ended before the files that they may still read.
+    daemons: Vec<Daemon>,
+    _files: Option<TempDir>,
+}
+
+/// Why there is no figure for a peer.
+#[derive(Debug)]
+pub(crate) struct NotInstalled(pub(crate) &'static str);
+
+impl fmt::Display for NotInstalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not installed", self.0)
+    }
+}
+
+impl std::error::Error for NotInstalled {}
+
+/// Starts `peer` among `hosts`; `place` keeps several apart. The processes end with the calling
+/// thread at the latest.
+pub(crate) fn start(peer: &Peer, hosts: &Hosts, place: u16) -> Result<Running> {
+    match peer {
+        Peer::Srp => lasthop::start(hosts, place, &["--hop", "srp"], &[]),
+        Peer::SrpEarly => lasthop::start(hosts, place, &["--hop", "srp"], &["--connect", "early"]),
+        Peer::SplitTcp(name) => {
+            lasthop::start(hosts, place, &["--hop", "split-tcp", "--congestion", name], &[])
+        }
+        Peer::Kernel(name) => kernel::start(hosts, name),
+        Peer::Proxy(name) => proxy::start(hosts, place, name),
+        Peer::Quic => tunnel::start(hosts, place, None),
+        Peer::QuicTold(rate) => tunnel::start(hosts, place, Some(*rate)),
+    }
+}
+
+impl Running {
+    /// A peer that needs no process.
+    fn bare(client: Client) -> Self {
+        Running { client, daemons: Vec::new(), _files: None }
+    }
+
+    /// A client at the mobile.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// An error with its last words if a process has ended.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        Ok(self.daemons.iter_mut().try_for_each(Daemon::check)?)
+    }
+}
+
+/// A process of a peer that is ready when something listens at an address.
+struct Wait<'a> {
+    from: &'a Netns,
+    at: SocketAddr,
+}
+
+/// Starts what a client at the mobile reaches by `via`, and waits until all of it is ready.
+fn launch(
+    hosts: &Hosts,
+    via: Via,
+    server: SocketAddr,
+    daemons: Vec<Daemon>,
+    ready: &Wait<'_>,
+    files: Option<TempDir>,
+) -> Result<Running> {
+    let client = Client::new(&hosts.mobile, via, server);
+    let mut running = Running { client, daemons, _files: files };
+    let deadline = Instant::now() + PATIENCE;
+    while ready.from.enter(|| std::net::TcpStream::connect(ready.at).is_err())? {
+        running.check()?;
+        if Instant::now() > deadline {
+            bail!("nothing listened at {} after {PATIENCE:?}", ready.at);
+        }
+        std::thread::sleep(TICK);
+    }
+    Ok(running)
+}
+
+/// The file of a program of this name, in the directories of `PATH` and where Debian keeps daemons.
+fn which(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
+        .map(|directory| directory.join(name))
+        .find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_found_by_its_name() {
+        assert!(which("sh").is_some());
+        assert_eq!(which("no-such-program-of-lasthop"), None);
+    }
+
+    #[test]
+    fn only_srp_is_held_to_the_claims() {
+        assert!(Peer::Srp.is_ours() && Peer::SrpEarly.is_ours());
+        assert!(!Peer::Quic.is_ours() && !Peer::SplitTcp("bbr").is_ours());
+    }
+}
