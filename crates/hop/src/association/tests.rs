@@ -95,7 +95,9 @@ impl World {
             return false;
         };
         self.now = self.now.max(next);
-        while let Some(mut f) = self.air.pop_front_if(|f| f.at <= self.now) {
+        while self.air.front().is_some_and(|f| f.at <= self.now)
+            && let Some(mut f) = self.air.pop_front()
+        {
             if f.to == BASE {
                 self.base.handle_datagram(self.now, f.from, &mut f.bytes);
             } else if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to) {
@@ -269,11 +271,7 @@ fn a_restarted_base_gets_a_new_association_and_old_streams_are_reset() {
     let events = w.mobile_events();
     assert_eq!(
         events,
-        [
-            AssociationEvent::Up,
-            AssociationEvent::Lost(CloseReason::Silence),
-            AssociationEvent::Up
-        ]
+        [AssociationEvent::Up, AssociationEvent::Lost(CloseReason::Silence), AssociationEvent::Up]
     );
     assert!(matches!(w.mobile().recv_state(old), RecvState::Reset(_)));
     let new = w.mobile().open().unwrap();
@@ -330,8 +328,7 @@ fn an_unsealed_hop_works_by_explicit_choice_on_both_ends_only() {
     let mut w = World::new(0.1, 1);
     let seed = Seed::from_u64(5);
     let config = HopConfig::default();
-    w.mobiles[0].1 =
-        Mobile::unsealed(config.clone(), *keys(1).public(), BASE, seed, Time::ZERO);
+    w.mobiles[0].1 = Mobile::unsealed(config.clone(), *keys(1).public(), BASE, seed, Time::ZERO);
     w.run(Duration::from_secs(2));
     assert!(!w.mobile().is_up());
     w.base = Base::unsealed(config, Seed::from_u64(6));

@@ -45,8 +45,8 @@ impl Srp {
             }
         }
         if eliciting {
-            let hold = self.round_trip.srtt().unwrap_or_default() / 8;
-            self.received.on_eliciting(now, hold);
+            let srtt = self.round_trip.srtt().unwrap_or_default();
+            self.received.on_eliciting(now, srtt);
         }
         Ok(())
     }
@@ -361,7 +361,8 @@ impl Srp {
     /// A datagram taken for lost that arrived after all teaches how much this hop reorders.
     fn look_for_spurious(&mut self, now: Time, ack: &Ack<'_>) {
         let srtt = self.round_trip.srtt().unwrap_or_default();
-        for number in ack.first..ack.latest {
+        let from = if self.log.has_lost() { ack.first.max(self.log.base()) } else { ack.latest };
+        for number in from..ack.latest {
             if !ack.received(number) {
                 continue;
             }

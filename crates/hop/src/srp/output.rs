@@ -173,6 +173,8 @@ impl Srp {
     fn poll_probe(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
         self.silence.due -= 1;
         self.stats.probes += 1;
+        // What arrives of probes says nothing of what the hop can do.
+        self.idle_at = self.log.next_number() + 1;
         let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
         let small = base.saturating_sub(self.overhead);
         let full = self.mtu.current();

@@ -283,12 +283,10 @@ impl RateControl {
     fn measured(&self, look: &Look, high: Duration) -> f64 {
         let spread = libm::sqrt((self.loss * (1.0 - self.loss) + 0.01) / look.datagrams.max(1.0));
         let unusual = look.loss > self.loss + 3.0 * spread;
-        let at_peak = look.queue_max >= self.queue_peak.mul_f64(0.75);
-        if unusual && at_peak && look.queue_max > high * 2 {
-            look.delivered / (1.0 - self.loss).max(0.1)
-        } else {
-            look.served
-        }
+        let full = look.queue_min >= self.queue_peak / 2
+            && look.queue_max >= self.queue_peak.mul_f64(0.75)
+            && look.queue_max > high * 2;
+        if unusual && full { look.delivered / (1.0 - self.loss).max(0.1) } else { look.served }
     }
 
     fn startup(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
@@ -359,6 +357,9 @@ impl RateControl {
 
     /// Falls to what was measured, less what drains the queue in about two round trips.
     fn cut(&mut self, now: Time, s: &Sample, look: &Look, measured: f64) {
+        // Where the application set the pace, less than the hop can do was seen of it.
+        let measured =
+            if look.app_limited { measured.max(self.capacity.min(self.rate)) } else { measured };
         self.capacity = measured;
         let excess = look.queue_min.saturating_sub(self.queue_low()).as_secs_f64();
         // No shorter than what it takes to see the effect.

@@ -62,7 +62,12 @@ impl RecvHalf {
 
     /// Takes bytes in; by how much the highest offset rose, which is what the credit of all streams
     /// pays for.
-    pub(super) fn on_data(&mut self, offset: u64, data: &[u8], fin: bool) -> Result<u64, Violation> {
+    pub(super) fn on_data(
+        &mut self,
+        offset: u64,
+        data: &[u8],
+        fin: bool,
+    ) -> Result<u64, Violation> {
         let end = offset.checked_add(data.len() as u64).ok_or(Violation)?;
         if end > self.limit || self.size.is_some_and(|size| end > size || (fin && end != size)) {
             return Err(Violation);

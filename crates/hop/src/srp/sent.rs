@@ -59,11 +59,13 @@ pub(super) struct SentLog {
     /// No datagram before this one has an unknown fate.
     unsettled: u64,
     inflight: u64,
+    /// Datagrams in the log that count as lost.
+    lost: usize,
 }
 
 impl SentLog {
     pub(super) fn new() -> Self {
-        Self { log: VecDeque::new(), base: 1, unsettled: 1, inflight: 0 }
+        Self { log: VecDeque::new(), base: 1, unsettled: 1, inflight: 0, lost: 0 }
     }
 
     /// The number that the next datagram gets.
@@ -74,6 +76,16 @@ impl SentLog {
     /// Bytes whose fate is unknown.
     pub(super) fn inflight(&self) -> u64 {
         self.inflight
+    }
+
+    /// Some datagram in the log counts as lost.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// The lowest number in the log.
+    pub(super) fn base(&self) -> u64 {
+        self.base
     }
 
     /// Every datagram with a lower number is settled.
@@ -101,6 +113,8 @@ impl SentLog {
         if sent.fate == Fate::Unknown {
             self.inflight -= u64::from(sent.size);
         }
+        self.lost -= usize::from(sent.fate == Fate::Lost);
+        self.lost += usize::from(fate == Fate::Lost);
         sent.fate = fate;
         if number == self.unsettled {
             self.settle();
@@ -131,7 +145,8 @@ impl SentLog {
     /// taken for lost too early can be recognised.
     pub(super) fn forget(&mut self, before: Time) {
         while self.base < self.unsettled && self.log.front().is_some_and(|s| s.at < before) {
-            self.log.pop_front();
+            let gone = self.log.pop_front();
+            self.lost -= usize::from(gone.is_some_and(|s| s.fate == Fate::Lost));
             self.base += 1;
         }
     }

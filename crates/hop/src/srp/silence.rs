@@ -114,6 +114,7 @@ impl Srp {
         if self.silence.is_silent() {
             // Everything that was in flight went into the silence; the pacer starts afresh.
             self.pace_at = self.pace_at.max(now);
+            self.rate.on_interruption();
         }
         self.silence.unanswered = 0;
         self.silence.since = None;

@@ -72,7 +72,8 @@ impl Pipe {
         self.largest = self.largest.max(size);
         let lost = self.loses.as_mut().is_some_and(|f| f(now, number));
         if !lost && !self.numbers.chance(self.loss) && !silent && size <= self.mtu {
-            let late = self.late.filter(|l| number.is_multiple_of(l.0)).map_or(Duration::ZERO, |l| l.1);
+            let late =
+                self.late.filter(|l| number.is_multiple_of(l.0)).map_or(Duration::ZERO, |l| l.1);
             let at = self.busy_until + self.delay + late;
             let place = self.flying.partition_point(|f| f.0 <= at);
             self.flying.insert(place, (at, pair, number, frames.to_vec()));
@@ -128,9 +129,13 @@ impl CubicFlow {
     }
 
     fn run(&mut self, now: Time, pipe: &mut Pipe) {
-        while let Some((_, number)) = self.acks.pop_front_if(|a| a.0 <= now) {
+        while self.acks.front().is_some_and(|a| a.0 <= now)
+            && let Some((_, number)) = self.acks.pop_front()
+        {
             let mut lost = false;
-            while let Some((n, at)) = self.inflight.pop_front_if(|f| f.0 <= number) {
+            while self.inflight.front().is_some_and(|f| f.0 <= number)
+                && let Some((n, at)) = self.inflight.pop_front()
+            {
                 lost |= n < number;
                 if n == number {
                     self.srtt = (self.srtt * 7 + now.since(at)) / 8;
@@ -203,7 +208,9 @@ impl World {
         }
         self.now = self.now.max(next);
         for side in 0..2 {
-            while let Some(f) = self.pipes[side].flying.pop_front_if(|f| f.0 <= self.now) {
+            while self.pipes[side].flying.front().is_some_and(|f| f.0 <= self.now)
+                && let Some(f) = self.pipes[side].flying.pop_front()
+            {
                 if let Some(cubic) = &mut self.cubic
                     && f.1 == CUBIC
                 {

@@ -206,7 +206,9 @@ fn small(loss: f64, seed: u64, early: bool) -> f64 {
             answered = true;
             server = flights(now + ms(50));
         }
-        while let Some((_, n)) = server.pop_front_if(|f| f.0 <= now) {
+        while server.front().is_some_and(|f| f.0 <= now)
+            && let Some((_, n)) = server.pop_front()
+        {
             base.write(id, &vec![2; n]).unwrap();
         }
         while mobile.poll_event().is_some() {}
