@@ -1,4 +1,7 @@
 //! CUBIC's window over time (RFC 9438), for living beside those who use it.
+//!
+//! [`Cubic::bold`] is half as bold again: it comes late to the contest, after it has made room, and
+//! windows take a dozen losses to converge.
 
 use core::time::Duration;
 
@@ -19,6 +22,9 @@ pub(super) struct Cubic {
     reno: f64,
     last: Time,
     segment: f64,
+    beta: f64,
+    /// What Reno's window grows by in a round trip, in segments (§4.3).
+    reno_step: f64,
 }
 
 impl Default for Cubic {
@@ -31,7 +37,22 @@ impl Cubic {
     /// A window of `window` bytes of `segment` bytes each, at the plateau of its curve.
     pub(super) fn start(now: Time, window: f64, segment: usize) -> Self {
         let segment = segment.max(1) as f64;
-        Self { window, window_max: window, epoch: now, reno: window, last: now, segment }
+        let reno_step = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+        Self {
+            window,
+            window_max: window,
+            epoch: now,
+            reno: window,
+            last: now,
+            segment,
+            beta: BETA,
+            reno_step,
+        }
+    }
+
+    /// As [`start`](Self::start), for a latecomer.
+    pub(super) fn bold(now: Time, window: f64, segment: usize) -> Self {
+        Self { beta: 0.8, reno_step: 1.0, ..Self::start(now, window, segment) }
     }
 
     pub(super) fn window(&self) -> f64 {
@@ -40,9 +61,9 @@ impl Cubic {
 
     /// §4.6 and §4.7: the queue overflowed.
     pub(super) fn on_congestion(&mut self, now: Time) {
-        let fast = if self.window < self.window_max { (1.0 + BETA) / 2.0 } else { 1.0 };
+        let fast = if self.window < self.window_max { (1.0 + self.beta) / 2.0 } else { 1.0 };
         self.window_max = self.window * fast;
-        self.window = (self.window * BETA).max(2.0 * self.segment);
+        self.window = (self.window * self.beta).max(2.0 * self.segment);
         self.reno = self.window;
         self.epoch = now;
         self.last = now;
@@ -50,13 +71,13 @@ impl Cubic {
 
     /// §4.2 to §4.5: time passed while the window was in use.
     pub(super) fn on_progress(&mut self, now: Time, srtt: Duration) {
-        let drop = self.window_max * (1.0 - BETA) / self.segment;
+        let drop = self.window_max * (1.0 - self.beta) / self.segment;
         let k = libm::cbrt(drop / C);
         let t = (now.since(self.epoch) + srtt).as_secs_f64() - k;
         let target = C * t * t * t * self.segment + self.window_max;
         let round_trips = now.since(self.last).as_secs_f64() / srtt.as_secs_f64().max(1e-4);
         self.last = now;
-        self.reno += 3.0 * (1.0 - BETA) / (1.0 + BETA) * round_trips * self.segment;
+        self.reno += self.reno_step * round_trips * self.segment;
         let grown = self.window + (target - self.window).max(0.0) * round_trips.min(1.0);
         self.window = grown.min(1.5 * self.window).max(self.reno.min(self.window * 1.5));
     }

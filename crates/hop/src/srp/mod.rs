@@ -130,6 +130,8 @@ pub struct Srp {
     /// Streams with something lost, and with something new, in turn.
     urgent: VecDeque<u64>,
     active: VecDeque<u64>,
+    /// Bytes that the stream at the front has sent in its turn.
+    turn: usize,
     /// Small things to tell that are not stream bytes.
     controls: VecDeque<Content>,
     /// Streams that found the association's memory full.
@@ -198,6 +200,7 @@ impl Srp {
             next_peer: if role == Role::Mobile { 1 } else { 0 },
             urgent: VecDeque::new(),
             active: VecDeque::new(),
+            turn: 0,
             controls: VecDeque::new(),
             starved: VecDeque::new(),
             events: VecDeque::new(),

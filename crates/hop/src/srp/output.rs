@@ -6,12 +6,14 @@ use lasthop_units::{Bytes, Time};
 use lasthop_wire::frame::{Frame, Writer};
 use smallvec::SmallVec;
 
-use super::send::{Piece, ResetState};
+use super::send::ResetState;
 use super::sent::{Content, Fate, Purpose, Sent};
 use super::{CloseReason, Srp};
 
 /// The sender tells its floor once in so many datagrams.
 const FLOOR_EVERY: u64 = 32;
+/// A stream sends at most so much in one turn.
+const TURN_MAX: usize = 32 * 1024;
 /// Less data than this is not worth a frame of its own at the end of a datagram.
 const PIECE_MIN: usize = 32;
 /// Unused time lets at most so much be sent at once, and the pacer is woken at most twice as often.
@@ -114,7 +116,7 @@ impl Srp {
     }
 
     /// Some stream has something to send and credit for it.
-    fn has_data(&self) -> bool {
+    pub(super) fn has_data(&self) -> bool {
         let credit = self.available_credit();
         !self.urgent.is_empty()
             || self
@@ -287,52 +289,81 @@ impl Srp {
         }
     }
 
-    /// Fills a datagram from the streams in turn, those with losses first.
+    /// Fills a datagram from the streams with losses, then from the others in turn.
     fn write_data(&mut self, w: &mut Writer<'_>, told: &mut Contents) {
         while w.room() > PIECE_MIN {
-            if let Some(id) = self.urgent.pop_front() {
-                let wrote = self.write_piece(id, w, told);
-                let Some(stream) = self.streams.get_mut(&id) else { continue };
-                stream.in_urgent = stream.send.has_lost();
-                if stream.in_urgent {
-                    self.urgent.push_front(id);
-                    if !wrote {
-                        return;
-                    }
+            let Some(id) = self.urgent.front().copied() else { break };
+            let wrote = self.write_piece(id, w, told).is_some();
+            self.after_repair(id);
+            if !wrote && self.urgent.front() == Some(&id) {
+                break;
+            }
+        }
+        let mut fruitless = 0;
+        while w.room() > PIECE_MIN && fruitless < self.active.len() {
+            let Some(id) = self.active.front().copied() else { return };
+            match self.write_piece(id, w, told) {
+                Some(bytes) => self.after_turn(id, bytes),
+                // Without credit for all streams only bare ends can go: the others wait.
+                None if self.streams.get(&id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
+                    self.active.rotate_left(1);
+                    fruitless += 1;
                 }
-                continue;
-            }
-            let Some(id) = self.active.pop_front() else { return };
-            let wrote = self.write_piece(id, w, told);
-            let credit = self.available_credit();
-            let Some(stream) = self.streams.get_mut(&id) else { continue };
-            stream.in_active = stream.send.wants_to_send(u64::MAX);
-            if stream.in_active {
-                self.active.push_back(id);
-            }
-            if stream.send.is_blocked() && stream.send.blocked_told != Some(stream.send.limit()) {
-                stream.send.blocked_told = Some(stream.send.limit());
-                stream.in_active = false;
-                self.active.retain(|a| *a != id);
-                self.controls.push_back(Content::StreamBlocked { stream: id });
-            }
-            if !wrote && credit == 0 {
-                return;
-            }
-            if !wrote && told.is_empty() && self.active.len() <= 1 {
-                return;
+                None => self.after_turn(id, 0),
             }
         }
     }
 
-    fn write_piece(&mut self, id: u64, w: &mut Writer<'_>, told: &mut Contents) -> bool {
+    fn after_repair(&mut self, id: u64) {
+        if self.streams.get(&id).is_some_and(|s| s.send.has_lost()) {
+            return;
+        }
+        self.urgent.pop_front();
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.in_urgent = false;
+        }
+    }
+
+    /// A stream stays at the front until it has sent its share of a millisecond, so that at high
+    /// rates the peer's application gets bytes in larger pieces.
+    fn after_turn(&mut self, id: u64, bytes: usize) {
+        let share = self.pacing_rate().bytes_in(BURST / 2).as_usize().min(TURN_MAX);
+        let Some(stream) = self.streams.get_mut(&id) else {
+            self.active.pop_front();
+            return;
+        };
+        self.turn += bytes;
+        if stream.send.wants_to_send(u64::MAX) {
+            if self.turn >= share {
+                self.turn = 0;
+                self.active.rotate_left(1);
+            }
+            return;
+        }
+        self.turn = 0;
+        stream.in_active = false;
+        self.active.pop_front();
+        let limit = stream.send.limit();
+        if stream.send.is_blocked() && stream.send.blocked_told != Some(limit) {
+            stream.send.blocked_told = Some(limit);
+            self.controls.push_back(Content::StreamBlocked { stream: id });
+        }
+    }
+
+    /// Writes the next piece of a stream; how many bytes of data it has.
+    fn write_piece(
+        &mut self,
+        id: u64,
+        w: &mut Writer<'_>,
+        told: &mut Contents,
+    ) -> Option<usize> {
         let credit = self.available_credit();
-        let Some(stream) = self.streams.get_mut(&id) else { return false };
+        let stream = self.streams.get_mut(&id)?;
         // One byte is left for the frame that asks for an answer at once.
         let overhead = Writer::stream_overhead(id, stream.send.sent()) + 1;
         let room = w.room().saturating_sub(overhead);
         let before = stream.send.sent();
-        let Some(piece) = stream.send.next_piece(room, credit) else { return false };
+        let piece = stream.send.next_piece(room, credit)?;
         let fresh = stream.send.sent() - before;
         let (a, b) = stream.send.bytes(&piece);
         let written = w.put_stream(id, piece.offset, piece.fin, a, b);
@@ -341,9 +372,9 @@ impl Srp {
         self.copies.earn(fresh);
         self.stats.bytes_sent += Bytes::new(fresh);
         self.stats.bytes_retransmitted += Bytes::from(piece.len) - Bytes::new(fresh);
-        told.push(Content::Data { stream: id, piece: Piece { ..piece } });
+        told.push(Content::Data { stream: id, piece });
         self.offer_room(id);
-        true
+        Some(piece.len)
     }
 
     /// Enters a datagram into the log and charges the pacer.

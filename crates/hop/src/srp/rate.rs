@@ -22,6 +22,8 @@ use super::filter::WindowedMin;
 
 /// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
 const QUEUE_FLOOR: Duration = Duration::from_millis(3);
+/// A queue up to this is none.
+const EMPTY: Duration = Duration::from_millis(1);
 /// How much a flow may keep standing in the queue, in full datagrams. The same for every flow, so
 /// that who has the larger share is the first to yield.
 const QUEUE_DATAGRAMS: f64 = 6.0;
@@ -127,12 +129,14 @@ pub(super) struct RateControl {
     /// Since when, and from how much, the queue has not fallen although we make room.
     standing: Option<(Time, Duration)>,
     queue_peak: Duration,
+    /// Looks in a row in which the queue seemed to overflow.
+    overflows: u32,
     queue: Duration,
     cubic: Cubic,
     last_empty: Time,
     drain_test_until: Option<Time>,
     last_cut: Time,
-    /// Our share when the queue was last seen short.
+    /// Our share while the queue was short, the best of the last few seconds.
     unhindered: f64,
     left_compete: Time,
 }
@@ -153,6 +157,7 @@ impl RateControl {
             draining: false,
             standing: None,
             queue_peak: Duration::ZERO,
+            overflows: 0,
             queue: Duration::ZERO,
             cubic: Cubic::default(),
             last_empty: now,
@@ -249,7 +254,7 @@ impl RateControl {
     /// The queue above which this flow yields.
     fn queue_high(&self) -> Duration {
         let datagram_bits = 1500.0 * 8.0;
-        let one = datagram_bits / self.rate.max(RATE_FLOOR);
+        let one = datagram_bits / self.rate.max(self.capacity).max(RATE_FLOOR);
         let low = QUEUE_FLOOR.max(Duration::from_secs_f64((0.75 * one).min(0.5)));
         let high = low.max(self.rtt_min() / 4);
         Duration::from_secs_f64((QUEUE_DATAGRAMS * one).min(1.0)).clamp(low, high)
@@ -279,14 +284,24 @@ impl RateControl {
     }
 
     /// What the hop can do for us, from one look. Datagrams lost on the air took their time there;
-    /// those that a full queue dropped did not, and a queue is full when loss rises with it.
-    fn measured(&self, look: &Look, high: Duration) -> f64 {
+    /// those that a full queue dropped did not.
+    fn measured(&mut self, look: &Look, high: Duration) -> f64 {
+        self.overflows = if self.is_overflow(look, high) { self.overflows + 1 } else { 0 };
+        // One such look may be a fade that met a busy moment.
+        if self.overflows > 1 {
+            (look.delivered / (1.0 - self.loss).max(0.1)).max(0.5 * look.served)
+        } else {
+            look.served
+        }
+    }
+
+    /// More is lost than the hop loses by itself, while the queue is as long as it gets.
+    fn is_overflow(&self, look: &Look, high: Duration) -> bool {
         let spread = libm::sqrt((self.loss * (1.0 - self.loss) + 0.01) / look.datagrams.max(1.0));
-        let unusual = look.loss > self.loss + 3.0 * spread;
-        let full = look.queue_min >= self.queue_peak / 2
+        look.loss > self.loss + 3.0 * spread
+            && look.queue_min >= self.queue_peak / 2
             && look.queue_max >= self.queue_peak.mul_f64(0.75)
-            && look.queue_max > high * 2;
-        if unusual && full { look.delivered / (1.0 - self.loss).max(0.1) } else { look.served }
+            && look.queue_max > high * 2
     }
 
     fn startup(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
@@ -318,9 +333,13 @@ impl RateControl {
             self.watch_standing(now, s, look);
             return;
         }
+        if look.queue_min > EMPTY && !look.app_limited {
+            // While something waits, the hop shows all it can do.
+            self.capacity = measured;
+        }
         if look.queue_min <= self.queue_low() {
             self.standing = None;
-            self.unhindered = self.capacity;
+            self.unhindered = self.capacity.max(0.995 * self.unhindered);
         } else {
             self.watch_standing(now, s, look);
         }
@@ -397,19 +416,21 @@ impl RateControl {
         if now.since(self.left_compete) < BASE_WINDOW {
             window = window.max(self.cubic.window());
         }
-        self.cubic = Cubic::start(now, window, s.datagram);
+        self.cubic = Cubic::bold(now, window, s.datagram);
         // Soon make sure that the queue is not of our own making after all.
         self.last_empty = now - (BASE_WINDOW - FIRST_DRAIN_TEST);
     }
 
     fn compete(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
-        self.capacity = measured;
+        if !look.app_limited {
+            self.capacity = measured;
+        }
         if look.queue_min <= (high / 6).max(Duration::from_millis(1)) {
             self.mode = Mode::Steady;
             self.left_compete = now;
             self.drain_test_until = None;
             self.unopposed = 0;
-            self.set_rate(0.95 * measured, s);
+            self.set_rate(0.95 * self.capacity, s);
             return;
         }
         match self.drain_test_until {
@@ -424,9 +445,10 @@ impl RateControl {
             _ => {}
         }
         let spread = libm::sqrt((self.loss * (1.0 - self.loss)) / look.datagrams.max(1.0));
-        let full = look.queue_max >= self.queue_peak.mul_f64(0.7);
+        let full = look.queue_max >= self.queue_peak.mul_f64(0.7) && look.queue_max > 2 * high;
         let congested = full && look.loss > self.loss + 3.0 * spread + 0.5 / look.datagrams;
-        if congested && now.since(self.last_cut) >= s.srtt {
+        // The queue goes on overflowing until neighbours with a longer round trip have answered too.
+        if congested && now.since(self.last_cut) >= 3 * s.srtt {
             self.last_cut = now;
             self.cubic.on_congestion(now);
         } else if !look.app_limited {

@@ -315,6 +315,15 @@ impl Bulk {
         self.pump(w);
     }
 
+    /// From delivery to delivery: where holes are repaired slowly, bytes come in heaps.
+    fn mean_goodput(&self, from: Time) -> f64 {
+        let first = self.progress.iter().find(|p| p.0 >= from);
+        match (first, self.progress.last()) {
+            (Some(a), Some(b)) if b.0 > a.0 => (b.1 - a.1) as f64 * 8.0 / (b.0 - a.0).as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+
     fn goodput(&self, from: Time, to: Time) -> f64 {
         let at = |t| self.progress.iter().take_while(|p| p.0 <= t).last().map_or(0, |p| p.1);
         (at(to) - at(from)) as f64 * 8.0 / (to - from).as_secs_f64()
