@@ -222,7 +222,9 @@ impl<'a> Frames<'a> {
             FLOOR => varint::get(bytes).map(|(n, rest)| (Frame::Floor(n), rest)),
             URGE => Some((Frame::Urge, bytes)),
             CREDIT => varint::get(bytes).map(|(n, rest)| (Frame::Credit(n), rest)),
-            STREAM_CREDIT => pair(bytes).map(|(id, limit, r)| (Frame::StreamCredit { id, limit }, r)),
+            STREAM_CREDIT => {
+                pair(bytes).map(|(id, limit, r)| (Frame::StreamCredit { id, limit }, r))
+            }
             BLOCKED => Some((Frame::Blocked, bytes)),
             STREAM_BLOCKED => varint::get(bytes).map(|(id, r)| (Frame::StreamBlocked { id }, r)),
             RESET => reset(bytes),

@@ -1,0 +1,57 @@
+# Shortcuts; everything is also a plain cargo command. Each target says what it needs (tools/need).
+CARGO ?= cargo
+BIN := $(or $(CARGO_TARGET_DIR),target)
+export CARGO
+
+.PHONY: all build demo test lint purity requirements fuzz-smoke fuzz bench clean
+
+all: build
+
+# The command, and the library of `lasthop exec` beside it.
+build:
+	tools/need build
+	$(CARGO) build --locked --release -p lasthop -p lasthop-preload
+
+# A download across a bad radio, by srp and by what else there is. DEMO=--json and other options.
+demo:
+	tools/need demo
+	$(CARGO) build --locked --release -p lasthop
+	$(BIN)/release/lasthop demo $(DEMO)
+
+# Everything that must hold before a commit. The programs are built first because tests run them.
+test:
+	tools/need test
+	$(MAKE) lint purity requirements
+	$(CARGO) build --locked --workspace --profile test
+	$(CARGO) test --locked --workspace --no-fail-fast
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
+	$(MAKE) fuzz-smoke
+
+lint:
+	tools/lint
+
+purity:
+	tools/purity
+
+# The map from requirements to tests in docs/requirements.md is what the tests say.
+requirements:
+	tools/requirements --check
+
+# Each fuzz target for a moment, on a stable toolchain; without coverage to guide it.
+fuzz-smoke:
+	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir $(BIN)/fuzz
+
+# Each fuzz target with coverage, for FUZZ_SECONDS: wants a nightly toolchain and cargo-fuzz.
+FUZZ_SECONDS ?= 300
+fuzz:
+	tools/fuzz $(FUZZ_SECONDS)
+
+# Every figure that is claimed, with its peers. BENCH="loss --json" and the like for less.
+BENCH ?= all --quick
+bench:
+	tools/need bench
+	$(CARGO) build --locked --release -p lasthop -p lasthop-bench
+	$(BIN)/release/lasthop-bench $(BENCH)
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,12 @@
+//! What is done to each input by the fuzz targets. A check that fails panics.
+//!
+//! `fuzz_targets/` hands these functions to libFuzzer, `tests/smoke.rs` runs them for a moment on any
+//! toolchain.
+
+pub mod datagram;
+pub mod frames;
+pub mod handshake;
+pub mod http_connect;
+pub mod mhp;
+pub mod socks5;
+pub mod srp;
