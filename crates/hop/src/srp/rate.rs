@@ -84,8 +84,10 @@ struct Interval {
     start_latest: u64,
     delivered: u64,
     lost: u64,
-    queue_min: Duration,
-    queue_max: Duration,
+    delay_min_us: i64,
+    delay_max_us: i64,
+    delay_sum_us: i64,
+    delays: i64,
     app_limited: bool,
 }
 
@@ -227,17 +229,12 @@ impl RateControl {
             return;
         }
         let delay = s.arrival_us as i64 - s.sent_at.as_micros() as i64;
-        self.base_delay_us.insert(now, delay);
-        let base = self.base_delay_us.get().unwrap_or(delay);
-        let queue = Duration::from_micros((delay - base).max(0) as u64);
-
         let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
         let Some(interval) = &mut self.interval else {
-            self.interval = Some(Interval::start(&s, queue));
+            self.interval = Some(Interval::start(&s, delay));
             return;
         };
-        interval.queue_min = interval.queue_min.min(queue);
-        interval.queue_max = interval.queue_max.max(queue);
+        interval.add(delay);
         interval.app_limited |= s.app_limited;
         let took = Duration::from_micros(s.arrival_us.saturating_sub(interval.start_arrival_us));
         let settled = interval.settled(&s);
@@ -246,8 +243,12 @@ impl RateControl {
             return;
         }
         let interval = *interval;
-        self.interval = Some(Interval::start(&s, queue));
-        let look = Look::of(&interval, &s, took, settled);
+        self.interval = Some(Interval::start(&s, delay));
+        // The least of means: a single early stamp, by a clock read too soon, would be believed for
+        // as long as the least delay is.
+        self.base_delay_us.insert(now, interval.delay_sum_us / interval.delays);
+        let base = self.base_delay_us.get().unwrap_or(interval.delay_min_us);
+        let look = Look::of(&interval, &s, took, settled, base);
         self.judge(now, &s, &look);
     }
 
@@ -333,8 +334,11 @@ impl RateControl {
             self.watch_standing(now, s, look);
             return;
         }
-        if look.queue_min > EMPTY && !look.app_limited {
-            // While something waits, the hop shows all it can do.
+        // While something waits, the hop shows all it can do: more than we send, or else we send as
+        // much as it was known to do. A queue that stands still while we send less is not ours, or
+        // not there.
+        let shows_all = measured > 1.02 * self.rate || self.rate > 0.97 * self.capacity;
+        if look.queue_min > EMPTY && !look.app_limited && shows_all {
             self.capacity = measured;
         }
         if look.queue_min <= self.queue_low() {
@@ -344,11 +348,14 @@ impl RateControl {
             self.watch_standing(now, s, look);
         }
         if self.draining {
-            if look.queue_min <= self.queue_low() {
+            let rate = if look.queue_min <= self.queue_low() {
                 self.draining = false;
                 self.unopposed = 0;
-                self.set_rate(self.rate.max(0.985 * self.capacity), s);
-            }
+                0.985 * self.capacity
+            } else {
+                self.capacity * self.drain_factor(look.queue_min)
+            };
+            self.set_rate(self.rate.max(rate), s);
             return;
         }
         if look.app_limited || look.start_latest < self.changed_at {
@@ -368,7 +375,7 @@ impl RateControl {
         }
         self.plateau = 0;
         let first =
-            (0.02 * libm::sqrt(self.rate * 20e6)).clamp(0.003 * self.rate, 0.05 * self.rate);
+            (0.02 * libm::sqrt(self.rate * 20e6)).clamp(0.003 * self.rate, 0.025 * self.rate);
         let step = first * libm::pow(1.7, f64::from(self.unopposed.saturating_sub(1)));
         self.unopposed = (self.unopposed + 1).min(64);
         self.set_rate(self.rate + step.min(0.6 * self.rate), s);
@@ -380,15 +387,20 @@ impl RateControl {
         let measured =
             if look.app_limited { measured.max(self.capacity.min(self.rate)) } else { measured };
         self.capacity = measured;
-        let excess = look.queue_min.saturating_sub(self.queue_low()).as_secs_f64();
-        // No shorter than what it takes to see the effect.
-        let looks = 2.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / measured.max(RATE_FLOOR);
-        let span = (2 * self.rtt_min()).max(Duration::from_millis(30)).as_secs_f64().max(looks);
-        self.set_rate(measured * (1.0 - excess / span).clamp(0.25, 0.98), s);
+        self.set_rate(measured * self.drain_factor(look.queue_min), s);
         self.draining = true;
         self.unopposed = 0;
         self.plateau = 0;
         self.last_cut = now;
+    }
+
+    /// What share of the capacity drains a queue in about two round trips.
+    fn drain_factor(&self, queue: Duration) -> f64 {
+        let excess = queue.saturating_sub(self.queue_low()).as_secs_f64();
+        // No shorter than what it takes to see the effect.
+        let looks = 2.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
+        let span = (2 * self.rtt_min()).max(Duration::from_millis(30)).as_secs_f64().max(looks);
+        (1.0 - excess / span).clamp(0.25, 0.98)
     }
 
     /// A queue that does not fall although we make room is somebody else's.
@@ -491,21 +503,31 @@ impl Interval {
         (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
     }
 
-    fn start(s: &Sample, queue: Duration) -> Self {
+    fn start(s: &Sample, delay_us: i64) -> Self {
         Self {
             start_arrival_us: s.arrival_us,
             start_latest: s.latest,
             delivered: s.delivered,
             lost: s.lost,
-            queue_min: queue,
-            queue_max: queue,
+            delay_min_us: delay_us,
+            delay_max_us: delay_us,
+            delay_sum_us: delay_us,
+            delays: 1,
             app_limited: s.app_limited,
         }
+    }
+
+    fn add(&mut self, delay_us: i64) {
+        self.delay_min_us = self.delay_min_us.min(delay_us);
+        self.delay_max_us = self.delay_max_us.max(delay_us);
+        self.delay_sum_us += delay_us;
+        self.delays += 1;
     }
 }
 
 impl Look {
-    fn of(interval: &Interval, s: &Sample, took: Duration, settled: u64) -> Self {
+    fn of(interval: &Interval, s: &Sample, took: Duration, settled: u64, base_us: i64) -> Self {
+        let queue = |delay_us: i64| Duration::from_micros((delay_us - base_us).max(0) as u64);
         let delivered = s.delivered - interval.delivered;
         let seconds = took.as_secs_f64();
         Self {
@@ -513,8 +535,8 @@ impl Look {
             delivered: delivered as f64 * 8.0 / seconds,
             loss: (settled - delivered) as f64 / settled as f64,
             datagrams: settled as f64 / s.datagram as f64,
-            queue_min: interval.queue_min,
-            queue_max: interval.queue_max,
+            queue_min: queue(interval.delay_min_us),
+            queue_max: queue(interval.delay_max_us),
             app_limited: interval.app_limited,
             start_latest: interval.start_latest,
         }

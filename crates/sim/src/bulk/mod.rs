@@ -4,7 +4,7 @@
 //! ```
 //! use lasthop_radio::{LinkConfig, Pacing, RadioConfig};
 //! use lasthop_sim::bulk::{self, BulkConfig};
-//! use lasthop_sim::naive::Naive;
+//! use lasthop_sim::hop::Hop;
 //! use lasthop_units::{Duration, Rate};
 //!
 //! let link = LinkConfig {
@@ -13,7 +13,7 @@
 //!     ..LinkConfig::default()
 //! };
 //! let config = BulkConfig { radio: RadioConfig::both(link), ..BulkConfig::default() };
-//! let report = bulk::run(&Naive::default(), &config)?;
+//! let report = bulk::run(&Hop::default(), &config)?;
 //! assert!(report.share_of_limit > 0.9);
 //! # Ok::<(), bulk::BulkError>(())
 //! ```

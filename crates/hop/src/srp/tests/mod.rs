@@ -28,6 +28,7 @@ struct Pipe {
     flying: VecDeque<(Time, usize, u64, Vec<u8>)>,
     offered: u64,
     dropped: u64,
+    lost: u64,
     queued_ns: f64,
     /// Datagrams larger than this vanish.
     mtu: usize,
@@ -50,6 +51,7 @@ impl Pipe {
             flying: VecDeque::new(),
             offered: 0,
             dropped: 0,
+            lost: 0,
             queued_ns: 0.0,
             mtu: 1500,
             largest: 0,
@@ -70,8 +72,10 @@ impl Pipe {
         self.queued_ns += waiting.as_nanos() as f64;
         self.busy_until = self.busy_until.max(now) + self.rate.time_for(Bytes::from(size));
         self.largest = self.largest.max(size);
-        let lost = self.loses.as_mut().is_some_and(|f| f(now, number));
-        if !lost && !self.numbers.chance(self.loss) && !silent && size <= self.mtu {
+        let chosen = self.loses.as_mut().is_some_and(|f| f(now, number));
+        let lost = chosen || self.numbers.chance(self.loss);
+        self.lost += u64::from(lost);
+        if !lost && !silent && size <= self.mtu {
             let late =
                 self.late.filter(|l| number.is_multiple_of(l.0)).map_or(Duration::ZERO, |l| l.1);
             let at = self.busy_until + self.delay + late;

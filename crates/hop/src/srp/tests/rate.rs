@@ -21,11 +21,13 @@ fn settled(rate_mbps: u64, delay_ms: u64, loss: f64, seconds: u64) -> Settled {
     let from = Time::from_secs(seconds / 2);
     bulk.run(&mut w, from);
     let p = &mut w.pipes[1];
-    (p.offered, p.dropped, p.queued_ns) = (0, 0, 0.0);
+    (p.offered, p.dropped, p.lost, p.queued_ns) = (0, 0, 0, 0.0);
     let to = Time::from_secs(seconds);
     bulk.run(&mut w, to);
-    let limit = rate_mbps as f64 * 1e6 * (1.0 - loss) * 1448.0 / 1500.0;
     let p = &w.pipes[1];
+    // Loss as it really fell.
+    let loss = p.lost as f64 / (p.offered - p.dropped) as f64;
+    let limit = rate_mbps as f64 * 1e6 * (1.0 - loss) * 1448.0 / 1500.0;
     Settled {
         share: bulk.mean_goodput(from) / limit,
         dropped: p.dropped as f64 / p.offered as f64,
