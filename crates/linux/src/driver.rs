@@ -457,14 +457,11 @@ impl<R: Role> Driver<R> {
         while let Some(event) = self.core.hop.poll_event() {
             self.handle_association(event);
         }
-        // Each association is told once, so that one cannot hold the loop.
-        let mut seen = BTreeSet::new();
-        while let Some(id) = self.core.hop.poll_active() {
-            if !seen.insert(id) {
-                break;
-            }
+        // So many tell of each association, and one cannot hold the loop.
+        for _ in 0..=self.core.sessions.len() {
+            let Some(id) = self.core.hop.poll_active() else { break };
+            self.core.touched.insert(id);
         }
-        self.core.touched.extend(seen);
     }
 
     fn handle_association(&mut self, event: HopEvent<IdOf<R>>) {

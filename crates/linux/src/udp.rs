@@ -246,7 +246,8 @@ impl Socket {
         Ok(Self { fd, state, ipv6: addr.is_ipv6(), readable: false, writable: true })
     }
 
-    /// One call. True if there may be more.
+    /// One call. True if there may be more: a call that leaves buffers empty has emptied the socket,
+    /// and what comes later is a new event.
     fn receive(
         &self,
         n: usize,
@@ -270,7 +271,7 @@ impl Socket {
                 take(route, datagram);
             }
         }
-        count > 0
+        count == PIECES
     }
 
     /// Sends one batch. False if the kernel takes nothing now.
