@@ -20,6 +20,8 @@ use crate::error::LabError;
 
 /// The interface of the wired link, at the fixed host and at the base.
 pub const WIRED: &str = "wired0";
+/// The congestion control of connections between fixed host and base.
+pub const WIRED_CONGESTION: &str = "cubic";
 /// The interface of the radio, at the base and at the mobile.
 pub const RADIO: &str = "radio0";
 
@@ -180,6 +182,23 @@ impl Lab {
         for family in self.families()? {
             self.fixed.route(None, address(family, 1, 1))?;
             self.mobile.route(None, address(family, 2, 1))?;
+        }
+        self.set_wired_congestion(WIRED_CONGESTION)
+    }
+
+    /// IPv4 connections between fixed host and base: what most servers run, whatever this kernel's
+    /// default is.
+    fn set_wired_congestion(&self, name: &str) -> Result<(), LabError> {
+        if !has_congestion_control(&self.fixed, name)? {
+            return Ok(());
+        }
+        for (host, n) in [(&self.base, 1), (&self.fixed, 2)] {
+            let own = address(Family::V4, 1, n);
+            let (net, length) = prefix(Family::V4, 1, 0);
+            host.ip(&format!(
+                "route change {net}/{length} dev {WIRED} proto kernel scope link src {own} \
+                 congctl {name}\n"
+            ))?;
         }
         Ok(())
     }
