@@ -17,6 +17,10 @@ use super::sent::{Content, Fate, Purpose};
 
 /// Copies are worth their air time where more than this share is lost.
 const LOSS_MIN: f64 = 0.02;
+/// A small datagram, most likely a request or an opening, gets two copies where more than this is
+/// lost.
+const LOSS_HEAVY: f64 = 0.08;
+const SMALL: u32 = 400;
 /// Bytes of copies that may be sent in a row.
 const BUDGET_MAX: u64 = 128 * 1024;
 /// The budget grows by so many bytes a second, and by one byte for each eight sent.
@@ -27,13 +31,15 @@ const BUDGET_PER_SECOND: f64 = 64.0 * 1024.0;
 pub(super) struct Copies {
     /// Datagrams before this one were considered.
     next: u64,
+    /// Copies made of that one.
+    made: u32,
     budget: u64,
     refilled: Time,
 }
 
 impl Copies {
     pub(super) fn new(now: Time) -> Self {
-        Self { next: 1, budget: BUDGET_MAX, refilled: now }
+        Self { next: 1, made: 0, budget: BUDGET_MAX, refilled: now }
     }
 
     /// Fresh bytes were sent.
@@ -66,13 +72,20 @@ impl Srp {
         if !self.has_copies() {
             return false;
         }
-        self.copies.next = self.copies.next.max(self.log.floor());
+        if self.copies.next < self.log.floor() {
+            self.copies.next = self.log.floor();
+            self.copies.made = 0;
+        }
+        let heavy = self.rate.loss() > LOSS_HEAVY;
         while let Some(sent) = self.log.get(self.copies.next) {
             let data = sent.contents.iter().any(|c| matches!(c, Content::Data { .. }));
-            if sent.fate == Fate::Unknown && sent.purpose == Purpose::Usual && data {
+            let wanted = if heavy && sent.size < SMALL { 2 } else { 1 };
+            let worth = sent.fate == Fate::Unknown && sent.purpose == Purpose::Usual && data;
+            if worth && self.copies.made < wanted {
                 return true;
             }
             self.copies.next += 1;
+            self.copies.made = 0;
         }
         false
     }
@@ -80,7 +93,7 @@ impl Srp {
     pub(super) fn poll_copy(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
         let contents: SmallVec<[Content; 4]> =
             self.log.get(self.copies.next)?.contents.iter().copied().collect();
-        self.copies.next += 1;
+        self.copies.made += 1;
         let room = self.mtu.current().min(out.len());
         let mut w = Writer::new(&mut out[..room]);
         let mut told = SmallVec::new();

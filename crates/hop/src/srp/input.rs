@@ -186,7 +186,8 @@ impl Srp {
             }
         }
         self.look_for_spurious(now, ack);
-        let raised = ack.latest > self.largest_acked;
+        let before = self.largest_acked;
+        let raised = ack.latest > before;
         if raised {
             self.largest_acked = ack.latest;
             if let Some(at) = self.log.get(ack.latest).map(|s| s.at) {
@@ -202,7 +203,7 @@ impl Srp {
         }
         self.find_losses(now, ack.first);
         if raised {
-            self.measure(now, ack);
+            self.measure(now, ack, before + 1);
         }
         if settled_any || raised {
             self.end_silence(now);
@@ -218,6 +219,7 @@ impl Srp {
         let (size, mtu_probe) = (sent.size as usize, sent.purpose == Purpose::MtuProbe);
         let contents = core::mem::take(&mut sent.contents);
         self.delivered += size as u64;
+        self.acked += 1;
         let payload = size - self.overhead;
         if mtu_probe {
             self.mtu.on_probe_acked(payload);
@@ -390,7 +392,9 @@ impl Srp {
         }
     }
 
-    fn measure(&mut self, now: Time, ack: &Ack<'_>) {
+    /// `from` is the number after the highest acknowledged before.
+    fn measure(&mut self, now: Time, ack: &Ack<'_>, from: u64) {
+        let after_idle = (from..=ack.latest).any(|n| self.log.get(n).is_some_and(|s| s.after_idle));
         let Some(sent) = self.log.get(ack.latest) else { return };
         // The receiver's clock is told modulo 2^32 microseconds.
         let step = ack.arrival_us.wrapping_sub(self.arrival_us as u32);
@@ -404,7 +408,8 @@ impl Srp {
             arrival_us: self.arrival_us,
             delivered: self.delivered,
             lost: self.lost_bytes,
-            app_limited: sent.app_limited,
+            counts: (self.acked, self.stats.lost),
+            after_idle,
             next_number: self.log.next_number(),
             srtt: self.round_trip.srtt().unwrap_or_default(),
             inflight: self.log.inflight(),

@@ -150,13 +150,14 @@ pub struct Srp {
     largest_acked: u64,
     largest_acked_sent: Time,
     arrival_us: u64,
+    /// Bytes and datagrams acknowledged, bytes declared lost.
     delivered: u64,
+    acked: u64,
     lost_bytes: u64,
     /// When the pacer lets the next datagram go.
     pace_at: Time,
-    /// The number that was next when last there was nothing to send: until it is acknowledged, what
-    /// arrives says less of the hop than of the application.
-    idle_at: u64,
+    /// Nothing was sent at the last opportunity, for lack of data, credit or window.
+    idle: bool,
     /// How much later than its successors a datagram may arrive before it counts as lost.
     reordering: Duration,
     reordering_seen: Time,
@@ -217,9 +218,10 @@ impl Srp {
             largest_acked_sent: now,
             arrival_us: 0,
             delivered: 0,
+            acked: 0,
             lost_bytes: 0,
             pace_at: now,
-            idle_at: 1,
+            idle: true,
             reordering: Duration::ZERO,
             reordering_seen: now,
             loss_timer: None,

@@ -55,7 +55,7 @@ impl Srp {
         let controls = !self.controls.is_empty() && !quiet;
         let data = free && has_data;
         if paced && (!has_data || (!free && !self.rate.is_window_driven())) {
-            self.idle_at = self.log.next_number();
+            self.idle = true;
         }
         if controls || data {
             return self.poll_data(now, data, out);
@@ -175,8 +175,8 @@ impl Srp {
     fn poll_probe(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
         self.silence.due -= 1;
         self.stats.probes += 1;
-        // What arrives of probes says nothing of what the hop can do.
-        self.idle_at = self.log.next_number() + 1;
+        // The spacing of probes says nothing of what the hop can do.
+        self.idle = true;
         let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
         let small = base.saturating_sub(self.overhead);
         let full = self.mtu.current();
@@ -351,12 +351,7 @@ impl Srp {
     }
 
     /// Writes the next piece of a stream; how many bytes of data it has.
-    fn write_piece(
-        &mut self,
-        id: u64,
-        w: &mut Writer<'_>,
-        told: &mut Contents,
-    ) -> Option<usize> {
+    fn write_piece(&mut self, id: u64, w: &mut Writer<'_>, told: &mut Contents) -> Option<usize> {
         let credit = self.available_credit();
         let stream = self.streams.get_mut(&id)?;
         // One byte is left for the frame that asks for an answer at once.
@@ -398,7 +393,7 @@ impl Srp {
             at: now,
             size: size as u32,
             fate: if kind == Kind::Silent { Fate::Ignored } else { Fate::Unknown },
-            app_limited: self.largest_acked < self.idle_at,
+            after_idle: self.idle && kind != Kind::Silent,
             purpose: match kind {
                 Kind::MtuProbe => Purpose::MtuProbe,
                 Kind::Copy => Purpose::Copy,
@@ -406,6 +401,9 @@ impl Srp {
             },
             contents,
         });
+        if kind != Kind::Silent {
+            self.idle = false;
+        }
         Packet { number, len }
     }
 }

@@ -31,8 +31,12 @@ const QUEUE_DATAGRAMS: f64 = 6.0;
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// After so long beside a supposed neighbour it is made sure that there is one.
 const FIRST_DRAIN_TEST: Duration = Duration::from_secs(3);
+/// Longest wait, in seconds, for looks at a slow hop before a standing queue is a neighbour's.
+const PATIENCE_MAX: f64 = 1.2;
 /// Datagrams that must be settled before an interval says anything.
 const INTERVAL_DATAGRAMS: u64 = 8;
+/// Loss is averaged over about so many datagrams.
+const LOSS_DATAGRAMS: f64 = 300.0;
 /// Shortest interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
 /// What is sent in the first round trip, in datagrams.
@@ -55,8 +59,11 @@ pub(super) struct Sample {
     pub(super) delivered: u64,
     /// Bytes declared lost so far, in all.
     pub(super) lost: u64,
-    /// Sending was limited by the application when that datagram left.
-    pub(super) app_limited: bool,
+    /// Datagrams acknowledged and declared lost so far, in all, whatever their size.
+    pub(super) counts: (u64, u64),
+    /// Since the last sample there was a moment in which nothing was sent for lack of data, credit or
+    /// window: what arrived until now says less of the hop than of that.
+    pub(super) after_idle: bool,
     /// The next number to be sent.
     pub(super) next_number: u64,
     /// Smoothed round trip.
@@ -86,9 +93,10 @@ struct Interval {
     lost: u64,
     delay_min_us: i64,
     delay_max_us: i64,
-    delay_sum_us: i64,
-    delays: i64,
-    app_limited: bool,
+    /// The second least.
+    delay_second_us: i64,
+    /// Sending paused meanwhile.
+    broken: bool,
 }
 
 /// What an interval said of the hop.
@@ -104,7 +112,6 @@ struct Look {
     datagrams: f64,
     queue_min: Duration,
     queue_max: Duration,
-    app_limited: bool,
     start_latest: u64,
 }
 
@@ -118,9 +125,16 @@ pub(super) struct RateControl {
     capacity: f64,
     /// Loss that sending slower would not avoid.
     loss: f64,
+    /// Over how many datagrams that is averaged, and what had become of all when it was last learnt.
+    loss_over: f64,
+    loss_counts: (u64, u64),
+    /// Full datagrams were settled since: whether they met a queue is yet to be seen.
+    loss_pending: bool,
     base_delay_us: WindowedMin<i64>,
     rtt_min_us: WindowedMin<u64>,
     interval: Option<Interval>,
+    /// As `interval`, but begun anew whenever sending paused.
+    clean: Option<Interval>,
     /// Growth is judged by datagrams from this number on: those sent since the rate last changed.
     changed_at: u64,
     /// Steps of growth since something last pushed back.
@@ -150,9 +164,13 @@ impl RateControl {
             rate: 0.0,
             capacity: 0.0,
             loss: 0.0,
+            loss_over: 0.0,
+            loss_counts: (0, 0),
+            loss_pending: false,
             base_delay_us: WindowedMin::new(BASE_WINDOW),
             rtt_min_us: WindowedMin::new(BASE_WINDOW),
             interval: None,
+            clean: None,
             changed_at: 0,
             unopposed: 0,
             plateau: 0,
@@ -178,9 +196,11 @@ impl RateControl {
     /// Bytes that may be on their way at once.
     pub(super) fn inflight_limit(&self, datagram: usize) -> u64 {
         if self.mode == Mode::Compete {
-            let window = self.cubic.window();
-            return if self.drain_test_until.is_some() { window / 4.0 } else { window }
-                .max(4.0 * datagram as f64) as u64;
+            // Half of what our share needs to fill the hop leaves nothing of ours in the queue.
+            let drained = 0.5 * self.capacity / 8.0 * self.rtt_min().as_secs_f64();
+            let window =
+                if self.drain_test_until.is_some() { drained } else { self.cubic.window() };
+            return window.max(2.0 * datagram as f64) as u64;
         }
         let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
         let bytes = self.rate.max(self.capacity) / 8.0 * round_trip.as_secs_f64();
@@ -223,33 +243,95 @@ impl RateControl {
 
     /// Takes in an acknowledgement that raised the highest number acknowledged.
     pub(super) fn on_ack(&mut self, now: Time, s: Sample) {
+        if s.after_idle {
+            self.clean = None;
+            if let Some(interval) = &mut self.interval {
+                interval.broken = true;
+            }
+        }
         // Small datagrams are on the air for a shorter time: beside full ones they would make an
         // empty hop look queued.
         if 4 * s.size < 3 * s.datagram {
+            if !self.loss_pending {
+                self.learn_loss(s.counts, true);
+            }
             return;
         }
+        self.loss_pending = true;
         let delay = s.arrival_us as i64 - s.sent_at.as_micros() as i64;
-        let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
-        let Some(interval) = &mut self.interval else {
-            self.interval = Some(Interval::start(&s, delay));
-            return;
-        };
-        interval.add(delay);
-        interval.app_limited |= s.app_limited;
-        let took = Duration::from_micros(s.arrival_us.saturating_sub(interval.start_arrival_us));
-        let settled = interval.settled(&s);
-        let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
-        if took < wanted || (!enough && took < 8 * wanted) || took.is_zero() || settled == 0 {
-            return;
+        if s.after_idle && self.draining && self.is_short(delay) {
+            // What stood in the queue has gone while nothing was sent.
+            self.end_draining(&s);
         }
-        let interval = *interval;
-        self.interval = Some(Interval::start(&s, delay));
-        // The least of means: a single early stamp, by a clock read too soon, would be believed for
+        let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
+        let clean = Interval::go_on(&mut self.clean, &s, delay, wanted);
+        let any = Interval::go_on(&mut self.interval, &s, delay, wanted);
+        match (clean, any) {
+            (Some(interval), _) => {
+                self.interval = self.clean;
+                let look = self.look(now, &interval, &s);
+                self.judge(now, &s, &look);
+            }
+            (None, Some(interval)) if interval.broken => {
+                let look = self.look(now, &interval, &s);
+                self.judge_broken(now, &s, &look);
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&mut self, now: Time, interval: &Interval, s: &Sample) -> Look {
+        // Not the least itself: a single early stamp, by a clock read too soon, would be believed for
         // as long as the least delay is.
-        self.base_delay_us.insert(now, interval.delay_sum_us / interval.delays);
+        self.base_delay_us.insert(now, interval.delay_second_us);
         let base = self.base_delay_us.get().unwrap_or(interval.delay_min_us);
-        let look = Look::of(&interval, &s, took, settled, base);
-        self.judge(now, &s, &look);
+        let look = Look::of(interval, s, base);
+        self.queue = look.queue_min;
+        let short = look.queue_max <= self.queue_high() * 2 && self.mode != Mode::Compete;
+        self.learn_loss(s.counts, short);
+        self.queue_peak = self.queue_peak.mul_f64(0.998).max(look.queue_max);
+        if look.queue_min <= self.queue_low() {
+            self.last_empty = now;
+        }
+        look
+    }
+
+    /// Where sending paused meanwhile, less than the hop can do was seen of it; but a queue is a
+    /// queue.
+    fn judge_broken(&mut self, now: Time, s: &Sample, look: &Look) {
+        if look.queue_min > self.queue_high() && self.mode != Mode::Compete {
+            self.mode = Mode::Steady;
+            self.cut(now, s, look, look.served.max(self.capacity.min(self.rate)));
+        } else if self.draining && look.queue_min <= self.queue_low() {
+            self.end_draining(s);
+        }
+    }
+
+    /// The queue is short again: back to just below what the hop was measured to do.
+    fn end_draining(&mut self, s: &Sample) {
+        self.draining = false;
+        self.unopposed = 0;
+        self.set_rate(self.rate.max(0.985 * self.capacity), s);
+    }
+
+    /// A datagram with this delay met hardly any queue.
+    fn is_short(&self, delay_us: i64) -> bool {
+        let base = self.base_delay_us.get().unwrap_or(delay_us);
+        Duration::from_micros((delay_us - base).max(0) as u64) <= self.queue_low()
+    }
+
+    /// Losses while the queue is `short` are the hop's own; others are passed over. Until there are
+    /// enough the average is over all there were.
+    fn learn_loss(&mut self, counts: (u64, u64), short: bool) {
+        self.loss_pending = false;
+        let before = core::mem::replace(&mut self.loss_counts, counts);
+        let lost = counts.1.saturating_sub(before.1) as f64;
+        let datagrams = counts.0.saturating_sub(before.0) as f64 + lost;
+        if datagrams > 0.0 && short {
+            self.loss_over = (self.loss_over + datagrams).min(LOSS_DATAGRAMS);
+            let weight = (datagrams / self.loss_over).min(1.0);
+            self.loss += (lost / datagrams - self.loss) * weight;
+        }
     }
 
     /// The queue above which this flow yields.
@@ -266,16 +348,7 @@ impl RateControl {
     }
 
     fn judge(&mut self, now: Time, s: &Sample, look: &Look) {
-        self.queue = look.queue_min;
-        self.queue_peak = self.queue_peak.mul_f64(0.998).max(look.queue_max);
         let high = self.queue_high();
-        if look.queue_min <= self.queue_low() {
-            self.last_empty = now;
-        }
-        if look.queue_max <= high * 2 && self.mode != Mode::Compete {
-            let weight = (look.datagrams / 300.0).min(0.5);
-            self.loss += (look.loss - self.loss) * weight;
-        }
         let measured = self.measured(look, high);
         match self.mode {
             Mode::Startup => self.startup(now, s, look, measured, high),
@@ -312,7 +385,7 @@ impl RateControl {
             return;
         }
         self.capacity = self.capacity.max(measured);
-        if look.app_limited || look.start_latest < self.changed_at {
+        if look.start_latest < self.changed_at {
             return;
         }
         if measured < 0.7 * self.rate {
@@ -338,7 +411,7 @@ impl RateControl {
         // much as it was known to do. A queue that stands still while we send less is not ours, or
         // not there.
         let shows_all = measured > 1.02 * self.rate || self.rate > 0.97 * self.capacity;
-        if look.queue_min > EMPTY && !look.app_limited && shows_all {
+        if look.queue_min > EMPTY && shows_all {
             self.capacity = measured;
         }
         if look.queue_min <= self.queue_low() {
@@ -348,17 +421,15 @@ impl RateControl {
             self.watch_standing(now, s, look);
         }
         if self.draining {
-            let rate = if look.queue_min <= self.queue_low() {
-                self.draining = false;
-                self.unopposed = 0;
-                0.985 * self.capacity
+            if look.queue_min <= self.queue_low() {
+                self.end_draining(s);
             } else {
-                self.capacity * self.drain_factor(look.queue_min)
-            };
-            self.set_rate(self.rate.max(rate), s);
+                let rate = self.capacity * self.drain_factor(look.queue_min);
+                self.set_rate(self.rate.max(rate), s);
+            }
             return;
         }
-        if look.app_limited || look.start_latest < self.changed_at {
+        if look.start_latest < self.changed_at {
             return;
         }
         // What grows must be seen to arrive: where a policer or a slow receiver eats the surplus
@@ -383,9 +454,6 @@ impl RateControl {
 
     /// Falls to what was measured, less what drains the queue in about two round trips.
     fn cut(&mut self, now: Time, s: &Sample, look: &Look, measured: f64) {
-        // Where the application set the pace, less than the hop can do was seen of it.
-        let measured =
-            if look.app_limited { measured.max(self.capacity.min(self.rate)) } else { measured };
         self.capacity = measured;
         self.set_rate(measured * self.drain_factor(look.queue_min), s);
         self.draining = true;
@@ -411,7 +479,11 @@ impl RateControl {
         let (since, most) = self.standing.unwrap_or((now, look.queue_min));
         let most = most.max(look.queue_min);
         self.standing = Some((since, most));
-        let patience = (10 * self.rtt_min()).max(Duration::from_millis(500)) + 2 * most;
+        let looks = 24.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
+        let patience = (10 * self.rtt_min())
+            .max(Duration::from_millis(500))
+            .max(Duration::from_secs_f64(looks.min(PATIENCE_MAX)))
+            + 2 * most;
         if look.queue_min < most.mul_f64(0.6) && most > 2 * self.queue_high() {
             self.standing = Some((now, look.queue_min));
             return;
@@ -434,9 +506,7 @@ impl RateControl {
     }
 
     fn compete(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
-        if !look.app_limited {
-            self.capacity = measured;
-        }
+        self.capacity = measured;
         if look.queue_min <= (high / 6).max(Duration::from_millis(1)) {
             self.mode = Mode::Steady;
             self.left_compete = now;
@@ -463,7 +533,7 @@ impl RateControl {
         if congested && now.since(self.last_cut) >= 3 * s.srtt {
             self.last_cut = now;
             self.cubic.on_congestion(now);
-        } else if !look.app_limited {
+        } else {
             self.cubic.on_progress(now, s.srtt);
         }
         let rate = 1.1 * self.cubic.window() * 8.0 / s.srtt.as_secs_f64().max(1e-4);
@@ -479,6 +549,7 @@ impl RateControl {
     /// known of its rate is the best guess still.
     pub(super) fn on_interruption(&mut self) {
         self.interval = None;
+        self.clean = None;
         self.standing = None;
         self.draining = false;
         self.unopposed = 0;
@@ -498,6 +569,32 @@ impl RateControl {
 }
 
 impl Interval {
+    /// Takes a sample into the interval at hand. If that is long enough it is returned, and the next
+    /// begins.
+    fn go_on(
+        place: &mut Option<Self>,
+        s: &Sample,
+        delay_us: i64,
+        wanted: Duration,
+    ) -> Option<Self> {
+        let Some(interval) = place else {
+            *place = Some(Self::start(s, delay_us));
+            return None;
+        };
+        interval.add(delay_us);
+        let took = interval.took(s);
+        let settled = interval.settled(s);
+        let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
+        if took < wanted || (!enough && took < 8 * wanted) || settled == 0 {
+            return None;
+        }
+        place.replace(Self::start(s, delay_us))
+    }
+
+    fn took(&self, s: &Sample) -> Duration {
+        Duration::from_micros(s.arrival_us.saturating_sub(self.start_arrival_us))
+    }
+
     /// Bytes whose fate was learnt since the start. Losses may be taken back meanwhile.
     fn settled(&self, s: &Sample) -> u64 {
         (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
@@ -511,22 +608,21 @@ impl Interval {
             lost: s.lost,
             delay_min_us: delay_us,
             delay_max_us: delay_us,
-            delay_sum_us: delay_us,
-            delays: 1,
-            app_limited: s.app_limited,
+            delay_second_us: i64::MAX,
+            broken: false,
         }
     }
 
     fn add(&mut self, delay_us: i64) {
+        self.delay_second_us = self.delay_second_us.min(self.delay_min_us.max(delay_us));
         self.delay_min_us = self.delay_min_us.min(delay_us);
         self.delay_max_us = self.delay_max_us.max(delay_us);
-        self.delay_sum_us += delay_us;
-        self.delays += 1;
     }
 }
 
 impl Look {
-    fn of(interval: &Interval, s: &Sample, took: Duration, settled: u64, base_us: i64) -> Self {
+    fn of(interval: &Interval, s: &Sample, base_us: i64) -> Self {
+        let (took, settled) = (interval.took(s), interval.settled(s));
         let queue = |delay_us: i64| Duration::from_micros((delay_us - base_us).max(0) as u64);
         let delivered = s.delivered - interval.delivered;
         let seconds = took.as_secs_f64();
@@ -537,7 +633,6 @@ impl Look {
             datagrams: settled as f64 / s.datagram as f64,
             queue_min: queue(interval.delay_min_us),
             queue_max: queue(interval.delay_max_us),
-            app_limited: interval.app_limited,
             start_latest: interval.start_latest,
         }
     }

@@ -45,7 +45,8 @@ pub(super) struct Sent {
     pub(super) at: Time,
     pub(super) size: u32,
     pub(super) fate: Fate,
-    pub(super) app_limited: bool,
+    /// Before it there was nothing to send, or no leave to send it.
+    pub(super) after_idle: bool,
     pub(super) purpose: Purpose,
     pub(super) contents: SmallVec<[Content; 1]>,
 }
@@ -200,7 +201,7 @@ mod tests {
             at: Time::from_millis(at),
             size: 100,
             fate: Fate::Unknown,
-            app_limited: false,
+            after_idle: false,
             purpose: Purpose::Usual,
             contents: SmallVec::new(),
         }

@@ -46,7 +46,7 @@ fn random_loss_costs_only_itself_on_every_hop() {
         (20, 300, 80),
         (100, 5, 10),
         (100, 20, 10),
-        (100, 300, 90),
+        (100, 300, 110),
     ] {
         for loss in [0.0, 0.05, 0.1, 0.2, 0.3] {
             let s = settled(rate, delay, loss, seconds);
