@@ -152,7 +152,8 @@ impl<H: Hop, W> Core<H, W> {
 
     /// A turn for the hop.
     pub(crate) fn turn(&mut self) -> (&mut H, Turn<'_>) {
-        (&mut self.hop, Turn { now: self.now, reactor: &mut self.reactor })
+        let (now, clock) = (self.now, self.clock);
+        (&mut self.hop, Turn { now, clock, reactor: &mut self.reactor })
     }
 
     /// Runs `timer` at `at`.
@@ -454,6 +455,8 @@ impl<R: Role> Driver<R> {
     fn pump_hop(&mut self) {
         let (hop, mut turn) = self.core.turn();
         hop.pump(&mut turn);
+        // The machines must not see time go back behind their datagrams' stamps.
+        self.core.now = self.core.clock.now();
         while let Some(event) = self.core.hop.poll_event() {
             self.handle_association(event);
         }

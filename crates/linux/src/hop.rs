@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::Time;
 
+use crate::clock::Clock;
 use crate::control::AssociationReport;
 use crate::reactor::{Reactor, Readiness};
 use crate::slab::Key;
@@ -31,8 +32,10 @@ pub(crate) enum Source {
 
 /// What one turn of the loop hands to its parts.
 pub(crate) struct Turn<'a> {
-    /// The time, read once a turn.
+    /// The time when the turn began.
     pub(crate) now: Time,
+    /// For what must be stamped more exactly.
+    pub(crate) clock: Clock,
     /// Where descriptors are watched.
     pub(crate) reactor: &'a mut Reactor<Source>,
 }

@@ -8,6 +8,9 @@ use std::os::fd::OwnedFd;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
+use lasthop_units::Time;
+
+use crate::clock::Clock;
 use crate::hop::{Source, Turn};
 use crate::reactor::{Interest, Readiness};
 use crate::slab::Key;
@@ -178,13 +181,16 @@ impl Udp {
     }
 
     /// Hands every datagram that the kernel has to `take`, up to a turn's share.
-    pub(crate) fn receive(&mut self, mut take: impl FnMut(Route, &mut [u8])) {
+    ///
+    /// The clock is read after each call to the kernel: a stamp from before it would make datagrams
+    /// that arrived meanwhile look early, and the hop's least delay shorter than it is.
+    pub(crate) fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Route, &mut [u8])) {
         for (n, socket) in self.sockets.iter_mut().enumerate() {
             for _ in 0..CALLS_MAX {
                 if !socket.readable {
                     break;
                 }
-                socket.readable = socket.receive(n, &mut self.pieces, &mut take);
+                socket.readable = socket.receive(n, &mut self.pieces, clock, &mut take);
             }
         }
     }
@@ -252,7 +258,8 @@ impl Socket {
         &self,
         n: usize,
         pieces: &mut [u8],
-        take: &mut impl FnMut(Route, &mut [u8]),
+        clock: &Clock,
+        take: &mut impl FnMut(Time, Route, &mut [u8]),
     ) -> bool {
         let mut meta = [RecvMeta::default(); PIECES];
         let mut buffers = pieces.chunks_exact_mut(PIECE).map(IoSliceMut::new);
@@ -264,11 +271,12 @@ impl Socket {
             // A pending error of an earlier datagram is taken by the call that reports it.
             Err(e) => return e.kind() != io::ErrorKind::WouldBlock,
         };
+        let now = clock.now();
         for (slice, meta) in slices.iter_mut().zip(&meta).take(count) {
             let route = Route { peer: meta.addr, local: meta.dst_ip, socket: n };
             let Some(filled) = slice.get_mut(..meta.len) else { continue };
             for datagram in filled.chunks_mut(meta.stride.max(1)) {
-                take(route, datagram);
+                take(now, route, datagram);
             }
         }
         count == PIECES
@@ -333,7 +341,8 @@ mod tests {
 
     fn receive_count(udp: &mut Udp, count: usize) -> Vec<Vec<u8>> {
         let mut reactor = Reactor::new().unwrap();
-        let mut turn = Turn { now: Time::ZERO, reactor: &mut reactor };
+        let clock = Clock::start();
+        let mut turn = Turn { now: Time::ZERO, clock, reactor: &mut reactor };
         let key = Slab::new().insert(());
         udp.watch(&mut turn, |_| key).unwrap();
         let (mut got, mut ready) = (Vec::new(), Vec::new());
@@ -341,7 +350,7 @@ mod tests {
             reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
             assert!(!ready.is_empty(), "{} of {count} came", got.len());
             udp.ready(0, ready[0].1);
-            udp.receive(|_, datagram| got.push(datagram.to_vec()));
+            udp.receive(&clock, |_, _, datagram| got.push(datagram.to_vec()));
         }
         got
     }

@@ -55,8 +55,10 @@ impl Hop for SrpBase {
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
         self.now = turn.now;
-        let (machine, now) = (&mut self.machine, turn.now);
-        self.udp.receive(|from, datagram| machine.handle_datagram(now, from, datagram));
+        let machine = &mut self.machine;
+        self.udp.receive(&turn.clock, |now, from, datagram| {
+            machine.handle_datagram(now, from, datagram);
+        });
     }
 
     fn flush(&mut self, turn: &mut Turn<'_>) {

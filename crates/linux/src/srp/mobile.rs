@@ -85,7 +85,7 @@ impl Hop for SrpMobile {
     fn pump(&mut self, turn: &mut Turn<'_>) {
         let (machine, now) = (&mut self.machine, turn.now);
         let mut some = false;
-        self.udp.receive(|from, datagram| {
+        self.udp.receive(&turn.clock, |now, from, datagram| {
             some = true;
             machine.handle_datagram(now, from, datagram);
         });
