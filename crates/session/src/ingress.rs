@@ -112,10 +112,7 @@ impl Ingress {
 
     /// The application said something.
     pub fn handle_input(&mut self, input: &[u8]) -> Taken {
-        let Some(&first) = input.first() else {
-            return Taken { bytes: 0, progress: Progress::NeedMore };
-        };
-        if let Protocol::Undecided = self.0 {
+        if let (Protocol::Undecided, Some(&first)) = (&self.0, input.first()) {
             self.0 = match first {
                 4 | 5 => Protocol::Socks(socks::Server::new()),
                 _ => Protocol::Http(http::Server::new()),

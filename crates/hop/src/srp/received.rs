@@ -233,6 +233,18 @@ mod tests {
         assert!(r.is_known(40) && !r.is_known(41));
     }
 
+    /// SRP-6: the bitmap has a bound, and what is beyond it is left for other acknowledgements.
+    #[test]
+    fn the_bitmap_is_bounded_however_wide_the_gap() {
+        let mut r = Received::new();
+        r.on_datagram(Time::ZERO, 1);
+        r.on_datagram(Time::ZERO, 20_000);
+        ack_of(&mut r, |a| {
+            assert!(a.latest - a.first <= MAX_ACK_SPAN && a.encoded_len() <= 1400);
+            assert!((a.first..20_000).all(|n| !a.received(n)));
+        });
+    }
+
     #[test]
     fn what_was_skipped_long_ago_is_not_taken_for_arrived() {
         let mut r = Received::new();

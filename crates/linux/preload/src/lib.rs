@@ -14,7 +14,7 @@
 //! interpose; and `errno` changes only where a failure is reported.
 //!
 //! What this cannot be: a non-blocking `connect` that returns at once. The reply of the far end is
-//! waited for inside the call, for at most [`config::Config::patience`].
+//! waited for inside the call, for a bounded time.
 
 // Interposing C functions means speaking C; each block says why it is sound.
 #![allow(unsafe_code)]
