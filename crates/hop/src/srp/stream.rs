@@ -74,7 +74,9 @@ impl Srp {
 
     /// How much more the application may write into a stream.
     fn send_room(&self, send: &SendHalf) -> u64 {
-        let ahead = self.pacing_rate().as_bps() / 8 * UNSENT_MS / 1000;
+        // Streams that send share the rate.
+        let streams = self.active.len().max(1) as u64;
+        let ahead = self.pacing_rate().as_bps() / 8 * UNSENT_MS / 1000 / streams;
         let unsent = ahead.clamp(UNSENT_MIN, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
         unsent.min(stream).min(self.association_room())
