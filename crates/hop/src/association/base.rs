@@ -236,8 +236,7 @@ impl<A: Copy + Eq> Base<A> {
             return true;
         }
         let receiver = self.new_receiver();
-        let standing = self.by_mobile.get(mobile.as_bytes());
-        let standing = standing.and_then(|id| self.entries.get(id)).map(|e| e.receiver);
+        let standing = self.standing(&mobile);
         let hello = Hello {
             receiver,
             fast_aes: self.fast_aes,
@@ -264,6 +263,17 @@ impl<A: Copy + Eq> Base<A> {
         });
         self.queue_reply(from, receiver);
         true
+    }
+
+    /// Our name for what we have of a mobile: its association, or the handshake that may become one
+    /// any moment.
+    fn standing(&self, mobile: &PublicKey) -> Option<u32> {
+        let id = self.by_mobile.get(mobile.as_bytes());
+        let entry = id.and_then(|id| self.entries.get(id)).map(|e| e.receiver);
+        entry.or_else(|| {
+            let of_mobile = self.candidates.iter().filter(|c| c.mobile == *mobile);
+            of_mobile.max_by_key(|c| c.expires).map(|c| c.receiver)
+        })
     }
 
     fn queue_reply(&mut self, to: A, receiver: u32) {

@@ -223,14 +223,18 @@ impl<A: Copy + Eq> Mobile<A> {
         let (tries, sent) = (asking.tries, asking.first_sent);
         self.asking = None;
         self.stats.handshakes += 1;
+        let was_up = self.is_up() && !self.association.has_heard();
         if let Some(remote) = self.association.remote() {
             if limits.standing == Some(remote) {
                 // The base knows the old association: it is the radio that was silent.
                 self.association.srp.probe(now);
                 return true;
             }
-            self.association.srp.restart(now);
-            self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
+            if self.association.has_heard() {
+                self.association.srp.restart(now);
+                self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
+            }
+            // Otherwise the base never took the old keys up, and streams go on under the new ones.
         }
         // A copy of the reply may come from anywhere: the base is where it was asked.
         let peer = self.base_addr;
@@ -242,7 +246,9 @@ impl<A: Copy + Eq> Mobile<A> {
         }
         // The base trusts the new keys once it has seen them used.
         self.association.srp.ping();
-        self.events.push_back(AssociationEvent::Up);
+        if !was_up {
+            self.events.push_back(AssociationEvent::Up);
+        }
         true
     }
 

@@ -141,6 +141,11 @@ impl<A: Copy + Eq> Association<A> {
         self.link.as_ref().map(|l| l.remote)
     }
 
+    /// Something authentic has come from the peer.
+    fn has_heard(&self) -> bool {
+        self.link.as_ref().is_some_and(|l| l.replay.highest().is_some())
+    }
+
     fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> Outcome {
         let outcome = self.open_and_handle(now, from, datagram);
         if outcome.is_none() {
