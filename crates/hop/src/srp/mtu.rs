@@ -12,6 +12,8 @@ use lasthop_units::Time;
 const CONFIDENCE: f64 = 10_000.0;
 const ATTEMPTS_MIN: u32 = 3;
 const ATTEMPTS_MAX: u32 = 40;
+/// More loss than this is not believed when a size in use is doubted.
+const DOUBT_LOSS: f64 = 0.4;
 /// The search ends when it is known to so many bytes.
 const CLOSE_ENOUGH: usize = 16;
 /// How long a result stands before a larger size is tried again.
@@ -124,7 +126,10 @@ impl MtuSearch {
             return false;
         }
         self.large_lost = self.large_lost.saturating_add(1);
-        let vanished = self.large_lost >= 2 * attempts(loss) && self.small_arrived >= 2;
+        // A path that swallows all large ones drives the measured loss up: that must not delay the
+        // verdict.
+        let enough = 2 * attempts(loss.min(DOUBT_LOSS));
+        let vanished = self.large_lost >= enough && self.small_arrived >= 2;
         if vanished {
             self.too_large = self.current;
             self.fall_back();
