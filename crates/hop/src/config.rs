@@ -56,8 +56,8 @@ pub struct Limits {
     pub streams_max: u64,
     /// The first stream that this end will open.
     pub first_stream: u64,
-    /// The association that a base still has with the mobile that asks for a new one, by the base's
-    /// name for it.
+    /// The association that the mobile takes to be standing when it asks for a new one, by the base's
+    /// name for it; in the answer, the same if the base knows it too.
     pub standing: Option<u32>,
 }
 

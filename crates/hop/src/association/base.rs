@@ -236,7 +236,7 @@ impl<A: Copy + Eq> Base<A> {
             return true;
         }
         let receiver = self.new_receiver();
-        let standing = self.standing(&mobile);
+        let standing = limits.standing.filter(|receiver| self.knows(*receiver, &mobile));
         let hello = Hello {
             receiver,
             fast_aes: self.fast_aes,
@@ -265,15 +265,12 @@ impl<A: Copy + Eq> Base<A> {
         true
     }
 
-    /// Our name for what we have of a mobile: its association, or the handshake that may become one
+    /// Whether `receiver` names an association with this mobile, or a handshake that may become one
     /// any moment.
-    fn standing(&self, mobile: &PublicKey) -> Option<u32> {
-        let id = self.by_mobile.get(mobile.as_bytes());
-        let entry = id.and_then(|id| self.entries.get(id)).map(|e| e.receiver);
-        entry.or_else(|| {
-            let of_mobile = self.candidates.iter().filter(|c| c.mobile == *mobile);
-            of_mobile.max_by_key(|c| c.expires).map(|c| c.receiver)
-        })
+    fn knows(&self, receiver: u32, mobile: &PublicKey) -> bool {
+        let id = self.by_receiver.get(&receiver);
+        id.and_then(|id| self.entries.get(id)).is_some_and(|e| e.mobile == *mobile)
+            || self.candidates.iter().any(|c| c.receiver == receiver && c.mobile == *mobile)
     }
 
     fn queue_reply(&mut self, to: A, receiver: u32) {

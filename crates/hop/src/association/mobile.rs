@@ -281,6 +281,7 @@ impl<A: Copy + Eq> Mobile<A> {
             stamp: self.stamp.saturating_add(at.as_nanos()).saturating_add(self.handshakes),
             limits: Limits {
                 first_stream: self.association.srp.next_local(),
+                standing: self.association.remote(),
                 ..Limits::of(&self.config)
             }
             .encode(),
