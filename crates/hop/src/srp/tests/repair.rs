@@ -167,6 +167,27 @@ fn a_path_whose_mtu_shrinks_does_not_wedge_a_connection() {
     }
 }
 
+/// Both ends lose their full datagrams at once: acknowledgements must not ride on those.
+#[test]
+fn a_path_that_shrinks_both_ways_at_once_does_not_wedge_either_end() {
+    let mut w = World::new(5);
+    let mut down = Bulk::start(&mut w, 1, FOREVER);
+    let mut up = Bulk::start(&mut w, 0, FOREVER);
+    let shrink = Time::from_secs(4);
+    while w.now < Time::from_secs(16) {
+        down.pump(&mut w);
+        up.pump(&mut w);
+        w.step(if w.now < shrink { shrink } else { Time::from_secs(16) });
+        if w.now == shrink {
+            w.pipes.iter_mut().for_each(|p| p.mtu = 1300);
+        }
+    }
+    for bulk in [&down, &up] {
+        let late = bulk.goodput(Time::from_secs(12), w.now) / 19.3e6;
+        assert!(late > 0.8, "{late}");
+    }
+}
+
 /// A 100 kB answer to a request on a new stream of a used association, with a server 25 ms behind
 /// the base that starts slowly, as TCP does. Returns the seconds that it took.
 fn small(loss: f64, seed: u64, early: bool) -> f64 {
