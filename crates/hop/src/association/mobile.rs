@@ -280,7 +280,7 @@ impl<A: Copy + Eq> Mobile<A> {
             fast_aes: self.fast_aes,
             stamp: self.stamp.saturating_add(at.as_nanos()).saturating_add(self.handshakes),
             limits: Limits {
-                first_stream: self.association.srp.next_local(),
+                first_stream: self.association.srp.first_stream(),
                 standing: self.association.remote(),
                 ..Limits::of(&self.config)
             }

@@ -11,6 +11,10 @@ use super::sent::{Content, Fate, Purpose};
 use super::{CloseReason, Srp};
 use crate::streams::{StreamEvent, StreamId};
 
+/// How far ahead of the last stream the peer's next may be, and how many gaps there may be between
+/// those that have begun.
+const JUMP_MAX: u64 = 1 << 20;
+const UNSEEN_MAX: usize = 4096;
 /// Spurious losses are forgotten, and the patience they taught halved, after so long without one.
 const REORDERING_MEMORY: Duration = Duration::from_secs(20);
 
@@ -102,24 +106,27 @@ impl Srp {
             }
             return Ok(self.streams.contains_key(&id).then_some(id));
         }
+        // Streams begin in any order; what lies between is remembered, so that a late beginning is
+        // told from a late echo of a stream that is over.
+        let index = id / 2;
         if id >= self.next_peer {
-            // The peer may count a stream as over a moment before this end does.
-            let most = 2 * self.config.streams_max + 64;
-            let new = ((id - self.next_peer) / 2 + 1) as usize;
-            if new > most || self.streams.len() + new > most + self.local_open {
+            if id - self.next_peer > JUMP_MAX || self.unseen.fragments() > UNSEEN_MAX {
                 return Err(Violation);
             }
-            while self.next_peer <= id {
-                let stream = self.new_stream(false);
-                self.streams.insert(self.next_peer, stream);
-                self.next_peer += 2;
-            }
+            self.unseen.insert(self.next_peer / 2..index);
+            self.next_peer = id + 2;
+        } else if self.unseen.missing_in(index..index + 1).next().is_none() {
+            self.unseen.remove(index..index + 1);
+        } else {
+            return Ok(self.streams.contains_key(&id).then_some(id));
         }
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(None) };
-        if !stream.announced {
-            stream.announced = true;
-            self.events.push_back(StreamEvent::Incoming(StreamId(id)));
+        // The peer may count a stream as over a moment before this end does.
+        if self.streams.len() > 2 * self.config.streams_max + 64 + self.local_open {
+            return Err(Violation);
         }
+        let stream = self.new_stream();
+        self.streams.insert(id, stream);
+        self.events.push_back(StreamEvent::Incoming(StreamId(id)));
         Ok(Some(id))
     }
 

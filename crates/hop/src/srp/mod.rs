@@ -45,6 +45,7 @@ use crate::stats::HopStats;
 use crate::streams::StreamEvent;
 use copies::Copies;
 use mtu::MtuSearch;
+use ranges::RangeSet;
 use rate::RateControl;
 use received::Received;
 use sent::{Content, RoundTrip, SentLog};
@@ -127,6 +128,8 @@ pub struct Srp {
     local_open: usize,
     next_local: u64,
     next_peer: u64,
+    /// Streams before that which the peer has not begun, by half their number.
+    unseen: RangeSet,
     /// Streams with something lost, and with something new, in turn.
     urgent: VecDeque<u64>,
     active: VecDeque<u64>,
@@ -196,6 +199,7 @@ impl Srp {
             peer,
             overhead,
             streams: BTreeMap::new(),
+            unseen: RangeSet::default(),
             local_open: 0,
             next_local: if role == Role::Mobile { 0 } else { 1 },
             next_peer: if role == Role::Mobile { 1 } else { 0 },
@@ -265,7 +269,7 @@ impl Srp {
             stream.send.on_reset_acked();
             stream.retired = true;
             let id = crate::StreamId(*id);
-            if !stream.dropped && stream.announced {
+            if !stream.dropped {
                 new.events.push_back(StreamEvent::Readable(id));
             }
             new.events.push_back(StreamEvent::Closed(id));
@@ -273,9 +277,11 @@ impl Srp {
         *self = new;
     }
 
-    /// The number of the stream that this end opens next.
-    pub fn next_local(&self) -> u64 {
-        self.next_local
+    /// The first stream of this end's that a new association may carry: the oldest that is open, or
+    /// else the next to be opened.
+    pub fn first_stream(&self) -> u64 {
+        let open = self.streams.iter().find(|(id, s)| self.is_local(**id) && !s.retired);
+        open.map_or(self.next_local, |(id, _)| *id)
     }
 
     /// Asks the peer for a sign of life.

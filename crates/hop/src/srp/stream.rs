@@ -23,8 +23,6 @@ pub(super) struct Stream {
     pub(super) recv: RecvHalf,
     pub(super) in_urgent: bool,
     pub(super) in_active: bool,
-    /// The session knows of it.
-    pub(super) announced: bool,
     /// Given up from this side: no more events but `Closed`.
     pub(super) dropped: bool,
     /// Over both ways; waits for the session to hear of it.
@@ -32,13 +30,12 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(send_limit: u64, window: u64, window_max: u64, announced: bool) -> Self {
+    pub(super) fn new(send_limit: u64, window: u64, window_max: u64) -> Self {
         Self {
             send: SendHalf::new(send_limit),
             recv: RecvHalf::new(window, window_max),
             in_urgent: false,
             in_active: false,
-            announced,
             dropped: false,
             retired: false,
         }
@@ -50,12 +47,11 @@ impl Stream {
 }
 
 impl Srp {
-    pub(super) fn new_stream(&self, announced: bool) -> Stream {
+    pub(super) fn new_stream(&self) -> Stream {
         Stream::new(
             self.peer.stream_window.get(),
             self.config.stream_window.get(),
             self.config.stream_memory.get(),
-            announced,
         )
     }
 
@@ -154,7 +150,7 @@ impl Streams for Srp {
         let id = self.next_local;
         self.next_local += 2;
         self.local_open += 1;
-        let stream = self.new_stream(true);
+        let stream = self.new_stream();
         self.streams.insert(id, stream);
         Ok(StreamId(id))
     }
