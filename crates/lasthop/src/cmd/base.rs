@@ -17,7 +17,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Serve mobiles on this address; may be given several times [default: [::]:4433]
+    /// Serve mobiles on this address; may be given several times [default: every address, port 4433]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Vec<SocketAddr>,
 
