@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use lasthop_units::{LinkEvent, Seed, Time};
+use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::Kind;
 
 use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
@@ -53,7 +53,8 @@ pub struct Mobile<A> {
     claim: PublicKey,
     base: PublicKey,
     base_addr: A,
-    seed: Seed,
+    /// Names and ephemeral keys of handshakes.
+    numbers: Numbers,
     handshakes: u64,
     /// The wall clock at `Time::ZERO`, so that a base can tell old handshakes from new.
     stamp: u64,
@@ -108,7 +109,7 @@ impl<A: Copy + Eq> Mobile<A> {
             claim,
             base,
             base_addr,
-            seed,
+            numbers: seed.stream("handshakes"),
             handshakes: 0,
             stamp: 0,
             fast_aes: false,
@@ -268,13 +269,10 @@ impl<A: Copy + Eq> Mobile<A> {
 
     fn ask(&mut self, at: Time) {
         self.handshakes += 1;
-        let mut seed = self.seed.child("handshake").stream("ephemeral");
-        for _ in 0..self.handshakes {
-            seed.next_u64();
-        }
-        let receiver = seed.next_u64() as u32;
+        // What one handshake draws no other may: part of it is seen on the hop.
+        let receiver = self.numbers.next_u64() as u32;
         let mut entropy = [0; 32];
-        seed.fill(&mut entropy);
+        self.numbers.fill(&mut entropy);
         let hello = Hello {
             receiver,
             fast_aes: self.fast_aes,

@@ -276,8 +276,7 @@ impl Srp {
             Content::Blocked => w.put(&Frame::Blocked),
             Content::StreamBlocked { stream: id } => w.put(&Frame::StreamBlocked { id }),
             Content::StreamCredit { stream: id } => {
-                let Some(stream) = self.streams.get_mut(&id) else { return false };
-                stream.recv.credit_due = false;
+                let Some(stream) = self.streams.get(&id) else { return false };
                 w.put(&Frame::StreamCredit { id, limit: stream.recv.limit() })
             }
             Content::Reset { stream: id } => {

@@ -34,8 +34,6 @@ pub(super) struct RecvHalf {
     window_max: u64,
     /// What the peer was promised.
     limit: u64,
-    /// The peer has yet to be told of `limit`.
-    pub(super) credit_due: bool,
     /// The application met the end of what is there and waits for more.
     pub(super) wants_data: bool,
     /// Both ends gave the stream up: arriving bytes only count.
@@ -54,7 +52,6 @@ impl RecvHalf {
             window,
             window_max,
             limit: window,
-            credit_due: false,
             wants_data: true,
             discarding: false,
         }
@@ -180,7 +177,6 @@ impl RecvHalf {
             return false;
         }
         self.limit = limit;
-        self.credit_due = true;
         true
     }
 
