@@ -7,4 +7,5 @@ extern crate alloc;
 pub mod datagram;
 pub mod frame;
 pub mod mhp;
+pub mod tcp;
 pub mod varint;

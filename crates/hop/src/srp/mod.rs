@@ -21,11 +21,9 @@ mod filter;
 mod input;
 mod mtu;
 mod output;
-mod ranges;
 mod rate;
 mod received;
 mod recv;
-mod ring;
 mod send;
 mod sent;
 mod silence;
@@ -38,6 +36,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use lasthop_stream::RangeSet;
 use lasthop_units::{Bytes, Rate, Time};
 
 use crate::config::{HopConfig, Limits};
@@ -45,7 +44,6 @@ use crate::stats::HopStats;
 use crate::streams::StreamEvent;
 use copies::Copies;
 use mtu::MtuSearch;
-use ranges::RangeSet;
 use rate::RateControl;
 use received::Received;
 use sent::{Content, RoundTrip, SentLog};

@@ -1,8 +1,7 @@
 //! The receiving half of a stream.
 
-use super::ranges::RangeSet;
-use super::ring::Ring;
 use crate::streams::RecvState;
+use lasthop_stream::{RangeSet, Ring};
 
 /// Holes that a stream may have: bounds the memory that describes them. The largest window in
 /// ordinary datagrams, every other one lost, makes a tenth of it.

@@ -2,8 +2,7 @@
 
 use lasthop_wire::varint;
 
-use super::ranges::RangeSet;
-use super::ring::Ring;
+use lasthop_stream::{RangeSet, Ring};
 
 /// An empty buffer larger than this is given back.
 const KEEP_MAX: usize = 1024 * 1024;

@@ -3,15 +3,16 @@
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
-/// A set of `u64`. Inserting at either end, the usual case, moves nothing.
-#[derive(Clone, Default, Debug)]
-pub(super) struct RangeSet {
+/// A set of `u64`, such as offsets of a stream. Inserting at either end, the usual case, moves
+/// nothing.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct RangeSet {
     ranges: VecDeque<Range<u64>>,
 }
 
 impl RangeSet {
     /// Adds `new`; how many of its numbers were not there before.
-    pub(super) fn insert(&mut self, new: Range<u64>) -> u64 {
+    pub fn insert(&mut self, new: Range<u64>) -> u64 {
         if new.is_empty() {
             return 0;
         }
@@ -49,7 +50,7 @@ impl RangeSet {
     }
 
     /// Removes `gone`.
-    pub(super) fn remove(&mut self, gone: Range<u64>) {
+    pub fn remove(&mut self, gone: Range<u64>) {
         if gone.is_empty() {
             return;
         }
@@ -85,12 +86,12 @@ impl RangeSet {
     }
 
     /// The lowest range.
-    pub(super) fn first(&self) -> Option<Range<u64>> {
+    pub fn first(&self) -> Option<Range<u64>> {
         self.ranges.front().cloned()
     }
 
     /// Removes the lowest range, if it starts at `start`, and returns its end.
-    pub(super) fn take_prefix(&mut self, start: u64) -> Option<u64> {
+    pub fn take_prefix(&mut self, start: u64) -> Option<u64> {
         let first = self.ranges.front()?;
         if first.start > start {
             return None;
@@ -101,7 +102,7 @@ impl RangeSet {
     }
 
     /// The parts of `of` that are not in the set, lowest first.
-    pub(super) fn missing_in(&self, of: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+    pub fn missing_in(&self, of: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let from = self.ranges.partition_point(|r| r.end <= of.start);
         let mut next = of.start;
         let end = of.end;
@@ -129,15 +130,17 @@ impl RangeSet {
     }
 
     /// How many separate ranges there are.
-    pub(super) fn fragments(&self) -> usize {
+    pub fn fragments(&self) -> usize {
         self.ranges.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Nothing is in it.
+    pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
+    /// Takes everything out.
+    pub fn clear(&mut self) {
         self.ranges.clear();
     }
 }

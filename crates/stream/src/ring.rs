@@ -8,20 +8,20 @@ const SMALLEST: usize = 16 * 1024;
 
 /// Bytes of a stream from offset `start` on. The room grows by doubling up to what is asked of it
 /// and shrinks to nothing when the ring is emptied and released.
-#[derive(Debug, Default)]
-pub(super) struct Ring {
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
     bytes: Box<[u8]>,
     start: u64,
 }
 
 impl Ring {
     /// The offset of the first byte that is still kept.
-    pub(super) fn start(&self) -> u64 {
+    pub fn start(&self) -> u64 {
         self.start
     }
 
     /// Bytes of memory held.
-    pub(super) fn capacity(&self) -> usize {
+    pub fn capacity(&self) -> usize {
         self.bytes.len()
     }
 
@@ -31,7 +31,7 @@ impl Ring {
     }
 
     /// Makes room for offsets up to `end`, keeping all that is there.
-    pub(super) fn reserve(&mut self, end: u64) {
+    pub fn reserve(&mut self, end: u64) {
         let need = usize::try_from(end.saturating_sub(self.start)).unwrap_or(usize::MAX);
         if need <= self.bytes.len() {
             return;
@@ -48,7 +48,7 @@ impl Ring {
     }
 
     /// Copies `data` to `offset`; the room must have been reserved.
-    pub(super) fn write(&mut self, offset: u64, data: &[u8]) {
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
         if data.is_empty() {
             return;
         }
@@ -61,7 +61,7 @@ impl Ring {
     }
 
     /// The bytes of `range`, in up to two pieces.
-    pub(super) fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
+    pub fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
         let len = range.end.saturating_sub(range.start) as usize;
         if len == 0 {
             return (&[], &[]);
@@ -72,7 +72,7 @@ impl Ring {
     }
 
     /// One contiguous writable piece at `offset`, at most `len` bytes; the room must be reserved.
-    pub(super) fn contiguous_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
+    pub fn contiguous_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
         if len == 0 {
             return &mut [];
         }
@@ -82,13 +82,13 @@ impl Ring {
     }
 
     /// Forgets everything before `offset`.
-    pub(super) fn advance(&mut self, offset: u64) {
+    pub fn advance(&mut self, offset: u64) {
         debug_assert!(offset >= self.start);
         self.start = offset;
     }
 
     /// Gives the memory back; only for an empty ring.
-    pub(super) fn release(&mut self) {
+    pub fn release(&mut self) {
         self.bytes = Box::default();
     }
 }

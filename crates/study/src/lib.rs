@@ -1,0 +1,1 @@
+//! Scenarios, sweeps, their results, and published experiments beside ours.

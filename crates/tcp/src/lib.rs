@@ -1,0 +1,5 @@
+//! A TCP endpoint as a machine.
+
+#![no_std]
+
+extern crate alloc;

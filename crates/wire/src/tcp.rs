@@ -1,0 +1,248 @@
+//! TCP segments: what a header means (RFC 9293 section 3.1), and its bytes.
+
+use core::fmt;
+use core::ops::{Add, AddAssign, Sub};
+
+/// A sequence number: arithmetic is modulo 2^32 (RFC 9293 section 3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Seq(pub u32);
+
+impl Seq {
+    /// How far this is ahead of `other`: negative if it is behind.
+    pub const fn ahead_of(self, other: Self) -> i32 {
+        self.0.wrapping_sub(other.0).cast_signed()
+    }
+}
+
+impl Add<u32> for Seq {
+    type Output = Self;
+
+    fn add(self, n: u32) -> Self {
+        Self(self.0.wrapping_add(n))
+    }
+}
+
+impl AddAssign<u32> for Seq {
+    fn add_assign(&mut self, n: u32) {
+        *self = *self + n;
+    }
+}
+
+impl Sub<u32> for Seq {
+    type Output = Self;
+
+    fn sub(self, n: u32) -> Self {
+        Self(self.0.wrapping_sub(n))
+    }
+}
+
+impl fmt::Debug for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The control bits (RFC 9293 section 3.1, RFC 3168).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Flags(u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronize sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// Push.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgement field is significant.
+    pub const ACK: Self = Self(0x10);
+    /// The urgent pointer is significant.
+    pub const URG: Self = Self(0x20);
+    /// ECN echo.
+    pub const ECE: Self = Self(0x40);
+    /// Congestion window reduced.
+    pub const CWR: Self = Self(0x80);
+
+    /// No flag.
+    pub const fn empty() -> Self {
+        Self(0)
+    }
+
+    /// Flags from the header's octet.
+    pub const fn from_bits(bits: u8) -> Self {
+        Self(bits)
+    }
+
+    /// The header's octet.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// Both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These without `other`.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// All of `other` are set.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Any of `other` is set.
+    pub const fn intersects(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
+        let mut set = names.iter().enumerate().filter(|(bit, _)| self.0 & (1 << bit) != 0);
+        match set.next() {
+            Some((_, first)) => f.write_str(first)?,
+            None => return f.write_str("-"),
+        }
+        set.try_for_each(|(_, name)| write!(f, "|{name}"))
+    }
+}
+
+/// Up to four ranges that the receiver holds above its acknowledgement (RFC 2018 section 3).
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct SackBlocks {
+    blocks: [(Seq, Seq); 4],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// Blocks that an option can hold at most.
+    pub const MAX: usize = 4;
+
+    /// Adds the block from `start` up to but not including `end`; one too many is left out.
+    pub fn push(&mut self, start: Seq, end: Seq) {
+        if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
+            *slot = (start, end);
+            self.len += 1;
+        }
+    }
+
+    /// The blocks, most recent first (RFC 2018 section 4).
+    pub fn as_slice(&self) -> &[(Seq, Seq)] {
+        &self.blocks[..usize::from(self.len)]
+    }
+
+    /// There is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Keeps at most the first `n`.
+    pub fn truncate(&mut self, n: usize) {
+        self.len = self.len.min(u8::try_from(n).unwrap_or(u8::MAX));
+    }
+}
+
+impl fmt::Debug for SackBlocks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// The timestamps option (RFC 7323 section 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Timestamps {
+    /// The sender's clock.
+    pub value: u32,
+    /// What the sender last heard of the other's clock.
+    pub echo: u32,
+}
+
+/// The options that are understood; others are skipped.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Options {
+    /// Maximum segment size, on a SYN (RFC 9293 section 3.7.1).
+    pub mss: Option<u16>,
+    /// Shift of the window field, on a SYN (RFC 7323 section 2).
+    pub window_scale: Option<u8>,
+    /// The receiver may send SACK blocks, on a SYN (RFC 2018 section 2).
+    pub sack_permitted: bool,
+    /// Timestamps.
+    pub timestamps: Option<Timestamps>,
+    /// What has arrived above the acknowledgement.
+    pub sack: SackBlocks,
+}
+
+/// A segment without its payload.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Segment {
+    /// The sender's port.
+    pub src_port: u16,
+    /// The receiver's port.
+    pub dst_port: u16,
+    /// Of the first byte of payload, or of the SYN.
+    pub seq: Seq,
+    /// The next byte expected; significant if [`Flags::ACK`] is set.
+    pub ack: Seq,
+    /// The control bits.
+    pub flags: Flags,
+    /// The window field as it is on the wire: not scaled.
+    pub window: u16,
+    /// The options.
+    pub options: Options,
+    /// Bytes of payload.
+    pub len: u32,
+}
+
+impl Segment {
+    /// What the segment occupies of the sequence space: payload, SYN and FIN (RFC 9293 section 3.4).
+    pub fn seq_len(&self) -> u32 {
+        self.len
+            + u32::from(self.flags.contains(Flags::SYN))
+            + u32::from(self.flags.contains(Flags::FIN))
+    }
+
+    /// The sequence number after this segment.
+    pub fn end(&self) -> Seq {
+        self.seq + self.seq_len()
+    }
+
+    /// Bytes of the header with its options, as they are emitted: a multiple of four from 20 to 60.
+    pub fn header_len(&self) -> u32 {
+        20 + self.options.len()
+    }
+}
+
+impl Options {
+    /// Bytes of the options as they are emitted, padded to a multiple of four: MSS 4, window scale
+    /// 3, SACK permitted 2, timestamps 10, SACK 2 and 8 for each block.
+    pub fn len(&self) -> u32 {
+        let mut n = 0;
+        n += if self.mss.is_some() { 4 } else { 0 };
+        n += if self.window_scale.is_some() { 3 } else { 0 };
+        n += if self.sack_permitted { 2 } else { 0 };
+        n += if self.timestamps.is_some() { 10 } else { 0 };
+        n += match self.sack.as_slice().len() as u32 {
+            0 => 0,
+            blocks => 2 + 8 * blocks,
+        };
+        n.next_multiple_of(4)
+    }
+
+    /// There is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
