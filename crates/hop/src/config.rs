@@ -26,6 +26,49 @@ pub struct HopConfig {
     pub silence_limit: Duration,
     /// Longest that an idle association says nothing: keeps address translators from forgetting it.
     pub keepalive: Duration,
+    /// What decides how much is on its way.
+    pub discipline: Discipline,
+}
+
+/// What decides how much is on its way, and when to ask again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Discipline {
+    /// The hop is measured and datagrams are paced to it; tails and silences are probed.
+    #[default]
+    Paced,
+    /// A fixed window and a timer, as in the 1994 paper.
+    Windowed(Window),
+}
+
+/// The parameters that SRP had in 1994, as far as they are known (SRP-2, SRP-6, SRP-8, SRP-9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// Segments beyond the last in sequence that a stream may send: the length of the bitmap.
+    pub segments: u32,
+    /// Segments in sequence that one acknowledgement answers; one out of sequence is answered at
+    /// once.
+    pub ack_every: u32,
+    /// The timer before there is a round trip to go by.
+    pub rto_initial: Duration,
+    /// The shortest timer.
+    pub rto_min: Duration,
+    /// The longest that the timer is backed off to: loss is no congestion on a hop.
+    pub rto_max: Duration,
+    /// Timers are rounded up to a multiple of this.
+    pub granularity: Duration,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self {
+            segments: 32,
+            ack_every: 1,
+            rto_initial: Duration::from_secs(1),
+            rto_min: Duration::from_millis(20),
+            rto_max: Duration::from_secs(1),
+            granularity: Duration::from_millis(10),
+        }
+    }
 }
 
 impl Default for HopConfig {
@@ -41,6 +84,7 @@ impl Default for HopConfig {
             streams_max: 4096,
             silence_limit: Duration::from_secs(1800),
             keepalive: Duration::from_secs(15),
+            discipline: Discipline::Paced,
         }
     }
 }

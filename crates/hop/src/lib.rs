@@ -20,6 +20,6 @@ mod streams;
 pub use association::{
     Association, AssociationEvent, AssociationId, Base, BaseStats, Mobile, MobileStats, Transmit,
 };
-pub use config::{HopConfig, Limits};
+pub use config::{Discipline, HopConfig, Limits, Window};
 pub use stats::HopStats;
 pub use streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};

@@ -60,7 +60,8 @@ impl Copies {
 impl Srp {
     /// There may be something to copy once the pacer allows.
     pub(super) fn has_copies(&self) -> bool {
-        self.rate.loss() > LOSS_MIN
+        self.windowed().is_none()
+            && self.rate.loss() > LOSS_MIN
             && self.copies.budget >= self.full_datagram() as u64
             && self.copies.next.max(self.log.floor()) < self.log.next_number()
             && self.round_trip.srtt().is_some_and(|srtt| srtt > Duration::from_millis(5))

@@ -33,7 +33,7 @@ impl Srp {
             return Ok(());
         }
         self.stats.datagrams_received += 1;
-        if self.silence.is_silent() && self.log.oldest().is_some() {
+        if self.is_silent() && self.log.oldest().is_some() {
             // The peer is there again, whatever it says.
             self.silence.probe_now(now);
         }
@@ -49,8 +49,13 @@ impl Srp {
             }
         }
         if eliciting {
-            let srtt = self.round_trip.srtt().unwrap_or_default();
-            self.received.on_eliciting(now, srtt);
+            match self.windowed() {
+                None => {
+                    let srtt = self.round_trip.srtt().unwrap_or_default();
+                    self.received.on_eliciting(now, srtt);
+                }
+                Some(window) => self.received.on_segment(now, window.ack_every),
+            }
         }
         Ok(())
     }
@@ -251,6 +256,9 @@ impl Srp {
                 }
                 self.offer_room(id);
                 self.wake_starved();
+                if self.windowed().is_some() {
+                    self.enqueue(id);
+                }
                 if done {
                     self.retire(id);
                 }

@@ -28,6 +28,7 @@ mod send;
 mod sent;
 mod silence;
 mod stream;
+mod windowed;
 
 #[cfg(test)]
 mod tests;
@@ -333,7 +334,7 @@ impl Srp {
             mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
             streams: self.streams.len(),
             memory: Bytes::from(memory),
-            silent: self.silence.is_silent(),
+            silent: self.is_silent(),
             reordering: self.reordering,
             ..self.stats
         }
@@ -346,6 +347,7 @@ impl Srp {
 
     fn pacing_rate(&self) -> Rate {
         match self.rate.pacing_rate() {
+            _ if self.windowed().is_some() => Rate::UNLIMITED,
             Rate::ZERO => Rate::from_mbps(10),
             rate => rate,
         }

@@ -48,7 +48,7 @@ impl Srp {
         }
         let quiet = self.is_quiet();
         let paced = now >= self.pace_at && !quiet;
-        let free = paced && self.log.inflight() < self.rate.inflight_limit(self.full_datagram());
+        let free = paced && self.log.inflight() < self.inflight_limit();
         if free
             && self.largest_acked > 0
             && let Some(size) = self.mtu.probe(now)
@@ -87,8 +87,7 @@ impl Srp {
         sooner(self.received.due());
         sooner(self.loss_timer);
         sooner(self.probe_deadline());
-        let window = self.rate.inflight_limit(self.full_datagram());
-        if !self.is_quiet() && self.log.inflight() < window {
+        if !self.is_quiet() && self.log.inflight() < self.inflight_limit() {
             if self.has_data() {
                 sooner(Some(self.pacer_wake()));
             } else if self.has_copies() {
@@ -106,7 +105,15 @@ impl Srp {
 
     /// Nothing is sent but probes. One datagram must be on its way for them to repeat.
     fn is_quiet(&self) -> bool {
-        self.silence.is_silent() && self.log.oldest().is_some()
+        self.is_silent() && self.log.oldest().is_some()
+    }
+
+    /// Bytes that may be on their way at once; a fixed window is each stream's own.
+    fn inflight_limit(&self) -> u64 {
+        match self.windowed() {
+            None => self.rate.inflight_limit(self.full_datagram()),
+            Some(_) => u64::MAX,
+        }
     }
 
     /// At high rates waking for every datagram would cost more than the datagram: several share one
@@ -185,11 +192,13 @@ impl Srp {
         let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
         let small = base.saturating_sub(self.overhead);
         let full = self.mtu.current();
-        let room = if self.silence.probe_is_small() { full.min(small) } else { full };
+        let shrink = self.windowed().is_none() && self.silence.probe_is_small();
+        let room = if shrink { full.min(small) } else { full };
         let mut w = Writer::new(out.get_mut(..room)?);
         let mut told = SmallVec::new();
         let srtt = self.round_trip.srtt().unwrap_or_default();
-        let onset = self.silence.likely_onset(srtt).and_then(|t| self.log.oldest_since(t));
+        let guess = self.silence.likely_onset(srtt).filter(|_| self.windowed().is_none());
+        let onset = guess.and_then(|t| self.log.oldest_since(t));
         let exact = onset.is_some();
         let contents: SmallVec<[Content; 4]> = onset
             .or_else(|| self.log.oldest())
@@ -250,7 +259,7 @@ impl Srp {
             // Nothing asked for an answer after all; what was written is still worth sending.
             return (!w.is_empty()).then(|| self.record(now, w.len(), told, Kind::Silent));
         }
-        if data && !self.has_data() {
+        if data && !self.has_data() && self.windowed().is_none() {
             w.put(&Frame::Urge);
         }
         Some(self.record(now, w.len(), told, Kind::Eliciting))

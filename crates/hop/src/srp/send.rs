@@ -47,6 +47,8 @@ pub(super) struct SendHalf {
     written: u64,
     /// The peer's credit.
     limit: u64,
+    /// How far beyond the last byte in sequence at the peer may be sent.
+    span: u64,
     fin: Fin,
     /// Our reset, with the session's code.
     pub(super) reset: Option<(ResetState, u64)>,
@@ -57,7 +59,7 @@ pub(super) struct SendHalf {
 }
 
 impl SendHalf {
-    pub(super) fn new(limit: u64) -> Self {
+    pub(super) fn new(limit: u64, span: u64) -> Self {
         Self {
             ring: Ring::default(),
             acked: RangeSet::default(),
@@ -65,6 +67,7 @@ impl SendHalf {
             sent: 0,
             written: 0,
             limit,
+            span,
             fin: Fin::Open,
             reset: None,
             blocked_told: None,
@@ -139,6 +142,11 @@ impl SendHalf {
         raised
     }
 
+    /// The end of what may be sent: credit and window.
+    fn edge(&self) -> u64 {
+        self.limit.min(self.ring.start().saturating_add(self.span))
+    }
+
     /// The credit is used up and there is more to send.
     pub(super) fn is_blocked(&self) -> bool {
         self.sent == self.limit && self.written > self.sent && self.reset.is_none()
@@ -157,7 +165,7 @@ impl SendHalf {
         if self.reset.is_some() {
             return false;
         }
-        let fresh = self.sent < self.written.min(self.limit) && credit > 0;
+        let fresh = self.sent < self.written.min(self.edge()) && credit > 0;
         fresh || !self.lost.is_empty() || (self.fin == Fin::Wanted && self.sent == self.written)
     }
 
@@ -176,7 +184,7 @@ impl SendHalf {
             return Some(self.piece(lost.start, end));
         }
         let most = (room as u64).min(credit);
-        let end = self.written.min(self.limit).min(self.sent + most);
+        let end = self.written.min(self.edge()).min(self.sent + most);
         let fin_alone = self.fin == Fin::Wanted && self.sent == self.written;
         if end <= self.sent && !fin_alone {
             return None;
@@ -273,7 +281,7 @@ mod tests {
     use super::*;
 
     fn filled(n: usize) -> SendHalf {
-        let mut s = SendHalf::new(1 << 20);
+        let mut s = SendHalf::new(1 << 20, u64::MAX);
         for i in 0..n {
             s.space(1)[0] = i as u8;
             s.commit(1);

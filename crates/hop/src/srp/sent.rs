@@ -179,6 +179,11 @@ impl RoundTrip {
         self.srtt
     }
 
+    /// Round trip and four deviations (RFC 6298 §2.3), once there was a sample.
+    pub(super) fn rto(&self) -> Option<Duration> {
+        self.srtt.map(|srtt| srtt + 4 * self.rttvar)
+    }
+
     /// How long to wait for an answer before asking again (SRP-9). A quarter of the round trip is
     /// allowed for a queue that grows, and the receiver's delay is known.
     pub(super) fn probe_timeout(&self) -> Duration {

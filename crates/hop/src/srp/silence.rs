@@ -53,6 +53,16 @@ impl Silence {
         self.unanswered >= SILENT_AFTER || self.down
     }
 
+    /// Probes since something was last acknowledged, and when the last of them left.
+    pub(super) fn unanswered(&self) -> (u32, Time) {
+        (self.unanswered, self.last_probe)
+    }
+
+    /// When something was last acknowledged.
+    pub(super) fn last_progress(&self) -> Time {
+        self.last_progress
+    }
+
     /// For how long nothing has been acknowledged although something is outstanding.
     pub(super) fn age(&self, now: Time) -> Option<Duration> {
         self.since.map(|t| now.since(t))
@@ -111,7 +121,7 @@ impl Srp {
 
     /// The peer answers again, or still.
     pub(super) fn end_silence(&mut self, now: Time) {
-        if self.silence.is_silent() {
+        if self.is_silent() {
             // Everything that was in flight went into the silence; the pacer starts afresh.
             self.pace_at = self.pace_at.max(now);
             self.rate.on_interruption();
@@ -123,8 +133,20 @@ impl Srp {
         self.silence.last_progress = now;
     }
 
+    /// The hop counts as silent. A window bounds what a silence can cost, so that an end that goes
+    /// by one takes it for granted only if it was told.
+    pub(super) fn is_silent(&self) -> bool {
+        match self.windowed() {
+            None => self.silence.is_silent(),
+            Some(_) => self.silence.down,
+        }
+    }
+
     /// When to probe next, if nothing comes back until then.
     pub(super) fn probe_deadline(&self) -> Option<Time> {
+        if let Some(window) = self.windowed() {
+            return self.timer_deadline(window);
+        }
         let oldest = self.log.oldest()?;
         let timeout = self.round_trip.probe_timeout();
         if self.silence.unanswered == 0 {

@@ -30,9 +30,9 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(send_limit: u64, window: u64, window_max: u64) -> Self {
+    pub(super) fn new(send_limit: u64, span: u64, window: u64, window_max: u64) -> Self {
         Self {
-            send: SendHalf::new(send_limit),
+            send: SendHalf::new(send_limit, span),
             recv: RecvHalf::new(window, window_max),
             in_urgent: false,
             in_active: false,
@@ -50,6 +50,7 @@ impl Srp {
     pub(super) fn new_stream(&self) -> Stream {
         Stream::new(
             self.peer.stream_window.get(),
+            self.span(),
             self.config.stream_window.get(),
             self.config.stream_memory.get(),
         )
@@ -72,7 +73,7 @@ impl Srp {
     fn send_room(&self, send: &SendHalf) -> u64 {
         // Streams that send share the rate.
         let streams = self.active.len().max(1) as u64;
-        let ahead = self.pacing_rate().as_bps() / 8 * UNSENT_MS / 1000 / streams;
+        let ahead = (self.pacing_rate().as_bps() / 8000).saturating_mul(UNSENT_MS) / streams;
         let unsent = ahead.clamp(UNSENT_MIN, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
         unsent.min(stream).min(self.association_room())

@@ -3,6 +3,7 @@
 mod rate;
 mod repair;
 mod streams;
+mod windowed;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,0 +1,56 @@
+//! The discipline of the 1994 paper: a window of a fixed number of segments, and a timer.
+//!
+//! The paper says how SRP repairs (SRP-3, SRP-4) and leaves open what bounds it. Here the receiver's
+//! bitmap does: a sender has at most so many segments beyond the last one in sequence (SRP-2,
+//! SRP-6), sends them without pacing, and asks again by a timer of its own where no
+//! acknowledgement comes (SRP-9). One thing differs from numbered segments: a repetition has a
+//! number of its own here, so that one told missing is known to be lost, and needs no round trip's
+//! patience not to be sent twice (SRP-7).
+
+use core::time::Duration;
+
+use lasthop_units::Time;
+use lasthop_wire::frame::Writer;
+
+use super::Srp;
+use super::sent::RoundTrip;
+use crate::config::{Discipline, Window};
+
+impl Window {
+    /// How long to wait for an answer, after `expiries` that brought none: round trip and four
+    /// deviations, doubled for each, up to the cap (SRP-9).
+    pub(super) fn timeout(&self, round_trip: &RoundTrip, expiries: u32) -> Duration {
+        let once = round_trip.rto().unwrap_or(self.rto_initial).max(self.rto_min);
+        let backed_off = once.saturating_mul(1 << expiries.min(16)).min(self.rto_max.max(once));
+        let tick = self.granularity.as_nanos().max(1);
+        let ticks = backed_off.as_nanos().div_ceil(tick);
+        Duration::from_nanos(u64::try_from(ticks * tick).unwrap_or(u64::MAX))
+    }
+}
+
+impl Srp {
+    /// The window and timer, if this end goes by those.
+    pub(super) fn windowed(&self) -> Option<&Window> {
+        match &self.config.discipline {
+            Discipline::Paced => None,
+            Discipline::Windowed(window) => Some(window),
+        }
+    }
+
+    /// How far beyond the last byte in sequence a stream may be sent: the window's segments, each
+    /// as full as a datagram can be.
+    pub(super) fn span(&self) -> u64 {
+        let Some(window) = self.windowed() else { return u64::MAX };
+        let segment = self.mtu.current().saturating_sub(Writer::stream_overhead(0, 0) + 1);
+        u64::from(window.segments) * segment as u64
+    }
+
+    /// When the timer on the oldest outstanding segment expires.
+    pub(super) fn timer_deadline(&self, window: &Window) -> Option<Time> {
+        let oldest = self.log.oldest()?;
+        let (expiries, last) = self.silence.unanswered();
+        let started =
+            if expiries == 0 { oldest.at.max(self.silence.last_progress()) } else { last };
+        Some(started + window.timeout(&self.round_trip, expiries))
+    }
+}
