@@ -129,6 +129,17 @@ impl RangeSet {
         })
     }
 
+    /// The range that holds `n`.
+    pub fn containing(&self, n: u64) -> Option<Range<u64>> {
+        let at = self.ranges.partition_point(|r| r.end <= n);
+        self.ranges.get(at).filter(|r| r.start <= n).cloned()
+    }
+
+    /// The ranges, lowest first.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + '_ {
+        self.ranges.iter().cloned()
+    }
+
     /// How many separate ranges there are.
     pub fn fragments(&self) -> usize {
         self.ranges.len()
@@ -183,6 +194,11 @@ mod tests {
                 prop_assert!(is_normal(&set), "{:?}", set);
                 prop_assert_eq!(members(&set), oracle.clone());
             }
+            for n in 0..120 {
+                let held = set.containing(n).is_some_and(|r| r.contains(&n));
+                prop_assert_eq!(held, oracle.contains(&n));
+            }
+            prop_assert_eq!(set.iter().flatten().collect::<BTreeSet<u64>>(), oracle.clone());
             let of = probe.0..probe.0 + probe.1;
             let gaps: BTreeSet<u64> = set.missing_in(of.clone()).flatten().collect();
             let expected: BTreeSet<u64> = of.filter(|n| !oracle.contains(n)).collect();

@@ -1,5 +1,29 @@
-//! A TCP endpoint as a machine.
+//! A TCP endpoint as a machine (RFC 9293): segments, time and link events go in; segments, timers
+//! and events come out.
+//!
+//! A [`Connection`] works in sequence space and holds no bytes, so that a simulator can move bulk
+//! data without copying it. A [`Socket`] is a connection with its bytes. The answer to loss is a
+//! part of its own ([`response`]).
 
 #![no_std]
 
 extern crate alloc;
+
+mod config;
+mod connection;
+mod receive;
+pub mod response;
+mod rtt;
+mod sack;
+mod socket;
+mod stats;
+
+pub use config::{BackoffReset, Config, DelayedAck, LossBase, Persist, Rto, ShrunkWindow, Window};
+pub use connection::{
+    AckRequest, Arrival, Connection, Event, NotAnOpening, Outgoing, Ports, Snapshot, State,
+    reset_for,
+};
+pub use response::Algorithm;
+pub use rtt::RttState;
+pub use socket::Socket;
+pub use stats::{Probe, Stats};

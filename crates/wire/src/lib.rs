@@ -6,6 +6,8 @@ extern crate alloc;
 
 pub mod datagram;
 pub mod frame;
+pub mod ip;
 pub mod mhp;
 pub mod tcp;
+pub mod udp;
 pub mod varint;

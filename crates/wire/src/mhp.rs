@@ -8,7 +8,7 @@
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | version, [`VERSION`] |
-//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused; 16 to 31 are kept for handing over |
+//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused; 16 to 31 belong to [`handoff`] |
 //! | 2 | 2 | length of the body, big-endian, at most [`MAX_BODY_LEN`] |
 //!
 //! A body may be longer than this version knows: what follows the known fields is skipped, so that
@@ -22,8 +22,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use thiserror::Error;
 
+pub mod handoff;
 mod outcome;
 
+use handoff::{Reopen, Reopened, Roll};
 pub use outcome::{Refusal, ResetReason};
 
 /// The version that this code speaks.
@@ -42,6 +44,7 @@ const TYPE_OPENED: u8 = 2;
 const TYPE_REFUSED: u8 = 3;
 
 const FLAG_EARLY: u8 = 1;
+const FLAG_NUMBERED: u8 = 2;
 
 const ADDRESS_IPV4: u8 = 1;
 const ADDRESS_IPV6: u8 = 2;
@@ -178,6 +181,9 @@ pub enum Message {
         opening: Opening,
         /// Where to.
         target: Target,
+        /// The connection's number where it is not the stream's: after a handoff, streams count
+        /// from the beginning and connections go on.
+        connection: Option<u64>,
     },
     /// Base to mobile: the connection stands.
     Opened {
@@ -186,6 +192,12 @@ pub enum Message {
     },
     /// Base to mobile: there is no connection.
     Refused(Refusal),
+    /// Mobile to base: carry a connection on.
+    Reopen(Reopen),
+    /// Base to mobile: it goes on.
+    Reopened(Reopened),
+    /// Mobile to base: the connections that live.
+    Roll(Roll),
 }
 
 /// What [`decode`] found at the start of its input.
@@ -229,20 +241,28 @@ pub enum MhpError {
 }
 
 impl Message {
-    /// Appends the message to `out`; at most `HEADER_LEN + 260` bytes.
+    /// Appends the message to `out`; at most [`MAX_MESSAGE_LEN`] bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[VERSION, self.kind(), 0, 0]);
         match self {
-            Self::Open { opening, target } => {
-                out.push(if *opening == Opening::Early { FLAG_EARLY } else { 0 });
+            Self::Open { opening, target, connection } => {
+                let early = if *opening == Opening::Early { FLAG_EARLY } else { 0 };
+                let numbered = if connection.is_some() { FLAG_NUMBERED } else { 0 };
+                out.push(early | numbered);
                 put_target(out, target);
+                if let Some(n) = connection {
+                    out.extend_from_slice(&n.to_be_bytes());
+                }
             }
             Self::Opened { bound } => put_addr(out, bound),
             Self::Refused(refusal) => {
                 out.push(refusal.code());
                 out.extend_from_slice(&refusal.detail().to_be_bytes());
             }
+            Self::Reopen(reopen) => reopen.encode(out),
+            Self::Reopened(reopened) => reopened.encode(out),
+            Self::Roll(roll) => roll.encode(out),
         }
         let body = (out.len() - start - HEADER_LEN) as u16;
         out[start + 2..start + HEADER_LEN].copy_from_slice(&body.to_be_bytes());
@@ -253,6 +273,9 @@ impl Message {
             Self::Open { .. } => TYPE_OPEN,
             Self::Opened { .. } => TYPE_OPENED,
             Self::Refused(_) => TYPE_REFUSED,
+            Self::Reopen(_) => handoff::TYPE_REOPEN,
+            Self::Reopened(_) => handoff::TYPE_REOPENED,
+            Self::Roll(_) => handoff::TYPE_ROLL,
         }
     }
 }
@@ -272,7 +295,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, MhpError> {
         return Err(MhpError::Version(version));
     }
     if let Some(&kind) = bytes.get(1)
-        && !matches!(kind, TYPE_OPEN | TYPE_OPENED | TYPE_REFUSED)
+        && !matches!(kind, TYPE_OPEN..=TYPE_REFUSED | handoff::TYPE_REOPEN..=handoff::TYPE_ROLL)
     {
         return Err(MhpError::Type(kind));
     }
@@ -295,7 +318,12 @@ fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
         TYPE_OPEN => {
             let [flags] = body.take("flags")?;
             let opening = if flags & FLAG_EARLY == 0 { Opening::Faithful } else { Opening::Early };
-            Ok(Message::Open { opening, target: take_target(&mut body)? })
+            let target = take_target(&mut body)?;
+            let connection = match flags & FLAG_NUMBERED {
+                0 => None,
+                _ => Some(u64::from_be_bytes(body.take("connection")?)),
+            };
+            Ok(Message::Open { opening, target, connection })
         }
         TYPE_OPENED => {
             let [kind] = body.take("address kind")?;
@@ -306,6 +334,9 @@ fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
             let detail = u16::from_be_bytes(body.take("refusal detail")?);
             Ok(Message::Refused(Refusal::from_code(code, detail)))
         }
+        handoff::TYPE_REOPEN => Reopen::decode(&mut body).map(Message::Reopen),
+        handoff::TYPE_REOPENED => Reopened::decode(&mut body).map(Message::Reopened),
+        handoff::TYPE_ROLL => Roll::decode(&mut body).map(Message::Roll),
         _ => Err(MhpError::Type(kind)),
     }
 }

@@ -1,5 +1,9 @@
 //! TCP segments: what a header means (RFC 9293 section 3.1), and its bytes.
 
+mod bytes;
+
+pub use bytes::{EmitError, ParseError};
+
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};
 
@@ -152,6 +156,8 @@ impl SackBlocks {
     /// Keeps at most the first `n`.
     pub fn truncate(&mut self, n: usize) {
         self.len = self.len.min(u8::try_from(n).unwrap_or(u8::MAX));
+        // What is cut off must not tell two equal values apart.
+        self.blocks[usize::from(self.len)..].fill(<(Seq, Seq)>::default());
     }
 }
 
@@ -226,23 +232,39 @@ impl Segment {
 }
 
 impl Options {
+    /// The most bytes that a header has for options (RFC 9293 section 3.1).
+    pub const MAX_LEN: u32 = 40;
+
     /// Bytes of the options as they are emitted, padded to a multiple of four: MSS 4, window scale
-    /// 3, SACK permitted 2, timestamps 10, SACK 2 and 8 for each block.
+    /// 3, SACK permitted 2, timestamps 10, SACK 2 and 8 for each block that [fits](Self::sack_that_fits).
+    /// At most [`MAX_LEN`](Self::MAX_LEN).
     pub fn len(&self) -> u32 {
-        let mut n = 0;
-        n += if self.mss.is_some() { 4 } else { 0 };
-        n += if self.window_scale.is_some() { 3 } else { 0 };
-        n += if self.sack_permitted { 2 } else { 0 };
-        n += if self.timestamps.is_some() { 10 } else { 0 };
-        n += match self.sack.as_slice().len() as u32 {
+        let sack = match self.sack_that_fits().len() as u32 {
             0 => 0,
             blocks => 2 + 8 * blocks,
         };
-        n.next_multiple_of(4)
+        (self.len_without_sack() + sack).next_multiple_of(4)
     }
 
     /// There is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The SACK blocks that are emitted: the first ones, as many as the other options leave room
+    /// for. Beside timestamps that is three (RFC 2018 section 3).
+    pub fn sack_that_fits(&self) -> &[(Seq, Seq)] {
+        let room = (Self::MAX_LEN - self.len_without_sack()).saturating_sub(2) / 8;
+        let blocks = self.sack.as_slice();
+        &blocks[..blocks.len().min(room as usize)]
+    }
+
+    fn len_without_sack(&self) -> u32 {
+        let mut n = 0;
+        n += if self.mss.is_some() { 4 } else { 0 };
+        n += if self.window_scale.is_some() { 3 } else { 0 };
+        n += if self.sack_permitted { 2 } else { 0 };
+        n += if self.timestamps.is_some() { 10 } else { 0 };
+        n
     }
 }

@@ -13,7 +13,7 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 fn open(target: Target) -> Message {
-    Message::Open { opening: Opening::Faithful, target }
+    Message::Open { opening: Opening::Faithful, target, connection: None }
 }
 
 fn addr() -> impl Strategy<Value = SocketAddr> {
@@ -29,7 +29,9 @@ fn target() -> impl Strategy<Value = Target> {
 fn message() -> impl Strategy<Value = Message> {
     let opening = prop_oneof![Just(Opening::Faithful), Just(Opening::Early)];
     prop_oneof![
-        (opening, target()).prop_map(|(opening, target)| Message::Open { opening, target }),
+        (opening, target(), any::<Option<u64>>()).prop_map(|(opening, target, connection)| {
+            Message::Open { opening, target, connection }
+        }),
         addr().prop_map(|bound| Message::Opened { bound }),
         (any::<u8>(), any::<u16>())
             .prop_map(|(code, detail)| Message::Refused(Refusal::from_code(code, detail))),
@@ -42,7 +44,7 @@ fn the_layout_is_the_documented_one() {
     assert_eq!(encoded(&open(Target::Addr(to))), [1, 1, 0, 8, 0, 1, 1, 187, 192, 0, 2, 7]);
 
     let name = Target::from_host("a.b", 80).expect("name");
-    let early = Message::Open { opening: Opening::Early, target: name };
+    let early = Message::Open { opening: Opening::Early, target: name, connection: None };
     assert_eq!(encoded(&early), [1, 1, 0, 8, 1, 3, 0, 80, 3, b'a', b'.', b'b']);
 
     let bound = "[2001:db8::1]:5".parse().expect("address");
@@ -65,7 +67,7 @@ fn fields_that_a_newer_peer_adds_are_skipped() {
 #[test]
 fn unknown_flags_are_ignored() {
     let mut bytes = encoded(&open(Target::from_host("h", 1).expect("name")));
-    bytes[HEADER_LEN] = 0xfe;
+    bytes[HEADER_LEN] = 0xfc;
     let Ok(Decoded::Complete { message: Message::Open { opening, .. }, .. }) = decode(&bytes)
     else {
         panic!("not read")
@@ -76,7 +78,7 @@ fn unknown_flags_are_ignored() {
 #[test]
 fn another_version_or_type_is_named_from_its_first_bytes() {
     assert_eq!(decode(&[2]), Err(MhpError::Version(2)));
-    assert_eq!(decode(&[1, 16]), Err(MhpError::Type(16)));
+    assert_eq!(decode(&[1, 20]), Err(MhpError::Type(20)));
     assert_eq!(decode(&[1, 0]), Err(MhpError::Type(0)));
     assert!(MhpError::Version(2).to_string().contains("version 2"));
 }

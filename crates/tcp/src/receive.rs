@@ -1,0 +1,323 @@
+//! The receiving half: what has arrived, and what the peer may send.
+//!
+//! Positions count from the peer's SYN: it has position 0, the stream's first byte 1.
+
+use lasthop_stream::RangeSet;
+use lasthop_wire::tcp::{SackBlocks, Seq};
+
+/// Separate ranges above a gap that are kept at most. More would be a peer's whim.
+const MAX_FRAGMENTS: usize = 256;
+
+/// What became of a segment's payload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It came next.
+    InOrder {
+        /// Data above a gap was there, so that it fills all or part of a gap.
+        fills: bool,
+    },
+    /// It was kept above a gap.
+    AboveGap,
+    /// All of it was there already.
+    Duplicate,
+    /// There is no room for it.
+    Refused,
+}
+
+/// Which part of a payload was taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    pub(crate) fate: Fate,
+    /// Position of the first byte taken.
+    pub(crate) start: u64,
+    /// Bytes of the payload before it.
+    pub(crate) skip: u32,
+    pub(crate) len: u32,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Receiver {
+    pub(crate) irs: Seq,
+    /// RCV.NXT.
+    pub(crate) nxt: u64,
+    /// Everything before this was read.
+    pub(crate) read: u64,
+    /// The right edge of the window that the peer was last told.
+    pub(crate) edge: u64,
+    /// The greatest edge that it was ever told: what arrives below is taken.
+    pub(crate) promised: u64,
+    /// The peer's FIN, once it is known.
+    pub(crate) fin: Option<u64>,
+    buffer: u64,
+    mss: u64,
+    /// Shift of the windows that we send.
+    pub(crate) shift: u8,
+    /// The window is kept at or below this.
+    pub(crate) limit: Option<u64>,
+    pub(crate) ahead: RangeSet,
+    /// A position in each of the ranges that arrived last, the latest first.
+    recent: [u64; SackBlocks::MAX],
+}
+
+impl Receiver {
+    pub(crate) fn new(buffer: u64, mss: u16) -> Self {
+        Self {
+            irs: Seq(0),
+            nxt: 0,
+            read: 1,
+            edge: 0,
+            promised: 0,
+            fin: None,
+            buffer: buffer.min(u64::from(u16::MAX) << 14),
+            mss: u64::from(mss),
+            shift: 0,
+            limit: None,
+            ahead: RangeSet::default(),
+            recent: [0; SackBlocks::MAX],
+        }
+    }
+
+    /// The shift that lets the window field express the whole buffer (RFC 7323 section 2.3).
+    pub(crate) fn wanted_shift(&self) -> u8 {
+        let mut shift = 0;
+        while shift < 14 && self.buffer >> shift > u64::from(u16::MAX) {
+            shift += 1;
+        }
+        shift
+    }
+
+    /// The peer's SYN arrived.
+    pub(crate) fn begin(&mut self, irs: Seq) {
+        self.irs = irs;
+        self.nxt = 1;
+        self.edge = 1;
+        self.promised = 1;
+    }
+
+    pub(crate) fn seq_at(&self, position: u64) -> Seq {
+        // Sequence numbers are positions modulo 2^32.
+        self.irs + position as u32
+    }
+
+    /// How far `seq` is ahead of RCV.NXT.
+    pub(crate) fn ahead_of_next(&self, seq: Seq) -> i64 {
+        i64::from(seq.ahead_of(self.seq_at(self.nxt)))
+    }
+
+    /// The end of the peer's stream was reached.
+    pub(crate) fn ended(&self) -> bool {
+        self.fin.is_some_and(|fin| self.nxt > fin)
+    }
+
+    /// Bytes that can be read.
+    pub(crate) fn readable(&self) -> u64 {
+        (self.nxt - u64::from(self.ended())).saturating_sub(self.read)
+    }
+
+    pub(crate) fn consume(&mut self, n: u64) {
+        self.read += n.min(self.readable());
+    }
+
+    /// Takes what is new and in the window of `len` bytes that begin `ahead` of RCV.NXT.
+    pub(crate) fn take(&mut self, ahead: i64, len: u32) -> Taken {
+        let behind = u32::try_from(-ahead.min(0)).unwrap_or(u32::MAX);
+        let skip = behind.min(len);
+        let start = self.nxt + u64::try_from(ahead).unwrap_or(0);
+        let mut taken = Taken { fate: Fate::Duplicate, start, skip, len: len - skip };
+        if taken.len == 0 {
+            return taken;
+        }
+        let last = self.fin.map_or(self.promised, |fin| fin.min(self.promised));
+        taken.len = u32::try_from(last.saturating_sub(start)).unwrap_or(u32::MAX).min(taken.len);
+        let end = start + u64::from(taken.len);
+        taken.fate = if taken.len == 0 {
+            Fate::Refused
+        } else if start == self.nxt {
+            self.advance(end)
+        } else {
+            self.keep(start, end)
+        };
+        if !matches!(taken.fate, Fate::InOrder { .. } | Fate::AboveGap) {
+            taken.len = 0;
+        }
+        taken
+    }
+
+    fn advance(&mut self, end: u64) -> Fate {
+        self.nxt = end;
+        if self.ahead.is_empty() {
+            return Fate::InOrder { fills: false };
+        }
+        while let Some(end) = self.ahead.take_prefix(self.nxt) {
+            self.nxt = self.nxt.max(end);
+        }
+        Fate::InOrder { fills: true }
+    }
+
+    fn keep(&mut self, start: u64, end: u64) -> Fate {
+        if self.ahead.fragments() >= MAX_FRAGMENTS && self.ahead.containing(start).is_none() {
+            return Fate::Refused;
+        }
+        let added = self.ahead.insert(start..end);
+        self.remember(start);
+        if added == 0 { Fate::Duplicate } else { Fate::AboveGap }
+    }
+
+    /// Puts the range around `position` first among the recent ones.
+    fn remember(&mut self, position: u64) {
+        let range = self.ahead.containing(position);
+        let same = |p: &u64| range.as_ref().is_some_and(|r| r.contains(p));
+        let last = self.recent.len() - 1;
+        let at = self.recent.iter().position(same).unwrap_or(last);
+        self.recent.copy_within(0..at, 1);
+        self.recent[0] = position;
+    }
+
+    /// The peer's FIN is at `position`.
+    pub(crate) fn on_fin(&mut self, position: u64) {
+        if self.fin.is_none() && position >= self.nxt && position <= self.promised {
+            self.fin = Some(position);
+            // Nothing follows a FIN, whatever a peer has sent before it.
+            self.ahead.remove(position..u64::MAX);
+        }
+    }
+
+    /// Steps over the FIN if all before it has arrived; true once.
+    pub(crate) fn pass_fin(&mut self) -> bool {
+        if self.fin == Some(self.nxt) {
+            self.nxt += 1;
+            self.ahead.clear();
+            return true;
+        }
+        false
+    }
+
+    /// What is held above the gap, the latest first (RFC 2018 section 4).
+    pub(crate) fn blocks(&self, room: usize) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        let mut seen = [0u64; SackBlocks::MAX];
+        let mut n = 0;
+        for &position in &self.recent {
+            let Some(range) = self.ahead.containing(position) else { continue };
+            if n < room && !seen[..n].contains(&range.start) {
+                seen[n] = range.start;
+                n += 1;
+                blocks.push(self.seq_at(range.start), self.seq_at(range.end));
+            }
+        }
+        blocks
+    }
+
+    /// The edge that the free buffer allows.
+    fn candidate(&self) -> u64 {
+        let free = self.read + self.buffer;
+        match self.limit {
+            Some(limit) => free.min(self.nxt + limit),
+            None => free,
+        }
+    }
+
+    /// The window field to send, and the promise that it makes. The edge advances only by steps
+    /// worth a segment (RFC 9293 section 3.8.6.2.2) and does not go back unless a limit asks for it.
+    pub(crate) fn advertise(&mut self, shift: u8) -> u16 {
+        let candidate = self.candidate();
+        let step = self.mss.min(self.buffer / 2);
+        let edge = if self.limit.is_some() || candidate >= self.edge + step {
+            candidate
+        } else {
+            self.edge
+        };
+        let field = self.field(edge, shift);
+        self.edge = self.nxt + (u64::from(field) << shift);
+        self.promised = self.promised.max(self.edge);
+        field
+    }
+
+    fn field(&self, edge: u64, shift: u8) -> u16 {
+        let wanted = edge.saturating_sub(self.nxt);
+        let mut field = wanted >> shift;
+        // Rounding down would take back what the peer was told; rounding up lends it less than one
+        // unit of the field beyond the buffer.
+        let told = self.edge.saturating_sub(self.nxt);
+        let up = (field + 1) << shift;
+        let lendable = self.read + self.buffer + (1 << shift);
+        if self.limit.is_none() && field << shift < told && self.nxt + up <= lendable {
+            field += 1;
+        }
+        u16::try_from(field).unwrap_or(u16::MAX)
+    }
+
+    /// The reader made so much room that the peer should hear of it at once.
+    pub(crate) fn owes_update(&self) -> bool {
+        let gained = self.candidate().saturating_sub(self.edge);
+        let open = self.edge.saturating_sub(self.nxt);
+        gained * 2 >= self.buffer || (gained >= 2 * self.mss && open < self.buffer / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn receiver(buffer: u64, mss: u16) -> Receiver {
+        let mut r = Receiver::new(buffer, mss);
+        r.begin(Seq(u32::MAX));
+        r.shift = r.wanted_shift();
+        r.advertise(r.shift);
+        r
+    }
+
+    proptest! {
+        /// RFC 9293 section 3.8.6: the right edge does not go back, and what is promised beyond the
+        /// buffer is less than one unit of the window field, however the reader and the peer act.
+        #[test]
+        fn the_edge_neither_retreats_nor_runs_away(
+            buffer in 1000u64..5_000_000,
+            mss in 48u16..2000,
+            steps in prop::collection::vec((1u32..3000, 0u64..4000, 0i64..3), 1..200),
+        ) {
+            let mut r = receiver(buffer, mss);
+            for (len, read, gap) in steps {
+                let before = r.edge;
+                r.take(gap * 500, len);
+                r.consume(read);
+                r.advertise(r.shift);
+                let unit = 1u64 << r.shift;
+                prop_assert!(r.edge + unit > before, "retreats by {}", before - r.edge);
+                prop_assert!(r.edge.max(r.promised) <= r.read + buffer + unit);
+                prop_assert!(r.nxt <= r.promised && r.read <= r.nxt);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_there_already_is_skipped() {
+        let mut r = receiver(10_000, 1000);
+        r.take(0, 1000);
+        let taken = r.take(-400, 1000);
+        assert_eq!((taken.start, taken.skip, taken.len), (1001, 400, 600));
+        assert_eq!(r.take(-1600, 1600).fate, Fate::Duplicate);
+        assert_eq!(r.readable(), 1600);
+    }
+
+    #[test]
+    fn nothing_is_taken_beyond_the_promise_or_the_end() {
+        let mut r = receiver(2000, 1000);
+        let taken = r.take(1500, 1000);
+        assert_eq!((taken.fate, taken.len), (Fate::AboveGap, 500));
+        r.on_fin(1201);
+        assert_eq!(r.take(0, 1500).len, 1200);
+        assert_eq!(r.nxt, 1201);
+        assert!(r.pass_fin() && r.ended());
+        assert_eq!((r.readable(), r.take(0, 10).fate), (1200, Fate::Refused));
+    }
+
+    #[test]
+    fn a_peer_cannot_make_it_remember_without_bound() {
+        let mut r = receiver(1_000_000, 1000);
+        let kept = (1..2000).filter(|n| r.take(n * 10, 5).fate == Fate::AboveGap).count();
+        assert_eq!((kept, r.ahead.fragments()), (MAX_FRAGMENTS, MAX_FRAGMENTS));
+    }
+}

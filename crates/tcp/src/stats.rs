@@ -1,0 +1,86 @@
+//! What is counted, and what can be watched.
+
+use lasthop_units::{Bytes, Duration};
+
+use crate::connection::State;
+
+/// What a connection did so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Segments sent, pure acknowledgements and resets too.
+    pub segments_sent: u64,
+    /// Of these, segments with payload.
+    pub data_segments_sent: u64,
+    /// Payload sent, repeated payload too.
+    pub bytes_sent: u64,
+    /// Segments whose first byte of payload had been sent before.
+    pub retransmits: u64,
+    /// Payload in them.
+    pub bytes_retransmitted: u64,
+    /// Losses that duplicate acknowledgements told.
+    pub fast_retransmits: u64,
+    /// Expiries of the retransmission timer, each one (RENO-6).
+    pub timeouts: u64,
+    /// Of these, expiries while a SYN was not acknowledged.
+    pub syn_timeouts: u64,
+    /// Timeouts that an acknowledgement's timestamp showed to be needless (RFC 3522).
+    pub spurious_timeouts: u64,
+    /// Our payload that was acknowledged.
+    pub bytes_acked: u64,
+    /// Segments received, whatever became of them.
+    pub segments_received: u64,
+    /// Of these, segments with payload.
+    pub data_segments_received: u64,
+    /// Payload accepted for the first time.
+    pub bytes_received: u64,
+    /// Segments with payload that was all there already: needless retransmissions by the peer, or
+    /// copies made on the way.
+    pub duplicate_segments_received: u64,
+    /// Segments that arrived above a gap.
+    pub out_of_order_segments: u64,
+    /// Segments that no rule accepted.
+    pub unacceptable_segments: u64,
+    /// Segments that PAWS refused (RFC 7323 section 5).
+    pub paws_rejected: u64,
+    /// Acknowledgements without payload sent.
+    pub acks_sent: u64,
+    /// Duplicate acknowledgements sent because of a gap.
+    pub dupacks_sent: u64,
+    /// Duplicate acknowledgements received (RENO-4).
+    pub dupacks_received: u64,
+    /// Challenge acknowledgements sent (RFC 5961).
+    pub challenge_acks_sent: u64,
+    /// Probes into a closed window sent (RENO-8).
+    pub window_probes_sent: u64,
+    /// Times that the peer's window closed on data that was out or waiting.
+    pub zero_windows: u64,
+    /// Round-trip samples taken.
+    pub rtt_samples: u64,
+}
+
+/// The state of a connection at one instant, for time series (MET).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Probe {
+    /// The state.
+    pub state: State,
+    /// The congestion window.
+    pub cwnd: Bytes,
+    /// The slow-start threshold.
+    pub ssthresh: Bytes,
+    /// The smoothed round trip, once there is a sample.
+    pub srtt: Option<Duration>,
+    /// Its mean deviation.
+    pub rttvar: Duration,
+    /// The retransmission timeout with its doublings.
+    pub rto: Duration,
+    /// Data sent from SND.UNA up to SND.NXT.
+    pub flight: Bytes,
+    /// The peer's window from SND.UNA on.
+    pub snd_wnd: Bytes,
+    /// The window that the peer was last told, from RCV.NXT on.
+    pub rcv_wnd: Bytes,
+    /// Duplicate acknowledgements in a row.
+    pub dupacks: u32,
+    /// Recovering from a loss that duplicate acknowledgements told.
+    pub recovering: bool,
+}

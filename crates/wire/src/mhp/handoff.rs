@@ -1,0 +1,531 @@
+//! Messages of a handoff (MHP-15..MHP-23): those at the start of streams that carry connections on,
+//! and datagrams between a mobile and its bases.
+//!
+//! Stream messages have the header of every MHP message. Datagrams have the same header and then,
+//! each, a path (one byte, zero for now), flags (one byte), the session (eight) and the attempt
+//! (four): a session's handoffs are numbered by the mobile, and a later number outdoes an earlier.
+//! Bodies may be longer than this version knows; the rest is skipped.
+
+use alloc::vec::Vec;
+use core::fmt;
+use core::net::SocketAddr;
+
+use super::{
+    FLAG_EARLY, HEADER_LEN, MhpError, Opening, Reader, Target, VERSION, put_addr, put_target,
+    take_addr, take_target,
+};
+use crate::varint;
+
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
+
+pub(super) const TYPE_REOPEN: u8 = 16;
+pub(super) const TYPE_REOPENED: u8 = 17;
+pub(super) const TYPE_ROLL: u8 = 18;
+const TYPE_GREET: u8 = 20;
+const TYPE_RESUME: u8 = 21;
+const TYPE_HANDOVER: u8 = 22;
+const TYPE_PULL: u8 = 23;
+const TYPE_STATE: u8 = 24;
+const TYPE_TAKE: u8 = 25;
+const TYPE_GIVEN: u8 = 26;
+const TYPE_MOVED: u8 = 27;
+const TYPE_REFUSE: u8 = 28;
+const TYPE_STALE: u8 = 29;
+
+const FLAG_ENDED: u8 = 2;
+const FLAG_ASKING: u8 = 4;
+const FLAG_LAST: u8 = 1;
+const FLAG_OVER: u8 = 1;
+
+/// Connections that one [`Roll`] names at most: with eight bytes each it fits every body.
+pub const ROLL_MAX: usize = 120;
+/// The longest name of a base, in bytes.
+pub const MAX_BASE_NAME_LEN: usize = 64;
+/// Ranges that one [`Message::Pull`] asks for at most.
+pub const PULL_MAX: usize = 16;
+/// Bytes of a [`Message::State`] datagram in front of its piece.
+pub const STATE_OVERHEAD: usize = HEADER_LEN + COMMON_LEN + 20;
+
+const COMMON_LEN: usize = 14;
+
+/// Names a mobile's session at every base: chosen by the mobile, the same for its whole life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SessionId(pub u64);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// Mobile to base, first on a stream: carry this connection on (MHP-18, MHP-19).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reopen {
+    /// Whose.
+    pub session: SessionId,
+    /// Which: the number of the stream that carried the connection at first.
+    pub connection: u64,
+    /// The next byte of the connection that the mobile expects from the base.
+    pub expected: u64,
+    /// The first byte that the mobile still has for the base.
+    pub kept: u64,
+    /// The mobile has the base's end.
+    pub ended: bool,
+    /// The mobile has no answer to its opening yet: how it was asked, and where to.
+    pub asking: Option<(Opening, Target)>,
+}
+
+/// Base to mobile, in answer to [`Reopen`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reopened {
+    /// The next byte of the connection that the base expects from the mobile.
+    pub expected: u64,
+    /// The base has the mobile's end.
+    pub ended: bool,
+    /// Everything was delivered both ways: nothing is left to carry.
+    pub over: bool,
+    /// The surrogate's own end of the connection to the fixed host.
+    pub bound: Option<SocketAddr>,
+}
+
+/// Mobile to base, on a stream of its own: the connections that live. What the base holds beside
+/// them is over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Roll {
+    /// Whose.
+    pub session: SessionId,
+    /// Rising numbers, after those of the rolls before; at most [`ROLL_MAX`].
+    pub connections: Vec<u64>,
+    /// There are no more.
+    pub last: bool,
+}
+
+impl Reopen {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        let early = self.asking.as_ref().is_some_and(|(opening, _)| *opening == Opening::Early);
+        let flags = flag(early, FLAG_EARLY)
+            | flag(self.ended, FLAG_ENDED)
+            | flag(self.asking.is_some(), FLAG_ASKING);
+        out.extend_from_slice(&[0, flags]);
+        for n in [self.session.0, self.connection, self.expected, self.kept] {
+            out.extend_from_slice(&n.to_be_bytes());
+        }
+        if let Some((_, target)) = &self.asking {
+            put_target(out, target);
+        }
+    }
+
+    pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+        let [_path, flags] = body.take("flags")?;
+        let session = SessionId(body.take_u64("session")?);
+        let connection = body.take_u64("connection")?;
+        let expected = body.take_u64("expected byte")?;
+        let kept = body.take_u64("kept byte")?;
+        let opening = if flags & FLAG_EARLY == 0 { Opening::Faithful } else { Opening::Early };
+        let asking = match flags & FLAG_ASKING {
+            0 => None,
+            _ => Some((opening, take_target(body)?)),
+        };
+        Ok(Self { session, connection, expected, kept, ended: flags & FLAG_ENDED != 0, asking })
+    }
+}
+
+impl Reopened {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(flag(self.over, FLAG_OVER) | flag(self.ended, FLAG_ENDED));
+        out.extend_from_slice(&self.expected.to_be_bytes());
+        put_bound(out, self.bound.as_ref());
+    }
+
+    pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+        let [flags] = body.take("flags")?;
+        let expected = body.take_u64("expected byte")?;
+        let bound = take_bound(body)?;
+        let (ended, over) = (flags & FLAG_ENDED != 0, flags & FLAG_OVER != 0);
+        Ok(Self { expected, ended, over, bound })
+    }
+}
+
+impl Roll {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(flag(self.last, FLAG_LAST));
+        out.extend_from_slice(&self.session.0.to_be_bytes());
+        let connections = &self.connections[..self.connections.len().min(ROLL_MAX)];
+        out.push(connections.len() as u8);
+        let mut before = 0;
+        for id in connections {
+            put_varint(out, id.saturating_sub(before));
+            before = *id;
+        }
+    }
+
+    pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+        let [flags] = body.take("flags")?;
+        let session = SessionId(body.take_u64("session")?);
+        let [count] = body.take("count")?;
+        if usize::from(count) > ROLL_MAX {
+            return Err(MhpError::TooLong(usize::from(count)));
+        }
+        let mut connections = Vec::with_capacity(usize::from(count));
+        let mut before: u64 = 0;
+        for _ in 0..count {
+            before = before.saturating_add(body.take_varint("connection")?);
+            connections.push(before);
+        }
+        Ok(Self { session, connections, last: flags & FLAG_LAST != 0 })
+    }
+}
+
+const fn flag(on: bool, bit: u8) -> u8 {
+    if on { bit } else { 0 }
+}
+
+fn put_varint(out: &mut Vec<u8>, n: u64) {
+    let mut buf = [0; 8];
+    let n = n.min(varint::MAX);
+    let _ = varint::put(&mut buf, n);
+    out.extend_from_slice(&buf[..varint::len(n)]);
+}
+
+fn put_bound(out: &mut Vec<u8>, bound: Option<&SocketAddr>) {
+    match bound {
+        Some(bound) => put_addr(out, bound),
+        None => out.push(0),
+    }
+}
+
+fn take_bound(body: &mut Reader<'_>) -> Result<Option<SocketAddr>, MhpError> {
+    match body.take("address kind")? {
+        [0] => Ok(None),
+        [kind] => take_addr(body, kind).map(Some),
+    }
+}
+
+impl Reader<'_> {
+    fn take_u64(&mut self, field: &'static str) -> Result<u64, MhpError> {
+        self.take(field).map(u64::from_be_bytes)
+    }
+
+    fn take_u32(&mut self, field: &'static str) -> Result<u32, MhpError> {
+        self.take(field).map(u32::from_be_bytes)
+    }
+
+    fn take_u16(&mut self, field: &'static str) -> Result<u16, MhpError> {
+        self.take(field).map(u16::from_be_bytes)
+    }
+
+    fn take_varint(&mut self, field: &'static str) -> Result<u64, MhpError> {
+        let (n, rest) = varint::get(self.0).ok_or(MhpError::Truncated(field))?;
+        self.0 = rest;
+        Ok(n)
+    }
+}
+
+/// A base's address as the worlds name it to each other: opaque bytes, at most
+/// [`MAX_BASE_NAME_LEN`].
+#[derive(Clone, PartialEq, Eq, Hash, Default, Debug)]
+pub struct BaseName(Vec<u8>);
+
+impl BaseName {
+    /// A name of these bytes; `None` if they are too many.
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= MAX_BASE_NAME_LEN).then(|| Self(bytes.to_vec()))
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn put(&self, out: &mut Vec<u8>) {
+        // At most MAX_BASE_NAME_LEN bytes.
+        out.push(self.0.len() as u8);
+        out.extend_from_slice(&self.0);
+    }
+
+    fn take(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+        let [len] = body.take("name length")?;
+        let name = body.take_slice(usize::from(len), "base's name")?;
+        Self::new(name).ok_or(MhpError::TooLong(name.len()))
+    }
+}
+
+/// Why a handoff, or a part of it, is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Reason {
+    /// Nobody holds the session's state.
+    Unknown,
+    /// The state is larger than the new base takes.
+    TooLarge,
+    /// The base hands over as many sessions as it is allowed. Later it may.
+    Busy,
+    /// The base that holds the state did not answer.
+    Unreachable,
+    /// The state could not be understood or rebuilt.
+    Malformed,
+    /// A later handoff of the session is under way.
+    Outdated,
+    /// A code that a newer peer sent.
+    Other(u8),
+}
+
+impl Reason {
+    /// The code on the wire.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Unknown => 1,
+            Self::TooLarge => 2,
+            Self::Busy => 3,
+            Self::Unreachable => 4,
+            Self::Malformed => 5,
+            Self::Outdated => 6,
+            Self::Other(code) => code,
+        }
+    }
+
+    /// The reason that a peer meant by `code`.
+    pub const fn from_code(code: u8) -> Self {
+        match code {
+            1 => Self::Unknown,
+            2 => Self::TooLarge,
+            3 => Self::Busy,
+            4 => Self::Unreachable,
+            5 => Self::Malformed,
+            6 => Self::Outdated,
+            other => Self::Other(other),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("no base holds the session"),
+            Self::TooLarge => f.write_str("the session's state is larger than the new base takes"),
+            Self::Busy => f.write_str("the new base is busy with other handoffs"),
+            Self::Unreachable => f.write_str("the base that holds the session does not answer"),
+            Self::Malformed => f.write_str("the session's state cannot be rebuilt"),
+            Self::Outdated => f.write_str("a later handoff of the session is under way"),
+            Self::Other(code) => write!(f, "the base refused (code {code})"),
+        }
+    }
+}
+
+/// A run of pieces that is wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pieces {
+    /// The first piece's number, from zero.
+    pub first: u32,
+    /// How many.
+    pub count: u16,
+}
+
+/// What a datagram of a handoff says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message<'a> {
+    /// Mobile to new base: carry my session on; that base may hold its state (MHP-15).
+    Greet {
+        /// The last base that the mobile knows to hold the state.
+        holder: BaseName,
+        /// The handoff that brought it there; zero if it began there.
+        since: u32,
+    },
+    /// New base to mobile: the session stands here (MHP-18).
+    Resume,
+    /// New base to old: give me the session (MHP-16).
+    Handover {
+        /// The most bytes of state that the new base takes.
+        limit: u64,
+        /// Bytes in each piece of the state.
+        piece: u16,
+        /// Pieces to send at once, from the first.
+        window: u16,
+    },
+    /// New base to old: these pieces are missing.
+    Pull {
+        /// Bytes in each piece.
+        piece: u16,
+        /// At most [`PULL_MAX`].
+        pieces: Vec<Pieces>,
+    },
+    /// Old base to new: a piece of the state (MHP-17).
+    State {
+        /// The handoff for which it was frozen: pieces of two states never mix.
+        frozen: u32,
+        /// Bytes of the whole.
+        total: u64,
+        /// Where this piece begins.
+        offset: u64,
+        /// The piece.
+        bytes: &'a [u8],
+    },
+    /// New base to old: I have it all; may I use it?
+    Take {
+        /// As in [`State`](Self::State).
+        frozen: u32,
+    },
+    /// Old base to new: it is yours, and nobody else's.
+    Given {
+        /// As in [`State`](Self::State).
+        frozen: u32,
+    },
+    /// Old base to new: it was used here since, ask anew.
+    Stale {
+        /// As in [`State`](Self::State).
+        frozen: u32,
+    },
+    /// Base to base: that one has it.
+    Moved {
+        /// Who.
+        to: BaseName,
+        /// The handoff for which the state that it got was frozen: later news is right.
+        since: u32,
+    },
+    /// To mobile or base: this cannot be.
+    Refuse(Reason),
+}
+
+/// A datagram of a handoff.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Datagram<'a> {
+    /// Whose.
+    pub session: SessionId,
+    /// Which of the session's handoffs.
+    pub attempt: u32,
+    /// What it says.
+    pub message: Message<'a>,
+}
+
+impl<'a> Datagram<'a> {
+    /// Appends the datagram to `out`.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&[VERSION, self.message.kind(), 0, 0, 0, 0]);
+        out.extend_from_slice(&self.session.0.to_be_bytes());
+        out.extend_from_slice(&self.attempt.to_be_bytes());
+        self.message.encode(out);
+        let body = u16::try_from(out.len() - start - HEADER_LEN).unwrap_or(u16::MAX);
+        out[start + 2..start + HEADER_LEN].copy_from_slice(&body.to_be_bytes());
+    }
+
+    /// Reads a datagram.
+    ///
+    /// # Errors
+    ///
+    /// It is of another version or type, or ends inside a field.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, MhpError> {
+        let Some((&[version, kind, high, low], rest)) = bytes.split_first_chunk::<HEADER_LEN>()
+        else {
+            return Err(MhpError::Truncated("header"));
+        };
+        if version != VERSION {
+            return Err(MhpError::Version(version));
+        }
+        let len = usize::from(u16::from_be_bytes([high, low]));
+        let mut body = Reader(rest.get(..len).ok_or(MhpError::Truncated("body"))?);
+        let [_path, _flags] = body.take("flags")?;
+        let session = SessionId(body.take_u64("session")?);
+        let attempt = body.take_u32("attempt")?;
+        Ok(Self { session, attempt, message: Message::decode(kind, body)? })
+    }
+}
+
+impl<'a> Message<'a> {
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Greet { .. } => TYPE_GREET,
+            Self::Resume => TYPE_RESUME,
+            Self::Handover { .. } => TYPE_HANDOVER,
+            Self::Pull { .. } => TYPE_PULL,
+            Self::State { .. } => TYPE_STATE,
+            Self::Take { .. } => TYPE_TAKE,
+            Self::Given { .. } => TYPE_GIVEN,
+            Self::Stale { .. } => TYPE_STALE,
+            Self::Moved { .. } => TYPE_MOVED,
+            Self::Refuse(_) => TYPE_REFUSE,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Resume => {}
+            Self::Take { frozen } | Self::Given { frozen } | Self::Stale { frozen } => {
+                out.extend_from_slice(&frozen.to_be_bytes());
+            }
+            Self::Greet { holder: name, since } | Self::Moved { to: name, since } => {
+                out.extend_from_slice(&since.to_be_bytes());
+                name.put(out);
+            }
+            Self::Handover { limit, piece, window } => {
+                out.extend_from_slice(&limit.to_be_bytes());
+                out.extend_from_slice(&piece.to_be_bytes());
+                out.extend_from_slice(&window.to_be_bytes());
+            }
+            Self::Pull { piece, pieces } => {
+                let pieces = &pieces[..pieces.len().min(PULL_MAX)];
+                out.extend_from_slice(&piece.to_be_bytes());
+                out.push(pieces.len() as u8);
+                for run in pieces {
+                    out.extend_from_slice(&run.first.to_be_bytes());
+                    out.extend_from_slice(&run.count.to_be_bytes());
+                }
+            }
+            Self::State { frozen, total, offset, bytes } => {
+                out.extend_from_slice(&frozen.to_be_bytes());
+                out.extend_from_slice(&total.to_be_bytes());
+                out.extend_from_slice(&offset.to_be_bytes());
+                out.extend_from_slice(bytes);
+            }
+            Self::Refuse(reason) => out.push(reason.code()),
+        }
+    }
+
+    fn decode(kind: u8, mut body: Reader<'a>) -> Result<Self, MhpError> {
+        Ok(match kind {
+            TYPE_GREET => {
+                let since = body.take_u32("handoff's number")?;
+                Self::Greet { holder: BaseName::take(&mut body)?, since }
+            }
+            TYPE_RESUME => Self::Resume,
+            TYPE_HANDOVER => Self::Handover {
+                limit: body.take_u64("limit")?,
+                piece: body.take_u16("piece size")?,
+                window: body.take_u16("window")?,
+            },
+            TYPE_PULL => Self::decode_pull(&mut body)?,
+            TYPE_STATE => Self::State {
+                frozen: body.take_u32("handoff's number")?,
+                total: body.take_u64("total")?,
+                offset: body.take_u64("offset")?,
+                bytes: body.0,
+            },
+            TYPE_TAKE => Self::Take { frozen: body.take_u32("handoff's number")? },
+            TYPE_GIVEN => Self::Given { frozen: body.take_u32("handoff's number")? },
+            TYPE_STALE => Self::Stale { frozen: body.take_u32("handoff's number")? },
+            TYPE_MOVED => {
+                let since = body.take_u32("handoff's number")?;
+                Self::Moved { to: BaseName::take(&mut body)?, since }
+            }
+            TYPE_REFUSE => {
+                let [code] = body.take("reason")?;
+                Self::Refuse(Reason::from_code(code))
+            }
+            _ => return Err(MhpError::Type(kind)),
+        })
+    }
+
+    fn decode_pull(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+        let piece = body.take_u16("piece size")?;
+        let [count] = body.take("count")?;
+        let mut pieces = Vec::new();
+        for _ in 0..usize::from(count).min(PULL_MAX) {
+            let first = body.take_u32("first piece")?;
+            pieces.push(Pieces { first, count: body.take_u16("number of pieces")? });
+        }
+        Ok(Self::Pull { piece, pieces })
+    }
+}

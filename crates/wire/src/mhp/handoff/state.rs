@@ -1,0 +1,237 @@
+//! A session's state on its way from base to base (MHP-17).
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use thiserror::Error;
+
+use super::super::{MhpError, Opening, Reader, Refusal, Target, put_target, take_target};
+use super::{SessionId, put_bound, take_bound};
+
+/// The version of the state's format.
+const STATE_VERSION: u8 = 1;
+
+const STAGE_CONNECTING: u8 = 1;
+const STAGE_CONNECTING_EARLY: u8 = 2;
+const STAGE_REFUSING: u8 = 3;
+const STAGE_OPEN: u8 = 4;
+
+const FLAG_UP_ENDED: u8 = 1;
+const FLAG_DOWN_ENDED: u8 = 2;
+
+/// How far a connection has come at the base.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The fixed host has not answered yet.
+    Connecting(Opening),
+    /// The mobile is being told that there is no connection.
+    Refusing(Refusal),
+    /// The connection to the fixed host stands.
+    Open,
+}
+
+/// Bytes of one direction that a base holds. Offsets count the application's bytes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Direction {
+    /// Offset of the first of `bytes`.
+    pub start: u64,
+    /// Up, towards the fixed host: acknowledged on the hop and not yet taken by the wired side.
+    /// Down: taken from the wired side and not yet acknowledged by the mobile.
+    pub bytes: Vec<u8>,
+    /// The stream ends behind them.
+    pub ended: bool,
+}
+
+impl Direction {
+    /// Offset behind the last byte.
+    pub fn end(&self) -> u64 {
+        self.start.saturating_add(self.bytes.len() as u64)
+    }
+}
+
+/// One connection (MHP-13).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConnectionState {
+    /// The number of the stream that carried the connection at first.
+    pub id: u64,
+    /// How far it has come.
+    pub stage: Stage,
+    /// The fixed host.
+    pub target: Target,
+    /// The surrogate's own end of the connection to the fixed host, once it stands.
+    pub bound: Option<SocketAddr>,
+    /// Towards the fixed host. Its end is the next byte expected from the mobile.
+    pub up: Direction,
+    /// Towards the mobile.
+    pub down: Direction,
+    /// The wired half, in whatever form the two worlds understand.
+    pub wired: Vec<u8>,
+}
+
+/// A connection that is over, and that the mobile may still ask about.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Which.
+    pub id: u64,
+    /// The code of its reset; `None` if everything was delivered.
+    pub reset: Option<u64>,
+}
+
+/// All that a base holds of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SessionState {
+    /// Whose.
+    pub session: SessionId,
+    /// Connections.
+    pub connections: Vec<ConnectionState>,
+    /// Connections that ended lately.
+    pub ended: Vec<Ended>,
+    /// Of connections up to this number it is no longer known how they ended, but for `ended`.
+    pub forgotten: u64,
+    /// What the old hop's transport learned, in whatever form the two worlds understand; may be
+    /// empty.
+    pub hop: Vec<u8>,
+}
+
+/// Why bytes are no state of a session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum StateError {
+    /// Another version.
+    #[error("the session's state has version {0}, this side reads {STATE_VERSION}")]
+    Version(u8),
+    /// A connection at a stage that this version does not know.
+    #[error("the session's state has a connection at the unknown stage {0}")]
+    Stage(u8),
+    /// A field is cut short or impossible.
+    #[error("the session's state: {0}")]
+    Field(#[from] MhpError),
+}
+
+impl SessionState {
+    /// The state as bytes. Each part of unsure length carries its length, so that a later version
+    /// may append to it.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.encoded_len());
+        out.extend_from_slice(&[STATE_VERSION, 0]);
+        out.extend_from_slice(&self.session.0.to_be_bytes());
+        out.extend_from_slice(&self.forgotten.to_be_bytes());
+        put_bytes(&mut out, &self.hop);
+        put_len(&mut out, self.ended.len());
+        for ended in &self.ended {
+            out.extend_from_slice(&ended.id.to_be_bytes());
+            out.push(u8::from(ended.reset.is_some()));
+            out.extend_from_slice(&ended.reset.unwrap_or(0).to_be_bytes());
+        }
+        put_len(&mut out, self.connections.len());
+        for connection in &self.connections {
+            let start = out.len();
+            put_len(&mut out, 0);
+            connection.encode(&mut out);
+            let len = (out.len() - start - 4) as u32;
+            out[start..start + 4].copy_from_slice(&len.to_be_bytes());
+        }
+        out
+    }
+
+    /// Bytes that [`encode`](Self::encode) takes at most.
+    pub fn encoded_len(&self) -> usize {
+        let one = |c: &ConnectionState| {
+            350 + c.up.bytes.len() + c.down.bytes.len() + c.wired.len()
+        };
+        let connections: usize = self.connections.iter().map(one).sum();
+        32 + self.hop.len() + 17 * self.ended.len() + connections
+    }
+
+    /// Reads what [`encode`](Self::encode) wrote.
+    ///
+    /// # Errors
+    ///
+    /// Another version, or a field that is cut short or impossible.
+    pub fn decode(bytes: &[u8]) -> Result<Self, StateError> {
+        let mut body = Reader(bytes);
+        let [version, _flags] = body.take("version")?;
+        if version != STATE_VERSION {
+            return Err(StateError::Version(version));
+        }
+        let session = SessionId(body.take_u64("session")?);
+        let forgotten = body.take_u64("forgotten number")?;
+        let hop = take_bytes(&mut body, "hop's state")?.to_vec();
+        let mut ended = Vec::new();
+        for _ in 0..body.take_u32("number of ended connections")? {
+            let id = body.take_u64("ended connection")?;
+            let [is_reset] = body.take("end")?;
+            let code = body.take_u64("reset code")?;
+            ended.push(Ended { id, reset: (is_reset != 0).then_some(code) });
+        }
+        let mut connections = Vec::new();
+        for _ in 0..body.take_u32("number of connections")? {
+            let record = take_bytes(&mut body, "connection")?;
+            connections.push(ConnectionState::decode(Reader(record))?);
+        }
+        Ok(Self { session, connections, ended, forgotten, hop })
+    }
+}
+
+impl ConnectionState {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.id.to_be_bytes());
+        let (stage, refusal) = match self.stage {
+            Stage::Connecting(Opening::Faithful) => (STAGE_CONNECTING, None),
+            Stage::Connecting(Opening::Early) => (STAGE_CONNECTING_EARLY, None),
+            Stage::Refusing(refusal) => (STAGE_REFUSING, Some(refusal)),
+            Stage::Open => (STAGE_OPEN, None),
+        };
+        let (code, detail) = refusal.map_or((0, 0), |r| (r.code(), r.detail()));
+        let up = if self.up.ended { FLAG_UP_ENDED } else { 0 };
+        let down = if self.down.ended { FLAG_DOWN_ENDED } else { 0 };
+        out.extend_from_slice(&[stage, code]);
+        out.extend_from_slice(&detail.to_be_bytes());
+        out.push(up | down);
+        put_target(out, &self.target);
+        put_bound(out, self.bound.as_ref());
+        for direction in [&self.up, &self.down] {
+            out.extend_from_slice(&direction.start.to_be_bytes());
+            put_bytes(out, &direction.bytes);
+        }
+        put_bytes(out, &self.wired);
+    }
+
+    fn decode(mut body: Reader<'_>) -> Result<Self, StateError> {
+        let id = body.take_u64("connection")?;
+        let [stage, code] = body.take("stage")?;
+        let detail = body.take_u16("refusal detail")?;
+        let [flags] = body.take("flags")?;
+        let stage = match stage {
+            STAGE_CONNECTING => Stage::Connecting(Opening::Faithful),
+            STAGE_CONNECTING_EARLY => Stage::Connecting(Opening::Early),
+            STAGE_REFUSING => Stage::Refusing(Refusal::from_code(code, detail)),
+            STAGE_OPEN => Stage::Open,
+            other => return Err(StateError::Stage(other)),
+        };
+        let target = take_target(&mut body)?;
+        let bound = take_bound(&mut body)?;
+        let up = take_direction(&mut body, flags & FLAG_UP_ENDED != 0)?;
+        let down = take_direction(&mut body, flags & FLAG_DOWN_ENDED != 0)?;
+        let wired = take_bytes(&mut body, "wired half")?.to_vec();
+        Ok(Self { id, stage, target, bound, up, down, wired })
+    }
+}
+
+fn take_direction(body: &mut Reader<'_>, ended: bool) -> Result<Direction, MhpError> {
+    let start = body.take_u64("offset")?;
+    Ok(Direction { start, bytes: take_bytes(body, "bytes")?.to_vec(), ended })
+}
+
+fn put_len(out: &mut Vec<u8>, len: usize) {
+    out.extend_from_slice(&(len as u32).to_be_bytes());
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_len(out, bytes.len());
+    out.extend_from_slice(bytes);
+}
+
+fn take_bytes<'a>(body: &mut Reader<'a>, field: &'static str) -> Result<&'a [u8], MhpError> {
+    let len = body.take_u32(field)?;
+    body.take_slice(len as usize, field)
+}
