@@ -22,4 +22,6 @@ pub use association::{
 };
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use stats::HopStats;
-pub use streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+pub use streams::{
+    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};

@@ -1,5 +1,7 @@
 //! What the session needs of a hop transport: reliable, ordered, flow-controlled byte streams.
 
+use alloc::vec::Vec;
+
 use thiserror::Error;
 
 /// Names one stream of one association. The mobile's are even, the base's odd; never reused.
@@ -110,4 +112,33 @@ pub trait Streams {
         }
         Ok(taken)
     }
+}
+
+/// What one end of a stream holds when it leaves its transport. Offsets count from the stream's
+/// first byte.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct StreamState {
+    /// Offset of the first byte of `send`: the peer has acknowledged everything before.
+    pub send_start: u64,
+    /// Bytes written and not acknowledged, whether they were sent or not.
+    pub send: Vec<u8>,
+    /// This side has ended the stream behind those bytes.
+    pub send_ended: bool,
+    /// Offset of the next byte expected in order. What arrived beyond a hole is not kept: it was
+    /// never acknowledged in order, so the peer still has it.
+    pub received: u64,
+    /// Bytes before `received` that were not consumed.
+    pub unread: Vec<u8>,
+    /// The peer's end is known and everything before it arrived.
+    pub recv_ended: bool,
+}
+
+/// A transport whose streams can be taken out, to go on elsewhere (MHP-17, MHP-19).
+pub trait Movable: Streams {
+    /// Takes a stream out. The transport forgets it and the peer is told nothing: a stream that is
+    /// detached at one end only never ends at the other. Events of it that were not polled may still
+    /// come and mean nothing.
+    ///
+    /// `None` if the stream is unknown, was given up by either side, or is over.
+    fn detach(&mut self, id: StreamId) -> Option<StreamState>;
 }

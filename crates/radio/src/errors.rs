@@ -46,6 +46,11 @@ impl ErrorProcesses {
         Self(losses.iter().zip(&names).map(process).collect())
     }
 
+    /// There is none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Decides over the next transmission. Every process sees every packet, so that none depends
     /// on another.
     pub(crate) fn judge(&mut self, start: Time, end: Time) -> Outcome {

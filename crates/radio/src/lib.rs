@@ -29,6 +29,7 @@ extern crate alloc;
 
 mod config;
 mod errors;
+mod line;
 mod link;
 mod pacer;
 mod pair;

@@ -5,10 +5,11 @@ use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 use thiserror::Error;
 
 use crate::errors::{ErrorProcesses, Outcome};
+use crate::line::{Line, Passed, Passing};
 use crate::pacer::{Pacer, Work};
 use crate::silence::Silence;
 use crate::stats::QueueMeter;
-use crate::{ConfigError, LinkConfig, LinkStats, Pacing, QueueLimit, Reorder, Trace};
+use crate::{ConfigError, Count, LinkConfig, LinkStats, Pacing, QueueLimit, Reorder, Trace};
 
 /// Pauses walked through one by one in a single call; beyond, they go uncounted.
 const MOST_PAUSES_PASSED: u32 = 1 << 16;
@@ -33,6 +34,9 @@ pub struct Link<P> {
     errors: ErrorProcesses,
     reorder: Option<(Reorder, Stream)>,
     duplicate: Option<(f64, Stream)>,
+    /// All packets are in the line, and `waiting`, `on_air` and `flying` are empty.
+    in_line: bool,
+    line: Line<P>,
     waiting: VecDeque<Waiting<P>>,
     on_air: Option<OnAir<P>>,
     /// In order of arrival, which without reordering is the order of sending (LNK-11).
@@ -168,6 +172,10 @@ impl<P: Clone> Link<P> {
     ) -> Result<Self, ConfigError> {
         config.validate()?;
         let duplicate = (config.duplicate > 0.0).then_some(config.duplicate);
+        let mac = u64::try_from(config.mac_delay.as_nanos()).unwrap_or(u64::MAX);
+        let delay = u64::try_from(config.delay.as_nanos()).unwrap_or(u64::MAX);
+        let (before, flight) =
+            if config.mac_occupies { (mac, delay) } else { (0, delay.saturating_add(mac)) };
         let mut link = Self {
             now,
             delay: config.delay,
@@ -181,6 +189,8 @@ impl<P: Clone> Link<P> {
             errors: ErrorProcesses::new(&config.losses, seed, fades, now),
             reorder: config.reorder.map(|reorder| (reorder, seed.stream("reorder"))),
             duplicate: duplicate.map(|p| (p, seed.stream("duplicate"))),
+            in_line: false,
+            line: Line::new(before, flight),
             waiting: VecDeque::new(),
             on_air: None,
             flying: VecDeque::new(),
@@ -200,8 +210,30 @@ impl<P: Clone> Link<P> {
     /// # Errors
     ///
     /// Gives the packet back if it is dropped at once. It may still be lost later.
+    #[inline]
     pub fn push(&mut self, now: Time, size: Bytes, packet: P) -> Result<(), Refused<P>> {
-        self.advance(now);
+        if !self.in_line {
+            self.advance(now);
+            if !self.is_plain() {
+                return self.push_in_general(size, packet);
+            }
+            self.line_up();
+        }
+        self.now = self.now.max(now);
+        self.stats.offered.add(size);
+        if let Some(reason) = self.line_refusal(size) {
+            self.count_refusal(reason, size);
+            return Err(Refused { packet, reason });
+        }
+        if self.line.is_idle(self.now) {
+            self.line.start(self.now, size, packet, &mut self.queue);
+        } else {
+            self.line.wait(self.now, size, packet, &mut self.queue);
+        }
+        Ok(())
+    }
+
+    fn push_in_general(&mut self, size: Bytes, packet: P) -> Result<(), Refused<P>> {
         self.stats.offered.add(size);
         if let Some(reason) = self.refusal(size) {
             self.count_refusal(reason, size);
@@ -222,7 +254,13 @@ impl<P: Clone> Link<P> {
     }
 
     /// When it is next worth calling [`Link::pop`]; nothing comes out before.
+    #[inline]
     pub fn next_time(&self) -> Option<Time> {
+        let next = if self.in_line { self.line.next_time() } else { self.next_in_general() };
+        (next != Time::NEVER).then_some(next)
+    }
+
+    fn next_in_general(&self) -> Time {
         let flying = self.flying.front().map(|f| f.arrives);
         let late = self.late.peek().map(|Reverse(l)| l.flying.arrives);
         let arrival = flying.into_iter().chain(late).min();
@@ -231,12 +269,34 @@ impl<P: Clone> Link<P> {
             at => at + self.delay + self.mac_latency(),
         };
         let coming = transmission.min(self.next_rate_change());
-        let next = arrival.unwrap_or(Time::NEVER).min(coming);
-        (next != Time::NEVER).then_some(next)
+        arrival.unwrap_or(Time::NEVER).min(coming)
     }
 
     /// Takes out the earliest packet that has arrived by `now`. Call until `None`.
+    #[inline]
     pub fn pop(&mut self, now: Time) -> Option<Delivery<P>> {
+        if self.in_line { self.pop_line(now) } else { self.pop_in_general(now) }
+    }
+
+    #[inline]
+    fn pop_line(&mut self, now: Time) -> Option<Delivery<P>> {
+        self.now = self.now.max(now);
+        let Passed { packet, at, counted } = self.line.pop(self.now, &mut self.queue)?;
+        if !counted {
+            self.stats.sent.add(packet.size);
+        }
+        self.stats.delivered.add(packet.size);
+        Some(Delivery {
+            packet: packet.packet,
+            size: packet.size,
+            entered: packet.entered,
+            at,
+            corrupted: false,
+            duplicate: false,
+        })
+    }
+
+    fn pop_in_general(&mut self, now: Time) -> Option<Delivery<P>> {
         let at = self.ready(now)?;
         let flying = if self.flying.front().is_some_and(|f| f.arrives == at) {
             self.flying.pop_front()?
@@ -259,6 +319,10 @@ impl<P: Clone> Link<P> {
 
     /// When the packet arrived that [`Link::pop`] would give.
     pub(crate) fn ready(&mut self, now: Time) -> Option<Time> {
+        if self.in_line {
+            self.now = self.now.max(now);
+            return Some(self.line.next_time()).filter(|&at| at <= self.now && at != Time::NEVER);
+        }
         self.advance(now);
         let flying = self.flying.front().map(|f| f.arrives);
         let late = self.late.peek().map(|Reverse(l)| l.flying.arrives);
@@ -304,10 +368,17 @@ impl<P: Clone> Link<P> {
 
     /// Packets waiting, on air and in flight, arrived ones included until they are taken out.
     pub fn held(&self) -> usize {
-        self.waiting.len()
+        self.line.len()
+            + self.waiting.len()
             + usize::from(self.on_air.is_some())
             + self.flying.len()
             + self.late.len()
+    }
+
+    /// What waits for the transmitter at `now`; the packet on air does not.
+    pub fn queued(&mut self, now: Time) -> Count {
+        self.advance(now);
+        Count { packets: u64::from(self.queue.packets()), bytes: self.queue.bytes() }
     }
 
     /// What the link did since it was made, or since the last reset.
@@ -371,9 +442,94 @@ impl<P: Clone> Link<P> {
         }
     }
 
+    /// Nothing can come between a packet and what is known of its way when it is handed in.
+    fn is_plain(&self) -> bool {
+        self.errors.is_empty()
+            && self.reorder.is_none()
+            && self.duplicate.is_none()
+            && self.late.is_empty()
+            && !self.silence.is_on()
+            && self.silence.next_change() == Time::NEVER
+            && matches!(&self.pacer, Pacer::Rate(clock) if clock.until() == Time::NEVER)
+            && self.on_air.as_ref().is_none_or(|on_air| {
+                let before = if self.mac_occupies { self.mac_delay } else { Duration::ZERO };
+                on_air.work == Work::of(on_air.held.size) && on_air.from == on_air.started + before
+            })
+    }
+
+    #[inline]
+    fn line_refusal(&mut self, size: Bytes) -> Option<Refusal> {
+        if size.get() > u64::from(self.mtu) {
+            return Some(Refusal::TooBig);
+        }
+        if self.line.len() >= self.capacity {
+            return Some(Refusal::Capacity);
+        }
+        if self.line.is_idle(self.now) {
+            self.line.begin(self.now, &mut self.queue);
+            return None;
+        }
+        self.line.begin(self.now, &mut self.queue);
+        self.is_full(size).then_some(Refusal::QueueFull)
+    }
+
+    /// Moves all packets into the line; only for a plain link.
+    fn line_up(&mut self) {
+        if let Pacer::Rate(clock) = &self.pacer {
+            self.line.reset(clock.present());
+        }
+        for Flying { packet, size, entered, arrives, .. } in self.flying.drain(..) {
+            self.line.restore_flying(entered, arrives, size, packet);
+        }
+        if let Some(OnAir { held, started, due, .. }) = self.on_air.take() {
+            let Waiting { packet, size, entered } = held;
+            self.line.restore_on_air(Passing { packet, size, entered, started, due });
+        }
+        for Waiting { packet, size, entered } in self.waiting.drain(..) {
+            self.line.restore_waiting(entered, size, packet);
+        }
+        self.in_line = true;
+    }
+
+    /// Moves all packets out of the line, to where they are at `now`.
+    fn dissolve_line(&mut self, now: Time) {
+        self.in_line = false;
+        self.stats.air_time += self.line.take_air_time();
+        self.line.begin(now, &mut self.queue);
+        while let Some((passing, counted)) = self.line.take() {
+            let Passing { packet, size, entered, started, due } = passing;
+            if counted || due <= now {
+                if !counted {
+                    self.count_sent(size, due.since(started));
+                }
+                let arrives = due + self.delay + self.mac_latency();
+                let (corrupted, duplicate) = (false, false);
+                let flying = Flying { packet, size, entered, arrives, corrupted, duplicate };
+                self.flying.push_back(flying);
+                continue;
+            }
+            let held = Waiting { packet, size, entered };
+            if started <= now {
+                let from = if self.mac_occupies { started + self.mac_delay } else { started };
+                self.on_air = Some(OnAir { held, started, work: Work::of(size), from, due });
+            } else {
+                self.waiting.push_back(held);
+            }
+        }
+    }
+
+    #[inline]
+    fn count_sent(&mut self, size: Bytes, air_time: Duration) {
+        self.stats.sent.add(size);
+        self.stats.air_time += air_time;
+    }
+
     /// Does all that was due up to `now`, in order.
     fn advance(&mut self, now: Time) {
         let now = now.max(self.now);
+        if self.in_line {
+            self.dissolve_line(now);
+        }
         let mut pauses_passed = 0;
         loop {
             let silence = self.silence.next_change();
@@ -488,8 +644,7 @@ impl<P: Clone> Link<P> {
     /// The last bit has left: the packet is in the air, or lost.
     fn finish(&mut self, now: Time) {
         let Some(OnAir { held, started, .. }) = self.on_air.take() else { return };
-        self.stats.sent.add(held.size);
-        self.stats.air_time += now.since(started);
+        self.count_sent(held.size, now.since(started));
         let outcome = self.errors.judge(started, now);
         self.count_outcome(outcome, held.size);
         if outcome != Outcome::Lost {

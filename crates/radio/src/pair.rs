@@ -81,6 +81,11 @@ impl<P: Clone> Radio<P> {
         self.link_mut(direction).pop(now).map(|delivery| (direction, delivery))
     }
 
+    /// The two directions, up and down, for a caller who keeps them apart.
+    pub fn into_links(self) -> [Link<P>; 2] {
+        [self.up, self.down]
+    }
+
     /// One direction.
     pub fn link(&self, direction: Direction) -> &Link<P> {
         match direction {

@@ -190,6 +190,12 @@ impl QueueMeter {
         self.bytes -= size.get();
     }
 
+    /// A packet went on air that did not wait.
+    #[inline]
+    pub(crate) fn served_at_once(&mut self) {
+        self.stats.served += 1;
+    }
+
     pub(crate) fn served(&mut self, wait: Duration) {
         self.stats.served += 1;
         self.stats.wait += wait;

@@ -1,16 +1,19 @@
 use core::fmt;
 use core::net::SocketAddr;
 
-use lasthop_hop::StreamId;
 use lasthop_wire::mhp::{Refusal, ResetReason, Target};
 
-/// Names one connection of one session: the number of the stream that carries it. Never reused.
+/// Names one connection of one session, at both its ends: the number of the stream that carried it
+/// first, or a later one. It stays the same when the connection moves to another hop, and is never
+/// reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub u64);
 
+#[cfg(test)]
 impl ConnId {
-    pub(crate) fn stream(self) -> StreamId {
-        StreamId(self.0)
+    /// The stream that carries a connection on a session's first hop.
+    pub(crate) fn stream(self) -> lasthop_hop::StreamId {
+        lasthop_hop::StreamId(self.0)
     }
 }
 

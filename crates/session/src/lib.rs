@@ -8,13 +8,17 @@
 #![no_std]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 mod event;
+pub mod handoff;
 pub mod http;
 mod ingress;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod memory;
+mod moving;
 mod session;
 pub mod socks;
 mod table;
@@ -22,5 +26,6 @@ mod table;
 pub use event::{ConnId, Event};
 pub use ingress::{Ingress, Progress, Taken};
 pub use lasthop_hop::{RecvState, StreamError};
+pub use lasthop_wire::mhp::handoff::{SessionId, SessionState};
 pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
 pub use session::{Config, Session, Stats};

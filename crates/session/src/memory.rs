@@ -8,7 +8,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+use lasthop_hop::{
+    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
 
 /// What a pair of ends is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,11 +21,13 @@ pub struct Limits {
     pub piece: usize,
     /// Streams each end may have at once.
     pub streams: usize,
+    /// The last so many bytes that crossed count as not acknowledged when a stream is detached.
+    pub unacknowledged: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { buffer: 16 * 1024, piece: usize::MAX, streams: usize::MAX }
+        Self { buffer: 16 * 1024, piece: usize::MAX, streams: usize::MAX, unacknowledged: 0 }
     }
 }
 
@@ -72,6 +76,11 @@ pub struct End {
 
 #[derive(Debug)]
 struct Stream {
+    /// Bytes that crossed, and the last of them.
+    crossed: u64,
+    kept: VecDeque<u8>,
+    /// Bytes that were consumed.
+    consumed: u64,
     unsent: Vec<u8>,
     committed: usize,
     announced: bool,
@@ -88,6 +97,9 @@ struct Stream {
 impl Stream {
     fn new(limits: Limits, announced: bool) -> Self {
         Self {
+            crossed: 0,
+            kept: VecDeque::new(),
+            consumed: 0,
             unsent: vec![0; limits.buffer],
             committed: 0,
             announced,
@@ -179,6 +191,10 @@ fn carry_stream(from: &mut End, to: &mut End, id: u64, limit: usize) -> bool {
     let n = source.committed.min(room).min(limit);
     let quiet = sink.unread.is_empty();
     sink.unread.extend_from_slice(&source.unsent[..n]);
+    source.crossed += n as u64;
+    source.kept.extend(&source.unsent[..n]);
+    let acknowledged = source.kept.len().saturating_sub(from.limits.unacknowledged);
+    source.kept.drain(..acknowledged);
     source.unsent.copy_within(n..source.committed, 0);
     source.committed -= n;
     let ends = source.ending && source.committed == 0;
@@ -262,6 +278,7 @@ impl Streams for End {
         if let Some(stream) = self.streams.get_mut(&id.0) {
             assert!(n <= stream.unread.len().min(self.limits.piece), "not received");
             stream.unread.drain(..n);
+            stream.consumed += n as u64;
         }
         self.close_if_over(id.0);
     }
@@ -273,5 +290,23 @@ impl Streams for End {
             Some(stream) if stream.peer_ended && stream.unread.is_empty() => RecvState::Finished,
             Some(_) => RecvState::Open,
         }
+    }
+}
+
+impl Movable for End {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        self.streams.get(&id.0).filter(|s| !s.closing && s.peer_reset.is_none())?;
+        let stream = self.streams.remove(&id.0)?;
+        let mut send: Vec<u8> = stream.kept.into();
+        let send_start = stream.crossed - send.len() as u64;
+        send.extend_from_slice(&stream.unsent[..stream.committed]);
+        Some(StreamState {
+            send_start,
+            send,
+            send_ended: stream.ending,
+            received: stream.consumed + stream.unread.len() as u64,
+            unread: stream.unread,
+            recv_ended: stream.peer_ended,
+        })
     }
 }

@@ -1,15 +1,21 @@
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use lasthop_hop::{RecvState, StreamError, Streams};
-use lasthop_units::{Duration, Time};
+use lasthop_hop::{RecvState, StreamError, StreamId, Streams};
+use lasthop_units::{Bytes, Duration, Time};
+use lasthop_wire::mhp::handoff::{Reopened, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason, Target};
 
+use crate::moving::Origin;
 use crate::table::{Held, Phase, Table};
 use crate::{ConnId, Event};
 
+mod ended;
 mod opening;
+mod resume;
+mod surrogate;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +29,9 @@ pub struct Config {
     /// At the mobile: how long the base may take to answer an opening. At the base: how long a
     /// stream may take to finish its opening, and a refused one to go away.
     pub opening_timeout: Duration,
+    /// What one connection may carry along from hop to hop, both directions together. One that
+    /// holds more is reset at the handoff.
+    pub kept_max: Bytes,
 }
 
 impl Config {
@@ -33,6 +42,7 @@ impl Config {
             max_connections: 4096,
             max_half_open: 1024,
             opening_timeout: Duration::from_secs(150),
+            kept_max: Bytes::from_mib(256),
         }
     }
 
@@ -80,6 +90,12 @@ pub struct Session {
     events: VecDeque<Event>,
     scratch: Vec<u8>,
     stats: Stats,
+    /// Names the session once it has moved.
+    name: Option<SessionId>,
+    /// Mobile: the number of the next connection, if its stream has a lower one.
+    next: u64,
+    moves: resume::Moves,
+    ended: ended::Ended,
 }
 
 impl Session {
@@ -102,6 +118,10 @@ impl Session {
             events: VecDeque::new(),
             scratch: Vec::new(),
             stats: Stats::default(),
+            name: None,
+            next: 0,
+            moves: resume::Moves::default(),
+            ended: ended::Ended::default(),
         }
     }
 
@@ -130,6 +150,8 @@ impl Session {
     ///
     /// [`StreamError::TooMany`] at a bound of the session or of the transport;
     /// [`StreamError::Unknown`] at a base, which opens nothing.
+    ///
+    /// Between [`suspend`](Self::suspend) and [`resume`](Self::resume) the opening waits.
     pub fn connect(
         &mut self,
         now: Time,
@@ -144,13 +166,21 @@ impl Session {
         if self.is_full() {
             return Err(StreamError::TooMany);
         }
-        let id = ConnId(hop.open()?.0);
+        let stream = if self.moves.is_suspended() { None } else { Some(hop.open()?) };
+        let id = ConnId(stream.map_or(0, |stream| stream.0).max(self.next));
+        self.next = id.0 + 2;
         self.table.insert(id, Phase::Asking(opening));
         self.arm(id);
-        if let Err(e) = self.say(hop, id, &Message::Open { opening, target: target.clone() }) {
-            hop.reset(id.stream(), ResetReason::Aborted.code());
-            self.table.remove(id);
-            return Err(e);
+        if let Some(conn) = self.table.get_mut(id) {
+            conn.origin = Some(Box::new(Origin { target: target.clone(), bound: None }));
+        }
+        if let Some(stream) = stream {
+            self.table.attach(id, stream);
+            if let Err(e) = self.say_open(hop, id) {
+                hop.reset(stream, ResetReason::Aborted.code());
+                self.table.remove(id);
+                return Err(e);
+            }
         }
         if opening == Opening::Early {
             self.events.push_back(Event::Opened { id, bound: None });
@@ -166,9 +196,30 @@ impl Session {
         let Some(Phase::Connecting(_)) = self.table.phase(id) else { return };
         self.table.enter(id, Phase::Open);
         self.stats.opened += 1;
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if let Some(origin) = &mut conn.origin {
+            origin.bound = Some(bound);
+        }
         // It fails only if the mobile has reset the stream, which its event is about to say.
-        let _ = self.say(hop, id, &Message::Opened { bound });
+        let _ = match (conn.stream, conn.moved) {
+            // The mobile is told when it comes.
+            (None, _) => {
+                self.arm(id);
+                Ok(())
+            }
+            (Some(_), false) => self.say(hop, id, &Message::Opened { bound }),
+            (Some(_), true) => self.say_reopened(hop, id),
+        };
         self.announce_bytes(hop, id);
+    }
+
+    /// Base: the connection goes on, and here is what was kept for the mobile.
+    fn say_reopened(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get(id) else { return Ok(()) };
+        let bound = conn.origin.as_ref().and_then(|origin| origin.bound);
+        let (expected, ended) = (conn.recv_base, conn.has_end());
+        self.say(hop, id, &Message::Reopened(Reopened { expected, ended, over: false, bound }))?;
+        self.send_rest(hop, id)
     }
 
     /// Base: there is no connection to the fixed host (MHP-5).
@@ -180,8 +231,14 @@ impl Session {
         if opening == Opening::Early {
             return self.give_up(hop, id, ResetReason::Refused(refusal));
         }
-        self.table.enter(id, Phase::Refusing);
+        self.table.enter(id, Phase::Refusing(refusal));
         self.arm(id);
+        if self.table.stream(id).is_some() {
+            self.say_refused(hop, id, refusal);
+        }
+    }
+
+    fn say_refused(&mut self, hop: &mut impl Streams, id: ConnId, refusal: Refusal) {
         match self.say(hop, id, &Message::Refused(refusal)) {
             Ok(()) => {
                 self.finish(hop, id);
@@ -199,7 +256,10 @@ impl Session {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            let event = hop.poll_event()?;
+            let Some(event) = hop.poll_event() else {
+                self.reopen_waiting(hop);
+                return self.events.pop_front();
+            };
             self.handle_stream_event(hop, event);
         }
     }
@@ -221,6 +281,10 @@ impl Session {
                     self.fail(hop, id, opening, Refusal::TimedOut, ResetReason::TimedOut);
                 }
                 Some(Phase::Reading) => self.drop_silently(hop, id, ResetReason::TimedOut),
+                // One end of a handoff never came.
+                Some(Phase::Open | Phase::Connecting(_)) => {
+                    self.break_off(hop, id, ResetReason::TimedOut);
+                }
                 _ => self.give_up(hop, id, ResetReason::TimedOut),
             }
         }
@@ -237,13 +301,19 @@ impl Session {
         hop: &'h mut impl Streams,
         id: ConnId,
     ) -> Result<&'h mut [u8], StreamError> {
-        if self.may_write(id)? { hop.send_space(id.stream()) } else { Ok(&mut []) }
+        match self.may_write(id)? {
+            Some(stream) => hop.send_space(stream),
+            None => Ok(&mut []),
+        }
     }
 
     /// The first `n` bytes of [`send_space`](Self::send_space) are to be sent.
     pub fn commit(&self, hop: &mut impl Streams, id: ConnId, n: usize) {
-        if n > 0 && self.table.get(id).is_some_and(|conn| conn.writable()) {
-            hop.commit(id.stream(), n);
+        if n > 0
+            && let Some(stream) =
+                self.table.get(id).filter(|conn| conn.writable()).and_then(|conn| conn.stream)
+        {
+            hop.commit(stream, n);
         }
     }
 
@@ -258,17 +328,24 @@ impl Session {
         id: ConnId,
         data: &[u8],
     ) -> Result<usize, StreamError> {
-        if self.may_write(id)? { hop.write(id.stream(), data) } else { Ok(0) }
+        match self.may_write(id)? {
+            Some(stream) => hop.write(stream, data),
+            None => Ok(0),
+        }
     }
 
     /// Ends our direction after the bytes written so far; the other goes on (MHP-14). Idempotent.
     pub fn finish(&mut self, hop: &mut impl Streams, id: ConnId) {
         let Some(conn) = self.table.get_mut(id) else { return };
         let answered = !matches!(conn.phase(), Phase::Reading | Phase::Connecting(_));
-        if answered && !matches!(conn.held, Held::Unsent(_)) {
-            hop.finish(id.stream());
-        }
         conn.finishing = true;
+        if let Some(stream) = conn.stream
+            && answered
+            && !conn.awaits
+            && !matches!(conn.held, Held::Unsent(_))
+        {
+            hop.finish(stream);
+        }
     }
 
     /// Gives up both directions; the peer learns `reason`. [`Event::Closed`] follows.
@@ -281,11 +358,14 @@ impl Session {
     /// Gives up every connection, as at a shutdown or when the association is lost: each ends with
     /// [`Event::Failed`] or [`Event::Reset`] and [`Event::Closed`].
     pub fn reset_all(&mut self, hop: &mut impl Streams, reason: ResetReason) {
+        self.moves.clear();
         for (id, conn) in self.table.take_all() {
-            hop.reset(id.stream(), reason.code());
+            if let Some(stream) = conn.stream {
+                hop.reset(stream, reason.code());
+            }
             match conn.phase() {
                 Phase::Reading => continue,
-                Phase::Refusing => {}
+                Phase::Refusing(_) => {}
                 Phase::Asking(Opening::Faithful) => {
                     self.stats.failed += 1;
                     self.events.push_back(Event::Failed { id, refusal: reason.as_refusal() });
@@ -297,37 +377,54 @@ impl Session {
     }
 
     /// Received bytes in order: one contiguous piece, empty if there are none now.
-    pub fn received<'h>(&self, hop: &'h impl Streams, id: ConnId) -> &'h [u8] {
-        match self.table.phase(id) {
-            Some(Phase::Open) => hop.received(id.stream()),
+    pub fn received<'h>(&'h self, hop: &'h impl Streams, id: ConnId) -> &'h [u8] {
+        match self.table.get(id).filter(|conn| conn.phase() == Phase::Open) {
+            Some(conn) if !conn.unread().is_empty() => conn.unread(),
+            Some(conn) if !conn.awaits => conn.stream.map_or(&[], |stream| hop.received(stream)),
             _ => &[],
         }
     }
 
     /// The first `n` bytes of [`received`](Self::received) were taken.
-    pub fn consume(&self, hop: &mut impl Streams, id: ConnId, n: usize) {
-        if n > 0 && self.table.phase(id) == Some(Phase::Open) {
-            hop.consume(id.stream(), n);
+    pub fn consume(&mut self, hop: &mut impl Streams, id: ConnId, n: usize) {
+        let Some(conn) = self.table.get_mut(id).filter(|conn| conn.phase() == Phase::Open) else {
+            return;
+        };
+        if let Some(rest) = &mut conn.rest
+            && !rest.unread().is_empty()
+        {
+            rest.consume(n);
+            if rest.over && rest.unread().is_empty() {
+                self.forget(id);
+            }
+        } else if let Some(stream) = conn.stream.filter(|_| n > 0 && !conn.awaits) {
+            hop.consume(stream, n);
         }
     }
 
     /// Whether more can come; the code of a reset is that of a [`ResetReason`]. A connection that
     /// is not known, or not any more, reads as reset, so that what was cut never looks ended.
     pub fn recv_state(&self, hop: &impl Streams, id: ConnId) -> RecvState {
-        match (self.table.phase(id), hop.recv_state(id.stream())) {
-            (None, _) => RecvState::Reset(ResetReason::Aborted.code()),
-            (Some(Phase::Open), state) | (_, state @ RecvState::Reset(_)) => state,
-            _ => RecvState::Open,
+        let Some(conn) = self.table.get(id) else {
+            return RecvState::Reset(ResetReason::Aborted.code());
+        };
+        let below = conn.stream.map_or(RecvState::Open, |stream| hop.recv_state(stream));
+        match below {
+            RecvState::Reset(_) => below,
+            _ if conn.phase() != Phase::Open || !conn.unread().is_empty() => RecvState::Open,
+            _ if conn.has_end() => RecvState::Finished,
+            _ if conn.awaits => RecvState::Open,
+            _ => below,
         }
     }
 
-    /// Whether the transport takes bytes of the application's, once it has room.
-    fn may_write(&self, id: ConnId) -> Result<bool, StreamError> {
+    /// The stream that takes bytes of the application's, once it has room.
+    fn may_write(&self, id: ConnId) -> Result<Option<StreamId>, StreamError> {
         let conn = self.table.get(id).ok_or(StreamError::Unknown)?;
         if !conn.writable() && conn.finishing {
             return Err(StreamError::Finished);
         }
-        Ok(conn.writable())
+        Ok(conn.stream.filter(|_| conn.writable()))
     }
 
     fn advance(&mut self, now: Time) {
@@ -339,7 +436,9 @@ impl Session {
     }
 
     fn is_full(&self) -> bool {
-        self.table.len() >= self.config.max_connections
-            || self.table.half_open() >= self.config.max_half_open
+        // At a base, what is parked comes back on streams that must not be turned away.
+        let returning = if self.role == Role::Base { self.table.parked() } else { 0 };
+        self.table.len() - returning >= self.config.max_connections
+            || (returning == 0 && self.table.half_open() >= self.config.max_half_open)
     }
 }

@@ -1,14 +1,17 @@
 //! What a session remembers of its connections.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::hash::{BuildHasherDefault, Hasher};
 
 use hashbrown::HashMap;
 use hashbrown::hash_map::IntoIter;
+use lasthop_hop::StreamId;
 use lasthop_units::Time;
-use lasthop_wire::mhp::Opening;
+use lasthop_wire::mhp::{Opening, Refusal};
 
 use crate::ConnId;
+use crate::moving::{Origin, Rest};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +23,7 @@ pub(crate) enum Phase {
     /// Base: the caller has not answered yet.
     Connecting(Opening),
     /// Base: Refused is on its way and the mobile has not ended the stream yet.
-    Refusing,
+    Refusing(Refusal),
     /// The application's bytes pass.
     Open,
 }
@@ -31,16 +34,71 @@ pub(crate) enum Phase {
 pub(crate) enum Held {
     #[default]
     Nothing,
-    Unsent(Vec<u8>),
+    Unsent(Backlog),
     Partial(Vec<u8>),
+}
+
+/// Bytes for the transport, taken from the front.
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    bytes: Vec<u8>,
+    taken: usize,
+}
+
+impl Backlog {
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
+        Self { bytes, taken: 0 }
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        &self.bytes[self.taken..]
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.taken == self.bytes.len()
+    }
+
+    pub(crate) fn take(&mut self, n: usize) {
+        self.taken = self.bytes.len().min(self.taken + n);
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        if self.taken > 0 {
+            self.bytes.drain(..self.taken);
+            self.taken = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
 }
 
 #[derive(Debug)]
 pub(crate) struct Conn {
     phase: Phase,
     pub(crate) held: Held,
-    /// The caller ended its direction before our message was written.
+    /// The caller ended its direction; it may be that the transport was not told yet.
     pub(crate) finishing: bool,
+    /// What carries it; nothing between two hops.
+    pub(crate) stream: Option<StreamId>,
+    /// The connection was on another hop before, and is answered with Reopened.
+    pub(crate) moved: bool,
+    /// Mobile: Reopen was said and not answered.
+    pub(crate) awaits: bool,
+    /// Base: the mobile says that it lives.
+    pub(crate) listed: bool,
+    /// Lengths of our message and of the peer's at the start of the stream; zero until they are
+    /// written and read.
+    pub(crate) said: u16,
+    pub(crate) heard: u16,
+    /// Offsets, in the connection's bytes, of those that follow the two messages.
+    pub(crate) send_base: u64,
+    pub(crate) recv_base: u64,
+    /// What came along from an earlier hop.
+    pub(crate) rest: Option<Box<Rest>>,
+    /// Where it goes.
+    pub(crate) origin: Option<Box<Origin>>,
     deadline: Time,
     earlier: Option<ConnId>,
     later: Option<ConnId>,
@@ -54,6 +112,8 @@ impl Conn {
     /// Whether application bytes may be written to the stream now.
     pub(crate) fn writable(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Asking(Opening::Early))
+            && self.stream.is_some()
+            && !self.awaits
             && !matches!(self.held, Held::Unsent(_))
     }
 }
@@ -82,6 +142,19 @@ impl Hasher for IdHasher {
 
 type Map = HashMap<ConnId, Conn, BuildHasherDefault<IdHasher>>;
 
+/// Marks the names of streams whose first message is not read yet: no connection has such a number.
+const PROVISIONAL: u64 = 1 << 63;
+
+/// The name of a stream until it says which connection it carries.
+pub(crate) fn provisional(stream: StreamId) -> ConnId {
+    ConnId(stream.0 | PROVISIONAL)
+}
+
+/// Whether the caller never heard of it.
+pub(crate) fn is_provisional(id: ConnId) -> bool {
+    id.0 & PROVISIONAL != 0
+}
+
 /// The connections, and the list of those with a deadline, earliest first.
 ///
 /// All deadlines of a session are equally far ahead when they are set, so appending keeps the list
@@ -89,7 +162,10 @@ type Map = HashMap<ConnId, Conn, BuildHasherDefault<IdHasher>>;
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     conns: Map,
+    /// Streams whose number is not their connection's: those after a handoff.
+    by_stream: HashMap<u64, ConnId, BuildHasherDefault<IdHasher>>,
     half_open: usize,
+    parked: usize,
     first: Option<ConnId>,
     last: Option<ConnId>,
 }
@@ -116,12 +192,78 @@ impl Table {
         self.get(id).map(Conn::phase)
     }
 
-    /// Adds a connection, which is half-open until it enters [`Phase::Open`].
+    /// Connections that no stream carries.
+    pub(crate) fn parked(&self) -> usize {
+        self.parked
+    }
+
+    /// All connections, by their number.
+    pub(crate) fn ids(&self) -> Vec<ConnId> {
+        let mut ids: Vec<ConnId> = self.conns.keys().copied().collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// The connection that a stream carries.
+    pub(crate) fn of_stream(&self, stream: StreamId) -> Option<ConnId> {
+        if let Some(id) = self.by_stream.get(&stream.0) {
+            return Some(*id);
+        }
+        [ConnId(stream.0), provisional(stream)]
+            .into_iter()
+            .find(|id| self.get(*id).is_some_and(|conn| conn.stream == Some(stream)))
+    }
+
+    pub(crate) fn stream(&self, id: ConnId) -> Option<StreamId> {
+        self.get(id)?.stream
+    }
+
+    /// A stream carries the connection from here on.
+    pub(crate) fn attach(&mut self, id: ConnId, stream: StreamId) {
+        self.park(id);
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.stream = Some(stream);
+        self.parked -= 1;
+        if id != ConnId(stream.0) && id != provisional(stream) {
+            self.by_stream.insert(stream.0, id);
+        }
+    }
+
+    /// No stream carries the connection from here on.
+    pub(crate) fn park(&mut self, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if let Some(stream) = conn.stream.take() {
+            self.by_stream.remove(&stream.0);
+            self.parked += 1;
+        }
+    }
+
+    /// Gives a connection its own name in place of a provisional one.
+    pub(crate) fn rename(&mut self, from: ConnId, to: ConnId) {
+        self.disarm(from);
+        let Some(conn) = self.conns.remove(&from) else { return };
+        if let Some(stream) = conn.stream.filter(|stream| to != ConnId(stream.0)) {
+            self.by_stream.insert(stream.0, to);
+        }
+        self.conns.insert(to, conn);
+    }
+
+    /// Adds a connection that no stream carries yet, half-open until it enters [`Phase::Open`].
     pub(crate) fn insert(&mut self, id: ConnId, phase: Phase) {
         let conn = Conn {
             phase,
             held: Held::Nothing,
             finishing: false,
+            stream: None,
+            moved: false,
+            awaits: false,
+            listed: false,
+            said: 0,
+            heard: 0,
+            send_base: 0,
+            recv_base: 0,
+            rest: None,
+            origin: None,
             deadline: Time::NEVER,
             earlier: None,
             later: None,
@@ -129,6 +271,7 @@ impl Table {
         self.remove(id);
         self.conns.insert(id, conn);
         self.half_open += usize::from(phase != Phase::Open);
+        self.parked += 1;
     }
 
     /// Moves a connection on; its deadline is cleared.
@@ -144,7 +287,9 @@ impl Table {
     /// Forgets a connection; whether it was there.
     pub(crate) fn remove(&mut self, id: ConnId) -> bool {
         self.disarm(id);
+        self.park(id);
         let removed = self.conns.remove(&id);
+        self.parked -= usize::from(removed.is_some());
         self.half_open -= usize::from(removed.as_ref().is_some_and(|c| c.phase != Phase::Open));
         removed.is_some()
     }
@@ -168,7 +313,8 @@ impl Table {
         }
     }
 
-    fn disarm(&mut self, id: ConnId) {
+    /// Clears a deadline.
+    pub(crate) fn disarm(&mut self, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         if conn.deadline == Time::NEVER {
             return;
@@ -202,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_small() {
-        assert!(size_of::<Conn>() <= 80, "{}", size_of::<Conn>());
+        assert!(size_of::<Conn>() <= 152, "{}", size_of::<Conn>());
     }
 
     proptest! {

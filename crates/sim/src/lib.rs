@@ -17,9 +17,15 @@ mod trace;
 mod world;
 
 pub mod bulk;
+pub mod capture;
 pub mod hop;
+pub mod measure;
+pub mod mobile_ip;
 pub mod naive;
+pub mod net;
 pub mod schedule;
+pub mod schemes;
+pub mod signals;
 
 pub use addr::Addr;
 pub use air::Stranger;

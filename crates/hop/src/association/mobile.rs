@@ -12,7 +12,9 @@ use crate::config::{HopConfig, Limits};
 use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey, ReplayWindow};
 use crate::srp::{CloseReason, Role};
 use crate::stats::HopStats;
-use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+use crate::streams::{
+    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
 
 /// An init is repeated after so long, the first few times.
 const RETRY: Duration = Duration::from_millis(250);
@@ -383,5 +385,11 @@ impl<A: Copy + Eq> Streams for Mobile<A> {
 
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.association.recv_state(id)
+    }
+}
+
+impl<A: Copy + Eq> Movable for Mobile<A> {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        self.association.detach(id)
     }
 }

@@ -23,7 +23,9 @@ use crate::config::{HopConfig, Limits};
 use crate::seal::{Keys, ReplayWindow};
 use crate::srp::{CloseReason, Role, Srp};
 use crate::stats::HopStats;
-use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+use crate::streams::{
+    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
 
 /// A datagram was written and is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -232,5 +234,11 @@ impl<A: Copy + Eq> Streams for Association<A> {
 
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.srp.recv_state(id)
+    }
+}
+
+impl<A: Copy + Eq> Movable for Association<A> {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        self.srp.detach(id)
     }
 }

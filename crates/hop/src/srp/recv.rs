@@ -1,5 +1,7 @@
 //! The receiving half of a stream.
 
+use alloc::vec::Vec;
+
 use crate::streams::RecvState;
 use lasthop_stream::{RangeSet, Ring};
 
@@ -211,6 +213,17 @@ impl RecvHalf {
         self.state() != RecvState::Open || (self.discarding && self.size.is_some())
     }
 
+    /// The offset up to which everything arrived, and what of it was not taken.
+    pub(super) fn in_order(&self) -> (u64, Vec<u8>) {
+        let (head, tail) = self.ring.slices(self.ring.start()..self.ready);
+        (self.ready, [head, tail].concat())
+    }
+
+    /// The peer has ended the stream at `offset`.
+    pub(super) fn ends_at(&self, offset: u64) -> bool {
+        self.size == Some(offset)
+    }
+
     pub(super) fn memory(&self) -> usize {
         self.ring.capacity()
     }
@@ -218,8 +231,6 @@ impl RecvHalf {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec::Vec;
-
     use super::*;
 
     fn take_all(r: &mut RecvHalf) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! The sending half of a stream.
 
+use alloc::vec::Vec;
+
 use lasthop_wire::varint;
 
 use lasthop_stream::{RangeSet, Ring};
@@ -268,6 +270,13 @@ impl SendHalf {
         for hole in acked.missing_in(start..end) {
             lost.insert(hole);
         }
+    }
+
+    /// The offset of the first byte that the peer has not acknowledged in order, and all from there.
+    pub(super) fn kept(&self) -> (u64, Vec<u8>) {
+        let start = self.ring.start();
+        let (head, tail) = self.ring.slices(start..self.written);
+        (start, [head, tail].concat())
     }
 
     /// Memory held.

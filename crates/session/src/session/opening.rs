@@ -6,49 +6,66 @@ use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_wire::mhp::{self, Decoded, Message, MhpError, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
-use crate::table::{Held, Phase};
+use crate::table::{Backlog, Held, Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 
 impl Session {
     pub(super) fn handle_stream_event(&mut self, hop: &mut impl Streams, event: StreamEvent) {
         match event {
-            StreamEvent::Incoming(stream) => self.on_incoming(hop, ConnId(stream.0)),
-            StreamEvent::Readable(stream) => self.on_readable(hop, ConnId(stream.0)),
-            StreamEvent::Writable(stream) => self.on_writable(hop, ConnId(stream.0)),
-            StreamEvent::Finished(_) => {}
-            StreamEvent::Closed(stream) => self.on_closed(hop, ConnId(stream.0)),
+            StreamEvent::Incoming(stream) => self.on_incoming(hop, stream),
+            StreamEvent::Readable(stream) => {
+                if let Some(id) = self.table.of_stream(stream) {
+                    self.on_readable(hop, id);
+                }
+            }
+            StreamEvent::Writable(stream) => match self.table.of_stream(stream) {
+                Some(id) => self.on_writable(hop, id),
+                None => self.on_roll_writable(hop, stream),
+            },
+            StreamEvent::Finished(stream) => self.on_roll_finished(hop, stream),
+            StreamEvent::Closed(stream) => {
+                if let Some(id) = self.table.of_stream(stream) {
+                    self.on_closed(hop, id);
+                }
+            }
         }
     }
 
-    fn on_incoming(&mut self, hop: &mut impl Streams, id: ConnId) {
+    fn on_incoming(&mut self, hop: &mut impl Streams, stream: StreamId) {
         if self.role == Role::Mobile {
             self.stats.malformed += 1;
-            hop.reset(id.stream(), ResetReason::Protocol.code());
+            hop.reset(stream, ResetReason::Protocol.code());
         } else if self.is_full() {
             self.stats.turned_away += 1;
-            hop.reset(id.stream(), ResetReason::Refused(Refusal::TooMany).code());
+            hop.reset(stream, ResetReason::Refused(Refusal::TooMany).code());
         } else {
+            let id = provisional(stream);
             self.table.insert(id, Phase::Reading);
+            self.table.attach(id, stream);
             self.arm(id);
             self.on_readable(hop, id);
         }
     }
 
     fn on_readable(&mut self, hop: &mut impl Streams, id: ConnId) {
-        let Some(phase) = self.table.phase(id) else { return };
-        if let RecvState::Reset(code) = hop.recv_state(id.stream()) {
+        let Some(conn) = self.table.get(id) else { return };
+        let (Some(stream), phase, awaits) = (conn.stream, conn.phase(), conn.awaits) else {
+            return;
+        };
+        if let RecvState::Reset(code) = hop.recv_state(stream) {
             return self.on_peer_reset(id, phase, ResetReason::from_code(code));
         }
         match phase {
+            _ if awaits => self.read_reopened(hop, id),
             Phase::Asking(opening) => self.read_answer(hop, id, opening),
-            Phase::Reading => self.read_open(hop, id),
+            Phase::Reading => self.read_first(hop, stream),
             Phase::Connecting(_) => {}
-            Phase::Refusing => self.discard(hop, id),
+            Phase::Refusing(_) => self.discard(hop, id),
             Phase::Open => self.events.push_back(Event::Readable(id)),
         }
     }
 
-    fn on_writable(&mut self, hop: &mut impl Streams, id: ConnId) {
+    pub(super) fn on_writable(&mut self, hop: &mut impl Streams, id: ConnId) {
         // An error here is a reset, which has its own event.
         let _ = self.flush(hop, id);
         if self.table.get(id).is_some_and(|conn| conn.writable() && !conn.finishing) {
@@ -57,12 +74,13 @@ impl Session {
     }
 
     fn on_closed(&mut self, hop: &mut impl Streams, id: ConnId) {
-        match self.table.phase(id) {
-            None => {}
-            Some(Phase::Open | Phase::Refusing) => self.forget(id),
-            Some(Phase::Reading) => self.drop_silently(hop, id, ResetReason::Protocol),
+        let Some(conn) = self.table.get(id) else { return };
+        match conn.phase() {
+            Phase::Open if !conn.awaits => self.settle(id),
+            Phase::Refusing(_) => self.forget(id),
+            Phase::Reading => self.drop_silently(hop, id, ResetReason::Protocol),
             // A transport that keeps its promises closes nothing before our direction has ended.
-            Some(phase) => self.on_peer_reset(id, phase, ResetReason::Protocol),
+            phase => self.on_peer_reset(id, phase, ResetReason::Protocol),
         }
     }
 
@@ -72,7 +90,7 @@ impl Session {
                 self.table.remove(id);
                 return;
             }
-            Phase::Refusing => {}
+            Phase::Refusing(_) => {}
             Phase::Asking(opening) => {
                 self.stats.failed += 1;
                 self.tell_failure(id, opening, reason.as_refusal(), reason);
@@ -81,7 +99,7 @@ impl Session {
                 self.events.push_back(Event::Reset { id, reason });
             }
         }
-        self.forget(id);
+        self.bury(id, Some(reason));
     }
 
     /// Mobile: the base's answer, or a part of it, is there.
@@ -92,6 +110,7 @@ impl Session {
             Ok(Some(Message::Opened { bound })) => {
                 self.table.enter(id, Phase::Open);
                 self.stats.opened += 1;
+                self.drop_origin(id);
                 if opening == Opening::Faithful {
                     self.events.push_back(Event::Opened { id, bound: Some(bound) });
                 }
@@ -100,35 +119,28 @@ impl Session {
             Ok(Some(Message::Refused(refusal))) => {
                 self.fail(hop, id, opening, refusal, ResetReason::Aborted);
             }
-            Ok(Some(Message::Open { .. })) | Err(_) => {
+            Ok(Some(_)) | Err(_) => {
                 self.stats.malformed += 1;
                 self.fail(hop, id, opening, Refusal::Protocol, protocol);
             }
         }
     }
 
-    /// Base: the opening, or a part of it, is there.
-    fn read_open(&mut self, hop: &mut impl Streams, id: ConnId) {
-        match self.take_message(hop, id) {
-            Ok(None) => {}
-            Ok(Some(Message::Open { opening, target })) => {
-                self.table.enter(id, Phase::Connecting(opening));
-                self.events.push_back(Event::Connect { id, target });
-            }
-            Ok(Some(_)) | Err(_) => {
-                self.stats.malformed += 1;
-                self.drop_silently(hop, id, ResetReason::Protocol);
-            }
+    /// The mobile needs its opening no more: the base has answered.
+    pub(super) fn drop_origin(&mut self, id: ConnId) {
+        if let Some(conn) = self.table.get_mut(id) {
+            conn.origin = None;
         }
     }
 
     /// Takes the stream's first message, and not a byte more, once it is complete.
-    fn take_message(
+    pub(super) fn take_message(
         &mut self,
         hop: &mut impl Streams,
         id: ConnId,
     ) -> Result<Option<Message>, MhpError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(None) };
+        let Some(stream) = conn.stream else { return Ok(None) };
         let mut partial = match core::mem::take(&mut conn.held) {
             Held::Partial(bytes) => bytes,
             Held::Nothing => Vec::new(),
@@ -138,10 +150,11 @@ impl Session {
                 return Ok(None);
             }
         };
-        if let Some(message) = gather(hop, id.stream(), &mut partial)? {
+        if let Some((message, len)) = gather(hop, stream, &mut partial)? {
+            conn.heard = len as u16;
             return Ok(Some(message));
         }
-        if hop.recv_state(id.stream()) == RecvState::Finished {
+        if hop.recv_state(stream) == RecvState::Finished {
             return Err(MhpError::Truncated("message"));
         }
         if !partial.is_empty() {
@@ -152,10 +165,30 @@ impl Session {
 
     /// Announces what waits behind the message that was just taken or written.
     pub(super) fn announce_bytes(&mut self, hop: &mut impl Streams, id: ConnId) {
-        let waiting = !hop.received(id.stream()).is_empty();
-        if waiting || hop.recv_state(id.stream()) != RecvState::Open {
+        let news = |stream| {
+            !hop.received(stream).is_empty() || hop.recv_state(stream) != RecvState::Open
+        };
+        if self.table.stream(id).is_some_and(news) {
             self.on_readable(hop, id);
+        } else {
+            self.announce_rest(id);
         }
+    }
+
+    /// Mobile: asks for a connection.
+    pub(super) fn say_open(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+    ) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get(id) else { return Ok(()) };
+        let (Phase::Asking(opening), Some(stream)) = (conn.phase(), conn.stream) else {
+            return Ok(());
+        };
+        let Some(origin) = &conn.origin else { return Ok(()) };
+        let connection = (id.0 != stream.0).then_some(id.0);
+        let message = Message::Open { opening, target: origin.target.clone(), connection };
+        self.say(hop, id, &message)
     }
 
     /// Writes a message, keeping back what the transport does not take.
@@ -165,33 +198,41 @@ impl Session {
         id: ConnId,
         message: &Message,
     ) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
+        let Some(stream) = conn.stream else { return Ok(()) };
         self.scratch.clear();
         message.encode(&mut self.scratch);
-        let taken = hop.write(id.stream(), &self.scratch)?;
-        let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
+        let taken = hop.write(stream, &self.scratch)?;
+        conn.said = self.scratch.len() as u16;
         if taken < self.scratch.len() {
-            conn.held = Held::Unsent(self.scratch[taken..].to_vec());
-        } else if conn.finishing {
-            hop.finish(id.stream());
+            conn.held = Held::Unsent(Backlog::new(self.scratch[taken..].to_vec()));
+        } else if conn.finishing && conn.is_emptied() {
+            hop.finish(stream);
         }
         Ok(())
     }
 
-    /// Writes what was kept back of a message.
-    fn flush(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
+    /// Writes what was kept back.
+    pub(super) fn flush(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+    ) -> Result<(), StreamError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
-        let Held::Unsent(bytes) = &mut conn.held else { return Ok(()) };
-        let taken = hop.write(id.stream(), bytes)?;
-        bytes.drain(..taken);
-        if !bytes.is_empty() {
+        let (Some(stream), Held::Unsent(backlog)) = (conn.stream, &mut conn.held) else {
+            return Ok(());
+        };
+        let taken = hop.write(stream, backlog.as_slice())?;
+        backlog.take(taken);
+        if !backlog.is_empty() {
             return Ok(());
         }
         conn.held = Held::Nothing;
-        if conn.finishing {
-            hop.finish(id.stream());
+        if conn.finishing && conn.is_emptied() {
+            hop.finish(stream);
         }
         // The edge for what came meanwhile has passed.
-        if conn.phase() != Phase::Open {
+        if conn.phase() != Phase::Open || conn.awaits {
             self.announce_bytes(hop, id);
         }
         Ok(())
@@ -199,12 +240,13 @@ impl Session {
 
     /// A refused mobile has nothing more to say; reading it lets the stream close.
     pub(super) fn discard(&mut self, hop: &mut impl Streams, id: ConnId) {
+        let Some(stream) = self.table.stream(id) else { return };
         loop {
-            let n = hop.received(id.stream()).len();
+            let n = hop.received(stream).len();
             if n == 0 {
                 return;
             }
-            hop.consume(id.stream(), n);
+            hop.consume(stream, n);
         }
     }
 
@@ -222,7 +264,7 @@ impl Session {
         self.give_up(hop, id, to_peer);
     }
 
-    fn tell_failure(
+    pub(super) fn tell_failure(
         &mut self,
         id: ConnId,
         opening: Opening,
@@ -242,39 +284,55 @@ impl Session {
         id: ConnId,
         reason: ResetReason,
     ) {
-        hop.reset(id.stream(), reason.code());
+        if let Some(stream) = self.table.stream(id) {
+            hop.reset(stream, reason.code());
+        }
         self.table.remove(id);
     }
 
     /// Resets a connection that the caller knows.
     pub(super) fn give_up(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
-        hop.reset(id.stream(), reason.code());
-        self.forget(id);
+        let unheard = self.table.get(id).is_some_and(|conn| conn.moved && conn.is_unanswered());
+        if let Some(stream) = self.table.stream(id) {
+            hop.reset(stream, reason.code());
+        }
+        self.bury(id, Some(reason));
+        if unheard {
+            self.recall(hop);
+        }
     }
 
-    fn forget(&mut self, id: ConnId) {
-        if self.table.remove(id) {
+    pub(super) fn forget(&mut self, id: ConnId) {
+        self.bury(id, None);
+    }
+
+    /// Forgets a connection, but for how it ended.
+    fn bury(&mut self, id: ConnId, reset: Option<ResetReason>) {
+        if self.table.remove(id) && !is_provisional(id) {
             self.events.push_back(Event::Closed(id));
+            if self.role == Role::Base {
+                self.ended.add(id, reset.map(ResetReason::code));
+            }
         }
     }
 }
 
-/// Adds received bytes to `partial` until they are a message. A message that is there in one piece
+/// Adds received bytes to `partial` until they are a message, of a length. A message that is there in one piece
 /// is read where it lies.
 fn gather(
     hop: &mut impl Streams,
     stream: StreamId,
     partial: &mut Vec<u8>,
-) -> Result<Option<Message>, MhpError> {
+) -> Result<Option<(Message, usize)>, MhpError> {
     if partial.is_empty()
         && let Decoded::Complete { message, len } = mhp::decode(hop.received(stream))?
     {
         hop.consume(stream, len);
-        return Ok(Some(message));
+        return Ok(Some((message, len)));
     }
     loop {
         let needed = match mhp::decode(partial)? {
-            Decoded::Complete { message, .. } => return Ok(Some(message)),
+            Decoded::Complete { message, len } => return Ok(Some((message, len))),
             Decoded::Incomplete { needed } => needed - partial.len(),
         };
         let piece = hop.received(stream);

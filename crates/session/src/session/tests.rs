@@ -93,11 +93,11 @@ impl World {
     }
 
     fn read_base(&mut self, id: ConnId) -> Vec<u8> {
-        read_all(&self.base, &mut self.pair.base, id)
+        read_all(&mut self.base, &mut self.pair.base, id)
     }
 
     fn read_mobile(&mut self, id: ConnId) -> Vec<u8> {
-        read_all(&self.mobile, &mut self.pair.mobile, id)
+        read_all(&mut self.mobile, &mut self.pair.mobile, id)
     }
 
     /// No state anywhere, and each connection that was heard of was closed once, at last.
@@ -118,7 +118,7 @@ impl World {
     }
 }
 
-fn read_all(session: &Session, hop: &mut impl Streams, id: ConnId) -> Vec<u8> {
+fn read_all(session: &mut Session, hop: &mut impl Streams, id: ConnId) -> Vec<u8> {
     let mut out = vec![];
     loop {
         let piece = session.received(hop, id);
@@ -311,7 +311,7 @@ fn what_a_refused_mobile_goes_on_to_send_is_dropped_and_holds_nothing_up() {
     let mut world = World::with(Limits { buffer: 64, ..Limits::default() });
     let stream = world.pair.mobile.open().expect("room");
     let mut open = vec![];
-    Message::Open { opening: Opening::Faithful, target: target() }.encode(&mut open);
+    Message::Open { opening: Opening::Faithful, target: target(), connection: None }.encode(&mut open);
     assert_eq!(world.pair.mobile.write(stream, &open), Ok(open.len()));
     world.settle();
     world.base.refuse(&mut world.pair.base, ConnId(stream.0), Refusal::Refused);

@@ -1,0 +1,145 @@
+//! What a base knows of one session.
+
+use alloc::vec::Vec;
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::Reason;
+
+use super::Retry;
+use super::pull::Pull;
+
+/// Who wants a session's state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wanted<A> {
+    /// Another base, which takes at most `limit` bytes, in pieces of that size.
+    Base { addr: A, limit: u64, piece: u16, window: u16 },
+    /// The mobile itself: it is here again.
+    Mobile(A),
+}
+
+impl<A: Copy + Eq> Wanted<A> {
+    pub(super) fn is_base(&self, base: A) -> bool {
+        matches!(self, Self::Base { addr, .. } if *addr == base)
+    }
+}
+
+/// Which base has a session, as far as is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Holder<A> {
+    pub(super) addr: A,
+    /// The handoff for which the state was frozen that it got. The number rises from base to base,
+    /// so of two opinions the later one is right.
+    pub(super) since: u32,
+}
+
+/// A state on its way here.
+#[derive(Debug)]
+pub(super) struct Arriving<A> {
+    pub(super) mobile: A,
+    /// The base that is asked.
+    pub(super) holder: Holder<A>,
+    pub(super) stage: ArrivingStage,
+    pub(super) heard: Time,
+    pub(super) retry: Retry,
+    /// A base that wants it next.
+    pub(super) wanted: Option<Wanted<A>>,
+}
+
+#[derive(Debug)]
+pub(super) enum ArrivingStage {
+    /// Nothing has come yet.
+    Asking,
+    /// Pieces come of the state that was frozen for that handoff.
+    Pulling { pull: Pull, frozen: u32 },
+    /// All is here; the old base must confirm that it is ours.
+    Taking { bytes: Vec<u8>, frozen: u32 },
+}
+
+impl ArrivingStage {
+    pub(super) fn is_taking(&self) -> bool {
+        matches!(self, Self::Taking { .. })
+    }
+}
+
+/// A state that is frozen here.
+#[derive(Debug)]
+pub(super) struct Leaving<A> {
+    pub(super) wanted: Wanted<A>,
+    /// The handoff for which it was frozen.
+    pub(super) frozen: u32,
+    /// Absent until the world has given it.
+    pub(super) state: Option<Vec<u8>>,
+    pub(super) heard: Time,
+}
+
+/// Where a session stands, as far as this base is concerned.
+#[derive(Debug)]
+pub(super) enum Role<A> {
+    /// The world rebuilds it, to tell this mobile then.
+    Rebuilding(A),
+    /// It is used here.
+    Serving,
+    Arriving(Arriving<A>),
+    Leaving(Leaving<A>),
+    /// It was given to that base.
+    Given { to: Holder<A>, until: Time },
+    /// It could not be had; who may have it.
+    Failed { reason: Reason, holder: Option<Holder<A>>, until: Time },
+}
+
+#[derive(Debug)]
+pub(super) struct Entry<A> {
+    /// The latest of the session's handoffs that was heard of here.
+    pub(super) attempt: u32,
+    pub(super) role: Role<A>,
+    /// To whom the state was given, and for which handoff it was frozen, for as long as it has not
+    /// come back: that base may ask once more whether it may use it, whatever happened here since.
+    pub(super) gave: Option<(A, u32)>,
+}
+
+impl<A: Copy> Role<A> {
+    /// Who has the session, if it is another base.
+    pub(super) fn holder(&self) -> Option<Holder<A>> {
+        match self {
+            Role::Arriving(arriving) => Some(arriving.holder),
+            Role::Given { to, .. } => Some(*to),
+            Role::Failed { holder, .. } => *holder,
+            _ => None,
+        }
+    }
+}
+
+impl<A> Entry<A> {
+    /// Whether the session is on its way and so has timers.
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.role, Role::Arriving(_) | Role::Leaving(_))
+    }
+
+    /// The state that the world has yet to give, and for which handoff.
+    pub(super) fn unfrozen(&mut self) -> Option<(u32, &mut Leaving<A>)> {
+        match &mut self.role {
+            Role::Leaving(leaving) if leaving.state.is_none() => Some((self.attempt, leaving)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of a state that is being fetched.
+    pub(super) fn fetching(&self) -> usize {
+        match &self.role {
+            Role::Arriving(Arriving { stage: ArrivingStage::Pulling { pull, .. }, .. }) => {
+                pull.total()
+            }
+            Role::Arriving(Arriving { stage: ArrivingStage::Taking { bytes, .. }, .. }) => {
+                bytes.len()
+            }
+            _ => 0,
+        }
+    }
+
+    pub(super) fn is_expired(&self, now: Time) -> bool {
+        match self.role {
+            Role::Given { until, .. } | Role::Failed { until, .. } => until <= now,
+            _ => false,
+        }
+    }
+}

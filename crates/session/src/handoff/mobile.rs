@@ -1,0 +1,160 @@
+//! The mobile's part.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
+use thiserror::Error;
+
+use super::{Address, Config, Retry};
+
+/// Why a session is broken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Broken {
+    /// The new base did not answer in time (MHP-21).
+    #[error("the new base did not resume the session in time")]
+    TimedOut,
+    /// The new base says that it cannot be done.
+    #[error("{0}")]
+    Refused(Reason),
+}
+
+/// What the world is to do at the mobile.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MobileEvent<A> {
+    /// Take all connections out of the old hop: [`Session::suspend`](crate::Session::suspend).
+    Suspend,
+    /// The session stands at that base: carry on over a hop to it,
+    /// [`Session::resume`](crate::Session::resume).
+    Resumed {
+        /// Where.
+        base: A,
+    },
+    /// The session is lost; reset its connections.
+    Broken(Broken),
+}
+
+#[derive(Debug)]
+struct Pending<A> {
+    to: A,
+    started: Time,
+    retry: Retry,
+}
+
+/// The mobile's end of handoffs (MHP-15).
+#[derive(Debug)]
+pub struct Mobile<A> {
+    config: Config,
+    session: SessionId,
+    /// The last base that is known to have held the state.
+    holder: A,
+    /// The handoff that brought it there.
+    since: u32,
+    attempt: u32,
+    pending: Option<Pending<A>>,
+    events: VecDeque<MobileEvent<A>>,
+}
+
+impl<A: Address> Mobile<A> {
+    /// A mobile whose session begins at `base`. The session's name must be its own for its whole
+    /// life and not another's.
+    pub fn new(config: Config, session: SessionId, base: A) -> Self {
+        Self {
+            config,
+            session,
+            holder: base,
+            since: 0,
+            attempt: 0,
+            pending: None,
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The session's name.
+    pub fn session(&self) -> SessionId {
+        self.session
+    }
+
+    /// The base where the session stands, or stood before the handoff under way.
+    pub fn base(&self) -> A {
+        self.holder
+    }
+
+    /// Whether a handoff is under way: connections are suspended.
+    pub fn is_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// The upcall: the mobile is with that base from here on (MHP-15). During a handoff it starts
+    /// anew towards that base (MHP-23). Of the base where the session stands it changes nothing.
+    pub fn handle_upcall(&mut self, now: Time, base: A) {
+        match &self.pending {
+            None if base == self.holder => return,
+            Some(pending) if pending.to == base => return,
+            None => self.events.push_back(MobileEvent::Suspend),
+            Some(_) => {}
+        }
+        self.attempt = self.attempt.saturating_add(1);
+        let retry = Retry::now(now, &self.config);
+        self.pending = Some(Pending { to: base, started: now, retry });
+    }
+
+    /// Takes in a datagram of a handoff. Any other is ignored.
+    pub fn handle_datagram(&mut self, _now: Time, datagram: &[u8]) {
+        let Ok(datagram) = Datagram::decode(datagram) else { return };
+        if datagram.session != self.session || datagram.attempt != self.attempt {
+            return;
+        }
+        let Some(pending) = &self.pending else { return };
+        match datagram.message {
+            Message::Resume => {
+                (self.holder, self.since) = (pending.to, self.attempt);
+                self.pending = None;
+                self.events.push_back(MobileEvent::Resumed { base: self.holder });
+            }
+            // It may have time later.
+            Message::Refuse(Reason::Busy) => {}
+            Message::Refuse(reason) => self.give_up(Broken::Refused(reason)),
+            _ => {}
+        }
+    }
+
+    fn give_up(&mut self, broken: Broken) {
+        if let Some(pending) = self.pending.take() {
+            (self.holder, self.since) = (pending.to, self.attempt);
+        }
+        self.events.push_back(MobileEvent::Broken(broken));
+    }
+
+    /// What happened, in order.
+    pub fn poll_event(&mut self) -> Option<MobileEvent<A>> {
+        self.events.pop_front()
+    }
+
+    /// Writes the datagram that should leave now into `out`, in place of what was there; where it
+    /// goes.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<A> {
+        let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;
+        pending.retry.again(now, &self.config);
+        let message = Message::Greet { holder: self.holder.to_name(), since: self.since };
+        out.clear();
+        Datagram { session: self.session, attempt: self.attempt, message }.encode(out);
+        Some(pending.to)
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout) and
+    /// [`poll_transmit`](Self::poll_transmit).
+    pub fn next_timeout(&self) -> Option<Time> {
+        let pending = self.pending.as_ref()?;
+        Some(pending.retry.next.min(pending.started + self.config.give_up))
+    }
+
+    /// Gives up a handoff that has taken too long (MHP-21).
+    pub fn handle_timeout(&mut self, now: Time) {
+        let late = |pending: &Pending<A>| pending.started + self.config.give_up <= now;
+        if self.pending.as_ref().is_some_and(late) {
+            self.give_up(Broken::TimedOut);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! One test for each requirement on a handoff.
+
+use super::*;

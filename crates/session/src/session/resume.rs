@@ -1,0 +1,321 @@
+//! The mobile's side of a handoff: connections leave one hop and go on over another.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use lasthop_hop::{Movable, StreamId, Streams};
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{ROLL_MAX, Reopen, Reopened, Roll, SessionId};
+use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
+
+use super::{Role, Session};
+use crate::table::{Backlog, Conn, Held, Phase};
+use crate::{ConnId, Event};
+
+/// A mobile's handoff, as far as its streams are concerned.
+#[derive(Debug, Default)]
+pub(super) struct Moves {
+    suspended: bool,
+    /// Connections that have yet to be asked for on the new hop.
+    waiting: VecDeque<ConnId>,
+    /// The stream that carries the roll, and what is not written of it.
+    roll: Option<(StreamId, Backlog)>,
+    /// The roll has changed since.
+    recall: bool,
+}
+
+impl Moves {
+    pub(super) fn is_suspended(&self) -> bool {
+        self.suspended
+    }
+
+    /// All connections are gone.
+    pub(super) fn clear(&mut self) {
+        self.waiting.clear();
+        self.roll = None;
+    }
+}
+
+impl Session {
+    /// Mobile: takes every connection out of `hop`, which is not used any more (MHP-15).
+    ///
+    /// Connections keep their names. Until [`resume`](Self::resume) nothing can be written; bytes
+    /// that were received can be read, and connections may be opened, finished and reset. Whatever
+    /// `hop` has to tell is taken in first. Connections that `hop` has lost already are reset.
+    pub fn suspend(&mut self, now: Time, hop: &mut impl Movable) {
+        self.advance(now);
+        if self.role == Role::Base {
+            return;
+        }
+        self.take_stream_events(hop);
+        self.moves = Moves { suspended: true, ..Moves::default() };
+        for id in self.table.ids() {
+            if self.park(hop, id) {
+                self.announce_rest(id);
+            }
+        }
+    }
+
+    /// Mobile: carries all connections on over `hop`, a new association with the base that has
+    /// taken the session over (MHP-18, MHP-19). Idempotent until the next
+    /// [`suspend`](Self::suspend).
+    ///
+    /// `session` is the name under which the bases know them. From here on every call must be given
+    /// the new hop.
+    pub fn resume(&mut self, now: Time, hop: &mut impl Streams, session: SessionId) {
+        self.advance(now);
+        if !self.moves.suspended {
+            return;
+        }
+        self.moves = Moves { waiting: self.living().into(), ..Moves::default() };
+        self.name = Some(session);
+        self.call_roll(hop);
+        self.reopen_waiting(hop);
+    }
+
+    pub(super) fn take_stream_events(&mut self, hop: &mut impl Streams) {
+        while let Some(event) = hop.poll_event() {
+            self.handle_stream_event(hop, event);
+        }
+    }
+
+    /// Takes a connection out of its transport; whether it is still there.
+    pub(super) fn park(&mut self, hop: &mut impl Movable, id: ConnId) -> bool {
+        let Some(stream) = self.table.stream(id) else { return true };
+        self.table.park(id);
+        let Some(state) = hop.detach(stream) else {
+            self.break_off(hop, id, ResetReason::AssociationLost);
+            return false;
+        };
+        let Some(conn) = self.table.get_mut(id) else { return false };
+        conn.unload(state);
+        if conn.rest.as_ref().is_some_and(|rest| rest.len() as u64 > self.config.kept_max.get()) {
+            self.break_off(hop, id, ResetReason::Policy);
+            return false;
+        }
+        true
+    }
+
+    /// Says again what can be read, for the edge may have passed.
+    pub(super) fn announce_rest(&mut self, id: ConnId) {
+        let Some(conn) = self.table.get(id) else { return };
+        if conn.phase() == Phase::Open && (conn.has_end() || !conn.unread().is_empty()) {
+            self.events.push_back(Event::Readable(id));
+        }
+    }
+
+    /// Connections with anything left to carry.
+    fn living(&self) -> Vec<ConnId> {
+        let mut ids = self.table.ids();
+        ids.retain(|id| self.table.get(*id).is_some_and(|conn| !conn.is_over()));
+        ids
+    }
+
+    /// Tells the base which connections live, so that it ends the others.
+    fn call_roll(&mut self, hop: &mut impl Streams) {
+        let Some(session) = self.name else { return };
+        let Ok(stream) = hop.open() else {
+            // The base ends them when they do not come.
+            return;
+        };
+        let ids = self.living();
+        let mut bytes = Vec::new();
+        let mut rest: Vec<u64> = ids.iter().map(|id| id.0).collect();
+        loop {
+            let later = rest.split_off(rest.len().min(ROLL_MAX));
+            let last = later.is_empty();
+            Message::Roll(Roll { session, connections: rest, last }).encode(&mut bytes);
+            rest = later;
+            if last {
+                break;
+            }
+        }
+        self.moves.roll = Some((stream, Backlog::new(bytes)));
+        self.write_roll(hop);
+    }
+
+    /// Writes what is left of the roll.
+    fn write_roll(&mut self, hop: &mut impl Streams) {
+        let Some((stream, bytes)) = &mut self.moves.roll else { return };
+        match hop.write(*stream, bytes.as_slice()) {
+            Ok(n) => bytes.take(n),
+            Err(_) => *bytes = Backlog::default(),
+        }
+        if bytes.is_empty() {
+            hop.finish(*stream);
+        }
+    }
+
+    /// Mobile: a connection is given up of which the base may not know that it came here. Rolls
+    /// follow each other, for their streams could overtake each other.
+    pub(super) fn recall(&mut self, hop: &mut impl Streams) {
+        if self.role == Role::Base || self.moves.suspended {
+            return;
+        }
+        match self.moves.roll {
+            Some(_) => self.moves.recall = true,
+            None => self.call_roll(hop),
+        }
+    }
+
+    /// A stream has arrived to its end: the roll's, if any.
+    pub(super) fn on_roll_finished(&mut self, hop: &mut impl Streams, stream: StreamId) {
+        if self.moves.roll.as_ref().is_some_and(|(roll, _)| *roll == stream) {
+            self.moves.roll = None;
+            if core::mem::take(&mut self.moves.recall) {
+                self.call_roll(hop);
+            }
+        }
+    }
+
+    /// There is room on a stream that carries no connection: the roll's, if any.
+    pub(super) fn on_roll_writable(&mut self, hop: &mut impl Streams, stream: StreamId) {
+        if self.moves.roll.as_ref().is_some_and(|(roll, bytes)| *roll == stream && !bytes.is_empty())
+        {
+            self.write_roll(hop);
+        }
+    }
+
+    /// Asks for connections for which the transport had no stream before.
+    pub(super) fn reopen_waiting(&mut self, hop: &mut impl Streams) {
+        while let Some(&id) = self.moves.waiting.front() {
+            if self.table.get(id).is_some_and(|conn| conn.stream.is_none()) {
+                let Ok(stream) = hop.open() else { return };
+                self.table.attach(id, stream);
+                self.reopen(hop, id);
+            }
+            self.moves.waiting.pop_front();
+        }
+    }
+
+    fn reopen(&mut self, hop: &mut impl Streams, id: ConnId) {
+        let (Some(conn), Some(session)) = (self.table.get_mut(id), self.name) else { return };
+        let said = if conn.moved {
+            conn.awaits = true;
+            let message = Message::Reopen(reopening(session, id, conn));
+            self.say(hop, id, &message)
+        } else {
+            self.say_open(hop, id)
+        };
+        self.arm(id);
+        match said {
+            Ok(()) => self.on_writable(hop, id),
+            Err(_) => self.break_off(hop, id, ResetReason::AssociationLost),
+        }
+    }
+
+    /// The base's answer to Reopen, or a part of it, is there.
+    pub(super) fn read_reopened(&mut self, hop: &mut impl Streams, id: ConnId) {
+        match self.take_message(hop, id) {
+            Ok(None) => {}
+            Ok(Some(Message::Reopened(reopened))) if reopened.over => self.on_over(hop, id),
+            Ok(Some(Message::Reopened(reopened))) => self.on_reopened(hop, id, &reopened),
+            Ok(Some(Message::Refused(refusal))) => match self.table.phase(id) {
+                Some(Phase::Asking(opening)) => {
+                    self.fail(hop, id, opening, refusal, ResetReason::Aborted);
+                }
+                _ => self.break_off(hop, id, ResetReason::Refused(refusal)),
+            },
+            Ok(Some(_)) | Err(_) => self.fail_reopening(hop, id),
+        }
+    }
+
+    fn fail_reopening(&mut self, hop: &mut impl Streams, id: ConnId) {
+        self.stats.malformed += 1;
+        match self.table.phase(id) {
+            Some(Phase::Asking(opening)) => {
+                self.fail(hop, id, opening, Refusal::Protocol, ResetReason::Protocol);
+            }
+            _ => self.break_off(hop, id, ResetReason::Protocol),
+        }
+    }
+
+    fn on_reopened(&mut self, hop: &mut impl Streams, id: ConnId, reopened: &Reopened) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let Some(resend) = conn.reconcile(reopened.expected) else {
+            return self.fail_reopening(hop, id);
+        };
+        conn.awaits = false;
+        if !resend.is_empty() {
+            conn.held = Held::Unsent(Backlog::new(resend));
+        }
+        let phase = conn.phase();
+        self.table.enter(id, Phase::Open);
+        if let Phase::Asking(opening) = phase {
+            self.stats.opened += 1;
+            self.drop_origin(id);
+            if opening == Opening::Faithful {
+                self.events.push_back(Event::Opened { id, bound: reopened.bound });
+            }
+        }
+        self.on_writable(hop, id);
+        if self.table.get(id).is_some_and(|conn| conn.finishing) {
+            self.finish(hop, id);
+        }
+        self.announce_bytes(hop, id);
+    }
+
+    /// The base had nothing more to do for the connection: all was delivered, and only its last
+    /// word was lost.
+    fn on_over(&mut self, hop: &mut impl Streams, id: ConnId) {
+        let Some(conn) = self.table.get_mut(id) else { return };
+        if !conn.finishing || !conn.has_end() || conn.phase() != Phase::Open {
+            return self.break_off(hop, id, ResetReason::Aborted);
+        }
+        if let Some(stream) = conn.stream {
+            hop.finish(stream);
+        }
+        self.settle(id);
+    }
+
+    /// Nothing more will come or go: the connection lasts until it is read.
+    pub(super) fn settle(&mut self, id: ConnId) {
+        self.table.disarm(id);
+        self.table.park(id);
+        match self.table.get_mut(id).and_then(|conn| conn.rest.as_mut()) {
+            Some(rest) if !rest.unread().is_empty() => {
+                rest.resend = Vec::new();
+                rest.over = true;
+            }
+            _ => self.forget(id),
+        }
+    }
+
+    /// Gives up a connection whose caller is not the one that wants it.
+    pub(super) fn break_off(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+        reason: ResetReason,
+    ) {
+        match self.table.phase(id) {
+            None => {}
+            Some(Phase::Reading) => self.drop_silently(hop, id, reason),
+            Some(Phase::Asking(opening)) => {
+                self.stats.failed += 1;
+                self.tell_failure(id, opening, reason.as_refusal(), reason);
+                self.give_up(hop, id, reason);
+            }
+            Some(Phase::Refusing(_)) => self.give_up(hop, id, reason),
+            Some(Phase::Connecting(_) | Phase::Open) => {
+                self.events.push_back(Event::Reset { id, reason });
+                self.give_up(hop, id, reason);
+            }
+        }
+    }
+}
+
+fn reopening(session: SessionId, id: ConnId, conn: &Conn) -> Reopen {
+    let asking = match (conn.phase(), &conn.origin) {
+        (Phase::Asking(opening), Some(origin)) => Some((opening, origin.target.clone())),
+        _ => None,
+    };
+    Reopen {
+        session,
+        connection: id.0,
+        expected: conn.recv_base,
+        kept: conn.send_base,
+        ended: conn.has_end(),
+        asking,
+    }
+}

@@ -1,0 +1,328 @@
+//! The base's side of a handoff: a session leaves one base and is rebuilt at another.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use lasthop_hop::{Movable, StreamError, StreamId, Streams};
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{
+    ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
+};
+use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
+
+use super::{Role, Session};
+use crate::moving::{Origin, Rest};
+use crate::table::{Backlog, Conn, Held, Phase, is_provisional, provisional};
+use crate::{ConnId, Event};
+
+impl Session {
+    /// Base: takes all connections out of `hop` and of this session, to be given to another base
+    /// (MHP-17). The caller adds the wired halves.
+    ///
+    /// Nothing is told of these connections any more. Those that the caller never heard of are
+    /// left out: the mobile asks for them again.
+    pub fn freeze(
+        &mut self,
+        now: Time,
+        hop: &mut impl Movable,
+        session: SessionId,
+    ) -> SessionState {
+        self.advance(now);
+        self.take_stream_events(hop);
+        let mut connections = Vec::new();
+        for id in self.table.ids() {
+            if is_provisional(id) {
+                self.drop_silently(hop, id, ResetReason::AssociationLost);
+            } else if self.park(hop, id)
+                && let Some(state) = self.table.get_mut(id).and_then(|conn| pack(id, conn))
+            {
+                self.events.retain(|event| event.id() != id);
+                self.table.remove(id);
+                connections.push(state);
+            }
+        }
+        let (ended, forgotten) = self.ended.take();
+        SessionState { session, connections, ended, forgotten, hop: Vec::new() }
+    }
+
+    /// Base: a session with the connections of another base, which wait for the mobile to reopen
+    /// them (MHP-17, MHP-18). What the mobile sent can be read at once.
+    ///
+    /// For each connection to a fixed host that had not answered, [`Event::Connect`] comes anew.
+    /// Connections that the mobile does not reopen are reset.
+    pub fn rebuild(now: Time, config: super::Config, state: SessionState) -> Self {
+        let mut session = Self::base(config);
+        session.adopt(now, state);
+        session
+    }
+
+    /// Base: as [`rebuild`](Self::rebuild), into a session that stands already.
+    pub fn adopt(&mut self, now: Time, state: SessionState) {
+        self.advance(now);
+        if self.role == Role::Mobile {
+            return;
+        }
+        self.name = Some(state.session);
+        self.ended.adopt(state.ended, state.forgotten);
+        for connection in state.connections {
+            let id = ConnId(connection.id);
+            if is_provisional(id) || self.table.get(id).is_some() {
+                continue;
+            }
+            self.unpack(id, connection);
+        }
+    }
+
+    fn unpack(&mut self, id: ConnId, state: ConnectionState) {
+        let ConnectionState { stage, target, bound, up, down, .. } = state;
+        let phase = match stage {
+            Stage::Connecting(opening) => Phase::Connecting(opening),
+            Stage::Refusing(refusal) => Phase::Refusing(refusal),
+            Stage::Open | Stage::Over => Phase::Open,
+        };
+        self.table.insert(id, phase);
+        self.arm(id);
+        let Some(conn) = self.table.get_mut(id) else { return };
+        conn.recv_base = up.end();
+        conn.send_base = down.start;
+        conn.finishing = down.ended;
+        conn.moved = true;
+        conn.rest = Some(Box::new(Rest::new(up.bytes, up.ended, down.bytes)));
+        if let Phase::Connecting(_) = phase {
+            self.events.push_back(Event::Connect { id, target: target.clone() });
+        }
+        conn.origin = Some(Box::new(Origin { target, bound }));
+        self.announce_rest(id);
+        if stage == Stage::Over {
+            self.settle(id);
+        }
+    }
+
+    /// The first message of a stream of the mobile's, or a part of it, is there.
+    pub(super) fn read_first(&mut self, hop: &mut impl Streams, stream: StreamId) {
+        let from = provisional(stream);
+        loop {
+            match self.take_message(hop, from) {
+                Ok(None) => return,
+                Ok(Some(Message::Open { opening, target, connection })) => {
+                    let id = ConnId(connection.unwrap_or(stream.0));
+                    return self.on_open(hop, from, id, opening, Origin { target, bound: None });
+                }
+                Ok(Some(Message::Reopen(reopen))) if self.is_mine(reopen.session) => {
+                    return self.on_reopen(hop, from, stream, reopen);
+                }
+                Ok(Some(Message::Roll(roll))) if self.is_mine(roll.session) => {
+                    if roll.last {
+                        return self.on_last_roll(hop, from, stream, &roll);
+                    }
+                    self.on_roll(&roll);
+                }
+                Ok(Some(_)) | Err(_) => {
+                    self.stats.malformed += 1;
+                    return self.drop_silently(hop, from, ResetReason::Protocol);
+                }
+            }
+        }
+    }
+
+    /// A base that holds nothing yet takes the mobile's word for the name.
+    fn is_mine(&mut self, session: SessionId) -> bool {
+        *self.name.get_or_insert(session) == session
+    }
+
+    fn on_open(
+        &mut self,
+        hop: &mut impl Streams,
+        from: ConnId,
+        id: ConnId,
+        opening: Opening,
+        origin: Origin,
+    ) {
+        if is_provisional(id) || self.table.get(id).is_some() {
+            self.stats.malformed += 1;
+            return self.drop_silently(hop, from, ResetReason::Protocol);
+        }
+        if self.table.len() > self.config.max_connections {
+            self.stats.turned_away += 1;
+            let reason = ResetReason::Refused(Refusal::TooMany);
+            return self.drop_silently(hop, from, reason);
+        }
+        self.table.rename(from, id);
+        self.table.enter(id, Phase::Connecting(opening));
+        self.events.push_back(Event::Connect { id, target: origin.target.clone() });
+        if let Some(conn) = self.table.get_mut(id) {
+            conn.origin = Some(Box::new(origin));
+        }
+    }
+
+    fn on_reopen(
+        &mut self,
+        hop: &mut impl Streams,
+        from: ConnId,
+        stream: StreamId,
+        reopen: Reopen,
+    ) {
+        let id = ConnId(reopen.connection);
+        match self.table.get(id) {
+            None => return self.reopen_unknown(hop, from, id, reopen),
+            Some(conn) if conn.stream.is_some() || conn.phase() == Phase::Reading => {
+                self.stats.malformed += 1;
+                return self.drop_silently(hop, from, ResetReason::Protocol);
+            }
+            Some(conn) if conn.is_over() => return self.say_over(hop, from),
+            Some(_) => {}
+        }
+        let heard = self.table.get(from).map_or(0, |conn| conn.heard);
+        self.table.remove(from);
+        self.table.attach(id, stream);
+        self.table.disarm(id);
+        let Some(conn) = self.table.get_mut(id) else { return };
+        conn.heard = heard;
+        conn.listed = true;
+        let missing = reopen.kept > conn.recv_base;
+        match conn.reconcile(reopen.expected) {
+            Some(resend) if !missing => conn.rest.get_or_insert_default().resend = resend,
+            // Bytes are lost for good; a hole is never papered over.
+            _ => return self.break_off(hop, id, ResetReason::Protocol),
+        }
+        self.answer_reopen(hop, id);
+    }
+
+    fn answer_reopen(&mut self, hop: &mut impl Streams, id: ConnId) {
+        match self.table.phase(id) {
+            Some(Phase::Open) => {
+                // An error here is a reset, which has its own event.
+                let _ = self.say_reopened(hop, id);
+                if self.table.get(id).is_some_and(|conn| conn.writable() && !conn.finishing) {
+                    self.events.push_back(Event::Writable(id));
+                }
+                self.announce_bytes(hop, id);
+            }
+            Some(Phase::Refusing(refusal)) => {
+                self.arm(id);
+                self.say_refused(hop, id, refusal);
+            }
+            _ => {}
+        }
+    }
+
+    /// Base: what was kept follows the message that was just said.
+    pub(super) fn send_rest(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+    ) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
+        let resend = conn.rest.as_mut().map(|rest| core::mem::take(&mut rest.resend));
+        let resend = resend.unwrap_or_default();
+        if !resend.is_empty() {
+            match &mut conn.held {
+                Held::Unsent(backlog) => backlog.push(&resend),
+                held => *held = Held::Unsent(Backlog::new(resend)),
+            }
+        }
+        self.flush(hop, id)
+    }
+
+    /// A connection that is not here: it was never heard of, or is over.
+    fn reopen_unknown(
+        &mut self,
+        hop: &mut impl Streams,
+        from: ConnId,
+        id: ConnId,
+        reopen: Reopen,
+    ) {
+        match (self.ended.get(id), reopen.asking) {
+            (Some(ended), asking) => match ended.reset {
+                None if asking.is_none() => self.say_over(hop, from),
+                reset => {
+                    let code = reset.unwrap_or(ResetReason::Aborted.code());
+                    self.drop_silently(hop, from, ResetReason::from_code(code));
+                }
+            },
+            (None, Some((opening, target))) if reopen.kept == 0 && self.is_new(id, opening) => {
+                if let Some(conn) = self.table.get_mut(from) {
+                    conn.moved = true;
+                }
+                self.on_open(hop, from, id, opening, Origin { target, bound: None });
+            }
+            _ => self.drop_silently(hop, from, ResetReason::AssociationLost),
+        }
+    }
+
+    /// Whether connecting for this opening cannot repeat what another base did for it. Nothing was
+    /// ever written behind a faithful one.
+    fn is_new(&self, id: ConnId, opening: Opening) -> bool {
+        opening == Opening::Faithful || !self.ended.may_have_been(id)
+    }
+
+    /// Everything was delivered: the mobile's last word is all that is missing.
+    fn say_over(&mut self, hop: &mut impl Streams, from: ConnId) {
+        let reopened = Reopened { expected: 0, ended: true, over: true, bound: None };
+        self.table.enter(from, Phase::Refusing(Refusal::Other(0)));
+        self.arm(from);
+        match self.say(hop, from, &Message::Reopened(reopened)) {
+            Ok(()) => {
+                self.finish(hop, from);
+                self.discard(hop, from);
+            }
+            Err(_) => self.drop_silently(hop, from, ResetReason::Aborted),
+        }
+    }
+
+    fn on_roll(&mut self, roll: &Roll) {
+        for id in &roll.connections {
+            if let Some(conn) = self.table.get_mut(ConnId(*id)) {
+                conn.listed = true;
+            }
+        }
+    }
+
+    /// The roll is complete: connections that are not on it are over for the mobile.
+    fn on_last_roll(
+        &mut self,
+        hop: &mut impl Streams,
+        from: ConnId,
+        stream: StreamId,
+        roll: &Roll,
+    ) {
+        self.on_roll(roll);
+        hop.finish(stream);
+        self.table.remove(from);
+        for id in self.table.ids() {
+            let Some(conn) = self.table.get_mut(id) else { continue };
+            let listed = core::mem::take(&mut conn.listed);
+            if listed || !conn.moved || conn.stream.is_some() {
+                continue;
+            }
+            let whole = conn.phase() == Phase::Open && conn.has_end() && conn.finishing;
+            if whole {
+                self.settle(id);
+            } else {
+                self.break_off(hop, id, ResetReason::Aborted);
+            }
+        }
+    }
+}
+
+/// What a connection takes along; its bytes leave it. `None` for one that is over but for reading,
+/// or that nobody but this session knows.
+fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
+    let stage = match conn.phase() {
+        Phase::Connecting(opening) => Stage::Connecting(opening),
+        Phase::Refusing(refusal) => Stage::Refusing(refusal),
+        Phase::Open if conn.is_over() => Stage::Over,
+        Phase::Open => Stage::Open,
+        Phase::Asking(_) | Phase::Reading => return None,
+    };
+    let Origin { target, bound } = *conn.origin.take()?;
+    let rest = conn.rest.take().unwrap_or_default();
+    let unread = rest.unread();
+    let up = Direction {
+        start: conn.recv_base.saturating_sub(unread.len() as u64),
+        bytes: unread.to_vec(),
+        ended: rest.ended,
+    };
+    let down = Direction { start: conn.send_base, bytes: rest.resend, ended: conn.finishing };
+    Some(ConnectionState { id: id.0, stage, target, bound, up, down, wired: Vec::new() })
+}

@@ -1,0 +1,123 @@
+//! How fast the simulated network is: Reno over the obTCP topology without loss.
+//!
+//! FH -(100 Mbit/s, 50 ms)- BS -(2 Mbit/s, 20 ms)- MR -(11 Mbit/s, 20 ms)- MH, segments of 1000
+//! bytes, a window of 16, every segment acknowledged. Prints how many segments arrived, what that
+//! cost, and the hash that must be the same on every machine.
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use lasthop_radio::{LinkConfig, Pacing, QueueLimit};
+use lasthop_sim::net::host::Host;
+use lasthop_sim::net::traffic::{Client, Service, Traffic, Work};
+use lasthop_sim::net::{Config, Context, LinkId, Network, Node, Packet, Router};
+use lasthop_tcp as tcp;
+use lasthop_units::{Duration, LinkEvent, Rate, Seed, Time};
+
+const FH: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
+const MH: Ipv4Addr = Ipv4Addr::new(10, 0, 3, 1);
+const PORT: u16 = 5001;
+
+/// How fast the simulated network is.
+#[derive(Parser)]
+struct Args {
+    /// Simulated seconds.
+    #[arg(long, default_value_t = 20_000)]
+    seconds: u64,
+    /// The run's seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+enum Place {
+    Host(Box<Host<Traffic>>),
+    Router(Router),
+}
+
+impl Node for Place {
+    #[inline]
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
+        match self {
+            Self::Host(host) => host.handle_packet(ctx, link, packet),
+            Self::Router(router) => router.handle_packet(ctx, link, packet),
+        }
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Host(host) => host.next_timeout(),
+            Self::Router(router) => router.next_timeout(),
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        match self {
+            Self::Host(host) => host.handle_timeout(ctx),
+            Self::Router(router) => router.handle_timeout(ctx),
+        }
+    }
+
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
+        match self {
+            Self::Host(host) => host.handle_link_event(ctx, link, event),
+            Self::Router(router) => router.handle_link_event(ctx, link, event),
+        }
+    }
+}
+
+fn reno() -> tcp::Config {
+    tcp::Config { cwnd_max: Some(tcp::Window::Segments(16)), ..tcp::Config::ns2() }
+}
+
+fn build(seed: Seed) -> Result<(Network<Place>, lasthop_sim::net::NodeId)> {
+    let mut network = Network::new(Config::new(seed));
+    let client = Client { at: Time::ZERO, dst: (MH, PORT), config: reno(), work: Work::Bulk };
+    let sender = Traffic::new(seed.child("fh")).start(client);
+    let receiver = Traffic::new(seed.child("mh")).serve(PORT, reno(), Service::Discard);
+    let fh = network.add_node(Place::Host(Box::new(Host::new(FH, seed.child("fh"), sender))));
+    let bs = network.add_node(Place::Router(Router::default()));
+    let mr = network.add_node(Place::Router(Router::default()));
+    let mh = network.add_node(Place::Host(Box::new(Host::new(MH, seed.child("mh"), receiver))));
+    for (a, b, mbps, ms) in [(fh, bs, 100, 50), (bs, mr, 2, 20), (mr, mh, 11, 20)] {
+        let config = LinkConfig {
+            pacing: Pacing::Rate(Rate::from_mbps(mbps)),
+            delay: Duration::from_millis(ms),
+            queue: QueueLimit::Packets(100),
+            ..LinkConfig::default()
+        };
+        network.add_link(a, b, &config).context("a link")?;
+        network.add_link(b, a, &config).context("a link")?;
+    }
+    network.route_to(FH, fh);
+    network.route_to(MH, mh);
+    Ok((network, mh))
+}
+
+/// CPU time of this process so far, in seconds.
+fn cpu_seconds() -> Result<f64> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").context("reading CPU time")?;
+    let first = text.split_whitespace().next().context("no CPU time")?;
+    Ok(first.parse::<u64>()? as f64 / 1e9)
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let (mut network, mh) = build(Seed::from_u64(args.seed))?;
+    let before = cpu_seconds()?;
+    network.run_until(Time::from_secs(args.seconds))?;
+    let cpu = cpu_seconds()? - before;
+    let Place::Host(host) = network.node(mh) else { anyhow::bail!("the mobile is no host") };
+    let received: u64 = host.app().records().map(|record| record.received.get()).sum();
+    let delivered = received / 1000;
+    let trace = network.trace();
+    println!("delivered packets            {delivered}");
+    println!("CPU seconds                  {cpu:.3}");
+    println!("delivered packets per second {:.0}", delivered as f64 / cpu);
+    println!("nanoseconds per packet       {:.1}", cpu * 1e9 / delivered as f64);
+    println!("events                       {}", trace.events);
+    println!("events per second            {:.0}", trace.events as f64 / cpu);
+    println!("trace hash                   {:016x}", trace.hash());
+    Ok(())
+}

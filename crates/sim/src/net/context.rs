@@ -1,0 +1,96 @@
+//! What a node sees of the network while it handles something.
+
+use core::net::Ipv4Addr;
+
+use lasthop_radio::Refusal;
+use lasthop_units::{Bytes, Time};
+use thiserror::Error;
+
+use super::network::Core;
+use super::{Body, LinkId, NodeId, Packet};
+
+/// The network as one node sees it: the time, its own forwarding table and links.
+pub struct Context<'a> {
+    pub(super) core: &'a mut Core,
+    pub(super) node: NodeId,
+}
+
+/// Why a packet went nowhere. It is counted and traced already; nobody need answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Undelivered {
+    /// The node has no route, or not the link that it named.
+    #[error("no route")]
+    NoRoute,
+    /// The link did not take it.
+    #[error("{0}")]
+    Refused(Refusal),
+}
+
+impl Context<'_> {
+    /// The present.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.core.now
+    }
+
+    /// Which node this is.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// A new packet without payload, or, if it is a segment's, with a virtual one.
+    #[inline]
+    pub fn packet(&self, src: Ipv4Addr, dst: Ipv4Addr, body: Body) -> Packet {
+        self.core.pool.packet(src, dst, body)
+    }
+
+    /// Sends a packet by the link that the node's table gives for it.
+    ///
+    /// # Errors
+    ///
+    /// The packet is gone.
+    #[inline]
+    pub fn send(&mut self, packet: Packet) -> Result<(), Undelivered> {
+        match self.core.route(self.node, packet.next_address()) {
+            Some(link) => self.core.push(self.node, link, packet),
+            None => self.core.drop_unroutable(self.node, packet),
+        }
+    }
+
+    /// Sends a packet by a link of this node, whatever the table says.
+    ///
+    /// # Errors
+    ///
+    /// The packet is gone.
+    pub fn send_on(&mut self, link: LinkId, packet: Packet) -> Result<(), Undelivered> {
+        if self.core.ends(link).is_none_or(|(from, _)| from != self.node) {
+            return self.core.drop_unroutable(self.node, packet);
+        }
+        self.core.push(self.node, link, packet)
+    }
+
+    /// The link by which the node sends to `dst`.
+    pub fn route(&self, dst: Ipv4Addr) -> Option<LinkId> {
+        self.core.route(self.node, dst)
+    }
+
+    /// Changes the node's own route for a host.
+    pub fn set_route(&mut self, dst: Ipv4Addr, link: Option<LinkId>) {
+        self.core.set_route(self.node, dst, link);
+    }
+
+    /// Changes the node's own default route.
+    pub fn set_default_route(&mut self, link: Option<LinkId>) {
+        self.core.set_default_route(self.node, link);
+    }
+
+    /// The longest IP datagram that the link towards `dst` carries (LNK-3).
+    pub fn mtu_towards(&self, dst: Ipv4Addr) -> Option<Bytes> {
+        self.core.mtu(self.route(dst)?)
+    }
+
+    /// The node at the far end of a link.
+    pub fn far_end(&self, link: LinkId) -> Option<NodeId> {
+        self.core.ends(link).map(|(_, to)| to)
+    }
+}

@@ -1,0 +1,193 @@
+//! A connection on a host: its machine, with or without bytes.
+
+use core::net::Ipv4Addr;
+
+use lasthop_tcp as tcp;
+use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_wire::tcp::{Segment, Seq};
+
+use super::{Content, Ending};
+use crate::net::{Body, Context, Datagram, Payload};
+
+/// Room for the longest segment's payload.
+pub(super) const LONGEST: usize = 1 << 16;
+
+/// Both ends of a connection, as its own host sees them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Key {
+    pub(super) local: (Ipv4Addr, u16),
+    pub(super) remote: (Ipv4Addr, u16),
+}
+
+impl Key {
+    pub(super) fn ports(&self) -> tcp::Ports {
+        tcp::Ports { local: self.local.1, remote: self.remote.1 }
+    }
+}
+
+/// A connection in its place.
+pub(super) struct Flow {
+    pub(super) key: Key,
+    pub(super) machine: Machine,
+    /// A write took less than was offered.
+    pub(super) blocked: bool,
+    pub(super) ending: Ending,
+    /// It waits to be attended to.
+    pub(super) dirty: bool,
+}
+
+/// The machine behind a connection.
+pub(super) enum Machine {
+    Virtual(Box<tcp::Connection>),
+    Real(Box<tcp::Socket>),
+}
+
+impl Machine {
+    pub(super) fn connect(
+        content: Content,
+        config: tcp::Config,
+        ports: tcp::Ports,
+        iss: Seq,
+        now: Time,
+    ) -> Self {
+        match content {
+            Content::Virtual => {
+                Self::Virtual(Box::new(tcp::Connection::connect(config, ports, iss, now)))
+            }
+            Content::Real => Self::Real(Box::new(tcp::Socket::connect(config, ports, iss, now))),
+        }
+    }
+
+    pub(super) fn accept(
+        (config, content): (tcp::Config, Content),
+        ports: tcp::Ports,
+        syn: &Segment,
+        iss: Seq,
+        now: Time,
+    ) -> Option<Self> {
+        match content {
+            Content::Virtual => tcp::Connection::accept(config, ports, syn, iss, now)
+                .ok()
+                .map(|connection| Self::Virtual(Box::new(connection))),
+            Content::Real => tcp::Socket::accept(config, ports, syn, iss, now)
+                .ok()
+                .map(|socket| Self::Real(Box::new(socket))),
+        }
+    }
+
+    #[inline]
+    pub(super) fn connection(&self) -> &tcp::Connection {
+        match self {
+            Self::Virtual(connection) => connection,
+            Self::Real(socket) => socket.connection(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn handle_segment(&mut self, now: Time, segment: &Segment, packet: &Datagram) {
+        match (self, packet.payload()) {
+            (Self::Virtual(connection), _) => {
+                connection.handle_segment(now, segment);
+            }
+            (Self::Real(socket), Payload::Real(bytes)) => {
+                socket.handle_segment(now, segment, bytes);
+            }
+            (Self::Real(socket), Payload::Virtual(_)) => {
+                socket.handle_segment(now, segment, &[]);
+            }
+        }
+    }
+
+    /// Sends everything that is due.
+    #[inline]
+    pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, key: &Key, scratch: &mut [u8]) {
+        let now = ctx.now();
+        let (src, dst) = (key.local.0, key.remote.0);
+        match self {
+            Self::Virtual(connection) => {
+                while let Some(outgoing) = connection.poll_transmit(now) {
+                    let packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+                    // What a link does not take is lost, as in any network.
+                    ctx.send(packet).ok();
+                }
+            }
+            Self::Real(socket) => {
+                while let Some(segment) = socket.poll_transmit(now, scratch) {
+                    let mut packet = ctx.packet(src, dst, Body::Tcp(segment));
+                    packet.set_bytes(&scratch[..segment.len as usize]);
+                    ctx.send(packet).ok();
+                }
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn poll_event(&mut self) -> Option<tcp::Event> {
+        match self {
+            Self::Virtual(connection) => connection.poll_event(),
+            Self::Real(socket) => socket.poll_event(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.connection().next_timeout()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Virtual(connection) => connection.handle_timeout(now),
+            Self::Real(socket) => socket.handle_timeout(now),
+        }
+    }
+
+    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        match self {
+            Self::Virtual(connection) => connection.handle_link_event(now, event),
+            Self::Real(socket) => socket.handle_link_event(now, event),
+        }
+    }
+
+    pub(super) fn write(&mut self, n: Bytes) -> Bytes {
+        match self {
+            Self::Virtual(connection) => connection.write(n),
+            Self::Real(_) => Bytes::ZERO,
+        }
+    }
+
+    pub(super) fn write_bytes(&mut self, data: &[u8]) -> usize {
+        match self {
+            Self::Virtual(_) => 0,
+            Self::Real(socket) => socket.write(data),
+        }
+    }
+
+    pub(super) fn consume(&mut self, n: Bytes) -> Bytes {
+        match self {
+            Self::Virtual(connection) => {
+                let n = n.min(connection.readable());
+                connection.consume(n);
+                n
+            }
+            Self::Real(socket) => {
+                let n = n.as_usize().min(socket.received().len());
+                socket.consume(n);
+                Bytes::from(n)
+            }
+        }
+    }
+
+    pub(super) fn finish(&mut self) {
+        match self {
+            Self::Virtual(connection) => connection.finish(),
+            Self::Real(socket) => socket.finish(),
+        }
+    }
+
+    pub(super) fn abort(&mut self) {
+        match self {
+            Self::Virtual(connection) => connection.abort(),
+            Self::Real(socket) => socket.abort(),
+        }
+    }
+}

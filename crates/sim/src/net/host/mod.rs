@@ -1,0 +1,268 @@
+//! A host: TCP connections by their four-tuples, UDP ports, and an application on top.
+
+mod app;
+mod flow;
+mod sockets;
+mod stack;
+
+use core::net::Ipv4Addr;
+
+use lasthop_tcp as tcp;
+use lasthop_units::{LinkEvent, Seed, Time};
+
+pub use app::{App, Ending, Event, Io};
+pub use sockets::Sockets;
+use flow::Key;
+use stack::Stack;
+
+use crate::net::{Body, Context, LinkId, Node, Packet};
+
+/// Names a connection of a host, and never another.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FlowId {
+    slot: u32,
+    generation: u32,
+}
+
+impl FlowId {
+    /// The connection of a session's that has this number: the even ones, from zero.
+    pub(crate) const fn carried(number: u64) -> Self {
+        Self { slot: (number / 2) as u32, generation: 0 }
+    }
+
+    /// The number of the session's connection.
+    pub(crate) const fn as_carried(self) -> u64 {
+        self.slot as u64 * 2
+    }
+
+    /// Its place among the host's connections: small, and used again after its end.
+    pub const fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// Whether a connection's bytes exist. Both ends must be of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Only their number.
+    Virtual,
+    /// Every one of them.
+    Real,
+}
+
+/// What a host did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct HostStats {
+    /// Connections opened by the host.
+    pub opened: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections refused because there were too many.
+    pub refused: u64,
+    /// Resets that answered segments for nobody.
+    pub resets_sent: u64,
+    /// Packets that came in damaged (LNK-10).
+    pub corrupted: u64,
+    /// Packets for another host, for no port or of no known protocol.
+    pub stray: u64,
+    /// Packets taken out of a tunnel.
+    pub decapsulated: u64,
+}
+
+/// The most connections that a host holds at once.
+const MOST_FLOWS: usize = 1 << 16;
+
+/// An IP host with an application.
+///
+/// Every packet goes by the host's forwarding table: a fixed host needs a default route only.
+pub struct Host<A> {
+    addrs: Vec<Ipv4Addr>,
+    stack: Stack,
+    app: A,
+}
+
+impl<A: App> Host<A> {
+    /// A host at `addr` whose initial sequence numbers follow from `seed`.
+    pub fn new(addr: Ipv4Addr, seed: Seed, app: A) -> Self {
+        Self { addrs: vec![addr], stack: Stack::new(addr, seed.stream("iss"), MOST_FLOWS), app }
+    }
+
+    /// Adds an address to those that the host answers to, such as a care-of address.
+    pub fn add_addr(&mut self, addr: Ipv4Addr) {
+        if !self.addrs.contains(&addr) {
+            self.addrs.push(addr);
+        }
+    }
+
+    /// The application.
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// What the host did.
+    pub fn stats(&self) -> &HostStats {
+        &self.stack.stats
+    }
+
+    /// A connection, to watch.
+    pub fn connection(&self, flow: FlowId) -> Option<&tcp::Connection> {
+        self.stack.connection(flow)
+    }
+
+    /// All connections, to watch.
+    pub fn connections(&self) -> impl Iterator<Item = (FlowId, &tcp::Connection)> + '_ {
+        self.stack.flows.iter().enumerate().filter_map(|(slot, flow)| {
+            let flow = flow.as_ref()?;
+            Some((self.stack.id(slot as u32), flow.machine.connection()))
+        })
+    }
+
+    fn handle_tcp(&mut self, ctx: &mut Context<'_>, packet: &Packet) {
+        let Some(segment) = packet.tcp() else { return };
+        let local = (packet.dst, segment.dst_port);
+        let key = Key { local, remote: (packet.src, segment.src_port) };
+        if let Some(slot) = self.stack.find(key) {
+            if let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) {
+                flow.machine.handle_segment(ctx.now(), segment, packet);
+            }
+            self.stack.mark(slot);
+        } else if let Some((flow, port)) = self.stack.handle_stranger(ctx, key, segment) {
+            self.tell(ctx, flow, Event::Accepted { port });
+        }
+    }
+
+    fn handle_udp(&mut self, ctx: &mut Context<'_>, port: u16, packet: &Packet) {
+        if self.stack.hears_udp(port) {
+            let Self { stack, app, .. } = self;
+            app.handle_datagram(&mut Io { stack, ctx }, packet);
+        } else {
+            self.stack.stats.stray += 1;
+        }
+    }
+
+    #[inline]
+    fn tell(&mut self, ctx: &mut Context<'_>, flow: FlowId, event: Event) {
+        let Self { stack, app, .. } = self;
+        app.handle_event(&mut Io { stack, ctx }, flow, event);
+    }
+
+    /// Attends to every flow to which something happened, until nothing more happens.
+    #[inline]
+    fn settle(&mut self, ctx: &mut Context<'_>) {
+        while let Some(slot) = self.stack.dirty.pop() {
+            self.attend(ctx, slot);
+        }
+    }
+
+    /// Tells the application what happened, then sends what is due.
+    fn attend(&mut self, ctx: &mut Context<'_>, slot: u32) {
+        let id = self.stack.id(slot);
+        let mut closed = false;
+        while let Some(event) = self.poll_event(slot) {
+            closed |= event == tcp::Event::Closed;
+            match event {
+                tcp::Event::Connected => self.tell(ctx, id, Event::Connected),
+                tcp::Event::PeerFinished => {
+                    self.offer(ctx, slot);
+                    self.tell(ctx, id, Event::PeerFinished);
+                }
+                tcp::Event::Finished => self.tell(ctx, id, Event::Finished),
+                tcp::Event::Reset => self.note(slot, Ending::Reset),
+                tcp::Event::GaveUp => self.note(slot, Ending::GaveUp),
+                tcp::Event::Closed => {}
+            }
+        }
+        self.offer(ctx, slot);
+        let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
+        flow.dirty = false;
+        flow.machine.transmit(ctx, &flow.key, &mut self.stack.scratch);
+        let ending = flow.ending;
+        self.stack.hasten_timer(slot);
+        if closed {
+            self.tell(ctx, id, Event::Closed(ending));
+            self.stack.remove(slot);
+        }
+    }
+
+    #[inline]
+    fn poll_event(&mut self, slot: u32) -> Option<tcp::Event> {
+        self.stack.flows.get_mut(slot as usize)?.as_mut()?.machine.poll_event()
+    }
+
+    fn note(&mut self, slot: u32, ending: Ending) {
+        if let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) {
+            flow.ending = ending;
+        }
+    }
+
+    /// Says what can be read and written.
+    #[inline]
+    fn offer(&mut self, ctx: &mut Context<'_>, slot: u32) {
+        let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
+        let connection = flow.machine.connection();
+        let readable = connection.readable().get() > 0;
+        let writable = flow.blocked && connection.send_room() >= connection.segment_size();
+        if readable {
+            let id = self.stack.id(slot);
+            self.tell(ctx, id, Event::Readable);
+        }
+        if writable {
+            if let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) {
+                flow.blocked = false;
+            }
+            let id = self.stack.id(slot);
+            self.tell(ctx, id, Event::Writable);
+        }
+    }
+}
+
+impl<A: App> Node for Host<A> {
+    #[inline]
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
+        if packet.corrupted {
+            self.stack.stats.corrupted += 1;
+            return;
+        }
+        if packet.tunnel.is_some() {
+            self.stack.unwrap(&mut packet, &self.addrs);
+        }
+        if packet.tunnel.is_some() || !self.addrs.contains(&packet.dst) {
+            self.stack.stats.stray += 1;
+            return;
+        }
+        match packet.body {
+            Body::Tcp(_) => self.handle_tcp(ctx, &packet),
+            Body::Udp { dst_port, .. } => self.handle_udp(ctx, dst_port, &packet),
+            Body::Other { .. } => self.stack.stats.stray += 1,
+        }
+        drop(packet);
+        self.settle(ctx);
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Time> {
+        let app = self.app.next_timeout().unwrap_or(Time::NEVER);
+        Some(app.min(self.stack.next_timeout())).filter(|&at| at != Time::NEVER)
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.stack.handle_timeout(now);
+        if self.app.next_timeout().is_some_and(|at| at <= now) {
+            let Self { stack, app, .. } = self;
+            app.handle_timeout(&mut Io { stack, ctx });
+        }
+        self.settle(ctx);
+    }
+
+    /// Every connection hears of it: the link below is the host's only way out (LNK-14).
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
+        for slot in 0..self.stack.flows.len() {
+            if let Some(flow) = &mut self.stack.flows[slot] {
+                flow.machine.handle_link_event(ctx.now(), event);
+                self.stack.mark(slot as u32);
+            }
+        }
+        self.settle(ctx);
+    }
+}

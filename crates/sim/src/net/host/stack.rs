@@ -1,0 +1,336 @@
+//! A host's connections, listeners and ports.
+
+use core::net::Ipv4Addr;
+use std::collections::{BTreeMap, BTreeSet};
+
+use lasthop_tcp as tcp;
+use lasthop_units::{Bytes, Stream, Time};
+use lasthop_wire::tcp::{Segment, Seq};
+
+use super::flow::{Flow, Key, LONGEST, Machine};
+use super::{Content, Ending, FlowId, HostStats};
+use crate::net::timetable::Timetable;
+use crate::net::{Body, Context, IP_HEADER, Packet};
+
+/// The first port for connections that the host opens (RFC 6335 section 6).
+const FIRST_PORT: u16 = 49_152;
+/// Bytes of the IP and TCP headers without options, which the MSS leaves out (RFC 6691).
+const HEADERS: u64 = IP_HEADER as u64 + 20;
+
+/// Everything on a host but its application.
+pub(super) struct Stack {
+    pub(super) addr: Ipv4Addr,
+    pub(super) stats: HostStats,
+    pub(super) flows: Vec<Option<Flow>>,
+    generations: Vec<u32>,
+    free: Vec<u32>,
+    by_key: BTreeMap<Key, u32>,
+    /// The flow that the last segment was for: most likely the next one's too.
+    last: Option<(Key, u32)>,
+    timers: Timetable,
+    timer_room: usize,
+    /// Flows to be attended to.
+    pub(super) dirty: Vec<u32>,
+    listeners: BTreeMap<u16, (tcp::Config, Content)>,
+    udp: BTreeSet<u16>,
+    next_port: u16,
+    iss: Stream,
+    most_flows: usize,
+    pub(super) scratch: Vec<u8>,
+}
+
+impl Stack {
+    pub(super) fn new(addr: Ipv4Addr, iss: Stream, most_flows: usize) -> Self {
+        let mut timers = Timetable::default();
+        timers.reset(1);
+        Self {
+            addr,
+            stats: HostStats::default(),
+            flows: Vec::new(),
+            generations: Vec::new(),
+            free: Vec::new(),
+            by_key: BTreeMap::new(),
+            last: None,
+            timers,
+            timer_room: 1,
+            dirty: Vec::new(),
+            listeners: BTreeMap::new(),
+            udp: BTreeSet::new(),
+            next_port: FIRST_PORT,
+            iss,
+            most_flows,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(super) fn id(&self, slot: u32) -> FlowId {
+        FlowId { slot, generation: self.generations[slot as usize] }
+    }
+
+    fn slot(&self, id: FlowId) -> Option<u32> {
+        let known = self.generations.get(id.slot as usize) == Some(&id.generation);
+        known.then_some(id.slot)
+    }
+
+    pub(super) fn flow(&self, id: FlowId) -> Option<&Flow> {
+        self.flows.get(self.slot(id)? as usize)?.as_ref()
+    }
+
+    /// The flow, which will be attended to.
+    fn touch(&mut self, id: FlowId) -> Option<&mut Flow> {
+        let slot = self.slot(id)?;
+        self.mark(slot);
+        self.flows.get_mut(slot as usize)?.as_mut()
+    }
+
+    /// Sees to it that a flow is attended to.
+    #[inline]
+    pub(super) fn mark(&mut self, slot: u32) {
+        if let Some(Some(flow)) = self.flows.get_mut(slot as usize)
+            && !flow.dirty
+        {
+            flow.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    pub(super) fn connection(&self, id: FlowId) -> Option<&tcp::Connection> {
+        self.flow(id).map(|flow| flow.machine.connection())
+    }
+
+    pub(super) fn connect(
+        &mut self,
+        ctx: &Context<'_>,
+        remote: (Ipv4Addr, u16),
+        config: tcp::Config,
+        content: Content,
+    ) -> Option<FlowId> {
+        let key = self.free_key(remote)?;
+        let config = fitted(ctx, config, remote.0);
+        let iss = self.draw_iss();
+        let machine = Machine::connect(content, config, key.ports(), iss, ctx.now());
+        self.stats.opened += 1;
+        self.add(key, machine)
+    }
+
+    fn free_key(&mut self, remote: (Ipv4Addr, u16)) -> Option<Key> {
+        for _ in FIRST_PORT..=u16::MAX {
+            let key = Key { local: (self.addr, self.next_port), remote };
+            self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
+            if !self.by_key.contains_key(&key) {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    pub(super) fn listen(&mut self, port: u16, config: tcp::Config, content: Content) {
+        self.listeners.insert(port, (config, content));
+    }
+
+    pub(super) fn open_udp(&mut self, port: u16) {
+        self.udp.insert(port);
+    }
+
+    pub(super) fn hears_udp(&self, port: u16) -> bool {
+        self.udp.contains(&port)
+    }
+
+    pub(super) fn send_udp(
+        &mut self,
+        ctx: &mut Context<'_>,
+        src_port: u16,
+        (dst, dst_port): (Ipv4Addr, u16),
+        len: Bytes,
+    ) -> bool {
+        let mut packet = ctx.packet(self.addr, dst, Body::Udp { src_port, dst_port });
+        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
+        ctx.send(packet).is_ok()
+    }
+
+    pub(super) fn write(&mut self, id: FlowId, n: Bytes) -> Bytes {
+        let Some(flow) = self.touch(id) else { return Bytes::ZERO };
+        let taken = flow.machine.write(n);
+        flow.blocked = taken < n;
+        taken
+    }
+
+    pub(super) fn write_bytes(&mut self, id: FlowId, data: &[u8]) -> usize {
+        let Some(flow) = self.touch(id) else { return 0 };
+        let taken = flow.machine.write_bytes(data);
+        flow.blocked = taken < data.len();
+        taken
+    }
+
+    pub(super) fn received(&self, id: FlowId) -> &[u8] {
+        match self.flow(id).map(|flow| &flow.machine) {
+            Some(Machine::Real(socket)) => socket.received(),
+            Some(Machine::Virtual(_)) | None => &[],
+        }
+    }
+
+    pub(super) fn consume(&mut self, id: FlowId, n: Bytes) -> Bytes {
+        self.touch(id).map_or(Bytes::ZERO, |flow| flow.machine.consume(n))
+    }
+
+    pub(super) fn finish(&mut self, id: FlowId) {
+        if let Some(flow) = self.touch(id) {
+            flow.machine.finish();
+        }
+    }
+
+    pub(super) fn abort(&mut self, id: FlowId) {
+        if let Some(flow) = self.touch(id) {
+            flow.machine.abort();
+        }
+    }
+
+    /// The flow that a segment is for.
+    #[inline]
+    pub(super) fn find(&mut self, key: Key) -> Option<u32> {
+        if let Some((last, slot)) = self.last
+            && last == key
+        {
+            return Some(slot);
+        }
+        let slot = *self.by_key.get(&key)?;
+        self.last = Some((key, slot));
+        Some(slot)
+    }
+
+    /// Answers a segment that no flow is for: a new flow, or a reset; the listener's port if it
+    /// is a new one.
+    pub(super) fn handle_stranger(
+        &mut self,
+        ctx: &mut Context<'_>,
+        key: Key,
+        segment: &Segment,
+    ) -> Option<(FlowId, u16)> {
+        let accepted = self.listeners.get(&segment.dst_port).copied().and_then(|listener| {
+            let (config, content) = listener;
+            let config = fitted(ctx, config, key.remote.0);
+            let iss = self.draw_iss();
+            Machine::accept((config, content), key.ports(), segment, iss, ctx.now())
+        });
+        if let Some(machine) = accepted {
+            self.stats.accepted += 1;
+            return self.add(key, machine).map(|id| (id, segment.dst_port));
+        }
+        if let Some(reset) = tcp::reset_for(segment) {
+            self.stats.resets_sent += 1;
+            let packet = ctx.packet(key.local.0, key.remote.0, Body::Tcp(reset));
+            ctx.send(packet).ok();
+        }
+        None
+    }
+
+    fn draw_iss(&mut self) -> Seq {
+        Seq(self.iss.next_u64() as u32)
+    }
+
+    fn add(&mut self, key: Key, machine: Machine) -> Option<FlowId> {
+        if self.by_key.len() >= self.most_flows {
+            self.stats.refused += 1;
+            return None;
+        }
+        if self.scratch.is_empty() && matches!(machine, Machine::Real(_)) {
+            self.scratch = vec![0; LONGEST];
+        }
+        let flow = Flow { key, machine, blocked: false, ending: Ending::Orderly, dirty: false };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.flows[slot as usize] = Some(flow);
+                slot
+            }
+            None => {
+                self.flows.push(Some(flow));
+                self.generations.push(0);
+                (self.flows.len() - 1) as u32
+            }
+        };
+        if self.flows.len() > self.timer_room {
+            self.grow_timers();
+        }
+        self.by_key.insert(key, slot);
+        self.mark(slot);
+        Some(self.id(slot))
+    }
+
+    fn grow_timers(&mut self) {
+        self.timer_room = (2 * self.flows.len()).next_power_of_two();
+        self.timers.reset(self.timer_room);
+        for slot in 0..self.flows.len() {
+            self.set_timer(slot as u32);
+        }
+    }
+
+    /// Forgets a flow that is over.
+    pub(super) fn remove(&mut self, slot: u32) {
+        if let Some(flow) = self.flows[slot as usize].take() {
+            self.by_key.remove(&flow.key);
+            self.last = None;
+            self.generations[slot as usize] = self.generations[slot as usize].wrapping_add(1);
+            self.free.push(slot);
+            self.timers.set(slot as usize, Time::NEVER);
+        }
+    }
+
+    /// An entry may be early, never late, as the network's own.
+    #[inline]
+    pub(super) fn hasten_timer(&mut self, slot: u32) {
+        if let Some(Some(flow)) = self.flows.get(slot as usize)
+            && let Some(at) = flow.machine.next_timeout()
+            && at < self.timers.time(slot as usize)
+        {
+            self.timers.set(slot as usize, at);
+        }
+    }
+
+    fn set_timer(&mut self, slot: u32) {
+        let flow = self.flows.get(slot as usize).and_then(Option::as_ref);
+        let at = flow.and_then(|flow| flow.machine.next_timeout()).unwrap_or(Time::NEVER);
+        self.timers.set(slot as usize, at);
+    }
+
+    #[inline]
+    pub(super) fn next_timeout(&self) -> Time {
+        self.timers.next().0
+    }
+
+    /// Lets the timers of all flows expire whose time has come.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        loop {
+            let (at, slot) = self.timers.next();
+            if at > now || at == Time::NEVER {
+                return;
+            }
+            let slot = slot as u32;
+            if let Some(Some(flow)) = self.flows.get_mut(slot as usize)
+                && flow.machine.next_timeout().is_some_and(|at| at <= now)
+            {
+                flow.machine.handle_timeout(now);
+                self.mark(slot);
+                // Whatever it asks for next, it asks for after it was attended to.
+                self.timers.set(slot as usize, Time::NEVER);
+            } else {
+                self.set_timer(slot);
+            }
+        }
+    }
+
+    /// Takes a packet out of a tunnel that ends here.
+    pub(super) fn unwrap(&mut self, packet: &mut Packet, addrs: &[Ipv4Addr]) {
+        if packet.tunnel.is_some_and(|tunnel| addrs.contains(&tunnel.dst)) {
+            packet.decapsulate();
+            self.stats.decapsulated += 1;
+        }
+    }
+}
+
+/// The configuration with a segment size that the interface towards `peer` carries (LNK-3).
+fn fitted(ctx: &Context<'_>, config: tcp::Config, peer: Ipv4Addr) -> tcp::Config {
+    let mtu = ctx.mtu_towards(peer).map_or(u64::MAX, Bytes::get);
+    let most = mtu.saturating_sub(HEADERS).max(1);
+    let mss = u16::try_from(most.min(u64::from(config.mss))).unwrap_or(config.mss);
+    tcp::Config { mss, ..config }
+}

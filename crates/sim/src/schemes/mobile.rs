@@ -1,0 +1,420 @@
+//! A mobile host whose connections a session carries (MHP-1, MHP-2): applications see what they
+//! would see of a host.
+
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::collections::{BTreeMap, VecDeque};
+
+use lasthop_session::handoff::{self, Broken, MobileEvent};
+use lasthop_session::{
+    self as session, ConnId, Event as Told, Opening, RecvState, ResetReason, Session, Target,
+};
+use lasthop_tcp as tcp;
+use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
+
+use super::transport::{Ends, HopKind, MobileHop, Scratch, send_udp, udp_source};
+use super::{HANDOFF_PORT, HOP_PORT, SRP_PORT, session_of};
+use crate::content::Content as Bytestream;
+use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets};
+use crate::net::{Body, Context, LinkId, Node, Packet};
+
+/// How a mobile is helped.
+#[derive(Clone, Debug)]
+pub struct MobileConfig {
+    /// What runs on the hop.
+    pub hop: HopKind,
+    /// Bounds of its session.
+    pub session: session::Config,
+    /// Patience of handoffs.
+    pub handoff: handoff::Config,
+}
+
+/// One handoff, as the mobile saw it (MET-12).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Handoff {
+    /// The mobile was told of its new base.
+    pub told: Time,
+    /// The session went on; none if it has not.
+    pub resumed: Option<Time>,
+}
+
+impl Handoff {
+    /// What the session's own part of the handoff took.
+    pub fn latency(&self) -> Option<Duration> {
+        self.resumed.map(|t| t.since(self.told))
+    }
+}
+
+/// A mobile host with an application.
+pub struct MobileStation<A> {
+    carried: Carried,
+    app: A,
+}
+
+/// The session and what it runs on.
+struct Carried {
+    addr: Ipv4Addr,
+    config: MobileConfig,
+    seed: Seed,
+    base: Ipv4Addr,
+    hop: MobileHop,
+    hops: u64,
+    session: Session,
+    handoff: handoff::Mobile<SocketAddr>,
+    handoffs: Vec<Handoff>,
+    broken: Option<Broken>,
+    flows: BTreeMap<ConnId, Flow>,
+    events: VecDeque<(FlowId, Event)>,
+    now: Time,
+    scratch: Scratch,
+    out: Vec<u8>,
+}
+
+/// What is remembered of a connection.
+struct Flow {
+    /// A virtual stream's bytes, and how many of them were made up.
+    content: Bytestream,
+    made: u64,
+    ended: bool,
+    blocked: bool,
+    ending: Ending,
+}
+
+impl<A: App> MobileStation<A> {
+    /// A mobile at `addr` in the cell of `base`, with an application.
+    pub fn new(addr: Ipv4Addr, base: Ipv4Addr, config: MobileConfig, seed: Seed, app: A) -> Self {
+        let hop = MobileHop::new(&config.hop, base, seed.child("hop 0"), Time::ZERO);
+        let first = SocketAddr::V4(SocketAddrV4::new(base, HANDOFF_PORT));
+        let carried = Carried {
+            addr,
+            seed,
+            base,
+            hop,
+            hops: 0,
+            session: Session::mobile(config.session),
+            handoff: handoff::Mobile::new(config.handoff, session_of(addr), first),
+            config,
+            handoffs: Vec::new(),
+            broken: None,
+            flows: BTreeMap::new(),
+            events: VecDeque::new(),
+            now: Time::ZERO,
+            scratch: Scratch::default(),
+            out: Vec::new(),
+        };
+        Self { carried, app }
+    }
+
+    /// Its application.
+    pub fn app(&self) -> &A {
+        &self.app
+    }
+
+    /// Its handoffs, in order.
+    pub fn handoffs(&self) -> &[Handoff] {
+        &self.carried.handoffs
+    }
+
+    /// Why its session broke, if it did.
+    pub fn broken(&self) -> Option<Broken> {
+        self.carried.broken
+    }
+
+    /// The hop, to watch.
+    pub fn hop(&self) -> &MobileHop {
+        &self.carried.hop
+    }
+
+    /// The upcall of the IP layer: the mobile is in the cell of `base` (MHP-15, MIP-6).
+    pub fn handle_handoff(&mut self, ctx: &mut Context<'_>, base: Ipv4Addr) {
+        let carried = &mut self.carried;
+        if base != carried.base {
+            carried.handoffs.push(Handoff { told: ctx.now(), resumed: None });
+        }
+        let base = SocketAddr::V4(SocketAddrV4::new(base, HANDOFF_PORT));
+        carried.handoff.handle_upcall(ctx.now(), base);
+        self.settle(ctx);
+    }
+
+    /// Lets everything happen that can, then sends.
+    fn settle(&mut self, ctx: &mut Context<'_>) {
+        self.carried.now = ctx.now();
+        loop {
+            self.carried.take_events();
+            let Some((flow, event)) = self.carried.events.pop_front() else { break };
+            let Self { carried, app } = self;
+            app.handle_event(&mut Io::new(carried, ctx), flow, event);
+            if let Event::Closed(_) = event {
+                self.carried.flows.remove(&conn_of(flow));
+            }
+        }
+        self.carried.transmit(ctx);
+    }
+}
+
+impl Carried {
+    fn take_events(&mut self) {
+        while let Some(event) = self.handoff.poll_event() {
+            match event {
+                MobileEvent::Suspend => self.session.suspend(self.now, &mut self.hop),
+                MobileEvent::Resumed { base } => self.resume(base),
+                MobileEvent::Broken(why) => {
+                    self.broken = Some(why);
+                    self.session.reset_all(&mut self.hop, ResetReason::AssociationLost);
+                }
+            }
+        }
+        while let Some(event) = self.session.poll_event(self.now, &mut self.hop) {
+            self.note(event);
+        }
+    }
+
+    /// A new connection to the new base (MHP-18).
+    fn resume(&mut self, base: SocketAddr) {
+        let SocketAddr::V4(base) = base else { return };
+        self.base = *base.ip();
+        self.hops += 1;
+        let seed = self.seed.child(&format!("hop {}", self.hops));
+        self.hop = MobileHop::new(&self.config.hop, self.base, seed, self.now);
+        self.session.resume(self.now, &mut self.hop, session_of(self.addr));
+        let pending = self.handoffs.iter_mut().filter(|h| h.resumed.is_none());
+        pending.for_each(|h| h.resumed = Some(self.now));
+    }
+
+    fn note(&mut self, event: Told) {
+        let flow = flow_of(event.id());
+        match event {
+            Told::Opened { .. } => {
+                self.events.push_back((flow, Event::Connected));
+            }
+            Told::Failed { id, .. } | Told::Reset { id, .. } => {
+                if let Some(f) = self.flows.get_mut(&id) {
+                    f.ending = Ending::Reset;
+                }
+            }
+            Told::Readable(id) => {
+                if !self.session.received(&self.hop, id).is_empty() {
+                    self.events.push_back((flow, Event::Readable));
+                }
+                self.note_end(id);
+            }
+            Told::Writable(id) => {
+                if self.flows.get_mut(&id).is_some_and(|f| core::mem::take(&mut f.blocked)) {
+                    self.events.push_back((flow, Event::Writable));
+                }
+            }
+            Told::Closed(id) => {
+                let ending = self.flows.get(&id).map_or(Ending::Orderly, |f| f.ending);
+                self.events.push_back((flow, Event::Closed(ending)));
+            }
+            Told::Connect { .. } => {}
+        }
+    }
+
+    /// Tells of the peer's end once everything before it was read.
+    fn note_end(&mut self, id: ConnId) {
+        if self.session.recv_state(&self.hop, id) != RecvState::Finished {
+            return;
+        }
+        if let Some(flow) = self.flows.get_mut(&id)
+            && !flow.ended
+        {
+            flow.ended = true;
+            self.events.push_back((flow_of(id), Event::PeerFinished));
+        }
+    }
+
+    fn transmit(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        // Between two bases nothing of the old hop's is of use to anybody.
+        if !self.handoff.is_pending() {
+            let ends = Ends { here: self.addr, there: self.base };
+            self.hop.transmit(ctx, ends, &mut self.scratch);
+        }
+        while let Some(SocketAddr::V4(to)) = self.handoff.poll_transmit(now, &mut self.out) {
+            let from = SocketAddrV4::new(self.addr, HANDOFF_PORT);
+            send_udp(ctx, from, to, &self.out);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let pending = self.handoff.is_pending();
+        let hop = if pending { None } else { self.hop.next_timeout() };
+        let session = self.session.next_timeout();
+        [hop, session, self.handoff.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.now = now;
+        if self.hop.next_timeout().is_some_and(|t| t <= now) && !self.handoff.is_pending() {
+            self.hop.handle_timeout(now);
+        }
+        if self.session.next_timeout().is_some_and(|t| t <= now) {
+            self.session.handle_timeout(now, &mut self.hop);
+        }
+        self.handoff.handle_timeout(now);
+    }
+
+    fn handle_packet(&mut self, now: Time, packet: &mut Packet) {
+        self.now = now;
+        let from_base = packet.src == self.base && !self.handoff.is_pending();
+        match packet.body {
+            Body::Udp { dst_port: HANDOFF_PORT, .. } => {
+                if let Some(bytes) = packet.bytes_mut() {
+                    self.handoff.handle_datagram(now, bytes);
+                }
+            }
+            Body::Tcp(segment) if segment.src_port == HOP_PORT && from_base => {
+                self.hop.handle_packet(now, packet);
+            }
+            Body::Udp { src_port: SRP_PORT, .. } if from_base && udp_source(packet).is_some() => {
+                self.hop.handle_packet(now, packet);
+            }
+            // What a base let pass by mistake, and what an old hop still sends.
+            _ => {}
+        }
+    }
+}
+
+impl<A: App> Node for MobileStation<A> {
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
+        if packet.corrupted || packet.dst != self.carried.addr {
+            return;
+        }
+        self.carried.handle_packet(ctx.now(), &mut packet);
+        drop(packet);
+        self.settle(ctx);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.carried.next_timeout(), self.app.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.carried.handle_timeout(now);
+        if self.app.next_timeout().is_some_and(|t| t <= now) {
+            let Self { carried, app } = self;
+            app.handle_timeout(&mut Io::new(carried, ctx));
+        }
+        self.settle(ctx);
+    }
+
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
+        if !self.carried.handoff.is_pending() {
+            self.carried.hop.handle_link_event(ctx.now(), event);
+            self.settle(ctx);
+        }
+    }
+
+    /// A token is the address of the base in whose cell the mobile is.
+    fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
+        if let Ok(base) = u32::try_from(token) {
+            self.handle_handoff(ctx, Ipv4Addr::from_bits(base));
+        }
+    }
+}
+
+fn flow_of(id: ConnId) -> FlowId {
+    FlowId::carried(id.0)
+}
+
+fn conn_of(flow: FlowId) -> ConnId {
+    ConnId(flow.as_carried())
+}
+
+impl Sockets for Carried {
+    fn connect(
+        &mut self,
+        ctx: &mut Context<'_>,
+        (dst, port): (Ipv4Addr, u16),
+        _config: tcp::Config,
+        _content: Content,
+    ) -> Option<FlowId> {
+        let target = Target::Addr(SocketAddr::V4(SocketAddrV4::new(dst, port)));
+        let opened = self.session.connect(ctx.now(), &mut self.hop, &target, Opening::Faithful);
+        let id = opened.ok()?;
+        let content = Bytestream::new(self.seed, &format!("stream {id}"));
+        let flow = Flow { content, made: 0, ended: false, blocked: false, ending: Ending::Orderly };
+        self.flows.insert(id, flow);
+        Some(flow_of(id))
+    }
+
+    fn listen(&mut self, _port: u16, _config: tcp::Config, _content: Content) {}
+
+    fn open_udp(&mut self, _port: u16) {}
+
+    fn send_udp(
+        &mut self,
+        ctx: &mut Context<'_>,
+        src_port: u16,
+        (dst, dst_port): (Ipv4Addr, u16),
+        len: Bytes,
+    ) -> bool {
+        let mut packet = ctx.packet(self.addr, dst, Body::Udp { src_port, dst_port });
+        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
+        ctx.send(packet).is_ok()
+    }
+
+    /// The hop carries real bytes: those of a virtual stream are made up.
+    fn write(&mut self, flow: FlowId, n: Bytes) -> Bytes {
+        let id = conn_of(flow);
+        let Self { session, hop, flows, .. } = self;
+        let Some(state) = flows.get_mut(&id) else { return Bytes::ZERO };
+        let mut taken = 0;
+        while taken < n.get() {
+            let Ok(room) = session.send_space(hop, id) else { break };
+            let len = room.len().min((n.get() - taken) as usize);
+            if len == 0 {
+                break;
+            }
+            state.content.fill(state.made, &mut room[..len]);
+            session.commit(hop, id, len);
+            state.made += len as u64;
+            taken += len as u64;
+        }
+        state.blocked = taken < n.get();
+        Bytes::new(taken)
+    }
+
+    fn write_bytes(&mut self, flow: FlowId, data: &[u8]) -> usize {
+        let id = conn_of(flow);
+        let taken = self.session.write(&mut self.hop, id, data).unwrap_or(0);
+        if let Some(state) = self.flows.get_mut(&id) {
+            state.blocked = taken < data.len();
+        }
+        taken
+    }
+
+    fn received(&self, flow: FlowId) -> &[u8] {
+        self.session.received(&self.hop, conn_of(flow))
+    }
+
+    fn readable(&self, flow: FlowId) -> Bytes {
+        Bytes::from(self.received(flow).len())
+    }
+
+    fn consume(&mut self, flow: FlowId, n: Bytes) -> Bytes {
+        let id = conn_of(flow);
+        let n = n.as_usize().min(self.session.received(&self.hop, id).len());
+        self.session.consume(&mut self.hop, id, n);
+        // A piece may end at a seam of its buffer with more behind it.
+        if n > 0 && !self.session.received(&self.hop, id).is_empty() {
+            self.events.push_back((flow, Event::Readable));
+        }
+        self.note_end(id);
+        Bytes::from(n)
+    }
+
+    fn finish(&mut self, flow: FlowId) {
+        self.session.finish(&mut self.hop, conn_of(flow));
+    }
+
+    fn abort(&mut self, flow: FlowId) {
+        self.session.reset(&mut self.hop, conn_of(flow), ResetReason::Aborted);
+    }
+
+    /// There is no connection of TCP's at this end.
+    fn connection(&self, _flow: FlowId) -> Option<&tcp::Connection> {
+        None
+    }
+}

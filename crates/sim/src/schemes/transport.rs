@@ -1,0 +1,407 @@
+//! The hop's transport at either end, whichever the scheme says, over packets of the network.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use lasthop_hop::seal::Keypair;
+use lasthop_hop::{
+    Association, AssociationEvent, AssociationId, Base, HopConfig, Mobile, Movable, RecvState,
+    StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
+use lasthop_tcp as tcp;
+use lasthop_units::{LinkEvent, Seed, Time};
+
+use super::streams::TcpStreams;
+use crate::net::{Body, Context, Packet, Payload};
+
+/// The UDP port of SRP, at bases and at mobiles.
+pub const SRP_PORT: u16 = 4433;
+/// Room for the longest datagram of a hop.
+const LONGEST: usize = 16 * 1024;
+
+/// What the hop's halves of connections run on.
+#[derive(Clone, Debug)]
+pub enum HopKind {
+    /// TCP, a new connection after each handoff (SPL-1, SPL-3).
+    SplitTcp(tcp::Config),
+    /// TCP, the same connection after a handoff (ITCP-3, ITCP-4).
+    ITcp(tcp::Config),
+    /// SRP, unsealed.
+    Srp(HopConfig),
+}
+
+impl HopKind {
+    /// As users write it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SplitTcp(_) => "split-tcp",
+            Self::ITcp(_) => "i-tcp",
+            Self::Srp(_) => "srp",
+        }
+    }
+}
+
+/// A mobile's end of the hop to one base.
+pub enum MobileHop {
+    /// TCP's.
+    Tcp(Box<TcpStreams>),
+    /// SRP's.
+    Srp(Box<Mobile<SocketAddrV4>>),
+}
+
+/// A base's end of the hop to one mobile.
+pub enum BaseHop {
+    /// TCP's.
+    Tcp(Box<TcpStreams>),
+    /// SRP's, and the association that stands.
+    Srp(Box<Base<SocketAddrV4>>, Option<AssociationId>),
+}
+
+/// Whose packets they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) here: Ipv4Addr,
+    pub(super) there: Ipv4Addr,
+}
+
+impl MobileHop {
+    /// A hop to the base at `base`; its handshake, if it has one, begins at once.
+    pub fn new(kind: &HopKind, base: Ipv4Addr, seed: Seed, now: Time) -> Self {
+        match kind {
+            HopKind::SplitTcp(config) | HopKind::ITcp(config) => {
+                Self::Tcp(Box::new(TcpStreams::mobile(*config, seed.stream("iss"))))
+            }
+            HopKind::Srp(config) => {
+                let claim = *Keypair::generate(seed.child("claim")).public();
+                let base = SocketAddrV4::new(base, SRP_PORT);
+                Self::Srp(Box::new(Mobile::unsealed(config.clone(), claim, base, seed, now)))
+            }
+        }
+    }
+
+    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) {
+        match self {
+            Self::Tcp(streams) => handle_segment(streams, now, packet),
+            Self::Srp(mobile) => {
+                let from = udp_source(packet);
+                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
+                    mobile.handle_datagram(now, from, bytes);
+                    while mobile.poll_association_event().is_some() {}
+                }
+            }
+        }
+    }
+
+    /// Sends all that is to be sent.
+    pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends, scratch: &mut Scratch) {
+        let now = ctx.now();
+        match self {
+            Self::Tcp(streams) => send_segments(streams, ctx, ends, scratch),
+            Self::Srp(mobile) => {
+                while let Some(t) = mobile.poll_transmit(now, &mut scratch.0) {
+                    send_datagram(ctx, ends.here, t.to, &scratch.0[..t.len]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Tcp(streams) => streams.next_timeout(),
+            Self::Srp(mobile) => mobile.next_timeout(),
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Tcp(streams) => streams.handle_timeout(now),
+            Self::Srp(mobile) => {
+                mobile.handle_timeout(now);
+                while mobile.poll_association_event().is_some() {}
+            }
+        }
+    }
+
+    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        match self {
+            // Ordinary TCP listens to nobody.
+            Self::Tcp(_) => {}
+            Self::Srp(mobile) => mobile.handle_link_event(now, event),
+        }
+    }
+}
+
+impl BaseHop {
+    /// The base's end of a hop to one mobile.
+    pub fn new(kind: &HopKind, seed: Seed) -> Self {
+        match kind {
+            HopKind::SplitTcp(config) | HopKind::ITcp(config) => {
+                Self::Tcp(Box::new(TcpStreams::base(*config, seed.stream("iss"))))
+            }
+            HopKind::Srp(config) => Self::Srp(Box::new(Base::unsealed(config.clone(), seed)), None),
+        }
+    }
+
+    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) {
+        match self {
+            Self::Tcp(streams) => handle_segment(streams, now, packet),
+            Self::Srp(base, standing) => {
+                let from = udp_source(packet);
+                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
+                    base.handle_datagram(now, from, bytes);
+                    note_associations(base, standing);
+                }
+            }
+        }
+    }
+
+    pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends, scratch: &mut Scratch) {
+        let now = ctx.now();
+        match self {
+            Self::Tcp(streams) => send_segments(streams, ctx, ends, scratch),
+            Self::Srp(base, _) => {
+                while let Some(t) = base.poll_transmit(now, &mut scratch.0) {
+                    send_datagram(ctx, ends.here, t.to, &scratch.0[..t.len]);
+                }
+            }
+        }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Tcp(streams) => streams.next_timeout(),
+            Self::Srp(base, _) => base.next_timeout(),
+        }
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Self::Tcp(streams) => streams.handle_timeout(now),
+            Self::Srp(base, standing) => {
+                base.handle_timeout(now);
+                note_associations(base, standing);
+            }
+        }
+    }
+
+    fn association(&self) -> Option<&Association<SocketAddrV4>> {
+        let Self::Srp(base, Some(standing)) = self else { return None };
+        base.associations().find(|(id, _, _)| id == standing).map(|(_, _, found)| found)
+    }
+
+    fn streams(&mut self) -> Option<&mut dyn Movable> {
+        match self {
+            Self::Tcp(streams) => Some(streams.as_mut()),
+            Self::Srp(base, standing) => {
+                let found = base.association_mut((*standing)?)?;
+                Some(found)
+            }
+        }
+    }
+}
+
+/// Room for one datagram at a time.
+pub(super) struct Scratch(Box<[u8]>);
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self(vec![0; LONGEST].into_boxed_slice())
+    }
+}
+
+impl Scratch {
+    pub(super) fn room(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+fn note_associations(base: &mut Base<SocketAddrV4>, standing: &mut Option<AssociationId>) {
+    while let Some((id, event)) = base.poll_event() {
+        match event {
+            AssociationEvent::Up => *standing = Some(id),
+            AssociationEvent::Lost(_) if *standing == Some(id) => *standing = None,
+            AssociationEvent::Lost(_) | AssociationEvent::Moved => {}
+        }
+    }
+    while base.poll_touched().is_some() {}
+}
+
+fn handle_segment(streams: &mut TcpStreams, now: Time, packet: &Packet) {
+    if let (Some(segment), Payload::Real(bytes)) = (packet.tcp(), packet.payload()) {
+        streams.handle_segment(now, segment, bytes);
+    } else if let Some(segment) = packet.tcp() {
+        streams.handle_segment(now, segment, &[]);
+    }
+}
+
+fn send_segments(
+    streams: &mut TcpStreams,
+    ctx: &mut Context<'_>,
+    ends: Ends,
+    scratch: &mut Scratch,
+) {
+    let now = ctx.now();
+    while let Some(segment) = streams.poll_transmit(now, &mut scratch.0) {
+        let len = segment.len as usize;
+        send_segment(ctx, ends, segment, &scratch.0[..len]);
+    }
+}
+
+pub(super) fn send_segment(
+    ctx: &mut Context<'_>,
+    ends: Ends,
+    segment: lasthop_wire::tcp::Segment,
+    payload: &[u8],
+) {
+    let mut packet = ctx.packet(ends.here, ends.there, Body::Tcp(segment));
+    packet.set_bytes(payload);
+    // What the link does not take is lost, as on any network.
+    let _ = ctx.send(packet);
+}
+
+pub(super) fn send_datagram(
+    ctx: &mut Context<'_>,
+    here: Ipv4Addr,
+    to: SocketAddrV4,
+    datagram: &[u8],
+) {
+    send_udp(ctx, SocketAddrV4::new(here, to.port()), to, datagram);
+}
+
+pub(super) fn send_udp(
+    ctx: &mut Context<'_>,
+    from: SocketAddrV4,
+    to: SocketAddrV4,
+    datagram: &[u8],
+) {
+    let body = Body::Udp { src_port: from.port(), dst_port: to.port() };
+    let mut packet = ctx.packet(*from.ip(), *to.ip(), body);
+    packet.set_bytes(datagram);
+    let _ = ctx.send(packet);
+}
+
+/// Who sent a UDP datagram.
+pub(super) fn udp_source(packet: &Packet) -> Option<SocketAddrV4> {
+    match packet.body {
+        Body::Udp { src_port, .. } => Some(SocketAddrV4::new(packet.src, src_port)),
+        Body::Tcp(_) | Body::Other { .. } => None,
+    }
+}
+
+impl Streams for MobileHop {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        self.inner_mut().open()
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.inner_mut().poll_event()
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        self.inner_mut().send_space(id)
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        self.inner_mut().commit(id, n);
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        self.inner_mut().finish(id);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        self.inner_mut().reset(id, code);
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        self.inner().received(id)
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        self.inner_mut().consume(id, n);
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        self.inner().recv_state(id)
+    }
+}
+
+impl MobileHop {
+    fn inner(&self) -> &dyn Movable {
+        match self {
+            Self::Tcp(streams) => streams.as_ref(),
+            Self::Srp(mobile) => mobile.as_ref(),
+        }
+    }
+
+    fn inner_mut(&mut self) -> &mut dyn Movable {
+        match self {
+            Self::Tcp(streams) => streams.as_mut(),
+            Self::Srp(mobile) => mobile.as_mut(),
+        }
+    }
+}
+
+impl Movable for MobileHop {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        self.inner_mut().detach(id)
+    }
+}
+
+/// While no association stands there are no streams.
+impl Streams for BaseHop {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        self.streams().ok_or(StreamError::TooMany)?.open()
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.streams()?.poll_event()
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        self.streams().ok_or(StreamError::Unknown)?.send_space(id)
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        if let Some(streams) = self.streams() {
+            streams.commit(id, n);
+        }
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        if let Some(streams) = self.streams() {
+            streams.finish(id);
+        }
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        if let Some(streams) = self.streams() {
+            streams.reset(id, code);
+        }
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        match self {
+            Self::Tcp(streams) => streams.received(id),
+            Self::Srp(..) => self.association().map_or(&[], |a| a.received(id)),
+        }
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        if let Some(streams) = self.streams() {
+            streams.consume(id, n);
+        }
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        match self {
+            Self::Tcp(streams) => streams.recv_state(id),
+            Self::Srp(..) => self.association().map_or(RecvState::Open, |a| a.recv_state(id)),
+        }
+    }
+}
+
+impl Movable for BaseHop {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        self.streams()?.detach(id)
+    }
+}

@@ -1,0 +1,98 @@
+//! Helpers of TCP in a network, by scheme.
+
+use lasthop_hop::{Discipline, HopConfig, Window};
+use lasthop_radio::{LinkConfig, Pacing, RadioConfig};
+use lasthop_session::{Config as Session, handoff};
+use lasthop_sim::schemes::HopKind;
+use lasthop_sim::schemes::journey::{Help, Journey, Outcome, Pause, Way};
+use lasthop_tcp as tcp;
+use lasthop_units::{Bytes, Duration, Rate, Seed};
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn link(rate: Rate, delay: Duration) -> LinkConfig {
+    LinkConfig { pacing: Pacing::Rate(rate), delay, ..LinkConfig::default() }
+}
+
+fn hop_tcp() -> tcp::Config {
+    tcp::Config { mss: 216, ..tcp::Config::bsd_1990s() }
+}
+
+fn srp() -> HopConfig {
+    let memory = Bytes::from_kib(16);
+    HopConfig {
+        datagram_base: Bytes::new(228),
+        datagram_max: Bytes::new(228),
+        stream_window: memory,
+        stream_memory: memory,
+        association_window: memory,
+        association_memory: memory,
+        discipline: Discipline::Windowed(Window::default()),
+        ..HopConfig::default()
+    }
+}
+
+fn journey(help: Help, way: Way, pauses: &[(u64, u64)]) -> Journey {
+    let mut radio = link(Rate::from_kbps(100), ms(5));
+    radio.mtu = 256;
+    let wired = link(Rate::from_kbps(1544), ms(35));
+    Journey {
+        help,
+        file: Bytes::new(102_400),
+        way,
+        radio: RadioConfig::both(radio),
+        wired_up: wired.clone(),
+        wired_down: wired,
+        campus: link(Rate::from_mbps(10), ms(1)),
+        pauses: pauses.iter().map(|&(at, l)| Pause { at: ms(at), lasts: ms(l) }).collect(),
+        mobile_tcp: tcp::Config::bsd_1990s(),
+        fixed_tcp: tcp::Config::bsd_1990s(),
+        wired_tcp: tcp::Config::bsd_1990s(),
+        sessions: (Session::mobile(), Session::base()),
+        handoffs: (handoff::Config::mobile(), handoff::Config::base()),
+        give_up: Duration::from_secs(300),
+    }
+}
+
+fn schemes() -> [Help; 4] {
+    [
+        Help::Nothing,
+        Help::Split(HopKind::SplitTcp(hop_tcp())),
+        Help::Split(HopKind::ITcp(hop_tcp())),
+        Help::Split(HopKind::Srp(srp())),
+    ]
+}
+
+fn run(journey: &Journey) -> Outcome {
+    journey.run(Seed::from_u64(1)).expect("a journey")
+}
+
+#[test]
+fn every_scheme_moves_a_file_both_ways() {
+    for way in [Way::Up, Way::Down] {
+        for help in schemes() {
+            let name = format!("{help:?}");
+            let outcome = run(&journey(help, way, &[]));
+            println!("{} {way:?} {:?} {:?}", &name[..name.len().min(20)], outcome.received, outcome.acknowledged);
+            assert_eq!(outcome.bytes.get(), 102_400, "{name} {way:?}: {outcome:?}");
+            assert!(outcome.received.is_some());
+            assert_eq!((outcome.resets, outcome.accepted), (0, 1));
+        }
+    }
+}
+
+#[test]
+fn every_scheme_survives_handoffs_and_the_fixed_host_notices_nothing() {
+    for way in [Way::Up, Way::Down] {
+        for help in schemes() {
+            let name = format!("{help:?}");
+            let outcome = run(&journey(help, way, &[(3000, 1000), (8000, 2800)]));
+            println!("{} {way:?} {:?} {:?}", &name[..name.len().min(20)], outcome.received, outcome.handoffs);
+            assert_eq!(outcome.bytes.get(), 102_400, "{name} {way:?}: {outcome:?}");
+            assert!(outcome.received.is_some() && !outcome.broken);
+            assert_eq!((outcome.resets, outcome.accepted), (0, 1));
+        }
+    }
+}
