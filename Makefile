@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo test lint purity requirements fuzz-smoke fuzz bench clean
+.PHONY: all build demo test lint purity requirements fuzz-smoke fuzz bench validate clean
 
 all: build
 
@@ -52,6 +52,14 @@ bench:
 	tools/need bench
 	$(CARGO) build --locked --release -p lasthop -p lasthop-bench
 	$(BIN)/release/lasthop-bench $(BENCH)
+
+# Our TCP and simulated network beside ns-2, cell by cell. VALIDATE=--quick and the
+# like for less; VALIDATE=speed for the speed of both.
+VALIDATE ?=
+validate:
+	tools/need validate
+	$(CARGO) build --locked --release -p lasthop-validate
+	$(BIN)/release/lasthop-validate $(VALIDATE)
 
 clean:
 	$(CARGO) clean

@@ -32,7 +32,7 @@ fn poll(session: &mut Session, hop: &mut impl Streams) -> Option<Event> {
 }
 
 fn limits(piece: usize) -> Limits {
-    Limits { buffer: 64, piece, streams: 4 }
+    Limits { buffer: 64, piece, streams: 4, ..Limits::default() }
 }
 
 /// Whatever a mobile says first, a base reads it as one message or resets the stream.

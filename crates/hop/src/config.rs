@@ -48,6 +48,8 @@ pub struct Window {
     /// Segments in sequence that one acknowledgement answers; one out of sequence is answered at
     /// once.
     pub ack_every: u32,
+    /// How long an acknowledgement may wait for more segments.
+    pub ack_delay: Duration,
     /// The timer before there is a round trip to go by.
     pub rto_initial: Duration,
     /// The shortest timer.
@@ -63,6 +65,7 @@ impl Default for Window {
         Self {
             segments: 32,
             ack_every: 1,
+            ack_delay: Duration::from_millis(200),
             rto_initial: Duration::from_secs(1),
             rto_min: Duration::from_millis(20),
             rto_max: Duration::from_secs(1),

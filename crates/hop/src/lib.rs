@@ -22,6 +22,4 @@ pub use association::{
 };
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use stats::HopStats;
-pub use streams::{
-    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
-};
+pub use streams::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};

@@ -31,6 +31,10 @@ enum Command {
     Radio(Box<cmd::radio::Options>),
     /// Show a download crossing a bad radio, by srp and by what else there is
     Demo(cmd::demo::Options),
+    /// Run a scenario file in the simulated world
+    Sim(Box<cmd::sim::Options>),
+    /// Run a published paper's experiments and print its values and ours side by side
+    Reproduce(cmd::reproduce::Options),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +47,8 @@ fn main() -> ExitCode {
         Command::Status(o) => cmd::status::run(o),
         Command::Radio(o) => cmd::radio::run(o),
         Command::Demo(o) => cmd::demo::run(o),
+        Command::Sim(o) => cmd::sim::run(o),
+        Command::Reproduce(o) => cmd::reproduce::run(o),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

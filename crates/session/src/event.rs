@@ -30,21 +30,22 @@ impl fmt::Display for ConnId {
 /// and writable are edges, and may come when nothing changed: read or write until nothing moves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Mobile: the connection stands and may be written to.
+    /// The connection that was asked for stands and may be written to.
     Opened {
         /// Which.
         id: ConnId,
-        /// The surrogate's own address; none yet with an early opening.
+        /// The far side's own address; none yet with an early opening.
         bound: Option<SocketAddr>,
     },
-    /// Mobile: there is no connection. `Closed` follows.
+    /// There is no connection. `Closed` follows.
     Failed {
         /// Which.
         id: ConnId,
-        /// What the base said (MHP-5).
+        /// What the far side said (MHP-5).
         refusal: Refusal,
     },
-    /// Base: a mobile wants a connection; answer with `accept` or `refuse`.
+    /// Base: a mobile wants a connection. Mobile: a fixed host does, if it
+    /// [listens](crate::Session::set_listening). Answer with `accept` or `refuse`.
     Connect {
         /// Which.
         id: ConnId,

@@ -8,9 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lasthop_hop::{
-    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
-};
+use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 
 /// What a pair of ends is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,6 +14,14 @@ use crate::table::{Conn, Held};
 pub(crate) struct Origin {
     pub(crate) target: Target,
     pub(crate) bound: Option<SocketAddr>,
+    /// The fixed host, if it is the one that opens.
+    pub(crate) from: Option<SocketAddr>,
+}
+
+impl From<Target> for Origin {
+    fn from(target: Target) -> Self {
+        Self { target, bound: None, from: None }
+    }
 }
 
 /// Bytes that came along from an earlier hop.

@@ -92,8 +92,10 @@ pub struct Session {
     stats: Stats,
     /// Names the session once it has moved.
     name: Option<SessionId>,
-    /// Mobile: the number of the next connection, if its stream has a lower one.
+    /// The number of the next connection that this side opens, if its stream has a lower one.
     next: u64,
+    /// Mobile: fixed hosts may open connections.
+    listens: bool,
     moves: resume::Moves,
     ended: ended::Ended,
 }
@@ -120,6 +122,7 @@ impl Session {
             stats: Stats::default(),
             name: None,
             next: 0,
+            listens: false,
             moves: resume::Moves::default(),
             ended: ended::Ended::default(),
         }
@@ -138,6 +141,23 @@ impl Session {
     /// Counters.
     pub fn stats(&self) -> Stats {
         self.stats
+    }
+
+    /// Mobile: whether fixed hosts may open connections (MHP-6). Each comes as [`Event::Connect`],
+    /// to be answered with [`accept`](Self::accept) or [`refuse`](Self::refuse). If not, as at the
+    /// beginning, what the base opens is reset.
+    pub fn set_listening(&mut self, on: bool) {
+        self.listens = on;
+    }
+
+    /// The stream that carries a connection at this moment.
+    pub fn stream(&self, id: ConnId) -> Option<StreamId> {
+        self.table.stream(id)
+    }
+
+    /// Mobile: the fixed host that opens a connection, until it is answered.
+    pub fn caller(&self, id: ConnId) -> Option<SocketAddr> {
+        self.table.get(id)?.origin.as_ref()?.from
     }
 
     /// Mobile: asks the base for a connection to `target` (MHP-2).
@@ -172,7 +192,7 @@ impl Session {
         self.table.insert(id, Phase::Asking(opening));
         self.arm(id);
         if let Some(conn) = self.table.get_mut(id) {
-            conn.origin = Some(Box::new(Origin { target: target.clone(), bound: None }));
+            conn.origin = Some(Box::new(target.clone().into()));
         }
         if let Some(stream) = stream {
             self.table.attach(id, stream);
@@ -188,10 +208,52 @@ impl Session {
         Ok(id)
     }
 
-    /// Base: the connection to the fixed host stands; `bound` is its near end. Early bytes, if
-    /// there are any, are announced with [`Event::Readable`].
+    /// Base: asks the mobile for a connection to its address `to`, which the fixed host at `from`
+    /// opens (MHP-6). The result comes as [`Event::Opened`] or [`Event::Failed`], and nothing can be
+    /// written before.
     ///
-    /// Does nothing if the mobile has given up meanwhile.
+    /// # Errors
+    ///
+    /// [`StreamError::TooMany`] at a bound of the session or of the transport;
+    /// [`StreamError::Unknown`] at a mobile.
+    pub fn offer(
+        &mut self,
+        now: Time,
+        hop: &mut impl Streams,
+        to: SocketAddr,
+        from: SocketAddr,
+    ) -> Result<ConnId, StreamError> {
+        self.advance(now);
+        if self.role == Role::Mobile {
+            return Err(StreamError::Unknown);
+        }
+        if self.is_full() {
+            return Err(StreamError::TooMany);
+        }
+        let stream = hop.open()?;
+        let id = ConnId(stream.0.max(self.next));
+        self.next = id.0 + 2;
+        self.table.insert(id, Phase::Asking(Opening::Faithful));
+        self.arm(id);
+        self.table.attach(id, stream);
+        if let Some(conn) = self.table.get_mut(id) {
+            let origin = Origin { target: to.into(), bound: None, from: Some(from) };
+            conn.origin = Some(Box::new(origin));
+        }
+        let connection = (id.0 != stream.0).then_some(id.0);
+        if let Err(e) = self.say(hop, id, &Message::Offer { to, from, connection }) {
+            hop.reset(stream, ResetReason::Aborted.code());
+            self.table.remove(id);
+            return Err(e);
+        }
+        Ok(id)
+    }
+
+    /// The connection that was asked for stands; `bound` is its end there: at a base towards the
+    /// fixed host, at a mobile its own. Early bytes, if there are any, are announced with
+    /// [`Event::Readable`].
+    ///
+    /// Does nothing if the peer has given up meanwhile.
     pub fn accept(&mut self, hop: &mut impl Streams, id: ConnId, bound: SocketAddr) {
         let Some(Phase::Connecting(_)) = self.table.phase(id) else { return };
         self.table.enter(id, Phase::Open);
@@ -210,6 +272,9 @@ impl Session {
             (Some(_), false) => self.say(hop, id, &Message::Opened { bound }),
             (Some(_), true) => self.say_reopened(hop, id),
         };
+        if self.role == Role::Mobile {
+            self.drop_origin(id);
+        }
         self.announce_bytes(hop, id);
     }
 
@@ -222,9 +287,10 @@ impl Session {
         self.send_rest(hop, id)
     }
 
-    /// Base: there is no connection to the fixed host (MHP-5).
+    /// There is no connection: none to the fixed host (MHP-5), or none that the mobile wants
+    /// (MHP-6).
     ///
-    /// Does nothing if the mobile has given up meanwhile.
+    /// Does nothing if the peer has given up meanwhile.
     pub fn refuse(&mut self, hop: &mut impl Streams, id: ConnId, refusal: Refusal) {
         let Some(Phase::Connecting(opening)) = self.table.phase(id) else { return };
         self.stats.failed += 1;

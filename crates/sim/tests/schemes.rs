@@ -43,6 +43,7 @@ fn journey(help: Help, way: Way, pauses: &[(u64, u64)]) -> Journey {
         file: Bytes::new(102_400),
         way,
         radio: RadioConfig::both(radio),
+        half_duplex: false,
         wired_up: wired.clone(),
         wired_down: wired,
         campus: link(Rate::from_mbps(10), ms(1)),

@@ -1,1 +1,10 @@
 //! Scenarios, sweeps, their results, and published experiments beside ours.
+
+pub mod engine;
+pub mod published;
+pub mod report;
+pub mod reproduce;
+pub mod results;
+pub mod run;
+pub mod scenario;
+pub mod stats;

@@ -20,8 +20,8 @@ mod stats;
 
 pub use config::{BackoffReset, Config, DelayedAck, LossBase, Persist, Rto, ShrunkWindow, Window};
 pub use connection::{
-    AckRequest, Arrival, Connection, Event, NotAnOpening, Outgoing, Ports, Snapshot, State,
-    reset_for,
+    AckRequest, Arrival, Connection, Estimates, Event, NotAnOpening, Outgoing, Ports, Snapshot,
+    State, reset_for,
 };
 pub use response::Algorithm;
 pub use rtt::RttState;

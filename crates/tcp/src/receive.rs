@@ -208,6 +208,11 @@ impl Receiver {
         blocks
     }
 
+    /// Where a window begins: at RCV.NXT, or before the peer's SYN is known at its first byte.
+    fn first(&self) -> u64 {
+        self.nxt.max(1)
+    }
+
     /// The edge that the free buffer allows.
     fn candidate(&self) -> u64 {
         let free = self.read + self.buffer;
@@ -228,13 +233,13 @@ impl Receiver {
             self.edge
         };
         let field = self.field(edge, shift);
-        self.edge = self.nxt + (u64::from(field) << shift);
+        self.edge = self.first() + (u64::from(field) << shift);
         self.promised = self.promised.max(self.edge);
         field
     }
 
     fn field(&self, edge: u64, shift: u8) -> u16 {
-        let wanted = edge.saturating_sub(self.nxt);
+        let wanted = edge.saturating_sub(self.first());
         let mut field = wanted >> shift;
         // Rounding down would take back what the peer was told; rounding up lends it less than one
         // unit of the field beyond the buffer.

@@ -5,7 +5,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use crate::config::Config;
-use crate::connection::{Connection, Event, NotAnOpening, Ports, Snapshot};
+use crate::connection::{Connection, Estimates, Event, NotAnOpening, Ports, Snapshot};
 
 /// The longest piece of room that [`Socket::send_space`] offers at once.
 const PIECE: u64 = 64 * 1024;
@@ -159,6 +159,11 @@ impl Socket {
     /// As [`Connection::retransmit_now`].
     pub fn retransmit_now(&mut self, now: Time) {
         self.connection.retransmit_now(now);
+    }
+
+    /// As [`Connection::adopt`].
+    pub fn adopt(&mut self, estimates: &Estimates) {
+        self.connection.adopt(estimates);
     }
 
     /// As [`Connection::snapshot`]; the bytes are in [`unacknowledged`](Self::unacknowledged) and

@@ -1,14 +1,15 @@
 //! MHP messages: what the two ends of a session say at the start of each stream.
 //!
 //! The side that opens a stream writes [`Message::Open`] first; the other side's first bytes are
-//! [`Message::Opened`] or [`Message::Refused`]. Everything behind those is the application's.
+//! [`Message::Opened`] or [`Message::Refused`]. Where a fixed host opens, the base writes
+//! [`Message::Offer`] and the mobile answers alike. Everything behind those is the application's.
 //!
 //! A message is a header of four bytes and a body:
 //!
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | version, [`VERSION`] |
-//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused; 16 to 31 belong to [`handoff`] |
+//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused, 4 Offer; 16 to 31 belong to [`handoff`] |
 //! | 2 | 2 | length of the body, big-endian, at most [`MAX_BODY_LEN`] |
 //!
 //! A body may be longer than this version knows: what follows the known fields is skipped, so that
@@ -42,6 +43,7 @@ pub const MAX_NAME_LEN: usize = 255;
 const TYPE_OPEN: u8 = 1;
 const TYPE_OPENED: u8 = 2;
 const TYPE_REFUSED: u8 = 3;
+const TYPE_OFFER: u8 = 4;
 
 const FLAG_EARLY: u8 = 1;
 const FLAG_NUMBERED: u8 = 2;
@@ -185,13 +187,23 @@ pub enum Message {
         /// from the beginning and connections go on.
         connection: Option<u64>,
     },
-    /// Base to mobile: the connection stands.
+    /// The answer to [`Open`](Self::Open) or [`Offer`](Self::Offer): the connection stands.
     Opened {
-        /// The surrogate's own end of the connection to the fixed host.
+        /// The answering side's own end: the surrogate's, of the connection to the fixed host, or
+        /// the mobile's.
         bound: SocketAddr,
     },
-    /// Base to mobile: there is no connection.
+    /// The other answer: there is no connection.
     Refused(Refusal),
+    /// Base to mobile: a fixed host opens a connection (MHP-6).
+    Offer {
+        /// The address and port that it asked for.
+        to: SocketAddr,
+        /// The fixed host's own end.
+        from: SocketAddr,
+        /// The connection's number where it is not the stream's.
+        connection: Option<u64>,
+    },
     /// Mobile to base: carry a connection on.
     Reopen(Reopen),
     /// Base to mobile: it goes on.
@@ -260,6 +272,14 @@ impl Message {
                 out.push(refusal.code());
                 out.extend_from_slice(&refusal.detail().to_be_bytes());
             }
+            Self::Offer { to, from, connection } => {
+                out.push(if connection.is_some() { FLAG_NUMBERED } else { 0 });
+                put_addr(out, to);
+                put_addr(out, from);
+                if let Some(n) = connection {
+                    out.extend_from_slice(&n.to_be_bytes());
+                }
+            }
             Self::Reopen(reopen) => reopen.encode(out),
             Self::Reopened(reopened) => reopened.encode(out),
             Self::Roll(roll) => roll.encode(out),
@@ -273,6 +293,7 @@ impl Message {
             Self::Open { .. } => TYPE_OPEN,
             Self::Opened { .. } => TYPE_OPENED,
             Self::Refused(_) => TYPE_REFUSED,
+            Self::Offer { .. } => TYPE_OFFER,
             Self::Reopen(_) => handoff::TYPE_REOPEN,
             Self::Reopened(_) => handoff::TYPE_REOPENED,
             Self::Roll(_) => handoff::TYPE_ROLL,
@@ -295,7 +316,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, MhpError> {
         return Err(MhpError::Version(version));
     }
     if let Some(&kind) = bytes.get(1)
-        && !matches!(kind, TYPE_OPEN..=TYPE_REFUSED | handoff::TYPE_REOPEN..=handoff::TYPE_ROLL)
+        && !matches!(kind, TYPE_OPEN..=TYPE_OFFER | handoff::TYPE_REOPEN..=handoff::TYPE_ROLL)
     {
         return Err(MhpError::Type(kind));
     }
@@ -333,6 +354,17 @@ fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
             let [code] = body.take("refusal code")?;
             let detail = u16::from_be_bytes(body.take("refusal detail")?);
             Ok(Message::Refused(Refusal::from_code(code, detail)))
+        }
+        TYPE_OFFER => {
+            let [flags, kind] = body.take("flags")?;
+            let to = take_addr(&mut body, kind)?;
+            let [kind] = body.take("address kind")?;
+            let from = take_addr(&mut body, kind)?;
+            let connection = match flags & FLAG_NUMBERED {
+                0 => None,
+                _ => Some(u64::from_be_bytes(body.take("connection")?)),
+            };
+            Ok(Message::Offer { to, from, connection })
         }
         handoff::TYPE_REOPEN => Reopen::decode(&mut body).map(Message::Reopen),
         handoff::TYPE_REOPENED => Reopened::decode(&mut body).map(Message::Reopened),

@@ -54,7 +54,10 @@ impl Srp {
                     let srtt = self.round_trip.srtt().unwrap_or_default();
                     self.received.on_eliciting(now, srtt);
                 }
-                Some(window) => self.received.on_segment(now, window.ack_every),
+                Some(window) => {
+                    let (every, delay) = (window.ack_every, window.ack_delay);
+                    self.received.on_segment(now, every, delay);
+                }
             }
         }
         Ok(())

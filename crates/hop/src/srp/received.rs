@@ -16,8 +16,6 @@ const USUAL_SPAN: u64 = 4096;
 const EAGER: u32 = 2;
 /// Longest that an acknowledgement is held back.
 const DELAY_MAX: Duration = Duration::from_millis(5);
-/// The same where acknowledgements answer a set number of segments.
-const HELD_MAX: Duration = Duration::from_millis(50);
 /// On a fast hop acknowledgements are this far apart, or a 32nd of the round trip if that is less.
 const SPACING_MAX: Duration = Duration::from_millis(1);
 
@@ -113,12 +111,12 @@ impl Received {
         self.due = Some(self.due.map_or(due, |t| t.min(due)));
     }
 
-    /// As [`on_eliciting`](Self::on_eliciting), where one in `every` segments is answered, and one
-    /// out of sequence at once (SRP-3, SRP-8).
-    pub(super) fn on_segment(&mut self, now: Time, every: u32) {
+    /// As [`on_eliciting`](Self::on_eliciting), where one in `every` segments is answered, or after
+    /// `delay`, and one out of sequence at once (SRP-3, SRP-8).
+    pub(super) fn on_segment(&mut self, now: Time, every: u32, delay: Duration) {
         self.pending += 1;
         let at_once = self.urged || self.gap || self.pending >= every;
-        let due = if at_once { now } else { now + HELD_MAX };
+        let due = if at_once { now } else { now + delay };
         self.due = Some(self.due.map_or(due, |t| t.min(due)));
     }
 

@@ -4,4 +4,6 @@ pub(crate) mod exec;
 pub(crate) mod keygen;
 pub(crate) mod mobile;
 pub(crate) mod radio;
+pub(crate) mod reproduce;
+pub(crate) mod sim;
 pub(crate) mod status;

@@ -4,16 +4,14 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
-use lasthop_wire::mhp::handoff::{
-    Datagram, Message, Pieces, Reason, SessionId, SessionState,
-};
+use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
 
 use super::entry::{Arriving, ArrivingStage, Entry, Holder, Leaving, Role, Wanted};
 use super::pull::Pull;
 use super::{Address, Config, Retry};
 
 /// Datagrams that wait to be sent, at most. What is beyond is as good as lost.
-const OUTBOX_MAX: usize = 4096;
+pub(super) const OUTBOX_MAX: usize = 4096;
 
 /// What the world is to do at a base.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,30 +42,33 @@ pub enum BaseEvent<A> {
 
 /// A datagram to be written.
 #[derive(Debug)]
-enum Out {
+pub(super) enum Out {
     Message(Message<'static>),
     /// A piece of a state that leaves.
-    Piece { offset: u64, len: u16 },
+    Piece {
+        offset: u64,
+        len: u16,
+    },
 }
 
 #[derive(Debug)]
-struct Outgoing<A> {
-    to: A,
-    session: SessionId,
-    attempt: u32,
-    out: Out,
+pub(super) struct Outgoing<A> {
+    pub(super) to: A,
+    pub(super) session: SessionId,
+    pub(super) attempt: u32,
+    pub(super) out: Out,
 }
 
 /// A base's end of all its handoffs (MHP-16, MHP-17).
 #[derive(Debug)]
 pub struct Base<A> {
-    config: Config,
-    addr: A,
-    sessions: BTreeMap<SessionId, Entry<A>>,
+    pub(super) config: Config,
+    pub(super) addr: A,
+    pub(super) sessions: BTreeMap<SessionId, Entry<A>>,
     /// Those on their way.
     pending: BTreeSet<SessionId>,
-    outbox: VecDeque<Outgoing<A>>,
-    events: VecDeque<BaseEvent<A>>,
+    pub(super) outbox: VecDeque<Outgoing<A>>,
+    pub(super) events: VecDeque<BaseEvent<A>>,
 }
 
 impl<A: Address> Base<A> {
@@ -102,18 +103,18 @@ impl<A: Address> Base<A> {
                     self.on_greet(now, from, session, attempt, Holder { addr, since });
                 }
             }
-            Message::Handover { limit, piece, window } => {
-                let wanted = Wanted::Base { addr: from, limit, piece, window };
+            Message::Handover { limit, piece, window, since } => {
+                let wanted = Wanted::Base { addr: from, limit, piece, window, since };
                 self.on_handover(now, from, session, attempt, wanted);
             }
             Message::Pull { piece, pieces } => {
                 self.on_pull(now, from, session, attempt, piece, &pieces);
             }
             Message::Take { frozen } => self.on_take(now, from, session, attempt, frozen),
-            Message::State { frozen, total, offset, bytes } => {
-                if self.is_awaited(session, attempt, from) {
-                    self.on_piece(now, session, frozen, total, offset, bytes);
-                }
+            Message::State { frozen, total, offset, bytes }
+                if self.is_awaited(session, attempt, from) =>
+            {
+                self.on_piece(now, session, frozen, total, offset, bytes);
             }
             Message::Given { frozen } if self.is_awaited(session, attempt, from) => {
                 self.on_given(now, session, frozen);
@@ -121,12 +122,12 @@ impl<A: Address> Base<A> {
             Message::Stale { frozen } if self.is_awaited(session, attempt, from) => {
                 self.on_stale(now, session, frozen);
             }
-            Message::Moved { to, since } if self.is_awaited(session, attempt, from) => {
+            Message::Moved { to, since } if self.is_fetched(session, attempt, from) => {
                 if let Some(addr) = A::from_name(&to) {
                     self.on_moved(now, session, Holder { addr, since });
                 }
             }
-            Message::Refuse(reason) if self.is_awaited(session, attempt, from) => {
+            Message::Refuse(reason) if self.is_fetched(session, attempt, from) => {
                 self.fail(now, session, reason);
             }
             _ => {}
@@ -154,11 +155,11 @@ impl<A: Address> Base<A> {
     pub fn rebuilt(&mut self, now: Time, session: SessionId, stands: bool) {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let Role::Rebuilding(mobile) = entry.role else { return };
-        let attempt = entry.attempt;
+        let (attempt, since) = (entry.attempt, entry.number);
         if stands {
             entry.role = Role::Serving;
             self.events.push_back(BaseEvent::Resumed { session, mobile });
-            self.say(mobile, session, attempt, Message::Resume);
+            self.say(mobile, session, attempt, Message::Resume { since });
         } else {
             let until = now + self.config.remember;
             entry.role = Role::Failed { reason: Reason::Malformed, holder: None, until };
@@ -239,22 +240,32 @@ impl<A: Address> Base<A> {
         self.sessions.retain(|_, entry| !entry.is_expired(now));
     }
 
-    fn say(&mut self, to: A, session: SessionId, attempt: u32, message: Message<'static>) {
+    pub(super) fn say(
+        &mut self,
+        to: A,
+        session: SessionId,
+        attempt: u32,
+        message: Message<'static>,
+    ) {
         self.put(Outgoing { to, session, attempt, out: Out::Message(message) });
     }
 
-    fn put(&mut self, outgoing: Outgoing<A>) {
+    pub(super) fn put(&mut self, outgoing: Outgoing<A>) {
         if self.outbox.len() < OUTBOX_MAX {
             self.outbox.push_back(outgoing);
         }
     }
 
-    fn set(&mut self, session: SessionId, attempt: u32, role: Role<A>) {
+    pub(super) fn set(&mut self, session: SessionId, attempt: u32, role: Role<A>) {
         let gave = match role {
             Role::Leaving(_) | Role::Rebuilding(_) | Role::Serving => None,
             _ => self.sessions.get(&session).and_then(|entry| entry.gave),
         };
-        let entry = Entry { attempt, role, gave };
+        let number = match &role {
+            Role::Leaving(leaving) => leaving.frozen,
+            _ => self.sessions.get(&session).map_or(0, |entry| entry.number),
+        };
+        let entry = Entry { attempt, role, number, gave };
         if entry.is_pending() {
             self.pending.insert(session);
         } else {
@@ -264,7 +275,7 @@ impl<A: Address> Base<A> {
     }
 
     /// Whether one more session may be on its way.
-    fn has_room(&mut self, now: Time, session: SessionId) -> bool {
+    pub(super) fn has_room(&mut self, now: Time, session: SessionId) -> bool {
         if self.sessions.len() >= self.config.sessions_max {
             self.sweep(now);
         }
@@ -292,7 +303,10 @@ impl<A: Address> Base<A> {
         let known = entry.role.holder().filter(|known| known.since > holder.since);
         let holder = known.unwrap_or(holder);
         match &mut entry.role {
-            Role::Serving if again => self.say(mobile, session, attempt, Message::Resume),
+            Role::Serving if again => {
+                let since = entry.number;
+                self.say(mobile, session, attempt, Message::Resume { since });
+            }
             Role::Failed { reason, .. } if again && *reason != Reason::Busy => {
                 let reason = *reason;
                 self.say(mobile, session, attempt, Message::Refuse(reason));
@@ -301,7 +315,7 @@ impl<A: Address> Base<A> {
             Role::Arriving(arriving) if again => arriving.mobile = mobile,
             Role::Given { .. } | Role::Leaving(_) if again => {}
             Role::Serving | Role::Rebuilding(_) => {
-                self.freeze(now, session, attempt, Wanted::Mobile(mobile));
+                self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
             }
             Role::Leaving(leaving) => {
                 entry.attempt = attempt;
@@ -323,20 +337,13 @@ impl<A: Address> Base<A> {
     }
 
     /// Makes a surrogate that waits for its state (MHP-16).
-    fn begin(
-        &mut self,
-        now: Time,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
-        holder: Holder<A>,
-    ) {
+    fn begin(&mut self, now: Time, mobile: A, session: SessionId, attempt: u32, holder: Holder<A>) {
         let room = self.has_room(now, session) || self.pending.contains(&session);
         if !room {
             return self.say(mobile, session, attempt, Message::Refuse(Reason::Busy));
         }
         if holder.addr == self.addr {
-            return self.freeze(now, session, attempt, Wanted::Mobile(mobile));
+            return self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
         }
         let arriving = Arriving {
             mobile,
@@ -351,7 +358,7 @@ impl<A: Address> Base<A> {
     }
 
     /// Asks at once, as if for the first time.
-    fn restart(&mut self, now: Time, session: SessionId) {
+    pub(super) fn restart(&mut self, now: Time, session: SessionId) {
         let config = self.config;
         if let Some(arriving) = self.arriving(session) {
             arriving.heard = now;
@@ -374,10 +381,11 @@ impl<A: Address> Base<A> {
         let Some(entry) = self.sessions.get(&session) else { return };
         let Role::Arriving(arriving) = &entry.role else { return };
         let message = match &arriving.stage {
-            ArrivingStage::Asking => Message::Handover { limit, piece, window },
-            ArrivingStage::Pulling { pull, .. } => {
-                Message::Pull { piece, pieces: pull.missing() }
+            ArrivingStage::Asking => {
+                let since = arriving.holder.since;
+                Message::Handover { limit, piece, window, since }
             }
+            ArrivingStage::Pulling { pull, .. } => Message::Pull { piece, pieces: pull.missing() },
             ArrivingStage::Taking { frozen, .. } => Message::Take { frozen: *frozen },
         };
         self.say(arriving.holder.addr, session, entry.attempt, message);
@@ -388,6 +396,15 @@ impl<A: Address> Base<A> {
             entry.attempt == attempt
                 && matches!(&entry.role, Role::Arriving(arriving) if arriving.holder.addr == from)
         })
+    }
+
+    /// As [`is_awaited`](Self::is_awaited), but not once all is here: it may be ours already, and
+    /// what was said to an earlier request must not make us drop it.
+    fn is_fetched(&self, session: SessionId, attempt: u32, from: A) -> bool {
+        self.is_awaited(session, attempt, from)
+            && self.sessions.get(&session).is_some_and(
+                |entry| matches!(&entry.role, Role::Arriving(arriving) if !arriving.stage.is_taking()),
+            )
     }
 
     /// A piece of the state came (MHP-17).
@@ -403,7 +420,8 @@ impl<A: Address> Base<A> {
         if total > self.config.state_max.get() {
             return self.refuse(now, session, Reason::TooLarge);
         }
-        let fetching: usize = self.pending.iter().filter_map(|s| self.sessions.get(s)).map(Entry::fetching).sum();
+        let fetching: usize =
+            self.pending.iter().filter_map(|s| self.sessions.get(s)).map(Entry::fetching).sum();
         let config = self.config;
         let Some(arriving) = self.arriving(session) else { return };
         if matches!(arriving.stage, ArrivingStage::Asking) {
@@ -458,7 +476,8 @@ impl<A: Address> Base<A> {
         };
         let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(arriving.mobile));
         let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
-        let leaving = Leaving { wanted, frozen: attempt, state: Some(bytes), heard: now };
+        let leaving =
+            Leaving { wanted, frozen: frozen.saturating_add(1), state: Some(bytes), heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.serve(now, session);
     }
@@ -468,9 +487,8 @@ impl<A: Address> Base<A> {
         let Some(arriving) = self.arriving(session) else { return };
         let stale = match &arriving.stage {
             ArrivingStage::Asking => false,
-            ArrivingStage::Pulling { frozen: of, .. } | ArrivingStage::Taking { frozen: of, .. } => {
-                *of == frozen
-            }
+            ArrivingStage::Pulling { frozen: of, .. }
+            | ArrivingStage::Taking { frozen: of, .. } => *of == frozen,
         };
         if stale {
             arriving.stage = ArrivingStage::Asking;
@@ -499,7 +517,7 @@ impl<A: Address> Base<A> {
     }
 
     /// Tells `base` that another has the session, and remembers it.
-    fn point_to(&mut self, now: Time, session: SessionId, base: A, to: Holder<A>) {
+    pub(super) fn point_to(&mut self, now: Time, session: SessionId, base: A, to: Holder<A>) {
         let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
         let until = now + self.config.remember;
         self.set(session, attempt, Role::Given { to, until });
@@ -509,7 +527,9 @@ impl<A: Address> Base<A> {
     /// The new base cannot take it: both others are told.
     fn refuse(&mut self, now: Time, session: SessionId, reason: Reason) {
         let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
-        let Some(holder) = self.arriving(session).map(|arriving| arriving.holder.addr) else { return };
+        let Some(holder) = self.arriving(session).map(|arriving| arriving.holder.addr) else {
+            return;
+        };
         self.say(holder, session, attempt, Message::Refuse(reason));
         self.fail(now, session, reason);
     }
@@ -527,184 +547,9 @@ impl<A: Address> Base<A> {
         self.set(session, attempt, Role::Failed { reason, holder, until });
         self.say(to, session, attempt, Message::Refuse(reason));
     }
-
-    /// A base wants a session (MHP-16).
-    fn on_handover(
-        &mut self,
-        now: Time,
-        from: A,
-        session: SessionId,
-        attempt: u32,
-        wanted: Wanted<A>,
-    ) {
-        let Some(entry) = self.sessions.get_mut(&session) else {
-            if !self.has_room(now, session) {
-                return self.say(from, session, attempt, Message::Refuse(Reason::Busy));
-            }
-            return self.freeze(now, session, attempt, wanted);
-        };
-        if attempt < entry.attempt {
-            return self.say(from, session, attempt, Message::Refuse(Reason::Outdated));
-        }
-        let newer = attempt > entry.attempt;
-        match &mut entry.role {
-            Role::Serving | Role::Rebuilding(_) | Role::Failed { holder: None, .. } if newer => {
-                self.freeze(now, session, attempt, wanted);
-            }
-            Role::Leaving(leaving) if newer || leaving.wanted.is_base(from) => {
-                entry.attempt = attempt;
-                leaving.wanted = wanted;
-                leaving.heard = now;
-                self.serve(now, session);
-            }
-            Role::Given { to, .. } => {
-                // What was given to the one that asks is not given twice: it may have used it.
-                let message = match to.addr == from {
-                    false => moved(*to),
-                    true if newer => Message::Refuse(Reason::Unknown),
-                    true => return,
-                };
-                self.say(from, session, attempt, message);
-            }
-            Role::Arriving(arriving) if newer && arriving.stage.is_taking() => {
-                entry.attempt = attempt;
-                arriving.wanted = Some(wanted);
-                self.restart(now, session);
-            }
-            Role::Arriving(Arriving { holder, .. })
-            | Role::Failed { holder: Some(holder), .. }
-                if newer =>
-            {
-                entry.attempt = attempt;
-                let holder = *holder;
-                self.point_to(now, session, from, holder);
-            }
-            _ => {}
-        }
-    }
-
-    /// Has the world stop using a session.
-    fn freeze(&mut self, now: Time, session: SessionId, attempt: u32, wanted: Wanted<A>) {
-        let leaving = Leaving { wanted, frozen: attempt, state: None, heard: now };
-        self.set(session, attempt, Role::Leaving(leaving));
-        self.events.push_back(BaseEvent::Freeze(session));
-    }
-
-    /// Gives a frozen state to whoever wants it, if the world has frozen it.
-    fn serve(&mut self, now: Time, session: SessionId) {
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
-        let Role::Leaving(Leaving { wanted, state: Some(bytes), .. }) = &entry.role else { return };
-        let (attempt, total) = (entry.attempt, bytes.len() as u64);
-        match *wanted {
-            Wanted::Base { addr, limit, .. } if total > limit => {
-                self.say(addr, session, attempt, Message::Refuse(Reason::TooLarge));
-            }
-            Wanted::Base { addr, piece, window, .. } => {
-                self.send_pieces(addr, session, attempt, piece, Pieces { first: 0, count: window });
-            }
-            Wanted::Mobile(mobile) => match SessionState::decode(bytes) {
-                Ok(state) => {
-                    self.set(session, attempt, Role::Rebuilding(mobile));
-                    self.events.push_back(BaseEvent::Rebuild(state));
-                }
-                Err(_) => {
-                    let until = now + self.config.remember;
-                    let reason = Reason::Malformed;
-                    self.set(session, attempt, Role::Failed { reason, holder: None, until });
-                    self.say(mobile, session, attempt, Message::Refuse(reason));
-                }
-            },
-        }
-    }
-
-    fn send_pieces(&mut self, to: A, session: SessionId, attempt: u32, len: u16, run: Pieces) {
-        let Some(Role::Leaving(Leaving { state: Some(bytes), .. })) =
-            self.sessions.get(&session).map(|entry| &entry.role)
-        else {
-            return;
-        };
-        let (total, piece) = (bytes.len() as u64, u64::from(len));
-        for n in 0..u64::from(run.count) {
-            let offset = (u64::from(run.first) + n) * piece;
-            if offset >= total || self.outbox.len() >= OUTBOX_MAX {
-                return;
-            }
-            self.put(Outgoing { to, session, attempt, out: Out::Piece { offset, len } });
-        }
-    }
-
-    /// A piece that was to be sent, unless it went to somebody else meanwhile.
-    fn piece(&self, session: SessionId, to: A, offset: u64, len: u16) -> Option<Message<'_>> {
-        let Role::Leaving(Leaving { wanted, frozen, state: Some(bytes), .. }) =
-            &self.sessions.get(&session)?.role
-        else {
-            return None;
-        };
-        let start = usize::try_from(offset).ok().filter(|_| wanted.is_base(to))?;
-        let end = bytes.len().min(start + usize::from(len));
-        let total = bytes.len() as u64;
-        Some(Message::State { frozen: *frozen, total, offset, bytes: bytes.get(start..end)? })
-    }
-
-    /// Pieces are missing.
-    fn on_pull(
-        &mut self,
-        now: Time,
-        from: A,
-        session: SessionId,
-        attempt: u32,
-        piece: u16,
-        pieces: &[Pieces],
-    ) {
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
-        match &mut entry.role {
-            Role::Leaving(leaving)
-                if entry.attempt == attempt && leaving.wanted.is_base(from) && piece > 0 =>
-            {
-                leaving.heard = now;
-                for run in pieces {
-                    self.send_pieces(from, session, attempt, piece, *run);
-                }
-            }
-            // Whoever may not have them asks again, and hears why.
-            _ => {}
-        }
-    }
-
-    /// A base has the whole state and asks whether it may use it. From here on nobody else may.
-    fn on_take(&mut self, now: Time, from: A, session: SessionId, attempt: u32, frozen: u32) {
-        let Some(entry) = self.sessions.get_mut(&session) else {
-            return self.say(from, session, attempt, Message::Refuse(Reason::Unknown));
-        };
-        if entry.gave == Some((from, frozen)) {
-            return self.say(from, session, attempt, Message::Given { frozen });
-        }
-        match &entry.role {
-            Role::Leaving(leaving)
-                if leaving.wanted.is_base(from)
-                    && leaving.state.is_some()
-                    && leaving.frozen == frozen
-                    && attempt >= entry.attempt =>
-            {
-                let until = now + self.config.remember;
-                let to = Holder { addr: from, since: frozen };
-                self.set(session, attempt, Role::Given { to, until });
-                if let Some(entry) = self.sessions.get_mut(&session) {
-                    entry.gave = Some((from, frozen));
-                }
-                let lasts = self.config.forward;
-                self.events.push_back(BaseEvent::Forward { session, to: from, lasts });
-                self.say(from, session, attempt, Message::Given { frozen });
-            }
-            role => match role.holder() {
-                Some(holder) if holder.addr == from => {}
-                Some(holder) => self.say(from, session, attempt, moved(holder)),
-                None => self.say(from, session, attempt, Message::Stale { frozen }),
-            },
-        }
-    }
 }
 
-fn moved<A: Address>(to: Holder<A>) -> Message<'static> {
+/// The answer to somebody who asks for what another has.
+pub(super) fn moved<A: Address>(to: Holder<A>) -> Message<'static> {
     Message::Moved { to: to.addr.to_name(), since: to.since }
 }

@@ -12,7 +12,7 @@ use super::pull::Pull;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted<A> {
     /// Another base, which takes at most `limit` bytes, in pieces of that size.
-    Base { addr: A, limit: u64, piece: u16, window: u16 },
+    Base { addr: A, limit: u64, piece: u16, window: u16, since: u32 },
     /// The mobile itself: it is here again.
     Mobile(A),
 }
@@ -27,8 +27,8 @@ impl<A: Copy + Eq> Wanted<A> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Holder<A> {
     pub(super) addr: A,
-    /// The handoff for which the state was frozen that it got. The number rises from base to base,
-    /// so of two opinions the later one is right.
+    /// The number of the state that it got. It rises from base to base, so of two opinions the later
+    /// one is right.
     pub(super) since: u32,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Arriving<A> {
 pub(super) enum ArrivingStage {
     /// Nothing has come yet.
     Asking,
-    /// Pieces come of the state that was frozen for that handoff.
+    /// Pieces come of the state with that number.
     Pulling { pull: Pull, frozen: u32 },
     /// All is here; the old base must confirm that it is ours.
     Taking { bytes: Vec<u8>, frozen: u32 },
@@ -65,7 +65,7 @@ impl ArrivingStage {
 #[derive(Debug)]
 pub(super) struct Leaving<A> {
     pub(super) wanted: Wanted<A>,
-    /// The handoff for which it was frozen.
+    /// Its number.
     pub(super) frozen: u32,
     /// Absent until the world has given it.
     pub(super) state: Option<Vec<u8>>,
@@ -82,9 +82,16 @@ pub(super) enum Role<A> {
     Arriving(Arriving<A>),
     Leaving(Leaving<A>),
     /// It was given to that base.
-    Given { to: Holder<A>, until: Time },
+    Given {
+        to: Holder<A>,
+        until: Time,
+    },
     /// It could not be had; who may have it.
-    Failed { reason: Reason, holder: Option<Holder<A>>, until: Time },
+    Failed {
+        reason: Reason,
+        holder: Option<Holder<A>>,
+        until: Time,
+    },
 }
 
 #[derive(Debug)]
@@ -92,8 +99,10 @@ pub(super) struct Entry<A> {
     /// The latest of the session's handoffs that was heard of here.
     pub(super) attempt: u32,
     pub(super) role: Role<A>,
-    /// To whom the state was given, and for which handoff it was frozen, for as long as it has not
-    /// come back: that base may ask once more whether it may use it, whatever happened here since.
+    /// The number of the state that is or was used here last.
+    pub(super) number: u32,
+    /// To whom the state with that number was given, for as long as it has not come back: that base
+    /// may ask once more whether it may use it, whatever happened here since.
     pub(super) gave: Option<(A, u32)>,
 }
 

@@ -49,7 +49,7 @@ pub struct Mobile<A> {
     session: SessionId,
     /// The last base that is known to have held the state.
     holder: A,
-    /// The handoff that brought it there.
+    /// The number of the state that it got.
     since: u32,
     attempt: u32,
     pending: Option<Pending<A>>,
@@ -108,8 +108,8 @@ impl<A: Address> Mobile<A> {
         }
         let Some(pending) = &self.pending else { return };
         match datagram.message {
-            Message::Resume => {
-                (self.holder, self.since) = (pending.to, self.attempt);
+            Message::Resume { since } => {
+                (self.holder, self.since) = (pending.to, since);
                 self.pending = None;
                 self.events.push_back(MobileEvent::Resumed { base: self.holder });
             }
@@ -122,7 +122,8 @@ impl<A: Address> Mobile<A> {
 
     fn give_up(&mut self, broken: Broken) {
         if let Some(pending) = self.pending.take() {
-            (self.holder, self.since) = (pending.to, self.attempt);
+            // Nobody's news of the session that was is worth more than this.
+            (self.holder, self.since) = (pending.to, self.since.saturating_add(1 << 16));
         }
         self.events.push_back(MobileEvent::Broken(broken));
     }

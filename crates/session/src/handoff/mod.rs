@@ -16,6 +16,7 @@ use lasthop_wire::mhp::handoff::{BaseName, STATE_OVERHEAD};
 
 mod base;
 mod entry;
+mod give;
 mod mobile;
 mod pull;
 #[cfg(test)]

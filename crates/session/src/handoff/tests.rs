@@ -87,7 +87,7 @@ struct World {
     told: Vec<MobileEvent<u32>>,
     base_told: Vec<(u32, BaseEvent<u32>)>,
     events: Vec<Event>,
-    /// How many bases may use the session: never two.
+    /// Handoffs that came to their end.
     resumed: usize,
     panics_on_broken: bool,
 }
@@ -177,7 +177,9 @@ impl World {
 
     fn finish(&mut self, id: ConnId) {
         let hop = &mut self.pairs[self.pair].mobile;
-        let Some(app) = self.apps.get_mut(&id).filter(|app| app.open && !app.closed) else { return };
+        let Some(app) = self.apps.get_mut(&id).filter(|app| app.open && !app.closed) else {
+            return;
+        };
         app.finished = true;
         self.session.finish(hop, id);
     }
@@ -227,7 +229,9 @@ impl World {
 
     /// The fixed host ends its direction.
     fn end(&mut self, at: usize, id: ConnId) {
-        let Some(Surrogate { session, pair, .. }) = &mut self.stations[at].surrogate else { return };
+        let Some(Surrogate { session, pair, .. }) = &mut self.stations[at].surrogate else {
+            return;
+        };
         let Some(wired) = self.wired.get_mut(&id).filter(|wired| wired.accepted) else { return };
         wired.down_ended = true;
         session.finish(&mut self.pairs[*pair].base, id);
@@ -294,7 +298,7 @@ impl World {
                 self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
             }
             MobileEvent::Broken(_) => {
-                if self.panics_on_broken { for (f,t,b) in &self.sent { let d = Datagram::decode(b).unwrap(); let mut m = std::format!("{:?}", d.message); m.truncate(60); std::eprintln!("{f}->{t} #{} {m}", d.attempt); } panic!("{event:?} at {:?}", self.now); }
+                assert!(!self.panics_on_broken, "{event:?} at {:?}", self.now);
                 let hop = &mut self.pairs[self.pair].mobile;
                 self.session.reset_all(hop, ResetReason::AssociationLost);
             }
@@ -338,8 +342,7 @@ impl World {
     }
 
     fn poll_sessions(&mut self) {
-        while let Some(event) =
-            self.session.poll_event(self.now, &mut self.pairs[self.pair].mobile)
+        while let Some(event) = self.session.poll_event(self.now, &mut self.pairs[self.pair].mobile)
         {
             let app = self.apps.entry(event.id()).or_default();
             assert!(!app.closed, "{event:?} after Closed");
@@ -361,7 +364,6 @@ impl World {
                     Event::Connect { id, .. } => asked.push(id),
                     Event::Reset { id, reason } => {
                         asked.retain(|other| *other != id);
-                        if !self.spoiled.contains(&id) { std::eprintln!("DBG {:?} {:?} {:?}", self.apps[&id], self.wired.get(&id), self.events.iter().filter(|e| e.id() == id).collect::<Vec<_>>()); }
                         assert!(self.spoiled.contains(&id), "{id} at a base: {reason}");
                     }
                     _ => {}
@@ -419,7 +421,8 @@ impl World {
             for _ in 0..4 {
                 self.carry(usize::MAX, usize::MAX);
                 if let Some(at) = self.serving() {
-                    while self.stations[at].surrogate.as_ref().is_some_and(|s| !s.asked.is_empty()) {
+                    while self.stations[at].surrogate.as_ref().is_some_and(|s| !s.asked.is_empty())
+                    {
                         self.answer(at, true);
                     }
                     for id in self.apps.keys().copied().collect::<Vec<_>>() {
@@ -448,13 +451,7 @@ impl World {
 
     /// Datagrams of one kind that were sent.
     fn count(&self, is: impl Fn(u32, u32, &Message<'_>) -> bool) -> usize {
-        let message = |bytes: &[u8]| Datagram::decode(bytes).is_ok_and(|_| true);
-        self.sent
-            .iter()
-            .filter(|(from, to, bytes)| {
-                message(bytes)
-                    && Datagram::decode(bytes).is_ok_and(|d| is(*from, *to, &d.message))
-            })
-            .count()
+        let is = |from, to, bytes| Datagram::decode(bytes).is_ok_and(|d| is(from, to, &d.message));
+        self.sent.iter().filter(|(from, to, bytes)| is(*from, *to, bytes)).count()
     }
 }

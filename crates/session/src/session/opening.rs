@@ -1,11 +1,13 @@
 //! The part of a connection's life in which the session itself reads and writes.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_wire::mhp::{self, Decoded, Message, MhpError, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
+use crate::moving::Origin;
 use crate::table::{Backlog, Held, Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 
@@ -32,7 +34,7 @@ impl Session {
     }
 
     fn on_incoming(&mut self, hop: &mut impl Streams, stream: StreamId) {
-        if self.role == Role::Mobile {
+        if self.role == Role::Mobile && !self.listens {
             self.stats.malformed += 1;
             hop.reset(stream, ResetReason::Protocol.code());
         } else if self.is_full() {
@@ -102,7 +104,28 @@ impl Session {
         self.bury(id, Some(reason));
     }
 
-    /// Mobile: the base's answer, or a part of it, is there.
+    /// Mobile: a fixed host opens a connection.
+    pub(super) fn on_offer(
+        &mut self,
+        hop: &mut impl Streams,
+        from: ConnId,
+        id: ConnId,
+        origin: Origin,
+    ) {
+        // Even numbers are the mobile's own.
+        if is_provisional(id) || id.0.is_multiple_of(2) || self.table.get(id).is_some() {
+            self.stats.malformed += 1;
+            return self.drop_silently(hop, from, ResetReason::Protocol);
+        }
+        self.table.rename(from, id);
+        self.table.enter(id, Phase::Connecting(Opening::Faithful));
+        self.events.push_back(Event::Connect { id, target: origin.target.clone() });
+        if let Some(conn) = self.table.get_mut(id) {
+            conn.origin = Some(Box::new(origin));
+        }
+    }
+
+    /// The answer to an opening, or a part of it, is there.
     fn read_answer(&mut self, hop: &mut impl Streams, id: ConnId, opening: Opening) {
         let protocol = ResetReason::Protocol;
         match self.take_message(hop, id) {
@@ -110,7 +133,9 @@ impl Session {
             Ok(Some(Message::Opened { bound })) => {
                 self.table.enter(id, Phase::Open);
                 self.stats.opened += 1;
-                self.drop_origin(id);
+                if self.role == Role::Mobile {
+                    self.drop_origin(id);
+                }
                 if opening == Opening::Faithful {
                     self.events.push_back(Event::Opened { id, bound: Some(bound) });
                 }
@@ -165,9 +190,8 @@ impl Session {
 
     /// Announces what waits behind the message that was just taken or written.
     pub(super) fn announce_bytes(&mut self, hop: &mut impl Streams, id: ConnId) {
-        let news = |stream| {
-            !hop.received(stream).is_empty() || hop.recv_state(stream) != RecvState::Open
-        };
+        let news =
+            |stream| !hop.received(stream).is_empty() || hop.recv_state(stream) != RecvState::Open;
         if self.table.stream(id).is_some_and(news) {
             self.on_readable(hop, id);
         } else {
@@ -213,11 +237,7 @@ impl Session {
     }
 
     /// Writes what was kept back.
-    pub(super) fn flush(
-        &mut self,
-        hop: &mut impl Streams,
-        id: ConnId,
-    ) -> Result<(), StreamError> {
+    pub(super) fn flush(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
         let (Some(stream), Held::Unsent(backlog)) = (conn.stream, &mut conn.held) else {
             return Ok(());

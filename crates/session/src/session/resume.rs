@@ -9,7 +9,7 @@ use lasthop_wire::mhp::handoff::{ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
-use crate::table::{Backlog, Conn, Held, Phase};
+use crate::table::{Backlog, Conn, Held, Phase, is_provisional};
 use crate::{ConnId, Event};
 
 /// A mobile's handoff, as far as its streams are concerned.
@@ -50,7 +50,9 @@ impl Session {
         self.take_stream_events(hop);
         self.moves = Moves { suspended: true, ..Moves::default() };
         for id in self.table.ids() {
-            if self.park(hop, id) {
+            if is_provisional(id) {
+                self.drop_silently(hop, id, ResetReason::AssociationLost);
+            } else if self.park(hop, id) {
                 self.announce_rest(id);
             }
         }
@@ -170,7 +172,11 @@ impl Session {
 
     /// There is room on a stream that carries no connection: the roll's, if any.
     pub(super) fn on_roll_writable(&mut self, hop: &mut impl Streams, stream: StreamId) {
-        if self.moves.roll.as_ref().is_some_and(|(roll, bytes)| *roll == stream && !bytes.is_empty())
+        if self
+            .moves
+            .roll
+            .as_ref()
+            .is_some_and(|(roll, bytes)| *roll == stream && !bytes.is_empty())
         {
             self.write_roll(hop);
         }
@@ -275,19 +281,14 @@ impl Session {
         match self.table.get_mut(id).and_then(|conn| conn.rest.as_mut()) {
             Some(rest) if !rest.unread().is_empty() => {
                 rest.resend = Vec::new();
-                rest.over = true;
+                (rest.ended, rest.over) = (true, true);
             }
             _ => self.forget(id),
         }
     }
 
     /// Gives up a connection whose caller is not the one that wants it.
-    pub(super) fn break_off(
-        &mut self,
-        hop: &mut impl Streams,
-        id: ConnId,
-        reason: ResetReason,
-    ) {
+    pub(super) fn break_off(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
         match self.table.phase(id) {
             None => {}
             Some(Phase::Reading) => self.drop_silently(hop, id, reason),

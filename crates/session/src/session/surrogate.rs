@@ -33,12 +33,14 @@ impl Session {
         for id in self.table.ids() {
             if is_provisional(id) {
                 self.drop_silently(hop, id, ResetReason::AssociationLost);
-            } else if self.park(hop, id)
-                && let Some(state) = self.table.get_mut(id).and_then(|conn| pack(id, conn))
-            {
+            } else if self.park(hop, id) {
+                match self.table.get_mut(id).and_then(|conn| pack(id, conn)) {
+                    Some(state) => connections.push(state),
+                    // A fixed host asks again by itself; the number is used up.
+                    None => self.ended.add(id, Some(ResetReason::AssociationLost.code())),
+                }
                 self.events.retain(|event| event.id() != id);
                 self.table.remove(id);
-                connections.push(state);
             }
         }
         let (ended, forgotten) = self.ended.take();
@@ -63,6 +65,10 @@ impl Session {
             return;
         }
         self.name = Some(state.session);
+        let used = state.connections.iter().map(|c| c.id).chain(state.ended.iter().map(|e| e.id));
+        let used = used.filter(|n| n % 2 == 1 && !is_provisional(ConnId(*n))).max();
+        let after = used.map_or(1, |n| n + 2).max(state.forgotten | 1);
+        self.next = self.next.max(after);
         self.ended.adopt(state.ended, state.forgotten);
         for connection in state.connections {
             let id = ConnId(connection.id);
@@ -91,22 +97,33 @@ impl Session {
         if let Phase::Connecting(_) = phase {
             self.events.push_back(Event::Connect { id, target: target.clone() });
         }
-        conn.origin = Some(Box::new(Origin { target, bound }));
+        conn.origin = Some(Box::new(Origin { bound, ..target.into() }));
         self.announce_rest(id);
         if stage == Stage::Over {
             self.settle(id);
         }
     }
 
-    /// The first message of a stream of the mobile's, or a part of it, is there.
+    /// The first message of a stream that the peer opened, or a part of it, is there.
     pub(super) fn read_first(&mut self, hop: &mut impl Streams, stream: StreamId) {
         let from = provisional(stream);
         loop {
             match self.take_message(hop, from) {
                 Ok(None) => return,
+                Ok(Some(Message::Offer { to, from: caller, connection }))
+                    if self.role == Role::Mobile =>
+                {
+                    let id = ConnId(connection.unwrap_or(stream.0));
+                    let origin = Origin { target: to.into(), bound: None, from: Some(caller) };
+                    return self.on_offer(hop, from, id, origin);
+                }
+                Ok(Some(_)) if self.role == Role::Mobile => {
+                    self.stats.malformed += 1;
+                    return self.drop_silently(hop, from, ResetReason::Protocol);
+                }
                 Ok(Some(Message::Open { opening, target, connection })) => {
                     let id = ConnId(connection.unwrap_or(stream.0));
-                    return self.on_open(hop, from, id, opening, Origin { target, bound: None });
+                    return self.on_open(hop, from, id, opening, target.into());
                 }
                 Ok(Some(Message::Reopen(reopen))) if self.is_mine(reopen.session) => {
                     return self.on_reopen(hop, from, stream, reopen);
@@ -225,13 +242,7 @@ impl Session {
     }
 
     /// A connection that is not here: it was never heard of, or is over.
-    fn reopen_unknown(
-        &mut self,
-        hop: &mut impl Streams,
-        from: ConnId,
-        id: ConnId,
-        reopen: Reopen,
-    ) {
+    fn reopen_unknown(&mut self, hop: &mut impl Streams, from: ConnId, id: ConnId, reopen: Reopen) {
         match (self.ended.get(id), reopen.asking) {
             (Some(ended), asking) => match ended.reset {
                 None if asking.is_none() => self.say_over(hop, from),
@@ -244,7 +255,7 @@ impl Session {
                 if let Some(conn) = self.table.get_mut(from) {
                     conn.moved = true;
                 }
-                self.on_open(hop, from, id, opening, Origin { target, bound: None });
+                self.on_open(hop, from, id, opening, target.into());
             }
             _ => self.drop_silently(hop, from, ResetReason::AssociationLost),
         }
@@ -315,7 +326,7 @@ fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
         Phase::Open => Stage::Open,
         Phase::Asking(_) | Phase::Reading => return None,
     };
-    let Origin { target, bound } = *conn.origin.take()?;
+    let Origin { target, bound, .. } = *conn.origin.take()?;
     let rest = conn.rest.take().unwrap_or_default();
     let unread = rest.unread();
     let up = Direction {

@@ -311,7 +311,8 @@ fn what_a_refused_mobile_goes_on_to_send_is_dropped_and_holds_nothing_up() {
     let mut world = World::with(Limits { buffer: 64, ..Limits::default() });
     let stream = world.pair.mobile.open().expect("room");
     let mut open = vec![];
-    Message::Open { opening: Opening::Faithful, target: target(), connection: None }.encode(&mut open);
+    Message::Open { opening: Opening::Faithful, target: target(), connection: None }
+        .encode(&mut open);
     assert_eq!(world.pair.mobile.write(stream, &open), Ok(open.len()));
     world.settle();
     world.base.refuse(&mut world.pair.base, ConnId(stream.0), Refusal::Refused);

@@ -7,11 +7,15 @@ use lasthop_session::handoff::{self, BaseEvent, SessionId, SessionState};
 use lasthop_session::{self as session, Session};
 use lasthop_tcp as tcp;
 use lasthop_units::{Duration, Seed, Time};
+use lasthop_wire::tcp::Segment;
 
-use super::surrogate::{Surrogates, WiredEnd};
+use super::surrogate::{Setup, Surrogates, WiredEnd};
 use super::transport::{BaseHop, Ends, HopKind, SRP_PORT, Scratch, send_udp, udp_source};
 use super::{HANDOFF_PORT, HOP_PORT, mobile_of};
 use crate::net::{Body, Context, LinkId, Node, Packet};
+
+/// Mobiles that a base serves at most.
+const MOBILES_MAX: usize = 1 << 16;
 
 /// How a base station helps.
 #[derive(Clone, Debug)]
@@ -35,7 +39,7 @@ pub struct BaseCounts {
     pub intercepted: u64,
     /// Packets passed on to the base where their session went (MHP-22).
     pub passed_on: u64,
-    /// Packets for a mobile that is on its way to this base, or has left it.
+    /// Segments for a mobile whose state is on its way to another base.
     pub withheld: u64,
     /// Packets that came in damaged.
     pub corrupted: u64,
@@ -45,6 +49,29 @@ pub struct BaseCounts {
     pub taken_over: u64,
 }
 
+/// A mobile that is here no more.
+#[derive(Clone, Copy, Debug)]
+enum Departure {
+    /// Its state is frozen, and nobody's yet.
+    Leaving,
+    /// That base has it. What comes here is passed on for a while (MHP-22).
+    Gone { to: Ipv4Addr, until: Time },
+}
+
+impl Departure {
+    fn holds(&self, now: Time) -> bool {
+        match self {
+            Self::Leaving => true,
+            Self::Gone { until, .. } => now < *until,
+        }
+    }
+}
+
+/// A segment of a hop, whichever end opened the connection.
+fn is_hop(segment: &Segment) -> bool {
+    segment.dst_port == HOP_PORT || segment.src_port == HOP_PORT
+}
+
 /// A base station with surrogates (MHP-3, MHP-4).
 pub struct BaseStation {
     addr: Ipv4Addr,
@@ -52,8 +79,12 @@ pub struct BaseStation {
     seed: Seed,
     mobiles: BTreeMap<Ipv4Addr, Surrogates>,
     handoff: handoff::Base<SocketAddr>,
-    /// Where mobiles' packets go for a while after they left.
-    departed: BTreeMap<Ipv4Addr, (Ipv4Addr, Time)>,
+    /// Mobiles that are leaving, or left a while ago.
+    departed: BTreeMap<Ipv4Addr, Departure>,
+    /// Resets of connections that ended as their mobile left.
+    resets: Vec<(WiredEnd, Segment)>,
+    /// What the wired halves are sending.
+    wired_out: Vec<Packet>,
     counts: BaseCounts,
     scratch: Scratch,
     out: Vec<u8>,
@@ -71,6 +102,8 @@ impl BaseStation {
             seed,
             mobiles: BTreeMap::new(),
             departed: BTreeMap::new(),
+            resets: Vec::new(),
+            wired_out: Vec::new(),
             counts: BaseCounts::default(),
             scratch: Scratch::default(),
             out: Vec::new(),
@@ -109,14 +142,29 @@ impl BaseStation {
         BaseHop::new(&self.config.hop, self.seed.child(&name))
     }
 
-    /// A packet of the hop came from a mobile, known or not.
+    fn setup(&self) -> Setup {
+        Setup {
+            session: self.config.session,
+            wired: self.config.wired,
+            keeps_estimates: self.config.hop.keeps_estimates(),
+        }
+    }
+
+    fn numbers(&self, mobile: Ipv4Addr) -> Seed {
+        self.seed.child(&format!("wired halves of {mobile}, {}", self.generation))
+    }
+
+    /// A packet of the hop came from a mobile, known or not. What one that has left still had on its
+    /// way is of no use.
     fn handle_hop(&mut self, now: Time, mut packet: Packet) {
         let mobile = packet.src;
-        if !self.mobiles.contains_key(&mobile) {
+        if self.departure(now, mobile).is_some() {
+            return;
+        }
+        if !self.mobiles.contains_key(&mobile) && self.mobiles.len() < MOBILES_MAX {
             let hop = self.new_hop(mobile);
             let session = Session::base(self.config.session);
-            let seed = self.seed.child(&format!("wired halves of {mobile}"));
-            let new = Surrogates::new(mobile, hop, session, self.config.wired, seed);
+            let new = Surrogates::new(mobile, hop, session, self.setup(), self.numbers(mobile));
             self.mobiles.insert(mobile, new);
         }
         if let Some(surrogates) = self.mobiles.get_mut(&mobile) {
@@ -127,7 +175,7 @@ impl BaseStation {
     /// Takes a packet for the station itself.
     fn handle_own(&mut self, now: Time, mut packet: Packet) {
         match packet.body {
-            Body::Tcp(segment) if segment.dst_port == HOP_PORT => self.handle_hop(now, packet),
+            Body::Tcp(segment) if is_hop(&segment) => self.handle_hop(now, packet),
             Body::Udp { dst_port: SRP_PORT, .. } => self.handle_hop(now, packet),
             Body::Udp { dst_port: HANDOFF_PORT, .. } => {
                 if let (Some(from), Some(bytes)) = (udp_source(&packet), packet.bytes_mut()) {
@@ -147,36 +195,38 @@ impl BaseStation {
             local: SocketAddrV4::new(packet.dst, segment.dst_port),
             remote: SocketAddrV4::new(packet.src, segment.src_port),
         };
-        if surrogates.handle_wired(now, ends, &segment, &packet) {
-            self.counts.intercepted += 1;
-            None
-        } else {
-            Some(packet)
-        }
+        surrogates.handle_wired(now, ends, &segment, &packet);
+        self.counts.intercepted += 1;
+        None
     }
 
     fn forward(&mut self, ctx: &mut Context<'_>, mut packet: Packet) {
-        if let Some(&(to, until)) = self.departed.get(&packet.dst)
-            && ctx.now() < until
-            && packet.tunnel.is_none()
-        {
-            self.counts.passed_on += 1;
-            packet.encapsulate(self.addr, to);
-        } else if packet.tcp().is_some_and(|s| s.dst_port != HOP_PORT && s.src_port != HOP_PORT)
-            && self.is_mobile(packet.dst)
-        {
+        match self.departure(ctx.now(), packet.dst) {
             // The mobile's own TCP knows nothing of its connections to fixed hosts: a segment that
             // reached it would be answered by a reset.
-            self.counts.withheld += 1;
-            return;
+            Some(Departure::Leaving) if packet.tcp().is_some() => {
+                self.counts.withheld += 1;
+                return;
+            }
+            Some(Departure::Gone { to, .. }) if packet.tunnel.is_none() => {
+                self.counts.passed_on += 1;
+                packet.encapsulate(self.addr, to);
+            }
+            _ => {}
         }
         if packet.pass_router() && ctx.send(packet).is_ok() {
             self.counts.forwarded += 1;
         }
     }
 
-    fn is_mobile(&self, addr: Ipv4Addr) -> bool {
-        self.mobiles.contains_key(&addr) || self.departed.contains_key(&addr)
+    fn departure(&self, now: Time, mobile: Ipv4Addr) -> Option<Departure> {
+        let departure = *self.departed.get(&mobile)?;
+        departure.holds(now).then_some(departure)
+    }
+
+    fn depart(&mut self, now: Time, mobile: Ipv4Addr, departure: Departure) {
+        self.departed.retain(|_, departure| departure.holds(now));
+        self.departed.insert(mobile, departure);
     }
 
     fn handle_handoff(&mut self, now: Time) {
@@ -184,47 +234,56 @@ impl BaseStation {
             match event {
                 BaseEvent::Freeze(session) => {
                     let state = self.freeze(now, session);
-                    self.handoff.frozen(now, session, state);
+                    self.handoff.frozen(now, session, Some(state));
                 }
                 BaseEvent::Rebuild(state) => {
                     let session = state.session;
-                    let stands = self.rebuild(now, state);
-                    self.handoff.rebuilt(now, session, stands);
+                    self.rebuild(now, state);
+                    self.counts.taken_over += 1;
+                    self.handoff.rebuilt(now, session, true);
                 }
                 BaseEvent::Forward { session, to, lasts } => {
                     self.note_departure(now, session, to, lasts)
                 }
-                BaseEvent::Expired(state) => drop(self.rebuild(now, state)),
+                // Nobody came for it; the mobile still may, until its connections time out.
+                BaseEvent::Expired(state) => self.rebuild(now, state),
                 BaseEvent::Resumed { .. } => {}
             }
         }
     }
 
-    /// The state of a session that leaves; it is used here no more.
-    fn freeze(&mut self, now: Time, session: SessionId) -> Option<SessionState> {
+    /// The state of a session that leaves; it is used here no more. A mobile that this base never
+    /// heard has none: the mobile asks the next base for what it had asked this one.
+    fn freeze(&mut self, now: Time, session: SessionId) -> SessionState {
         let mobile = mobile_of(session);
-        let surrogates = self.mobiles.remove(&mobile)?;
+        let Some(surrogates) = self.mobiles.remove(&mobile) else {
+            return SessionState {
+                session,
+                connections: Vec::new(),
+                ended: Vec::new(),
+                forgotten: 0,
+                hop: Vec::new(),
+            };
+        };
         self.counts.handed_over += 1;
         // Until the new base has the state, what comes for it is withheld.
-        self.departed.insert(mobile, (self.addr, now));
-        Some(surrogates.freeze(now, session))
+        self.depart(now, mobile, Departure::Leaving);
+        surrogates.freeze(now, session, &mut self.resets)
     }
 
-    fn rebuild(&mut self, now: Time, state: SessionState) -> bool {
+    fn rebuild(&mut self, now: Time, state: SessionState) {
         let mobile = mobile_of(state.session);
         let hop = self.new_hop(mobile);
-        let seed = self.seed.child(&format!("wired halves of {mobile}"));
-        let config = (self.config.session, self.config.wired);
-        let built = Surrogates::rebuild(now, mobile, hop, config, seed, state);
+        let seed = self.numbers(mobile);
+        let built = Surrogates::rebuild(now, mobile, hop, self.setup(), seed, state);
         self.departed.remove(&mobile);
         self.mobiles.insert(mobile, built);
-        self.counts.taken_over += 1;
-        true
     }
 
     fn note_departure(&mut self, now: Time, session: SessionId, to: SocketAddr, lasts: Duration) {
         if let SocketAddr::V4(to) = to {
-            self.departed.insert(mobile_of(session), (*to.ip(), now + lasts));
+            let gone = Departure::Gone { to: *to.ip(), until: now + lasts };
+            self.depart(now, mobile_of(session), gone);
         }
     }
 
@@ -232,15 +291,39 @@ impl BaseStation {
     fn settle(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         self.handle_handoff(now);
-        for surrogates in self.mobiles.values_mut() {
-            surrogates.drive(now);
-            let ends = Ends { here: self.addr, there: surrogates.mobile() };
-            surrogates.transmit(ctx, ends, &mut self.scratch);
+        for (ends, reset) in self.resets.drain(..) {
+            self.wired_out.push(ctx.packet(*ends.local.ip(), *ends.remote.ip(), Body::Tcp(reset)));
+        }
+        loop {
+            for surrogates in self.mobiles.values_mut() {
+                surrogates.drive(now);
+                let ends = Ends { here: self.addr, there: surrogates.mobile() };
+                surrogates.transmit(ctx, ends, &mut self.scratch, &mut self.wired_out);
+            }
+            if self.wired_out.is_empty() {
+                break;
+            }
+            self.send_wired(ctx);
         }
         while let Some(SocketAddr::V4(to)) = self.handoff.poll_transmit(now, &mut self.out) {
             let from = SocketAddrV4::new(self.addr, HANDOFF_PORT);
             send_udp(ctx, from, to, &self.out);
         }
+    }
+}
+
+impl BaseStation {
+    /// Sends what wired halves have sent; a mobile of this base may be at the other end, too
+    /// (MHP-7).
+    fn send_wired(&mut self, ctx: &mut Context<'_>) {
+        let mut packets = core::mem::take(&mut self.wired_out);
+        for packet in packets.drain(..) {
+            if let Some(packet) = self.intercept(ctx.now(), packet) {
+                // What the link does not take is lost, as on any network.
+                let _ = ctx.send(packet);
+            }
+        }
+        self.wired_out = packets;
     }
 }
 
@@ -251,11 +334,16 @@ impl Node for BaseStation {
             return;
         }
         let now = ctx.now();
-        if packet.next_address() == self.addr && packet.decapsulate().is_none() {
+        if packet.next_address() == self.addr {
+            packet.decapsulate();
+        }
+        if packet.tunnel.is_some() {
+            return self.forward(ctx, packet);
+        }
+        if packet.dst == self.addr {
             self.handle_own(now, packet);
         } else if let Some(packet) = self.intercept(now, packet) {
-            self.forward(ctx, packet);
-            return;
+            return self.forward(ctx, packet);
         }
         self.settle(ctx);
     }

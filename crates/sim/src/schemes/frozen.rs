@@ -136,7 +136,7 @@ pub(super) fn decode(
     Some((socket, local, remote))
 }
 
-fn nanos(d: Duration) -> u64 {
+pub(super) fn nanos(d: Duration) -> u64 {
     u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -145,29 +145,29 @@ fn halves(n: u64) -> (u32, u32) {
 }
 
 #[derive(Default)]
-struct Writer(Vec<u8>);
+pub(super) struct Writer(pub(super) Vec<u8>);
 
 impl Writer {
-    fn u64(&mut self, n: u64) {
+    pub(super) fn u64(&mut self, n: u64) {
         self.0.extend_from_slice(&n.to_be_bytes());
     }
 
-    fn bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.u64(bytes.len() as u64);
         self.0.extend_from_slice(bytes);
     }
 }
 
-struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         let (n, rest) = self.0.split_first_chunk::<8>()?;
         self.0 = rest;
         Some(u64::from_be_bytes(*n))
     }
 
-    fn bytes(&mut self) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u64()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(len)?;
         self.0 = rest;

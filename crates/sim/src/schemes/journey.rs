@@ -16,10 +16,10 @@ use core::net::Ipv4Addr;
 use lasthop_radio::{ConfigError, LinkConfig, RadioConfig};
 use lasthop_session::{self as session, handoff};
 use lasthop_tcp as tcp;
-use lasthop_units::{Bytes, Duration, Seed, Time};
+use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 use thiserror::Error;
 
-use super::{BaseConfig, BaseStation, HopKind, MobileConfig, MobileStation};
+use super::{BaseConfig, BaseStation, HopKind, MobileConfig, MobileHop, MobileStation};
 use crate::Halt;
 use crate::net::host::Host;
 use crate::net::traffic::{Client, Record, Service, Traffic, Work};
@@ -77,6 +77,9 @@ pub struct Journey {
     pub way: Way,
     /// Every cell's radio; its random processes are each cell's own.
     pub radio: RadioConfig,
+    /// Both directions take turns on one channel, as on a half-duplex radio: the one that the
+    /// radio's `up` describes.
+    pub half_duplex: bool,
     /// From the router to the fixed host.
     pub wired_up: LinkConfig,
     /// From the fixed host to the router.
@@ -118,6 +121,18 @@ pub struct Outcome {
     pub accepted: u64,
     /// The hash of all that happened.
     pub trace_hash: u64,
+}
+
+/// How far a transfer is at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Sample {
+    /// The congestion window of the sending TCP on the hop, or of the only one; what SRP has in
+    /// flight.
+    pub cwnd: Bytes,
+    /// Bytes that the sending application wrote.
+    pub sent: Bytes,
+    /// Bytes that the receiving application has.
+    pub delivered: Bytes,
 }
 
 /// A journey that cannot be made.
@@ -171,11 +186,28 @@ impl Node for Place {
         }
     }
 
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
+        match self {
+            Self::Host(n) => n.handle_link_event(ctx, link, event),
+            Self::Mobile(n) => n.handle_link_event(ctx, link, event),
+            Self::Base(_) | Self::Router(_) => {}
+        }
+    }
+
     fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
         if let Self::Mobile(n) = self {
             n.handle_token(ctx, token);
         }
     }
+}
+
+/// One cell's radio.
+struct Cell {
+    /// What the base sends into, and the mobile.
+    down: LinkId,
+    up: LinkId,
+    /// What is silent between cells.
+    air: [LinkId; 2],
 }
 
 /// A journey under way.
@@ -184,8 +216,7 @@ pub struct Run {
     mobile: NodeId,
     fixed: NodeId,
     bases: Vec<NodeId>,
-    /// Down and up, of each cell.
-    radios: Vec<[LinkId; 2]>,
+    cells: Vec<Cell>,
     give_up: Duration,
     way: Way,
 }
@@ -217,11 +248,12 @@ impl Journey {
         let back = network.add_link(fixed, router, &self.wired_down)?;
         network.set_default_route(fixed, Some(back));
         let mut bases = Vec::new();
-        let mut radios = Vec::new();
+        let mut cells = Vec::new();
         let mut towards = Vec::new();
         for n in 0..=self.pauses.len() as u32 {
             let base = network.add_node(self.base(n, seed));
-            let [down, up] = network.add_radio(base, mobile, &self.radio)?;
+            let cell = self.cell(&mut network, base, mobile)?;
+            let Cell { down, up, .. } = cell;
             let out = network.add_link(base, router, &self.campus)?;
             let back = network.add_link(router, base, &self.campus)?;
             towards.push(back);
@@ -230,19 +262,44 @@ impl Journey {
             network.set_route(router, base_addr(n), Some(back));
             network.set_route(mobile, base_addr(n), Some(up));
             bases.push(base);
-            radios.push([down, up]);
+            cells.push(cell);
         }
         let mut run =
-            Run { network, mobile, fixed, bases, radios, give_up: self.give_up, way: self.way };
+            Run { network, mobile, fixed, bases, cells, give_up: self.give_up, way: self.way };
         run.enter(Time::ZERO, 0, router, &towards);
         for (n, pause) in self.pauses.iter().enumerate() {
             run.leave(Time::ZERO + pause.at, n);
             run.enter(Time::ZERO + pause.at + pause.lasts, n + 1, router, &towards);
         }
-        for n in 1..run.radios.len() {
+        for n in 1..run.cells.len() {
             run.leave(Time::ZERO, n);
         }
         Ok(run)
+    }
+
+    /// The radio between a base and the mobile. A channel that both take turns on is one link
+    /// between two points of the air, which everything passes.
+    fn cell(
+        &self,
+        network: &mut Network<Place>,
+        base: NodeId,
+        mobile: NodeId,
+    ) -> Result<Cell, ConfigError> {
+        if !self.half_duplex {
+            let [down, up] = network.add_radio(base, mobile, &self.radio)?;
+            return Ok(Cell { down, up, air: [down, up] });
+        }
+        let near = LinkConfig { mtu: self.radio.up.mtu, ..LinkConfig::default() };
+        let [before, after] = [(); 2].map(|()| network.add_node(Place::Router(Router::default())));
+        let up = network.add_link(mobile, before, &near)?;
+        let down = network.add_link(base, before, &near)?;
+        let channel = network.add_link(before, after, &self.radio.up)?;
+        let to_mobile = network.add_link(after, mobile, &near)?;
+        let to_base = network.add_link(after, base, &near)?;
+        network.set_default_route(before, Some(channel));
+        network.set_default_route(after, Some(to_base));
+        network.set_route(after, MOBILE, Some(to_mobile));
+        Ok(Cell { down, up, air: [channel, channel] })
     }
 
     fn traffic(&self, seed: Seed) -> Traffic {
@@ -304,16 +361,16 @@ impl Journey {
 
 impl Run {
     fn leave(&mut self, at: Time, cell: usize) {
-        for link in self.radios[cell] {
+        for link in self.cells[cell].air {
             self.network.schedule(at, Event::LinkDown(link));
         }
     }
 
     fn enter(&mut self, at: Time, cell: usize, router: NodeId, towards: &[LinkId]) {
-        for link in self.radios[cell] {
+        for link in self.cells[cell].air {
             self.network.schedule(at, Event::LinkUp(link));
         }
-        let up = Some(self.radios[cell][1]);
+        let up = Some(self.cells[cell].up);
         let mobile = self.mobile;
         self.network.schedule(at, Event::DefaultRoute { node: mobile, link: up });
         let route = Event::Route { node: router, dst: MOBILE, link: Some(towards[cell]) };
@@ -326,8 +383,10 @@ impl Run {
 
     /// Lets `observer` see every packet of cell `cell`'s radio.
     pub fn tap_radio(&mut self, cell: usize, observer: &SharedObserver) {
-        for link in self.radios.get(cell).copied().into_iter().flatten() {
+        for link in self.cells.get(cell).into_iter().flat_map(|c| [c.down, c.up]) {
             self.network.tap(TapPoint::LinkIn(link), observer.clone());
+        }
+        for link in self.cells.get(cell).into_iter().flat_map(|c| c.air) {
             self.network.tap(TapPoint::LinkOut(link), observer.clone());
         }
     }
@@ -416,6 +475,32 @@ impl Run {
         match self.network.node(self.mobile) {
             Place::Mobile(mobile) => mobile.broken().is_some(),
             _ => false,
+        }
+    }
+
+    /// How far the transfer is.
+    pub fn sample(&self) -> Sample {
+        Sample {
+            cwnd: self.cwnd().unwrap_or(Bytes::ZERO),
+            sent: self.sender().map_or(Bytes::ZERO, |r| r.written),
+            delivered: self.receiver().map_or(Bytes::ZERO, |r| r.received),
+        }
+    }
+
+    fn cwnd(&self) -> Option<Bytes> {
+        match (self.network.node(self.mobile), self.way) {
+            (Place::Mobile(mobile), Way::Up) => match mobile.hop() {
+                MobileHop::Tcp(streams) => {
+                    streams.sockets().last().map(|s| s.connection().probe().cwnd)
+                }
+                MobileHop::Srp(srp) => Some(srp.stats().inflight),
+            },
+            (Place::Host(host), Way::Up) => host.connections().next().map(|(_, c)| c.probe().cwnd),
+            (_, Way::Down) => match self.network.node(self.fixed) {
+                Place::Host(host) => host.connections().next().map(|(_, c)| c.probe().cwnd),
+                _ => None,
+            },
+            (Place::Base(_) | Place::Router(_), Way::Up) => None,
         }
     }
 

@@ -2,17 +2,18 @@
 //! would see of a host.
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use lasthop_session::handoff::{self, Broken, MobileEvent};
 use lasthop_session::{
-    self as session, ConnId, Event as Told, Opening, RecvState, ResetReason, Session, Target,
+    self as session, ConnId, Event as Told, Opening, RecvState, Refusal, ResetReason, Session,
+    Target,
 };
-use lasthop_tcp as tcp;
+use lasthop_tcp::{self as tcp, Estimates};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
-use super::transport::{Ends, HopKind, MobileHop, Scratch, send_udp, udp_source};
-use super::{HANDOFF_PORT, HOP_PORT, SRP_PORT, session_of};
+use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp};
+use super::{HANDOFF_PORT, SRP_PORT, session_of};
 use crate::content::Content as Bytestream;
 use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets};
 use crate::net::{Body, Context, LinkId, Node, Packet};
@@ -63,6 +64,11 @@ struct Carried {
     handoffs: Vec<Handoff>,
     broken: Option<Broken>,
     flows: BTreeMap<ConnId, Flow>,
+    /// Ports that fixed hosts may open connections to (MHP-6), and those that hear UDP.
+    listeners: BTreeSet<u16>,
+    udp: BTreeSet<u16>,
+    /// What the hop before knew, until its connections are reopened.
+    estimates: BTreeMap<ConnId, Estimates>,
     events: VecDeque<(FlowId, Event)>,
     now: Time,
     scratch: Scratch,
@@ -90,12 +96,19 @@ impl<A: App> MobileStation<A> {
             base,
             hop,
             hops: 0,
-            session: Session::mobile(config.session),
+            session: {
+                let mut session = Session::mobile(config.session);
+                session.set_listening(true);
+                session
+            },
             handoff: handoff::Mobile::new(config.handoff, session_of(addr), first),
             config,
             handoffs: Vec::new(),
             broken: None,
             flows: BTreeMap::new(),
+            listeners: BTreeSet::new(),
+            udp: BTreeSet::new(),
+            estimates: BTreeMap::new(),
             events: VecDeque::new(),
             now: Time::ZERO,
             scratch: Scratch::default(),
@@ -155,17 +168,50 @@ impl Carried {
     fn take_events(&mut self) {
         while let Some(event) = self.handoff.poll_event() {
             match event {
-                MobileEvent::Suspend => self.session.suspend(self.now, &mut self.hop),
-                MobileEvent::Resumed { base } => self.resume(base),
+                MobileEvent::Suspend => self.suspend(),
+                MobileEvent::Resumed { base } => {
+                    self.resume(base);
+                    let pending = self.handoffs.iter_mut().filter(|h| h.resumed.is_none());
+                    pending.for_each(|h| h.resumed = Some(self.now));
+                }
+                // The session is lost (MHP-21); another one begins with the base at hand.
                 MobileEvent::Broken(why) => {
                     self.broken = Some(why);
                     self.session.reset_all(&mut self.hop, ResetReason::AssociationLost);
+                    self.resume(self.handoff.base());
                 }
             }
         }
         while let Some(event) = self.session.poll_event(self.now, &mut self.hop) {
             self.note(event);
         }
+        self.hand_on_estimates();
+    }
+
+    fn suspend(&mut self) {
+        if self.config.hop.keeps_estimates() {
+            for id in self.flows.keys() {
+                let stream = self.session.stream(*id);
+                if let Some(estimates) = stream.and_then(|stream| self.hop.estimates(stream)) {
+                    // The silence has an explanation: no doublings travel.
+                    let rtt = tcp::RttState { backoff: 0, ..estimates.rtt };
+                    self.estimates.insert(*id, Estimates { rtt, ..estimates });
+                }
+            }
+        }
+        self.session.suspend(self.now, &mut self.hop);
+    }
+
+    /// Reopened connections go on with what was known of their path (ITCP-3).
+    fn hand_on_estimates(&mut self) {
+        let Self { estimates, session, hop, .. } = self;
+        estimates.retain(|id, known| match session.stream(*id) {
+            Some(stream) => {
+                hop.adopt(stream, *known);
+                false
+            }
+            None => true,
+        });
     }
 
     /// A new connection to the new base (MHP-18).
@@ -176,8 +222,32 @@ impl Carried {
         let seed = self.seed.child(&format!("hop {}", self.hops));
         self.hop = MobileHop::new(&self.config.hop, self.base, seed, self.now);
         self.session.resume(self.now, &mut self.hop, session_of(self.addr));
-        let pending = self.handoffs.iter_mut().filter(|h| h.resumed.is_none());
-        pending.for_each(|h| h.resumed = Some(self.now));
+    }
+
+    /// A fixed host opens a connection (MHP-6).
+    fn take_offer(&mut self, id: ConnId, target: &Target) {
+        let port = target.port();
+        if !self.listeners.contains(&port) {
+            return self.session.refuse(&mut self.hop, id, Refusal::Refused);
+        }
+        self.add_flow(id);
+        self.events.push_back((flow_of(id), Event::Accepted { port }));
+        self.events.push_back((flow_of(id), Event::Connected));
+        let bound = SocketAddr::V4(SocketAddrV4::new(self.addr, port));
+        self.session.accept(&mut self.hop, id, bound);
+    }
+
+    fn add_flow(&mut self, id: ConnId) {
+        let content = Bytestream::new(self.seed, &format!("stream {id}"));
+        let flow = Flow { content, made: 0, ended: false, blocked: false, ending: Ending::Orderly };
+        self.flows.insert(id, flow);
+    }
+
+    /// All streams of the hop are gone, and with them the connections that they carried.
+    fn on_lost(&mut self, lost: Lost) {
+        if lost == Lost(true) {
+            self.session.reset_all(&mut self.hop, ResetReason::AssociationLost);
+        }
     }
 
     fn note(&mut self, event: Told) {
@@ -203,10 +273,11 @@ impl Carried {
                 }
             }
             Told::Closed(id) => {
+                self.estimates.remove(&id);
                 let ending = self.flows.get(&id).map_or(Ending::Orderly, |f| f.ending);
                 self.events.push_back((flow, Event::Closed(ending)));
             }
-            Told::Connect { .. } => {}
+            Told::Connect { id, target } => self.take_offer(id, &target),
         }
     }
 
@@ -246,7 +317,8 @@ impl Carried {
     fn handle_timeout(&mut self, now: Time) {
         self.now = now;
         if self.hop.next_timeout().is_some_and(|t| t <= now) && !self.handoff.is_pending() {
-            self.hop.handle_timeout(now);
+            let lost = self.hop.handle_timeout(now);
+            self.on_lost(lost);
         }
         if self.session.next_timeout().is_some_and(|t| t <= now) {
             self.session.handle_timeout(now, &mut self.hop);
@@ -263,11 +335,9 @@ impl Carried {
                     self.handoff.handle_datagram(now, bytes);
                 }
             }
-            Body::Tcp(segment) if segment.src_port == HOP_PORT && from_base => {
-                self.hop.handle_packet(now, packet);
-            }
-            Body::Udp { src_port: SRP_PORT, .. } if from_base && udp_source(packet).is_some() => {
-                self.hop.handle_packet(now, packet);
+            Body::Tcp(_) | Body::Udp { src_port: SRP_PORT, .. } if from_base => {
+                let lost = self.hop.handle_packet(now, packet);
+                self.on_lost(lost);
             }
             // What a base let pass by mistake, and what an old hop still sends.
             _ => {}
@@ -280,7 +350,13 @@ impl<A: App> Node for MobileStation<A> {
         if packet.corrupted || packet.dst != self.carried.addr {
             return;
         }
-        self.carried.handle_packet(ctx.now(), &mut packet);
+        match packet.body {
+            Body::Udp { dst_port, .. } if self.carried.udp.contains(&dst_port) => {
+                let Self { carried, app } = self;
+                app.handle_datagram(&mut Io::new(carried, ctx), &packet);
+            }
+            _ => self.carried.handle_packet(ctx.now(), &mut packet),
+        }
         drop(packet);
         self.settle(ctx);
     }
@@ -333,15 +409,18 @@ impl Sockets for Carried {
         let target = Target::Addr(SocketAddr::V4(SocketAddrV4::new(dst, port)));
         let opened = self.session.connect(ctx.now(), &mut self.hop, &target, Opening::Faithful);
         let id = opened.ok()?;
-        let content = Bytestream::new(self.seed, &format!("stream {id}"));
-        let flow = Flow { content, made: 0, ended: false, blocked: false, ending: Ending::Orderly };
-        self.flows.insert(id, flow);
+        self.add_flow(id);
         Some(flow_of(id))
     }
 
-    fn listen(&mut self, _port: u16, _config: tcp::Config, _content: Content) {}
+    /// The connection of TCP's is the surrogate's: it has the base's configuration.
+    fn listen(&mut self, port: u16, _config: tcp::Config, _content: Content) {
+        self.listeners.insert(port);
+    }
 
-    fn open_udp(&mut self, _port: u16) {}
+    fn open_udp(&mut self, port: u16) {
+        self.udp.insert(port);
+    }
 
     fn send_udp(
         &mut self,

@@ -8,13 +8,14 @@ mod base;
 mod frozen;
 pub mod journey;
 mod mobile;
+mod moved;
 mod streams;
 mod surrogate;
 mod transport;
 
 pub use base::{BaseConfig, BaseCounts, BaseStation};
 pub use mobile::{Handoff, MobileConfig, MobileStation};
-pub use streams::{Frozen, HOP_PORT, TcpStreams};
+pub use streams::{HOP_PORT, TcpStreams};
 pub use transport::{BaseHop, HopKind, MobileHop, SRP_PORT};
 
 /// The UDP port of handoffs, at mobiles and at bases.

@@ -3,42 +3,54 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
-use lasthop_tcp::{Config, Event, Ports, Snapshot, Socket, State, reset_for};
+use lasthop_tcp::{Config, Estimates, Event, Ports, Socket, State, reset_for};
 use lasthop_units::{Stream as Numbers, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
-/// The base's port for connections of the hop.
+/// The port, at bases and at mobiles, that connections of the hop are opened to.
 pub const HOP_PORT: u16 = 4433;
-/// The mobile's ports for them start here: stream `2 n` has port `FIRST_PORT + n`.
+/// Ports that they are opened from.
 const FIRST_PORT: u16 = 20_000;
-/// Streams that one end may have at once.
+const PORTS: u64 = 40_000;
+/// Streams that both ends together may have at once, those in TIME-WAIT apart.
 const STREAMS_MAX: usize = 4096;
+/// Streams in TIME-WAIT that are kept; the oldest make room.
+const WAITING_MAX: usize = 4096;
+/// Resets that wait to be sent, at most: what is beyond is as good as lost.
+const RESETS_MAX: usize = 256;
 /// What a reset by TCP stands for, which carries no code.
 const RESET: u64 = 0;
 
-/// One end of a hop over TCP. Only the mobile opens streams.
+/// One end of a hop over TCP.
 pub struct TcpStreams {
     mobile: bool,
     config: Config,
     entries: BTreeMap<u64, Entry>,
+    /// The living stream of each port that one is opened from, and whether it is the mobile's.
+    by_port: BTreeMap<(bool, u16), u64>,
+    /// The next stream that this end opens.
     next: u64,
+    /// The highest stream that the peer opened.
+    highest: u64,
+    /// Entries that wait in TIME-WAIT, oldest first.
+    waiting: VecDeque<u64>,
     numbers: Numbers,
     events: VecDeque<StreamEvent>,
-    /// Segments for connections that do not exist are answered.
+    /// For connections that do not exist, or that this end gave up.
     resets: VecDeque<Segment>,
     now: Time,
 }
 
 struct Entry {
     socket: Socket,
-    /// Nobody above knows of it: it was opened by the peer and does not stand, or is over.
+    /// What another connection knew of the path, for when this one stands.
+    estimates: Option<Estimates>,
+    /// Nobody above knows of it: it was opened by the peer and does not stand.
     silent: bool,
     wants_data: bool,
     wants_room: bool,
     finished: bool,
     reset: Option<u64>,
-    /// Given up from this side.
-    dropped: bool,
     closed: bool,
 }
 
@@ -46,12 +58,12 @@ impl Entry {
     fn new(socket: Socket, silent: bool) -> Self {
         Self {
             socket,
+            estimates: None,
             silent,
             wants_data: true,
             wants_room: true,
             finished: false,
             reset: None,
-            dropped: false,
             closed: false,
         }
     }
@@ -73,17 +85,6 @@ impl Entry {
     }
 }
 
-/// A stream taken out as it is, to go on as the same connection at another base (ITCP-3).
-#[derive(Clone, Debug)]
-pub struct Frozen {
-    /// The connection.
-    pub snapshot: Snapshot,
-    /// Bytes written and not acknowledged.
-    pub unacknowledged: Vec<u8>,
-    /// Bytes received and not read.
-    pub unread: Vec<u8>,
-}
-
 impl TcpStreams {
     /// The mobile's end.
     pub fn mobile(config: Config, numbers: Numbers) -> Self {
@@ -100,7 +101,10 @@ impl TcpStreams {
             mobile,
             config,
             entries: BTreeMap::new(),
-            next: 0,
+            by_port: BTreeMap::new(),
+            next: u64::from(!mobile),
+            highest: u64::from(mobile),
+            waiting: VecDeque::new(),
             numbers,
             events: VecDeque::new(),
             resets: VecDeque::new(),
@@ -108,20 +112,32 @@ impl TcpStreams {
         }
     }
 
-    /// An end that goes on with stream numbers where another one stopped.
-    #[must_use]
-    pub fn after(mut self, other: &Self) -> Self {
-        self.next = other.next;
-        self
+    /// The mobile's streams are the even ones.
+    fn is_own(&self, id: u64) -> bool {
+        id.is_multiple_of(2) == self.mobile
     }
 
     fn ports(&self, id: u64) -> Ports {
-        let port = FIRST_PORT + (id / 2 % 40_000) as u16;
-        if self.mobile {
+        let port = opener_port(id);
+        if self.is_own(id) {
             Ports { local: port, remote: HOP_PORT }
         } else {
             Ports { local: HOP_PORT, remote: port }
         }
+    }
+
+    fn insert(&mut self, id: u64, entry: Entry) {
+        self.by_port.insert((id.is_multiple_of(2), opener_port(id)), id);
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Entry> {
+        self.by_port.remove(&(id.is_multiple_of(2), opener_port(id)));
+        self.entries.remove(&id)
+    }
+
+    fn is_full(&self) -> bool {
+        self.entries.len() - self.waiting.len().min(self.entries.len()) >= STREAMS_MAX
     }
 
     /// The connections, for those who watch.
@@ -129,33 +145,75 @@ impl TcpStreams {
         self.entries.values().map(|e| &e.socket)
     }
 
+    /// What the connection behind a stream has learned of the path.
+    pub fn estimates(&self, id: StreamId) -> Option<Estimates> {
+        Some(self.entries.get(&id.0)?.socket.connection().estimates())
+    }
+
+    /// Lets a stream go on with what another one knew of the path (ITCP-3, ITCP-4).
+    pub fn adopt(&mut self, id: StreamId, estimates: Estimates) {
+        if let Some(entry) = self.entries.get_mut(&id.0) {
+            entry.socket.adopt(&estimates);
+            if !entry.socket.connection().is_established() {
+                entry.estimates = Some(estimates);
+            }
+        }
+    }
+
     /// Takes in a segment of the hop.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment, payload: &[u8]) {
         self.now = now;
-        let mobile_port = if self.mobile { segment.dst_port } else { segment.src_port };
-        let Some(n) = mobile_port.checked_sub(FIRST_PORT) else { return };
-        let id = 2 * u64::from(n);
-        if !self.entries.contains_key(&id) {
-            self.open_for_peer(now, id, segment);
-            return;
+        let (own, port) = match (segment.src_port, segment.dst_port) {
+            (port, HOP_PORT) => (false, port),
+            (HOP_PORT, port) => (true, port),
+            _ => return,
+        };
+        match self.by_port.get(&(own == self.mobile, port)) {
+            Some(&id) => {
+                if let Some(entry) = self.entries.get_mut(&id) {
+                    entry.socket.handle_segment(now, segment, payload);
+                }
+                self.look(id);
+            }
+            None if !own && segment.flags.contains(Flags::SYN) && !self.is_full() => {
+                self.open_for_peer(now, port, segment);
+            }
+            None => self.answer(reset_for(segment)),
         }
-        if let Some(entry) = self.entries.get_mut(&id) {
-            entry.socket.handle_segment(now, segment, payload);
-        }
-        self.look(id);
     }
 
-    fn open_for_peer(&mut self, now: Time, id: u64, segment: &Segment) {
-        let opening = !self.mobile && segment.flags.contains(Flags::SYN);
-        if !opening || self.entries.len() >= STREAMS_MAX {
-            self.resets.extend(reset_for(segment));
-            return;
+    fn answer(&mut self, reset: Option<Segment>) {
+        if self.resets.len() < RESETS_MAX {
+            self.resets.extend(reset);
         }
+    }
+
+    fn open_for_peer(&mut self, now: Time, port: u16, segment: &Segment) {
         let iss = Seq(self.numbers.next_u64() as u32);
+        let Some(id) = self.peer_stream(port) else { return self.answer(reset_for(segment)) };
         match Socket::accept(self.config, self.ports(id), segment, iss, now) {
-            Ok(socket) => drop(self.entries.insert(id, Entry::new(socket, true))),
-            Err(_) => self.resets.extend(reset_for(segment)),
+            Ok(socket) => {
+                self.highest = self.highest.max(id);
+                self.insert(id, Entry::new(socket, true));
+            }
+            Err(_) => self.answer(reset_for(segment)),
         }
+    }
+
+    /// Which stream the peer opens from that port: ports are used in turn, so of all streams that
+    /// have it, the one nearest to the last.
+    fn peer_stream(&self, port: u16) -> Option<u64> {
+        let n = u64::from(port.checked_sub(FIRST_PORT)?);
+        let last = self.highest / 2;
+        let turn = last - last % PORTS + n;
+        let nearest = if turn + PORTS / 2 < last {
+            turn + PORTS
+        } else if turn > last + PORTS / 2 && turn >= PORTS {
+            turn - PORTS
+        } else {
+            turn
+        };
+        (n < PORTS).then_some(2 * nearest + u64::from(self.mobile))
     }
 
     /// The next segment of the hop; its payload is at the start of `out`.
@@ -192,22 +250,26 @@ impl TcpStreams {
         let stream = StreamId(id);
         while let Some(event) = entry.socket.poll_event() {
             match event {
-                Event::Connected if entry.silent => {
-                    entry.silent = false;
-                    self.events.push_back(StreamEvent::Incoming(stream));
+                Event::Connected => {
+                    if let Some(estimates) = entry.estimates.take() {
+                        entry.socket.adopt(&estimates);
+                    }
+                    if core::mem::take(&mut entry.silent) {
+                        self.events.push_back(StreamEvent::Incoming(stream));
+                    }
                 }
-                Event::Finished if !entry.dropped => {
-                    self.events.push_back(StreamEvent::Finished(stream));
-                }
-                Event::Reset | Event::GaveUp if !entry.dropped => {
+                Event::Finished => self.events.push_back(StreamEvent::Finished(stream)),
+                Event::Reset | Event::GaveUp => {
                     entry.reset = Some(RESET);
                     entry.wants_data = false;
-                    self.events.push_back(StreamEvent::Readable(stream));
+                    if !entry.silent {
+                        self.events.push_back(StreamEvent::Readable(stream));
+                    }
                 }
-                _ => {}
+                Event::PeerFinished | Event::Closed => {}
             }
         }
-        if entry.dropped || entry.silent {
+        if entry.silent {
             return self.forget_if_over(id);
         }
         if entry.wants_data && entry.has_news() {
@@ -227,59 +289,52 @@ impl TcpStreams {
 
     fn forget_if_over(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        let over = entry.is_over() || (entry.dropped && entry.socket.connection().is_closed());
-        if over && !entry.closed {
+        if entry.is_over() && !entry.closed {
             entry.closed = true;
             if !entry.silent {
                 self.events.push_back(StreamEvent::Closed(StreamId(id)));
             }
+            self.waiting.push_back(id);
         }
         // A connection in TIME-WAIT still answers old segments.
-        if entry.closed
-            && entry.socket.connection().is_closed()
-            && entry.socket.next_timeout().is_none()
+        if entry.closed && entry.socket.connection().is_closed() {
+            self.waiting.retain(|waiting| *waiting != id);
+            self.give_last_word(id);
+        } else if self.waiting.len() > WAITING_MAX
+            && let Some(oldest) = self.waiting.pop_front()
         {
-            self.entries.remove(&id);
+            self.remove(oldest);
         }
     }
 
-    /// Takes all streams out as they are.
-    pub fn freeze(&mut self, now: Time) -> BTreeMap<u64, Frozen> {
-        let frozen = |socket: &Socket| {
-            let join = |(a, b): (&[u8], &[u8])| [a, b].concat();
-            Frozen {
-                snapshot: socket.snapshot(now),
-                unacknowledged: join(socket.unacknowledged()),
-                unread: join(socket.unread()),
-            }
-        };
-        let all = core::mem::take(&mut self.entries);
-        all.into_iter().map(|(id, e)| (id, frozen(&e.socket))).collect()
+    /// Removes a connection that is over. What it has yet to send is a reset at most.
+    fn give_last_word(&mut self, id: u64) {
+        let Some(mut entry) = self.remove(id) else { return };
+        let mut room = vec![0; entry.socket.connection().segment_size().as_usize()];
+        let last = entry.socket.poll_transmit(self.now, &mut room);
+        self.answer(last);
     }
+}
 
-    /// Goes on with streams that were frozen at another base, and repeats at once what is not
-    /// acknowledged (ITCP-4).
-    pub fn thaw(&mut self, now: Time, frozen: &BTreeMap<u64, Frozen>) {
-        for (id, f) in frozen {
-            let restored =
-                Socket::restore(self.config, now, &f.snapshot, &f.unacknowledged, &f.unread);
-            let Some(mut socket) = restored else { continue };
-            socket.retransmit_now(now);
-            self.entries.insert(*id, Entry::new(socket, false));
-        }
-    }
+fn opener_port(id: u64) -> u16 {
+    // The remainder is below PORTS.
+    FIRST_PORT + (id / 2 % PORTS) as u16
 }
 
 impl Streams for TcpStreams {
     fn open(&mut self) -> Result<StreamId, StreamError> {
-        if !self.mobile || self.entries.len() >= STREAMS_MAX {
+        if self.is_full() {
             return Err(StreamError::TooMany);
+        }
+        let own = self.mobile;
+        while self.by_port.contains_key(&(own, opener_port(self.next))) {
+            self.next += 2;
         }
         let id = self.next;
         self.next += 2;
         let iss = Seq(self.numbers.next_u64() as u32);
         let socket = Socket::connect(self.config, self.ports(id), iss, self.now);
-        self.entries.insert(id, Entry::new(socket, false));
+        self.insert(id, Entry::new(socket, false));
         Ok(StreamId(id))
     }
 
@@ -292,16 +347,13 @@ impl Streams for TcpStreams {
         if let Some(code) = entry.reset {
             return Err(StreamError::Reset(code));
         }
-        if entry.dropped || entry.closed {
+        if entry.closed {
             return Err(StreamError::Unknown);
         }
         if entry.finished {
             return Err(StreamError::Finished);
         }
-        let room = entry.socket.send_space();
-        if room.is_empty() {
-            entry.wants_room = true;
-        }
+        entry.wants_room |= entry.socket.connection().send_room().get() == 0;
         Ok(entry.socket.send_space())
     }
 
@@ -320,10 +372,11 @@ impl Streams for TcpStreams {
     }
 
     fn reset(&mut self, id: StreamId, _code: u64) {
-        if let Some(entry) = self.entries.get_mut(&id.0) {
-            entry.dropped = true;
+        let Some(entry) = self.entries.get_mut(&id.0) else { return };
+        if !entry.closed {
             entry.socket.abort();
-            self.look(id.0);
+            self.events.push_back(StreamEvent::Closed(id));
+            self.give_last_word(id.0);
         }
     }
 
@@ -353,10 +406,10 @@ impl Streams for TcpStreams {
 impl Movable for TcpStreams {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         let entry = self.entries.get(&id.0)?;
-        if entry.dropped || entry.closed || entry.reset.is_some() {
+        if entry.closed || entry.reset.is_some() {
             return None;
         }
-        let entry = self.entries.remove(&id.0)?;
+        let entry = self.remove(id.0)?;
         let join = |(a, b): (&[u8], &[u8])| [a, b].concat();
         let connection = entry.socket.connection();
         Some(StreamState {
@@ -367,5 +420,89 @@ impl Movable for TcpStreams {
             unread: join(entry.socket.unread()),
             recv_ended: connection.peer_finished(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lasthop_units::Seed;
+
+    fn ends() -> (TcpStreams, TcpStreams) {
+        let seed = Seed::from_u64(1);
+        let config = Config { time_wait: lasthop_units::Duration::ZERO, ..Config::modern() };
+        let mobile = TcpStreams::mobile(config, seed.stream("mobile"));
+        (mobile, TcpStreams::base(config, seed.stream("base")))
+    }
+
+    fn carry(now: Time, from: &mut TcpStreams, to: &mut TcpStreams) {
+        let mut room = vec![0; 65_536];
+        while let Some(segment) = from.poll_transmit(now, &mut room) {
+            let payload = &room[..segment.len as usize];
+            to.handle_segment(now, &segment, payload);
+        }
+    }
+
+    fn settle(now: Time, a: &mut TcpStreams, b: &mut TcpStreams) {
+        for _ in 0..8 {
+            carry(now, a, b);
+            carry(now, b, a);
+        }
+    }
+
+    fn incoming(end: &mut TcpStreams) -> Vec<StreamId> {
+        let events = core::iter::from_fn(|| end.poll_event());
+        let streams = events.filter_map(|event| match event {
+            StreamEvent::Incoming(id) => Some(id),
+            _ => None,
+        });
+        streams.collect()
+    }
+
+    #[test]
+    fn both_ends_open_streams_under_the_same_names() {
+        let (mut mobile, mut base) = ends();
+        for n in 0..3 {
+            assert_eq!(mobile.open(), Ok(StreamId(2 * n)));
+            assert_eq!(base.open(), Ok(StreamId(2 * n + 1)));
+        }
+        settle(Time::ZERO, &mut mobile, &mut base);
+        assert_eq!(incoming(&mut base), [StreamId(0), StreamId(2), StreamId(4)]);
+        assert_eq!(incoming(&mut mobile), [StreamId(1), StreamId(3), StreamId(5)]);
+    }
+
+    #[test]
+    fn a_reset_reaches_the_peer_although_the_stream_is_forgotten_at_once() {
+        let (mut mobile, mut base) = ends();
+        let id = mobile.open().unwrap_or(StreamId(9));
+        settle(Time::ZERO, &mut mobile, &mut base);
+        assert_eq!(incoming(&mut base), [id]);
+        base.reset(id, 7);
+        assert_eq!(base.sockets().count(), 0);
+        settle(Time::ZERO, &mut mobile, &mut base);
+        let told = core::iter::from_fn(|| mobile.poll_event()).any(|e| e == StreamEvent::Closed(id));
+        assert!(told, "the mobile waits for ever");
+        assert_eq!(mobile.sockets().count(), 0);
+    }
+
+    #[test]
+    fn names_stay_right_when_ports_come_around() {
+        let (mut mobile, mut base) = ends();
+        let long_lived = mobile.open().unwrap_or(StreamId(9));
+        settle(Time::ZERO, &mut mobile, &mut base);
+        incoming(&mut base);
+        for turn in 0..3 {
+            mobile.next = 2 * (PORTS * (turn + 1) - 2);
+            base.highest = mobile.next - 2;
+            for _ in 0..4 {
+                let id = mobile.open().unwrap_or(StreamId(9));
+                assert_ne!(opener_port(id.0), opener_port(long_lived.0));
+                settle(Time::ZERO, &mut mobile, &mut base);
+                assert_eq!(incoming(&mut base), [id]);
+                mobile.reset(id, 0);
+                settle(Time::ZERO, &mut mobile, &mut base);
+            }
+        }
+        assert_eq!(base.sockets().count(), 1);
     }
 }

@@ -23,7 +23,7 @@ const LONGEST: usize = 16 * 1024;
 pub enum HopKind {
     /// TCP, a new connection after each handoff (SPL-1, SPL-3).
     SplitTcp(tcp::Config),
-    /// TCP, the same connection after a handoff (ITCP-3, ITCP-4).
+    /// TCP that goes on after a handoff with what it knew before (ITCP-3, ITCP-4).
     ITcp(tcp::Config),
     /// SRP, unsealed.
     Srp(HopConfig),
@@ -38,6 +38,11 @@ impl HopKind {
             Self::Srp(_) => "srp",
         }
     }
+
+    /// What the hop's transport has learned of the path counts on the next hop, too.
+    pub(super) fn keeps_estimates(&self) -> bool {
+        matches!(self, Self::ITcp(_))
+    }
 }
 
 /// A mobile's end of the hop to one base.
@@ -47,6 +52,11 @@ pub enum MobileHop {
     /// SRP's.
     Srp(Box<Mobile<SocketAddrV4>>),
 }
+
+/// Whether the association, and with it all its streams, was lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lost(pub(super) bool);
+
 
 /// A base's end of the hop to one mobile.
 pub enum BaseHop {
@@ -78,16 +88,32 @@ impl MobileHop {
         }
     }
 
-    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) {
+    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
         match self {
             Self::Tcp(streams) => handle_segment(streams, now, packet),
             Self::Srp(mobile) => {
                 let from = udp_source(packet);
                 if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
                     mobile.handle_datagram(now, from, bytes);
-                    while mobile.poll_association_event().is_some() {}
                 }
+                return take_lost(mobile);
             }
+        }
+        Lost(false)
+    }
+
+    /// What TCP behind a stream has learned of the path.
+    pub(super) fn estimates(&self, id: StreamId) -> Option<tcp::Estimates> {
+        match self {
+            Self::Tcp(streams) => streams.estimates(id),
+            Self::Srp(_) => None,
+        }
+    }
+
+    /// Lets the TCP behind a stream take that for its own.
+    pub(super) fn adopt(&mut self, id: StreamId, estimates: tcp::Estimates) {
+        if let Self::Tcp(streams) = self {
+            streams.adopt(id, estimates);
         }
     }
 
@@ -111,14 +137,15 @@ impl MobileHop {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Lost {
         match self {
             Self::Tcp(streams) => streams.handle_timeout(now),
             Self::Srp(mobile) => {
                 mobile.handle_timeout(now);
-                while mobile.poll_association_event().is_some() {}
+                return take_lost(mobile);
             }
         }
+        Lost(false)
     }
 
     pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
@@ -141,16 +168,32 @@ impl BaseHop {
         }
     }
 
-    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) {
+    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
         match self {
             Self::Tcp(streams) => handle_segment(streams, now, packet),
             Self::Srp(base, standing) => {
                 let from = udp_source(packet);
                 if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
                     base.handle_datagram(now, from, bytes);
-                    note_associations(base, standing);
                 }
+                return note_associations(base, standing);
             }
+        }
+        Lost(false)
+    }
+
+    /// What TCP behind a stream has learned of the path.
+    pub(super) fn estimates(&self, id: StreamId) -> Option<tcp::Estimates> {
+        match self {
+            Self::Tcp(streams) => streams.estimates(id),
+            Self::Srp(..) => None,
+        }
+    }
+
+    /// Lets the TCP behind a stream take that for its own.
+    pub(super) fn adopt(&mut self, id: StreamId, estimates: tcp::Estimates) {
+        if let Self::Tcp(streams) = self {
+            streams.adopt(id, estimates);
         }
     }
 
@@ -173,14 +216,15 @@ impl BaseHop {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Time) {
+    pub(super) fn handle_timeout(&mut self, now: Time) -> Lost {
         match self {
             Self::Tcp(streams) => streams.handle_timeout(now),
             Self::Srp(base, standing) => {
                 base.handle_timeout(now);
-                note_associations(base, standing);
+                return note_associations(base, standing);
             }
         }
+        Lost(false)
     }
 
     fn association(&self) -> Option<&Association<SocketAddrV4>> {
@@ -214,15 +258,31 @@ impl Scratch {
     }
 }
 
-fn note_associations(base: &mut Base<SocketAddrV4>, standing: &mut Option<AssociationId>) {
+fn take_lost(mobile: &mut Mobile<SocketAddrV4>) -> Lost {
+    let mut lost = false;
+    while let Some(event) = mobile.poll_association_event() {
+        lost |= matches!(event, AssociationEvent::Lost(_));
+    }
+    Lost(lost)
+}
+
+fn note_associations(
+    base: &mut Base<SocketAddrV4>,
+    standing: &mut Option<AssociationId>,
+) -> Lost {
+    let mut lost = false;
     while let Some((id, event)) = base.poll_event() {
         match event {
             AssociationEvent::Up => *standing = Some(id),
-            AssociationEvent::Lost(_) if *standing == Some(id) => *standing = None,
+            AssociationEvent::Lost(_) if *standing == Some(id) => {
+                lost = true;
+                *standing = None;
+            }
             AssociationEvent::Lost(_) | AssociationEvent::Moved => {}
         }
     }
     while base.poll_touched().is_some() {}
+    Lost(lost)
 }
 
 fn handle_segment(streams: &mut TcpStreams, now: Time, packet: &Packet) {

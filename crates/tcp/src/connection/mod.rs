@@ -17,7 +17,7 @@ use lasthop_wire::tcp::{Segment, Seq};
 
 pub use close::reset_for;
 pub use open::NotAnOpening;
-pub use snapshot::Snapshot;
+pub use snapshot::{Estimates, Snapshot};
 
 use crate::config::Config;
 use crate::receive::Receiver;

@@ -4,6 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Timestamps};
 
 use super::open::STAMPS_LEN;
+use super::recovery::THRESHOLD;
 use super::{AckRequest, Connection, Outgoing, Phase, Repairing, State};
 use crate::response::Response;
 
@@ -76,8 +77,9 @@ impl Connection {
     fn usable_edge(&self) -> u64 {
         let mut cwnd = self.windows.cwnd.saturating_add_signed(self.inflation);
         cwnd = cwnd.max(self.windows.mss);
-        if self.config.limited_transmit && !matches!(self.phase, Phase::Recovery { .. }) {
-            cwnd += u64::from(self.dupacks.min(2)) * self.windows.mss;
+        let few = self.dupacks < THRESHOLD && !matches!(self.phase, Phase::Recovery { .. });
+        if self.config.limited_transmit && few {
+            cwnd += u64::from(self.dupacks) * self.windows.mss;
         }
         // RENO-11: the lesser of the two windows.
         (self.una + cwnd).min(self.snd_edge)

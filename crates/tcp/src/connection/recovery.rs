@@ -9,7 +9,7 @@ use super::{Connection, Phase, Repairing};
 use crate::response::{Facts, Repair, Response};
 
 /// Duplicates that tell of a loss.
-const THRESHOLD: u32 = 3;
+pub(super) const THRESHOLD: u32 = 3;
 
 impl Connection {
     /// Notes the peer's selective acknowledgements; true if they say something new.
@@ -42,12 +42,14 @@ impl Connection {
     }
 
     /// RENO-3: the third duplicate, unless it may stem from segments that were sent again already
-    /// (RFC 6582 section 4.1).
+    /// (RFC 6582 section 4.1). A scoreboard tells those apart once all that was out is acknowledged
+    /// (RFC 6675 section 5.1).
     fn tells_of_loss(&mut self) -> bool {
-        if self.una <= self.recover {
+        let by_board = self.sack && !self.board.is_empty();
+        if self.una < self.recover || (self.una == self.recover && !by_board) {
             return false;
         }
-        if self.sack && !self.board.is_empty() {
+        if by_board {
             self.update_board();
             if self.board.first_is_lost(self.una) {
                 return true;

@@ -68,6 +68,17 @@ pub struct Snapshot {
     pub rtt: RttState,
 }
 
+/// What a connection has learned of its path, for another one over the same path (ITCP-3).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Estimates {
+    /// The congestion window.
+    pub cwnd: Bytes,
+    /// The slow-start threshold.
+    pub ssthresh: Bytes,
+    /// The round trip.
+    pub rtt: RttState,
+}
+
 /// Positions of a restored connection lie below this, far from the end of their type.
 const FARTHEST: u64 = 1 << 61;
 /// No window is wider (RFC 7323 section 2.3).
@@ -118,6 +129,23 @@ impl Connection {
         it.restore_receiving(s);
         it.resume_timers(now);
         it
+    }
+
+    /// What the connection has learned of its path.
+    pub fn estimates(&self) -> Estimates {
+        Estimates {
+            cwnd: Bytes::new(self.windows.cwnd),
+            ssthresh: Bytes::new(self.windows.ssthresh),
+            rtt: self.rtt.state(),
+        }
+    }
+
+    /// Takes another connection's estimates for its own. The windows count only once the connection
+    /// stands: opening sets them anew.
+    pub fn adopt(&mut self, estimates: &Estimates) {
+        self.windows.set_cwnd(estimates.cwnd.get());
+        self.windows.ssthresh = estimates.ssthresh.get().max(2 * self.windows.mss);
+        self.rtt = Estimator::restore(self.config.rto, estimates.rtt);
     }
 
     fn restore_sending(&mut self, s: &Snapshot, now: Time) {

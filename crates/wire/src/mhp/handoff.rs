@@ -331,11 +331,14 @@ pub enum Message<'a> {
     Greet {
         /// The last base that the mobile knows to hold the state.
         holder: BaseName,
-        /// The handoff that brought it there; zero if it began there.
+        /// The number of the state that it got; zero if the session began there.
         since: u32,
     },
     /// New base to mobile: the session stands here (MHP-18).
-    Resume,
+    Resume {
+        /// The number of the state that it was rebuilt from.
+        since: u32,
+    },
     /// New base to old: give me the session (MHP-16).
     Handover {
         /// The most bytes of state that the new base takes.
@@ -344,6 +347,8 @@ pub enum Message<'a> {
         piece: u16,
         /// Pieces to send at once, from the first.
         window: u16,
+        /// The number of the state that the old base is thought to have got.
+        since: u32,
     },
     /// New base to old: these pieces are missing.
     Pull {
@@ -354,7 +359,8 @@ pub enum Message<'a> {
     },
     /// Old base to new: a piece of the state (MHP-17).
     State {
-        /// The handoff for which it was frozen: pieces of two states never mix.
+        /// The state's number. It rises whenever a session is frozen or given, so that pieces of two
+        /// states never mix, and of two opinions who has the session the later one is right.
         frozen: u32,
         /// Bytes of the whole.
         total: u64,
@@ -382,7 +388,7 @@ pub enum Message<'a> {
     Moved {
         /// Who.
         to: BaseName,
-        /// The handoff for which the state that it got was frozen: later news is right.
+        /// The number of the state that it got.
         since: u32,
     },
     /// To mobile or base: this cannot be.
@@ -438,7 +444,7 @@ impl<'a> Message<'a> {
     fn kind(&self) -> u8 {
         match self {
             Self::Greet { .. } => TYPE_GREET,
-            Self::Resume => TYPE_RESUME,
+            Self::Resume { .. } => TYPE_RESUME,
             Self::Handover { .. } => TYPE_HANDOVER,
             Self::Pull { .. } => TYPE_PULL,
             Self::State { .. } => TYPE_STATE,
@@ -452,18 +458,21 @@ impl<'a> Message<'a> {
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Resume => {}
-            Self::Take { frozen } | Self::Given { frozen } | Self::Stale { frozen } => {
+            Self::Resume { since: frozen }
+            | Self::Take { frozen }
+            | Self::Given { frozen }
+            | Self::Stale { frozen } => {
                 out.extend_from_slice(&frozen.to_be_bytes());
             }
             Self::Greet { holder: name, since } | Self::Moved { to: name, since } => {
                 out.extend_from_slice(&since.to_be_bytes());
                 name.put(out);
             }
-            Self::Handover { limit, piece, window } => {
+            Self::Handover { limit, piece, window, since } => {
                 out.extend_from_slice(&limit.to_be_bytes());
                 out.extend_from_slice(&piece.to_be_bytes());
                 out.extend_from_slice(&window.to_be_bytes());
+                out.extend_from_slice(&since.to_be_bytes());
             }
             Self::Pull { piece, pieces } => {
                 let pieces = &pieces[..pieces.len().min(PULL_MAX)];
@@ -487,27 +496,28 @@ impl<'a> Message<'a> {
     fn decode(kind: u8, mut body: Reader<'a>) -> Result<Self, MhpError> {
         Ok(match kind {
             TYPE_GREET => {
-                let since = body.take_u32("handoff's number")?;
+                let since = body.take_u32("state's number")?;
                 Self::Greet { holder: BaseName::take(&mut body)?, since }
             }
-            TYPE_RESUME => Self::Resume,
+            TYPE_RESUME => Self::Resume { since: body.take_u32("state's number")? },
             TYPE_HANDOVER => Self::Handover {
                 limit: body.take_u64("limit")?,
                 piece: body.take_u16("piece size")?,
                 window: body.take_u16("window")?,
+                since: body.take_u32("state's number")?,
             },
             TYPE_PULL => Self::decode_pull(&mut body)?,
             TYPE_STATE => Self::State {
-                frozen: body.take_u32("handoff's number")?,
+                frozen: body.take_u32("state's number")?,
                 total: body.take_u64("total")?,
                 offset: body.take_u64("offset")?,
                 bytes: body.0,
             },
-            TYPE_TAKE => Self::Take { frozen: body.take_u32("handoff's number")? },
-            TYPE_GIVEN => Self::Given { frozen: body.take_u32("handoff's number")? },
-            TYPE_STALE => Self::Stale { frozen: body.take_u32("handoff's number")? },
+            TYPE_TAKE => Self::Take { frozen: body.take_u32("state's number")? },
+            TYPE_GIVEN => Self::Given { frozen: body.take_u32("state's number")? },
+            TYPE_STALE => Self::Stale { frozen: body.take_u32("state's number")? },
             TYPE_MOVED => {
-                let since = body.take_u32("handoff's number")?;
+                let since = body.take_u32("state's number")?;
                 Self::Moved { to: BaseName::take(&mut body)?, since }
             }
             TYPE_REFUSE => {

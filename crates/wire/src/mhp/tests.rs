@@ -33,6 +33,8 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Open { opening, target, connection }
         }),
         addr().prop_map(|bound| Message::Opened { bound }),
+        (addr(), addr(), any::<Option<u64>>())
+            .prop_map(|(to, from, connection)| Message::Offer { to, from, connection }),
         (any::<u8>(), any::<u16>())
             .prop_map(|(code, detail)| Message::Refused(Refusal::from_code(code, detail))),
     ]
@@ -50,6 +52,11 @@ fn the_layout_is_the_documented_one() {
     let bound = "[2001:db8::1]:5".parse().expect("address");
     let expected = [1, 2, 0, 19, 2, 0, 5, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
     assert_eq!(encoded(&Message::Opened { bound }), expected);
+
+    let from = "192.0.2.9:2".parse().expect("address");
+    let offer = Message::Offer { to, from, connection: None };
+    let expected = [1, 4, 0, 15, 0, 1, 1, 187, 192, 0, 2, 7, 1, 0, 2, 192, 0, 2, 9];
+    assert_eq!(encoded(&offer), expected);
 
     assert_eq!(encoded(&Message::Refused(Refusal::Refused)), [1, 3, 0, 3, 1, 0, 0]);
     assert_eq!(encoded(&Message::Refused(Refusal::Other(99))), [1, 3, 0, 3, 255, 0, 99]);

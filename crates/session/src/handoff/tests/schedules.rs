@@ -133,7 +133,7 @@ impl Run {
         assert_eq!(world.session.connections(), 0);
         let at = world.serving().expect("somebody serves");
         let surrogate = world.stations[at].surrogate.as_ref().expect("it serves");
-        assert_eq!(surrogate.session.connections(), 0, "left at base {}: {surrogate:?} {:?} {:?}", at + 1, world.apps, world.wired);
+        assert_eq!(surrogate.session.connections(), 0, "left at base {}", at + 1);
     }
 }
 
@@ -141,8 +141,7 @@ impl Run {
 #[test]
 fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
     let mut resumed = 0;
-    let seeds = std::env::var("SEEDS").map_or(1500, |n| n.parse().unwrap());
-    for seed in 0..seeds {
+    for seed in 0..1500 {
         let _named = Named(seed);
         let mut run = Run::new(seed);
         for _ in 0..400 {

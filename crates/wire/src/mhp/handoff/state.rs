@@ -15,6 +15,7 @@ const STAGE_CONNECTING: u8 = 1;
 const STAGE_CONNECTING_EARLY: u8 = 2;
 const STAGE_REFUSING: u8 = 3;
 const STAGE_OPEN: u8 = 4;
+const STAGE_OVER: u8 = 5;
 
 const FLAG_UP_ENDED: u8 = 1;
 const FLAG_DOWN_ENDED: u8 = 2;
@@ -28,6 +29,9 @@ pub enum Stage {
     Refusing(Refusal),
     /// The connection to the fixed host stands.
     Open,
+    /// Everything was delivered to the mobile, and it has ended its direction: only its last bytes
+    /// are left for the fixed host.
+    Over,
 }
 
 /// Bytes of one direction that a base holds. Offsets count the application's bytes.
@@ -135,9 +139,7 @@ impl SessionState {
 
     /// Bytes that [`encode`](Self::encode) takes at most.
     pub fn encoded_len(&self) -> usize {
-        let one = |c: &ConnectionState| {
-            350 + c.up.bytes.len() + c.down.bytes.len() + c.wired.len()
-        };
+        let one = |c: &ConnectionState| 350 + c.up.bytes.len() + c.down.bytes.len() + c.wired.len();
         let connections: usize = self.connections.iter().map(one).sum();
         32 + self.hop.len() + 17 * self.ended.len() + connections
     }
@@ -180,6 +182,7 @@ impl ConnectionState {
             Stage::Connecting(Opening::Early) => (STAGE_CONNECTING_EARLY, None),
             Stage::Refusing(refusal) => (STAGE_REFUSING, Some(refusal)),
             Stage::Open => (STAGE_OPEN, None),
+            Stage::Over => (STAGE_OVER, None),
         };
         let (code, detail) = refusal.map_or((0, 0), |r| (r.code(), r.detail()));
         let up = if self.up.ended { FLAG_UP_ENDED } else { 0 };
@@ -206,6 +209,7 @@ impl ConnectionState {
             STAGE_CONNECTING_EARLY => Stage::Connecting(Opening::Early),
             STAGE_REFUSING => Stage::Refusing(Refusal::from_code(code, detail)),
             STAGE_OPEN => Stage::Open,
+            STAGE_OVER => Stage::Over,
             other => return Err(StateError::Stage(other)),
         };
         let target = take_target(&mut body)?;

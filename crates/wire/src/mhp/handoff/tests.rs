@@ -20,8 +20,8 @@ fn name(bytes: &[u8]) -> BaseName {
 fn messages() -> Vec<Message<'static>> {
     vec![
         Message::Greet { holder: name(b"base 1"), since: 2 },
-        Message::Resume,
-        Message::Handover { limit: 1 << 24, piece: 1100, window: 32 },
+        Message::Resume { since: 4 },
+        Message::Handover { limit: 1 << 24, piece: 1100, window: 32, since: 3 },
         Message::Pull { piece: 1100, pieces: vec![Pieces { first: 5, count: 9 }; 3] },
         Message::State { frozen: 6, total: 10, offset: 4, bytes: b"abcdef" },
         Message::Take { frozen: 6 },

@@ -1,0 +1,218 @@
+//! `lasthop reproduce`: published experiments beside ours.
+
+use std::fs;
+use std::io::{self, IsTerminal, Write};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use lasthop_study::reproduce::{self, Only, PAPERS, Paper, Reproduction, Request, Study, print};
+
+/// How many runs a cell gets with `--quick`.
+const QUICK: u32 = 5;
+
+/// Runs a published paper's experiments and prints its values and ours side by side, each a mean
+/// with its 95 % interval by Student's t. Without a paper, lists the papers.
+///
+/// A cell's mark is the first of these that applies:
+///
+/// within: our mean lies in the published interval;
+/// overlaps: our interval and the published one overlap;
+/// ratio: the ratio to each other scheme printed in the same row and column is within 35 % of the
+/// published ratio;
+/// order: the scheme is ordered as published among them, or the published intervals overlap, so
+/// that the paper does not decide;
+/// miss: none of these, or a run did not come to its end;
+/// unpublished: the paper prints no value;
+/// not-run: no run came to its end.
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Options {
+    /// The paper, such as mhp-srp-1994
+    paper: Option<String>,
+
+    /// How many runs each cell gets
+    #[arg(long, value_name = "N", default_value_t = 40,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: u32,
+
+    /// Few runs of each cell, for a first look
+    #[arg(long, conflicts_with = "runs")]
+    quick: bool,
+
+    /// Where all random processes start; the same seed gives the same values
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How many runs go on at once [default: one on each core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<NonZeroUsize>,
+
+    /// Only these cells: labels joined by /, such as table1, srp/5% or table1/2.8s/5%; may be given
+    /// several times
+    #[arg(long, value_name = "LABELS")]
+    only: Vec<Only>,
+
+    /// Write a report to this file: one HTML page with figures, which opens offline
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+
+    /// One JSON object a cell in place of tables
+    #[arg(long)]
+    json: bool,
+
+    /// List the paper's cells and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let Some(id) = &options.paper else {
+        return say(&papers());
+    };
+    let (paper, study) = reproduce::find(id)?;
+    if options.list {
+        return say(&cells(options, study)?);
+    }
+    if let Some(path) = &options.report {
+        check(path)?;
+    }
+    let reproduction = reproduced(options, study)?;
+    if let Some(path) = &options.report {
+        fs::write(path, reproduction.report.to_html())
+            .with_context(|| format!("writing the report {}", path.display()))?;
+    }
+    tell(options, &reproduction)?;
+    refuse_if_nothing_ran(paper, &reproduction)
+}
+
+fn reproduced(options: &Options, study: Study) -> anyhow::Result<Reproduction> {
+    let request = Request {
+        runs: if options.quick { QUICK } else { options.runs },
+        seed: options.seed,
+        jobs: options.jobs,
+        only: options.only.clone(),
+        version: version(),
+    };
+    let progress = Progress::default();
+    let result = (study.reproduce)(&request, &progress);
+    progress.0.finish_and_clear();
+    Ok(result?)
+}
+
+/// The version, and the commit if the build knew it.
+fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("LASTHOP_COMMIT") {
+        Some(commit) => format!("{version} (commit {commit})"),
+        None => version.to_owned(),
+    }
+}
+
+fn tell(options: &Options, reproduction: &Reproduction) -> anyhow::Result<()> {
+    let comparison = &reproduction.comparison;
+    let criteria = print::criteria(&reproduction.criteria);
+    if options.json {
+        say(&print::json_lines(comparison)?)?;
+        eprint!("{criteria}");
+        return Ok(());
+    }
+    say(&format!("{}\n{criteria}", print::tables(comparison)))
+}
+
+/// A paper of which nothing could be run was not reproduced, whatever was printed.
+fn refuse_if_nothing_ran(paper: &Paper, reproduction: &Reproduction) -> anyhow::Result<()> {
+    let cells = &reproduction.comparison.cells;
+    if cells.iter().any(|c| c.cell.ours.estimate().is_some()) {
+        return Ok(());
+    }
+    let reason = cells.iter().find_map(|c| c.cell.reasons.first());
+    bail!("{}: no run came to its end: {}", paper.id, reason.map_or("no cell", String::as_str))
+}
+
+fn papers() -> String {
+    let line = |paper: &Paper| {
+        let state = if paper.study.is_some() { "reproduced" } else { "not yet" };
+        format!(
+            "{:<16} {:<11} {} ({}): {}\n",
+            paper.id, state, paper.authors, paper.year, paper.title
+        )
+    };
+    PAPERS.iter().map(line).collect()
+}
+
+fn cells(options: &Options, study: Study) -> anyhow::Result<String> {
+    let labels = (study.labels)()?;
+    let chosen = reproduce::chosen_labels(labels, &options.only)?;
+    Ok(chosen.iter().map(|label| format!("{label}\n")).collect())
+}
+
+/// Refuses a report that could not be written, before anything runs.
+fn check(path: &Path) -> anyhow::Result<()> {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!("cannot write the report {}: {} is no folder", path.display(), folder.display());
+    }
+    if path.is_dir() {
+        bail!("cannot write the report {}: it is a folder", path.display());
+    }
+    Ok(())
+}
+
+/// Prints; a reader that has seen enough is no error.
+fn say(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// A bar on the standard error, if that is a terminal.
+struct Progress(ProgressBar);
+
+impl Default for Progress {
+    fn default() -> Self {
+        if !io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(0);
+        let template = "[{elapsed}] {bar:40} {pos}/{len} runs, {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+}
+
+impl reproduce::Progress for Progress {
+    fn begin(&self, runs: u64) {
+        self.0.set_length(runs);
+    }
+
+    fn done(&self) {
+        self.0.inc(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_papers_says_which_are_reproduced() {
+        let papers = papers();
+        assert_eq!(papers.lines().count(), PAPERS.len());
+        assert!(papers.contains("mhp-srp-1994     reproduced  Yavatkar"), "{papers}");
+    }
+
+    #[test]
+    fn a_report_without_a_folder_is_refused_before_anything_runs() {
+        let refusal = check(Path::new("/nowhere/at/all.html")).unwrap_err().to_string();
+        assert!(refusal.contains("/nowhere/at is no folder"), "{refusal}");
+        assert!(check(Path::new("report.html")).is_ok());
+        assert!(check(Path::new("/")).is_err());
+    }
+}

@@ -1,0 +1,208 @@
+//! The old base's part: a session is frozen and given away.
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState};
+
+use super::Address;
+use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing, moved};
+use super::entry::{Arriving, Holder, Leaving, Role, Wanted};
+
+impl<A: Address> Base<A> {
+    /// A base wants a session (MHP-16).
+    pub(super) fn on_handover(
+        &mut self,
+        now: Time,
+        from: A,
+        session: SessionId,
+        attempt: u32,
+        wanted: Wanted<A>,
+    ) {
+        let since = match wanted {
+            Wanted::Base { since, .. } => since,
+            Wanted::Mobile(_) => 0,
+        };
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            if !self.has_room(now, session) {
+                return self.say(from, session, attempt, Message::Refuse(Reason::Busy));
+            }
+            return self.freeze(now, session, attempt, wanted, since);
+        };
+        if attempt < entry.attempt {
+            return self.say(from, session, attempt, Message::Refuse(Reason::Outdated));
+        }
+        let newer = attempt > entry.attempt;
+        match &mut entry.role {
+            Role::Serving | Role::Rebuilding(_) | Role::Failed { holder: None, .. } if newer => {
+                self.freeze(now, session, attempt, wanted, since);
+            }
+            Role::Leaving(leaving) if newer || leaving.wanted.is_base(from) => {
+                entry.attempt = attempt;
+                leaving.wanted = wanted;
+                leaving.heard = now;
+                self.serve(now, session);
+            }
+            Role::Given { to, .. } => {
+                // What was given to the one that asks is not given twice: it may have used it.
+                let message = match to.addr == from {
+                    false => moved(*to),
+                    true if newer => Message::Refuse(Reason::Unknown),
+                    true => return,
+                };
+                self.say(from, session, attempt, message);
+            }
+            Role::Arriving(arriving) if newer && arriving.stage.is_taking() => {
+                entry.attempt = attempt;
+                arriving.wanted = Some(wanted);
+                self.restart(now, session);
+            }
+            Role::Arriving(Arriving { holder, .. }) | Role::Failed { holder: Some(holder), .. }
+                if newer =>
+            {
+                entry.attempt = attempt;
+                let holder = *holder;
+                self.point_to(now, session, from, holder);
+            }
+            _ => {}
+        }
+    }
+
+    /// Has the world stop using a session.
+    /// `since` is the number of the state that somebody thinks is used here.
+    pub(super) fn freeze(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        attempt: u32,
+        wanted: Wanted<A>,
+        since: u32,
+    ) {
+        let known = self.sessions.get(&session).map_or(0, |entry| entry.number);
+        let frozen = known.max(since).saturating_add(1);
+        let leaving = Leaving { wanted, frozen, state: None, heard: now };
+        self.set(session, attempt, Role::Leaving(leaving));
+        self.events.push_back(BaseEvent::Freeze(session));
+    }
+
+    /// Gives a frozen state to whoever wants it, if the world has frozen it.
+    pub(super) fn serve(&mut self, now: Time, session: SessionId) {
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        let Role::Leaving(Leaving { wanted, state: Some(bytes), .. }) = &entry.role else { return };
+        let (attempt, total) = (entry.attempt, bytes.len() as u64);
+        match *wanted {
+            Wanted::Base { addr, limit, .. } if total > limit => {
+                self.say(addr, session, attempt, Message::Refuse(Reason::TooLarge));
+            }
+            Wanted::Base { addr, piece, window, .. } => {
+                self.send_pieces(addr, session, attempt, piece, Pieces { first: 0, count: window });
+            }
+            Wanted::Mobile(mobile) => match SessionState::decode(bytes) {
+                Ok(state) => {
+                    self.set(session, attempt, Role::Rebuilding(mobile));
+                    self.events.push_back(BaseEvent::Rebuild(state));
+                }
+                Err(_) => {
+                    let until = now + self.config.remember;
+                    let reason = Reason::Malformed;
+                    self.set(session, attempt, Role::Failed { reason, holder: None, until });
+                    self.say(mobile, session, attempt, Message::Refuse(reason));
+                }
+            },
+        }
+    }
+
+    fn send_pieces(&mut self, to: A, session: SessionId, attempt: u32, len: u16, run: Pieces) {
+        let Some(Role::Leaving(Leaving { state: Some(bytes), .. })) =
+            self.sessions.get(&session).map(|entry| &entry.role)
+        else {
+            return;
+        };
+        let (total, piece) = (bytes.len() as u64, u64::from(len));
+        for n in 0..u64::from(run.count) {
+            let offset = (u64::from(run.first) + n) * piece;
+            if offset >= total || self.outbox.len() >= OUTBOX_MAX {
+                return;
+            }
+            self.put(Outgoing { to, session, attempt, out: Out::Piece { offset, len } });
+        }
+    }
+
+    /// A piece that was to be sent, unless it went to somebody else meanwhile.
+    pub(super) fn piece(
+        &self,
+        session: SessionId,
+        to: A,
+        offset: u64,
+        len: u16,
+    ) -> Option<Message<'_>> {
+        let Role::Leaving(Leaving { wanted, frozen, state: Some(bytes), .. }) =
+            &self.sessions.get(&session)?.role
+        else {
+            return None;
+        };
+        let start = usize::try_from(offset).ok().filter(|_| wanted.is_base(to))?;
+        let end = bytes.len().min(start + usize::from(len));
+        let total = bytes.len() as u64;
+        Some(Message::State { frozen: *frozen, total, offset, bytes: bytes.get(start..end)? })
+    }
+
+    /// Pieces are missing.
+    pub(super) fn on_pull(
+        &mut self,
+        now: Time,
+        from: A,
+        session: SessionId,
+        attempt: u32,
+        piece: u16,
+        pieces: &[Pieces],
+    ) {
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        match &mut entry.role {
+            Role::Leaving(leaving)
+                if entry.attempt == attempt && leaving.wanted.is_base(from) && piece > 0 =>
+            {
+                leaving.heard = now;
+                for run in pieces {
+                    self.send_pieces(from, session, attempt, piece, *run);
+                }
+            }
+            // Whoever may not have them asks again, and hears why.
+            _ => {}
+        }
+    }
+
+    /// A base has the whole state and asks whether it may use it. From here on nobody else may.
+    pub(super) fn on_take(
+        &mut self,
+        now: Time,
+        from: A,
+        session: SessionId,
+        attempt: u32,
+        frozen: u32,
+    ) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            return self.say(from, session, attempt, Message::Stale { frozen });
+        };
+        if entry.gave == Some((from, frozen)) {
+            return self.say(from, session, attempt, Message::Given { frozen });
+        }
+        match &entry.role {
+            Role::Leaving(leaving) if leaving.frozen == frozen && leaving.state.is_some() => {
+                let wanted = attempt == entry.attempt && leaving.wanted.is_base(from);
+                if !wanted && attempt <= entry.attempt {
+                    return;
+                }
+                let until = now + self.config.remember;
+                let to = Holder { addr: from, since: frozen };
+                self.set(session, attempt, Role::Given { to, until });
+                if let Some(entry) = self.sessions.get_mut(&session) {
+                    entry.gave = Some((from, frozen));
+                }
+                let lasts = self.config.forward;
+                self.events.push_back(BaseEvent::Forward { session, to: from, lasts });
+                self.say(from, session, attempt, Message::Given { frozen });
+            }
+            // Given to another, or used here since: that state will never be anybody's again.
+            _ => self.say(from, session, attempt, Message::Stale { frozen }),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What runs on a host: the simulator's own traffic, and what connections did before they were
+//! over.
+
+use lasthop_sim::net::App;
+use lasthop_sim::net::host::{Event, FlowId, Io};
+use lasthop_sim::net::traffic::{Record, Service, Span, Traffic as Play, Work};
+use lasthop_tcp::{Connection, Stats};
+use lasthop_units::{Bytes, Duration, Time};
+
+use crate::scenario::Traffic;
+
+/// What on-off traffic writes at once.
+const PIECE: Bytes = Bytes::new(1000);
+
+/// What the end that opens a flow does.
+pub(super) fn work(traffic: Traffic) -> Work {
+    match traffic {
+        Traffic::Bulk => Work::Bulk,
+        Traffic::File { size } => Work::File(size),
+        Traffic::RequestResponse { request, response, think, count, exponential } => {
+            let (think, count) = (span(think, exponential), count.map(u64::from));
+            Work::Requests { request, response, think, count }
+        }
+        Traffic::Interactive { every, count, exponential } => {
+            Work::Keystrokes { every: span(every, exponential), count: count.map(u64::from) }
+        }
+        Traffic::OnOff { rate, on, off, exponential } => {
+            let (on, off) = (span(on, exponential), span(off, exponential));
+            Work::OnOff { on, off, rate, piece: PIECE }
+        }
+    }
+}
+
+/// What the end that accepts it does.
+pub(super) fn service(traffic: Traffic) -> Service {
+    match traffic {
+        Traffic::Bulk | Traffic::File { .. } | Traffic::OnOff { .. } => Service::Discard,
+        Traffic::RequestResponse { request, response, .. } => {
+            Service::Respond { request, response }
+        }
+        Traffic::Interactive { .. } => Service::Echo,
+    }
+}
+
+const fn span(time: Duration, exponential: bool) -> Span {
+    if exponential { Span::Exponential(time) } else { Span::Constant(time) }
+}
+
+/// Traffic that remembers the statistics of connections that are over.
+pub(super) struct Apps {
+    play: Play,
+    /// By the traffic's record.
+    over: Vec<Option<Stats>>,
+}
+
+impl Apps {
+    pub(super) fn new(play: Play) -> Self {
+        Self { play, over: Vec::new() }
+    }
+
+    /// The record of the end of a flow that opens or accepts it, and its number.
+    pub(super) fn record(&self, port: u16, client: bool) -> Option<(usize, &Record)> {
+        self.play.records().enumerate().find(|(_, r)| r.port == port && r.client == client)
+    }
+
+    /// The connection that this host opened to a port, while it lasts.
+    pub(super) fn flow(&self, port: u16) -> Option<FlowId> {
+        self.record(port, true).and_then(|(number, _)| self.play.flow(number))
+    }
+
+    /// What the connection of a record did so far; `live` finds one that is not over.
+    pub(super) fn stats<'a>(
+        &self,
+        record: usize,
+        live: impl FnOnce(FlowId) -> Option<&'a Connection>,
+    ) -> Stats {
+        let over = self.over.get(record).copied().flatten();
+        let live = || self.play.flow(record).and_then(live).map(|c| *c.stats());
+        over.or_else(live).unwrap_or_default()
+    }
+
+    #[cold]
+    fn keep(&mut self, io: &Io<'_, '_>, flow: FlowId) {
+        let Some(stats) = io.connection(flow).map(|c| *c.stats()) else { return };
+        let count = self.play.records().count();
+        if let Some(record) = (0..count).find(|i| self.play.flow(*i) == Some(flow)) {
+            self.over.resize(count.max(self.over.len()), None);
+            self.over[record] = Some(stats);
+        }
+    }
+}
+
+impl App for Apps {
+    #[inline]
+    fn handle_event(&mut self, io: &mut Io<'_, '_>, flow: FlowId, event: Event) {
+        if let Event::Closed(_) = event {
+            self.keep(io, flow);
+        }
+        self.play.handle_event(io, flow, event);
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Time> {
+        self.play.next_timeout()
+    }
+
+    fn handle_timeout(&mut self, io: &mut Io<'_, '_>) {
+        self.play.handle_timeout(io);
+    }
+}

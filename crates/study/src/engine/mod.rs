@@ -1,0 +1,73 @@
+//! The simulator as an [`Engine`]: a scenario becomes a network, runs, and is measured.
+
+mod apps;
+mod network;
+mod record;
+mod tcp;
+#[cfg(test)]
+mod tests;
+
+use lasthop_units::{Duration, Seed, Time};
+
+use crate::run::{Engine, Outcome, Outputs, RunError};
+use crate::scenario::{End, Scenario, Scheme};
+
+use network::World;
+use record::Recording;
+
+/// How often a run looks whether it shall end.
+const SLICE: Duration = Duration::from_secs(1);
+
+/// Runs scenarios in the simulated world.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Simulator;
+
+impl Engine for Simulator {
+    fn check(&self, scenario: &Scenario) -> Result<(), RunError> {
+        let missing = |what: &str| Err(RunError::Unsupported(what.to_string()));
+        if let Some(flow) = scenario.flows.iter().find(|f| f.scheme != Scheme::None) {
+            let scheme = flow.scheme.name();
+            return missing(&format!(
+                "flow `{}`: scheme {scheme} is not yet available in scenario files; `none` is",
+                flow.name
+            ));
+        }
+        if scenario.mobile_ip.is_some() {
+            return missing(
+                "home and foreign agents are not yet available in scenario files; give the time \
+                 that registration takes as `handoff.registration`",
+            );
+        }
+        Ok(())
+    }
+
+    fn run(
+        &self,
+        scenario: &Scenario,
+        seed: Seed,
+        outputs: &Outputs<'_>,
+    ) -> Result<Outcome, RunError> {
+        self.check(scenario)?;
+        let mut world = World::new(scenario, seed)?;
+        let mut recording = Recording::new(scenario, &mut world, outputs)?;
+        let latest = Time::ZERO + scenario.end.latest();
+        let (mut now, mut slice) = (Time::ZERO, Time::ZERO);
+        while now < latest {
+            if outputs.stopped() {
+                return Err(RunError::Stopped);
+            }
+            slice = if slice <= now { now + SLICE } else { slice };
+            now = latest.min(slice).min(recording.next());
+            world.run_until(now)?;
+            recording.sample(now, &mut world);
+            // Only at a slice's end, so that recording does not change when a run ends.
+            if now == slice && matches!(scenario.end, End::Complete(_)) && world.over() {
+                break;
+            }
+        }
+        let outcome = world.outcome(now);
+        drop(world);
+        recording.finish(outputs)?;
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,117 @@
+//! From what a scenario says about an end point to the end point's own configuration.
+
+use lasthop_tcp::{Algorithm, Config, DelayedAck as Delay, ShrunkWindow as Shrunk};
+use lasthop_units::Duration;
+
+use crate::scenario::{DelayedAck, ShrunkWindow, Stack, TcpSettings, Variant, Window};
+
+/// IP and TCP headers without options.
+const HEADERS: u32 = 40;
+
+/// The configuration of an end point whose path carries datagrams of `mtu` bytes (LNK-3).
+pub(super) fn config(settings: &TcpSettings, mtu: u32) -> Config {
+    let mut config = match settings.stack.unwrap_or_default() {
+        Stack::Modern => Config::modern(),
+        Stack::Bsd1990s => Config::bsd_1990s(),
+        Stack::Ns2 => Config::ns2(),
+    };
+    loss(&mut config, settings);
+    windows(&mut config, settings, mtu);
+    timers(&mut config, settings);
+    acknowledgements(&mut config, settings);
+    set(&mut config.timestamps, settings.timestamps);
+    set(&mut config.window_scale, settings.window_scale);
+    set(&mut config.nagle, settings.nagle);
+    config
+}
+
+fn set<T: Copy>(target: &mut T, value: Option<T>) {
+    if let Some(value) = value {
+        *target = value;
+    }
+}
+
+fn loss(config: &mut Config, settings: &TcpSettings) {
+    if let Some(variant) = settings.variant {
+        config.algorithm = match variant {
+            Variant::Tahoe => Algorithm::Tahoe,
+            Variant::Reno => Algorithm::Reno,
+            Variant::NewReno => Algorithm::NewReno,
+            Variant::Sack => Algorithm::Sack,
+            Variant::Cubic => Algorithm::Cubic,
+        };
+        // Recovery by selective acknowledgements needs them.
+        config.sack |= variant == Variant::Sack;
+    }
+    set(&mut config.sack, settings.sack);
+    set(&mut config.limited_transmit, settings.limited_transmit);
+    config.shrunk_window = match settings.shrunk_window {
+        Some(ShrunkWindow::Persist) => Shrunk::Persist,
+        Some(ShrunkWindow::KeepTimer) => Shrunk::KeepTimer,
+        None => config.shrunk_window,
+    };
+}
+
+fn windows(config: &mut Config, settings: &TcpSettings, mtu: u32) {
+    let said = settings.mss.and_then(|mss| u16::try_from(mss).ok()).unwrap_or(config.mss);
+    let carried = u16::try_from(mtu.saturating_sub(HEADERS).max(1)).unwrap_or(u16::MAX);
+    config.mss = said.min(carried);
+    let mss = u32::from(config.mss);
+    let window = |window: Window| match window {
+        Window::Segments(n) => lasthop_tcp::Window::Segments(n),
+        Window::Bytes(n) => lasthop_tcp::Window::Bytes(n),
+    };
+    set(&mut config.initial_cwnd, settings.initial_window.map(window));
+    set(&mut config.initial_ssthresh, settings.initial_ssthresh.map(|w| Some(window(w))));
+    set(&mut config.cwnd_max, settings.max_window.map(|w| Some(window(w))));
+    set(&mut config.recv_buffer, settings.receive_buffer.map(|w| w.bytes(mss)));
+    set(&mut config.send_buffer, settings.send_buffer.map(|w| w.bytes(mss)));
+}
+
+fn timers(config: &mut Config, settings: &TcpSettings) {
+    set(&mut config.rto.initial, settings.initial_rto.map(|s| s.0));
+    set(&mut config.rto.min, settings.min_rto.map(|s| s.0));
+    set(&mut config.rto.max, settings.max_rto.map(|s| s.0));
+    set(&mut config.rto.tick, settings.tick.map(|s| s.0));
+    set(&mut config.rto.fires_on_ticks, settings.timers_on_ticks);
+    let never = |n: u32| Some(n).filter(|n| *n > 0);
+    set(&mut config.rto.give_up_after, settings.give_up_after.map(never));
+    // A preset's ceiling must not fall below a minimum that the scenario raised.
+    config.rto.max = config.rto.max.max(config.rto.min);
+}
+
+fn acknowledgements(config: &mut Config, settings: &TcpSettings) {
+    let usual = Delay { timeout: Duration::from_millis(200), every: 2, on_ticks: false };
+    match settings.delayed_ack {
+        Some(DelayedAck::Off) => config.delayed_ack = None,
+        Some(DelayedAck::After(timeout)) => {
+            config.delayed_ack = Some(Delay { timeout, ..config.delayed_ack.unwrap_or(usual) });
+        }
+        None => {}
+    }
+    if let (Some(delay), Some(every)) = (&mut config.delayed_ack, settings.ack_every) {
+        delay.every = every;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scenario_says_replaces_the_stacks_own_values() {
+        let settings = TcpSettings {
+            stack: Some(Stack::Bsd1990s),
+            variant: Some(Variant::Sack),
+            delayed_ack: Some(DelayedAck::Off),
+            give_up_after: Some(0),
+            receive_buffer: Some(Window::Segments(4)),
+            ..TcpSettings::default()
+        };
+        let config = config(&settings, 256);
+        assert_eq!((config.algorithm, config.sack), (Algorithm::Sack, true));
+        assert_eq!((config.delayed_ack, config.rto.give_up_after), (None, None));
+        assert_eq!(config.rto.min, Config::bsd_1990s().rto.min);
+        assert_eq!((config.mss, config.recv_buffer.get()), (216, 864));
+    }
+}

@@ -1,0 +1,190 @@
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use super::*;
+use crate::scenario::Study;
+
+const CELLS: &str = r#"
+give-up = "300s"
+[node]
+server = "fixed-host"
+backbone = "router"
+east = "base"
+west = "base"
+phone = "mobile-host"
+[link.wire]
+between = ["server", "backbone"]
+rate = "10Mbit/s"
+delay = "10ms"
+[link.to-east]
+between = ["backbone", "east"]
+rate = "10Mbit/s"
+[link.to-west]
+between = ["backbone", "west"]
+rate = "10Mbit/s"
+[link.radio-east]
+between = ["phone", "east"]
+rate = "1Mbit/s"
+delay = "5ms"
+[link.radio-west]
+between = ["phone", "west"]
+rate = "1Mbit/s"
+delay = "5ms"
+[flow.upload]
+from = "phone"
+to = "server"
+traffic = { file = { size = "1MB" } }
+[handoff]
+cells = ["radio-east", "radio-west"]
+first = "2s"
+pause = "1s"
+"#;
+
+fn run(text: &str, seed: u64) -> Outcome {
+    let study = Study::parse(Path::new("x.toml"), text).unwrap_or_else(|e| panic!("{e}"));
+    let seed = Seed::from_u64(seed);
+    let scenario = study.scenario(&study.points()[0], seed).expect("a scenario");
+    let stop = AtomicBool::new(false);
+    let outputs = Outputs { directory: None, stop: &stop };
+    Simulator.run(&scenario, seed, &outputs).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn metric(outcome: &Outcome, name: &str) -> f64 {
+    let found = outcome.metrics.iter().find(|(n, _)| n == name);
+    found.unwrap_or_else(|| panic!("no {name} in {:?}", outcome.metrics)).1
+}
+
+/// LNK-7, MIP-7: a transfer survives the pause and goes on through the other base.
+#[test]
+fn a_transfer_moves_to_the_other_base() {
+    let still = run(&CELLS.replace("pause = \"1s\"", "pause = \"0s\""), 1);
+    let moved = run(CELLS, 1);
+    assert!(still.completed && moved.completed);
+    assert_eq!(metric(&moved, "upload.received_bytes"), 1e6);
+    let cost = metric(&moved, "upload.time_s") - metric(&still, "upload.time_s");
+    assert!((1.0..10.0).contains(&cost), "the move costs {cost} s");
+    // The wire's share of the old cell would not be enough: a broken new cell must be felt.
+    let dead = CELLS.replace("between = [\"phone\", \"west\"]", "$0\nloss = \"100%\"");
+    let dead = dead.replace("$0", "between = [\"phone\", \"west\"]");
+    let lost = run(&dead, 1);
+    assert!(!lost.completed && metric(&lost, "upload.time_s").is_nan());
+}
+
+/// MIP-8: until the registration is through, packets for the mobile are lost.
+#[test]
+fn a_slow_registration_costs_time() {
+    let fast = metric(&run(CELLS, 1), "upload.time_s");
+    let slow = CELLS.replace("pause = \"1s\"", "pause = \"1s\"\nregistration = \"3s\"");
+    let slow = metric(&run(&slow, 1), "upload.time_s");
+    assert!(slow > fast + 1.0, "{slow} s against {fast} s");
+}
+
+/// LNK-12: with one cell the handoffs are disconnections.
+#[test]
+fn with_one_cell_the_mobile_comes_back() {
+    let text = CELLS
+        .replace("\"radio-east\", \"radio-west\"]", "\"radio-east\"]\nevery = \"3s\"\ncount = 2");
+    let text = text.replace(
+        "[link.radio-west]\nbetween = [\"phone\", \"west\"]",
+        "[link.spare]\nbetween = [\"west\", \"pad\"]",
+    );
+    let text = text.replace("west = \"base\"", "west = \"base\"\npad = \"mobile-host\"");
+    let text = text.replace("[handoff]", "[handoff]\nmobile = \"phone\"");
+    let outcome = run(&text, 1);
+    assert!(outcome.completed && metric(&outcome, "upload.timeouts") >= 2.0, "{outcome:?}");
+}
+
+#[test]
+fn the_same_seed_has_the_same_trace_and_another_has_not() {
+    let text = CELLS.replace("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\nloss = \"2%\"");
+    assert_eq!(run(&text, 1), run(&text, 1));
+    assert_ne!(run(&text, 1).trace, run(&text, 2).trace);
+}
+
+#[test]
+fn every_kind_of_traffic_is_measured() {
+    let flow = |traffic: &str| {
+        let text = CELLS.replace("{ file = { size = \"1MB\" } }", traffic);
+        let text = text.replace("give-up = \"300s\"", "duration = \"20s\"");
+        run(&text.replace("pause = \"1s\"", "pause = \"0s\""), 1)
+    };
+    let bulk = flow("\"bulk\"");
+    let goodput = metric(&bulk, "upload.goodput_bps");
+    assert!((0.8e6..1.0e6).contains(&goodput), "{goodput}");
+    let web =
+        flow("{ request-response = { request = \"200 B\", response = \"10kB\", count = 5 } }");
+    assert!(web.completed && metric(&web, "upload.answers") == 5.0, "{web:?}");
+    let latency = metric(&web, "upload.latency_s");
+    assert!((0.08..0.5).contains(&latency), "{latency}");
+    let typed = flow("{ interactive = { every = \"200ms\", count = 20 } }");
+    let latency = metric(&typed, "upload.latency_s");
+    assert!((0.03..0.05).contains(&latency), "{latency}");
+    let voice = flow("{ on-off = { rate = \"64kbit/s\", on = \"1s\", off = \"1s\" } }");
+    let goodput = metric(&voice, "upload.goodput_bps");
+    assert!((28e3..36e3).contains(&goodput), "{goodput}");
+}
+
+#[test]
+fn rates_count_from_where_the_scenario_says() {
+    let text = CELLS.replace("{ file = { size = \"1MB\" } }", "\"bulk\"");
+    let text = text.replace("give-up = \"300s\"", "duration = \"10s\"");
+    let silent = text.replace("first = \"2s\"\npause = \"1s\"", "first = \"0s\"\npause = \"5s\"");
+    let from = |from: &str| {
+        metric(&run(&format!("{silent}\n[measure]\nfrom = \"{from}\""), 1), "upload.goodput_bps")
+    };
+    assert!(from("8s") > from("0s") * 1.5, "{} against {}", from("8s"), from("0s"));
+}
+
+/// LNK-3: both ends use segments that the hop carries.
+#[test]
+fn segments_fit_the_smallest_link_of_the_path() {
+    let text = CELLS.replace("rate = \"1Mbit/s\"", "rate = \"1Mbit/s\"\nmtu = 256");
+    let outcome = run(&text, 1);
+    assert!(outcome.completed);
+    assert!(metric(&outcome, "upload.data_segments") >= 1e6 / 216.0);
+}
+
+#[test]
+fn what_is_not_there_yet_is_said_before_anything_runs() {
+    for (change, told) in [
+        ("scheme = \"srp\"\n", "scheme srp"),
+        ("node.home = { kind = \"router\", home-agent = true }\n", "home and foreign agents"),
+    ] {
+        let study = Study::parse(Path::new("x.toml"), &with(change)).expect("reads");
+        let scenario = study.scenario(&study.points()[0], Seed::from_u64(1)).expect("builds");
+        let error = Simulator.check(&scenario).expect_err("accepted").to_string();
+        assert!(error.contains(told) && error.contains("not yet available"), "{error}");
+    }
+}
+
+/// A table cannot be begun twice in TOML, so that a node goes into the one that is there.
+fn with(change: &str) -> String {
+    match change.strip_prefix("node.") {
+        Some(node) => CELLS.replace("[node]\n", &format!("[node]\n{node}")),
+        None => format!("{change}{CELLS}"),
+    }
+}
+
+/// MET-9: captures, series and rates are files of the run, and change nothing in it.
+#[test]
+fn a_run_is_the_same_whether_it_is_recorded_or_not() {
+    let wish =
+        "[measure]\nseries = \"100ms\"\nbins = \"1s\"\ncaptures = [\"server\", \"radio-east\"]";
+    let study = Study::parse(Path::new("x.toml"), &format!("{CELLS}{wish}")).expect("reads");
+    let seed = Seed::from_u64(1);
+    let scenario = study.scenario(&study.points()[0], seed).expect("builds");
+    let place = tempfile::tempdir().expect("a directory");
+    let stop = AtomicBool::new(false);
+    let outputs = Outputs { directory: Some(place.path().join("run")), stop: &stop };
+    let recorded = Simulator.run(&scenario, seed, &outputs).expect("runs");
+    assert_eq!(recorded, run(CELLS, 1));
+    let file = |name: &str| place.path().join("run").join(name);
+    let size = std::fs::metadata(file("capture.pcapng")).expect("a capture").len();
+    assert!(size > 1_000_000, "{size}");
+    let series = std::fs::read_to_string(file("series.csv")).expect("series");
+    assert!(series.contains("upload,cwnd") && series.contains("radio-east.forward"), "{series}");
+    let rates = std::fs::read_to_string(file("rates.csv")).expect("rates");
+    let bits = rates.lines().skip(1).filter_map(|l| l.rsplit(',').next()?.parse::<f64>().ok());
+    let sum: f64 = bits.sum();
+    assert!((sum / 8e6 - 1.0).abs() < 0.01, "{rates}");
+}

@@ -1,0 +1,107 @@
+use maud::{Markup, html};
+
+use super::frame::{Frame, Scale, px};
+use super::{Key, Shape, colour};
+use crate::stats::Interval;
+
+/// A mean with its interval.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Range {
+    /// The mean.
+    pub mean: f64,
+    /// Its interval, where one is known.
+    pub interval: Option<Interval>,
+}
+
+/// One series: a range in each category, or none.
+#[derive(Clone, Debug)]
+pub struct RangeSeries {
+    /// Its name in the legend.
+    pub name: String,
+    /// Its colour's number.
+    pub colour: usize,
+    /// Whether its dots are hollow, as those of published values are.
+    pub hollow: bool,
+    /// Its ranges, one for each category.
+    pub ranges: Vec<Option<Range>>,
+}
+
+/// Means with intervals: categories along, values up from zero, the series beside each other.
+#[derive(Clone, Debug, Default)]
+pub struct Ranges {
+    /// Its title.
+    pub title: String,
+    /// What the categories are.
+    pub x_label: String,
+    /// What the values are, with their unit.
+    pub y_label: String,
+    /// The categories.
+    pub categories: Vec<String>,
+    /// The series.
+    pub series: Vec<RangeSeries>,
+}
+
+impl Ranges {
+    pub(super) fn keys(&self) -> Vec<Key> {
+        let shape = |hollow| if hollow { Shape::Hollow } else { Shape::Dot };
+        let key = |s: &RangeSeries| Key {
+            name: s.name.clone(),
+            shape: shape(s.hollow),
+            colour: s.colour,
+        };
+        self.series.iter().map(key).collect()
+    }
+
+    pub(super) fn render(&self) -> Markup {
+        let top = |range: &Range| range.interval.map_or(range.mean, |i| i.hi.max(range.mean));
+        let ranges = self.series.iter().flat_map(|s| s.ranges.iter().flatten());
+        let highest = ranges.map(top).filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let x = Scale::linear(-0.5, self.categories.len() as f64 - 0.5);
+        let y = Scale::linear(0.0, highest * 1.05);
+        let labels = [self.x_label.as_str(), self.y_label.as_str()];
+        let frame = Frame::new([400.0, 330.0], &self.title, labels, x, y);
+        let inside = html! {
+            @for (i, series) in self.series.iter().enumerate() {
+                g class=(colour(series.colour)) {
+                    @for (category, range) in series.ranges.iter().enumerate() {
+                        @if let Some(range) = range {
+                            (self.range(&frame, series, category as f64 + self.offset(i), range))
+                        }
+                    }
+                }
+            }
+        };
+        frame.render(&self.categories, inside)
+    }
+
+    /// Where a series stands beside the middle of its category.
+    fn offset(&self, series: usize) -> f64 {
+        let n = self.series.len() as f64;
+        (series as f64 + 0.5 - n / 2.0) * 0.7 / n
+    }
+
+    fn range(&self, frame: &Frame<'_>, series: &RangeSeries, x: f64, range: &Range) -> Markup {
+        let (x, y) = (frame.x.at(x), frame.y.at(range.mean));
+        let dot = if series.hollow { "dot hollow" } else { "dot" };
+        html! {
+            g {
+                title { (series.name) ": " (words(range)) }
+                @if let Some(interval) = range.interval {
+                    @let (lo, hi) = (frame.y.at(interval.lo), frame.y.at(interval.hi));
+                    line class="whisker" x1=(px(x)) x2=(px(x)) y1=(px(lo)) y2=(px(hi)) {}
+                    @for end in [lo, hi] {
+                        line class="whisker" x1=(px(x - 3.0)) x2=(px(x + 3.0)) y1=(px(end)) y2=(px(end)) {}
+                    }
+                }
+                circle class=(dot) cx=(px(x)) cy=(px(y)) r="3.5" {}
+            }
+        }
+    }
+}
+
+fn words(range: &Range) -> String {
+    match range.interval {
+        Some(Interval { lo, hi }) => format!("{:.1} [{lo:.1}, {hi:.1}]", range.mean),
+        None => format!("{:.1}", range.mean),
+    }
+}

@@ -1,0 +1,132 @@
+//! Yavatkar and Bhagawat, 1994: Tables 1 to 3, and what stands beside them.
+
+mod cells;
+mod document;
+mod misses;
+mod runner;
+mod setup;
+
+use lasthop_units::Seed;
+
+use super::cell::{Cell, Label, chosen};
+use super::compare::{Comparison, Criterion, Mark, Order, Pair};
+use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::run::{CellRunner, Course, Progress, run_cells, seed_of};
+use crate::published::Published;
+
+pub use cells::{Case, Handoffs, Scheme};
+pub use runner::Simulated;
+pub use setup::{Bursts, Direction, Flavour, VARIATIONS, Variation, World};
+
+/// The name that `lasthop reproduce` takes.
+pub const ID: &str = "mhp-srp-1994";
+
+const PUBLISHED: &str = include_str!("../../../../../papers/mhp-srp-1994/published.toml");
+
+/// How the paper is reproduced.
+pub(super) const STUDY: Study = Study {
+    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
+    reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
+};
+
+/// What the paper publishes.
+///
+/// # Errors
+/// None, as long as the file in the repository is as its tests saw it.
+pub fn published() -> Result<Published, ReproduceError> {
+    Ok(Published::parse(PUBLISHED)?)
+}
+
+/// Runs the chosen cells with `runner` and compares them with the paper's.
+///
+/// # Errors
+/// If a choice of cells makes no sense, or the threads cannot be had.
+pub fn reproduce_with(
+    runner: &dyn CellRunner<Case>,
+    request: &Request,
+    progress: &dyn Progress,
+) -> Result<Reproduction, ReproduceError> {
+    let published = published()?;
+    let cells = chosen(cells::all(&published)?, &request.only)?;
+    let seed = Seed::from_u64(request.seed);
+    let threads = request.jobs.map_or(0, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let measured = pool.install(|| run_cells(&cells, runner, request.runs, seed, progress));
+    let comparison = Comparison::new(measured);
+    let criteria = criteria(&comparison);
+    let courses = courses(&cells, runner, seed);
+    let report = document::report(&document::Content {
+        published: &published,
+        request,
+        comparison: &comparison,
+        criteria: &criteria,
+        courses: &courses,
+    });
+    Ok(Reproduction { comparison, criteria, report })
+}
+
+/// Where the report shows single runs, and which run it shows.
+const SHOWN: [&str; 2] = ["2.8 s", "5 %"];
+const SHOWN_RUN: u32 = 0;
+
+fn courses(
+    cells: &[Cell<Case>],
+    runner: &dyn CellRunner<Case>,
+    seed: Seed,
+) -> Vec<(Label, Course)> {
+    let shown = |cell: &&Cell<Case>| {
+        cell.compared && [cell.label.row.as_str(), &cell.label.column] == SHOWN
+    };
+    let course = |cell: &Cell<Case>| {
+        let course = runner.course(cell, SHOWN_RUN, seed_of(seed, &cell.label, SHOWN_RUN))?;
+        Some((cell.label.clone(), course))
+    };
+    cells.iter().filter(shown).filter_map(course).collect()
+}
+
+/// What has to be right: the order of the schemes, their ratios, and the three fitted cells.
+fn criteria(comparison: &Comparison) -> Vec<Criterion> {
+    let orders = || comparison.printed().filter_map(|cell| cell.order);
+    let ratios = |first, second| comparison.pairs_of(first, second).map(Pair::is_close);
+    let base = comparison
+        .printed()
+        .filter(|cell| [cell.cell.label.row.as_str(), &cell.cell.label.column] == document::BASE);
+    vec![
+        Criterion::count(
+            "cells whose scheme is in order, as far as the paper decides it",
+            orders().map(|order| order != Order::Wrong),
+            33,
+            Some(30),
+        ),
+        Criterion::count(
+            "cells whose scheme is in order, strictly",
+            orders().map(|order| order == Order::Right),
+            33,
+            None,
+        ),
+        Criterion::count(
+            "ratios of schemes within 35 % of the published",
+            comparison.pairs.iter().map(Pair::is_close),
+            30,
+            Some(24),
+        ),
+        Criterion::count("of these, tcp / split-tcp", ratios("tcp", "split-tcp"), 12, None),
+        Criterion::count("of these, tcp / srp", ratios("tcp", "srp"), 9, None),
+        Criterion::count("of these, split-tcp / srp", ratios("split-tcp", "srp"), 9, None),
+        Criterion::count(
+            "base cells within their published interval",
+            base.map(|cell| cell.mark == Mark::Within),
+            3,
+            Some(3),
+        ),
+        Criterion::count(
+            "printed cells within their published interval",
+            comparison.printed().map(|cell| cell.mark == Mark::Within),
+            33,
+            None,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

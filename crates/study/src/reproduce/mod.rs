@@ -1,0 +1,19 @@
+//! Published experiments, run again and printed beside what was published.
+//!
+//! An experiment is a list of [`Cell`]s, each with what the paper prints there and a case that says
+//! what to run; a [`CellRunner`] runs cases; [`run_cells`] runs every cell many times on all cores;
+//! a [`Comparison`] marks each cell; and a paper's module turns that into a report.
+
+mod cell;
+mod compare;
+pub mod mhp_srp_1994;
+mod papers;
+pub mod print;
+mod run;
+mod setup;
+
+pub use cell::{Cell, Label, Only, OnlyError, chosen, chosen_labels};
+pub use compare::{Compared, Comparison, Criterion, Mark, Order, Pair, RATIO_TOLERANCE};
+pub use papers::{PAPERS, Paper, ReproduceError, Reproduction, Request, Study, find};
+pub use run::{CellRunner, Course, Failure, Measured, Progress, run_cells, seed_of};
+pub use setup::{Kind, Parameter, Setup};

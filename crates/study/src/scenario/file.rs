@@ -1,0 +1,292 @@
+//! A scenario as its file describes it, before names are looked up and defaults filled in.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use lasthop_radio::{LinkSettings, Share, Span};
+use lasthop_units::{Bytes, Rate};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::model::{NodeKind, Scheme};
+use super::tcp::{TcpGroups, TcpSettings};
+use super::tree::{Entry, Node, Table, Value};
+
+/// The keys at the top of a file, those of a sweep included.
+pub(crate) const TOP: [&str; 18] = [
+    "name",
+    "about",
+    "runs",
+    "seed",
+    "sweep",
+    "scheme",
+    "duration",
+    "give-up",
+    "node",
+    "link",
+    "flow",
+    "tcp",
+    "srp",
+    "agent",
+    "handoff",
+    "mobile-ip",
+    "signals",
+    "measure",
+];
+
+/// Keys at the top that say how often to run, not what.
+pub(crate) const AROUND: [&str; 5] = ["name", "about", "runs", "seed", "sweep"];
+
+/// The keys of a link beside those of its directions.
+pub(crate) const LINK: [&str; 4] = ["between", "forward", "backward", "shared-fades"];
+
+/// The groups of TCP end points.
+pub(crate) const TCP: [&str; 4] = ["fixed", "mobile", "wired", "hop"];
+
+/// The whole scenario.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ScenarioFile {
+    #[serde(default)]
+    pub(crate) scheme: Scheme,
+    pub(crate) duration: Option<Span>,
+    pub(crate) give_up: Option<Span>,
+    pub(crate) node: Named<NodeFile>,
+    pub(crate) link: Named<LinkFile>,
+    pub(crate) flow: Named<FlowFile>,
+    #[serde(default)]
+    pub(crate) tcp: TcpGroups,
+    #[serde(default)]
+    pub(crate) srp: SrpFile,
+    #[serde(default)]
+    pub(crate) agent: AgentFile,
+    pub(crate) handoff: Option<HandoffFile>,
+    pub(crate) mobile_ip: Option<MobileIpFile>,
+    #[serde(default)]
+    pub(crate) signals: SignalsFile,
+    #[serde(default)]
+    pub(crate) measure: MeasureFile,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct NodeFile {
+    pub(crate) kind: NodeKind,
+    #[serde(default)]
+    pub(crate) home_agent: bool,
+    #[serde(default)]
+    pub(crate) foreign_agent: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LinkFile {
+    pub(crate) between: Vec<String>,
+    #[serde(default)]
+    pub(crate) both: LinkSettings,
+    #[serde(default)]
+    pub(crate) forward: LinkSettings,
+    #[serde(default)]
+    pub(crate) backward: LinkSettings,
+    #[serde(default)]
+    pub(crate) shared_fades: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FlowFile {
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) start: Option<Span>,
+    #[serde(default)]
+    pub(crate) traffic: TrafficFile,
+    pub(crate) scheme: Option<Scheme>,
+    #[serde(default)]
+    pub(crate) tcp: TcpSettings,
+}
+
+#[derive(Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum TrafficFile {
+    #[default]
+    Bulk,
+    File(FileTraffic),
+    RequestResponse(RequestResponseFile),
+    Interactive(InteractiveFile),
+    OnOff(OnOffFile),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct FileTraffic {
+    pub(crate) size: Bytes,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RequestResponseFile {
+    pub(crate) request: Bytes,
+    pub(crate) response: Bytes,
+    pub(crate) think: Option<Span>,
+    pub(crate) count: Option<u32>,
+    #[serde(default)]
+    pub(crate) exponential: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct InteractiveFile {
+    pub(crate) every: Span,
+    pub(crate) count: Option<u32>,
+    #[serde(default)]
+    pub(crate) exponential: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct OnOffFile {
+    pub(crate) rate: Rate,
+    pub(crate) on: Span,
+    pub(crate) off: Span,
+    #[serde(default)]
+    pub(crate) exponential: bool,
+}
+
+#[derive(Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SrpFile {
+    pub(crate) profile: Option<String>,
+    pub(crate) window: Option<u32>,
+    pub(crate) ack_every: Option<u32>,
+    pub(crate) initial_rto: Option<Span>,
+    pub(crate) min_rto: Option<Span>,
+    pub(crate) max_rto: Option<Span>,
+    pub(crate) tick: Option<Span>,
+}
+
+#[derive(Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct AgentFile {
+    pub(crate) buffer: Option<Bytes>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct HandoffFile {
+    pub(crate) mobile: Option<String>,
+    pub(crate) cells: Vec<String>,
+    pub(crate) first: Span,
+    pub(crate) pause: Span,
+    pub(crate) every: Option<Span>,
+    pub(crate) count: Option<u32>,
+    pub(crate) registration: Option<Span>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct MobileIpFile {
+    pub(crate) advertise: Option<Span>,
+    pub(crate) lifetime: Option<Span>,
+    pub(crate) retry: Option<Span>,
+    #[serde(default)]
+    pub(crate) forward_from_old: bool,
+}
+
+#[derive(Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SignalsFile {
+    pub(crate) predicted: SignalFile,
+    pub(crate) imminent: SignalFile,
+    pub(crate) down: SignalFile,
+    pub(crate) up: SignalFile,
+    pub(crate) complete: SignalFile,
+}
+
+#[derive(Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct SignalFile {
+    pub(crate) lead: Option<Span>,
+    pub(crate) delay: Option<Span>,
+    pub(crate) miss: Option<Share>,
+}
+
+#[derive(Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct MeasureFile {
+    pub(crate) from: Option<Span>,
+    pub(crate) series: Option<Span>,
+    pub(crate) bins: Option<Span>,
+    pub(crate) captures: Vec<String>,
+}
+
+/// Tables by name, in the order of the file.
+#[derive(Debug)]
+pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Reader<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
+            type Value = Vec<(String, T)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("tables with a name each")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut list = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    list.push(entry);
+                }
+                Ok(list)
+            }
+        }
+        d.deserialize_map(Reader(PhantomData)).map(Self)
+    }
+}
+
+/// Brings the short forms that people write into the one form that is read: a node that is only
+/// its kind, `[[flow]]` without names, a link's and TCP's settings that hold for all.
+pub(crate) fn normalise(tree: &mut Node) {
+    let Some(top) = tree.as_table_mut() else { return };
+    if let Some(nodes) = top.get_mut("node").and_then(|e| e.node.as_table_mut()) {
+        for node in nodes.entries_mut() {
+            if let Value::Text(_) = node.node.value {
+                let place = node.node.place.clone();
+                let kind = entry_at("kind", &node.key_place, node.node.clone());
+                let mut table = Table::default();
+                table.insert(kind);
+                node.node = Node::table(table, place);
+            }
+        }
+    }
+    if let Some(flows) = top.get_mut("flow")
+        && let Value::List(list) = &mut flows.node.value
+    {
+        let mut table = Table::default();
+        for (i, flow) in list.drain(..).enumerate() {
+            table.insert(entry_at(&i.to_string(), &flow.place.clone(), flow));
+        }
+        flows.node.value = Value::Table(table);
+    }
+    if let Some(links) = top.get_mut("link").and_then(|e| e.node.as_table_mut()) {
+        for link in links.entries_mut() {
+            gather(&mut link.node, "both", &LINK);
+        }
+    }
+    if let Some(tcp) = top.get_mut("tcp") {
+        gather(&mut tcp.node, "all", &TCP);
+    }
+}
+
+/// Moves every key but `own` into a table of its own.
+fn gather(node: &mut Node, into: &str, own: &[&str]) {
+    let place = node.place.clone();
+    let Some(table) = node.as_table_mut() else { return };
+    let rest = table.take_if(|e| !own.contains(&e.key.as_str()));
+    table.insert(entry_at(into, &place, Node::table(rest, place.clone())));
+}
+
+fn entry_at(key: &str, place: &super::tree::Place, node: Node) -> Entry {
+    Entry { key: key.to_string(), key_place: place.clone(), node }
+}

@@ -1,0 +1,387 @@
+//! A scenario with every name looked up, every default filled in and every random value drawn: what
+//! an [`Engine`](crate::run::Engine) runs.
+
+use lasthop_radio::RadioConfig;
+use lasthop_units::{Bytes, Duration, Rate};
+use serde::Deserialize;
+
+use super::tcp::TcpSettings;
+
+/// One point of a sweep, for one run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scenario {
+    /// When a run ends.
+    pub end: End,
+    /// The nodes, in the order of the file.
+    pub nodes: Vec<Node>,
+    /// The links, in the order of the file.
+    pub links: Vec<Link>,
+    /// The flows, in the order of the file.
+    pub flows: Vec<Flow>,
+    /// The mobile's moves and disconnections.
+    pub handoff: Option<Handoff>,
+    /// Mobile IP's parameters, where a home agent is among the nodes.
+    pub mobile_ip: Option<MobileIp>,
+    /// What link signals are worth (LNK-14).
+    pub signals: Signals,
+    /// SRP on the hop.
+    pub srp: Srp,
+    /// The surrogates at the bases.
+    pub agent: Agent,
+    /// What is recorded besides the metrics.
+    pub measure: Measure,
+}
+
+impl Scenario {
+    /// The node of this index.
+    ///
+    /// # Panics
+    ///
+    /// If the index is another scenario's.
+    pub fn node(&self, index: NodeIndex) -> &Node {
+        &self.nodes[index.0]
+    }
+
+    /// The link of this index.
+    ///
+    /// # Panics
+    ///
+    /// If the index is another scenario's.
+    pub fn link(&self, index: LinkIndex) -> &Link {
+        &self.links[index.0]
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum End {
+    /// After this time, whatever has happened.
+    After(Duration),
+    /// When every flow has completed; after this time, those that have not count as incomplete
+    /// (MET-13).
+    Complete(Duration),
+}
+
+impl End {
+    /// The longest that a run lasts.
+    pub const fn latest(self) -> Duration {
+        match self {
+            Self::After(time) | Self::Complete(time) => time,
+        }
+    }
+}
+
+/// Which of [`Scenario::nodes`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeIndex(pub usize);
+
+/// Which of [`Scenario::links`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LinkIndex(pub usize);
+
+/// A node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// Its name in the file.
+    pub name: String,
+    /// What it is.
+    pub kind: NodeKind,
+    /// It keeps the bindings of mobiles whose home is here (MIP-1).
+    pub home_agent: bool,
+    /// It advertises itself and registers mobiles (MIP-2).
+    pub foreign_agent: bool,
+}
+
+/// What a node is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NodeKind {
+    /// A host that never moves.
+    FixedHost,
+    /// A router.
+    Router,
+    /// A base station: a router with a radio, where surrogates live.
+    Base,
+    /// A router that moves, with hosts behind it (MIP-9).
+    MobileRouter,
+    /// A host that moves.
+    MobileHost,
+}
+
+impl NodeKind {
+    /// Whether applications run here.
+    pub const fn is_host(self) -> bool {
+        matches!(self, Self::FixedHost | Self::MobileHost)
+    }
+
+    /// Whether this may change its base.
+    pub const fn is_mobile(self) -> bool {
+        matches!(self, Self::MobileRouter | Self::MobileHost)
+    }
+}
+
+/// A link between two nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Link {
+    /// Its name in the file.
+    pub name: String,
+    /// Its two ends.
+    pub ends: [NodeIndex; 2],
+    /// What it does to packets: `up` from the first end to the second, `down` back.
+    pub radio: RadioConfig,
+}
+
+impl Link {
+    /// The other end, seen from `node`.
+    pub fn far_end(&self, node: NodeIndex) -> NodeIndex {
+        if self.ends[0] == node { self.ends[1] } else { self.ends[0] }
+    }
+}
+
+/// How TCP is helped.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// End-to-end TCP, unhelped.
+    #[default]
+    None,
+    /// Two TCP connections joined at the base (SPL).
+    SplitTcp,
+    /// Two TCP connections, the hop's carried through a handoff (ITCP).
+    ITcp,
+    /// TCP on the wire, the Selective Repeat Protocol on the hop (SRP).
+    Srp,
+}
+
+impl Scheme {
+    /// Its name in files and tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::SplitTcp => "split-tcp",
+            Self::ITcp => "i-tcp",
+            Self::Srp => "srp",
+        }
+    }
+}
+
+/// A flow between two hosts.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Flow {
+    /// Its name in the file; its number where it has none.
+    pub name: String,
+    /// The host that opens the connection.
+    pub from: NodeIndex,
+    /// The host that accepts it.
+    pub to: NodeIndex,
+    /// When it opens.
+    pub start: Duration,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// How it is helped.
+    pub scheme: Scheme,
+    /// TCP at each end point.
+    pub tcp: FlowTcp,
+}
+
+/// The TCP settings of a flow's end points.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct FlowTcp {
+    /// At [`Flow::from`].
+    pub from: TcpSettings,
+    /// At [`Flow::to`].
+    pub to: TcpSettings,
+    /// At a surrogate, towards the fixed host.
+    pub wired: TcpSettings,
+    /// At both ends of the hop, where TCP crosses it.
+    pub hop: TcpSettings,
+}
+
+/// What a flow sends.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Traffic {
+    /// As much as will go, without end.
+    Bulk,
+    /// One file from `from` to `to`, then the end.
+    File {
+        /// Its length.
+        size: Bytes,
+    },
+    /// `from` asks, `to` answers, `from` thinks, and so on.
+    RequestResponse {
+        /// The length of a request.
+        request: Bytes,
+        /// The length of an answer.
+        response: Bytes,
+        /// From the answer's last byte to the next request.
+        think: Duration,
+        /// How often; without end if `None`.
+        count: Option<u32>,
+        /// The time to think is the mean of exponential ones.
+        exponential: bool,
+    },
+    /// Keystrokes of a byte each, which `to` echoes, whatever happens to those before.
+    Interactive {
+        /// From one keystroke to the next.
+        every: Duration,
+        /// How many; without end if `None`.
+        count: Option<u32>,
+        /// The time between them is the mean of exponential ones.
+        exponential: bool,
+    },
+    /// A constant rate, now and then.
+    OnOff {
+        /// While it is on.
+        rate: Rate,
+        /// How long it is on.
+        on: Duration,
+        /// How long it is off.
+        off: Duration,
+        /// Both are means of exponential times, instead of the times themselves.
+        exponential: bool,
+    },
+}
+
+impl Traffic {
+    /// Whether this comes to an end by itself.
+    pub const fn ends(self) -> bool {
+        match self {
+            Self::File { .. } => true,
+            Self::RequestResponse { count, .. } | Self::Interactive { count, .. } => {
+                count.is_some()
+            }
+            Self::Bulk | Self::OnOff { .. } => false,
+        }
+    }
+}
+
+/// A mobile's moves from cell to cell. With one cell, these are plain disconnections (LNK-12).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Handoff {
+    /// Who moves.
+    pub mobile: NodeIndex,
+    /// The links that serve it, one after another and around.
+    pub cells: Vec<LinkIndex>,
+    /// When the first pause begins, after the run's start (LNK-8).
+    pub first: Duration,
+    /// How long the radio is silent each time (LNK-7). Never zero.
+    pub pause: Duration,
+    /// From the start of one pause to the start of the next (LNK-9).
+    pub every: Duration,
+    /// How many; at least one.
+    pub count: u32,
+    /// After a pause, until packets for the mobile take the new way (MIP-8), where no Mobile IP is
+    /// simulated.
+    pub registration: Duration,
+}
+
+impl Handoff {
+    /// When each pause begins, and the cell that serves after it.
+    pub fn moves(&self) -> impl Iterator<Item = (Duration, LinkIndex)> + '_ {
+        (0..self.count).map(|n| {
+            let at = self.first.saturating_add(self.every.saturating_mul(n));
+            (at, self.cells[(n as usize + 1) % self.cells.len()])
+        })
+    }
+}
+
+/// Mobile IP's parameters (MIP-1, MIP-2, MIP-8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MobileIp {
+    /// From one advertisement to the next.
+    pub advertise: Duration,
+    /// How long a binding lasts.
+    pub lifetime: Duration,
+    /// After which a registration request is repeated.
+    pub retry: Duration,
+    /// The old foreign agent forwards what still comes (MIP-4).
+    pub forward_from_old: bool,
+}
+
+/// The link signals that upper layers get (LNK-14).
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Signals {
+    /// The link will be lost.
+    pub predicted: Signal,
+    /// A handoff to a known base is about to begin.
+    pub imminent: Signal,
+    /// The link is lost.
+    pub down: Signal,
+    /// The link is back.
+    pub up: Signal,
+    /// The handoff to the new base is complete.
+    pub complete: Signal,
+}
+
+/// One kind of link signal.
+#[derive(Clone, Copy, PartialEq, Default, Debug)]
+pub struct Signal {
+    /// How long before the event it is raised.
+    pub lead: Duration,
+    /// How long after that it arrives.
+    pub delay: Duration,
+    /// The probability that it never comes.
+    pub miss: f64,
+}
+
+/// SRP on the hop.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Srp {
+    /// As lasthop has it: measured, paced, probed.
+    #[default]
+    Today,
+    /// As the 1994 paper has it, with a fixed window and a timer (SRP-2..9).
+    Paper(SrpWindow),
+}
+
+/// The parameters that SRP had in 1994. What is `None` is left to the hop's own defaults.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SrpWindow {
+    /// Segments beyond the last in sequence that may be sent: the length of the bitmap.
+    pub segments: Option<u32>,
+    /// Segments in sequence that one acknowledgement answers.
+    pub ack_every: Option<u32>,
+    /// The timer before there is a round trip to go by.
+    pub initial_rto: Option<Duration>,
+    /// The shortest timer.
+    pub min_rto: Option<Duration>,
+    /// The longest timer.
+    pub max_rto: Option<Duration>,
+    /// Timers are rounded up to a multiple of this.
+    pub tick: Option<Duration>,
+}
+
+/// The surrogates at the bases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agent {
+    /// What a surrogate holds in each direction of a connection (MHP-11).
+    pub buffer: Bytes,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self { buffer: Bytes::from_kib(16) }
+    }
+}
+
+/// What is recorded besides the metrics.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Measure {
+    /// Rates count from here on.
+    pub from: Duration,
+    /// How often windows, timers and queues are sampled; not at all if `None`.
+    pub series: Option<Duration>,
+    /// The bins of the rate over time (MET-9); none if `None`.
+    pub bins: Option<Duration>,
+    /// Nodes and links where packets are captured.
+    pub captures: Vec<Capture>,
+}
+
+/// A point of the path where packets are captured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Capture {
+    /// All that a node sends and receives.
+    Node(NodeIndex),
+    /// All that a link delivers.
+    Link(LinkIndex),
+}

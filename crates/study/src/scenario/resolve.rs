@@ -1,0 +1,544 @@
+//! From what the file says to what is run: names looked up, defaults filled in, ranges checked.
+
+mod handoff;
+
+use std::time::Duration;
+
+use lasthop_radio::{LinkSettings, RadioConfig, Span};
+use lasthop_units::{Bytes, Rate};
+
+use super::complaint::Complaints;
+use super::file::{
+    FlowFile, LinkFile, MeasureFile, MobileIpFile, Named, NodeFile, ScenarioFile, SignalFile,
+    SignalsFile, SrpFile, TrafficFile,
+};
+use super::model::{
+    Agent, Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, MobileIp, Node, NodeIndex,
+    NodeKind, Scenario, Scheme, Signal, Signals, Srp, SrpWindow, Traffic,
+};
+use super::problem::suggest;
+use super::tcp::{TcpGroups, TcpSettings};
+use super::topology;
+
+/// Gives the text of a trace by name.
+pub(crate) type Load<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
+
+/// The smallest MTU that IPv4 allows (RFC 791).
+const MTU_MIN: u32 = 68;
+
+const MOST_NODES: usize = 1000;
+const MOST_LINKS: usize = 4000;
+const MOST_FLOWS: usize = 10_000;
+
+/// Builds the scenario.
+///
+/// # Errors
+///
+/// Everything that does not hold.
+pub(crate) fn resolve(file: &ScenarioFile, load: Load<'_>) -> Result<Scenario, Complaints> {
+    let mut build = Builder { wrong: Complaints::default(), load };
+    let scenario = build.scenario(file);
+    match scenario {
+        Some(scenario) if build.wrong.is_empty() => Ok(scenario),
+        _ => Err(build.wrong),
+    }
+}
+
+struct Builder<'a> {
+    wrong: Complaints,
+    load: Load<'a>,
+}
+
+impl Builder<'_> {
+    fn scenario(&mut self, file: &ScenarioFile) -> Option<Scenario> {
+        let end = self.end(file);
+        let nodes = self.nodes(&file.node);
+        let links = self.links(&file.link, &nodes);
+        self.tcp(&file.tcp);
+        let flows = self.flows(file, &nodes);
+        let handoff = file.handoff.as_ref().map(|h| self.handoff(h, end, &nodes, links.as_deref()));
+        let mobile_ip = self.mobile_ip(file.mobile_ip.as_ref(), &nodes);
+        let measure = self.measure(&file.measure, end, &nodes, links.as_deref());
+        let agent = self.agent(file);
+        let signals = self.signals(&file.signals);
+        let srp = self.srp(&file.srp);
+        // Everything above is checked before anything that is missing ends it here.
+        let (end, links, flows) = (end?, links?, flows?);
+        let handoff = match handoff {
+            Some(handoff) => handoff?,
+            None => None,
+        };
+        let cells = file.handoff.as_ref().map(|h| (h, self.cells(h, &links)));
+        let served = cells.and_then(|(_, cells)| cells);
+        if self.wrong.is_empty() {
+            topology::check(&nodes, &links, &flows, served.as_deref(), &mut self.wrong);
+        }
+        let (measure, srp, agent) = (measure?, srp?, agent?);
+        Some(Scenario {
+            end,
+            nodes,
+            links,
+            flows,
+            handoff,
+            mobile_ip,
+            signals,
+            srp,
+            agent,
+            measure,
+        })
+    }
+
+    fn end(&mut self, file: &ScenarioFile) -> Option<End> {
+        let (key, time) = match (file.duration, file.give_up) {
+            (Some(time), None) => ("duration", time.0),
+            (None, Some(time)) => ("give-up", time.0),
+            (Some(_), Some(_)) => {
+                let remedy = "keep `duration` to run for that time, or `give-up` to run until every \
+                              flow has completed";
+                self.wrong.add(&["give-up"], "stands beside `duration`", remedy);
+                return None;
+            }
+            (None, None) => {
+                let remedy = "write `duration = \"100s\"` to run for that time, or `give-up = \
+                              \"600s\"` to run until every flow has completed, at most so long";
+                self.wrong.add(&[], "nothing says when a run ends", remedy);
+                return None;
+            }
+        };
+        let most = Duration::from_secs(365 * 86_400);
+        self.within(&[key], time, Duration::from_nanos(1), most).then_some(if key == "duration" {
+            End::After(time)
+        } else {
+            End::Complete(time)
+        })
+    }
+
+    fn nodes(&mut self, named: &Named<NodeFile>) -> Vec<Node> {
+        self.names("node", named, MOST_NODES);
+        let node = |(name, file): &(String, NodeFile)| Node {
+            name: name.clone(),
+            kind: file.kind,
+            home_agent: file.home_agent,
+            foreign_agent: file.foreign_agent,
+        };
+        let nodes: Vec<Node> = named.0.iter().map(node).collect();
+        for node in &nodes {
+            let agent = node.home_agent || node.foreign_agent;
+            if agent && !matches!(node.kind, NodeKind::Router | NodeKind::Base) {
+                let key = if node.home_agent { "home-agent" } else { "foreign-agent" };
+                let remedy = "give the role to a router or a base";
+                self.wrong.add(&["node", &node.name, key], "a host cannot be an agent", remedy);
+            }
+        }
+        nodes
+    }
+
+    /// Complains about names that could not be told apart in a path, and about too many.
+    fn names<T>(&mut self, what: &str, named: &Named<T>, most: usize) {
+        if named.0.is_empty() {
+            self.wrong.add(&[what], format!("there is no {what}"), "");
+        }
+        if named.0.len() > most {
+            self.wrong.add(&[what], format!("more than {most}"), "");
+        }
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        for (name, _) in &named.0 {
+            if name.is_empty() || !name.chars().all(plain) {
+                let remedy = "use letters, digits, `-` and `_`";
+                self.wrong.add(&[what, name], format!("`{name}` is no name"), remedy);
+            }
+        }
+    }
+
+    fn links(&mut self, named: &Named<LinkFile>, nodes: &[Node]) -> Option<Vec<Link>> {
+        self.names("link", named, MOST_LINKS);
+        let links: Vec<Option<Link>> =
+            named.0.iter().map(|(name, file)| self.link(name, file, nodes)).collect();
+        links.into_iter().collect()
+    }
+
+    fn link(&mut self, name: &str, file: &LinkFile, nodes: &[Node]) -> Option<Link> {
+        let between = ["link", name, "between"];
+        let ends = match file.between.as_slice() {
+            [a, b] => {
+                let ends = [self.node_at(&between, a, nodes), self.node_at(&between, b, nodes)];
+                if a == b {
+                    let remedy = "a link joins two different nodes";
+                    self.wrong.add(&between, format!("`{a}` is joined to itself"), remedy);
+                }
+                Some([ends[0]?, ends[1]?])
+            }
+            other => {
+                let message = format!("names {} nodes, expected 2", other.len());
+                self.wrong.add(&between, message, "write `between = [\"one\", \"other\"]`");
+                None
+            }
+        };
+        let up = self.direction(name, "forward", &file.forward, &file.both);
+        let down = self.direction(name, "backward", &file.backward, &file.both);
+        let radio = RadioConfig { up: up?, down: down?, shared_fades: file.shared_fades };
+        Some(Link { name: name.to_string(), ends: ends?, radio })
+    }
+
+    fn direction(
+        &mut self,
+        name: &str,
+        direction: &str,
+        own: &LinkSettings,
+        both: &LinkSettings,
+    ) -> Option<lasthop_radio::LinkConfig> {
+        let settings = own.clone().over(both);
+        // A fault stands where the file sets it: in the direction's own table, or beside it.
+        let path = |key: &str, said_here: bool| {
+            let mut path = vec!["link".to_string(), name.to_string()];
+            path.extend(said_here.then(|| direction.to_string()));
+            path.push(key.to_string());
+            path
+        };
+        let mut at = |key: &str, said_here: bool, message: String, remedy: &str| {
+            let path = path(key, said_here);
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            self.wrong.add_once(&path, message, remedy);
+        };
+        if settings.rate == Some(Rate::ZERO) {
+            let remedy = "a link that carries nothing has a `pause`; `unlimited` has no limit";
+            at("rate", own.rate.is_some(), "a rate of zero carries nothing".into(), remedy);
+            return None;
+        }
+        if let Some(mtu) = settings.mtu.filter(|mtu| *mtu < MTU_MIN) {
+            let message = format!("{mtu} is less than {MTU_MIN} bytes, the least that IPv4 allows");
+            at("mtu", own.mtu.is_some(), message, "the MTU counts the whole IP datagram");
+        }
+        match settings.resolve(self.load) {
+            Ok(config) => Some(config),
+            Err(e) => {
+                let (key, said_here) = blame(&e, own);
+                at(key, said_here, e.to_string(), "docs/radio.md describes a link's settings");
+                None
+            }
+        }
+    }
+
+    fn node_at(&mut self, path: &[&str], name: &str, nodes: &[Node]) -> Option<NodeIndex> {
+        let found = nodes.iter().position(|n| n.name == name);
+        if found.is_none() {
+            let known = nodes.iter().map(|n| n.name.as_str());
+            self.wrong.add(path, format!("there is no node `{name}`"), suggest(name, known));
+        }
+        found.map(NodeIndex)
+    }
+
+    fn tcp(&mut self, tcp: &TcpGroups) {
+        tcp.all.check(&["tcp"], &mut self.wrong);
+        for (group, settings) in [
+            ("fixed", &tcp.fixed),
+            ("mobile", &tcp.mobile),
+            ("wired", &tcp.wired),
+            ("hop", &tcp.hop),
+        ] {
+            settings.check(&["tcp", group], &mut self.wrong);
+        }
+    }
+
+    fn flows(&mut self, file: &ScenarioFile, nodes: &[Node]) -> Option<Vec<Flow>> {
+        self.names("flow", &file.flow, MOST_FLOWS);
+        let flows: Vec<Option<Flow>> =
+            file.flow.0.iter().map(|(name, flow)| self.flow(file, name, flow, nodes)).collect();
+        let flows: Vec<Flow> = flows.into_iter().collect::<Option<_>>()?;
+        if file.give_up.is_some() {
+            for flow in flows.iter().filter(|f| !f.traffic.ends()) {
+                let remedy = "give `duration` in place of `give-up`, or traffic that ends";
+                let path = ["flow", &flow.name, "traffic"];
+                self.wrong.add(&path, "never completes, so that every run would give up", remedy);
+            }
+        }
+        Some(flows)
+    }
+
+    fn flow(
+        &mut self,
+        file: &ScenarioFile,
+        name: &str,
+        flow: &FlowFile,
+        nodes: &[Node],
+    ) -> Option<Flow> {
+        let from = self.host_at(&["flow", name, "from"], &flow.from, nodes);
+        let to = self.host_at(&["flow", name, "to"], &flow.to, nodes);
+        if flow.from == flow.to {
+            let remedy = "a flow joins two different hosts";
+            self.wrong.add(&["flow", name, "to"], "is the host that it comes from", remedy);
+        }
+        flow.tcp.check(&["flow", name, "tcp"], &mut self.wrong);
+        let traffic = self.traffic(name, &flow.traffic);
+        let (from, to) = (from?, to?);
+        let group = |host: NodeIndex| {
+            let group = match nodes[host.0].kind {
+                NodeKind::MobileHost => &file.tcp.mobile,
+                _ => &file.tcp.fixed,
+            };
+            flow.tcp.over(group).over(&file.tcp.all)
+        };
+        let half = |group: &TcpSettings| group.over(&file.tcp.all);
+        Some(Flow {
+            name: name.to_string(),
+            from,
+            to,
+            start: or_zero(flow.start),
+            traffic,
+            scheme: self.scheme(name, flow.scheme.unwrap_or(file.scheme), from, to, nodes),
+            tcp: FlowTcp {
+                from: group(from),
+                to: group(to),
+                wired: half(&file.tcp.wired),
+                hop: half(&file.tcp.hop),
+            },
+        })
+    }
+
+    fn scheme(
+        &mut self,
+        name: &str,
+        scheme: Scheme,
+        from: NodeIndex,
+        to: NodeIndex,
+        nodes: &[Node],
+    ) -> Scheme {
+        let mobile = [from, to].iter().any(|n| nodes[n.0].kind == NodeKind::MobileHost);
+        if scheme != Scheme::None && !mobile {
+            let message = format!("{} helps a mobile host, and neither end is one", scheme.name());
+            let remedy = "use scheme `none` for this flow";
+            self.wrong.add(&["flow", name, "scheme"], message, remedy);
+        }
+        scheme
+    }
+
+    fn host_at(&mut self, path: &[&str], name: &str, nodes: &[Node]) -> Option<NodeIndex> {
+        let index = self.node_at(path, name, nodes)?;
+        if !nodes[index.0].kind.is_host() {
+            let remedy = "flows end at nodes of kind `fixed-host` or `mobile-host`";
+            self.wrong.add(path, format!("`{name}` is no host"), remedy);
+        }
+        Some(index)
+    }
+
+    fn traffic(&mut self, flow: &str, traffic: &TrafficFile) -> Traffic {
+        let some = |this: &mut Self, kind: &str, key: &str, size: Bytes| {
+            if size == Bytes::ZERO {
+                let path = ["flow", flow, "traffic", kind, key];
+                this.wrong.add(&path, "nothing would be sent", "give one byte or more");
+            }
+            size
+        };
+        let tick = Duration::from_micros(1);
+        match traffic {
+            TrafficFile::Bulk => Traffic::Bulk,
+            TrafficFile::File(file) => {
+                Traffic::File { size: some(self, "file", "size", file.size) }
+            }
+            TrafficFile::RequestResponse(r) => Traffic::RequestResponse {
+                request: some(self, "request-response", "request", r.request),
+                response: some(self, "request-response", "response", r.response),
+                think: or_zero(r.think),
+                count: r.count,
+                exponential: r.exponential,
+            },
+            TrafficFile::Interactive(i) => {
+                let path = ["flow", flow, "traffic", "interactive", "every"];
+                self.within(&path, i.every.0, tick, Duration::MAX);
+                Traffic::Interactive {
+                    every: i.every.0,
+                    count: i.count,
+                    exponential: i.exponential,
+                }
+            }
+            TrafficFile::OnOff(o) => {
+                let path = ["flow", flow, "traffic", "on-off", "on"];
+                self.within(&path, o.on.0, tick, Duration::MAX);
+                if o.rate == Rate::ZERO || o.rate == Rate::UNLIMITED {
+                    let path = ["flow", flow, "traffic", "on-off", "rate"];
+                    let remedy = "give a rate such as `64kbit/s`; `bulk` sends all that will go";
+                    self.wrong.add(&path, "is neither above zero nor limited", remedy);
+                }
+                Traffic::OnOff {
+                    rate: o.rate,
+                    on: o.on.0,
+                    off: o.off.0,
+                    exponential: o.exponential,
+                }
+            }
+        }
+    }
+
+    fn mobile_ip(&mut self, file: Option<&MobileIpFile>, nodes: &[Node]) -> Option<MobileIp> {
+        let has_home = nodes.iter().any(|n| n.home_agent);
+        if let (Some(_), false) = (file, has_home) {
+            let remedy = "set `home-agent = true` at the router of the mobile's home";
+            self.wrong.add(&["mobile-ip"], "no node is a home agent", remedy);
+        }
+        has_home.then(|| MobileIp {
+            advertise: file.and_then(|f| f.advertise).map_or(Duration::from_secs(1), |s| s.0),
+            lifetime: file.and_then(|f| f.lifetime).map_or(Duration::from_secs(300), |s| s.0),
+            retry: file.and_then(|f| f.retry).map_or(Duration::from_secs(1), |s| s.0),
+            forward_from_old: file.is_some_and(|f| f.forward_from_old),
+        })
+    }
+
+    fn signals(&mut self, file: &SignalsFile) -> Signals {
+        let signal = |file: &SignalFile| Signal {
+            lead: or_zero(file.lead),
+            delay: or_zero(file.delay),
+            miss: file.miss.map_or(0.0, |m| m.0),
+        };
+        for (kind, after) in [("down", &file.down), ("up", &file.up), ("complete", &file.complete)]
+        {
+            if after.lead.is_some() {
+                let remedy = "`predicted` and `imminent` have one";
+                let message = format!("`{kind}` cannot be known before it happens");
+                self.wrong.add(&["signals", kind, "lead"], message, remedy);
+            }
+        }
+        Signals {
+            predicted: signal(&file.predicted),
+            imminent: signal(&file.imminent),
+            down: signal(&file.down),
+            up: signal(&file.up),
+            complete: signal(&file.complete),
+        }
+    }
+
+    fn srp(&mut self, file: &SrpFile) -> Option<Srp> {
+        let span = |s: Option<Span>| s.map(|s| s.0);
+        let window = SrpWindow {
+            segments: file.window,
+            ack_every: file.ack_every,
+            initial_rto: span(file.initial_rto),
+            min_rto: span(file.min_rto),
+            max_rto: span(file.max_rto),
+            tick: span(file.tick),
+        };
+        if file.window == Some(0) || file.ack_every == Some(0) {
+            let key = if file.window == Some(0) { "window" } else { "ack-every" };
+            self.wrong.add(&["srp", key], "0 moves nothing", "give 1 or more");
+        }
+        if let (Some(min), Some(max)) = (window.min_rto, window.max_rto)
+            && min > max
+        {
+            let message = format!("{max:?} is shorter than min-rto, {min:?}");
+            self.wrong.add(&["srp", "max-rto"], message, "raise it, or lower min-rto");
+        }
+        match file.profile.as_deref().unwrap_or("today") {
+            "1994" => Some(Srp::Paper(window)),
+            "today" if window == SrpWindow::default() => Some(Srp::Today),
+            "today" => {
+                let message = "today's SRP has no window and no timer to set";
+                self.wrong.add(&["srp", "profile"], message, "write `profile = \"1994\"`");
+                None
+            }
+            other => {
+                let remedy = suggest(other, ["today", "1994"]);
+                self.wrong.add(
+                    &["srp", "profile"],
+                    format!("there is no profile `{other}`"),
+                    remedy,
+                );
+                None
+            }
+        }
+    }
+
+    fn agent(&mut self, file: &ScenarioFile) -> Option<Agent> {
+        let agent = Agent { buffer: file.agent.buffer.unwrap_or(Agent::default().buffer) };
+        if agent.buffer == Bytes::ZERO {
+            let remedy = "give what a surrogate may hold in each direction, such as `16KiB`";
+            self.wrong.add(
+                &["agent", "buffer"],
+                "a surrogate without a buffer relays nothing",
+                remedy,
+            );
+            return None;
+        }
+        Some(agent)
+    }
+
+    fn measure(
+        &mut self,
+        file: &MeasureFile,
+        end: Option<End>,
+        nodes: &[Node],
+        links: Option<&[Link]>,
+    ) -> Option<Measure> {
+        let tick = Duration::from_micros(1);
+        for (key, span) in [("series", file.series), ("bins", file.bins)] {
+            if let Some(span) = span {
+                self.within(&["measure", key], span.0, tick, Duration::MAX);
+            }
+        }
+        let from = or_zero(file.from);
+        if let Some(End::After(end)) = end.filter(|e| e.latest() <= from) {
+            let message = format!("{from:?} is not before the run's end, {end:?}");
+            self.wrong.add(&["measure", "from"], message, "begin earlier, or run longer");
+        }
+        let links = links?;
+        let capture = |this: &mut Self, name: &String| {
+            let node = nodes.iter().position(|n| n.name == *name).map(NodeIndex);
+            let link = links.iter().position(|l| l.name == *name).map(LinkIndex);
+            let point = node.map(Capture::Node).or(link.map(Capture::Link));
+            if point.is_none() {
+                let known = nodes.iter().map(|n| n.name.as_str());
+                let known = known.chain(links.iter().map(|l| l.name.as_str()));
+                let message = format!("there is no node and no link `{name}`");
+                this.wrong.add(&["measure", "captures"], message, suggest(name, known));
+            }
+            point
+        };
+        let captures: Vec<Option<Capture>> =
+            file.captures.iter().map(|name| capture(self, name)).collect();
+        Some(Measure {
+            from,
+            series: file.series.map(|s| s.0),
+            bins: file.bins.map(|s| s.0),
+            captures: captures.into_iter().collect::<Option<_>>()?,
+        })
+    }
+
+    fn within(&mut self, path: &[&str], found: Duration, least: Duration, most: Duration) -> bool {
+        let outside = found < least || found > most;
+        if outside {
+            let message = match (found < least, least == Duration::from_nanos(1)) {
+                (true, true) => "is zero, expected a time above it".to_string(),
+                (true, false) => format!("{found:?} is shorter than {least:?}"),
+                (false, _) => format!("{found:?} is longer than {most:?}"),
+            };
+            self.wrong.add(path, message, "");
+        }
+        !outside
+    }
+}
+
+fn or_zero(span: Option<Span>) -> Duration {
+    span.map_or(Duration::ZERO, |s| s.0)
+}
+
+/// Which key a radio's complaint is about, and whether the direction sets it itself.
+fn blame(error: &lasthop_radio::ConfigError, own: &LinkSettings) -> (&'static str, bool) {
+    let text = error.to_string();
+    let keys = [
+        ("trace", own.trace.is_some()),
+        ("steps", own.steps.is_some()),
+        ("burst", own.loss.is_some()),
+        ("fade", own.loss.is_some()),
+        ("loss", own.loss.is_some()),
+        ("pauses", own.pause.is_some()),
+        ("mtu", own.mtu.is_some()),
+        ("capacity", own.capacity.is_some()),
+        ("duplicate", own.duplicate.is_some()),
+        ("reorder", own.reorder.is_some()),
+    ];
+    let found = keys.into_iter().find(|(word, _)| text.contains(word));
+    match found {
+        Some(("burst" | "fade", here)) => ("loss", here),
+        Some(("pauses", here)) => ("pause", here),
+        Some(known) => known,
+        None => ("between", false),
+    }
+}

@@ -1,0 +1,276 @@
+//! What a scenario says about TCP end points.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lasthop_radio::Span;
+use lasthop_units::{Bytes, parse_duration};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::complaint::Complaints;
+
+/// The `[tcp]` table. What stands in it directly holds for every end point (`all` here); a table
+/// of a group takes precedence.
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TcpGroups {
+    /// Every end point.
+    pub(crate) all: TcpSettings,
+    /// Applications on fixed hosts.
+    pub(crate) fixed: TcpSettings,
+    /// Applications on mobile hosts.
+    pub(crate) mobile: TcpSettings,
+    /// A surrogate's wired half.
+    pub(crate) wired: TcpSettings,
+    /// Both ends of the hop, where TCP crosses it.
+    pub(crate) hop: TcpSettings,
+}
+
+/// How a TCP end point behaves. What is not said is left to the end point's own defaults.
+#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TcpSettings {
+    /// The stack whose parameters are taken wherever nothing else is said.
+    pub stack: Option<Stack>,
+    /// The answer to loss.
+    pub variant: Option<Variant>,
+    /// The largest segment sent and announced, without headers. By default the link's MTU decides.
+    pub mss: Option<u32>,
+    /// The congestion window at the start.
+    pub initial_window: Option<Window>,
+    /// The congestion window's ceiling.
+    pub max_window: Option<Window>,
+    /// The slow start threshold at the start.
+    pub initial_ssthresh: Option<Window>,
+    /// The retransmission timer before there is a round trip to go by.
+    pub initial_rto: Option<Span>,
+    /// The shortest retransmission timer.
+    pub min_rto: Option<Span>,
+    /// The longest retransmission timer.
+    pub max_rto: Option<Span>,
+    /// The granularity of the clock that round trips are measured with.
+    pub tick: Option<Span>,
+    /// Timers fire on ticks only, as BSD's do.
+    pub timers_on_ticks: Option<bool>,
+    /// The connection is given up after this many expiries of the retransmission timer in a row;
+    /// 0 is never.
+    pub give_up_after: Option<u32>,
+    /// How long an acknowledgement may wait for more to acknowledge.
+    pub delayed_ack: Option<DelayedAck>,
+    /// Segments in sequence that one acknowledgement answers.
+    pub ack_every: Option<u32>,
+    /// Selective acknowledgements (RFC 2018) are offered.
+    pub sack: Option<bool>,
+    /// Time stamps (RFC 7323) are offered.
+    pub timestamps: Option<bool>,
+    /// Window scaling (RFC 7323) is offered.
+    pub window_scale: Option<bool>,
+    /// Small segments wait for acknowledgements (Nagle).
+    pub nagle: Option<bool>,
+    /// The receive buffer, and so the window announced.
+    pub receive_buffer: Option<Window>,
+    /// The send buffer.
+    pub send_buffer: Option<Window>,
+    /// The first two duplicate acknowledgements each let out a new segment (RFC 3042).
+    pub limited_transmit: Option<bool>,
+    /// What happens when the window closes on outstanding data (RENO-9).
+    pub shrunk_window: Option<ShrunkWindow>,
+}
+
+impl TcpSettings {
+    /// These settings where they say something, `base` elsewhere.
+    #[must_use]
+    pub fn over(&self, base: &Self) -> Self {
+        Self {
+            stack: self.stack.or(base.stack),
+            variant: self.variant.or(base.variant),
+            mss: self.mss.or(base.mss),
+            initial_window: self.initial_window.or(base.initial_window),
+            max_window: self.max_window.or(base.max_window),
+            initial_ssthresh: self.initial_ssthresh.or(base.initial_ssthresh),
+            initial_rto: self.initial_rto.or(base.initial_rto),
+            min_rto: self.min_rto.or(base.min_rto),
+            max_rto: self.max_rto.or(base.max_rto),
+            tick: self.tick.or(base.tick),
+            timers_on_ticks: self.timers_on_ticks.or(base.timers_on_ticks),
+            give_up_after: self.give_up_after.or(base.give_up_after),
+            delayed_ack: self.delayed_ack.or(base.delayed_ack),
+            ack_every: self.ack_every.or(base.ack_every),
+            sack: self.sack.or(base.sack),
+            timestamps: self.timestamps.or(base.timestamps),
+            window_scale: self.window_scale.or(base.window_scale),
+            nagle: self.nagle.or(base.nagle),
+            receive_buffer: self.receive_buffer.or(base.receive_buffer),
+            send_buffer: self.send_buffer.or(base.send_buffer),
+            limited_transmit: self.limited_transmit.or(base.limited_transmit),
+            shrunk_window: self.shrunk_window.or(base.shrunk_window),
+        }
+    }
+
+    /// Complains about values that no end point can have; `path` leads to this table.
+    pub(crate) fn check(&self, path: &[&str], complaints: &mut Complaints) {
+        let mut at = |key: &str, message: String, remedy: &str| {
+            let path: Vec<&str> = path.iter().copied().chain([key]).collect();
+            complaints.add(&path, message, remedy);
+        };
+        if let Some(mss) = self.mss.filter(|mss| !(8..=65_495).contains(mss)) {
+            at("mss", format!("{mss} is not between 8 and 65495 bytes"), "536 and 1460 are usual");
+        }
+        if self.ack_every == Some(0) {
+            at("ack-every", "0 would acknowledge nothing".into(), "2 is usual, 1 answers each");
+        }
+        for (key, window) in [
+            ("initial-window", self.initial_window),
+            ("max-window", self.max_window),
+            ("initial-ssthresh", self.initial_ssthresh),
+            ("receive-buffer", self.receive_buffer),
+            ("send-buffer", self.send_buffer),
+        ] {
+            if window.is_some_and(Window::is_zero) {
+                at(key, "nothing could ever be sent".into(), "give one segment or more");
+            }
+        }
+        for (key, span) in
+            [("initial-rto", self.initial_rto), ("min-rto", self.min_rto), ("tick", self.tick)]
+        {
+            if span.is_some_and(|s| s.0.is_zero() || s.0 > Duration::from_secs(3600)) {
+                at(key, "is not above zero and at most an hour".into(), "see docs/scenarios.md");
+            }
+        }
+        if let (Some(min), Some(max)) = (self.min_rto, self.max_rto)
+            && min.0 > max.0
+        {
+            let message = format!("{:?} is shorter than min-rto, {:?}", max.0, min.0);
+            at("max-rto", message, "raise it, or lower min-rto");
+        }
+    }
+}
+
+/// A stack whose parameters are known.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+pub enum Stack {
+    /// What a current system does: CUBIC, SACK, time stamps, window scaling.
+    #[default]
+    #[serde(rename = "modern")]
+    Modern,
+    /// A BSD-derived TCP of the early 1990s: Tahoe, 500 ms ticks, 4 kB buffers (RENO-12).
+    #[serde(rename = "bsd-1990s")]
+    Bsd1990s,
+    /// The one-way agents of ns-2 with its own defaults.
+    #[serde(rename = "ns2")]
+    Ns2,
+}
+
+/// What happens when the window closes on outstanding data (RENO-9).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShrunkWindow {
+    /// The retransmission timer is cancelled and the connection goes to persist, as in BSD.
+    Persist,
+    /// The retransmission timer keeps running.
+    KeepTimer,
+}
+
+/// The answer to loss (RENO-3, RENO-12).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Variant {
+    /// Slow start after every loss.
+    Tahoe,
+    /// Fast recovery, left on the first new acknowledgement.
+    Reno,
+    /// Fast recovery that outlasts partial acknowledgements (RFC 6582).
+    NewReno,
+    /// Recovery from selective acknowledgements (RFC 6675).
+    Sack,
+    /// A window that grows with the cube of time (RFC 9438).
+    Cubic,
+}
+
+/// A window, in segments or in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Window {
+    /// This many segments of the connection's size.
+    Segments(u32),
+    /// This many bytes.
+    Bytes(Bytes),
+}
+
+impl Window {
+    /// The window in bytes, given the size of a segment.
+    pub const fn bytes(self, mss: u32) -> Bytes {
+        match self {
+            Self::Segments(n) => Bytes::new(n as u64 * mss as u64),
+            Self::Bytes(n) => n,
+        }
+    }
+
+    const fn is_zero(self) -> bool {
+        self.bytes(1).get() == 0
+    }
+}
+
+const WINDOW: &str = "a window such as `16` or `16 segments`, or `16KiB`";
+
+/// `16 segments`, `16KiB`.
+impl FromStr for Window {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let segments = text.trim().strip_suffix("segments").map(str::trim);
+        let window = match segments {
+            Some(n) => n.parse().ok().map(Self::Segments),
+            // A bare number as a text would leave open what it counts.
+            None if text.trim().bytes().all(|b| b.is_ascii_digit()) => None,
+            None => text.parse().ok().map(Self::Bytes),
+        };
+        window.ok_or_else(|| format!("`{text}` is not {WINDOW}"))
+    }
+}
+
+impl<'de> Deserialize<'de> for Window {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = Window;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(WINDOW)
+            }
+
+            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Window, E> {
+                let n = u32::try_from(n);
+                n.map(Window::Segments)
+                    .map_err(|_| E::custom(format!("found {n:?}, expected {WINDOW}")))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Window, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        d.deserialize_any(Reader)
+    }
+}
+
+/// How long an acknowledgement may wait (RENO-7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DelayedAck {
+    /// Every segment is acknowledged at once.
+    Off,
+    /// As long as this.
+    After(Duration),
+}
+
+impl<'de> Deserialize<'de> for DelayedAck {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        parse_duration(&text).map(Self::After).map_err(|_| {
+            de::Error::custom(format!("`{text}` is not `off` or a time such as `200ms`"))
+        })
+    }
+}

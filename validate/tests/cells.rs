@@ -1,0 +1,101 @@
+//! Our Reno beside ns-2's, cell by cell, from the written reference: no ns-2 is needed.
+
+#![allow(clippy::expect_used, reason = "a test that cannot go on should say where")]
+
+use lasthop_validate::ours;
+use lasthop_validate::reference::{Cell, cells};
+use lasthop_validate::run::Effort;
+use lasthop_validate::scenario::Sender;
+use lasthop_validate::verdict::Compared;
+use rayon::prelude::*;
+
+/// Runs of a cell at most: none needs as many.
+const MOST: u32 = 200;
+
+fn all_agree(wanted: impl Fn(&Cell) -> bool + Sync) {
+    let cells: Vec<Cell> =
+        cells().expect("the reference").into_iter().filter(|cell| wanted(cell)).collect();
+    assert!(!cells.is_empty());
+    let compared: Vec<Compared> = cells.par_iter().map(compare).collect();
+    let out: Vec<_> = compared.iter().filter(|c| !c.agrees()).map(|c| c.line(0)).collect();
+    assert!(out.is_empty(), "differ from ns-2:\n{}", out.join("\n"));
+}
+
+/// Ours is known so well that a cell neither agrees nor differs by chance.
+fn compare(cell: &Cell) -> Compared {
+    let effort = Effort::against(&cell.ns2, MOST);
+    let ours = effort.measure(cell.unit, |seed| ours::run(&cell.scenario, seed));
+    let ours = ours.expect("a network that runs").expect("runs");
+    assert!(ours.runs < MOST, "{} is not known well enough", cell.name());
+    Compared::new(cell, ours, None)
+}
+
+/// RENO-2, RENO-3, RENO-5, RENO-6, ERR-6: uniform losses from 0.01 to 30 %.
+#[test]
+fn reno_over_uniform_losses_goes_as_in_ns2() {
+    all_agree(|c| c.table == "fig17" && c.row == "Reno");
+}
+
+/// ERR-8: acknowledgements are lost as well.
+#[test]
+fn reno_that_loses_acknowledgements_too_goes_as_in_ns2() {
+    all_agree(|c| c.table == "fig17" && c.row == "Reno, losses both ways" && c.at.1 <= 0.2);
+}
+
+/// RENO-2..6: the round trip's share.
+#[test]
+fn reno_over_longer_round_trips_goes_as_in_ns2() {
+    all_agree(|c| c.table == "fig14");
+}
+
+/// LNK-4: bursts in packets.
+#[test]
+fn reno_over_bursts_goes_as_in_ns2() {
+    all_agree(|c| c.table == "burst" && c.row == "Reno");
+}
+
+/// ERR-1..3: fades in clock time, with a fine and with BSD's clock (RENO-5).
+#[test]
+fn reno_over_fades_goes_as_in_ns2() {
+    all_agree(|c| {
+        c.table == "fade"
+            && ["Reno", "Reno, RTO 1.0/0.5"].contains(&c.row.as_str())
+            && [0.0, 0.005, 0.01, 0.03, 0.05].contains(&c.at.1)
+    });
+}
+
+/// RENO-5, RENO-6, LNK-12: the ladder of timeouts over an outage. Left out is the 5 s outage with a
+/// 500 ms tick, where the sender sleeps across cycles or does not, so that no mean is soon known.
+#[test]
+fn reno_over_outages_goes_as_in_ns2() {
+    all_agree(|c| {
+        let wild = c.row.contains("RTO 1.0/0.5") && c.at.1 == 5.0;
+        c.table == "outage" && c.sender == Sender::Reno && !wild
+    });
+}
+
+/// LNK-12: outages whose lengths vary.
+#[test]
+fn reno_over_outages_of_all_lengths_goes_as_in_ns2() {
+    all_agree(|c| c.table == "outage-jitter" && c.row == "Reno, RTO 0.2/0.01, RTT 50");
+}
+
+/// RENO-3: the other senders, where losses are few and where they are many.
+#[test]
+fn the_other_senders_go_as_in_ns2() {
+    all_agree(|c| {
+        c.table == "fig17"
+            && ["NewReno", "Sack"].contains(&c.row.as_str())
+            && [0.001, 0.01, 0.05].contains(&c.at.1)
+    });
+}
+
+/// LNK-15: a cell is the same number every time.
+#[test]
+fn a_run_follows_from_its_seed() {
+    let cells = cells().unwrap();
+    let cell = cells.iter().find(|c| c.name() == "fade/Reno/share=0.02").unwrap();
+    let [a, b, c] = [1, 1, 2].map(|seed| ours::run(&cell.scenario, seed).unwrap());
+    assert_eq!(a, b);
+    assert_ne!(a, c);
+}
