@@ -43,7 +43,8 @@ pub use config::{
     ConfigError, Damage, Errors, Gap, LinkConfig, Loss, Pacing, Pause, QueueLimit, RadioConfig,
     RateStep, RateSteps, Reorder,
 };
-pub use link::{Delivery, Link, Refusal, Refused};
+pub use link::Link;
+pub use link::held::{Delivery, Refusal, Refused};
 pub use pair::{Direction, Radio};
 pub use settings::{LinkSettings, LossList, PauseList, RadioSettings, Share, Span, StepList};
 pub use stats::{Count, Drops, LinkStats, QueueStats};

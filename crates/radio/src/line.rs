@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use lasthop_units::{Bytes, Duration, Rate, Time};
 
+use crate::Count;
+use crate::link::held::Waiting;
 use crate::pacer::Work;
 use crate::stats::QueueMeter;
 
@@ -17,13 +19,30 @@ pub(crate) struct Passing<P> {
     /// When it goes on air, and when its last bit leaves.
     pub(crate) started: Time,
     pub(crate) due: Time,
+    /// It is counted as sent already.
+    pub(crate) counted: bool,
 }
 
 /// A packet that has arrived.
 pub(crate) struct Passed<P> {
-    pub(crate) packet: Passing<P>,
+    pub(crate) packet: P,
+    pub(crate) size: Bytes,
+    pub(crate) entered: Time,
     pub(crate) at: Time,
-    pub(crate) counted: bool,
+    /// When the one behind it arrives.
+    pub(crate) next: Time,
+}
+
+/// What a line did since it was last empty and reset.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    /// Taken in as they were offered, not as they were found in the link.
+    pub(crate) offered: Count,
+    /// Of those not counted before, taken out, and the air time that they had taken.
+    pub(crate) sent: Count,
+    pub(crate) air_time: Duration,
+    /// Taken out.
+    pub(crate) delivered: Count,
 }
 
 /// A place for a packet. Its fields are written one by one where they stay: a packet handed through
@@ -48,16 +67,26 @@ impl<P> Place<P> {
 }
 
 /// The packets of a plain link in order, whether they wait, are on air or in flight.
+///
+/// Packets are numbered as they come. What has passed is what came less what is still there, so
+/// that a packet on its way out costs no counting.
 #[derive(Debug)]
 pub(crate) struct Line<P> {
-    /// A ring: `len` places from `first` on are taken. Its length is a power of two, or zero.
+    /// A ring: packet `n` is at `n` modulo its length, which is a power of two, or zero.
     places: Vec<Place<P>>,
-    first: usize,
-    len: usize,
-    /// How many of them the queue's meter has seen going on air.
+    /// The number of the next packet to come out, and of the next to come in.
+    head: usize,
+    tail: usize,
+    /// Packets below have gone on air as far as the queue's meter knows.
     begun: usize,
-    /// How many of them are counted as sent.
-    counted: usize,
+    /// Packets below are counted as sent, and what is in them.
+    counted: Count,
+    /// What was in the link before it had a line.
+    restored: Count,
+    /// Bytes of all packets that came.
+    bytes: u64,
+    /// Air time of those not counted before, in nanoseconds.
+    air_time: u64,
     rate: Rate,
     /// Nanoseconds that the MAC takes before each packet.
     before: u64,
@@ -67,8 +96,6 @@ pub(crate) struct Line<P> {
     last: (Bytes, u64),
     /// When the transmitter is free.
     free: Time,
-    /// Air time of the packets taken out and not yet counted, in nanoseconds.
-    air_time: u64,
 }
 
 impl<P> Line<P> {
@@ -76,28 +103,31 @@ impl<P> Line<P> {
     pub(crate) fn new(before: u64, flight: u64) -> Self {
         Self {
             places: Vec::new(),
-            first: 0,
-            len: 0,
+            head: 0,
+            tail: 0,
             begun: 0,
-            counted: 0,
+            counted: Count::default(),
+            restored: Count::default(),
+            bytes: 0,
+            air_time: 0,
             rate: Rate::ZERO,
             before,
             flight,
             last: (Bytes::ZERO, 0),
             free: Time::ZERO,
-            air_time: 0,
         }
     }
 
     /// A free transmitter of another rate; only for an empty line.
     pub(crate) fn reset(&mut self, rate: Rate) {
-        self.rate = rate;
-        self.free = Time::ZERO;
+        let places = core::mem::take(&mut self.places);
+        *self = Self { places, rate, ..Self::new(self.before, self.flight) };
         self.last = (Bytes::ZERO, self.work_time(Bytes::ZERO));
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.tail - self.head
     }
 
     /// Whether a packet that comes at `now` goes on air at once.
@@ -109,7 +139,14 @@ impl<P> Line<P> {
     /// Tells the meter of the packets that have gone on air by `now`.
     #[inline]
     pub(crate) fn begin(&mut self, now: Time, queue: &mut QueueMeter) {
-        while self.begun < self.len {
+        if self.begun < self.tail {
+            self.begin_waiting(now, queue);
+        }
+    }
+
+    #[inline(never)]
+    fn begin_waiting(&mut self, now: Time, queue: &mut QueueMeter) {
+        while self.begun < self.tail {
             let next = &self.places[self.place(self.begun)];
             if next.started > now {
                 return;
@@ -146,36 +183,37 @@ impl<P> Line<P> {
 
     #[inline]
     fn put(&mut self, packet: P, size: Bytes, entered: Time, started: Time, due: Time) {
-        if self.len == self.places.len() {
+        if self.len() == self.places.len() {
             self.grow();
         }
-        let place = self.place(self.len);
+        let place = self.place(self.tail);
         let place = &mut self.places[place];
         place.packet = Some(packet);
         place.size = size;
         place.entered = entered;
         place.started = started;
         place.due = due;
-        self.len += 1;
+        self.tail += 1;
+        // What an endless transmission adds is taken off again, since it never ends.
+        self.bytes += size.get();
+        self.air_time = self.air_time.wrapping_add(due.as_nanos() - started.as_nanos());
     }
 
-    /// Where the packet is that has `n` before it.
+    /// Where packet `n` is.
     #[inline]
     fn place(&self, n: usize) -> usize {
-        (self.first + n) & (self.places.len() - 1)
+        n & self.places.len().wrapping_sub(1)
     }
 
     #[cold]
     fn grow(&mut self) {
-        self.places.rotate_left(self.first);
-        self.first = 0;
         let room = (2 * self.places.len()).max(16);
-        self.places.resize_with(room, || Place::FREE);
-    }
-
-    /// Air time of the packets taken out since the last time that this was asked for.
-    pub(crate) fn take_air_time(&mut self) -> Duration {
-        Duration::from_nanos(core::mem::take(&mut self.air_time))
+        let mut places: Vec<Place<P>> = (0..room).map(|_| Place::FREE).collect();
+        for n in self.head..self.tail {
+            let place = self.place(n);
+            core::mem::swap(&mut places[n & (room - 1)], &mut self.places[place]);
+        }
+        self.places = places;
     }
 
     fn work_time(&self, size: Bytes) -> u64 {
@@ -185,64 +223,98 @@ impl<P> Line<P> {
     /// When the first packet arrives.
     #[inline]
     pub(crate) fn next_time(&self) -> Time {
-        match self.len {
-            0 => Time::NEVER,
-            _ => later(self.places[self.first].due, self.flight),
+        if self.head == self.tail {
+            return Time::NEVER;
         }
+        later(self.places[self.place(self.head)].due, self.flight)
     }
 
-    /// Takes out the first packet if it has arrived; whether it is counted as sent.
+    /// Takes out the first packet if it has arrived.
     #[inline]
     pub(crate) fn pop(&mut self, now: Time, queue: &mut QueueMeter) -> Option<Passed<P>> {
-        let at = self.next_time();
+        if self.head == self.tail {
+            return None;
+        }
+        let place = self.place(self.head);
+        let place = &mut self.places[place];
+        let at = later(place.due, self.flight);
         if at > now || at == Time::NEVER {
             return None;
         }
-        if self.begun == 0 {
+        let packet = place.packet.take()?;
+        let Place { size, entered, .. } = *place;
+        if self.begun == self.head {
             self.begin(now, queue);
         }
-        let (packet, counted) = self.take()?;
-        if !counted {
-            let air_time = packet.due.as_nanos() - packet.started.as_nanos();
-            self.air_time = self.air_time.saturating_add(air_time);
-        }
-        Some(Passed { packet, at, counted })
+        self.head += 1;
+        let next = self.next_time();
+        Some(Passed { packet, size, entered, at, next })
     }
 
-    /// Takes out the first packet, arrived or not; whether it is counted as sent.
-    #[inline]
-    pub(crate) fn take(&mut self) -> Option<(Passing<P>, bool)> {
-        if self.len == 0 {
+    /// Takes out the first packet, arrived or not; only after the tally was taken.
+    pub(crate) fn take(&mut self) -> Option<Passing<P>> {
+        if self.head == self.tail {
             return None;
         }
-        let place = &mut self.places[self.first];
+        let place = self.place(self.head);
+        let place = &mut self.places[place];
         let packet = place.packet.take()?;
         let Place { size, entered, started, due, .. } = *place;
-        let counted = self.counted > 0;
-        self.begun = self.begun.saturating_sub(1);
-        self.counted -= usize::from(counted);
-        self.first = self.place(1);
-        self.len -= 1;
-        Some((Passing { packet, size, entered, started, due }, counted))
+        let counted = self.is_counted(self.head);
+        self.head += 1;
+        Some(Passing { packet, size, entered, started, due, counted })
+    }
+
+    fn is_counted(&self, n: usize) -> bool {
+        (n as u64) < self.counted.packets
+    }
+
+    /// What the line did so far.
+    pub(crate) fn tally(&self) -> Tally {
+        let (mut delivered, mut sent) = (self.bytes, self.bytes - self.counted.bytes);
+        let mut air_time = self.air_time;
+        for n in self.head..self.tail {
+            let place = &self.places[self.place(n)];
+            delivered -= place.size.get();
+            if !self.is_counted(n) {
+                sent -= place.size.get();
+            }
+            let on_air = place.due.as_nanos() - place.started.as_nanos();
+            air_time = air_time.wrapping_sub(on_air);
+        }
+        let (head, tail) = (self.head as u64, self.tail as u64);
+        Tally {
+            offered: Count {
+                packets: tail - self.restored.packets,
+                bytes: self.bytes - self.restored.bytes,
+            },
+            sent: Count { packets: head.saturating_sub(self.counted.packets), bytes: sent },
+            air_time: Duration::from_nanos(air_time),
+            delivered: Count { packets: head, bytes: delivered },
+        }
     }
 
     /// Takes in a packet in flight, counted as sent.
     pub(crate) fn restore_flying(&mut self, entered: Time, arrives: Time, size: Bytes, packet: P) {
         let due = Time::from_nanos(arrives.as_nanos().saturating_sub(self.flight));
-        self.counted += 1;
-        self.restore_on_air(Passing { packet, size, entered, started: due, due });
+        self.counted.add(size);
+        // It has no air time that is not counted.
+        self.restore_on_air(Waiting { packet, size, entered }, due, due);
     }
 
     /// Takes in a packet on air.
-    pub(crate) fn restore_on_air(&mut self, passing: Passing<P>) {
+    pub(crate) fn restore_on_air(&mut self, held: Waiting<P>, started: Time, due: Time) {
+        let Waiting { packet, size, entered } = held;
         self.begun += 1;
-        let Passing { packet, size, entered, started, due } = passing;
+        self.restored.add(size);
         self.free = due;
         self.put(packet, size, entered, started, due);
     }
 
     /// Takes in a packet that waits behind all others; the meter knows it already.
-    pub(crate) fn restore_waiting(&mut self, entered: Time, size: Bytes, packet: P) {
+    pub(crate) fn restore_waiting(&mut self, held: Waiting<P>) {
+        let Waiting { packet, size, entered } = held;
+        self.restored.add(size);
         self.append(entered, self.free, size, packet);
     }
 }

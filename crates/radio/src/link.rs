@@ -1,11 +1,14 @@
+pub(crate) mod held;
+mod plain;
+
 use alloc::collections::{BinaryHeap, VecDeque};
-use core::cmp::{Ordering, Reverse};
+use core::cmp::Reverse;
 
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
-use thiserror::Error;
 
+use self::held::{Delivery, Flying, Late, OnAir, Refusal, Refused, Waiting};
 use crate::errors::{ErrorProcesses, Outcome};
-use crate::line::{Line, Passed, Passing};
+use crate::line::Line;
 use crate::pacer::{Pacer, Work};
 use crate::silence::Silence;
 use crate::stats::QueueMeter;
@@ -49,108 +52,6 @@ pub struct Link<P> {
     /// The last transmission was hit, so that another hit prolongs its burst.
     in_burst: bool,
     silent_since: Option<Time>,
-}
-
-/// A packet that came out of a link.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Delivery<P> {
-    /// The packet.
-    pub packet: P,
-    /// Its size as it was handed in.
-    pub size: Bytes,
-    /// When it was handed in.
-    pub entered: Time,
-    /// When it came out; not after the time of the call.
-    pub at: Time,
-    /// An error process hit it: its checksum must be wrong (LNK-10).
-    pub corrupted: bool,
-    /// It is a copy of the packet before it.
-    pub duplicate: bool,
-}
-
-/// A packet that a link did not take.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refused<P> {
-    /// The packet, given back.
-    pub packet: P,
-    /// Why.
-    pub reason: Refusal,
-}
-
-/// Why a link did not take a packet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Refusal {
-    /// The queue is full.
-    #[error("the queue is full")]
-    QueueFull,
-    /// The packet is longer than the MTU (LNK-2).
-    #[error("the packet is longer than the MTU")]
-    TooBig,
-    /// The radio is silent (LNK-7, LNK-12).
-    #[error("the radio is silent")]
-    Silent,
-    /// The link holds as many packets as its capacity allows.
-    #[error("the link's capacity is reached")]
-    Capacity,
-}
-
-#[derive(Debug)]
-struct Waiting<P> {
-    packet: P,
-    size: Bytes,
-    entered: Time,
-}
-
-#[derive(Debug)]
-struct OnAir<P> {
-    held: Waiting<P>,
-    started: Time,
-    /// What was left to do at `from`, and when that will be done.
-    work: Work,
-    from: Time,
-    due: Time,
-}
-
-#[derive(Clone, Debug)]
-struct Flying<P> {
-    packet: P,
-    size: Bytes,
-    entered: Time,
-    arrives: Time,
-    corrupted: bool,
-    duplicate: bool,
-}
-
-#[derive(Debug)]
-struct Late<P> {
-    number: u64,
-    flying: Flying<P>,
-}
-
-impl<P> Late<P> {
-    fn key(&self) -> (Time, u64) {
-        (self.flying.arrives, self.number)
-    }
-}
-
-impl<P> PartialEq for Late<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<P> Eq for Late<P> {}
-
-impl<P> PartialOrd for Late<P> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<P> Ord for Late<P> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
 }
 
 impl<P: Clone> Link<P> {
@@ -212,27 +113,24 @@ impl<P: Clone> Link<P> {
     /// Gives the packet back if it is dropped at once. It may still be lost later.
     #[inline]
     pub fn push(&mut self, now: Time, size: Bytes, packet: P) -> Result<(), Refused<P>> {
-        if !self.in_line {
-            self.advance(now);
-            if !self.is_plain() {
-                return self.push_in_general(size, packet);
-            }
-            self.line_up();
+        if !self.in_line && !self.forms_line(now) {
+            return self.push_in_general(size, packet);
         }
-        self.now = self.now.max(now);
-        self.stats.offered.add(size);
-        if let Some(reason) = self.line_refusal(size) {
-            self.count_refusal(reason, size);
-            return Err(Refused { packet, reason });
-        }
-        if self.line.is_idle(self.now) {
-            self.line.start(self.now, size, packet, &mut self.queue);
-        } else {
-            self.line.wait(self.now, size, packet, &mut self.queue);
-        }
-        Ok(())
+        self.push_line(now, size, packet)
     }
 
+    /// Comes to the present, and lines up if the link is plain.
+    #[inline(never)]
+    fn forms_line(&mut self, now: Time) -> bool {
+        self.advance(now);
+        let plain = self.is_plain();
+        if plain {
+            self.line_up();
+        }
+        plain
+    }
+
+    #[inline(never)]
     fn push_in_general(&mut self, size: Bytes, packet: P) -> Result<(), Refused<P>> {
         self.stats.offered.add(size);
         if let Some(reason) = self.refusal(size) {
@@ -260,6 +158,7 @@ impl<P: Clone> Link<P> {
         (next != Time::NEVER).then_some(next)
     }
 
+    #[inline(never)]
     fn next_in_general(&self) -> Time {
         let flying = self.flying.front().map(|f| f.arrives);
         let late = self.late.peek().map(|Reverse(l)| l.flying.arrives);
@@ -278,24 +177,7 @@ impl<P: Clone> Link<P> {
         if self.in_line { self.pop_line(now) } else { self.pop_in_general(now) }
     }
 
-    #[inline]
-    fn pop_line(&mut self, now: Time) -> Option<Delivery<P>> {
-        self.now = self.now.max(now);
-        let Passed { packet, at, counted } = self.line.pop(self.now, &mut self.queue)?;
-        if !counted {
-            self.stats.sent.add(packet.size);
-        }
-        self.stats.delivered.add(packet.size);
-        Some(Delivery {
-            packet: packet.packet,
-            size: packet.size,
-            entered: packet.entered,
-            at,
-            corrupted: false,
-            duplicate: false,
-        })
-    }
-
+    #[inline(never)]
     fn pop_in_general(&mut self, now: Time) -> Option<Delivery<P>> {
         let at = self.ready(now)?;
         let flying = if self.flying.front().is_some_and(|f| f.arrives == at) {
@@ -315,6 +197,19 @@ impl<P: Clone> Link<P> {
             corrupted: flying.corrupted,
             duplicate: flying.duplicate,
         })
+    }
+
+    /// [`Link::pop`] and [`Link::next_time`] in one, for whoever needs of the packet only whether it
+    /// is corrupted; [`Time::NEVER`] if nothing is to come.
+    #[inline]
+    pub fn pop_packet(&mut self, now: Time) -> (Option<(P, bool)>, Time) {
+        if self.in_line { self.pop_line_packet(now) } else { self.pop_packet_in_general(now) }
+    }
+
+    #[inline(never)]
+    fn pop_packet_in_general(&mut self, now: Time) -> (Option<(P, bool)>, Time) {
+        let delivery = self.pop_in_general(now);
+        (delivery.map(|delivery| (delivery.packet, delivery.corrupted)), self.next_in_general())
     }
 
     /// When the packet arrived that [`Link::pop`] would give.
@@ -421,6 +316,7 @@ impl<P: Clone> Link<P> {
         (!idle && self.is_full(size)).then_some(Refusal::QueueFull)
     }
 
+    #[inline(never)]
     fn is_full(&mut self, size: Bytes) -> bool {
         match self.limit {
             QueueLimit::Packets(n) => self.queue.packets() >= n,
@@ -442,82 +338,6 @@ impl<P: Clone> Link<P> {
         }
     }
 
-    /// Nothing can come between a packet and what is known of its way when it is handed in.
-    fn is_plain(&self) -> bool {
-        self.errors.is_empty()
-            && self.reorder.is_none()
-            && self.duplicate.is_none()
-            && self.late.is_empty()
-            && !self.silence.is_on()
-            && self.silence.next_change() == Time::NEVER
-            && matches!(&self.pacer, Pacer::Rate(clock) if clock.until() == Time::NEVER)
-            && self.on_air.as_ref().is_none_or(|on_air| {
-                let before = if self.mac_occupies { self.mac_delay } else { Duration::ZERO };
-                on_air.work == Work::of(on_air.held.size) && on_air.from == on_air.started + before
-            })
-    }
-
-    #[inline]
-    fn line_refusal(&mut self, size: Bytes) -> Option<Refusal> {
-        if size.get() > u64::from(self.mtu) {
-            return Some(Refusal::TooBig);
-        }
-        if self.line.len() >= self.capacity {
-            return Some(Refusal::Capacity);
-        }
-        if self.line.is_idle(self.now) {
-            self.line.begin(self.now, &mut self.queue);
-            return None;
-        }
-        self.line.begin(self.now, &mut self.queue);
-        self.is_full(size).then_some(Refusal::QueueFull)
-    }
-
-    /// Moves all packets into the line; only for a plain link.
-    fn line_up(&mut self) {
-        if let Pacer::Rate(clock) = &self.pacer {
-            self.line.reset(clock.present());
-        }
-        for Flying { packet, size, entered, arrives, .. } in self.flying.drain(..) {
-            self.line.restore_flying(entered, arrives, size, packet);
-        }
-        if let Some(OnAir { held, started, due, .. }) = self.on_air.take() {
-            let Waiting { packet, size, entered } = held;
-            self.line.restore_on_air(Passing { packet, size, entered, started, due });
-        }
-        for Waiting { packet, size, entered } in self.waiting.drain(..) {
-            self.line.restore_waiting(entered, size, packet);
-        }
-        self.in_line = true;
-    }
-
-    /// Moves all packets out of the line, to where they are at `now`.
-    fn dissolve_line(&mut self, now: Time) {
-        self.in_line = false;
-        self.stats.air_time += self.line.take_air_time();
-        self.line.begin(now, &mut self.queue);
-        while let Some((passing, counted)) = self.line.take() {
-            let Passing { packet, size, entered, started, due } = passing;
-            if counted || due <= now {
-                if !counted {
-                    self.count_sent(size, due.since(started));
-                }
-                let arrives = due + self.delay + self.mac_latency();
-                let (corrupted, duplicate) = (false, false);
-                let flying = Flying { packet, size, entered, arrives, corrupted, duplicate };
-                self.flying.push_back(flying);
-                continue;
-            }
-            let held = Waiting { packet, size, entered };
-            if started <= now {
-                let from = if self.mac_occupies { started + self.mac_delay } else { started };
-                self.on_air = Some(OnAir { held, started, work: Work::of(size), from, due });
-            } else {
-                self.waiting.push_back(held);
-            }
-        }
-    }
-
     #[inline]
     fn count_sent(&mut self, size: Bytes, air_time: Duration) {
         self.stats.sent.add(size);
@@ -525,6 +345,7 @@ impl<P: Clone> Link<P> {
     }
 
     /// Does all that was due up to `now`, in order.
+    #[inline(never)]
     fn advance(&mut self, now: Time) {
         let now = now.max(self.now);
         if self.in_line {

@@ -1,3 +1,5 @@
+use core::ops::AddAssign;
+
 use lasthop_units::{Bytes, Duration, Rate, Time};
 
 /// A number of packets and the bytes of IP datagrams in them.
@@ -13,6 +15,13 @@ impl Count {
     pub(crate) fn add(&mut self, size: Bytes) {
         self.packets += 1;
         self.bytes += size.get();
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
     }
 }
 

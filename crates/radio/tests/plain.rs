@@ -11,6 +11,7 @@ use proptest::prelude::*;
 enum Call {
     Push(u16),
     Pop,
+    PopPacket,
     Pause(u16),
     Resume,
     Rate(u16),
@@ -24,7 +25,8 @@ enum Call {
 fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         12 => (20u16..1600).prop_map(Call::Push),
-        8 => Just(Call::Pop),
+        6 => Just(Call::Pop),
+        4 => Just(Call::PopPacket),
         1 => (0u16..50).prop_map(Call::Pause),
         1 => Just(Call::Resume),
         1 => (0u16..20).prop_map(Call::Rate),
@@ -65,6 +67,7 @@ fn config() -> impl Strategy<Value = LinkConfig> {
 enum Answer {
     Refused(lasthop_radio::Refusal),
     Delivered(Vec<lasthop_radio::Delivery<u32>>),
+    Packet(Option<(u32, bool)>),
     Stats(Box<LinkStats>),
     Queued(lasthop_radio::Count),
     Silent(bool),
@@ -81,6 +84,11 @@ fn do_call(link: &mut Link<u32>, now: Time, number: u32, call: Call) -> Answer {
         },
         Call::Pop => {
             return Answer::Delivered(core::iter::from_fn(|| link.pop(now)).collect());
+        }
+        Call::PopPacket => {
+            let (packet, next) = link.pop_packet(now);
+            assert_eq!(link.next_time().unwrap_or(Time::NEVER), next);
+            return Answer::Packet(packet);
         }
         Call::Stats => return Answer::Stats(Box::new(link.stats(now))),
         Call::Queued => return Answer::Queued(link.queued(now)),

@@ -94,31 +94,37 @@ impl Receiver {
         self.promised = 1;
     }
 
+    #[inline]
     pub(crate) fn seq_at(&self, position: u64) -> Seq {
         // Sequence numbers are positions modulo 2^32.
         self.irs + position as u32
     }
 
     /// How far `seq` is ahead of RCV.NXT.
+    #[inline]
     pub(crate) fn ahead_of_next(&self, seq: Seq) -> i64 {
         i64::from(seq.ahead_of(self.seq_at(self.nxt)))
     }
 
     /// The end of the peer's stream was reached.
+    #[inline]
     pub(crate) fn ended(&self) -> bool {
         self.fin.is_some_and(|fin| self.nxt > fin)
     }
 
     /// Bytes that can be read.
+    #[inline]
     pub(crate) fn readable(&self) -> u64 {
         (self.nxt - u64::from(self.ended())).saturating_sub(self.read)
     }
 
+    #[inline]
     pub(crate) fn consume(&mut self, n: u64) {
         self.read += n.min(self.readable());
     }
 
     /// Takes what is new and in the window of `len` bytes that begin `ahead` of RCV.NXT.
+    #[inline]
     pub(crate) fn take(&mut self, ahead: i64, len: u32) -> Taken {
         let behind = u32::try_from(-ahead.min(0)).unwrap_or(u32::MAX);
         let skip = behind.min(len);
@@ -143,6 +149,7 @@ impl Receiver {
         taken
     }
 
+    #[inline]
     fn advance(&mut self, end: u64) -> Fate {
         self.nxt = end;
         if self.ahead.is_empty() {
@@ -186,6 +193,8 @@ impl Receiver {
     pub(crate) fn pass_fin(&mut self) -> bool {
         if self.fin == Some(self.nxt) {
             self.nxt += 1;
+            // The FIN may follow the last byte that was promised.
+            self.promised = self.promised.max(self.nxt);
             self.ahead.clear();
             return true;
         }
@@ -209,11 +218,13 @@ impl Receiver {
     }
 
     /// Where a window begins: at RCV.NXT, or before the peer's SYN is known at its first byte.
+    #[inline]
     fn first(&self) -> u64 {
         self.nxt.max(1)
     }
 
     /// The edge that the free buffer allows.
+    #[inline]
     fn candidate(&self) -> u64 {
         let free = self.read + self.buffer;
         match self.limit {
@@ -224,6 +235,7 @@ impl Receiver {
 
     /// The window field to send, and the promise that it makes. The edge advances only by steps
     /// worth a segment (RFC 9293 section 3.8.6.2.2) and does not go back unless a limit asks for it.
+    #[inline]
     pub(crate) fn advertise(&mut self, shift: u8) -> u16 {
         let candidate = self.candidate();
         let step = self.mss.min(self.buffer / 2);
@@ -238,16 +250,16 @@ impl Receiver {
         field
     }
 
+    #[inline]
     fn field(&self, edge: u64, shift: u8) -> u16 {
         let wanted = edge.saturating_sub(self.first());
         let mut field = wanted >> shift;
         // Rounding down would take back what the peer was told; rounding up lends it less than one
         // unit of the field beyond the buffer.
-        let told = self.edge.saturating_sub(self.nxt);
-        let up = (field + 1) << shift;
-        let lendable = self.read + self.buffer + (1 << shift);
-        if self.limit.is_none() && field << shift < told && self.nxt + up <= lendable {
-            field += 1;
+        if self.limit.is_none() && field << shift < self.edge.saturating_sub(self.nxt) {
+            let up = (field + 1) << shift;
+            let lendable = self.read + self.buffer + (1 << shift);
+            field += u64::from(self.nxt + up <= lendable);
         }
         u16::try_from(field).unwrap_or(u16::MAX)
     }
@@ -317,6 +329,15 @@ mod tests {
         assert_eq!(r.nxt, 1201);
         assert!(r.pass_fin() && r.ended());
         assert_eq!((r.readable(), r.take(0, 10).fate), (1200, Fate::Refused));
+    }
+
+    #[test]
+    fn a_fin_may_follow_the_last_byte_of_the_window() {
+        let mut r = receiver(2000, 1000);
+        assert_eq!(r.take(0, 2000).len, 2000);
+        r.on_fin(r.nxt);
+        assert!(r.pass_fin());
+        assert!(r.nxt <= r.promised);
     }
 
     #[test]

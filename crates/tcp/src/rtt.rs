@@ -16,10 +16,14 @@ const LONGEST: u64 = 3_600_000_000_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Estimator {
     config: Rto,
-    /// Nanoseconds of one tick.
+    /// Nanoseconds of one tick, and of the bounds.
     tick: u64,
+    min: u64,
+    max: u64,
     /// Smoothed round trip in ticks, times 8; zero before the first sample.
     srtt: u64,
+    /// The same as a time, for whoever asks at every acknowledgement.
+    smoothed: Option<Duration>,
     /// Mean deviation in ticks, times 4.
     rttvar: u64,
     /// The timeout without doublings, in nanoseconds.
@@ -48,7 +52,18 @@ fn nanos(d: Duration) -> u64 {
 impl Estimator {
     pub(crate) fn new(config: Rto) -> Self {
         let tick = nanos(config.tick).max(1);
-        Self { config, tick, srtt: 0, rttvar: 0, base: nanos(config.initial), backoff: 0 }
+        let (min, max) = (nanos(config.min), nanos(config.max));
+        Self {
+            config,
+            tick,
+            min,
+            max,
+            srtt: 0,
+            smoothed: None,
+            rttvar: 0,
+            base: nanos(config.initial),
+            backoff: 0,
+        }
     }
 
     /// Takes a sample of something that was sent at `sent` and answered at `now`.
@@ -66,11 +81,11 @@ impl Estimator {
     fn update(&mut self, ticks: u64) {
         let ticks = ticks.min(LONGEST / self.tick).max(1);
         if self.srtt == 0 {
-            self.srtt = ticks << SRTT_SHIFT;
+            self.set_srtt(ticks << SRTT_SHIFT);
             self.rttvar = ticks << (VAR_SHIFT - 1);
         } else {
             let off = ticks.abs_diff(self.srtt >> SRTT_SHIFT);
-            self.srtt = (self.srtt + ticks - (self.srtt >> SRTT_SHIFT)).max(1);
+            self.set_srtt((self.srtt + ticks - (self.srtt >> SRTT_SHIFT)).max(1));
             self.rttvar = (self.rttvar + off - (self.rttvar >> VAR_SHIFT)).max(1);
         }
         self.base = self.timeout_from_estimates();
@@ -78,21 +93,22 @@ impl Estimator {
 
     fn timeout_from_estimates(&self) -> u64 {
         let ticks = (self.srtt >> SRTT_SHIFT) + self.rttvar;
-        ticks.saturating_mul(self.tick).max(nanos(self.config.min))
+        ticks.saturating_mul(self.tick).max(self.min)
     }
 
     /// Doubles the timeout after an expiry.
     pub(crate) fn back_off(&mut self) {
-        if self.unbounded() < nanos(self.config.max) {
+        if self.unbounded() < self.max {
             self.backoff += 1;
         }
         if self.config.forget_after.is_some_and(|n| self.backoff == n) && self.srtt != 0 {
             self.rttvar += self.srtt >> SRTT_SHIFT;
-            self.srtt = 0;
+            self.set_srtt(0);
         }
     }
 
     /// Whether an acknowledgement without a sample ends the doubling.
+    #[inline]
     pub(crate) fn on_new_ack(&mut self) {
         if self.config.backoff_reset == BackoffReset::AnyAck {
             self.backoff = 0;
@@ -107,13 +123,15 @@ impl Estimator {
         }
     }
 
+    #[inline]
     fn unbounded(&self) -> u64 {
         self.base.saturating_mul(1u64.checked_shl(self.backoff).unwrap_or(u64::MAX))
     }
 
     /// The timeout with its doublings, in nanoseconds.
+    #[inline]
     fn timeout(&self) -> u64 {
-        self.unbounded().min(nanos(self.config.max))
+        self.unbounded().min(self.max)
     }
 
     /// The timeout with its doublings.
@@ -127,6 +145,7 @@ impl Estimator {
     }
 
     /// When a timer that is started at `now` expires.
+    #[inline]
     pub(crate) fn deadline(&self, now: Time) -> Time {
         let timeout = self.timeout();
         if self.config.fires_on_ticks {
@@ -137,8 +156,15 @@ impl Estimator {
         Time::from_nanos(now.as_nanos().saturating_add(timeout))
     }
 
+    #[inline]
     pub(crate) fn srtt(&self) -> Option<Duration> {
-        (self.srtt > 0).then(|| Duration::from_nanos((self.srtt * self.tick) >> SRTT_SHIFT))
+        self.smoothed
+    }
+
+    fn set_srtt(&mut self, srtt: u64) {
+        self.srtt = srtt;
+        let time = Duration::from_nanos((srtt * self.tick) >> SRTT_SHIFT);
+        self.smoothed = (srtt > 0).then_some(time);
     }
 
     pub(crate) fn rttvar(&self) -> Duration {
@@ -157,9 +183,9 @@ impl Estimator {
     pub(crate) fn restore(config: Rto, state: RttState) -> Self {
         let mut it = Self::new(config);
         let bounded = |d: Duration| nanos(d).min(LONGEST);
-        it.srtt = (bounded(state.srtt) << SRTT_SHIFT) / it.tick;
+        it.set_srtt((bounded(state.srtt) << SRTT_SHIFT) / it.tick);
         it.rttvar = (bounded(state.rttvar) << VAR_SHIFT) / it.tick;
-        it.base = bounded(state.rto).max(nanos(config.min));
+        it.base = bounded(state.rto).max(it.min);
         it.backoff = state.backoff.min(63);
         it
     }

@@ -63,7 +63,8 @@ pub struct Stats {
 pub struct Probe {
     /// The state.
     pub state: State,
-    /// The congestion window.
+    /// The congestion window, with what fast recovery adds to it for segments that duplicates show
+    /// to have left the network.
     pub cwnd: Bytes,
     /// The slow-start threshold.
     pub ssthresh: Bytes,

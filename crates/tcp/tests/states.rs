@@ -262,14 +262,62 @@ fn a_connection_moves_in_the_midst_of_everything() {
     }
 }
 
+/// Nothing that is said to a connection that is over starts a timer on it.
+#[test]
+fn a_connection_that_is_over_stays_so() {
+    let (mut a, _) = pair(Config::modern());
+    a.write(Bytes::new(100));
+    while a.poll_transmit(NOW).is_some() {}
+    a.abort();
+    let mut moved = Connection::restore(Config::modern(), NOW, &a.snapshot(NOW));
+    for it in [&mut a, &mut moved] {
+        it.retransmit_now(NOW);
+        it.handle_link_event(NOW, LinkEvent::Up);
+        assert_eq!((it.state(), it.next_timeout()), (State::Closed, None));
+    }
+    assert_eq!(moved.snapshot(NOW).irs, a.snapshot(NOW).irs);
+}
+
+/// MHP-17: what a reader has not read of a connection that is over moves with it.
+#[test]
+fn a_connection_that_is_over_moves_with_what_is_unread() {
+    let mut out = [0u8; 1500];
+    let mut a = Socket::connect(Config::modern(), ends(0), Seq(5), NOW);
+    let syn = a.poll_transmit(NOW, &mut out).unwrap();
+    let mut b = Socket::accept(Config::modern(), ends(1), &syn, Seq(9), NOW).unwrap();
+    a.write(b"unread");
+    a.finish();
+    b.finish();
+    for _ in 0..9 {
+        while let Some(s) = a.poll_transmit(NOW, &mut out) {
+            b.handle_segment(NOW, &s, &out[..s.len as usize]);
+        }
+        while let Some(s) = b.poll_transmit(NOW, &mut out) {
+            a.handle_segment(NOW, &s, &out[..s.len as usize]);
+        }
+    }
+    let later = NOW + Duration::from_secs(900);
+    b.handle_timeout(later);
+    assert_eq!(b.connection().state(), State::Closed);
+    assert_eq!(move_socket(&b, Config::modern(), later).received(), b"unread");
+}
+
 /// MHP-17: a snapshot is a message from elsewhere: nonsense in it makes no panic.
 #[test]
 fn a_nonsensical_snapshot_does_no_harm() {
     let (a, _) = pair(Config::modern());
-    let states = [State::Established, State::SynSent, State::SynReceived, State::TimeWait];
-    for state in states {
+    let states = [
+        (State::Established, true),
+        (State::FinWait1, false),
+        (State::SynSent, true),
+        (State::SynReceived, true),
+        (State::TimeWait, true),
+        (State::Closed, true),
+    ];
+    for (state, syn_acknowledged) in states {
         let odd = Snapshot {
             state,
+            syn_acknowledged,
             acknowledged: u64::MAX,
             sent: 3,
             written: u64::MAX,

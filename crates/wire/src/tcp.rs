@@ -149,6 +149,7 @@ impl SackBlocks {
     }
 
     /// There is none.
+    #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -214,6 +215,7 @@ pub struct Segment {
 
 impl Segment {
     /// What the segment occupies of the sequence space: payload, SYN and FIN (RFC 9293 section 3.4).
+    #[inline]
     pub fn seq_len(&self) -> u32 {
         self.len
             + u32::from(self.flags.contains(Flags::SYN))
@@ -226,6 +228,7 @@ impl Segment {
     }
 
     /// Bytes of the header with its options, as they are emitted: a multiple of four from 20 to 60.
+    #[inline]
     pub fn header_len(&self) -> u32 {
         20 + self.options.len()
     }
@@ -238,7 +241,11 @@ impl Options {
     /// Bytes of the options as they are emitted, padded to a multiple of four: MSS 4, window scale
     /// 3, SACK permitted 2, timestamps 10, SACK 2 and 8 for each block that [fits](Self::sack_that_fits).
     /// At most [`MAX_LEN`](Self::MAX_LEN).
+    #[inline]
     pub fn len(&self) -> u32 {
+        if self.sack.is_empty() {
+            return self.len_without_sack().next_multiple_of(4);
+        }
         let sack = match self.sack_that_fits().len() as u32 {
             0 => 0,
             blocks => 2 + 8 * blocks,
@@ -259,6 +266,7 @@ impl Options {
         &blocks[..blocks.len().min(room as usize)]
     }
 
+    #[inline]
     fn len_without_sack(&self) -> u32 {
         let mut n = 0;
         n += if self.mss.is_some() { 4 } else { 0 };

@@ -6,7 +6,7 @@ use lasthop_radio::Refusal;
 use lasthop_units::{Bytes, Time};
 use thiserror::Error;
 
-use super::network::Core;
+use super::shared::Core;
 use super::{Body, LinkId, NodeId, Packet};
 
 /// The network as one node sees it: the time, its own forwarding table and links.

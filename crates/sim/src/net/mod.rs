@@ -12,6 +12,7 @@ mod network;
 mod packet;
 mod route;
 mod router;
+mod shared;
 mod tap;
 #[cfg(test)]
 mod tests;

@@ -3,16 +3,10 @@
 use core::net::Ipv4Addr;
 
 use lasthop_radio::{ConfigError, Count, Link, LinkConfig, LinkStats, Radio, RadioConfig};
-use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
+use lasthop_units::{Duration, LinkEvent, Seed, Time};
 
-use super::event::Agenda;
-use super::packet::Pool;
-use super::tap::Taps;
-use super::timetable::Timetable;
-use super::{
-    Context, Event, Headers, Packet, RouteTable, SharedObserver, Sight, TapPoint, Trace,
-    Undelivered,
-};
+use super::shared::{Core, Source};
+use super::{Context, Event, Headers, Packet, RouteTable, SharedObserver, TapPoint, Trace};
 use crate::Halt;
 
 /// Something with links: a host, a router, an agent.
@@ -112,65 +106,17 @@ pub struct Network<N> {
     grown: bool,
 }
 
-/// Everything but the nodes, so that a node can be handed the rest.
-pub(super) struct Core {
-    pub(super) now: Time,
-    pub(super) pool: Pool,
-    headers: Headers,
-    seed: Seed,
-    links: Vec<Wire>,
-    tables: Vec<RouteTable>,
-    /// Sources: the agenda, then links, then nodes.
-    timetable: Timetable,
-    agenda: Agenda,
-    trace: Trace,
-    node_taps: Vec<Taps>,
-    /// Somebody watches.
-    tapped: bool,
-}
-
-/// A link in its place.
-struct Wire {
-    link: Link<Packet>,
-    to: NodeId,
-    from: NodeId,
-    mtu: u32,
-    /// No packet overtakes another (LNK-11).
-    ordered: bool,
-    changes: u32,
-    /// The link before its conditions were replaced, until it is empty.
-    before: Vec<Link<Packet>>,
-    near: Taps,
-    far: Taps,
-}
-
-/// The agenda's number in the timetable.
-const AGENDA: usize = 0;
-
 impl<N: Node> Network<N> {
     /// An empty network at time zero.
     pub fn new(config: Config) -> Self {
-        let core = Core {
-            now: Time::ZERO,
-            pool: Pool::default(),
-            headers: config.headers,
-            seed: config.seed,
-            links: Vec::new(),
-            tables: Vec::new(),
-            timetable: Timetable::default(),
-            agenda: Agenda::default(),
-            trace: Trace::default(),
-            node_taps: Vec::new(),
-            tapped: false,
-        };
+        let core = Core::new(config.headers, config.seed);
         Self { nodes: Vec::new(), core, at_once: 0, limits: config.limits, grown: true }
     }
 
     /// Adds a node that has no links yet.
     pub fn add_node(&mut self, node: N) -> NodeId {
         self.nodes.push(node);
-        self.core.tables.push(RouteTable::default());
-        self.core.node_taps.push(Taps::default());
+        self.core.add_node();
         self.grown = true;
         NodeId::new((self.nodes.len() - 1) as u32)
     }
@@ -216,19 +162,8 @@ impl<N: Node> Network<N> {
         to: NodeId,
         config: &LinkConfig,
     ) -> LinkId {
-        self.core.links.push(Wire {
-            link,
-            to,
-            from,
-            mtu: config.mtu,
-            ordered: config.reorder.is_none(),
-            changes: 0,
-            before: Vec::new(),
-            near: Taps::default(),
-            far: Taps::default(),
-        });
         self.grown = true;
-        LinkId::new((self.core.links.len() - 1) as u32)
+        self.core.add_wire(link, from, to, config)
     }
 
     /// The present.
@@ -296,19 +231,12 @@ impl<N: Node> Network<N> {
     /// Lets `event` happen at `at`, or at once if that is past. Of events at one time the one
     /// scheduled first comes first, and all come before packets and timers.
     pub fn schedule(&mut self, at: Time, event: Event) {
-        self.core.agenda.add(at.max(self.core.now), event);
-        self.grown = true;
+        self.core.schedule(at, event);
     }
 
     /// Lets `observer` see every packet at `point` from here on.
     pub fn tap(&mut self, point: TapPoint, observer: SharedObserver) {
-        let core = &mut self.core;
-        core.tapped = true;
-        match point {
-            TapPoint::LinkIn(link) => core.links[link.index()].near.add(observer),
-            TapPoint::LinkOut(link) => core.links[link.index()].far.add(observer),
-            TapPoint::Node(node) => core.node_taps[node.index()].add(observer),
-        }
+        self.core.tap(point, observer);
     }
 
     /// Lets something happen at a node outside the order of events.
@@ -328,93 +256,85 @@ impl<N: Node> Network<N> {
     pub fn run_until(&mut self, end: Time) -> Result<(), Halt> {
         self.settle();
         loop {
-            let (at, source) = self.core.timetable.next();
+            let (at, source) = self.core.next();
             if at > end || at == Time::NEVER {
                 break;
             }
             self.count(at, source)?;
-            let links = self.core.links.len();
-            if source == AGENDA {
-                self.happen();
-            } else if source <= links {
-                self.deliver(LinkId::new((source - 1) as u32));
-            } else {
-                self.fire(NodeId::new((source - 1 - links) as u32));
+            match source {
+                Source::Link(link) => self.deliver(link),
+                Source::Agenda => self.happen(),
+                Source::Node(node) => self.fire(node),
             }
         }
         self.core.now = self.core.now.max(end);
         Ok(())
     }
 
-    /// Lets the timetable know all there is.
+    /// Lets the timetables know all there is.
     fn settle(&mut self) {
-        if !core::mem::take(&mut self.grown) {
-            return;
-        }
-        let links = self.core.links.len();
-        self.core.timetable.reset(1 + links + self.nodes.len());
-        self.core.timetable.set(AGENDA, self.core.agenda.next_time());
-        for link in 0..links {
-            self.core.wake_link(link);
-        }
-        for (i, node) in self.nodes.iter().enumerate() {
-            let at = node.next_timeout().unwrap_or(Time::NEVER).max(self.core.now);
-            self.core.timetable.set(1 + links + i, at);
+        if core::mem::take(&mut self.grown) {
+            self.core.settle();
+            for (n, node) in self.nodes.iter().enumerate() {
+                self.core.set_timer(NodeId::new(n as u32), node.next_timeout());
+            }
         }
     }
 
     /// Moves the clock and sees to it that it moves.
     #[inline]
-    fn count(&mut self, at: Time, source: usize) -> Result<(), Halt> {
-        self.core.trace.events += 1;
-        if at > self.core.now {
-            self.core.now = at;
-            self.at_once = 0;
-        }
-        self.at_once += 1;
-        if self.at_once > self.limits.at_once {
-            let node = source.checked_sub(1 + self.core.links.len());
-            return Err(Halt::Spinning { at, node });
-        }
-        if self.core.trace.events > self.limits.events {
-            return Err(Halt::Events { at });
+    fn count(&mut self, at: Time, source: Source) -> Result<(), Halt> {
+        let trace = &mut self.core.trace;
+        trace.events += 1;
+        self.at_once = if at > self.core.now { 1 } else { self.at_once + 1 };
+        self.core.now = at.max(self.core.now);
+        if self.at_once > self.limits.at_once || trace.events > self.limits.events {
+            return Err(self.halt(at, source));
         }
         Ok(())
     }
 
-    #[inline]
-    fn deliver(&mut self, link: LinkId) {
-        let Some((node, packet)) = self.core.pop(link) else { return };
-        let mut ctx = Context { core: &mut self.core, node };
-        self.nodes[node.index()].handle_packet(&mut ctx, link, packet);
-        self.wake(node);
+    #[cold]
+    fn halt(&self, at: Time, source: Source) -> Halt {
+        if self.at_once <= self.limits.at_once {
+            return Halt::Events { at };
+        }
+        let node = match source {
+            Source::Node(node) => Some(node.index()),
+            Source::Agenda | Source::Link(_) => None,
+        };
+        Halt::Spinning { at, node }
     }
 
-    /// A node's entry may be early, never late: a timer that is put off again and again, as a
-    /// retransmission timer is, costs nothing until the first of its times comes.
-    #[inline]
-    fn wake(&mut self, id: NodeId) {
-        let Some(at) = self.nodes[id.index()].next_timeout() else { return };
-        let source = 1 + self.core.links.len() + id.index();
-        let at = at.max(self.core.now);
-        if at < self.core.timetable.time(source) {
-            self.core.timetable.set(source, at);
+    #[inline(always)]
+    fn deliver(&mut self, link: LinkId) {
+        let Some((node, packet)) = self.core.pop(link) else { return };
+        let place = &mut self.nodes[node.index()];
+        place.handle_packet(&mut Context { core: &mut self.core, node }, link, packet);
+        if let Some(at) = place.next_timeout() {
+            self.core.hasten_timer(node, at);
         }
     }
 
+    fn wake(&mut self, id: NodeId) {
+        if let Some(at) = self.nodes[id.index()].next_timeout() {
+            self.core.hasten_timer(id, at);
+        }
+    }
+
+    #[inline(never)]
     fn fire(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
         if node.next_timeout().is_some_and(|at| at <= self.core.now) {
             self.core.trace.timer(self.core.now, id.index());
             node.handle_timeout(&mut Context { core: &mut self.core, node: id });
         }
-        let at = node.next_timeout().unwrap_or(Time::NEVER).max(self.core.now);
-        self.core.timetable.set(1 + self.core.links.len() + id.index(), at);
+        self.core.set_timer(id, node.next_timeout());
     }
 
+    #[inline(never)]
     fn happen(&mut self) {
-        let next = self.core.agenda.pop();
-        self.core.timetable.set(AGENDA, self.core.agenda.next_time());
+        let next = self.core.take_event();
         let Some((number, event)) = next else { return };
         self.core.trace.event(self.core.now, number);
         match event {
@@ -436,187 +356,5 @@ impl<N: Node> Network<N> {
             }
             Event::Conditions { link, config } => self.core.replace(link, &config),
         }
-    }
-}
-
-impl Core {
-    fn link_seed(&self, link: usize, change: u32) -> Seed {
-        self.seed.child(&format!("link-{link}-{change}"))
-    }
-
-    pub(super) fn ends(&self, link: LinkId) -> Option<(NodeId, NodeId)> {
-        self.links.get(link.index()).map(|wire| (wire.from, wire.to))
-    }
-
-    pub(super) fn mtu(&self, link: LinkId) -> Option<Bytes> {
-        self.links.get(link.index()).map(|wire| Bytes::new(u64::from(wire.mtu)))
-    }
-
-    #[inline]
-    pub(super) fn route(&self, node: NodeId, dst: Ipv4Addr) -> Option<LinkId> {
-        self.tables[node.index()].get(dst)
-    }
-
-    /// A link that is not the node's own is no route.
-    pub(super) fn set_route(&mut self, node: NodeId, dst: Ipv4Addr, link: Option<LinkId>) {
-        let link = self.own(node, link);
-        if let Some(table) = self.tables.get_mut(node.index()) {
-            table.set(dst, link);
-        }
-    }
-
-    /// A link that is not the node's own is no route.
-    pub(super) fn set_default_route(&mut self, node: NodeId, link: Option<LinkId>) {
-        let link = self.own(node, link);
-        if let Some(table) = self.tables.get_mut(node.index()) {
-            table.set_default(link);
-        }
-    }
-
-    fn own(&self, node: NodeId, link: Option<LinkId>) -> Option<LinkId> {
-        link.filter(|&link| self.ends(link).is_some_and(|(from, _)| from == node))
-    }
-
-    #[inline]
-    pub(super) fn push(
-        &mut self,
-        node: NodeId,
-        link: LinkId,
-        mut packet: Packet,
-    ) -> Result<(), Undelivered> {
-        let size = packet.seal(self.headers);
-        self.trace.sent += 1;
-        if self.tapped {
-            self.show(node, link, &packet, Sight::Entered(link));
-        }
-        let wire = &mut self.links[link.index()];
-        match wire.link.push(self.now, size, packet) {
-            Ok(()) => {
-                // Where order is kept, what is in the link already comes out first.
-                let ordered = self.links[link.index()].ordered;
-                if !ordered || self.timetable.time(1 + link.index()) == Time::NEVER {
-                    self.wake_link(link.index());
-                }
-                Ok(())
-            }
-            Err(refused) => {
-                let packet = refused.packet;
-                self.trace.refused(self.now, node.index(), &packet);
-                if self.tapped {
-                    self.show(node, link, &packet, Sight::Refused(link, refused.reason));
-                }
-                Err(Undelivered::Refused(refused.reason))
-            }
-        }
-    }
-
-    #[cold]
-    fn show(&self, node: NodeId, link: LinkId, packet: &Packet, sight: Sight) {
-        let point = TapPoint::Node(node);
-        self.node_taps[node.index()].show(self.now, point, sight, packet);
-        let wire = &self.links[link.index()];
-        let (point, taps) = match sight {
-            Sight::Left(_) => (TapPoint::LinkOut(link), &wire.far),
-            _ => (TapPoint::LinkIn(link), &wire.near),
-        };
-        taps.show(self.now, point, sight, packet);
-    }
-
-    #[cold]
-    pub(super) fn drop_unroutable(
-        &mut self,
-        node: NodeId,
-        mut packet: Packet,
-    ) -> Result<(), Undelivered> {
-        packet.seal(self.headers);
-        self.trace.unroutable(self.now, node.index(), &packet);
-        let point = TapPoint::Node(node);
-        self.node_taps[node.index()].show(self.now, point, Sight::Unroutable, &packet);
-        Err(Undelivered::NoRoute)
-    }
-
-    /// Takes out what has arrived, and where.
-    #[inline]
-    fn pop(&mut self, link: LinkId) -> Option<(NodeId, Packet)> {
-        let wire = &mut self.links[link.index()];
-        let node = wire.to;
-        let popped = wire.pop(self.now);
-        self.wake_link(link.index());
-        let packet = popped?;
-        self.trace.arrived(self.now, node.index(), &packet);
-        if self.tapped {
-            self.show(node, link, &packet, Sight::Left(link));
-        }
-        Some((node, packet))
-    }
-
-    #[inline]
-    fn wake_link(&mut self, link: usize) {
-        let at = self.links[link].next_time();
-        self.timetable.set(1 + link, at.max(self.now));
-    }
-
-    fn pause(&mut self, link: LinkId, duration: Duration) {
-        self.change(link, |wire, now, _| wire.pause(now, duration));
-    }
-
-    /// Other conditions, if they describe a link.
-    fn replace(&mut self, link: LinkId, config: &LinkConfig) {
-        self.change(link, |wire, now, seed| {
-            if let Ok(new) = Link::new(config, seed, now) {
-                wire.before.push(core::mem::replace(&mut wire.link, new));
-                wire.mtu = config.mtu;
-                // A shorter delay lets new packets overtake those sent before the change.
-                wire.ordered = false;
-            }
-        });
-    }
-
-    fn change(&mut self, link: LinkId, f: impl FnOnce(&mut Wire, Time, Seed)) {
-        let Some(wire) = self.links.get_mut(link.index()) else { return };
-        wire.changes += 1;
-        let changes = wire.changes;
-        let seed = self.link_seed(link.index(), changes);
-        f(&mut self.links[link.index()], self.now, seed);
-        self.wake_link(link.index());
-    }
-}
-
-impl Wire {
-    #[inline]
-    fn next_time(&self) -> Time {
-        let mut next = self.link.next_time().unwrap_or(Time::NEVER);
-        for before in &self.before {
-            next = next.min(before.next_time().unwrap_or(Time::NEVER));
-        }
-        next
-    }
-
-    #[inline]
-    fn pop(&mut self, now: Time) -> Option<Packet> {
-        let earlier = if self.before.is_empty() { None } else { self.pop_before(now) };
-        let delivery = match earlier {
-            Some(delivery) => delivery,
-            None => self.link.pop(now)?,
-        };
-        let mut packet = delivery.packet;
-        if delivery.corrupted {
-            packet.set_corrupted();
-        }
-        Some(packet)
-    }
-
-    fn pop_before(&mut self, now: Time) -> Option<lasthop_radio::Delivery<Packet>> {
-        let mut found = None;
-        for before in &mut self.before {
-            found = found.or_else(|| before.pop(now));
-        }
-        self.before.retain(|before| before.held() > 0);
-        found
-    }
-
-    fn pause(&mut self, now: Time, duration: Duration) {
-        self.link.pause(now, duration);
-        self.before.iter_mut().for_each(|before| before.pause(now, duration));
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use lasthop_units::Bytes;
@@ -60,6 +60,7 @@ pub enum Body {
 
 impl Body {
     /// Bytes of the header that the body puts before its payload.
+    #[inline]
     pub fn header_len(&self) -> u32 {
         match self {
             Self::Tcp(segment) => segment.header_len(),
@@ -149,6 +150,7 @@ impl Datagram {
         }
     }
 
+    #[inline]
     fn renew(&mut self, src: Ipv4Addr, dst: Ipv4Addr, body: Body) {
         self.src = src;
         self.dst = dst;
@@ -176,6 +178,7 @@ impl Datagram {
     }
 
     /// Its segment, if it is TCP's.
+    #[inline]
     pub const fn tcp(&self) -> Option<&Segment> {
         match &self.body {
             Body::Tcp(segment) => Some(segment),
@@ -184,6 +187,7 @@ impl Datagram {
     }
 
     /// What it carries.
+    #[inline]
     pub fn payload(&self) -> Payload<'_> {
         if self.real { Payload::Real(&self.bytes) } else { Payload::Virtual(self.payload_len()) }
     }
@@ -194,6 +198,7 @@ impl Datagram {
     }
 
     /// Bytes of payload.
+    #[inline]
     pub fn payload_len(&self) -> u32 {
         match &self.body {
             Body::Tcp(segment) => segment.len,
@@ -244,6 +249,7 @@ impl Datagram {
     }
 
     /// Length of the whole IP datagram, any tunnel's header included.
+    #[inline]
     pub fn ip_len(&self) -> Bytes {
         let tunnel = if self.tunnel.is_some() { IP_HEADER } else { 0 };
         let headers = tunnel + IP_HEADER + self.body.header_len();
@@ -264,30 +270,44 @@ struct Slot {
     datagram: Datagram,
     /// Where it returns to; none while it is there.
     home: Option<Rc<Home>>,
+    /// The next one that is free, while it is itself.
+    next: Option<Box<Slot>>,
 }
 
+/// Where packets' memory waits to be used again.
 #[derive(Default)]
 struct Home {
-    /// The boxes themselves wait here: their allocation is what is used again.
-    #[expect(clippy::vec_box, reason = "the allocation is what is kept")]
-    free: RefCell<Vec<Box<Slot>>>,
-    in_use: Cell<usize>,
+    free: Cell<Option<Box<Slot>>>,
 }
 
 impl Home {
-    #[inline]
+    #[inline(always)]
     fn packet(self: &Rc<Self>, src: Ipv4Addr, dst: Ipv4Addr, body: Body) -> Packet {
-        self.in_use.set(self.in_use.get() + 1);
         let home = Some(Rc::clone(self));
-        let slot = match self.free.borrow_mut().pop() {
+        match self.free.take() {
             Some(mut slot) => {
+                core::mem::forget(self.free.replace(slot.next.take()));
                 slot.datagram.renew(src, dst, body);
                 slot.home = home;
-                slot
+                Packet(Some(slot))
             }
-            None => Box::new(Slot { datagram: Datagram::new(src, dst, body), home }),
-        };
-        Packet(Some(slot))
+            None => Self::fresh(Datagram::new(src, dst, body), home),
+        }
+    }
+
+    #[cold]
+    fn fresh(datagram: Datagram, home: Option<Rc<Self>>) -> Packet {
+        Packet(Some(Box::new(Slot { datagram, home, next: None })))
+    }
+}
+
+impl Drop for Home {
+    /// One by one: a chain that frees itself link by link within link would need a deep stack.
+    fn drop(&mut self) {
+        let mut next = self.free.take();
+        while let Some(mut slot) = next {
+            next = slot.next.take();
+        }
     }
 }
 
@@ -304,7 +324,8 @@ impl Pool {
 
     /// Packets that exist.
     pub(super) fn in_use(&self) -> usize {
-        self.0.in_use.get()
+        // Each holds its home, and so does the pool.
+        Rc::strong_count(&self.0) - 1
     }
 }
 
@@ -388,7 +409,7 @@ impl DerefMut for Packet {
 
 impl Clone for Packet {
     fn clone(&self) -> Self {
-        let Slot { datagram, home } = self.slot();
+        let Slot { datagram, home, .. } = self.slot();
         let Some(home) = home else { unreachable!("a packet on its way knows its home") };
         let mut copy = home.packet(datagram.src, datagram.dst, datagram.body);
         copy.copy_from(datagram);
@@ -401,8 +422,9 @@ impl Drop for Packet {
     fn drop(&mut self) {
         let Some(mut slot) = self.0.take() else { return };
         if let Some(home) = slot.home.take() {
-            home.in_use.set(home.in_use.get() - 1);
-            home.free.borrow_mut().push(slot);
+            slot.next = home.free.take();
+            // What it replaces is nothing, which needs no dropping.
+            core::mem::forget(home.free.replace(Some(slot)));
         }
     }
 }

@@ -16,11 +16,20 @@ pub struct RouteTable {
     default: Option<LinkId>,
 }
 
-#[derive(Clone, Copy, Default, Debug)]
-enum Slot {
-    #[default]
-    Free,
-    Host(u32, Option<LinkId>),
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    host: u32,
+    link: u32,
+}
+
+impl Slot {
+    /// In place of a link: the host has none of its own, or there is no host.
+    const NONE: u32 = u32::MAX;
+    const FREE: Self = Self { host: 0, link: u32::MAX - 1 };
+
+    const fn is_free(self) -> bool {
+        self.link == Self::FREE.link
+    }
 }
 
 impl RouteTable {
@@ -30,10 +39,8 @@ impl RouteTable {
         if self.slots.is_empty() {
             return self.default;
         }
-        match self.slots[self.place(dst.to_bits())] {
-            Slot::Host(_, Some(link)) => Some(link),
-            Slot::Host(_, None) | Slot::Free => self.default,
-        }
+        let slot = self.slots[self.place(dst.to_bits())];
+        if slot.link < Slot::FREE.link { Some(LinkId::new(slot.link)) } else { self.default }
     }
 
     /// Sends packets for the host `dst` by `link`, or no longer by a link of their own.
@@ -43,8 +50,9 @@ impl RouteTable {
         }
         let host = dst.to_bits();
         let place = self.place(host);
-        self.hosts += usize::from(matches!(self.slots[place], Slot::Free));
-        self.slots[place] = Slot::Host(host, link);
+        self.hosts += usize::from(self.slots[place].is_free());
+        let link = link.map_or(Slot::NONE, |link| link.index() as u32);
+        self.slots[place] = Slot { host, link };
     }
 
     /// Sends packets for all other hosts by `link`, or drops them.
@@ -57,19 +65,17 @@ impl RouteTable {
     fn place(&self, host: u32) -> usize {
         let mask = self.slots.len() - 1;
         let mut place = host.wrapping_mul(0x9e37_79b9).rotate_right(16) as usize & mask;
-        while let Slot::Host(other, _) = self.slots[place]
-            && other != host
-        {
+        while self.slots[place].host != host && !self.slots[place].is_free() {
             place = (place + 1) & mask;
         }
         place
     }
 
     fn grow(&mut self) {
-        let room = vec![Slot::Free; (2 * self.slots.len()).max(8)];
+        let room = vec![Slot::FREE; (2 * self.slots.len()).max(8)];
         for slot in core::mem::replace(&mut self.slots, room) {
-            if let Slot::Host(host, _) = slot {
-                let place = self.place(host);
+            if !slot.is_free() {
+                let place = self.place(slot.host);
                 self.slots[place] = slot;
             }
         }

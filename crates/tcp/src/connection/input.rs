@@ -21,6 +21,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn in_synchronized(&mut self, now: Time, seg: &Segment) -> Arrival {
         let ahead = self.recv.ahead_of_next(seg.seq);
         if seg.flags.intersects(Flags::RST.with(Flags::SYN)) && !self.survives(seg, ahead) {
@@ -70,7 +71,9 @@ impl Connection {
     fn survives(&mut self, seg: &Segment, ahead: i64) -> bool {
         if seg.flags.contains(Flags::RST) {
             let room = i64::try_from(self.recv.promised - self.recv.nxt).unwrap_or(i64::MAX);
-            if ahead == 0 {
+            if self.state == State::TimeWait {
+                // Both streams are over: there is nothing left to be cut (RFC 1337).
+            } else if ahead == 0 {
                 self.die(Event::Reset);
             } else if ahead > 0 && ahead < room {
                 self.challenge();
@@ -151,6 +154,7 @@ impl Connection {
     }
 
     /// RENO-7: at once on a gap or a gap's fill, else as the configuration allows.
+    #[inline]
     fn plan_ack(&mut self, now: Time, fate: Fate) {
         match fate {
             Fate::InOrder { fills: false } => self.delay_ack(now),
@@ -170,6 +174,7 @@ impl Connection {
         }
     }
 
+    #[inline]
     fn delay_ack(&mut self, now: Time) {
         let Some(delay) = &self.config.delayed_ack else {
             self.ack.now = true;

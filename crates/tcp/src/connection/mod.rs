@@ -285,11 +285,13 @@ impl Connection {
     }
 
     /// Payload of a full segment.
+    #[inline]
     pub fn segment_size(&self) -> Bytes {
         Bytes::new(u64::from(self.mss))
     }
 
     /// The next thing that happened, if any.
+    #[inline]
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events == 0 {
             return None;
@@ -299,12 +301,19 @@ impl Connection {
         Event::ALL.get(bit as usize).copied()
     }
 
+    /// Something happened that [`poll_event`](Self::poll_event) tells.
+    #[inline]
+    pub fn has_events(&self) -> bool {
+        self.events != 0
+    }
+
     pub(crate) fn emit(&mut self, event: Event) {
         self.events |= 1 << event as u8;
     }
 
     /// `n` more bytes of our stream exist; how many of them there is room for. None after
     /// [`finish`](Self::finish).
+    #[inline]
     pub fn write(&mut self, n: Bytes) -> Bytes {
         let taken = n.get().min(self.send_room().get());
         self.written += taken;
@@ -312,6 +321,7 @@ impl Connection {
     }
 
     /// Bytes that can be written.
+    #[inline]
     pub fn send_room(&self) -> Bytes {
         if self.fin || self.state == State::Closed {
             return Bytes::ZERO;
@@ -333,6 +343,7 @@ impl Connection {
     }
 
     /// Bytes of the peer's stream that have arrived in order and were not consumed.
+    #[inline]
     pub fn readable(&self) -> Bytes {
         Bytes::new(self.recv.readable())
     }
@@ -348,6 +359,7 @@ impl Connection {
     }
 
     /// `n` bytes were read; the window may open.
+    #[inline]
     pub fn consume(&mut self, n: Bytes) {
         self.recv.consume(n.get());
         if self.receives() && self.recv.owes_update() {
@@ -356,6 +368,7 @@ impl Connection {
     }
 
     /// The peer may still send data.
+    #[inline]
     pub(crate) fn receives(&self) -> bool {
         matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
     }
@@ -387,6 +400,9 @@ impl Connection {
 
     /// The hop's state changed: the response decides what follows.
     pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        if self.state == State::Closed {
+            return;
+        }
         let facts = self.facts(now, 0, self.una);
         let action = self.control.on_link_event(&mut self.windows, &facts, event);
         if let Some(limit) = action.advertise {
@@ -408,7 +424,7 @@ impl Connection {
     /// Sends again at once from the first unacknowledged byte, as far as the windows allow, without
     /// taking the silence for congestion: for after a move.
     pub fn retransmit_now(&mut self, now: Time) {
-        if self.una < self.max {
+        if self.una < self.max && self.state != State::Closed {
             self.nxt = self.una;
             self.timing = None;
             if self.persist_timer != Time::NEVER {
@@ -443,6 +459,7 @@ impl Connection {
     }
 
     /// What the response is told. `before` is SND.UNA before the acknowledgement in question.
+    #[inline]
     pub(crate) fn facts(&self, now: Time, acked: u64, before: u64) -> Facts {
         let window = self.windows.cwnd.min(self.snd_wnd.max(self.windows.mss));
         let out = self.nxt - before;
@@ -464,12 +481,14 @@ impl Connection {
     }
 
     /// The segment's number for one of our positions.
+    #[inline]
     pub(crate) fn seq_at(&self, position: u64) -> Seq {
         // Sequence numbers are positions modulo 2^32.
         self.iss + position as u32
     }
 
     /// The position after everything that can be sent: data, and the FIN if we finished.
+    #[inline]
     pub(crate) fn end(&self) -> u64 {
         self.written + u64::from(self.fin)
     }

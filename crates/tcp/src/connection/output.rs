@@ -37,6 +37,7 @@ impl Connection {
         None
     }
 
+    #[inline]
     fn sends(&self) -> bool {
         !matches!(
             self.state,
@@ -74,6 +75,7 @@ impl Connection {
     }
 
     /// The window that may be filled from SND.UNA on.
+    #[inline]
     fn usable_edge(&self) -> u64 {
         let mut cwnd = self.windows.cwnd.saturating_add_signed(self.inflation);
         cwnd = cwnd.max(self.windows.mss);
@@ -88,6 +90,7 @@ impl Connection {
     /// How much payload the segment at SND.NXT is to carry, if it is to be sent: a full segment, or
     /// the last of what there is if Nagle does not hold it back, or half the peer's window
     /// (RFC 9293 sections 3.7.4 and 3.8.6.2.1).
+    #[inline]
     fn next_len(&self) -> Option<u64> {
         let left = self.written.saturating_sub(self.nxt);
         let full = u64::from(self.mss);
@@ -166,6 +169,7 @@ impl Connection {
     }
 
     /// Sends positions from `at` on and keeps the books.
+    #[inline]
     fn transmit_range(&mut self, now: Time, at: u64, len: u64, fin: bool) -> Outgoing {
         let end = at + len + u64::from(fin);
         let bytes = u32::try_from(len).unwrap_or(self.mss);
@@ -219,6 +223,7 @@ impl Connection {
         Outgoing { segment, offset: 0 }
     }
 
+    #[inline]
     fn transmit_ack(&mut self, now: Time) -> Outgoing {
         self.stats.acks_sent += 1;
         let segment = self.segment(now, self.ack_position(), Flags::ACK, 0);
@@ -249,6 +254,7 @@ impl Connection {
     }
 
     /// A header at `position`, with all that is owed to the peer; clears what it settles.
+    #[inline]
     fn segment(&mut self, now: Time, position: u64, flags: Flags, len: u32) -> Segment {
         let syn = flags.contains(Flags::SYN);
         let shift = if syn { 0 } else { self.recv.shift };

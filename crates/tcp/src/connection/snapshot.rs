@@ -155,7 +155,13 @@ impl Connection {
         let after_fin = |acked: bool, at: u64| if acked && s.finished { at + 1 } else { at };
         self.una = after_fin(s.fin_acknowledged, position(s.acknowledged));
         self.max = after_fin(s.fin_sent, position(s.sent)).max(self.una);
-        if !s.syn_acknowledged {
+        // A snapshot from elsewhere may contradict itself: a later state has its SYN behind it.
+        let opens = match s.state {
+            State::SynSent | State::SynReceived => true,
+            State::Closed => !s.syn_acknowledged,
+            _ => false,
+        };
+        if opens {
             self.una = 0;
             self.max = u64::from(s.syn_sent);
         }
@@ -180,7 +186,7 @@ impl Connection {
     }
 
     fn restore_receiving(&mut self, s: &Snapshot) {
-        if matches!(s.state, State::Closed | State::SynSent) {
+        if s.state == State::SynSent {
             return;
         }
         self.recv.begin(s.irs);
@@ -207,6 +213,9 @@ impl Connection {
     }
 
     fn resume_timers(&mut self, now: Time) {
+        if self.state == State::Closed {
+            return;
+        }
         if self.state == State::TimeWait {
             self.enter_time_wait(now);
         } else if self.snd_edge <= self.una && self.una > 0 && self.una < self.written {

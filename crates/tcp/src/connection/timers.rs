@@ -11,6 +11,7 @@ const MAX_PERSIST_SHIFT: u32 = 16;
 
 impl Connection {
     /// When [`handle_timeout`](Self::handle_timeout) is to be called, if ever.
+    #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         let first = self.rtx_timer.min(self.persist_timer).min(self.ack.timer);
         let first = first.min(self.time_wait_timer);

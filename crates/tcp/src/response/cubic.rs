@@ -12,8 +12,11 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 /// CUBIC (RFC 9438) with fast convergence. Windows here are in segments.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Cubic {
-    /// The window before the last decrease, or what fast convergence made of it.
+    /// Where the cubic has its plateau: the window before the last decrease, or what fast
+    /// convergence made of it. Zero after a timeout, when growth has no plateau to go back to.
     w_max: f64,
+    /// The window before the last decrease.
+    prior: f64,
     /// Since when the window grows, and its size then; unset until the first increase.
     epoch: Option<Epoch>,
 }
@@ -42,6 +45,7 @@ impl Cubic {
         let cwnd = w.cwnd as f64 / w.mss as f64;
         // Fast convergence: a flow that had to give up below its last peak leaves room for others.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
+        self.prior = cwnd;
         self.epoch = None;
         w.ssthresh = ((f.flight as f64 * BETA) as u64).max(2 * w.mss);
     }
@@ -53,8 +57,8 @@ impl Cubic {
         let epoch = self.epoch.get_or_insert_with(|| Epoch::begin(w_max, cwnd, f.now));
         let t = f.now.since(epoch.start).as_secs_f64();
         let acked = f.acked as f64 / mss;
-        // Above the old peak Reno itself grows by one segment each round trip.
-        let alpha = if epoch.reno >= w_max { 1.0 } else { ALPHA };
+        // Beyond the window that the last decrease met, Reno's own step is fair.
+        let alpha = if epoch.reno >= self.prior { 1.0 } else { ALPHA };
         epoch.reno += alpha * acked / cwnd;
         let at = |t: f64| {
             let d = t - epoch.k;
@@ -99,8 +103,119 @@ impl Response for Cubic {
         if !f.repeated {
             self.decrease(w, f);
         }
+        // The first congestion avoidance after a timeout starts where slow start ends (RFC 9438
+        // section 4.8).
+        self.w_max = 0.0;
         self.epoch = None;
         w.cwnd = w.mss;
         OnTimeout::Retransmit
+    }
+
+    fn on_restart(&mut self, w: &mut Windows) {
+        // Idle time is no time of the cubic's.
+        self.epoch = None;
+        w.cwnd = w.cwnd.min(w.initial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_units::Duration;
+
+    use super::*;
+    use crate::config::LossBase;
+
+    const MSS: u64 = 1000;
+    const RTT: Duration = Duration::from_millis(100);
+
+    fn windows(cwnd: u64) -> Windows {
+        Windows {
+            cwnd: cwnd * MSS,
+            ssthresh: MSS,
+            max: u64::MAX,
+            initial: 10 * MSS,
+            mss: MSS,
+            base: LossBase::Flight,
+        }
+    }
+
+    fn facts(now: Time, w: &Windows) -> Facts {
+        Facts {
+            now,
+            acked: MSS,
+            flight: w.cwnd,
+            window: w.cwnd,
+            limited: true,
+            srtt: RTT,
+            repeated: false,
+        }
+    }
+
+    /// Acknowledges one window after the other from `now` on.
+    fn grow(cubic: &mut Cubic, w: &mut Windows, mut now: Time, round_trips: u32) -> Time {
+        for _ in 0..round_trips {
+            now += RTT;
+            for _ in 0..w.cwnd / MSS {
+                let facts = facts(now, w);
+                cubic.on_ack(w, &facts);
+            }
+        }
+        now
+    }
+
+    /// RFC 9438 section 4.2: after K = cbrt(0.3 W_max / C) seconds the window is back at W_max.
+    #[test]
+    fn the_window_is_back_at_its_peak_after_k_seconds() {
+        let (mut cubic, mut w) = (Cubic::default(), windows(1000));
+        cubic.on_loss(&mut w, &facts(Time::ZERO, &windows(1000)));
+        assert_eq!(w.cwnd, 700 * MSS);
+        let k = libm::cbrt(0.3 * 1000.0 / C);
+        let now = grow(&mut cubic, &mut w, Time::ZERO, (0.9 * k * 10.0) as u32);
+        assert!((990 * MSS..=1000 * MSS).contains(&w.cwnd), "{}", w.cwnd);
+        grow(&mut cubic, &mut w, now, (k * 10.0) as u32);
+        assert!(w.cwnd > 1100 * MSS, "{}", w.cwnd);
+    }
+
+    /// RFC 9438 section 4.8: after a timeout K is zero and the plateau is where slow start ended.
+    #[test]
+    fn growth_after_a_timeout_does_not_aim_at_the_old_peak() {
+        let (mut cubic, mut w) = (Cubic::default(), windows(1000));
+        cubic.on_timeout(&mut w, &facts(Time::ZERO, &windows(1000)));
+        assert_eq!((w.cwnd, w.ssthresh), (MSS, 700 * MSS));
+        w.cwnd = w.ssthresh;
+        grow(&mut cubic, &mut w, Time::ZERO, 20);
+        // Two seconds make 3 segments of the cubic's and 11 of Reno's; a plateau at 1000 would make
+        // it some 150.
+        assert!(w.cwnd < 720 * MSS, "{}", w.cwnd);
+    }
+
+    /// RFC 9438 section 4.3: it is the window before the decrease, not fast convergence's plateau
+    /// below it, at which the Reno-friendly window begins to grow as fast as Reno's.
+    #[test]
+    fn the_reno_friendly_window_speeds_up_at_the_last_peak_only() {
+        let (mut cubic, mut w) = (Cubic::default(), windows(20));
+        cubic.on_loss(&mut w, &facts(Time::ZERO, &windows(20)));
+        w.cwnd = 19 * MSS;
+        cubic.on_loss(&mut w, &facts(Time::ZERO, &windows(19)));
+        assert!((cubic.w_max - 19.0 * 0.85).abs() < 1e-9);
+        w.cwnd = 17 * MSS;
+        let facts = facts(Time::ZERO, &w);
+        cubic.on_ack(&mut w, &facts);
+        let reno = cubic.epoch.map_or(0.0, |epoch| epoch.reno);
+        assert!((reno - (17.0 + ALPHA / 17.0)).abs() < 1e-9, "{reno}");
+    }
+
+    /// RFC 9438 section 5.8: what is idle does not grow.
+    #[test]
+    fn an_idle_minute_lets_the_window_grow_no_faster() {
+        let (mut cubic, mut w) = (Cubic::default(), windows(100));
+        cubic.on_loss(&mut w, &facts(Time::ZERO, &windows(100)));
+        let now = grow(&mut cubic, &mut w, Time::ZERO, 5) + Duration::from_secs(60);
+        cubic.on_restart(&mut w);
+        assert_eq!(w.cwnd, 10 * MSS);
+        // Slow start back to ssthresh, then one round trip.
+        w.cwnd = w.ssthresh;
+        grow(&mut cubic, &mut w, now, 1);
+        assert!(w.cwnd < 80 * MSS, "{}", w.cwnd);
     }
 }

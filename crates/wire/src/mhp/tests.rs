@@ -33,8 +33,11 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Open { opening, target, connection }
         }),
         addr().prop_map(|bound| Message::Opened { bound }),
-        (addr(), addr(), any::<Option<u64>>())
-            .prop_map(|(to, from, connection)| Message::Offer { to, from, connection }),
+        (addr(), addr(), any::<Option<u64>>()).prop_map(|(to, from, connection)| Message::Offer {
+            to,
+            from,
+            connection
+        }),
         (any::<u8>(), any::<u16>())
             .prop_map(|(code, detail)| Message::Refused(Refusal::from_code(code, detail))),
     ]

@@ -11,8 +11,8 @@ use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Seed, Time};
 
 pub use app::{App, Ending, Event, Io};
-pub use sockets::Sockets;
 use flow::Key;
+pub use sockets::Sockets;
 use stack::Stack;
 
 use crate::net::{Body, Context, LinkId, Node, Packet};
@@ -25,14 +25,14 @@ pub struct FlowId {
 }
 
 impl FlowId {
-    /// The connection of a session's that has this number: the even ones, from zero.
+    /// The connection of a session's that has this number.
     pub(crate) const fn carried(number: u64) -> Self {
-        Self { slot: (number / 2) as u32, generation: 0 }
+        Self { slot: number as u32, generation: (number >> 32) as u32 }
     }
 
     /// The number of the session's connection.
     pub(crate) const fn as_carried(self) -> u64 {
-        self.slot as u64 * 2
+        (self.generation as u64) << 32 | self.slot as u64
     }
 
     /// Its place among the host's connections: small, and used again after its end.
@@ -117,18 +117,21 @@ impl<A: App> Host<A> {
         })
     }
 
-    fn handle_tcp(&mut self, ctx: &mut Context<'_>, packet: &Packet) {
-        let Some(segment) = packet.tcp() else { return };
-        let local = (packet.dst, segment.dst_port);
-        let key = Key { local, remote: (packet.src, segment.src_port) };
+    /// The flow that is to be attended to first, if any.
+    #[inline]
+    fn handle_tcp(&mut self, ctx: &mut Context<'_>, packet: &Packet) -> Option<u32> {
+        let segment = packet.tcp()?;
+        let key = Key::new((packet.dst, segment.dst_port), (packet.src, segment.src_port));
         if let Some(slot) = self.stack.find(key) {
             if let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) {
                 flow.machine.handle_segment(ctx.now(), segment, packet);
+                flow.dirty = true;
             }
-            self.stack.mark(slot);
+            return Some(slot);
         } else if let Some((flow, port)) = self.stack.handle_stranger(ctx, key, segment) {
             self.tell(ctx, flow, Event::Accepted { port });
         }
+        None
     }
 
     fn handle_udp(&mut self, ctx: &mut Context<'_>, port: u16, packet: &Packet) {
@@ -156,6 +159,23 @@ impl<A: App> Host<A> {
 
     /// Tells the application what happened, then sends what is due.
     fn attend(&mut self, ctx: &mut Context<'_>, slot: u32) {
+        let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
+        let closed = flow.machine.connection().has_events() && self.handle_events(ctx, slot);
+        self.offer(ctx, slot);
+        let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
+        flow.dirty = false;
+        flow.machine.transmit(ctx, &flow.key, &mut self.stack.scratch);
+        if let Some(at) = flow.machine.next_timeout() {
+            self.stack.hasten_timer(slot, at);
+        }
+        if closed {
+            self.close(ctx, slot);
+        }
+    }
+
+    /// Tells the application what happened to a flow; whether it is over.
+    #[inline(never)]
+    fn handle_events(&mut self, ctx: &mut Context<'_>, slot: u32) -> bool {
         let id = self.stack.id(slot);
         let mut closed = false;
         while let Some(event) = self.poll_event(slot) {
@@ -172,19 +192,18 @@ impl<A: App> Host<A> {
                 tcp::Event::Closed => {}
             }
         }
-        self.offer(ctx, slot);
-        let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
-        flow.dirty = false;
-        flow.machine.transmit(ctx, &flow.key, &mut self.stack.scratch);
-        let ending = flow.ending;
-        self.stack.hasten_timer(slot);
-        if closed {
-            self.tell(ctx, id, Event::Closed(ending));
-            self.stack.remove(slot);
-        }
+        closed
     }
 
-    #[inline]
+    #[cold]
+    fn close(&mut self, ctx: &mut Context<'_>, slot: u32) {
+        if let Some(Some(flow)) = self.stack.flows.get(slot as usize) {
+            let ending = flow.ending;
+            self.tell(ctx, self.stack.id(slot), Event::Closed(ending));
+        }
+        self.stack.remove(slot);
+    }
+
     fn poll_event(&mut self, slot: u32) -> Option<tcp::Event> {
         self.stack.flows.get_mut(slot as usize)?.as_mut()?.machine.poll_event()
     }
@@ -230,12 +249,16 @@ impl<A: App> Node for Host<A> {
             self.stack.stats.stray += 1;
             return;
         }
+        let mut first = None;
         match packet.body {
-            Body::Tcp(_) => self.handle_tcp(ctx, &packet),
+            Body::Tcp(_) => first = self.handle_tcp(ctx, &packet),
             Body::Udp { dst_port, .. } => self.handle_udp(ctx, dst_port, &packet),
             Body::Other { .. } => self.stack.stats.stray += 1,
         }
         drop(packet);
+        if let Some(slot) = first {
+            self.attend(ctx, slot);
+        }
         self.settle(ctx);
     }
 

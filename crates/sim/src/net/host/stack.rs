@@ -115,7 +115,7 @@ impl Stack {
 
     fn free_key(&mut self, remote: (Ipv4Addr, u16)) -> Option<Key> {
         for _ in FIRST_PORT..=u16::MAX {
-            let key = Key { local: (self.addr, self.next_port), remote };
+            let key = Key::new((self.addr, self.next_port), remote);
             self.next_port = self.next_port.checked_add(1).unwrap_or(FIRST_PORT);
             if !self.by_key.contains_key(&key) {
                 return Some(key);
@@ -188,14 +188,19 @@ impl Stack {
     /// The flow that a segment is for.
     #[inline]
     pub(super) fn find(&mut self, key: Key) -> Option<u32> {
-        if let Some((last, slot)) = self.last
-            && last == key
-        {
-            return Some(slot);
+        match self.last {
+            Some((last, slot)) if last == key => Some(slot),
+            _ => {
+                let slot = self.look_up(key)?;
+                self.last = Some((key, slot));
+                Some(slot)
+            }
         }
-        let slot = *self.by_key.get(&key)?;
-        self.last = Some((key, slot));
-        Some(slot)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, key: Key) -> Option<u32> {
+        self.by_key.get(&key).copied()
     }
 
     /// Answers a segment that no flow is for: a new flow, or a reset; the listener's port if it
@@ -208,7 +213,7 @@ impl Stack {
     ) -> Option<(FlowId, u16)> {
         let accepted = self.listeners.get(&segment.dst_port).copied().and_then(|listener| {
             let (config, content) = listener;
-            let config = fitted(ctx, config, key.remote.0);
+            let config = fitted(ctx, config, key.remote_addr());
             let iss = self.draw_iss();
             Machine::accept((config, content), key.ports(), segment, iss, ctx.now())
         });
@@ -218,7 +223,7 @@ impl Stack {
         }
         if let Some(reset) = tcp::reset_for(segment) {
             self.stats.resets_sent += 1;
-            let packet = ctx.packet(key.local.0, key.remote.0, Body::Tcp(reset));
+            let packet = ctx.packet(key.local_addr(), key.remote_addr(), Body::Tcp(reset));
             ctx.send(packet).ok();
         }
         None
@@ -277,11 +282,8 @@ impl Stack {
 
     /// An entry may be early, never late, as the network's own.
     #[inline]
-    pub(super) fn hasten_timer(&mut self, slot: u32) {
-        if let Some(Some(flow)) = self.flows.get(slot as usize)
-            && let Some(at) = flow.machine.next_timeout()
-            && at < self.timers.time(slot as usize)
-        {
+    pub(super) fn hasten_timer(&mut self, slot: u32, at: Time) {
+        if at < self.timers.time(slot as usize) {
             self.timers.set(slot as usize, at);
         }
     }

@@ -231,7 +231,7 @@ impl Traffic {
     fn read(&mut self, io: &mut Io<'_, '_>, index: usize, flow: FlowId) {
         let now = io.now();
         let session = &mut self.sessions[index];
-        let n = io.consume(flow, io.readable(flow));
+        let n = io.consume(flow, Bytes::new(u64::MAX));
         session.record.note_received(now, n);
         match &mut session.state {
             State::Sending { .. } | State::Taking | State::OnOff(_) => return,
