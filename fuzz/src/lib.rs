@@ -5,8 +5,15 @@
 
 pub mod datagram;
 pub mod frames;
+pub mod handoff;
+pub mod handoff_messages;
 pub mod handshake;
 pub mod http_connect;
 pub mod mhp;
+pub mod mobile_ip;
+pub mod packet;
+pub mod scenario;
 pub mod socks5;
 pub mod srp;
+pub mod tcp;
+pub mod tcp_streams;

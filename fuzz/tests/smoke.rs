@@ -4,8 +4,14 @@
 
 use std::env;
 
-use lasthop_fuzz::{datagram, frames, handshake, http_connect, mhp, socks5, srp};
+use lasthop_fuzz::{
+    datagram, frames, handoff, handoff_messages, handshake, http_connect, mhp, mobile_ip, packet,
+    scenario, socks5, srp, tcp, tcp_streams,
+};
 use lasthop_units::{Seed, Stream};
+use lasthop_wire::ip::{Addresses, Header, Protocol};
+use lasthop_wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
+use lasthop_wire::udp;
 
 const ROUNDS: u64 = 400_000;
 const LONGEST: u64 = 2_000;
@@ -105,6 +111,40 @@ fn srp_frames() {
     smoke("frames", 1, frames::run, &[&ack, &stream, &others]);
 }
 
+/// A session, an attempt, and what follows them in a handoff's datagrams.
+fn of_handoff(kind: u8, message: &[u8]) -> Vec<u8> {
+    let common = [1, kind, 0, 14 + message.len() as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3];
+    [&common, message].concat()
+}
+
+#[test]
+fn handoff_messages() {
+    let greet = of_handoff(20, &[0, 0, 0, 2, 4, 0, 0, 0, 1]);
+    let handover = of_handoff(22, &[0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 32, 0, 0, 0, 1]);
+    let pull = of_handoff(23, &[4, 0, 2, 0, 0, 0, 1, 0, 2, 0, 0, 0, 5, 0, 1]);
+    let state = of_handoff(24, &[[0; 20].as_slice(), b"piece"].concat());
+    let reopen = [[16, 0, 4], [0; 3]].concat();
+    let reopen = [&reopen[..], &[0; 28], &[0, 80, 192, 0, 2, 1, 1]].concat();
+    let reopened = [17, 1, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0];
+    let roll = [18, 1, 0, 0, 0, 0, 0, 0, 0, 7, 3, 4, 0x44, 0, 0x80, 1, 0, 0];
+    let whole = [&[1, 0][..], &[0; 16], &[0, 0, 0, 2, 7, 7], &[0, 0, 0, 1], &[0; 17]].concat();
+    let connection = [&[0; 8][..], &[4, 0, 0, 0, 3, 0, 80, 1, 192, 0, 2, 1, 0], &[0; 28]].concat();
+    let len = [0, 0, 0, connection.len() as u8];
+    let whole = [&whole[..], &[0, 0, 0, 1], &len, &connection].concat();
+    let samples = [greet, handover, pull, state, reopen, reopened.into(), roll.into(), whole];
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    smoke("handoff_messages", 1, handoff_messages::run, &samples);
+}
+
+#[test]
+fn handoffs() {
+    let numbers: Vec<u8> = (0..200).map(|n: u8| n.wrapping_mul(37)).collect();
+    // Up to the second base, with all that follows delivered and answered.
+    let moved = [&[6, 1][..], &[5, 0, 7, 1, 9, 20].repeat(12)].concat();
+    let back = [&moved[..], &[6, 0], &[5, 0, 7, 1, 9, 20].repeat(12)].concat();
+    smoke("handoff", 10, handoff::run, &[&numbers, &moved, &back]);
+}
+
 #[test]
 fn handshakes() {
     smoke("handshake", 20, handshake::run, &[&[3, 0], &[5, 0, 0], &[0, 1], &[2, 0], &[4, 8, 8]]);
@@ -130,6 +170,72 @@ fn mhp_messages() {
 }
 
 #[test]
+fn mobile_ip_messages() {
+    let advertisement =
+        [&[9, 0, 0, 0, 1, 2, 0, 30, 10, 0, 0, 1, 0, 0, 0, 0, 16, 10][..], &[1; 10]].concat();
+    let request = [&[1, 0, 0, 60][..], &[10; 20], &[148, 6, 0, 24, 10, 1, 0, 0, 32, 20], &[0; 20]];
+    let previous = [&[1, 0, 0, 60][..], &[10; 20], &[200, 30], &[0; 30]].concat();
+    let reply = [&[3, 0, 0, 60][..], &[10; 16]].concat();
+    let update = [&[18, 0, 0, 0][..], &[10; 16]].concat();
+    let samples = [vec![10, 0, 0, 0, 0, 0, 0, 0], advertisement, request.concat(), previous];
+    let samples: Vec<&[u8]> = samples.iter().chain([&reply, &update]).map(Vec::as_slice).collect();
+    smoke("mobile_ip", 1, mobile_ip::run, &samples);
+}
+
+#[test]
+fn packets() {
+    let between = |[src, dst]: [&str; 2]| {
+        let [src, dst] = [src, dst].map(|address| address.parse().expect("an address"));
+        Addresses::new(src, dst).expect("one version")
+    };
+    let [v4, v6] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]].map(between);
+    let mut sack =
+        Options { timestamps: Some(Timestamps { value: 5, echo: 6 }), ..Options::default() };
+    sack.sack.push(Seq(9), Seq(12));
+    let mss = Options {
+        mss: Some(1460),
+        window_scale: Some(7),
+        sack_permitted: true,
+        ..Options::default()
+    };
+    let mut samples = Vec::new();
+    for (between, options) in [(v4, sack), (v6, mss)] {
+        let segment = Segment { flags: Flags::ACK, options, len: 5, ..Segment::default() };
+        let mut inner = Vec::new();
+        segment.emit(&between, b"bytes", &mut inner).expect("as long as it says");
+        let mut datagram = Vec::new();
+        let ports = udp::Header { src_port: 434, dst_port: 434 };
+        ports.emit(&between, b"bytes", &mut datagram).expect("short");
+        for (protocol, inner) in [(Protocol::TCP, &inner), (Protocol::UDP, &datagram)] {
+            let header = Header::new(between, protocol);
+            let mut packet = Vec::new();
+            header.emit(inner.len(), &mut packet).expect("short");
+            packet.extend_from_slice(inner);
+            let mut tunnelled = Vec::new();
+            header.encapsulated(v4).emit(packet.len(), &mut tunnelled).expect("short");
+            tunnelled.extend_from_slice(&packet);
+            samples.extend([packet, tunnelled]);
+        }
+        samples.extend([inner, datagram]);
+    }
+    // Behind a header of options for the next hop.
+    let fixed = [&[0x60, 0, 0, 0, 0, 16, 0, 64][..], &[1; 32], &[17, 0, 1, 4, 0, 0, 0, 0]].concat();
+    samples.push([&fixed[..], &[0, 1, 0, 2, 0, 8, 0, 0]].concat());
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    smoke("packet", 2, packet::run, &samples);
+}
+
+#[test]
+fn scenarios() {
+    let samples: &[&[u8]] = &[
+        include_bytes!("../../docs/examples/sim-disconnections.toml"),
+        include_bytes!("../../docs/examples/sim-handoff.toml"),
+        include_bytes!("../../docs/examples/sim-loss.toml"),
+    ];
+    smoke("scenario", 200, scenario::run, samples);
+}
+
+#[test]
 fn socks_requests() {
     let name = [5, 1, 0, 5, 1, 0, 3, 4, b'h', b'o', b's', b't', 0, 80];
     let address = [5, 1, 0, 5, 1, 0, 1, 192, 0, 2, 1, 0, 80];
@@ -144,4 +250,24 @@ fn srp_operations() {
     let reset = [0, 0, 2, 9, 21, 4, 3, 3, 15, 0, 20, 9, 26, 255];
     let hostile = [0, 0, 2, 9, 255, 6, 2, 9, 0, 0, 1, 0, 3, 8, 5, 1, 255, 4, 5, 0x80, 0, 1];
     smoke("srp", 40, srp::run, &[&one, &both, &reset, &hostile]);
+}
+
+#[test]
+fn tcp_segments() {
+    let opened = [0, 4, 255, 0, 0, 0, 200, 200, 200, 0, 60, 0, 0, 0, 4, 1, 2, 7, 9];
+    let numbers: Vec<u8> = (0..=255).chain(0..200).map(|n: u8| n.wrapping_mul(89)).collect();
+    let accepted: Vec<u8> =
+        [&[0, 3, 127, 0, 1, 15, 180, 5, 7, 0, 9, 9, 9, 9][..], &numbers].concat();
+    let restored: Vec<u8> = [&[0, 3, 127, 0, 2, 3, 5, 1][..], &[9; 20], &numbers].concat();
+    smoke("tcp", 10, tcp::run, &[&opened, &numbers, &accepted, &restored]);
+}
+
+#[test]
+fn tcp_streams() {
+    let steps = [0, 15, 22, 255, 23, 255, 22, 255, 1, 14, 28, 99, 23, 255, 22, 255, 6, 15, 7, 15];
+    let modern = [&[0, 4, 255, 1, 0, 4, 255, 1][..], &steps.repeat(4)].concat();
+    let old = [&[2, 0, 0, 0, 2, 0, 0, 0][..], &steps.repeat(4), &[14, 1, 15, 1, 10, 0]].concat();
+    let lossy =
+        [&[0, 2, 31, 4, 0, 4, 255, 1][..], &[0, 15, 18, 3, 22, 90, 28, 60].repeat(9)].concat();
+    smoke("tcp_streams", 100, tcp_streams::run, &[&modern, &old, &lossy]);
 }

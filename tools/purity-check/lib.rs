@@ -6,6 +6,8 @@
 use lasthop_hop as _;
 use lasthop_radio as _;
 use lasthop_session as _;
+use lasthop_stream as _;
+use lasthop_tcp as _;
 use lasthop_units as _;
 use lasthop_wire as _;
 

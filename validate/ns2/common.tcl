@@ -48,7 +48,7 @@ proc flow {ns from to} {
 proc stream {} {
     global o
     set rng [new RNG]
-    for {set i 0} {$i < $o(seed)} {incr i} { $rng next-substream }
+    time {$rng next-substream} $o(seed)
     return $rng
 }
 

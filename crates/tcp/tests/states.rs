@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use lasthop_tcp::{Config, Connection, Event, Ports, Snapshot, Socket, State, reset_for};
-use lasthop_units::{Bytes, Duration, Time};
+use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq, Timestamps};
 
 const NOW: Time = Time::from_secs(5);
@@ -346,4 +346,41 @@ fn a_nonsensical_snapshot_does_no_harm() {
             it.next_timeout().into_iter().for_each(|t| it.handle_timeout(t));
         }
     }
+}
+
+/// RFC 1337: a reset in TIME-WAIT cuts nothing: both streams have ended, and what was not read stays.
+#[test]
+fn a_reset_in_time_wait_is_ignored() {
+    let (mut a, mut b) = pair(Config::modern());
+    a.finish();
+    talk(NOW, &mut a, &mut b);
+    b.write(Bytes::new(7));
+    b.finish();
+    talk(NOW, &mut a, &mut b);
+    assert_eq!(a.state(), State::TimeWait);
+    events(&mut a);
+    let late = a.request_ack(lasthop_tcp::AckRequest::default());
+    assert!(late);
+    let ack = a.poll_transmit(NOW).unwrap().segment;
+    let reset = reset_for(&ack).unwrap();
+    a.handle_segment(NOW, &Segment { src_port: 1, dst_port: 0, ..reset });
+    assert_eq!((a.state(), a.readable(), events(&mut a)), (State::TimeWait, Bytes::new(7), vec![]));
+}
+
+/// ITCP-3: what a connection knew of the path counts for the next one over it.
+#[test]
+fn a_connection_may_adopt_anothers_estimates() {
+    let (mut a, _) = pair(Config::modern());
+    let rtt = lasthop_tcp::RttState {
+        srtt: Duration::from_millis(80),
+        rttvar: Duration::from_millis(10),
+        rto: Duration::from_millis(250),
+        backoff: 0,
+    };
+    let (cwnd, ssthresh) = (Bytes::new(77_000), Bytes::new(50_000));
+    let known = lasthop_tcp::Estimates { cwnd, ssthresh, rtt };
+    a.adopt(&known);
+    assert_eq!(a.estimates(), known);
+    let probe = a.probe();
+    assert_eq!((probe.cwnd, probe.srtt), (cwnd, Some(rtt.srtt)));
 }

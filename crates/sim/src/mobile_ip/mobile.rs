@@ -334,11 +334,6 @@ impl MobileRegistration {
         self.registered.filter(|r| now < r.until).map(|r| r.base)
     }
 
-    /// Whether a handoff, or the first registration, is under way.
-    pub const fn in_handoff(&self) -> bool {
-        self.handoff.is_some()
-    }
-
     /// What it did.
     pub const fn stats(&self) -> MobileStats {
         self.stats
@@ -548,7 +543,7 @@ impl MobileRegistration {
         self.send(now, ALL_ROUTERS, Message::Solicitation);
     }
 
-    /// A time stamp above all before.
+    /// A timestamp above all before.
     fn identification(&mut self, now: Time) -> Identification {
         self.count = self.count.wrapping_add(1);
         let id = Identification::at(now, self.clock_ahead, self.count);

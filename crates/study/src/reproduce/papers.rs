@@ -88,7 +88,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// The command line that gives the same report again. It leaves out what changes no value.
+    /// The command line that gives the same values again. It leaves out what changes none.
     pub fn command(&self, paper: &str) -> String {
         let only: String = self.only.iter().map(|only| format!(" --only '{only}'")).collect();
         format!("lasthop reproduce {paper} --runs {} --seed {}{only}", self.runs, self.seed)

@@ -13,13 +13,14 @@ pub struct HomeRouter {
     /// Where mobiles that are at home are.
     home_link: Option<LinkId>,
     tunnelled: u64,
+    undelivered: u64,
 }
 
 impl HomeRouter {
     /// A router whose one address is the agent's.
     pub fn new(agent: HomeAgent) -> Self {
         let router = Router::new([agent.address()]);
-        Self { agent, router, home_link: None, tunnelled: 0 }
+        Self { agent, router, home_link: None, tunnelled: 0, undelivered: 0 }
     }
 
     /// Advertises, and delivers to mobiles that are at home, on `link`.
@@ -35,6 +36,21 @@ impl HomeRouter {
     /// Packets that left through a tunnel.
     pub const fn tunnelled(&self) -> u64 {
         self.tunnelled
+    }
+
+    /// Packets for a mobile that is neither bound nor, for want of a home link, at home.
+    pub const fn undelivered(&self) -> u64 {
+        self.undelivered
+    }
+
+    fn deliver_at_home(&mut self, ctx: &mut Context<'_>, mut packet: Packet) {
+        match self.home_link {
+            Some(link) if packet.pass_router() => {
+                // What the link does not take is lost and counted there.
+                let _ = ctx.send_on(link, packet);
+            }
+            _ => self.undelivered += 1,
+        }
     }
 
     fn flush(&mut self, ctx: &mut Context<'_>) {
@@ -59,12 +75,15 @@ impl Node for HomeRouter {
             self.agent.handle(ctx.now(), &envelope);
             return self.flush(ctx);
         }
-        if packet.tunnel.is_none()
-            && !packet.corrupted
-            && let Route::Tunnel(care_of) = self.agent.route(ctx.now(), packet.dst)
-        {
-            self.tunnelled += 1;
-            packet.encapsulate(self.agent.address(), care_of);
+        if packet.tunnel.is_none() && !packet.corrupted {
+            match self.agent.route(ctx.now(), packet.dst) {
+                Route::Tunnel(care_of) => {
+                    self.tunnelled += 1;
+                    packet.encapsulate(self.agent.address(), care_of);
+                }
+                Route::Home => return self.deliver_at_home(ctx, packet),
+                Route::Elsewhere => {}
+            }
         }
         self.router.handle_packet(ctx, link, packet);
     }

@@ -59,7 +59,7 @@ impl Ranges {
         let x = Scale::linear(-0.5, self.categories.len() as f64 - 0.5);
         let y = Scale::linear(0.0, highest * 1.05);
         let labels = [self.x_label.as_str(), self.y_label.as_str()];
-        let frame = Frame::new([400.0, 330.0], &self.title, labels, x, y);
+        let frame = Frame::new([340.0, 310.0], &self.title, labels, x, y);
         let inside = html! {
             @for (i, series) in self.series.iter().enumerate() {
                 g class=(colour(series.colour)) {

@@ -37,8 +37,9 @@ fn summary() -> String {
         "A 100 kB file crosses a lossy hop and a wired path of the early Internet, with one handoff \
          on the way, by end-to-end TCP, by TCP split at the base station, and by SRP on the hop. \
          Published values and ours stand side by side, each a mean with its 95 % interval. What was \
-         fitted ({}) was fitted to the three cells without pause and loss; every other cell is a \
-         prediction.",
+         fitted ({}) was fitted to the three cells without pause and loss. Where an \
+         assumption was made with other published values in sight, as that of the mean burst of \
+         loss was, the set-up says so.",
         fitted.join(", ")
     )
 }
@@ -72,7 +73,7 @@ fn result(content: &Content<'_>) -> Section {
     let blocks = vec![
         Block::Verdicts(content.criteria.iter().map(verdict).collect()),
         Block::Paragraph(format!(
-            "By lasthop {}, {} runs of each cell, seed {}. This gives the same report again:",
+            "By lasthop {}, {} runs of each cell, seed {}. This gives the same values again:",
             request.version, request.runs, request.seed
         )),
         Block::Code(request.command(super::ID)),
@@ -412,13 +413,24 @@ fn misses(comparison: &Comparison) -> Section {
         name: format!("{}: {}", c.cell.label.scheme, place(&c.cell.label)),
         text: miss(comparison, c),
     };
-    let notes: Vec<Note> = comparison.printed().filter(off).map(note).collect();
-    if notes.is_empty() {
-        return Section::new("Misses", Vec::new());
+    let mut reasons: Vec<(&str, Vec<Note>)> = Vec::new();
+    for cell in comparison.printed().filter(off) {
+        let reason = misses::reason(&cell.cell.label).unwrap_or("No reason has been found.");
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, notes)) => notes.push(note(cell)),
+            None => reasons.push((reason, vec![note(cell)])),
+        }
     }
-    let lead = "Every printed cell whose mean of ours lies outside of the published interval, or whose \
-        scheme is out of order.";
-    Section::new("Misses", vec![Block::Paragraph(lead.to_owned()), Block::Notes(notes)])
+    let lead = "Every printed cell whose mean of ours lies outside of the published interval, or \
+        whose scheme is out of order, below the reason that is known.";
+    let mut blocks = Vec::new();
+    if !reasons.is_empty() {
+        blocks.push(Block::Paragraph(lead.to_owned()));
+    }
+    for (reason, notes) in reasons {
+        blocks.extend([Block::Paragraph(reason.to_owned()), Block::Notes(notes)]);
+    }
+    Section::new("What is off, and why", blocks)
 }
 
 fn miss(comparison: &Comparison, compared: &Compared) -> String {
@@ -439,8 +451,7 @@ fn miss(comparison: &Comparison, compared: &Compared) -> String {
             .ours
             .map_or_else(|| "ours unknown.".to_owned(), |r| format!("ours {:.2}.", r.value));
     }
-    text.push(' ');
-    text + misses::reason(&cell.label).unwrap_or("No reason has been found.")
+    text
 }
 
 fn setup(published: &Published) -> Section {

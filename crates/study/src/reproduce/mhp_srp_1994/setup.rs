@@ -137,7 +137,11 @@ impl World {
             Bursts::Packets(mean) => format!("{mean} packets"),
         };
         setup
-            .stated("what lies under the hop", self.wireless_rate, "section 3.1: an Ethernet")
+            .stated(
+                "what lies under the hop",
+                self.wireless_rate,
+                "section 3.1: an Ethernet; the rate is that of Ethernets of the time",
+            )
             .fitted(
                 "time of the hop for each packet, either way",
                 format!("{:.1} ms", self.per_packet.as_secs_f64() * 1e3),
@@ -152,7 +156,16 @@ impl World {
             )
             .assumed("delay of the hop, one way", millis(self.wireless_delay), "unsaid")
             .assumed("MTU of the hop", self.mtu, "the paper says 128 or 256 bytes, not which")
-            .stated("loss", "gaps exponential, bursts geometric", "section 3.1, item 2")
+            .stated("gap between bursts of loss", "exponential", "section 3.1, item 2")
+            .assumed(
+                "length of a burst",
+                match self.bursts {
+                    Bursts::Time(_) => "exponential",
+                    Bursts::Packets(_) => "geometric",
+                },
+                "section 3.1, item 2, has a geometric distribution without a unit, whose \
+                 counterpart in time is the exponential one",
+            )
             .assumed(
                 "bursts and gaps are counted in",
                 match self.bursts {
@@ -165,11 +178,15 @@ impl World {
             .assumed(
                 "mean burst",
                 burst,
-                "unsaid; taken, with Table 1's cells with loss in sight, from values between 0.05 \
-                 and 0.25 s (see the sensitivity table)",
+                "unsaid; chosen from values between 0.05 and 0.25 s with Table 1's cells with loss in \
+                 sight, which are to that extent no predictions (see the sensitivity table)",
             )
             .assumed("directions of loss", "both", "unsaid")
-            .stated("narrowest wired link", self.wired_rate, "section 3.1: a T1 to the Internet")
+            .stated(
+                "narrowest wired link",
+                self.wired_rate,
+                "section 3.1: a T1 to the Internet; that nothing narrower follows is assumed",
+            )
             .assumed("wired round trip", millis(self.wired_rtt), "Kentucky to Berkeley; unsaid")
             .fitted(
                 "loss of the wired path",
@@ -187,7 +204,8 @@ impl World {
                     Direction::Upload => "mobile to fixed host",
                     Direction::Download => "fixed host to mobile",
                 },
-                "the mobile runs the test program that transfers the file to its peer",
+                "section 3.2 has the file go to a peer at the destination, which Table 1's caption puts \
+                 at Berkeley",
             )
             .assumed(
                 "end of a transfer",
@@ -227,15 +245,16 @@ impl World {
 
     fn handoff(&self, setup: &mut Setup) {
         setup
-            .stated(
+            .assumed(
                 "start of the handoff",
                 format!("{}, uniform", between(self.first_handoff)),
-                "section 3.2 gives the range; uniform over it is assumed",
+                "section 3.2 has a value in this range that is fixed for an experiment; which one \
+                 belongs to the tables is not said",
             )
-            .stated(
+            .assumed(
                 "spacing of repeated handoffs",
-                format!("{}, uniform", between(self.spacing)),
-                "section 3.1 gives the range; uniform over it is assumed",
+                format!("{}, uniform, constant in a run", between(self.spacing)),
+                "section 3.1 gives the range only",
             )
             .assumed(
                 "path between bases",
@@ -283,7 +302,7 @@ pub const VARIATIONS: [Variation; 15] = [
     Variation { name: "window 16 KiB", apply: |w| w.window = Bytes::from_kib(16) },
     Variation { name: "agent buffer 64 KiB", apply: |w| w.agent_buffer = Bytes::from_kib(64) },
     Variation { name: "SRP window 32", apply: |w| w.srp_window = 32 },
-    Variation { name: "SRP acknowledges each second", apply: |w| w.srp_ack_every = 2 },
+    Variation { name: "SRP acknowledges each second segment", apply: |w| w.srp_ack_every = 2 },
 ];
 
 const fn ms(n: u64) -> Duration {
