@@ -216,7 +216,8 @@ for i in range(30):
 print('all came back')
 ";
 
-/// MHP-3: the fixed host has one connection for each of the application's, from the base.
+/// MHP-3: the fixed host has one connection for each of the application's, from the base. ITCP-2:
+/// `exec` puts calls of its library in place of the standard ones, and nothing is linked anew.
 #[test]
 fn a_conversation_line_by_line_by_exec_and_by_socks() {
     let Some(world) = World::with("python3") else { return };

@@ -1,12 +1,19 @@
 //! Helpers of TCP in a network, by scheme.
 
+#![allow(clippy::expect_used, reason = "a test says where it cannot go on")]
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use lasthop_hop::{Discipline, HopConfig, Window};
 use lasthop_radio::{LinkConfig, Pacing, RadioConfig};
 use lasthop_session::{Config as Session, handoff};
+use lasthop_sim::net::{Datagram, Observer, SharedObserver, Sight, TapPoint};
 use lasthop_sim::schemes::HopKind;
 use lasthop_sim::schemes::journey::{Help, Journey, Outcome, Pause, Way};
 use lasthop_tcp as tcp;
-use lasthop_units::{Bytes, Duration, Rate, Seed};
+use lasthop_units::{Bytes, Duration, Rate, Seed, Time};
+use lasthop_wire::tcp::Flags;
 
 fn ms(n: u64) -> Duration {
     Duration::from_millis(n)
@@ -76,7 +83,6 @@ fn every_scheme_moves_a_file_both_ways() {
         for help in schemes() {
             let name = format!("{help:?}");
             let outcome = run(&journey(help, way, &[]));
-            println!("{} {way:?} {:?} {:?}", &name[..name.len().min(20)], outcome.received, outcome.acknowledged);
             assert_eq!(outcome.bytes.get(), 102_400, "{name} {way:?}: {outcome:?}");
             assert!(outcome.received.is_some());
             assert_eq!((outcome.resets, outcome.accepted), (0, 1));
@@ -90,10 +96,42 @@ fn every_scheme_survives_handoffs_and_the_fixed_host_notices_nothing() {
         for help in schemes() {
             let name = format!("{help:?}");
             let outcome = run(&journey(help, way, &[(3000, 1000), (8000, 2800)]));
-            println!("{} {way:?} {:?} {:?}", &name[..name.len().min(20)], outcome.received, outcome.handoffs);
             assert_eq!(outcome.bytes.get(), 102_400, "{name} {way:?}: {outcome:?}");
             assert!(outcome.received.is_some() && !outcome.broken);
             assert_eq!((outcome.resets, outcome.accepted), (0, 1));
         }
+    }
+}
+
+/// The longest segments' payloads, and what SYNs announce, at the fixed host.
+#[derive(Default)]
+struct Segments {
+    longest: u32,
+    announced: Vec<Option<u16>>,
+}
+
+impl Observer for Segments {
+    fn handle_packet(&mut self, _: Time, _: TapPoint, _: Sight, packet: &Datagram) {
+        let Some(segment) = packet.tcp() else { return };
+        self.longest = self.longest.max(segment.len);
+        if segment.flags.contains(Flags::SYN) {
+            self.announced.push(segment.options.mss);
+        }
+    }
+}
+
+/// LNK-3: without help small segments pass the whole path: the mobile takes their size from its
+/// interface when it sends, and announces it in its SYN when it receives.
+#[test]
+fn unhelped_tcp_uses_the_hops_segments_all_the_way() {
+    for way in [Way::Up, Way::Down] {
+        let mut run = journey(Help::Nothing, way, &[]).start(Seed::from_u64(1)).expect("a start");
+        let seen = Rc::new(RefCell::new(Segments::default()));
+        let observer: SharedObserver = seen.clone();
+        run.tap_fixed(&observer);
+        run.finish().expect("a journey");
+        let seen = seen.borrow();
+        assert_eq!(seen.longest, 216);
+        assert_eq!(seen.announced.iter().flatten().min(), Some(&216));
     }
 }

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::Kind;
+use lasthop_wire::datagram::{Data, Kind};
 
 use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
 use crate::config::{HopConfig, Limits};
@@ -28,6 +28,8 @@ const DOUBT_AGAIN: Duration = Duration::from_secs(1);
 /// An init on its way.
 struct Asking {
     initiator: Box<Initiator>,
+    /// Our name for the association.
+    receiver: u32,
     next_try: Time,
     tries: u32,
     first_sent: Time,
@@ -62,6 +64,8 @@ pub struct Mobile<A> {
     stamp: u64,
     fast_aes: bool,
     association: Association<A>,
+    /// Our name for the association that stands.
+    receiver: u32,
     asking: Option<Asking>,
     doubted: Time,
     events: VecDeque<AssociationEvent>,
@@ -116,6 +120,7 @@ impl<A: Copy + Eq> Mobile<A> {
             stamp: 0,
             fast_aes: false,
             association,
+            receiver: 0,
             asking: None,
             doubted: now,
             events: VecDeque::new(),
@@ -200,6 +205,10 @@ impl<A: Copy + Eq> Mobile<A> {
     }
 
     fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        // Without a seal nothing else tells an earlier association's datagrams from this one's.
+        if Data::new_checked(&*datagram).is_ok_and(|d| d.header().receiver != self.receiver) {
+            return false;
+        }
         let refused = self.association.refused;
         match self.association.handle_data(now, from, datagram) {
             Outcome::Taken { moved } => {
@@ -223,7 +232,7 @@ impl<A: Copy + Eq> Mobile<A> {
             return false;
         };
         let Some(limits) = Limits::decode(&hello.limits) else { return false };
-        let (tries, sent) = (asking.tries, asking.first_sent);
+        let (tries, sent, receiver) = (asking.tries, asking.first_sent, asking.receiver);
         self.asking = None;
         self.stats.handshakes += 1;
         let was_up = self.is_up() && !self.association.has_heard();
@@ -243,6 +252,7 @@ impl<A: Copy + Eq> Mobile<A> {
         let peer = self.base_addr;
         let link = Link { keys, replay: ReplayWindow::new(), remote: hello.receiver, peer };
         self.association.link = Some(link);
+        self.receiver = receiver;
         self.association.srp.establish(now, &limits);
         if tries == 1 {
             self.association.srp.seed_round_trip(now, now.since(sent));
@@ -293,6 +303,7 @@ impl<A: Copy + Eq> Mobile<A> {
         // A base key with which no handshake is possible never answers, like a wrong one.
         self.asking = initiator.ok().map(|initiator| Asking {
             initiator: Box::new(initiator),
+            receiver,
             next_try: at,
             tries: 0,
             first_sent: at,

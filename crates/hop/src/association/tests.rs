@@ -361,3 +361,35 @@ fn eight_mobiles_share_one_carrier() {
         assert_eq!(read(association, StreamId(0)), [peer as u8; 10]);
     }
 }
+
+/// What an earlier association still has on its way is not taken for the present one's, sealed or
+/// not.
+#[test]
+fn datagrams_of_an_earlier_association_are_refused() {
+    let mobile = |n: u64| {
+        let claim = *keys(1).public();
+        let seed = Seed::from_u64(n).child("mobile");
+        Mobile::unsealed(HopConfig::default(), claim, BASE, seed, Time::ZERO)
+    };
+    let stand = |n: u64, words: usize| {
+        let mut world = World::new(0.0, n);
+        world.mobiles = vec![(1, mobile(n))];
+        world.base = Base::unsealed(HopConfig::default(), Seed::from_u64(n));
+        let id = world.mobiles[0].1.open().expect("room");
+        world.mobiles[0].1.write(id, &vec![7; words]).expect("writable");
+        while world.step(Time::from_millis(500)) {}
+        assert!(world.mobiles[0].1.is_up());
+        world
+    };
+    // The earlier one's numbers are higher: no replay gives them away.
+    let (before, mut present) = (stand(1, 100_000), stand(2, 4));
+    let old: Vec<_> = before.recorded.into_iter().filter(|(to, _)| *to == 1).collect();
+    let taken = present.mobiles[0].1.mobile_stats().refused;
+    let data = |bytes: &[u8]| Data::new_checked(bytes).is_ok();
+    let number = old.iter().filter(|(_, bytes)| data(bytes)).count() as u64;
+    assert!(number > 0);
+    for (_, mut bytes) in old {
+        present.mobiles[0].1.handle_datagram(present.now, BASE, &mut bytes);
+    }
+    assert!(present.mobiles[0].1.mobile_stats().refused >= taken + number);
+}

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::memory::{Limits, Pair};
 
+mod offers;
 mod schedules;
 
 const BOUND: &str = "10.0.0.1:4000";

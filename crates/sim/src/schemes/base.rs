@@ -39,7 +39,7 @@ pub struct BaseCounts {
     pub intercepted: u64,
     /// Packets passed on to the base where their session went (MHP-22).
     pub passed_on: u64,
-    /// Segments for a mobile whose state is on its way to another base.
+    /// Segments for a mobile whose state is on its way to another base, and those of old hops.
     pub withheld: u64,
     /// Packets that came in damaged.
     pub corrupted: u64,
@@ -116,6 +116,17 @@ impl BaseStation {
         self.addr
     }
 
+    /// A mobile has registered in this cell (MIP-2): what fixed hosts send it is intercepted from
+    /// here on. One that registers nowhere is known from its first packet of the hop.
+    pub fn serve(&mut self, mobile: Ipv4Addr) {
+        if !self.mobiles.contains_key(&mobile) && self.mobiles.len() < MOBILES_MAX {
+            let hop = self.new_hop(mobile);
+            let session = Session::base(self.config.session);
+            let new = Surrogates::new(mobile, hop, session, self.setup(), self.numbers(mobile));
+            self.mobiles.insert(mobile, new);
+        }
+    }
+
     /// What it did.
     pub fn counts(&self) -> &BaseCounts {
         &self.counts
@@ -161,12 +172,7 @@ impl BaseStation {
         if self.departure(now, mobile).is_some() {
             return;
         }
-        if !self.mobiles.contains_key(&mobile) && self.mobiles.len() < MOBILES_MAX {
-            let hop = self.new_hop(mobile);
-            let session = Session::base(self.config.session);
-            let new = Surrogates::new(mobile, hop, session, self.setup(), self.numbers(mobile));
-            self.mobiles.insert(mobile, new);
-        }
+        self.serve(mobile);
         if let Some(surrogates) = self.mobiles.get_mut(&mobile) {
             surrogates.handle_hop(now, &mut packet);
         }
@@ -191,6 +197,11 @@ impl BaseStation {
     fn intercept(&mut self, now: Time, packet: Packet) -> Option<Packet> {
         let Body::Tcp(segment) = packet.body else { return Some(packet) };
         let Some(surrogates) = self.mobiles.get_mut(&packet.dst) else { return Some(packet) };
+        if is_hop(&segment) {
+            // From a base that the mobile has left, and of no use to anybody.
+            self.counts.withheld += 1;
+            return None;
+        }
         let ends = WiredEnd {
             local: SocketAddrV4::new(packet.dst, segment.dst_port),
             remote: SocketAddrV4::new(packet.src, segment.src_port),
@@ -200,8 +211,14 @@ impl BaseStation {
         None
     }
 
-    fn forward(&mut self, ctx: &mut Context<'_>, mut packet: Packet) {
+    /// Passes a packet on; `sender` is the base that had passed it on before.
+    fn forward(&mut self, ctx: &mut Context<'_>, mut packet: Packet, sender: Option<Ipv4Addr>) {
         match self.departure(ctx.now(), packet.dst) {
+            // Two bases that both gave the mobile away would send it back and forth.
+            Some(Departure::Gone { to, .. }) if sender == Some(to) => {
+                self.counts.withheld += 1;
+                return;
+            }
             // The mobile's own TCP knows nothing of its connections to fixed hosts: a segment that
             // reached it would be answered by a reset.
             Some(Departure::Leaving) if packet.tcp().is_some() => {
@@ -334,16 +351,17 @@ impl Node for BaseStation {
             return;
         }
         let now = ctx.now();
+        let mut sender = None;
         if packet.next_address() == self.addr {
-            packet.decapsulate();
+            sender = packet.decapsulate().map(|tunnel| tunnel.src);
         }
         if packet.tunnel.is_some() {
-            return self.forward(ctx, packet);
+            return self.forward(ctx, packet, None);
         }
         if packet.dst == self.addr {
             self.handle_own(now, packet);
         } else if let Some(packet) = self.intercept(now, packet) {
-            return self.forward(ctx, packet);
+            return self.forward(ctx, packet, sender);
         }
         self.settle(ctx);
     }

@@ -28,7 +28,11 @@ pub(super) fn encode(
     remote: SocketAddrV4,
     now: Time,
 ) -> Vec<u8> {
-    let s = socket.snapshot(now);
+    let mut s = socket.snapshot(now);
+    if s.state == State::Closed && s.syn_acknowledged {
+        // Over on the wire, but not read to its end: what is left is a reader's.
+        s.state = State::TimeWait;
+    }
     let join = |(a, b): (&[u8], &[u8])| [a, b].concat();
     let mut out = Writer::default();
     for addr in [local, remote] {

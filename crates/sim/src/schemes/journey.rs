@@ -41,6 +41,7 @@ pub const fn base_addr(n: u32) -> Ipv4Addr {
 
 /// Who is helped, and how.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one in a whole run")]
 pub enum Help {
     /// Nobody: one TCP from end to end.
     Nothing,

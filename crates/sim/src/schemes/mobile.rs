@@ -274,7 +274,15 @@ impl Carried {
             }
             Told::Closed(id) => {
                 self.estimates.remove(&id);
-                let ending = self.flows.get(&id).map_or(Ending::Orderly, |f| f.ending);
+                let flow_state = self.flows.get_mut(&id);
+                let ending = flow_state.as_ref().map_or(Ending::Orderly, |f| f.ending);
+                // What closes without a reset has come to its end, though the session may forget it
+                // with the last byte that is read.
+                if ending == Ending::Orderly
+                    && flow_state.is_some_and(|f| !core::mem::replace(&mut f.ended, true))
+                {
+                    self.events.push_back((flow, Event::PeerFinished));
+                }
                 self.events.push_back((flow, Event::Closed(ending)));
             }
             Told::Connect { id, target } => self.take_offer(id, &target),
@@ -489,6 +497,9 @@ impl Sockets for Carried {
     }
 
     fn abort(&mut self, flow: FlowId) {
+        if let Some(state) = self.flows.get_mut(&conn_of(flow)) {
+            state.ended = true;
+        }
         self.session.reset(&mut self.hop, conn_of(flow), ResetReason::Aborted);
     }
 

@@ -52,6 +52,8 @@ struct Entry {
     finished: bool,
     reset: Option<u64>,
     closed: bool,
+    /// Whoever is above knows that.
+    told: bool,
 }
 
 impl Entry {
@@ -65,6 +67,7 @@ impl Entry {
             finished: false,
             reset: None,
             closed: false,
+            told: silent,
         }
     }
 
@@ -255,6 +258,7 @@ impl TcpStreams {
                         entry.socket.adopt(&estimates);
                     }
                     if core::mem::take(&mut entry.silent) {
+                        entry.told = false;
                         self.events.push_back(StreamEvent::Incoming(stream));
                     }
                 }
@@ -297,7 +301,7 @@ impl TcpStreams {
             self.waiting.push_back(id);
         }
         // A connection in TIME-WAIT still answers old segments.
-        if entry.closed && entry.socket.connection().is_closed() {
+        if entry.closed && entry.told && entry.socket.connection().is_closed() {
             self.waiting.retain(|waiting| *waiting != id);
             self.give_last_word(id);
         } else if self.waiting.len() > WAITING_MAX
@@ -339,7 +343,14 @@ impl Streams for TcpStreams {
     }
 
     fn poll_event(&mut self) -> Option<StreamEvent> {
-        self.events.pop_front()
+        let event = self.events.pop_front()?;
+        if let StreamEvent::Closed(StreamId(id)) = event
+            && let Some(entry) = self.entries.get_mut(&id)
+        {
+            entry.told = true;
+            self.forget_if_over(id);
+        }
+        Some(event)
     }
 
     fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
@@ -480,7 +491,8 @@ mod tests {
         base.reset(id, 7);
         assert_eq!(base.sockets().count(), 0);
         settle(Time::ZERO, &mut mobile, &mut base);
-        let told = core::iter::from_fn(|| mobile.poll_event()).any(|e| e == StreamEvent::Closed(id));
+        let told =
+            core::iter::from_fn(|| mobile.poll_event()).any(|e| e == StreamEvent::Closed(id));
         assert!(told, "the mobile waits for ever");
         assert_eq!(mobile.sockets().count(), 0);
     }
@@ -503,6 +515,7 @@ mod tests {
                 settle(Time::ZERO, &mut mobile, &mut base);
             }
         }
+        incoming(&mut base);
         assert_eq!(base.sockets().count(), 1);
     }
 }

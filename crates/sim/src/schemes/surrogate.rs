@@ -253,6 +253,8 @@ impl Surrogates {
                     self.offered.insert(id, (ends, *segment));
                 }
             }
+            // A bare acknowledgement asks for nothing: the answer to a FIN that was sent again.
+            _ if segment.seq_len() == 0 => {}
             _ => self.answer(ends, reset_for(segment)),
         }
     }
@@ -369,10 +371,8 @@ impl Surrogates {
         }
         let first = (id.0 / 2 % u64::from(PORTS)) as u16;
         let ports = (0..PORTS).map(|n| FIRST_PORT + (first + n) % PORTS);
-        let mut ends = ports.map(|port| WiredEnd {
-            local: SocketAddrV4::new(self.mobile, port),
-            remote,
-        });
+        let mut ends =
+            ports.map(|port| WiredEnd { local: SocketAddrV4::new(self.mobile, port), remote });
         ends.find(|ends| !self.by_ends.contains_key(ends))
     }
 

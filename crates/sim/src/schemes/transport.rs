@@ -57,7 +57,6 @@ pub enum MobileHop {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lost(pub(super) bool);
 
-
 /// A base's end of the hop to one mobile.
 pub enum BaseHop {
     /// TCP's.
@@ -266,10 +265,7 @@ fn take_lost(mobile: &mut Mobile<SocketAddrV4>) -> Lost {
     Lost(lost)
 }
 
-fn note_associations(
-    base: &mut Base<SocketAddrV4>,
-    standing: &mut Option<AssociationId>,
-) -> Lost {
+fn note_associations(base: &mut Base<SocketAddrV4>, standing: &mut Option<AssociationId>) -> Lost {
     let mut lost = false;
     while let Some((id, event)) = base.poll_event() {
         match event {

@@ -104,7 +104,6 @@ impl Deal {
 pub(crate) struct Conn {
     pub(crate) deal: Deal,
     pub(crate) opener: bool,
-    pub(crate) begun: Time,
     pub(crate) connected: Option<Time>,
     pub(crate) wrote: u64,
     pub(crate) read: u64,
@@ -179,7 +178,6 @@ impl Peer {
         let conn = Conn {
             deal,
             opener,
-            begun: now,
             connected: None,
             wrote: 0,
             read: 0,
@@ -247,6 +245,10 @@ impl App for Peer {
             Told::Readable => self.read(io, flow),
             Told::Writable => self.pump(io, flow),
             Told::PeerFinished => {
+                // A host forgets a connection that is over with what was not read of it.
+                if let Some(n) = self.live.get(&flow) {
+                    self.conns[*n].deal.reads_from = Time::ZERO;
+                }
                 self.read(io, flow);
                 if let Some(n) = self.live.get(&flow) {
                     self.conns[*n].peer_finished = Some(now);
@@ -415,7 +417,10 @@ impl Plan {
             session: self.session.1,
             handoff: handoff::Config::base(),
         };
-        let station = BaseStation::new(base_addr(n), config, seed.child(&format!("base {n}")));
+        let seed = seed.child(&format!("base {n}"));
+        let mut station = BaseStation::new(base_addr(n), config, seed);
+        let cells = (0..self.mobiles).map(|mobile| (mobile, mobile.min(self.bases - 1)));
+        cells.filter(|(_, cell)| *cell == n).for_each(|(m, _)| station.serve(mobile_addr(m)));
         let base = world.network.add_node(Any::Base(Box::new(station)));
         let out = world.network.add_link(base, world.router, &self.campus).unwrap();
         let back = world.network.add_link(world.router, base, &self.campus).unwrap();
@@ -644,8 +649,10 @@ impl Log {
         self.segments.iter().filter(move |seen| seen.src == src)
     }
 
-    pub(crate) fn count(&self, flag: Flags) -> usize {
-        self.segments.iter().filter(|seen| seen.segment.flags.contains(flag)).count()
+    /// Segments with that flag to `dst`.
+    pub(crate) fn towards(&self, dst: Ipv4Addr, flag: Flags) -> usize {
+        let to = self.segments.iter().filter(|seen| seen.dst == dst);
+        to.filter(|seen| seen.segment.flags.contains(flag)).count()
     }
 
     /// What is neither of the hop's TCP nor of SRP.
