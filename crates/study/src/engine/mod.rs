@@ -1,6 +1,7 @@
 //! The simulator as an [`Engine`]: a scenario becomes a network, runs, and is measured.
 
 mod apps;
+mod helped;
 mod network;
 mod record;
 mod tcp;
@@ -10,7 +11,7 @@ mod tests;
 use lasthop_units::{Duration, Seed, Time};
 
 use crate::run::{Engine, Outcome, Outputs, RunError};
-use crate::scenario::{End, Scenario, Scheme};
+use crate::scenario::{End, Scenario};
 
 use network::World;
 use record::Recording;
@@ -25,13 +26,7 @@ pub struct Simulator;
 impl Engine for Simulator {
     fn check(&self, scenario: &Scenario) -> Result<(), RunError> {
         let missing = |what: &str| Err(RunError::Unsupported(what.to_string()));
-        if let Some(flow) = scenario.flows.iter().find(|f| f.scheme != Scheme::None) {
-            let scheme = flow.scheme.name();
-            return missing(&format!(
-                "flow `{}`: scheme {scheme} is not yet available in scenario files; `none` is",
-                flow.name
-            ));
-        }
+        helped::helped(scenario)?;
         if scenario.mobile_ip.is_some() {
             return missing(
                 "home and foreign agents are not yet available in scenario files; give the time \

@@ -1,0 +1,238 @@
+//! Mobiles that are helped: which they are, by what, and at which bases their surrogates live.
+
+use lasthop_hop::{Discipline, HopConfig, Window};
+use lasthop_session::{Config as SessionConfig, handoff};
+use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
+use lasthop_tcp::Config as TcpConfig;
+use lasthop_units::Bytes;
+
+use super::network::{least_mtu, serves};
+use super::tcp::config;
+use crate::run::RunError;
+use crate::scenario::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario, Scheme, Srp, SrpWindow};
+
+/// Bytes of the IP and UDP headers in front of SRP (SRP-12).
+const UDP_HEADERS: u64 = 28;
+/// The longest datagram payload that SRP tries on a link that carries any.
+const LONGEST: u64 = 1472;
+/// What every hop is expected to carry, unless its link says that it carries less.
+const EXPECTED: u64 = 1200;
+
+/// A helped mobile.
+#[derive(Clone, Debug)]
+pub(super) struct Helped {
+    pub(super) mobile: NodeIndex,
+    /// The base of each cell, in the order of the handoff's cells; one if it stays.
+    pub(super) bases: Vec<NodeIndex>,
+    hop: HopKind,
+    wired: TcpConfig,
+}
+
+impl Helped {
+    /// The base in whose cell the mobile is at first.
+    pub(super) fn first_base(&self) -> NodeIndex {
+        self.bases.first().copied().unwrap_or(self.mobile)
+    }
+
+    pub(super) fn mobile_config(&self) -> MobileConfig {
+        MobileConfig {
+            hop: self.hop.clone(),
+            session: SessionConfig::mobile(),
+            handoff: handoff::Config::mobile(),
+        }
+    }
+
+    pub(super) fn base_config(&self) -> BaseConfig {
+        BaseConfig {
+            hop: self.hop.clone(),
+            wired: self.wired,
+            session: SessionConfig::base(),
+            handoff: handoff::Config::base(),
+        }
+    }
+}
+
+/// The helped mobiles of a scenario.
+///
+/// # Errors
+///
+/// What the scenario asks for cannot be built, and why.
+pub(super) fn helped(scenario: &Scenario) -> Result<Vec<Helped>, RunError> {
+    let mut all: Vec<(Helped, &Flow)> = Vec::new();
+    for flow in scenario.flows.iter().filter(|f| f.scheme != Scheme::None) {
+        let mobile = mobile_of(scenario, flow)?;
+        match all.iter().find(|(h, _)| h.mobile == mobile) {
+            Some((_, first)) => same_help(first, flow)?,
+            None => all.push((build(scenario, flow, mobile)?, flow)),
+        }
+    }
+    one_help_for_each_base(scenario, &all)?;
+    for flow in scenario.flows.iter().filter(|f| f.scheme == Scheme::None) {
+        if let Some((h, other)) = all.iter().find(|(h, _)| [flow.from, flow.to].contains(&h.mobile))
+        {
+            return refuse(&format!(
+                "flow `{}` is not helped, but flow `{}` of the same mobile `{}` is; give them one \
+                 scheme, or a mobile each",
+                flow.name,
+                other.name,
+                scenario.node(h.mobile).name
+            ));
+        }
+    }
+    Ok(all.into_iter().map(|(h, _)| h).collect())
+}
+
+fn refuse<T>(why: &str) -> Result<T, RunError> {
+    Err(RunError::Unsupported(why.to_owned()))
+}
+
+/// The end of a flow that is helped.
+fn mobile_of(scenario: &Scenario, flow: &Flow) -> Result<NodeIndex, RunError> {
+    let is_mobile = |n: NodeIndex| scenario.node(n).kind == NodeKind::MobileHost;
+    match (is_mobile(flow.from), is_mobile(flow.to)) {
+        (true, false) => Ok(flow.from),
+        (false, true) => Ok(flow.to),
+        (false, false) => refuse(&format!(
+            "flow `{}`: scheme {} helps a mobile host, and neither end is one",
+            flow.name,
+            flow.scheme.name()
+        )),
+        (true, true) => refuse(&format!(
+            "flow `{}`: both ends are mobile hosts; give it scheme none, or let one end be fixed",
+            flow.name
+        )),
+    }
+}
+
+fn same_help(first: &Flow, flow: &Flow) -> Result<(), RunError> {
+    if first.scheme == flow.scheme
+        && first.tcp.hop == flow.tcp.hop
+        && first.tcp.wired == flow.tcp.wired
+    {
+        return Ok(());
+    }
+    refuse(&format!(
+        "flows `{}` and `{}` share a mobile, whose hop has one scheme and one set of TCP settings; \
+         give both the same",
+        first.name, flow.name
+    ))
+}
+
+/// A base runs one transport on its hops.
+fn one_help_for_each_base(scenario: &Scenario, all: &[(Helped, &Flow)]) -> Result<(), RunError> {
+    for (n, (helped, flow)) in all.iter().enumerate() {
+        for (other, earlier) in &all[..n] {
+            if let Some(base) = helped.bases.iter().find(|b| other.bases.contains(b)) {
+                same_help(earlier, flow).or_else(|_| {
+                    refuse(&format!(
+                        "flows `{}` and `{}` meet at base `{}`, which has one scheme; give both the \
+                         same, or a base each",
+                        earlier.name,
+                        flow.name,
+                        scenario.node(*base).name
+                    ))
+                })?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, RunError> {
+    let cells = cells(scenario, mobile);
+    let mut bases = Vec::new();
+    let mut mtu = u32::MAX;
+    for &cell in &cells {
+        let link = scenario.link(cell);
+        let base = link.far_end(mobile);
+        if scenario.node(base).kind != NodeKind::Base {
+            return refuse(&format!(
+                "flow `{}`: scheme {} needs a base at the other end of link `{}`, and `{}` is none",
+                flow.name,
+                flow.scheme.name(),
+                link.name,
+                scenario.node(base).name
+            ));
+        }
+        bases.push(base);
+        mtu = mtu.min(link.radio.up.mtu).min(link.radio.down.mtu);
+    }
+    let wired_mtu = wired_mtu(scenario, flow, &bases, mobile);
+    let buffer = scenario.agent.buffer;
+    let wired = TcpConfig {
+        recv_buffer: buffer,
+        send_buffer: buffer,
+        ..config(&flow.tcp.wired, wired_mtu)
+    };
+    Ok(Helped { mobile, bases, hop: hop(scenario, flow, mtu), wired })
+}
+
+/// The links that serve a mobile.
+fn cells(scenario: &Scenario, mobile: NodeIndex) -> Vec<LinkIndex> {
+    match scenario.handoff.as_ref().filter(|h| h.mobile == mobile) {
+        Some(handoff) => handoff.cells.clone(),
+        None => {
+            let links = scenario.links.iter().enumerate();
+            links.filter(|(_, l)| l.ends.contains(&mobile)).map(|(i, _)| LinkIndex(i)).collect()
+        }
+    }
+}
+
+/// What the wired half's path carries, from every base.
+pub(super) fn wired_mtu(
+    scenario: &Scenario,
+    flow: &Flow,
+    bases: &[NodeIndex],
+    mobile: NodeIndex,
+) -> u32 {
+    let fixed = if flow.from == mobile { flow.to } else { flow.from };
+    let least = |base: &NodeIndex| {
+        let on_the_way = |link: LinkIndex| {
+            serves(scenario, link, None) && !scenario.link(link).ends.contains(&mobile)
+        };
+        least_mtu(scenario, *base, fixed, on_the_way)
+    };
+    bases.iter().map(least).min().unwrap_or(u32::MAX)
+}
+
+fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {
+    match flow.scheme {
+        Scheme::SplitTcp => HopKind::SplitTcp(config(&flow.tcp.hop, mtu)),
+        Scheme::ITcp => HopKind::ITcp(config(&flow.tcp.hop, mtu)),
+        Scheme::Srp | Scheme::None => HopKind::Srp(srp(scenario, mtu)),
+    }
+}
+
+fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
+    let carried = u64::from(mtu).saturating_sub(UDP_HEADERS).min(LONGEST);
+    let buffer = scenario.agent.buffer;
+    let (expected, discipline) = match scenario.srp {
+        Srp::Today => (carried.min(EXPECTED), Discipline::Paced),
+        // The paper's has segments of one size.
+        Srp::Paper(window) => (carried, Discipline::Windowed(windowed(window))),
+    };
+    HopConfig {
+        datagram_base: Bytes::new(expected),
+        datagram_max: Bytes::new(carried),
+        carrier_overhead: Bytes::new(UDP_HEADERS),
+        stream_window: buffer,
+        stream_memory: buffer,
+        association_window: buffer,
+        association_memory: buffer,
+        discipline,
+        ..HopConfig::default()
+    }
+}
+
+fn windowed(said: SrpWindow) -> Window {
+    let usual = Window::default();
+    Window {
+        segments: said.segments.unwrap_or(usual.segments),
+        ack_every: said.ack_every.unwrap_or(usual.ack_every),
+        rto_initial: said.initial_rto.unwrap_or(usual.rto_initial),
+        rto_min: said.min_rto.unwrap_or(usual.rto_min),
+        rto_max: said.max_rto.unwrap_or(usual.rto_max),
+        granularity: said.tick.unwrap_or(usual.granularity),
+        ..usual
+    }
+}
