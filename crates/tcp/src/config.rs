@@ -77,6 +77,10 @@ pub struct Persist {
     pub min: Duration,
     /// The greatest.
     pub max: Duration,
+    /// Probes that nothing answers count like expiries against [`Rto::give_up_after`]. Without it
+    /// probing goes on for ever, as in BSD up to 4.4BSD-Lite, whose persist timer only sends and
+    /// starts anew.
+    pub gives_up: bool,
 }
 
 /// What happens when the peer closes its window while data is outstanding (RENO-9).
@@ -180,7 +184,11 @@ impl Config {
                 give_up_after: Some(12),
             },
             nagle: true,
-            persist: Persist { min: Duration::from_secs(5), max: Duration::from_secs(60) },
+            persist: Persist {
+                min: Duration::from_secs(5),
+                max: Duration::from_secs(60),
+                gives_up: false,
+            },
             shrunk_window: ShrunkWindow::Persist,
             limited_transmit: false,
             restart_after_idle: false,
@@ -219,7 +227,11 @@ impl Config {
                 give_up_after: None,
             },
             nagle: false,
-            persist: Persist { min: Duration::from_secs(5), max: Duration::from_secs(60) },
+            persist: Persist {
+                min: Duration::from_secs(5),
+                max: Duration::from_secs(60),
+                gives_up: false,
+            },
             shrunk_window: ShrunkWindow::Persist,
             limited_transmit: true,
             restart_after_idle: false,
@@ -260,7 +272,11 @@ impl Config {
                 give_up_after: Some(15),
             },
             nagle: true,
-            persist: Persist { min: Duration::from_millis(200), max: Duration::from_secs(120) },
+            persist: Persist {
+                min: Duration::from_millis(200),
+                max: Duration::from_secs(120),
+                gives_up: true,
+            },
             shrunk_window: ShrunkWindow::Persist,
             limited_transmit: true,
             restart_after_idle: true,

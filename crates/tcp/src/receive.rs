@@ -106,6 +106,13 @@ impl Receiver {
         i64::from(seq.ahead_of(self.seq_at(self.nxt)))
     }
 
+    /// What ends so far from RCV.NXT lies further back than any window that was open for it.
+    pub(crate) fn is_outdated(&self, end: i64) -> bool {
+        // A window field's rounding may lend a unit more than the buffer.
+        let widest = self.buffer + (1 << self.shift);
+        end < 0 && end.unsigned_abs() > widest
+    }
+
     /// The end of the peer's stream was reached.
     #[inline]
     pub(crate) fn ended(&self) -> bool {

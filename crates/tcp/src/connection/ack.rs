@@ -16,13 +16,15 @@ impl Connection {
         if delta > outstanding || -delta > self.max_wnd.cast_signed() + 1 {
             // It acknowledges what was never sent, or is too old to be true (RFC 5961 section 5).
             self.stats.unacceptable_segments += 1;
-            self.stats.challenge_acks_sent += 1;
-            self.ack.now = true;
+            self.challenge(now);
             return false;
         }
+        self.probes = 0;
         let before = self.una;
         let news = self.sack && self.record_sacks(seg);
-        let stated = u64::from(seg.window) << self.snd_shift;
+        // The window of a SYN is never scaled (RFC 7323 section 2.2).
+        let shift = if seg.flags.contains(Flags::SYN) { 0 } else { self.snd_shift };
+        let stated = u64::from(seg.window) << shift;
         if delta > 0 {
             self.on_new_ack(now, before + delta.unsigned_abs(), seg);
         } else if delta == 0 && self.is_duplicate(seg, stated, news) {

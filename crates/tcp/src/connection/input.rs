@@ -24,17 +24,22 @@ impl Connection {
     #[inline]
     fn in_synchronized(&mut self, now: Time, seg: &Segment) -> Arrival {
         let ahead = self.recv.ahead_of_next(seg.seq);
-        if seg.flags.intersects(Flags::RST.with(Flags::SYN)) && !self.survives(seg, ahead) {
+        if seg.flags.intersects(Flags::RST.with(Flags::SYN)) && !self.survives(now, seg, ahead) {
             return Arrival::NONE;
         }
-        if self.stamps.on && !self.stamps_are_fresh(now, seg, ahead) {
+        if self.stamps.on && !self.stamps_are_fresh(now, seg) {
             return Arrival::NONE;
         }
         let room = i64::try_from(self.recv.promised - self.recv.nxt).unwrap_or(i64::MAX);
         // A segment at the very edge of a closed window is a probe: refused, but its
         // acknowledgement counts.
         if ahead > room || (ahead == room && seg.len > 0 && ahead > 0) {
-            return self.refuse();
+            return self.refuse(now, seg);
+        }
+        // What was overtaken on the way may still acknowledge, but a peer sends nothing that ends
+        // more than a window below what it has sent (RFC 9293 section 3.10.7.4, RFC 5961 section 5).
+        if ahead < 0 && self.recv.is_outdated(ahead + i64::from(seg.seq_len())) {
+            return self.refuse(now, seg);
         }
         if !seg.flags.contains(Flags::ACK) {
             return Arrival::NONE;
@@ -44,6 +49,9 @@ impl Connection {
         }
         if !self.handle_ack(now, seg, ahead) {
             return Arrival::NONE;
+        }
+        if self.stamps.on {
+            self.note_stamp(now, seg, ahead);
         }
         if seg.len == 0 && !seg.flags.contains(Flags::FIN) {
             // A keep-alive sits one byte below what comes next and gets an answer (RFC 9293 section
@@ -56,19 +64,28 @@ impl Connection {
         self.take_payload(now, seg, ahead)
     }
 
-    fn refuse(&mut self) -> Arrival {
+    /// Data is answered always, for its sender waits; the answer to a bare acknowledgement could
+    /// call forth another of its kind.
+    fn refuse(&mut self, now: Time, seg: &Segment) -> Arrival {
         self.stats.unacceptable_segments += 1;
-        self.ack.now = true;
+        if seg.seq_len() > 0 {
+            self.ack.now = true;
+        } else {
+            self.challenge(now);
+        }
         Arrival::NONE
     }
 
-    fn challenge(&mut self) {
-        self.stats.challenge_acks_sent += 1;
-        self.ack.now = true;
+    /// A challenge acknowledgement, unless too many went out lately (RFC 5961 section 7).
+    pub(super) fn challenge(&mut self, now: Time) {
+        if self.challenges.take(now) {
+            self.stats.challenge_acks_sent += 1;
+            self.ack.now = true;
+        }
     }
 
     /// Judges a segment with RST or SYN (RFC 5961 sections 3 and 4); true if the rest of it counts.
-    fn survives(&mut self, seg: &Segment, ahead: i64) -> bool {
+    fn survives(&mut self, now: Time, seg: &Segment, ahead: i64) -> bool {
         if seg.flags.contains(Flags::RST) {
             let room = i64::try_from(self.recv.promised - self.recv.nxt).unwrap_or(i64::MAX);
             if self.state == State::TimeWait {
@@ -76,7 +93,7 @@ impl Connection {
             } else if ahead == 0 {
                 self.die(Event::Reset);
             } else if ahead > 0 && ahead < room {
-                self.challenge();
+                self.challenge(now);
             }
             return false;
         }
@@ -89,12 +106,12 @@ impl Connection {
             }
             return true;
         }
-        self.challenge();
+        self.challenge(now);
         false
     }
 
-    /// PAWS, and TS.Recent (RFC 7323 sections 4.3 and 5.3).
-    fn stamps_are_fresh(&mut self, now: Time, seg: &Segment, ahead: i64) -> bool {
+    /// PAWS (RFC 7323 section 5.3).
+    fn stamps_are_fresh(&mut self, now: Time, seg: &Segment) -> bool {
         let Some(stamps) = seg.options.timestamps else {
             // A peer that agreed to timestamps sends them; others guess (RFC 7323 section 3.2).
             self.stats.unacceptable_segments += 1;
@@ -106,12 +123,18 @@ impl Connection {
             self.ack.now = true;
             return false;
         }
-        // Only a segment that the next acknowledgement answers may set the echo.
-        if ahead <= 0 && ahead + i64::from(seg.seq_len()) >= 0 {
+        true
+    }
+
+    /// TS.Recent (RFC 7323 section 4.3): the earliest segment that no acknowledgement has covered
+    /// sets the echo, so that the peer's sample has the delay of an acknowledgement in it. What
+    /// arrives above a gap sets none.
+    fn note_stamp(&mut self, now: Time, seg: &Segment, ahead: i64) {
+        let Some(stamps) = seg.options.timestamps else { return };
+        if self.recv.nxt.saturating_add_signed(ahead) <= self.stamps.last_ack {
             self.stamps.recent = stamps.value;
             self.stamps.recent_at = now;
         }
-        true
     }
 
     /// In SYN-RECEIVED the acknowledgement of our SYN is what is awaited.

@@ -72,7 +72,7 @@ pub enum Event {
     Finished,
     /// The peer reset the connection, or refused it.
     Reset,
-    /// The retransmission timer expired too often.
+    /// The peer was silent to too many retransmissions or probes in a row.
     GaveUp,
     /// The connection is over and can be forgotten.
     Closed,
@@ -178,6 +178,30 @@ impl AckPlan {
     };
 }
 
+/// How many challenge acknowledgements went out lately: forged segments shall not make us flood
+/// their alleged sender, nor two confused peers each other (RFC 5961 section 7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Challenges {
+    since: Time,
+    count: u32,
+}
+
+impl Challenges {
+    const MOST: u32 = 10;
+    const INTERVAL: Duration = Duration::from_secs(1);
+    const NONE: Self = Self { since: Time::ZERO, count: 0 };
+
+    /// One more may go out.
+    fn take(&mut self, now: Time) -> bool {
+        if now.since(self.since) >= Self::INTERVAL {
+            *self = Self { since: now, count: 0 };
+        }
+        let may = self.count < Self::MOST;
+        self.count += u32::from(may);
+        may
+    }
+}
+
 /// The timestamps option's state (RFC 7323 section 4).
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Stamps {
@@ -185,6 +209,8 @@ pub(crate) struct Stamps {
     /// TS.Recent, and when it was taken.
     pub(crate) recent: u32,
     pub(crate) recent_at: Time,
+    /// Last.ACK.sent: RCV.NXT when an acknowledgement went out last.
+    pub(crate) last_ack: u64,
     /// Added to the clock, so that it goes on after a move.
     pub(crate) offset: u32,
     /// The clock at the last timeout's retransmission, until an acknowledgement shows whether it
@@ -245,11 +271,14 @@ pub struct Connection {
 
     pub(crate) recv: Receiver,
     ack: AckPlan,
+    challenges: Challenges,
     pub(crate) stamps: Stamps,
 
     rtx_timer: Time,
     persist_timer: Time,
     persist_shift: u32,
+    /// Probes in a row that nothing has answered.
+    probes: u32,
     time_wait_timer: Time,
 
     pub(crate) iss: Seq,

@@ -4,7 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq};
 use thiserror::Error;
 
-use super::{AckPlan, Arrival, Connection, Event, Phase, Ports, Stamps, State};
+use super::{AckPlan, Arrival, Challenges, Connection, Event, Phase, Ports, Stamps, State};
 use crate::config::Config;
 use crate::receive::Receiver;
 use crate::response::{Control, Windows};
@@ -17,7 +17,7 @@ const LEAST_MSS: u16 = 48;
 /// What a peer that announces no MSS can take (RFC 9293 section 3.7.1).
 const DEFAULT_MSS: u16 = 536;
 /// Header bytes of a timestamps option with its padding.
-pub(super) const STAMPS_LEN: u32 = 12;
+const STAMPS_LEN: u32 = 12;
 /// The window is never greater (RFC 7323 section 2.3).
 const LARGEST_WINDOW: u64 = (u16::MAX as u64) << 14;
 
@@ -92,10 +92,12 @@ impl Connection {
             last_sent: now,
             recv: Receiver::new(config.recv_buffer.get(), mss),
             ack: AckPlan::NONE,
+            challenges: Challenges::NONE,
             stamps: Stamps::default(),
             rtx_timer: Time::NEVER,
             persist_timer: Time::NEVER,
             persist_shift: 0,
+            probes: 0,
             time_wait_timer: Time::NEVER,
             iss,
             ports,

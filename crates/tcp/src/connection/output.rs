@@ -3,7 +3,6 @@
 use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Timestamps};
 
-use super::open::STAMPS_LEN;
 use super::recovery::THRESHOLD;
 use super::{AckRequest, Connection, Outgoing, Phase, Repairing, State};
 use crate::response::Response;
@@ -276,6 +275,9 @@ impl Connection {
         if self.stamps.on {
             let value = self.clock(now);
             segment.options.timestamps = Some(Timestamps { value, echo: self.stamps.recent });
+            // Bytes that are withheld count as covered: what let the acknowledgement out is what
+            // it echoes.
+            self.stamps.last_ack = self.recv.nxt;
         }
         if self.sack && !self.recv.ahead.is_empty() && !syn {
             segment.options.sack = self.recv.blocks(self.block_room(len));
@@ -300,10 +302,5 @@ impl Connection {
     pub(super) fn clock(&self, now: Time) -> u32 {
         // The clock wraps by design.
         ((now.as_nanos() / 1_000_000) as u32).wrapping_add(self.stamps.offset)
-    }
-
-    /// Header bytes that every data segment's options take.
-    pub fn option_len(&self) -> u32 {
-        if self.stamps.on { STAMPS_LEN } else { 0 }
     }
 }

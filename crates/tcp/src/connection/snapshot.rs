@@ -210,6 +210,7 @@ impl Connection {
             self.snd_shift = peers.min(14);
         }
         self.wl1 = self.recv.nxt;
+        self.stamps.last_ack = self.recv.nxt;
     }
 
     fn resume_timers(&mut self, now: Time) {

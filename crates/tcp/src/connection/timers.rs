@@ -113,7 +113,15 @@ impl Connection {
         }
     }
 
+    /// A peer that answers probes may keep its window closed for ever; one that is silent is given
+    /// up as it would be after retransmissions (RFC 9293 section 3.8.6.1).
     fn on_persist_timer(&mut self, now: Time) {
+        let limit = self.config.rto.give_up_after.filter(|_| self.config.persist.gives_up);
+        if limit.is_some_and(|limit| self.probes >= limit) {
+            self.give_up();
+            return;
+        }
+        self.probes = self.probes.saturating_add(1);
         self.persist_shift = (self.persist_shift + 1).min(MAX_PERSIST_SHIFT);
         self.probe_due = true;
         self.start_persist(now);
