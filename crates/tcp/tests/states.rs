@@ -140,6 +140,25 @@ fn a_guessed_reset_is_challenged_and_an_exact_one_obeyed() {
     drop(a);
 }
 
+/// RFC 5961 section 7: forged segments draw no flood of answers.
+#[test]
+fn challenges_are_ten_in_a_second_at_most() {
+    let (_, mut b) = pair(Config::modern());
+    let forged = Seq(u32::MAX - 10) + 101;
+    let reset = Segment { seq: forged, flags: Flags::RST, ..Segment::default() };
+    let mut answers = |now: Time| {
+        let drawn = |_: &i32| {
+            b.handle_segment(now, &reset);
+            b.poll_transmit(now).is_some()
+        };
+        (0..30).filter(drawn).count()
+    };
+    assert_eq!(answers(NOW), 10);
+    assert_eq!(answers(NOW + Duration::from_millis(999)), 0);
+    assert_eq!(answers(NOW + Duration::from_secs(1)), 10);
+    assert_eq!(b.stats().challenge_acks_sent, 20);
+}
+
 #[test]
 fn a_refused_opening_is_told() {
     let mut a = Connection::connect(Config::modern(), ends(0), Seq(77), NOW);

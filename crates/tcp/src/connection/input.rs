@@ -53,7 +53,8 @@ impl Connection {
         if self.stamps.on {
             self.note_stamp(now, seg, ahead);
         }
-        if seg.len == 0 && !seg.flags.contains(Flags::FIN) {
+        // What a SYN carries is left for its sender to repeat.
+        if (seg.len == 0 && !seg.flags.contains(Flags::FIN)) || seg.flags.contains(Flags::SYN) {
             // A keep-alive sits one byte below what comes next and gets an answer (RFC 9293 section
             // 3.8.4). Older ones were overtaken on the way; answers to them could go back and forth.
             if ahead == -1 && !seg.flags.contains(Flags::SYN) {

@@ -139,3 +139,15 @@ fn only_an_exact_reset_counts() {
 fn giving_up_resets_the_peer() {
     play("closing/abort.pkt");
 }
+
+/// RFC 7323 section 2.2: no window on a SYN is scaled.
+#[test]
+fn the_window_of_a_syn_is_never_scaled() {
+    play("opening/simultaneous-scaled.pkt");
+}
+
+/// RENO-1: data on the SYN of a simultaneous open is not misplaced.
+#[test]
+fn data_on_a_syn_that_crosses_ours_is_not_misplaced() {
+    play("opening/simultaneous-data.pkt");
+}

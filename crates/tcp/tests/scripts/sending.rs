@@ -187,3 +187,9 @@ fn an_older_number_is_no_duplicate() {
 fn three_of_the_same_are_a_loss() {
     play("duplicates/same.pkt");
 }
+
+/// RFC 5961 section 5: an acknowledgement from long ago does not count.
+#[test]
+fn an_outdated_acknowledgement_does_not_count() {
+    play("duplicates/outdated.pkt");
+}

@@ -150,9 +150,15 @@ fn delayed_ack(words: &mut SplitWhitespace<'_>) -> Result<Option<DelayedAck>, St
     Ok(Some(DelayedAck { timeout, every, on_ticks }))
 }
 
-/// `5s to 60s`.
+/// `5s to 60s`, or `5s to 60s gives-up`.
 fn persist(words: &mut SplitWhitespace<'_>) -> Result<Persist, String> {
     let min = span(words)?;
     choose(words, &[("to", ())])?;
-    Ok(Persist { min, max: span(words)? })
+    let max = span(words)?;
+    let gives_up = match words.next() {
+        None => false,
+        Some("gives-up") => true,
+        Some(other) => return Err(format!("expected gives-up or nothing more, not `{other}`")),
+    };
+    Ok(Persist { min, max, gives_up })
 }

@@ -319,3 +319,21 @@ fn a_current_stack_has_all_options() {
 fn plain_tcp_ignores_link_events() {
     play("flavours/link-events.pkt");
 }
+
+/// RFC 7323 section 4.3: the echo is of the earliest segment that is acknowledged.
+#[test]
+fn a_delayed_acknowledgement_echoes_the_earliest_segment() {
+    play("acks/echo.pkt");
+}
+
+/// RENO-8: probes that nothing answers count like expiries.
+#[test]
+fn who_answers_no_probe_is_given_up() {
+    play("window/persist-silent.pkt");
+}
+
+/// RENO-8: BSD probes for ever.
+#[test]
+fn bsd_probes_a_silent_peer_for_ever() {
+    play("window/persist-forever.pkt");
+}
