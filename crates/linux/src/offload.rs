@@ -240,6 +240,12 @@ fn network_layer(frame: &[u8]) -> Option<(usize, u16)> {
     }
 }
 
+/// Where the IP packet in an Ethernet frame begins.
+pub fn ip_packet(frame: &[u8]) -> Option<usize> {
+    let (at, ethertype) = network_layer(frame)?;
+    matches!(ethertype, ETHERTYPE_IPV4 | ETHERTYPE_IPV6).then_some(at)
+}
+
 /// The length of the IP datagram in an Ethernet frame, without padding behind it; of any other
 /// frame what follows the Ethernet header.
 pub fn datagram_length(frame: &[u8]) -> usize {

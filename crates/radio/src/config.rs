@@ -18,6 +18,10 @@ pub struct LinkConfig {
     pub delay: Duration,
     /// How much may wait for the transmitter; the packet on air does not count (LNK-1).
     pub queue: QueueLimit,
+    /// What finds as much waiting that a queue of this limit would drop it is to be marked as having
+    /// met congestion instead (RFC 3168, CC-2), if its transport takes part; never without. It is
+    /// the carrier that knows packets and sets the mark: [`Link::marks`](crate::Link::marks).
+    pub ecn_mark: Option<QueueLimit>,
     /// The longest IP datagram carried, headers included (LNK-2). Longer ones are dropped.
     pub mtu: u32,
     /// The MAC's delay, once for each transmission (LNK-13).
@@ -43,6 +47,7 @@ impl Default for LinkConfig {
             pacing: Pacing::Rate(Rate::UNLIMITED),
             delay: Duration::ZERO,
             queue: QueueLimit::Packets(50),
+            ecn_mark: None,
             mtu: 65_535,
             mac_delay: Duration::ZERO,
             mac_occupies: false,
@@ -113,6 +118,19 @@ pub enum QueueLimit {
     Bytes(Bytes),
     /// As much as drains in this time at the present rate (a trace counts with its mean rate).
     Time(Duration),
+}
+
+impl QueueLimit {
+    /// Whether this is reached before `other`. Limits of different kinds cannot be compared: which
+    /// is reached first depends on the packets.
+    fn is_below(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Packets(a), Self::Packets(b)) => a < b,
+            (Self::Bytes(a), Self::Bytes(b)) => a < b,
+            (Self::Time(a), Self::Time(b)) => a < b,
+            _ => true,
+        }
+    }
 }
 
 /// An error process and what it does to the packets that it hits.
@@ -270,6 +288,11 @@ impl LinkConfig {
         }
         self.losses.iter().try_for_each(|loss| loss.errors.validate())?;
         self.pauses.iter().try_for_each(Pause::validate)?;
+        if self.ecn_mark.is_some_and(|mark| !mark.is_below(self.queue)) {
+            return Err(ConfigError::Conflict(
+                "ecn-mark is not below the queue's limit: what is to be marked would be dropped",
+            ));
+        }
         match &self.pacing {
             Pacing::Steps(steps) => steps.validate(),
             Pacing::Trace(_) if self.mac_occupies => Err(ConfigError::Conflict(
@@ -391,6 +414,7 @@ mod tests {
         assert!(refusal(|c| c.duplicate = f64::NAN).contains("duplicate"));
         assert!(refusal(|c| c.mtu = 0).contains("mtu"));
         assert!(refusal(|c| c.capacity = 0).contains("capacity"));
+        assert!(refusal(|c| c.ecn_mark = Some(c.queue)).contains("ecn-mark"));
         let loss = |e| move |c: &mut LinkConfig| c.losses = vec![Loss::lose(e)];
         assert!(refusal(loss(Errors::Uniform(-0.1))).contains("loss"));
         assert!(refusal(loss(Errors::burst(0.1, 0.5))).contains("burst length"));

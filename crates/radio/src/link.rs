@@ -29,6 +29,7 @@ pub struct Link<P> {
     delay: Duration,
     mtu: u32,
     limit: QueueLimit,
+    mark: Option<QueueLimit>,
     capacity: usize,
     mac_delay: Duration,
     mac_occupies: bool,
@@ -82,6 +83,7 @@ impl<P: Clone> Link<P> {
             delay: config.delay,
             mtu: config.mtu,
             limit: config.queue,
+            mark: config.ecn_mark,
             capacity: config.capacity as usize,
             mac_delay: config.mac_delay,
             mac_occupies: config.mac_occupies,
@@ -149,6 +151,34 @@ impl<P: Clone> Link<P> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a packet of `size` bytes that is handed in at `now` meets so much waiting that it is
+    /// to be marked ([`LinkConfig::ecn_mark`], CC-2): it shall not be one that the queue drops. To be
+    /// asked right before [`Link::push`], for packets whose transport takes part; the carrier then
+    /// sets the mark, so that a link that marks costs the packets nothing.
+    #[inline]
+    pub fn marks(&mut self, now: Time, size: Bytes) -> bool {
+        self.mark.is_some_and(|mark| self.reaches(mark, now, size))
+    }
+
+    #[inline(never)]
+    fn reaches(&mut self, mark: QueueLimit, now: Time, size: Bytes) -> bool {
+        let refused = if self.in_line || self.forms_line(now) {
+            self.now = self.now.max(now);
+            self.line_refusal(size)
+        } else {
+            self.refusal(size)
+        };
+        let idle = match self.in_line {
+            true => self.line.is_idle(self.now),
+            false => self.on_air.is_none() && self.waiting.is_empty(),
+        };
+        let marks = refused.is_none() && !idle && self.exceeds(mark, size);
+        if marks {
+            self.stats.marked.add(size);
+        }
+        marks
     }
 
     /// When it is next worth calling [`Link::pop`]; nothing comes out before.
@@ -313,12 +343,13 @@ impl<P: Clone> Link<P> {
             return Some(Refusal::Capacity);
         }
         let idle = self.on_air.is_none() && self.waiting.is_empty();
-        (!idle && self.is_full(size)).then_some(Refusal::QueueFull)
+        (!idle && self.exceeds(self.limit, size)).then_some(Refusal::QueueFull)
     }
 
+    /// What waits leaves no room for a packet of `size` in a queue of this limit.
     #[inline(never)]
-    fn is_full(&mut self, size: Bytes) -> bool {
-        match self.limit {
+    fn exceeds(&mut self, limit: QueueLimit, size: Bytes) -> bool {
+        match limit {
             QueueLimit::Packets(n) => self.queue.packets() >= n,
             QueueLimit::Bytes(n) => self.queue.bytes() + size.get() > n.get(),
             QueueLimit::Time(limit) => {

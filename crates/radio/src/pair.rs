@@ -64,6 +64,11 @@ impl<P: Clone> Radio<P> {
         self.link_mut(direction).push(now, size, packet)
     }
 
+    /// Whether a packet handed to one direction at `now` is to be marked: [`Link::marks`].
+    pub fn marks(&mut self, now: Time, direction: Direction, size: Bytes) -> bool {
+        self.link_mut(direction).marks(now, size)
+    }
+
     /// When it is next worth calling [`Radio::pop`]; nothing comes out before.
     pub fn next_time(&self) -> Option<Time> {
         self.up.next_time().into_iter().chain(self.down.next_time()).min()

@@ -77,6 +77,8 @@ pub struct LinkSettings {
     pub delay: Option<Span>,
     /// `100 packets`, `64KiB`, `50ms`.
     pub queue: Option<QueueLimit>,
+    /// Mark what finds so much waiting: `15 packets`, `20KiB`, `10ms` (CC-2).
+    pub ecn_mark: Option<QueueLimit>,
     /// Bytes of the whole IP datagram.
     pub mtu: Option<u32>,
     /// The MAC's delay for each transmission: `5ms` (LNK-13).
@@ -108,6 +110,7 @@ impl LinkSettings {
         Self {
             delay: self.delay.or(base.delay),
             queue: self.queue.or(base.queue),
+            ecn_mark: self.ecn_mark.or(base.ecn_mark),
             mtu: self.mtu.or(base.mtu),
             mac_delay: self.mac_delay.or(base.mac_delay),
             mac_occupies: self.mac_occupies.or(base.mac_occupies),
@@ -134,6 +137,7 @@ impl LinkSettings {
             pacing: self.pacing(load)?,
             delay: self.delay.map_or(default.delay, |d| d.0),
             queue: self.queue.unwrap_or(default.queue),
+            ecn_mark: self.ecn_mark,
             mtu: self.mtu.unwrap_or(default.mtu),
             mac_delay: self.mac_delay.map_or(default.mac_delay, |d| d.0),
             mac_occupies: self.mac_occupies.unwrap_or(default.mac_occupies),
@@ -347,6 +351,17 @@ mod tests {
         assert!(error("[up]\ntrace = \"good\"\nrate = \"1Mbit/s\"").contains("not both"));
         assert!(error("[up]\nsteps-repeat = \"1s\"").contains("no steps"));
         assert!(error("[up]\nmtu = 0").contains("mtu"));
+        assert!(error("[up]\necn-mark = \"some\"").contains("`some` is not a queue limit"));
+        assert!(error("[up]\nqueue = \"9\"\necn-mark = \"9\"").contains("not below the queue"));
+    }
+
+    /// CC-2: the threshold is a setting, for both directions or for one.
+    #[test]
+    fn the_threshold_for_marks_is_read_like_a_queue() {
+        let config = resolve("[both]\necn-mark = \"15 packets\"\n[up]\necn-mark = \"10ms\"");
+        let config = config.expect("reads");
+        assert_eq!(config.down.ecn_mark, Some(QueueLimit::Packets(15)));
+        assert_eq!(config.up.ecn_mark, Some(QueueLimit::Time(Duration::from_millis(10))));
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub struct LinkStats {
     pub until: Time,
     /// Handed to the link.
     pub offered: Count,
+    /// Of these, found so much waiting that they were to be marked (CC-2): those that the carrier
+    /// asked about, which are those whose transport takes part.
+    pub marked: Count,
     /// Left the transmitter, whatever became of them.
     pub sent: Count,
     /// Came out at the far end, corrupted ones and duplicates included.

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Push(u16),
+    Marks(u16),
     Pop,
     PopPacket,
     Pause(u16),
@@ -25,6 +26,7 @@ enum Call {
 fn call() -> impl Strategy<Value = Call> {
     prop_oneof![
         12 => (20u16..1600).prop_map(Call::Push),
+        4 => (20u16..1600).prop_map(Call::Marks),
         6 => Just(Call::Pop),
         4 => Just(Call::PopPacket),
         1 => (0u16..50).prop_map(Call::Pause),
@@ -58,9 +60,21 @@ fn config() -> impl Strategy<Value = LinkConfig> {
             mac_occupies,
             pauses,
             capacity,
+            ecn_mark: halved(queue),
             ..LinkConfig::default()
         },
     )
+}
+
+/// A threshold below the queue's limit, if there is one.
+fn halved(queue: QueueLimit) -> Option<QueueLimit> {
+    match queue {
+        QueueLimit::Packets(n) => (n > 0).then_some(QueueLimit::Packets(n / 2)),
+        QueueLimit::Bytes(n) => {
+            (n > Bytes::ZERO).then(|| QueueLimit::Bytes(Bytes::new(n.get() / 2)))
+        }
+        QueueLimit::Time(t) => (t > Duration::ZERO).then_some(QueueLimit::Time(t / 2)),
+    }
 }
 
 #[derive(PartialEq, Debug)]
@@ -71,6 +85,7 @@ enum Answer {
     Stats(Box<LinkStats>),
     Queued(lasthop_radio::Count),
     Silent(bool),
+    Marks(bool),
     Nothing,
 }
 
@@ -82,6 +97,9 @@ fn do_call(link: &mut Link<u32>, now: Time, number: u32, call: Call) -> Answer {
             Ok(()) => return Answer::Nothing,
             Err(refused) => return Answer::Refused(refused.reason),
         },
+        Call::Marks(size) => {
+            return Answer::Marks(link.marks(now, Bytes::new(u64::from(size))));
+        }
         Call::Pop => {
             return Answer::Delivered(core::iter::from_fn(|| link.pop(now)).collect());
         }

@@ -88,6 +88,45 @@ fn a_queue_can_be_limited_in_bytes_and_in_time() {
     assert_eq!(taken(QueueLimit::Packets(0)), 1);
 }
 
+/// CC-2: packets that meet the threshold are marked before the queue begins to drop, those that it
+/// drops are not, and nothing is marked where no threshold is set.
+#[test]
+fn a_packet_that_meets_the_threshold_is_marked_before_any_is_dropped() {
+    for losses in [vec![], vec![Loss::lose(Errors::Uniform(0.0))]] {
+        let ecn_mark = Some(QueueLimit::Packets(2));
+        let queue = QueueLimit::Packets(4);
+        let mut link = link(&LinkConfig { queue, ecn_mark, losses, ..rate(12) });
+        let marks: Vec<bool> = (0..7)
+            .map(|i| {
+                let marks = link.marks(at(0), FULL);
+                let _ = link.push(at(0), FULL, i);
+                marks
+            })
+            .collect();
+        // One on air, two below the threshold, two above it, two dropped.
+        assert_eq!(marks, [false, false, false, true, true, false, false]);
+        let stats = link.stats(at(0));
+        assert_eq!((stats.marked.packets, stats.dropped.queue.packets), (2, 2));
+        assert!(!link.marks(at(3), FULL));
+    }
+    let mut never = link(&rate(12));
+    (0..40).for_each(|i| never.push(at(0), FULL, i).expect("room"));
+    assert!(!never.marks(at(0), FULL));
+}
+
+/// CC-2: thresholds in bytes and in time.
+#[test]
+fn a_threshold_can_be_in_bytes_and_in_time() {
+    let below = |mark| {
+        let mut link = link(&LinkConfig { ecn_mark: Some(mark), ..rate(12) });
+        (0..40)
+            .take_while(|&i| !link.marks(at(0), FULL) && link.push(at(0), FULL, i).is_ok())
+            .count()
+    };
+    assert_eq!(below(QueueLimit::Bytes(Bytes::new(4500))), 1 + 3);
+    assert_eq!(below(QueueLimit::Time(MS * 7)), 1 + 8);
+}
+
 /// LNK-2: the MTU is the length of the whole IP datagram.
 #[test]
 fn a_packet_longer_than_the_mtu_is_dropped_and_counted() {

@@ -34,16 +34,15 @@ pub enum Signal {
 }
 
 impl Signal {
-    /// The same in the machines' own terms. A handoff's completion has no counterpart there: it
-    /// is for whoever moves connections from base to base.
-    pub const fn link_event(self) -> Option<LinkEvent> {
+    /// The same in the machines' own terms, which do not name bases.
+    pub const fn link_event(self) -> LinkEvent {
         match self {
             Self::DisconnectPredicted { lead } | Self::HandoffImminent { lead, .. } => {
-                Some(LinkEvent::Imminent { lead })
+                LinkEvent::Imminent { lead }
             }
-            Self::LinkDown => Some(LinkEvent::Down),
-            Self::LinkUp => Some(LinkEvent::Up),
-            Self::HandoffComplete { .. } => None,
+            Self::LinkDown => LinkEvent::Down,
+            Self::LinkUp => LinkEvent::Up,
+            Self::HandoffComplete { .. } => LinkEvent::Complete,
         }
     }
 }
@@ -494,15 +493,15 @@ mod tests {
 
     /// LNK-14: what machines hear of it is their own type.
     #[test]
-    fn signals_become_link_events_where_there_is_one() {
+    fn signals_become_link_events() {
         let lead = MS * 3;
         let predicted = Signal::DisconnectPredicted { lead };
         let imminent = Signal::HandoffImminent { candidate: SECOND, lead };
-        assert_eq!(predicted.link_event(), Some(LinkEvent::Imminent { lead }));
-        assert_eq!(imminent.link_event(), Some(LinkEvent::Imminent { lead }));
-        assert_eq!(Signal::LinkDown.link_event(), Some(LinkEvent::Down));
-        assert_eq!(Signal::LinkUp.link_event(), Some(LinkEvent::Up));
-        assert_eq!(Signal::HandoffComplete { base: SECOND }.link_event(), None);
+        assert_eq!(predicted.link_event(), LinkEvent::Imminent { lead });
+        assert_eq!(imminent.link_event(), LinkEvent::Imminent { lead });
+        assert_eq!(Signal::LinkDown.link_event(), LinkEvent::Down);
+        assert_eq!(Signal::LinkUp.link_event(), LinkEvent::Up);
+        assert_eq!(Signal::HandoffComplete { base: SECOND }.link_event(), LinkEvent::Complete);
     }
 
     #[test]

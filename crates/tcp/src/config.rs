@@ -2,6 +2,7 @@
 
 use lasthop_units::{Bytes, Duration};
 
+use crate::mobility::Mobility;
 use crate::response::Algorithm;
 
 /// A window, as the papers and RFCs state it: in segments or in bytes.
@@ -150,6 +151,41 @@ pub struct Config {
     pub time_wait: Duration,
     /// The answer to loss.
     pub algorithm: Algorithm,
+    /// What this end, if it moves, does at disconnections and handoffs.
+    pub mobility: Mobility,
+    /// Offer and accept explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// Tell losses to congestion from losses on the radio by the marks around them (CC-3). In force
+    /// only where [`ecn`](Self::ecn) is on and the peer agreed, for without marks every loss would
+    /// pass for the radio's.
+    pub coherence: Option<Coherence>,
+    /// As receiver, send the first two duplicate acknowledgements of a gap at once and the others
+    /// only if the gap is still there so long after the third was due (DDA-2, DDA-3). Not published;
+    /// the time that a link takes to repair a loss is in place (DDA-4). Where
+    /// [`coherence`](Self::coherence) is in force it decides alone.
+    pub delayed_dupacks: Option<Duration>,
+    /// As sender, repair a loss without giving up window if duplicate acknowledgements carry a loss
+    /// notification (SNP-10, [`Options::eln`](lasthop_wire::tcp::Options::eln)).
+    pub eln: bool,
+}
+
+/// How congestion coherence judges a loss (CC-3): it is congestion's if a neighbour of what is
+/// missing carries a mark, the segment before it or one of the first behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Coherence {
+    /// As receiver, how long duplicate acknowledgements of a loss on the radio wait for the link to
+    /// repair it (CC-5). Not published (CC-8): longer than the link needs for it, and so much shorter
+    /// than the peer's retransmission timeout that duplicates released still find it waiting.
+    pub hold: Duration,
+    /// How many segments behind the missing ones are neighbours: "one or two".
+    pub behind: u8,
+}
+
+impl Coherence {
+    /// With two neighbours behind.
+    pub const fn new(hold: Duration) -> Self {
+        Self { hold, behind: 2 }
+    }
 }
 
 impl Config {
@@ -196,6 +232,11 @@ impl Config {
             loss_base: LossBase::Window,
             time_wait: Duration::from_secs(60),
             algorithm: Algorithm::Tahoe,
+            mobility: Mobility::None,
+            ecn: false,
+            coherence: None,
+            delayed_dupacks: None,
+            eln: false,
         }
     }
 
@@ -239,6 +280,11 @@ impl Config {
             loss_base: LossBase::Window,
             time_wait: Duration::ZERO,
             algorithm: Algorithm::Reno,
+            mobility: Mobility::None,
+            ecn: false,
+            coherence: None,
+            delayed_dupacks: None,
+            eln: false,
         }
     }
 
@@ -284,6 +330,11 @@ impl Config {
             loss_base: LossBase::Flight,
             time_wait: Duration::from_secs(60),
             algorithm: Algorithm::Cubic,
+            mobility: Mobility::None,
+            ecn: false,
+            coherence: None,
+            delayed_dupacks: None,
+            eln: false,
         }
     }
 }

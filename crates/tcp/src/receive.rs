@@ -53,7 +53,13 @@ pub(crate) struct Receiver {
     /// Shift of the windows that we send.
     pub(crate) shift: u8,
     /// The window is kept at or below this.
-    pub(crate) limit: Option<u64>,
+    limit: Option<u64>,
+    /// What the limit is while the window is not shut.
+    open_limit: Option<u64>,
+    /// The window is kept at 0.
+    shut: bool,
+    /// So is it at or below this, but for what the peer was told before.
+    share: Option<u64>,
     pub(crate) ahead: RangeSet,
     /// A position in each of the ranges that arrived last, the latest first.
     recent: [u64; SackBlocks::MAX],
@@ -72,6 +78,9 @@ impl Receiver {
             mss: u64::from(mss),
             shift: 0,
             limit: None,
+            open_limit: None,
+            shut: false,
+            share: None,
             ahead: RangeSet::default(),
             recent: [0; SackBlocks::MAX],
         }
@@ -230,14 +239,52 @@ impl Receiver {
         self.nxt.max(1)
     }
 
-    /// The edge that the free buffer allows.
+    /// The edge that the free buffer and the share allow (RWC-6).
     #[inline]
     fn candidate(&self) -> u64 {
         let free = self.read + self.buffer;
+        let free = match self.share() {
+            Some(share) => free.min(self.first().saturating_add(share)),
+            None => free,
+        };
         match self.limit {
             Some(limit) => free.min(self.nxt + limit),
             None => free,
         }
+    }
+
+    /// Keeps the window at or below `limit` from here on.
+    pub(crate) fn set_limit(&mut self, limit: Option<u64>) {
+        self.open_limit = limit;
+        self.shut(self.shut);
+    }
+
+    /// Shuts the window, or opens it as far as the limit allows. What was promised is still taken.
+    pub(crate) fn shut(&mut self, shut: bool) {
+        self.shut = shut;
+        self.limit = if shut { Some(0) } else { self.open_limit };
+    }
+
+    pub(crate) const fn is_shut(&self) -> bool {
+        self.shut
+    }
+
+    /// Keeps the window at or below `share` from here on, without taking back what was promised.
+    pub(crate) fn set_share(&mut self, share: Option<u64>) {
+        self.share = share;
+    }
+
+    /// The share in whole units of the window field: rounded down, a share of so many segments would
+    /// let through one less.
+    #[inline]
+    fn share(&self) -> Option<u64> {
+        self.share.map(|share| share.min(self.buffer).next_multiple_of(1 << self.shift))
+    }
+
+    /// The widest window that the peer can be told.
+    #[inline]
+    fn widest(&self) -> u64 {
+        self.share().map_or(self.buffer, |share| share.min(self.buffer))
     }
 
     /// The window field to send, and the promise that it makes. The edge advances only by steps
@@ -245,7 +292,7 @@ impl Receiver {
     #[inline]
     pub(crate) fn advertise(&mut self, shift: u8) -> u16 {
         let candidate = self.candidate();
-        let step = self.mss.min(self.buffer / 2);
+        let step = self.mss.min(self.buffer / 2).min(self.widest());
         let edge = if self.limit.is_some() || candidate >= self.edge + step {
             candidate
         } else {
@@ -275,12 +322,15 @@ impl Receiver {
     pub(crate) fn owes_update(&self) -> bool {
         let gained = self.candidate().saturating_sub(self.edge);
         let open = self.edge.saturating_sub(self.nxt);
-        gained * 2 >= self.buffer || (gained >= 2 * self.mss && open < self.buffer / 2)
+        let widest = self.widest();
+        (gained > 0 && gained * 2 >= widest) || (gained >= 2 * self.mss && open < widest / 2)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -294,16 +344,19 @@ mod tests {
     }
 
     proptest! {
-        /// RFC 9293 section 3.8.6: the right edge does not go back, and what is promised beyond the
-        /// buffer is less than one unit of the window field, however the reader and the peer act.
+        /// RFC 9293 section 3.8.6, RWC-9: the right edge does not go back, and what is promised beyond
+        /// the buffer is less than one unit of the window field, however the reader, the peer and the
+        /// user act.
         #[test]
         fn the_edge_neither_retreats_nor_runs_away(
             buffer in 1000u64..5_000_000,
             mss in 48u16..2000,
             steps in prop::collection::vec((1u32..3000, 0u64..4000, 0i64..3), 1..200),
+            shares in prop::collection::vec(prop::option::of(0u64..200_000), 1..20),
         ) {
             let mut r = receiver(buffer, mss);
-            for (len, read, gap) in steps {
+            for (step, (len, read, gap)) in steps.into_iter().enumerate() {
+                r.set_share(shares[step % shares.len()]);
                 let before = r.edge;
                 r.take(gap * 500, len);
                 r.consume(read);
@@ -314,6 +367,91 @@ mod tests {
                 prop_assert!(r.nxt <= r.promised && r.read <= r.nxt);
             }
         }
+    }
+
+    /// The window field, as the peer understands it.
+    fn window(r: &mut Receiver) -> u64 {
+        u64::from(r.advertise(r.shift)) << r.shift
+    }
+
+    fn read(r: &mut Receiver, len: u32) {
+        r.take(0, len);
+        r.consume(u64::from(len));
+    }
+
+    /// RWC-6: the window is the share, or the free buffer where that is less; RWC-12: in bytes,
+    /// rounded up to what the field can express, so that so many segments pass.
+    #[test]
+    fn the_window_is_the_lesser_of_share_and_free_buffer() {
+        let mut r = Receiver::new(100_000, 1000);
+        r.shift = r.wanted_shift();
+        r.begin(Seq(7));
+        r.set_share(Some(21_000));
+        assert_eq!((r.shift, window(&mut r)), (1, 21_000));
+        r.take(0, 1000);
+        assert_eq!(window(&mut r), 21_000, "what is unread takes room from the buffer only");
+        let mut slow = Receiver::new(8000, 1000);
+        slow.begin(Seq(7));
+        slow.set_share(Some(5000));
+        slow.advertise(0);
+        (0..5).for_each(|_| assert_eq!(slow.take(0, 1000).len, 1000));
+        assert_eq!(window(&mut slow), 3000);
+
+        let mut rough = Receiver::new(4 << 20, 1000);
+        rough.shift = rough.wanted_shift();
+        rough.begin(Seq(7));
+        rough.set_share(Some(21_000));
+        assert_eq!((rough.shift, window(&mut rough)), (7, 165 << 7));
+    }
+
+    /// RWC-12: without window scaling no window is wider than the field.
+    #[test]
+    fn without_scaling_a_share_ends_at_65535() {
+        let mut r = Receiver::new(1 << 20, 1000);
+        r.begin(Seq(7));
+        r.set_share(Some(100_000));
+        assert_eq!(window(&mut r), 65_535);
+    }
+
+    /// RWC-9: a lesser share holds the right edge until what is in flight has used it up, then the
+    /// window is as wide as the share; a greater one opens it at once.
+    #[test]
+    fn a_lesser_share_never_moves_the_edge_back() {
+        let mut r = Receiver::new(60_000, 1000);
+        r.begin(Seq(7));
+        r.set_share(Some(16_000));
+        assert_eq!(window(&mut r), 16_000);
+        r.set_share(Some(11_000));
+        let windows: Vec<u64> = (0..7)
+            .map(|_| {
+                read(&mut r, 1000);
+                window(&mut r)
+            })
+            .collect();
+        assert_eq!(windows, [15_000, 14_000, 13_000, 12_000, 11_000, 11_000, 11_000]);
+        r.set_share(Some(21_000));
+        assert_eq!(window(&mut r), 21_000);
+        r.set_share(None);
+        assert_eq!(window(&mut r), 60_000);
+    }
+
+    #[test]
+    fn a_share_of_one_segment_is_renewed_with_each() {
+        let mut r = Receiver::new(60_000, 1000);
+        r.begin(Seq(7));
+        r.set_share(Some(1000));
+        assert_eq!(window(&mut r), 1000);
+        for _ in 0..5 {
+            read(&mut r, 1000);
+            assert!(r.owes_update());
+            assert_eq!(window(&mut r), 1000);
+        }
+        r.set_share(Some(0));
+        read(&mut r, 1000);
+        assert!(!r.owes_update());
+        assert_eq!(window(&mut r), 0);
+        r.set_share(Some(2000));
+        assert!(r.owes_update());
     }
 
     #[test]

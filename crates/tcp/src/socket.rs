@@ -5,7 +5,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use crate::config::Config;
-use crate::connection::{Connection, Estimates, Event, NotAnOpening, Ports, Snapshot};
+use crate::connection::{Connection, Estimates, Event, NotAnOpening, Outgoing, Ports, Snapshot};
 
 /// The longest piece of room that [`Socket::send_space`] offers at once.
 const PIECE: u64 = 64 * 1024;
@@ -110,10 +110,22 @@ impl Socket {
     /// Takes a segment with its payload. A payload that is not as long as the header says is
     /// dropped with its header.
     pub fn handle_segment(&mut self, now: Time, segment: &Segment, payload: &[u8]) {
+        self.handle_segment_marked(now, segment, payload, false);
+    }
+
+    /// As [`handle_segment`](Self::handle_segment), of a segment that met congestion on its way if
+    /// it is `marked`: [`Connection::handle_segment_marked`].
+    pub fn handle_segment_marked(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        payload: &[u8],
+        marked: bool,
+    ) {
         if payload.len() as u64 != u64::from(segment.len) {
             return;
         }
-        let arrival = self.connection.handle_segment(now, segment);
+        let arrival = self.connection.handle_segment_marked(now, segment, marked);
         if arrival.len > 0 {
             let from = arrival.skip as usize;
             self.incoming.reserve(arrival.offset + u64::from(arrival.len));
@@ -125,6 +137,12 @@ impl Socket {
     /// The next segment to send, if any; its payload is the first [`Segment::len`] bytes of `out`,
     /// which must have room for a full segment: nothing is sent otherwise.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Segment> {
+        self.poll_outgoing(now, out).map(|sent| sent.segment)
+    }
+
+    /// As [`poll_transmit`](Self::poll_transmit), for whoever writes the IP header's field of
+    /// congestion notification: [`Outgoing::ecn_capable`].
+    pub fn poll_outgoing(&mut self, now: Time, out: &mut [u8]) -> Option<Outgoing> {
         if (out.len() as u64) < self.connection.segment_size().get() {
             return None;
         }
@@ -133,7 +151,7 @@ impl Socket {
         let (head, tail) = self.outgoing.slices(sent.offset..sent.offset + len);
         out[..head.len()].copy_from_slice(head);
         out[head.len()..head.len() + tail.len()].copy_from_slice(tail);
-        Some(sent.segment)
+        Some(sent)
     }
 
     /// As [`Connection::poll_event`].
@@ -154,6 +172,16 @@ impl Socket {
     /// As [`Connection::handle_link_event`].
     pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         self.connection.handle_link_event(now, event);
+    }
+
+    /// As [`Connection::set_window_share`].
+    pub fn set_window_share(&mut self, share: Option<Bytes>) {
+        self.connection.set_window_share(share);
+    }
+
+    /// As [`Connection::handle_bad_state`].
+    pub fn handle_bad_state(&mut self, now: Time) {
+        self.connection.handle_bad_state(now);
     }
 
     /// As [`Connection::retransmit_now`].

@@ -48,6 +48,18 @@ pub struct Stats {
     pub dupacks_sent: u64,
     /// Duplicate acknowledgements received (RENO-4).
     pub dupacks_received: u64,
+    /// Duplicate acknowledgements that waited until their gap was filled, and were thrown away
+    /// (DDA-3, CC-5).
+    pub dupacks_discarded: u64,
+    /// Segments received that carried a congestion mark (RFC 3168).
+    pub marks_received: u64,
+    /// Times that the window was cut because the peer echoed a mark.
+    pub echo_cuts: u64,
+    /// Of the losses that duplicate acknowledgements told, those that cost no window: they were not
+    /// congestion's (CC-6, SNP-10), or an echo had cost it already.
+    pub spared_losses: u64,
+    /// Notifications of a bad hop that started the retransmission timer anew (EBS-2).
+    pub bad_states: u64,
     /// Challenge acknowledgements sent (RFC 5961).
     pub challenge_acks_sent: u64,
     /// Probes into a closed window sent (RENO-8).

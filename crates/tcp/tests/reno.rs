@@ -3,7 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use lasthop_tcp::{
-    AckRequest, Algorithm, Config, Connection, Event, LossBase, Ports, ShrunkWindow, State, Window,
+    AckRequest, AckWindow, Algorithm, Config, Connection, Event, LossBase, Ports, ShrunkWindow, State, Window,
 };
 use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq};
@@ -408,7 +408,7 @@ fn helpers_can_bend_the_acknowledgements() {
     let thawed = peer.poll();
     assert_eq!(thawed.len(), 3);
     assert!(thawed.iter().all(|s| s.window == 8000 && s.ack == PEER + 1 + 1000));
-    peer.it.request_ack(AckRequest { withhold: 1, window: Some(Bytes::ZERO) });
+    peer.it.request_ack(AckRequest { withhold: 1, window: AckWindow::Zero });
     let bent = peer.poll();
     assert_eq!((bent[0].ack, bent[0].window), (PEER + 1 + 999, 0));
     peer.it.handle_link_event(peer.now, LinkEvent::Up);

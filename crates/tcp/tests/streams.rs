@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use lasthop_tcp::{Algorithm, Config, Event, Ports, Socket, State};
+use lasthop_tcp::{Algorithm, Coherence, Config, Event, Ports, Socket, State};
 use lasthop_units::{Bytes, Duration, Seed, Stream, Time};
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 use proptest::prelude::*;
@@ -28,17 +28,29 @@ struct End {
     events: Vec<Event>,
 }
 
+struct Flying {
+    to: usize,
+    segment: Segment,
+    payload: Vec<u8>,
+    marked: bool,
+}
+
 /// Two sockets and a path that loses, doubles and overtakes.
 struct World {
     now: Time,
     ends: [End; 2],
-    flying: BTreeMap<(Time, u64), (usize, Segment, Vec<u8>)>,
+    flying: BTreeMap<(Time, u64), Flying>,
     serial: u64,
     rng: Stream,
     loss: f64,
     double: f64,
     jitter: u64,
     both_open: bool,
+    /// How many of the packets that may be marked are, and of the acknowledgements that carry a
+    /// loss notification.
+    marks: f64,
+    notices: f64,
+    marking: Stream,
 }
 
 impl World {
@@ -64,6 +76,9 @@ impl World {
             jitter: rng.below(30_000),
             both_open: rng.chance(0.1),
             rng,
+            marks: 0.0,
+            notices: 0.0,
+            marking: Seed::from_u64(seed).stream("marks"),
         };
         let openers = if it.both_open { 2 } else { 1 };
         for (i, iss) in iss.into_iter().enumerate().take(openers) {
@@ -104,8 +119,11 @@ impl World {
             end.read += n as u64;
         }
         let mut out = vec![0; 2000];
-        while let Some(segment) = socket.poll_transmit(self.now, &mut out) {
+        while let Some(outgoing) = socket.poll_outgoing(self.now, &mut out) {
+            let mut segment = outgoing.segment;
             assert!(segment.len + segment.options.len() <= u32::from(end.config.mss) + 40);
+            let marked = outgoing.ecn_capable && self.marking.chance(self.marks);
+            segment.options.eln = segment.len == 0 && self.marking.chance(self.notices);
             let copies =
                 u32::from(!self.rng.chance(self.loss)) + u32::from(self.rng.chance(self.double));
             for _ in 0..copies {
@@ -113,15 +131,18 @@ impl World {
                 self.serial += 1;
                 let at = self.now + Duration::from_micros(delay);
                 let payload = out[..segment.len as usize].to_vec();
-                self.flying.insert((at, self.serial), (1 - i, segment, payload));
+                let flying = Flying { to: 1 - i, segment, payload, marked };
+                self.flying.insert((at, self.serial), flying);
             }
         }
     }
 
-    fn arrive(&mut self, i: usize, segment: &Segment, payload: &[u8]) {
+    fn arrive(&mut self, flying: &Flying) {
+        let Flying { to: i, segment, payload, marked } = flying;
+        let i = *i;
         let end = &mut self.ends[i];
         match &mut end.socket {
-            Some(socket) => socket.handle_segment(self.now, segment, payload),
+            Some(socket) => socket.handle_segment_marked(self.now, segment, payload, *marked),
             None => {
                 let ports = Ports { local: i as u16, remote: 1 - i as u16 };
                 let iss = Seq(segment.seq.0 ^ 0x5555);
@@ -166,8 +187,8 @@ impl World {
             assert_ne!(next, Time::NEVER, "stuck: {}", self.describe());
             self.now = self.now.max(next);
             if arrival <= timer && arrival <= self.now {
-                let Some((_, (i, segment, payload))) = self.flying.pop_first() else { return };
-                self.arrive(i, &segment, &payload);
+                let Some((_, flying)) = self.flying.pop_first() else { return };
+                self.arrive(&flying);
             } else {
                 for end in &mut self.ends {
                     if let Some(socket) = &mut end.socket {
@@ -227,6 +248,41 @@ fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
     }
 }
 
+/// RFC 3168, CC-5, CC-6, DDA-3, SNP-10: marks, notices and acknowledgements that wait neither hang
+/// nor spoil a stream, whatever one end or both make of them.
+#[test]
+fn every_byte_arrives_whatever_is_marked_held_and_notified() {
+    let (mut cuts, mut spared, mut discarded) = (0, 0, 0);
+    for seed in 0..1000 {
+        let mut rng = Seed::from_u64(seed).stream("marked configs");
+        let configs = [0, 1].map(|_| {
+            let mut config = any_config(&mut rng);
+            config.ecn = rng.chance(0.8);
+            let wait = Duration::from_millis(rng.below(400));
+            let behind = rng.below(4) as u8;
+            config.coherence = rng.chance(0.5).then_some(Coherence { hold: wait, behind });
+            config.delayed_dupacks = rng.chance(0.5).then_some(wait);
+            config.eln = rng.chance(0.5);
+            config
+        });
+        let bytes = [rng.below(120_000), rng.below(2) * rng.below(60_000)];
+        let mut world = World::new(seed, configs, bytes);
+        (world.marks, world.notices) = (rng.uniform() * 0.5, rng.uniform());
+        world.run();
+        for i in [0, 1] {
+            let end = &mut world.ends[i];
+            let left = end.socket.as_ref().map_or(0, |s| s.connection().readable().get());
+            assert_eq!(end.read + left, bytes[1 - i], "seed {seed}: {}", world.describe());
+            let stats = world.ends[i].socket.as_ref().map(|s| *s.connection().stats());
+            let stats = stats.unwrap_or_default();
+            cuts += stats.echo_cuts;
+            spared += stats.spared_losses;
+            discarded += stats.dupacks_discarded;
+        }
+    }
+    assert!(cuts > 100 && spared > 100 && discarded > 100, "{cuts} {spared} {discarded}");
+}
+
 #[test]
 fn a_path_that_only_loses_nothing_makes_no_retransmission() {
     for algorithm in ALGORITHMS {
@@ -250,6 +306,7 @@ fn garbage() -> impl Strategy<Value = Segment> {
         any::<bool>(),
         proptest::option::of((any::<u32>(), any::<u32>())),
         prop::collection::vec((any::<u32>(), any::<u32>()), 0..4),
+        any::<bool>(),
     );
     (numbers, options, 0u32..3000).prop_map(|((seq, ack, flags, window), o, len)| {
         let mut sack = SackBlocks::default();
@@ -267,6 +324,7 @@ fn garbage() -> impl Strategy<Value = Segment> {
                 sack_permitted: o.2,
                 timestamps: o.3.map(|(value, echo)| Timestamps { value, echo }),
                 sack,
+                eln: o.5,
             },
             len,
         }
@@ -281,7 +339,13 @@ proptest! {
         passive: bool,
         algorithm in 0usize..5,
     ) {
-        let config = Config { algorithm: ALGORITHMS[algorithm], ..Config::modern() };
+        let config = Config {
+            algorithm: ALGORITHMS[algorithm],
+            ecn: true,
+            coherence: Some(Coherence::new(Duration::from_millis(50))),
+            eln: true,
+            ..Config::modern()
+        };
         let ports = Ports { local: 2, remote: 1 };
         let mut now = Time::from_secs(1);
         let mut socket = if passive {
@@ -294,7 +358,8 @@ proptest! {
         for (segment, wait) in segments {
             socket.write(&[7; 3000]);
             now += Duration::from_millis(wait);
-            socket.handle_segment(now, &segment, &vec![1; segment.len as usize]);
+            let marked = segment.seq.0 % 3 == 0;
+            socket.handle_segment_marked(now, &segment, &vec![1; segment.len as usize], marked);
             let n = socket.received().len();
             socket.consume(n / 2);
             if socket.next_timeout().is_some_and(|t| t <= now) {

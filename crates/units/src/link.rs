@@ -13,4 +13,8 @@ pub enum LinkEvent {
         /// How long from now.
         lead: Duration,
     },
+    /// A handoff to another base is complete: packets for this host find it there (MIP-6, LNK-14).
+    /// For those who take part in IP; machines of the hop itself, which live between `Down` and
+    /// `Up`, treat it as nothing.
+    Complete,
 }

@@ -19,6 +19,7 @@ const BLOCKED: u8 = 0x07;
 const STREAM_BLOCKED: u8 = 0x08;
 const RESET: u8 = 0x09;
 const CLOSE: u8 = 0x0a;
+const PRIORITY: u8 = 0x0b;
 const STREAM: u8 = 0x10;
 const STREAM_FIN: u8 = 0x01;
 const STREAM_LEN: u8 = 0x02;
@@ -68,6 +69,14 @@ pub enum Frame<'a> {
     Close {
         /// Why.
         code: u64,
+    },
+    /// The user at the sending end gives a stream this priority, relative to those of the
+    /// association's other streams.
+    Priority {
+        /// The stream.
+        id: u64,
+        /// Its priority.
+        priority: u32,
     },
     /// Bytes of a stream.
     Stream(StreamFrame<'a>),
@@ -229,6 +238,7 @@ impl<'a> Frames<'a> {
             STREAM_BLOCKED => varint::get(bytes).map(|(id, r)| (Frame::StreamBlocked { id }, r)),
             RESET => reset(bytes),
             CLOSE => varint::get(bytes).map(|(code, rest)| (Frame::Close { code }, rest)),
+            PRIORITY => priority(bytes),
             STREAM..=0x13 => stream(kind, bytes),
             _ => return Err(FrameError::UnknownType(kind)),
         }
@@ -248,6 +258,11 @@ fn reset(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
     let (id, code, bytes) = pair(bytes)?;
     let (size, rest) = varint::get(bytes)?;
     Some((Frame::Reset { id, code, size }, rest))
+}
+
+fn priority(bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
+    let (id, priority, rest) = pair(bytes)?;
+    Some((Frame::Priority { id, priority: u32::try_from(priority).ok()? }, rest))
 }
 
 fn stream(kind: u8, bytes: &[u8]) -> Option<(Frame<'_>, &[u8])> {
@@ -353,17 +368,18 @@ impl<'o> Writer<'o> {
 }
 
 fn put_fields<'o>(out: &'o mut [u8], frame: &Frame<'_>) -> Option<&'o mut [u8]> {
-    let (kind, fields): (u8, &[u64]) = match frame {
+    let (kind, fields): (u8, &[u64]) = match *frame {
         Frame::Ping => (PING, &[]),
         Frame::Ack(_) => (ACK, &[]),
-        Frame::Floor(n) => (FLOOR, &[*n]),
+        Frame::Floor(n) => (FLOOR, &[n]),
         Frame::Urge => (URGE, &[]),
-        Frame::Credit(n) => (CREDIT, &[*n]),
-        Frame::StreamCredit { id, limit } => (STREAM_CREDIT, &[*id, *limit]),
+        Frame::Credit(n) => (CREDIT, &[n]),
+        Frame::StreamCredit { id, limit } => (STREAM_CREDIT, &[id, limit]),
         Frame::Blocked => (BLOCKED, &[]),
-        Frame::StreamBlocked { id } => (STREAM_BLOCKED, &[*id]),
-        Frame::Reset { id, code, size } => (RESET, &[*id, *code, *size]),
-        Frame::Close { code } => (CLOSE, &[*code]),
+        Frame::StreamBlocked { id } => (STREAM_BLOCKED, &[id]),
+        Frame::Reset { id, code, size } => (RESET, &[id, code, size]),
+        Frame::Close { code } => (CLOSE, &[code]),
+        Frame::Priority { id, priority } => (PRIORITY, &[id, u64::from(priority)]),
         Frame::Padding | Frame::Stream(_) => return None,
     };
     let (first, mut out) = out.split_first_mut()?;
@@ -410,6 +426,7 @@ mod tests {
             Frame::StreamBlocked { id: 9 },
             Frame::Reset { id: 2, code: 77, size: 123_456 },
             Frame::Close { code: 3 },
+            Frame::Priority { id: 5, priority: u32::MAX },
             Frame::Stream(StreamFrame { id: 4, offset: 1 << 20, fin: false, data: b"some" }),
             Frame::Stream(StreamFrame { id: 4, offset: 0, fin: true, data: b"" }),
         ] {

@@ -4,6 +4,7 @@
 
 extern crate alloc;
 
+pub mod agent;
 pub mod datagram;
 pub mod frame;
 pub mod ip;

@@ -190,6 +190,9 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// What has arrived above the acknowledgement.
     pub sack: SackBlocks,
+    /// Explicit loss notification: what the acknowledgement asks for was lost on a radio, not in a
+    /// queue (SNP-10). An experimental option (RFC 6994); no standard has one.
+    pub eln: bool,
 }
 
 /// A segment without its payload.
@@ -239,7 +242,8 @@ impl Options {
     pub const MAX_LEN: u32 = 40;
 
     /// Bytes of the options as they are emitted, padded to a multiple of four: MSS 4, window scale
-    /// 3, SACK permitted 2, timestamps 10, SACK 2 and 8 for each block that [fits](Self::sack_that_fits).
+    /// 3, SACK permitted 2, timestamps 10, loss notification 4, SACK 2 and 8 for each block that
+    /// [fits](Self::sack_that_fits).
     /// At most [`MAX_LEN`](Self::MAX_LEN).
     #[inline]
     pub fn len(&self) -> u32 {
@@ -273,6 +277,7 @@ impl Options {
         n += if self.window_scale.is_some() { 3 } else { 0 };
         n += if self.sack_permitted { 2 } else { 0 };
         n += if self.timestamps.is_some() { 10 } else { 0 };
+        n += if self.eln { 4 } else { 0 };
         n
     }
 }

@@ -106,7 +106,7 @@ impl Srp {
                 self.silence.down = true;
                 self.rate.on_interruption();
             }
-            LinkEvent::Imminent { .. } => {}
+            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
         }
     }
 

@@ -20,6 +20,7 @@ const QUICK: u32 = 5;
 ///
 /// within: our mean lies in the published interval;
 /// overlaps: our interval and the published one overlap;
+/// near: our mean is within 10 % of a value that is printed without an interval;
 /// ratio: the ratio to each other scheme printed in the same row and column is within 35 % of the
 /// published ratio;
 /// order: the scheme is ordered as published among them, or the published intervals overlap, so

@@ -15,7 +15,7 @@ use rustix::event::{Timespec, epoll};
 use super::control::{Order, PortStats};
 use super::lateness::LatenessMeter;
 use super::pool::{Packet, Pool};
-use super::{Control, EmulatorError, Snapshot, realtime};
+use super::{Control, EmulatorError, Snapshot, mark, realtime};
 
 /// Statistics are shown this often.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
@@ -76,6 +76,22 @@ impl Intake {
     /// Offers a packet to the radio, which drops what it does not take.
     pub(crate) fn push(&mut self, direction: Direction, size: usize, packet: Packet) {
         let _ = self.radio.push(self.now, direction, Bytes::from(size), packet);
+    }
+
+    /// Offers the packet whose IP header begins at `ip`, marked if it meets a congested queue and
+    /// its transport takes part (CC-2).
+    pub(crate) fn push_ip(
+        &mut self,
+        direction: Direction,
+        size: usize,
+        mut packet: Packet,
+        ip: usize,
+    ) {
+        let header = packet.bytes.get_mut(ip..).unwrap_or_default();
+        if mark::is_markable(header) && self.radio.marks(self.now, direction, Bytes::from(size)) {
+            mark::mark(header);
+        }
+        self.push(direction, size, packet);
     }
 
     fn clock(&self) -> Time {

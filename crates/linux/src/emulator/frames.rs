@@ -194,7 +194,7 @@ fn take_frame(
                 return;
             }
             stats.received += 1;
-            intake.push(direction, offload::datagram_length(&packet.bytes), packet);
+            push_frame(direction, packet, intake);
         }
     }
     let mut packet = intake.packet(0);
@@ -204,7 +204,15 @@ fn take_frame(
         return;
     }
     stats.received += 1;
-    intake.push(direction, offload::datagram_length(&packet.bytes), packet);
+    push_frame(direction, packet, intake);
+}
+
+fn push_frame(direction: Direction, packet: Packet, intake: &mut Intake) {
+    let size = offload::datagram_length(&packet.bytes);
+    match offload::ip_packet(&packet.bytes) {
+        Some(ip) => intake.push_ip(direction, size, packet, ip),
+        None => intake.push(direction, size, packet),
+    }
 }
 
 fn send_frames(socket: &PacketSocket, outbox: &mut VecDeque<Packet>, stats: &mut PortStats) {
@@ -238,7 +246,7 @@ fn read_datagrams(
         let mut packet = intake.packet(0);
         packet.bytes.extend_from_slice(&scratch[..length]);
         stats.received += 1;
-        intake.push(direction, length, packet);
+        intake.push_ip(direction, length, packet, 0);
     }
     Ok(())
 }

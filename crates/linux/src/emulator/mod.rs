@@ -22,6 +22,7 @@ mod control;
 mod engine;
 mod frames;
 mod lateness;
+mod mark;
 mod mmsg;
 mod pool;
 mod realtime;
@@ -52,6 +53,12 @@ pub enum EmulatorError {
     /// Frames of one port cannot leave by the other.
     #[error("an Ethernet interface and a TUN device cannot be joined: take two of the same kind")]
     MixedPorts,
+    /// A relay sees no IP header that it could mark.
+    #[error(
+        "ecn-mark is set, but between UDP addresses no IP header passes the radio: join two \
+         interfaces, or leave it out"
+    )]
+    NoMarks,
     /// The system refused.
     #[error("the emulator: {0}")]
     Io(#[from] io::Error),
@@ -124,6 +131,9 @@ pub fn run(
     let result = match ports.0 {
         Kind::Interfaces { mobile, base } => frames::FrameExchange::new(mobile, base)
             .and_then(|ports| engine::Engine::new(ports, config, seed, control)?.run()),
+        Kind::Udp(_) if config.up.ecn_mark.or(config.down.ecn_mark).is_some() => {
+            Err(EmulatorError::NoMarks)
+        }
         Kind::Udp(relay) => {
             let ports = udp::UdpExchange::new(relay);
             engine::Engine::new(ports, config, seed, control).and_then(|mut engine| engine.run())

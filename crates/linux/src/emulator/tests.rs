@@ -148,6 +148,41 @@ fn kernel_tcp_crosses_the_radio_by_veth() {
     }
 }
 
+/// CC-2: kernels that take part are marked, and take what is marked for valid.
+#[test]
+fn kernel_tcp_that_takes_part_is_marked() {
+    let Some(place) = Place::new() else { return };
+    let (place, ports) = place.with_veth();
+    for host in [&place.mobile, &place.base] {
+        let set = host.enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1"));
+        set.expect("entered").expect("written");
+    }
+    let ecn_mark = Some(lasthop_radio::QueueLimit::Packets(5));
+    let radio =
+        Running::start(ports, RadioConfig::both(LinkConfig { ecn_mark, ..link(50, vec![]) }));
+    place.exchange("10.9.9.2:7000", 1_000_000);
+    place.exchange("[fd00::2]:7000", 1_000_000);
+    let marked = place.mobile.enter(marked_packets).expect("entered");
+    let snapshot = radio.finish();
+    assert!(snapshot.up.marked.packets > 0 && snapshot.down.marked.packets > 0);
+    assert_eq!(marked, snapshot.down.marked.packets);
+}
+
+/// Marked packets that came in: `InCEPkts` of IPv4 and `Ip6InCEPkts`.
+fn marked_packets() -> u64 {
+    let read =
+        |name| std::fs::read_to_string(format!("/proc/thread-self/net/{name}")).expect("reads");
+    let netstat = read("netstat");
+    let mut ip = netstat.lines().filter_map(|line| line.strip_prefix("IpExt:"));
+    let (names, values) = (ip.next().expect("names"), ip.next().expect("values"));
+    let mut pairs = names.split_whitespace().zip(values.split_whitespace());
+    let v4 = pairs.find(|(name, _)| *name == "InCEPkts").expect("listed").1;
+    let snmp6 = read("snmp6");
+    let v6 = snmp6.lines().find_map(|line| line.strip_prefix("Ip6InCEPkts")).expect("listed");
+    let number = |text: &str| text.trim().parse::<u64>().expect("a number");
+    number(v4) + number(v6)
+}
+
 /// LNK-10: what arrives damaged has a bad checksum, so that the receiver drops it.
 #[test]
 fn damaged_packets_never_reach_the_application() {
@@ -230,6 +265,18 @@ fn answers_find_the_mobile_that_asked() {
     // IP and UDP headers are charged: 28 bytes.
     assert_eq!((snapshot.up.delivered.packets, snapshot.up.delivered.bytes), (2, 62));
     assert_eq!((snapshot.mobile.received, snapshot.mobile.sent), (2, 2));
+}
+
+/// CC-2: a relay of UDP datagrams has no IP header to mark and says so.
+#[test]
+fn marks_between_udp_addresses_are_refused() {
+    let base = udp_socket();
+    let (relay, _) = udp_relay(&base, UdpLimits::default());
+    let control = Control::new().expect("a descriptor");
+    let mut config = RadioConfig::default();
+    config.down.ecn_mark = Some(lasthop_radio::QueueLimit::Packets(15));
+    let result = run(Ports::udp(relay), &config, Seed::from_u64(1), &control);
+    assert!(matches!(result, Err(EmulatorError::NoMarks)));
 }
 
 #[test]

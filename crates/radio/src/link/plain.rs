@@ -52,7 +52,7 @@ impl<P: Clone> Link<P> {
         Ok(())
     }
 
-    fn line_refusal(&mut self, size: Bytes) -> Option<Refusal> {
+    pub(super) fn line_refusal(&mut self, size: Bytes) -> Option<Refusal> {
         if size.get() > u64::from(self.mtu) {
             return Some(Refusal::TooBig);
         }
@@ -61,7 +61,7 @@ impl<P: Clone> Link<P> {
         }
         self.line.begin(self.now, &mut self.queue);
         let idle = self.line.is_idle(self.now);
-        (!idle && self.is_full(size)).then_some(Refusal::QueueFull)
+        (!idle && self.exceeds(self.limit, size)).then_some(Refusal::QueueFull)
     }
 
     #[inline]

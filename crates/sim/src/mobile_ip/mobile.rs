@@ -256,7 +256,7 @@ impl MobileRegistration {
         match event {
             LinkEvent::Up => self.link_is_up(now),
             LinkEvent::Down => self.link_is_down(now),
-            LinkEvent::Imminent { .. } => {}
+            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
         }
     }
 

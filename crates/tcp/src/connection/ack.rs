@@ -25,10 +25,13 @@ impl Connection {
         // The window of a SYN is never scaled (RFC 7323 section 2.2).
         let shift = if seg.flags.contains(Flags::SYN) { 0 } else { self.snd_shift };
         let stated = u64::from(seg.window) << shift;
+        if delta >= 0 && self.echoes(seg) {
+            self.on_echo(now, before + delta.unsigned_abs());
+        }
         if delta > 0 {
             self.on_new_ack(now, before + delta.unsigned_abs(), seg);
         } else if delta == 0 && self.is_duplicate(seg, stated, news) {
-            self.on_duplicate(now);
+            self.on_duplicate(now, seg);
         }
         if delta >= 0 {
             self.update_window(now, ahead, stated);
@@ -56,7 +59,9 @@ impl Connection {
         let acked = una.min(self.written) - before.min(self.written);
         let persisting = self.persist_timer != Time::NEVER;
         // Taken before SND.UNA moves: what was in flight is what the window was tested against.
-        let facts = self.facts(now, acked, before);
+        let mut facts = self.facts(now, acked, before);
+        // An acknowledgement that tells of congestion is no reason to grow (RFC 3168 section 6.1.2).
+        facts.limited &= !self.echoes(seg);
         self.una = una;
         self.nxt = self.nxt.max(una);
         self.board.advance(una);
@@ -98,7 +103,10 @@ impl Connection {
                 let age = self.clock(now).wrapping_sub(echo);
                 if age < 0x8000_0000 {
                     let sent = now - lasthop_units::Duration::from_millis(u64::from(age));
-                    self.take_sample(sent, now);
+                    // A round trip that a pause is part of says nothing of the path.
+                    if sent >= self.mobile.resumed {
+                        self.take_sample(sent, now);
+                    }
                 }
             }
             _ => {}
@@ -123,7 +131,7 @@ impl Connection {
         self.max_wnd = self.max_wnd.max(stated);
         if stated > 0 {
             self.on_window_open();
-        } else if closed || self.nxt > self.una {
+        } else if closed || self.max > self.una {
             self.on_window_closed(now, closed);
         }
     }
@@ -135,9 +143,10 @@ impl Connection {
         self.probe_due = false;
     }
 
-    /// RENO-8 and RENO-9. A FIN that is out needs no window.
+    /// RENO-8 and RENO-9. A FIN that is out needs no window. What a timeout gave up and has not sent
+    /// again yet counts as out, for the timer runs for it.
     fn on_window_closed(&mut self, now: Time, closed: bool) {
-        let data_out = self.una < self.nxt.min(self.written);
+        let data_out = self.una < self.max.min(self.written);
         if closed && self.una < self.written {
             self.stats.zero_windows += 1;
         }

@@ -4,6 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::{Connection, Event, Outgoing, State};
+use crate::dupacks::Held;
 
 /// The reset that answers `segment` where no connection is (RFC 9293 section 3.10.7.1); none for a
 /// reset.
@@ -69,7 +70,7 @@ impl Connection {
                 segment.flags = Flags::RST.with(Flags::ACK);
             }
         }
-        Outgoing { segment, offset: 0 }
+        Outgoing::plain(segment, 0)
     }
 
     /// Answers an acknowledgement of what was never sent, while the connection goes on.
@@ -93,8 +94,10 @@ impl Connection {
         self.ack.timer = Time::NEVER;
         self.ack.requested = 0;
         self.ack.duplicates = 0;
+        self.held = Held::NONE;
         self.retransmit_first = false;
         self.probe_due = false;
+        self.mobile.stop();
         self.emit(Event::Closed);
     }
 

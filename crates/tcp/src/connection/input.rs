@@ -12,17 +12,28 @@ const STAMPS_OUTDATED: Duration = Duration::from_secs(24 * 24 * 3600);
 impl Connection {
     /// Takes a segment of this connection; which part of its payload is new and in the window.
     pub fn handle_segment(&mut self, now: Time, seg: &Segment) -> Arrival {
+        self.handle_segment_marked(now, seg, false)
+    }
+
+    /// As [`handle_segment`](Self::handle_segment), of a segment whose IP header says that it met
+    /// congestion on its way if it is `marked`: CE (RFC 3168 section 5).
+    pub fn handle_segment_marked(&mut self, now: Time, seg: &Segment, marked: bool) -> Arrival {
         self.stats.segments_received += 1;
         self.stats.data_segments_received += u64::from(seg.len > 0);
-        match self.state {
+        let before = self.recv.nxt;
+        let arrival = match self.state {
             State::Closed => Arrival::NONE,
             State::SynSent => self.in_syn_sent(now, seg),
-            _ => self.in_synchronized(now, seg),
+            _ => self.in_synchronized(now, seg, marked),
+        };
+        if self.mobile.on {
+            self.show_scheme(now, seg, before);
         }
+        arrival
     }
 
     #[inline]
-    fn in_synchronized(&mut self, now: Time, seg: &Segment) -> Arrival {
+    fn in_synchronized(&mut self, now: Time, seg: &Segment, marked: bool) -> Arrival {
         let ahead = self.recv.ahead_of_next(seg.seq);
         if seg.flags.intersects(Flags::RST.with(Flags::SYN)) && !self.survives(now, seg, ahead) {
             return Arrival::NONE;
@@ -62,7 +73,7 @@ impl Connection {
             }
             return Arrival::NONE;
         }
-        self.take_payload(now, seg, ahead)
+        self.take_payload(now, seg, ahead, marked)
     }
 
     /// Data is answered always, for its sender waits; the answer to a bare acknowledgement could
@@ -150,7 +161,7 @@ impl Connection {
         true
     }
 
-    fn take_payload(&mut self, now: Time, seg: &Segment, ahead: i64) -> Arrival {
+    fn take_payload(&mut self, now: Time, seg: &Segment, ahead: i64, marked: bool) -> Arrival {
         if !self.receives() {
             // The peer's stream is over: it did not hear our acknowledgement of its FIN.
             self.on_repeated_end(now);
@@ -162,6 +173,9 @@ impl Connection {
             let taken = self.recv.take(ahead, seg.len);
             arrival = Arrival { offset: taken.start - 1, skip: taken.skip, len: taken.len };
             self.stats.bytes_received += u64::from(taken.len);
+            if self.ecn.on && taken.len > 0 {
+                self.note_mark(seg, &taken, marked);
+            }
             self.plan_ack(now, taken.fate);
             if taken.fate == Fate::Refused {
                 return Arrival::NONE;
@@ -182,10 +196,13 @@ impl Connection {
     fn plan_ack(&mut self, now: Time, fate: Fate) {
         match fate {
             Fate::InOrder { fills: false } => self.delay_ack(now),
-            Fate::InOrder { fills: true } => self.ack.now = true,
+            Fate::InOrder { fills: true } => {
+                self.discard_duplicates();
+                self.ack.now = true;
+            }
             Fate::AboveGap => {
                 self.stats.out_of_order_segments += 1;
-                self.ack.duplicates = self.ack.duplicates.saturating_add(1);
+                self.owe_duplicate(now);
             }
             Fate::Duplicate => {
                 self.stats.duplicate_segments_received += 1;

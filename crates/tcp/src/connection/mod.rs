@@ -5,23 +5,31 @@
 
 mod ack;
 mod close;
+mod congestion;
+mod held;
 mod input;
+mod mobility;
 mod open;
 mod output;
 mod recovery;
 mod snapshot;
 mod timers;
 
-use lasthop_units::{Bytes, Duration, LinkEvent, Time};
+use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::tcp::{Segment, Seq};
+
+use mobility::Mobile;
 
 pub use close::reset_for;
 pub use open::NotAnOpening;
 pub use snapshot::{Estimates, Snapshot};
 
+use crate::coherence::Marks;
 use crate::config::Config;
+use crate::dupacks::Held;
+use crate::ecn::Ecn;
 use crate::receive::Receiver;
-use crate::response::{Control, Facts, Response, TimerChange, Windows};
+use crate::response::{Control, Facts, Windows};
 use crate::rtt::Estimator;
 use crate::sack::Scoreboard;
 use crate::stats::{Probe, Stats};
@@ -115,6 +123,17 @@ pub struct Outgoing {
     pub segment: Segment,
     /// Offset in our stream of the first byte of payload.
     pub offset: u64,
+    /// Whoever sends it is to state in the IP header that its transport takes part in congestion
+    /// notification: ECT(0) (RFC 3168 section 5). Never so of what was sent before, of bare
+    /// acknowledgements and of window probes.
+    pub ecn_capable: bool,
+}
+
+impl Outgoing {
+    /// A segment whose loss or mark would tell nothing.
+    pub(crate) const fn plain(segment: Segment, offset: u64) -> Self {
+        Self { segment, offset, ecn_capable: false }
+    }
 }
 
 /// An acknowledgement that a helper scheme wants on the wire (ATR-3, 3DA-1, FRZ-1, FRZ-3).
@@ -122,8 +141,21 @@ pub struct Outgoing {
 pub struct AckRequest {
     /// Acknowledge so many bytes less than what has arrived in order.
     pub withhold: u32,
-    /// The window to state; the real one if `None`.
-    pub window: Option<Bytes>,
+    /// The window to state.
+    pub window: AckWindow,
+}
+
+/// The window that a requested acknowledgement states.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum AckWindow {
+    /// The one that holds.
+    #[default]
+    Real,
+    /// What is left of the one that the peer was told last: as long as nothing has arrived since, the
+    /// same field, so that the acknowledgement counts as a duplicate (RENO-4).
+    Unchanged,
+    /// None, whatever there is.
+    Zero,
 }
 
 /// How the sender stands towards loss.
@@ -145,6 +177,17 @@ pub(crate) enum Repairing {
     Sack,
 }
 
+/// What the duplicate acknowledgements in a row say of the loss that they tell.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Signs {
+    /// One echoed a congestion mark.
+    echo: bool,
+    /// One carried a loss notification.
+    eln: bool,
+    /// The recovery that they began leaves the windows alone.
+    spared: bool,
+}
+
 /// The acknowledgements that are owed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AckPlan {
@@ -159,8 +202,9 @@ pub(crate) struct AckPlan {
     /// What helper schemes asked for, oldest first.
     requests: [AckRequest; AckPlan::REQUESTS],
     requested: u8,
-    /// Ordinary acknowledgements cover so many bytes less than what has arrived.
-    withhold: u32,
+    /// Acknowledgements leave out the last two bytes that have arrived, as far as they lie at or
+    /// after this position (ATR-1).
+    withhold_from: Option<u64>,
 }
 
 impl AckPlan {
@@ -172,9 +216,9 @@ impl AckPlan {
         duplicates: 0,
         waiting: 0,
         timer: Time::NEVER,
-        requests: [AckRequest { withhold: 0, window: None }; Self::REQUESTS],
+        requests: [AckRequest { withhold: 0, window: AckWindow::Real }; Self::REQUESTS],
         requested: 0,
-        withhold: 0,
+        withhold_from: None,
     };
 }
 
@@ -240,6 +284,8 @@ pub struct Connection {
     /// Payload of a full segment.
     pub(crate) mss: u32,
     dupacks: u32,
+    signs: Signs,
+    ecn: Ecn,
 
     /// SND.UNA.
     pub(crate) una: u64,
@@ -271,6 +317,9 @@ pub struct Connection {
 
     pub(crate) recv: Receiver,
     ack: AckPlan,
+    held: Held,
+    /// Congestion marks of the peer's segments.
+    marks: Marks,
     challenges: Challenges,
     pub(crate) stamps: Stamps,
 
@@ -280,6 +329,7 @@ pub struct Connection {
     /// Probes in a row that nothing has answered.
     probes: u32,
     time_wait_timer: Time,
+    mobile: Mobile,
 
     pub(crate) iss: Seq,
     pub(crate) ports: Ports,
@@ -402,16 +452,28 @@ impl Connection {
         matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
     }
 
-    /// Keeps the advertised window at or below `limit` (RWC, Freeze-TCP); `None` lifts it. Moves
+    /// Keeps the advertised window at or below `limit` (Freeze-TCP); `None` lifts it. Moves
     /// the window's right edge back if it must. The peer learns with the next acknowledgement:
     /// [`request_ack`](Self::request_ack) sends one.
     pub fn set_advertised_limit(&mut self, limit: Option<Bytes>) {
-        self.recv.limit = limit.map(Bytes::get);
+        self.recv.set_limit(limit.map(Bytes::get));
     }
 
-    /// Ordinary acknowledgements cover `n` bytes less than what has arrived in order (ATR-1).
-    pub fn set_ack_withhold(&mut self, n: Bytes) {
-        self.ack.withhold = u32::try_from(n.get()).unwrap_or(u32::MAX);
+    /// Advertises the lesser of `share` and the free buffer from the next acknowledgement on (RWC-6);
+    /// `None` lifts it. Unlike [`set_advertised_limit`](Self::set_advertised_limit) it never moves
+    /// the window's right edge back: a window that is too wide shrinks as data arrives (RWC-9), and
+    /// one that was wide open before the first share takes as long as it takes to fill it. Where
+    /// that matters, give the first share before the connection's first segment goes out.
+    ///
+    /// The share counts in whole units of the window field, rounded up, and without window scaling
+    /// at most 65535 bytes (RWC-12). Nothing is sent for it, unless the window was closed. It is
+    /// told to nobody else: it has an effect while the peer is limited by the window and not by its
+    /// congestion window (RWC-7, RWC-11). A [`Snapshot`] leaves it out.
+    pub fn set_window_share(&mut self, share: Option<Bytes>) {
+        self.recv.set_share(share.map(Bytes::get));
+        if self.receives() && self.recv.edge <= self.recv.nxt && self.recv.owes_update() {
+            self.ack.now = true;
+        }
     }
 
     /// Sends an acknowledgement at once, by itself. False if too many wait already.
@@ -427,27 +489,9 @@ impl Connection {
         }
     }
 
-    /// The hop's state changed: the response decides what follows.
-    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        if self.state == State::Closed {
-            return;
-        }
-        let facts = self.facts(now, 0, self.una);
-        let action = self.control.on_link_event(&mut self.windows, &facts, event);
-        if let Some(limit) = action.advertise {
-            self.set_advertised_limit(limit);
-        }
-        match action.timer {
-            TimerChange::Keep => {}
-            TimerChange::Cancel => self.rtx_timer = Time::NEVER,
-            TimerChange::Restart => self.restart_rtx(now),
-        }
-        if action.retransmit {
-            self.retransmit_now(now);
-        }
-        (0..action.acks).for_each(|_| {
-            self.request_ack(AckRequest::default());
-        });
+    /// Requests that can still be made before the next is sent.
+    fn room_for_requests(&self) -> usize {
+        AckPlan::REQUESTS - usize::from(self.ack.requested)
     }
 
     /// Sends again at once from the first unacknowledged byte, as far as the windows allow, without

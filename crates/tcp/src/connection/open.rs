@@ -4,8 +4,12 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq};
 use thiserror::Error;
 
-use super::{AckPlan, Arrival, Challenges, Connection, Event, Phase, Ports, Stamps, State};
+use super::mobility::Mobile;
+use super::{AckPlan, Arrival, Challenges, Connection, Event, Phase, Ports, Signs, Stamps, State};
+use crate::coherence::Marks;
 use crate::config::Config;
+use crate::dupacks::Held;
+use crate::ecn::Ecn;
 use crate::receive::Receiver;
 use crate::response::{Control, Windows};
 use crate::rtt::Estimator;
@@ -72,6 +76,8 @@ impl Connection {
             snd_shift: 0,
             mss: u32::from(mss),
             dupacks: 0,
+            signs: Signs::default(),
+            ecn: Ecn::default(),
             una: 0,
             nxt: 0,
             max: 0,
@@ -92,6 +98,8 @@ impl Connection {
             last_sent: now,
             recv: Receiver::new(config.recv_buffer.get(), mss),
             ack: AckPlan::NONE,
+            held: Held::NONE,
+            marks: Marks::default(),
             challenges: Challenges::NONE,
             stamps: Stamps::default(),
             rtx_timer: Time::NEVER,
@@ -99,6 +107,7 @@ impl Connection {
             persist_shift: 0,
             probes: 0,
             time_wait_timer: Time::NEVER,
+            mobile: Mobile::new(&config),
             iss,
             ports,
             config,
@@ -133,6 +142,7 @@ impl Connection {
             self.recv.shift = self.recv.wanted_shift();
         }
         self.sack = self.config.sack && syn.options.sack_permitted;
+        self.ecn.take_syn(self.config.ecn, syn.flags);
         self.mss = mss;
         self.windows = Self::initial_windows(&self.config, mss);
         // The window of a SYN is never scaled.

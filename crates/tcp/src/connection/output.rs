@@ -4,7 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Timestamps};
 
 use super::recovery::THRESHOLD;
-use super::{AckRequest, Connection, Outgoing, Phase, Repairing, State};
+use super::{AckRequest, AckWindow, Connection, Outgoing, Phase, Repairing, State};
 use crate::response::Response;
 
 impl Connection {
@@ -45,6 +45,9 @@ impl Connection {
     }
 
     fn transmit_data(&mut self, now: Time) -> Option<Outgoing> {
+        if self.mobile.held {
+            return self.transmit_held(now);
+        }
         if self.retransmit_first {
             self.retransmit_first = false;
             let len = u64::from(self.mss).min(self.written - self.una.min(self.written));
@@ -52,7 +55,8 @@ impl Connection {
         }
         if self.probe_due {
             self.probe_due = false;
-            return Some(self.transmit_probe(now));
+            self.stats.window_probes_sent += 1;
+            return Some(self.transmit_untimed(now));
         }
         if let Phase::Recovery { repair: Repairing::Sack, .. } = self.phase {
             return self.transmit_by_board(now);
@@ -75,7 +79,7 @@ impl Connection {
 
     /// The window that may be filled from SND.UNA on.
     #[inline]
-    fn usable_edge(&self) -> u64 {
+    pub(super) fn usable_edge(&self) -> u64 {
         let mut cwnd = self.windows.cwnd.saturating_add_signed(self.inflation);
         cwnd = cwnd.max(self.windows.mss);
         let few = self.dupacks < THRESHOLD && !matches!(self.phase, Phase::Recovery { .. });
@@ -128,7 +132,13 @@ impl Connection {
         let fin = self.fin && at + len == self.written;
         let end = at + len + u64::from(fin);
         self.nxt = end;
-        self.transmit_range(now, at, len, fin)
+        let new = at >= self.max && len > 0;
+        let mut out = self.transmit_range(now, at, len, fin);
+        if new && self.ecn.on {
+            out.ecn_capable = true;
+            out.segment.flags = out.segment.flags.with(self.ecn.on_new_data());
+        }
+        out
     }
 
     /// Sends what was sent before, leaving SND.NXT where it is.
@@ -153,15 +163,14 @@ impl Connection {
         Some(self.transmit_at_nxt(now, len))
     }
 
-    /// One byte into the closed window, or into what is left of it as much as fits (RENO-8).
-    fn transmit_probe(&mut self, now: Time) -> Outgoing {
+    /// One byte into the closed window, or into what is left of it as much as fits (RENO-8). Another
+    /// timer than that for retransmission waits for the answer.
+    pub(super) fn transmit_untimed(&mut self, now: Time) -> Outgoing {
         let room = self.snd_edge.saturating_sub(self.una).max(1);
         let len = room.min(u64::from(self.mss)).min(self.written.saturating_sub(self.una));
         let fin = self.fin && self.una + len == self.written;
-        self.stats.window_probes_sent += 1;
         let keep = self.rtx_timer;
         let out = self.transmit_range(now, self.una, len, fin);
-        // Probing has its own timer, and a probe is not timed.
         self.rtx_timer = keep;
         self.timing = None;
         out
@@ -197,7 +206,7 @@ impl Connection {
             flags = flags.with(Flags::FIN);
         }
         let segment = self.segment(now, at, flags, bytes);
-        Outgoing { segment, offset: at - 1 }
+        Outgoing::plain(segment, at - 1)
     }
 
     fn transmit_syn(&mut self, now: Time) -> Outgoing {
@@ -219,14 +228,15 @@ impl Connection {
             Some(Timestamps { value: self.clock(now), echo: 0 })
         };
         segment.options = Options { timestamps, ..self.syn_options() };
-        Outgoing { segment, offset: 0 }
+        segment.flags = segment.flags.with(self.ecn.syn_flags(self.config.ecn, answer));
+        Outgoing::plain(segment, 0)
     }
 
     #[inline]
     fn transmit_ack(&mut self, now: Time) -> Outgoing {
         self.stats.acks_sent += 1;
         let segment = self.segment(now, self.ack_position(), Flags::ACK, 0);
-        Outgoing { segment, offset: 0 }
+        Outgoing::plain(segment, 0)
     }
 
     /// A bare acknowledgement's sequence number: SND.NXT, unless it was pulled back, since a peer
@@ -239,15 +249,22 @@ impl Connection {
         let request = self.ack.requests[0];
         self.ack.requests.copy_within(1.., 0);
         self.ack.requested -= 1;
+        let told = self.recv.edge;
         let mut out = self.transmit_ack(now);
         let AckRequest { withhold, window } = request;
         if withhold > 0 {
             let back = u64::from(withhold).min(self.recv.nxt - 1);
             out.segment.ack = self.recv.seq_at(self.recv.nxt - back);
         }
-        if let Some(window) = window {
-            let field = window.get() >> self.recv.shift;
-            out.segment.window = u16::try_from(field).unwrap_or(u16::MAX);
+        match window {
+            AckWindow::Real => {}
+            AckWindow::Unchanged => {
+                let field = told.saturating_sub(self.recv.nxt.max(1)) >> self.recv.shift;
+                out.segment.window = u16::try_from(field).unwrap_or(u16::MAX);
+                // What was not stated is still owed.
+                self.recv.edge = told;
+            }
+            AckWindow::Zero => out.segment.window = 0,
         }
         out
     }
@@ -270,8 +287,13 @@ impl Connection {
         if !flags.contains(Flags::ACK) {
             return segment;
         }
-        let back = u64::from(self.ack.withhold).min(self.recv.nxt.saturating_sub(1));
-        segment.ack = self.recv.seq_at(self.recv.nxt - back);
+        if !syn {
+            segment.flags = flags.with(self.ecn.ack_flags());
+        }
+        segment.ack = self.recv.seq_at(match self.ack.withhold_from {
+            None => self.recv.nxt,
+            Some(floor) => floor.max(self.recv.nxt.saturating_sub(2)),
+        });
         if self.stamps.on {
             let value = self.clock(now);
             segment.options.timestamps = Some(Timestamps { value, echo: self.stamps.recent });

@@ -27,7 +27,8 @@ impl Connection {
         news
     }
 
-    pub(super) fn on_duplicate(&mut self, now: Time) {
+    pub(super) fn on_duplicate(&mut self, now: Time, seg: &Segment) {
+        self.note_signs(seg);
         self.dupacks += 1;
         self.stats.dupacks_received += 1;
         match self.phase {
@@ -62,13 +63,22 @@ impl Connection {
         self.board.update(self.una, self.max, self.windows.mss);
     }
 
-    fn begin_recovery(&mut self, now: Time) {
-        let facts = self.facts(now, 0, self.una);
-        self.control.on_loss(&mut self.windows, &facts);
+    pub(super) fn begin_recovery(&mut self, now: Time) {
+        let spared = self.spares_loss();
+        self.signs.spared = spared;
+        if spared {
+            self.stats.spared_losses += 1;
+        } else {
+            let facts = self.facts(now, 0, self.una);
+            self.control.on_loss(&mut self.windows, &facts);
+            self.ecn.on_cut(self.max);
+        }
         self.stats.fast_retransmits += 1;
         self.recover = self.max;
         self.timing = None;
         let repair = match self.control.repair() {
+            // Who keeps the window has no slow start to send everything again with.
+            Repair::GoBack if spared => Repairing::Once,
             Repair::GoBack => {
                 self.nxt = self.una;
                 self.phase = Phase::Loss;
@@ -99,7 +109,9 @@ impl Connection {
             self.inflation = 0;
             self.retransmit_first = false;
             self.phase = Phase::Open;
-            self.control.on_recovered(&mut self.windows, &facts);
+            if !self.signs.spared {
+                self.control.on_recovered(&mut self.windows, &facts);
+            }
             return true;
         }
         self.phase = Phase::Recovery { repair, partial_acks: partial_acks.saturating_add(1) };

@@ -122,12 +122,18 @@ impl Connection {
 
     /// Goes on where `snapshot` was taken. What is outstanding waits for an acknowledgement or the
     /// timer; [`retransmit_now`](Self::retransmit_now) sends it again at once.
+    ///
+    /// What a mobility scheme was in the midst of does not travel: the end is in a new place, where
+    /// the link carries. With such a scheme an acknowledgement of all that has arrived, with the real
+    /// window, goes out at once, so that a peer whose window is shut or who waits for the last two
+    /// bytes goes on.
     pub fn restore(config: Config, now: Time, snapshot: &Snapshot) -> Self {
         let s = snapshot;
         let mut it = Self::new(config, s.ports, s.iss, s.state, now);
         it.restore_sending(s, now);
         it.restore_receiving(s);
         it.resume_timers(now);
+        it.ack.now = it.mobile.on && it.receives();
         it
     }
 

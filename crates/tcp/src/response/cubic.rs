@@ -1,6 +1,6 @@
 use lasthop_units::Time;
 
-use super::{Facts, OnTimeout, Repair, Response, Windows};
+use super::{Facts, Repair, Response, Windows};
 
 /// The multiplicative decrease (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
@@ -95,11 +95,15 @@ impl Response for Cubic {
         w.set_cwnd(w.ssthresh);
     }
 
+    fn on_echo(&mut self, w: &mut Windows, f: &Facts) {
+        self.on_loss(w, f);
+    }
+
     fn on_recovered(&mut self, w: &mut Windows, _f: &Facts) {
         w.set_cwnd(w.ssthresh);
     }
 
-    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) -> OnTimeout {
+    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) {
         if !f.repeated {
             self.decrease(w, f);
         }
@@ -108,7 +112,10 @@ impl Response for Cubic {
         self.w_max = 0.0;
         self.epoch = None;
         w.cwnd = w.mss;
-        OnTimeout::Retransmit
+    }
+
+    fn on_resume(&mut self) {
+        self.epoch = None;
     }
 
     fn on_restart(&mut self, w: &mut Windows) {

@@ -1,4 +1,4 @@
-//! The answer to loss and to link events: a part that can be swapped.
+//! The answer to loss: a part that can be swapped.
 //!
 //! The connection decides what is lost and what to send; a [`Response`] decides how large the window
 //! is. Facts go in, the windows change.
@@ -9,7 +9,7 @@ mod reno;
 mod sack;
 mod tahoe;
 
-use lasthop_units::{Bytes, Duration, LinkEvent, Time};
+use lasthop_units::{Duration, Time};
 
 pub use cubic::Cubic;
 pub use newreno::NewReno;
@@ -84,41 +84,6 @@ pub struct Facts {
     pub repeated: bool,
 }
 
-/// What to do when the retransmission timer has expired.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OnTimeout {
-    /// Back off and send again from the first unacknowledged byte (RENO-6).
-    Retransmit,
-    /// Send nothing, do not back off and leave the timer off, until a link event or an
-    /// acknowledgement.
-    Hold,
-}
-
-/// What to do with the retransmission timer after a link event.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum TimerChange {
-    /// Nothing.
-    #[default]
-    Keep,
-    /// Stop it.
-    Cancel,
-    /// Start it anew.
-    Restart,
-}
-
-/// What a connection does at a link event, besides what the response did to the windows.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct LinkAction {
-    /// The retransmission timer.
-    pub timer: TimerChange,
-    /// Send again at once from the first unacknowledged byte, as far as the windows allow.
-    pub retransmit: bool,
-    /// Advertise at most this from here on: `Some(None)` lifts the limit.
-    pub advertise: Option<Option<Bytes>>,
-    /// Acknowledgements to send at once, equal to each other.
-    pub acks: u8,
-}
-
 /// Decides on the windows. All methods but [`repair`](Self::repair) may change them; none sends.
 pub trait Response {
     /// How lost data is sent again.
@@ -136,6 +101,12 @@ pub trait Response {
     /// that duplicates show to have arrived, and takes them away again (RFC 5681 section 3.2).
     fn on_loss(&mut self, w: &mut Windows, f: &Facts);
 
+    /// The peer echoes a congestion mark: once in a window of data, as for a loss, but nothing is to
+    /// be sent again (RFC 3168 section 6.1.2).
+    fn on_echo(&mut self, w: &mut Windows, f: &Facts) {
+        w.enter_recovery(f);
+    }
+
     /// An acknowledgement of new data during recovery that does not end it.
     fn on_partial_ack(&mut self, _w: &mut Windows, _f: &Facts) {}
 
@@ -143,9 +114,8 @@ pub trait Response {
     fn on_recovered(&mut self, w: &mut Windows, f: &Facts);
 
     /// The retransmission timer expired.
-    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) -> OnTimeout {
+    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) {
         w.collapse(f);
-        OnTimeout::Retransmit
     }
 
     /// Sending begins again after the connection was idle for a retransmission timeout.
@@ -153,10 +123,9 @@ pub trait Response {
         w.cwnd = w.cwnd.min(w.initial);
     }
 
-    /// The hop's state changed.
-    fn on_link_event(&mut self, _w: &mut Windows, _f: &Facts, _event: LinkEvent) -> LinkAction {
-        LinkAction::default()
-    }
+    /// Sending goes on after a pause that was no sign of congestion: time that passed meanwhile is
+    /// nobody's.
+    fn on_resume(&mut self) {}
 }
 
 impl Windows {
@@ -264,6 +233,10 @@ impl Response for Control {
         each!(self, part => part.on_loss(w, f));
     }
 
+    fn on_echo(&mut self, w: &mut Windows, f: &Facts) {
+        each!(self, part => part.on_echo(w, f));
+    }
+
     fn on_partial_ack(&mut self, w: &mut Windows, f: &Facts) {
         each!(self, part => part.on_partial_ack(w, f));
     }
@@ -272,15 +245,15 @@ impl Response for Control {
         each!(self, part => part.on_recovered(w, f));
     }
 
-    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) -> OnTimeout {
-        each!(self, part => part.on_timeout(w, f))
+    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) {
+        each!(self, part => part.on_timeout(w, f));
     }
 
     fn on_restart(&mut self, w: &mut Windows) {
         each!(self, part => part.on_restart(w));
     }
 
-    fn on_link_event(&mut self, w: &mut Windows, f: &Facts, event: LinkEvent) -> LinkAction {
-        each!(self, part => part.on_link_event(w, f, event))
+    fn on_resume(&mut self) {
+        each!(self, part => part.on_resume());
     }
 }

@@ -3,10 +3,13 @@
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod coherence;
 mod connection;
+mod mobility;
 mod parse;
 mod refusals;
 mod run;
+mod schemes;
 mod script;
 mod sending;
 mod settings;

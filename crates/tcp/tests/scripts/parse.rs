@@ -7,8 +7,8 @@ use lasthop_units::{Bytes, LinkEvent, Time, parse_duration};
 use lasthop_wire::tcp::Flags;
 
 use super::script::{
-    COUNTS, Check, EVENTS, FLAGS, Fault, Line, OptionShape, Quantity, SIZES, SPANS, STATES, Script,
-    Shape, Step,
+    COUNTS, Check, ECN, EVENTS, FLAGS, Fault, Line, OptionShape, Quantity, SIZES, SPANS, STATES,
+    Script, Shape, Step,
 };
 use super::settings;
 
@@ -148,6 +148,7 @@ fn step(name: &str, rest: &str) -> Result<Step, String> {
         "close" => Step::Close,
         "abort" => Step::Abort,
         "link" => Step::Link(link(words)?),
+        "bad-state" => Step::BadState,
         "" => return Err("a time, and nothing that happens then".to_owned()),
         other => return Err(format!("`{other}` is no setting, no call and none of <, >, =")),
     };
@@ -162,9 +163,10 @@ fn open(words: &mut SplitWhitespace<'_>) -> Result<Step, String> {
 }
 
 fn link(words: &mut SplitWhitespace<'_>) -> Result<LinkEvent, String> {
-    match choose(words, &[("up", 0), ("down", 1), ("imminent", 2)])? {
+    match choose(words, &[("up", 0), ("down", 1), ("complete", 2), ("imminent", 3)])? {
         0 => Ok(LinkEvent::Up),
         1 => Ok(LinkEvent::Down),
+        2 => Ok(LinkEvent::Complete),
         _ => Ok(LinkEvent::Imminent { lead: duration(word(words, "the lead")?)? }),
     }
 }
@@ -208,7 +210,7 @@ fn find<T>(all: &'static [Quantity<T>], name: &str) -> Option<&'static Quantity<
     all.iter().find(|quantity| quantity.name == name)
 }
 
-/// `FLAGS start:end [by N] [ack N] [win N] [times N] [<options>]`.
+/// `FLAGS start:end [by N] [ack N] [win N] [times N] [ect] [<options>]`.
 fn segments(text: &str) -> Result<Vec<Shape>, String> {
     let (text, options) = match text.split_once('<') {
         Some((text, options)) => (text, Some(read_options(options)?)),
@@ -225,7 +227,12 @@ fn segments(text: &str) -> Result<Vec<Shape>, String> {
             "ack" => ack = Some(number(words, "a sequence number")?),
             "win" => shape.window = Some(number(words, "a window of at most 65535")?),
             "times" => times = number(words, "a number")?,
-            other => return Err(format!("`{other}` is none of: by, ack, win, times")),
+            name if ECN.iter().any(|(known, _)| *known == name) => {
+                shape.ecn = ECN.iter().find(|(known, _)| *known == name).map(|(_, ecn)| *ecn);
+            }
+            other => {
+                return Err(format!("`{other}` is none of: by, ack, win, times, not-ect, ect, ce"));
+            }
         }
     }
     if shape.flags.contains(Flags::ACK) != ack.is_some() {
@@ -259,7 +266,7 @@ fn flags(text: &str) -> Result<Flags, String> {
             Some((_, flag)) if !all.contains(*flag) => all = all.with(*flag),
             _ => {
                 return Err(format!(
-                    "flags are letters of SFRPAU, each at most once, not `{text}`"
+                    "flags are letters of SFRPAUEC, each at most once, not `{text}`"
                 ));
             }
         }
@@ -288,6 +295,7 @@ fn read_options(text: &str) -> Result<OptionShape, String> {
             "mss" => options.mss = Some(number(words, "a segment size")?),
             "ws" => options.window_scale = Some(number(words, "a shift")?),
             "sackOK" => options.sack_permitted = true,
+            "eln" => options.eln = true,
             "TS" => {
                 let value = stamp(words)?;
                 choose(words, &[("ecr", ())])?;
@@ -299,7 +307,7 @@ fn read_options(text: &str) -> Result<OptionShape, String> {
                     return Err("a sack option has one to four blocks such as 1:1001".to_owned());
                 }
             }
-            other => return Err(format!("`{other}` is none of: mss, ws, sackOK, TS, sack")),
+            other => return Err(format!("`{other}` is none of: mss, ws, sackOK, TS, sack, eln")),
         }
         end(words)?;
     }

@@ -37,7 +37,7 @@ fn nonsense_is_refused_with_its_file_and_line() {
         ("0", 1, "nothing that happens"),
         ("1parsec connect", 1, "parsec"),
         ("+ connect", 1, "duration"),
-        ("0 < X 0:0", 1, "letters of SFRPAU"),
+        ("0 < X 0:0", 1, "letters of SFRPAUEC"),
         ("0 < SS 0:0", 1, "at most once"),
         ("0 < A 0:0", 1, "go together"),
         ("0 < S 0:0 ack 1", 1, "go together"),
@@ -139,9 +139,14 @@ fn a_claim_that_does_not_hold_is_noticed() {
 /// Every script has a test.
 #[test]
 fn no_script_is_forgotten() {
-    let tests =
-        [include_str!("connection.rs"), include_str!("sending.rs"), include_str!("timing.rs")]
-            .concat();
+    let tests = [
+        include_str!("coherence.rs"),
+        include_str!("connection.rs"),
+        include_str!("mobility.rs"),
+        include_str!("sending.rs"),
+        include_str!("timing.rs"),
+    ]
+    .concat();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts");
     let folders = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let mut count = 0;

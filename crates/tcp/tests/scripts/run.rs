@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::fmt::Display;
 use std::time::Duration;
 
-use lasthop_tcp::{Connection, Event, Ports, State, reset_for};
+use lasthop_tcp::{Connection, Event, Outgoing, Ports, State, reset_for};
 use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Timestamps};
 
 use super::script::{
-    Check, EVENTS, Fault, ISS, Line, OptionShape, PEER_ISS, STATES, Script, Shape, Step,
+    Check, EVENTS, Ecn, Fault, ISS, Line, OptionShape, PEER_ISS, STATES, Script, Shape, Step,
 };
 
 const PORTS: Ports = Ports { local: 1, remote: 2 };
@@ -42,7 +42,7 @@ struct Player<'a> {
     it: Option<Connection>,
     listening: bool,
     /// What was sent and no line has expected so far.
-    sent: VecDeque<(Time, Segment)>,
+    sent: VecDeque<(Time, Outgoing)>,
     /// The window that the peer stated last.
     window: u16,
 }
@@ -80,6 +80,10 @@ impl Player<'_> {
                 let now = self.now;
                 self.it()?.handle_link_event(now, *event);
             }
+            Step::BadState => {
+                let now = self.now;
+                self.it()?.handle_bad_state(now);
+            }
             Step::Inject(shapes) => {
                 return shapes.iter().try_for_each(|shape| self.inject(shape));
             }
@@ -106,15 +110,16 @@ impl Player<'_> {
         self.connect()?;
         self.flush()?;
         let syn = match self.sent.pop_front() {
-            Some((_, syn)) if syn.flags == Flags::SYN => Shape::of(&syn),
+            Some((_, syn)) if syn.segment.flags.contains(Flags::SYN) => syn.segment,
             _ => return Err("connecting sent no SYN".to_owned()),
         };
         self.advance(self.now + rtt, true)?;
         self.all_was_expected("during the opening")?;
         self.now += rtt;
-        let mut options = syn.options.unwrap_or_default();
+        let echo = if syn.flags.contains(Flags::ECE) { Flags::ECE } else { Flags::empty() };
+        let mut options = Shape::of(&syn).options.unwrap_or_default();
         options.timestamps = options.timestamps.map(|(value, _)| (Some(0), value));
-        let flags = Flags::SYN.with(Flags::ACK);
+        let flags = Flags::SYN.with(Flags::ACK).with(echo);
         let options = Some(options);
         self.inject(&Shape { flags, ack: 1, window: Some(window), options, ..Shape::default() })?;
         let ack = Shape { flags: Flags::ACK, seq: 1, ack: 1, ..Shape::default() };
@@ -129,7 +134,7 @@ impl Player<'_> {
         let now = self.now;
         match &mut self.it {
             Some(it) if !it.is_closed() => {
-                it.handle_segment(now, &segment);
+                it.handle_segment_marked(now, &segment, shape.ecn == Some(Ecn::Ce));
             }
             None if self.listening => {
                 match Connection::accept(self.script.config, PORTS, &segment, ISS, now) {
@@ -144,7 +149,9 @@ impl Player<'_> {
     }
 
     fn refuse(&mut self, segment: &Segment) {
-        self.sent.extend(reset_for(segment).map(|reset| (self.now, reset)));
+        let reset = reset_for(segment);
+        let outgoing = |segment| Outgoing { segment, offset: 0, ecn_capable: false };
+        self.sent.extend(reset.map(|segment| (self.now, outgoing(segment))));
     }
 
     fn segment(&self, shape: &Shape) -> Segment {
@@ -166,7 +173,7 @@ impl Player<'_> {
         let Some(it) = &mut self.it else { return Ok(()) };
         for _ in 0..MOST_AT_ONCE {
             match it.poll_transmit(self.now) {
-                Some(out) => self.sent.push_back((self.now, out.segment)),
+                Some(out) => self.sent.push_back((self.now, out)),
                 None => return Ok(()),
             }
         }
@@ -195,15 +202,12 @@ impl Player<'_> {
     fn all_was_expected(&self, when: &str) -> Result<(), String> {
         match self.sent.front() {
             None => Ok(()),
-            Some((at, segment)) => {
+            Some((at, out)) => {
                 let more = match self.sent.len() {
                     1 => String::new(),
                     n => format!(" and {} more", n - 1),
                 };
-                Err(format!(
-                    "{when} came at {at} what nothing expects: {}{more}",
-                    Shape::of(segment)
-                ))
+                Err(format!("{when} came at {at} what nothing expects: {}{more}", shape_of(out)))
             }
         }
     }
@@ -211,12 +215,12 @@ impl Player<'_> {
     fn expect(&mut self, at: Time, shape: &Shape) -> Result<(), String> {
         let tolerance = self.script.tolerance;
         self.advance(at + tolerance, true)?;
-        let Some((came_at, segment)) = self.sent.pop_front() else {
+        let Some((came_at, out)) = self.sent.pop_front() else {
             let timer = self.it.as_ref().and_then(Connection::next_timeout);
             let next = timer.map_or("none is set".to_owned(), |t| format!("the next at {t}"));
             return Err(format!("expected at {at}: {shape}; nothing came (of timers {next})"));
         };
-        let came = Shape::of(&segment);
+        let came = shape_of(&out);
         let on_time = came_at.since(at).max(at.since(came_at)) <= tolerance;
         if !on_time || !shape.matches(&came) {
             return Err(format!("expected at {at}: {shape}; came at {came_at}: {came}"));
@@ -246,6 +250,12 @@ impl Player<'_> {
             Check::Count(of, wanted) => agree(of.name, wanted, &(of.of)(it, now)),
         }
     }
+}
+
+/// How what was sent reads in a script.
+fn shape_of(out: &Outgoing) -> Shape {
+    let ecn = Some(if out.ecn_capable { Ecn::Ect } else { Ecn::Not });
+    Shape { ecn, ..Shape::of(&out.segment) }
 }
 
 fn agree<T: PartialEq + Display + ?Sized>(name: &str, wanted: &T, is: &T) -> Result<(), String> {
@@ -283,5 +293,6 @@ fn options(shape: &OptionShape) -> Options {
             echo: echo.unwrap_or_default(),
         }),
         sack,
+        eln: shape.eln,
     }
 }

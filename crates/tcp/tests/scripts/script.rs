@@ -51,6 +51,7 @@ pub(crate) enum Step {
     Close,
     Abort,
     Link(LinkEvent),
+    BadState,
     Inject(Vec<Shape>),
     Expect(Vec<Shape>),
     ExpectNothing,
@@ -75,7 +76,19 @@ pub(crate) struct Shape {
     pub(crate) window: Option<u16>,
     /// Not compared, or none, if absent.
     pub(crate) options: Option<OptionShape>,
+    /// What the IP header says of congestion; not compared, or nothing, if absent.
+    pub(crate) ecn: Option<Ecn>,
 }
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ecn {
+    Not,
+    Ect,
+    Ce,
+}
+
+pub(crate) const ECN: [(&str, Ecn); 3] =
+    [("not-ect", Ecn::Not), ("ect", Ecn::Ect), ("ce", Ecn::Ce)];
 
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(crate) struct OptionShape {
@@ -85,6 +98,7 @@ pub(crate) struct OptionShape {
     /// Value and echo; any if absent.
     pub(crate) timestamps: Option<(Option<u32>, Option<u32>)>,
     pub(crate) sack: Vec<(u32, u32)>,
+    pub(crate) eln: bool,
 }
 
 impl Shape {
@@ -105,7 +119,9 @@ impl Shape {
                 sack_permitted: options.sack_permitted,
                 timestamps: options.timestamps.map(|t| (Some(t.value), Some(t.echo))),
                 sack: options.sack.as_slice().iter().map(block).collect(),
+                eln: options.eln,
             }),
+            ecn: None,
         }
     }
 
@@ -117,6 +133,7 @@ impl Shape {
         flags == self.flags
             && (self.seq, self.len, self.ack) == (came.seq, came.len, came.ack)
             && same(&self.window, &came.window)
+            && (self.ecn.is_none() || self.ecn == came.ecn)
             && match (&self.options, &came.options) {
                 (Some(wanted), Some(came)) => wanted.matches(came),
                 _ => true,
@@ -137,13 +154,15 @@ impl OptionShape {
     }
 }
 
-pub(crate) const FLAGS: [(char, Flags); 6] = [
+pub(crate) const FLAGS: [(char, Flags); 8] = [
     ('S', Flags::SYN),
     ('F', Flags::FIN),
     ('R', Flags::RST),
     ('P', Flags::PSH),
     ('A', Flags::ACK),
     ('U', Flags::URG),
+    ('E', Flags::ECE),
+    ('C', Flags::CWR),
 ];
 
 impl fmt::Display for Shape {
@@ -159,6 +178,9 @@ impl fmt::Display for Shape {
         }
         if let Some(window) = self.window {
             write!(f, " win {window}")?;
+        }
+        if let Some((name, _)) = ECN.iter().find(|(_, ecn)| self.ecn == Some(*ecn)) {
+            write!(f, " {name}")?;
         }
         match &self.options {
             Some(options) => write!(f, " <{options}>"),
@@ -179,6 +201,7 @@ impl fmt::Display for OptionShape {
             let blocks: Vec<_> = self.sack.iter().map(|(a, b)| format!("{a}:{b}")).collect();
             parts.push(format!("sack {}", blocks.join(" ")));
         }
+        parts.extend(self.eln.then(|| "eln".to_owned()));
         f.write_str(&parts.join(", "))
     }
 }
@@ -225,7 +248,7 @@ pub(crate) static SPANS: [Quantity<Option<Duration>>; 4] = [
     Quantity { name: "timer", of: Connection::retransmission_due_in },
 ];
 
-pub(crate) static COUNTS: [Quantity<u64>; 8] = [
+pub(crate) static COUNTS: [Quantity<u64>; 11] = [
     Quantity { name: "timeouts", of: |c, _| c.stats().timeouts },
     Quantity { name: "retransmits", of: |c, _| c.stats().retransmits },
     Quantity { name: "fast-retransmits", of: |c, _| c.stats().fast_retransmits },
@@ -234,6 +257,9 @@ pub(crate) static COUNTS: [Quantity<u64>; 8] = [
     Quantity { name: "probes", of: |c, _| c.stats().window_probes_sent },
     Quantity { name: "zero-windows", of: |c, _| c.stats().zero_windows },
     Quantity { name: "challenges", of: |c, _| c.stats().challenge_acks_sent },
+    Quantity { name: "echo-cuts", of: |c, _| c.stats().echo_cuts },
+    Quantity { name: "spared", of: |c, _| c.stats().spared_losses },
+    Quantity { name: "discarded", of: |c, _| c.stats().dupacks_discarded },
 ];
 
 pub(crate) const STATES: [(&str, State); 10] = [

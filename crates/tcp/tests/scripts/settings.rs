@@ -4,11 +4,12 @@ use std::str::SplitWhitespace;
 use std::time::Duration;
 
 use lasthop_tcp::{
-    Algorithm, BackoffReset, Config, DelayedAck, LossBase, Persist, ShrunkWindow, Window,
+    Algorithm, BackoffReset, Coherence, Config, DelayedAck, LossBase, Persist, ShrunkWindow, Window,
 };
 use lasthop_units::{Bytes, parse_duration};
 
 use super::parse::{choose, end, number, word};
+use super::schemes::mobility;
 
 /// Reno by the letter of RFC 5681 and 6298: exact clock, 1 s least timeout, no option but MSS, each
 /// segment acknowledged at once.
@@ -31,7 +32,7 @@ pub(crate) fn rfc() -> Config {
 
 type Setter = fn(&mut Config, &mut SplitWhitespace<'_>) -> Result<(), String>;
 
-const KEYS: [(&str, Setter); 28] = [
+const KEYS: [(&str, Setter); 33] = [
     ("preset", |c, w| put(c, preset(w))),
     ("mss", |c, w| put(&mut c.mss, number(w, "a segment size in bytes"))),
     ("initial-window", |c, w| put(&mut c.initial_cwnd, window(word(w, WINDOW)?))),
@@ -59,6 +60,11 @@ const KEYS: [(&str, Setter); 28] = [
     ("cwnd-validation", |c, w| put(&mut c.cwnd_validation, switch(w))),
     ("loss-base", |c, w| put(&mut c.loss_base, choose(w, &LOSS_BASES))),
     ("time-wait", |c, w| put(&mut c.time_wait, span(w))),
+    ("ecn", |c, w| put(&mut c.ecn, switch(w))),
+    ("coherence", |c, w| put(&mut c.coherence, coherence(w))),
+    ("delayed-dupacks", |c, w| put(&mut c.delayed_dupacks, or_off(w, "a duration", spanned))),
+    ("eln", |c, w| put(&mut c.eln, switch(w))),
+    ("mobility", |c, w| put(&mut c.mobility, mobility(w))),
     ("variant", |c, w| put(&mut c.algorithm, choose(w, &VARIANTS))),
 ];
 
@@ -108,6 +114,23 @@ fn switch(words: &mut SplitWhitespace<'_>) -> Result<bool, String> {
 
 fn span(words: &mut SplitWhitespace<'_>) -> Result<Duration, String> {
     parse_duration(word(words, "a duration such as 300ms")?).map_err(|e| e.to_string())
+}
+
+fn spanned(text: &str) -> Result<Duration, String> {
+    parse_duration(text).map_err(|e| e.to_string())
+}
+
+/// `off`, or `50ms`, with `behind 1` after it for fewer neighbours.
+fn coherence(words: &mut SplitWhitespace<'_>) -> Result<Option<Coherence>, String> {
+    let hold = match word(words, "off or a duration")? {
+        "off" => return Ok(None),
+        text => spanned(text)?,
+    };
+    match words.next() {
+        None => Ok(Some(Coherence::new(hold))),
+        Some("behind") => Ok(Some(Coherence { hold, behind: number(words, "segments")? })),
+        Some(other) => Err(format!("expected behind or nothing more, not `{other}`")),
+    }
 }
 
 fn count(text: &str) -> Result<u32, String> {

@@ -212,6 +212,12 @@ fn a_smaller_window_keeps_the_timer() {
     play("window/shrunk-in-part.pkt");
 }
 
+/// RENO-9: a window that shuts while data is sent again after a timeout is probed.
+#[test]
+fn a_window_shut_while_going_back_is_probed() {
+    play("window/shrunk-while-going-back.pkt");
+}
+
 /// RENO-10: sending resumes at once from SND.UNA.
 #[test]
 fn a_reopened_window_is_used_at_once() {

@@ -11,7 +11,10 @@ use crate::ip::{Addresses, Protocol};
 /// Where the checksum is in a header.
 const CHECKSUM: core::ops::Range<usize> = 16..18;
 
-/// The kinds of options (RFC 9293 section 3.2, RFC 2018, RFC 7323).
+/// Tells explicit loss notification from other experiments (RFC 6994 section 3): "EL".
+const ELN: u16 = 0x454c;
+
+/// The kinds of options (RFC 9293 section 3.2, RFC 2018, RFC 7323, RFC 4727).
 mod kind {
     pub(super) const END: u8 = 0;
     pub(super) const NO_OPERATION: u8 = 1;
@@ -20,6 +23,7 @@ mod kind {
     pub(super) const SACK_PERMITTED: u8 = 4;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
+    pub(super) const EXPERIMENT: u8 = 253;
 }
 
 /// Why bytes are not the TCP segment they were taken for.
@@ -192,6 +196,10 @@ impl Options {
             out.put(&value.to_be_bytes());
             out.put(&echo.to_be_bytes());
         }
+        if self.eln {
+            out.put(&[kind::EXPERIMENT, 4]);
+            out.put(&ELN.to_be_bytes());
+        }
         if !sack.is_empty() {
             // At most 34.
             out.put(&[kind::SACK, sack_len as u8]);
@@ -242,6 +250,8 @@ impl Options {
                 self.timestamps = Some(Timestamps { value, echo });
             }
             kind::SACK => self.sack = sack(value)?,
+            // Experiments share the kind: one of another length or number is somebody else's.
+            kind::EXPERIMENT => self.eln |= value == ELN.to_be_bytes(),
             _ => {}
         }
         Some(rest)
@@ -350,6 +360,21 @@ mod tests {
         assert_eq!(segment.options, Options { window_scale: Some(7), ..Options::default() });
     }
 
+    /// SNP-10: loss notification is an experiment with a number of its own; others of its kind are
+    /// skipped as unknown options are.
+    #[test]
+    fn loss_notification_is_told_from_other_experiments() {
+        let options = Options { eln: true, ..Options::default() };
+        let bytes = emitted(&Segment { options, ..Segment::default() }, &[]);
+        assert_eq!(bytes[20..], [253, 4, 0x45, 0x4c]);
+        let read = |raw: &[u8]| Segment::parse_unverified(&with_raw_options(raw)).unwrap().0;
+        assert_eq!(read(&[253, 4, 0x45, 0x4c]).options, options);
+        for other in [[253, 4, 0x45, 0x4d], [253, 2, 1, 1], [254, 4, 0x45, 0x4c]] {
+            assert_eq!(read(&other).options, Options::default());
+        }
+        assert!(!read(&[253, 8, 0x45, 0x4c, 0x45, 0x4c, 0, 0]).options.eln);
+    }
+
     #[test]
     fn a_wrong_option_length_is_named_with_its_place() {
         for (raw, kind, at) in [
@@ -411,14 +436,14 @@ mod tests {
 
     fn options() -> impl Strategy<Value = Options> {
         let sack = some(any::<(u32, u32)>(), 0..=4);
-        let rest = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>)>();
-        (rest, sack).prop_map(|((mss, window_scale, sack_permitted, stamps), ranges)| {
+        let rest = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>, bool)>();
+        (rest, sack).prop_map(|((mss, window_scale, sack_permitted, stamps, eln), ranges)| {
             let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
             let mut sack = SackBlocks::default();
             for (start, end) in ranges {
                 sack.push(Seq(start), Seq(end));
             }
-            Options { mss, window_scale, sack_permitted, timestamps, sack }
+            Options { mss, window_scale, sack_permitted, timestamps, sack, eln }
         })
     }
 

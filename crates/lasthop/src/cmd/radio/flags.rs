@@ -30,6 +30,9 @@ macro_rules! link_flags {
             /// How much may wait: '100 packets', 64KiB, 50ms
             #[arg(id = concat!($prefix, "queue"), long, value_name = "LIMIT")]
             queue: Option<QueueLimit>,
+            /// Mark packets (ECN) that find so much waiting: '15 packets', 20KiB, 10ms
+            #[arg(id = concat!($prefix, "ecn-mark"), long, value_name = "LIMIT")]
+            ecn_mark: Option<QueueLimit>,
             /// The longest IP datagram carried
             #[arg(id = concat!($prefix, "mtu"), long, value_name = "BYTES")]
             mtu: Option<u32>,
@@ -68,6 +71,7 @@ macro_rules! link_flags {
                     trace: flags.trace,
                     delay: flags.delay,
                     queue: flags.queue,
+                    ecn_mark: flags.ecn_mark,
                     mtu: flags.mtu,
                     mac_delay: flags.mac_delay,
                     mac_occupies: flags.mac_occupies,

@@ -28,6 +28,7 @@ pub(super) fn json(snapshot: &Snapshot, last: bool) -> Value {
 fn link_json(link: &LinkStats) -> Value {
     json!({
         "offered": count_json(link.offered),
+        "marked": count_json(link.marked),
         "sent": count_json(link.sent),
         "delivered": count_json(link.delivered),
         "corrupted": count_json(link.corrupted),
@@ -105,6 +106,7 @@ pub(super) fn table(snapshot: &Snapshot) -> String {
     };
     row("", &|link| if std::ptr::eq(link, &snapshot.up) { "up".into() } else { "down".into() });
     row("offered", &|link| count(link.offered));
+    row("marked", &|link| count(link.marked));
     row("delivered", &|link| count(link.delivered));
     row("rate delivered", &|link| link.delivered_rate().to_string());
     row("lost or corrupted", &|link| format!("{:.2} %", 100.0 * link.loss()));

@@ -64,7 +64,7 @@ impl MobileIp {
                 }
                 self.attach(ctx, radio);
             }
-            LinkEvent::Down | LinkEvent::Imminent { .. } => {
+            LinkEvent::Down | LinkEvent::Imminent { .. } | LinkEvent::Complete => {
                 if self.attached != Some(radio) {
                     return;
                 }

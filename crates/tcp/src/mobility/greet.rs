@@ -1,0 +1,63 @@
+use lasthop_units::{Duration, Time};
+
+use super::link::{Link, News};
+use super::{Acks, Action, PATIENCE, Part, Resend, Thaw, TimerChange, View};
+use crate::connection::AckWindow;
+
+/// The mobile's part of M-TCP (Brown and Singh 1997): while it is cut off its timers stand still and
+/// it sends nothing of its stream; once it is back it greets its supervisor with an acknowledgement
+/// of all that has arrived, and sends again at once what was not acknowledged (MTC-4). A cut costs
+/// it nothing of its windows (MTC-5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Greet {
+    /// Which event calls for the greeting.
+    pub thaw: Thaw,
+    /// A sender that was cut off tries the link once in so long, in case the news was lost.
+    pub patience: Duration,
+}
+
+impl Default for Greet {
+    /// A greeting when the link is up, and a try each 10 s.
+    fn default() -> Self {
+        Self { thaw: Thaw::Up, patience: PATIENCE }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    link: Link,
+    cut: bool,
+}
+
+impl State {
+    pub(crate) const fn new(config: Greet) -> Self {
+        Self { link: Link::new(config.thaw, None), cut: false }
+    }
+}
+
+impl Part for State {
+    fn link(&mut self) -> &mut Link {
+        &mut self.link
+    }
+
+    fn on_news(&mut self, _view: &View, news: News) -> Action {
+        match news {
+            News::Nothing | News::Warned => Action::default(),
+            News::Cut => {
+                self.cut = true;
+                let timer = TimerChange::Cancel;
+                Action { hold: Some(true), timer, ..Action::default() }
+            }
+            News::Back => {
+                let resend = if self.cut { Resend::All } else { Resend::Nothing };
+                self.cut = false;
+                let acks = Acks::Copies(1, AckWindow::Real);
+                Action { hold: Some(false), resend, acks, ..Action::default() }
+            }
+        }
+    }
+
+    fn deadline(&self) -> Time {
+        self.link.deadline()
+    }
+}

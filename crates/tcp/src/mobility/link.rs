@@ -1,0 +1,233 @@
+//! The link as a scheme sees it: events that are missed, doubled or out of order become news that
+//! is not.
+
+use lasthop_units::{Duration, LinkEvent, Time};
+
+use super::BOUND;
+
+/// Which event ends a freeze: who configures a connection knows what kind of gap awaits it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Thaw {
+    /// [`LinkEvent::Up`]: for disconnections without a change of base.
+    #[default]
+    Up,
+    /// [`LinkEvent::Complete`]: for handoffs, where packets do not find the mobile before its
+    /// registration is done (MIP-5, LLT-5).
+    Complete,
+}
+
+/// What is new about the link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum News {
+    Nothing,
+    /// It will be cut.
+    Warned,
+    /// It is cut.
+    Cut,
+    /// It carries, after a cut or a false alarm; or it may have been cut unnoticed.
+    Back,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stand {
+    Carries,
+    /// It carries, as a segment showed before the event that says so.
+    Found,
+    /// It will be cut, or the warning was false.
+    Warned {
+        until: Time,
+    },
+    Cut {
+        since: Time,
+    },
+    /// It is up again, but packets may not find us.
+    Attached,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    stand: Stand,
+    thaw: Thaw,
+    /// How long a warning holds beyond its lead; warnings are not heard if `None`.
+    bound: Option<Duration>,
+}
+
+impl Link {
+    pub(crate) const fn new(thaw: Thaw, bound: Option<Duration>) -> Self {
+        Self { stand: Stand::Carries, thaw, bound }
+    }
+
+    pub(crate) fn on_event(&mut self, now: Time, event: LinkEvent) -> News {
+        match event {
+            LinkEvent::Imminent { lead } => self.warned(now, lead),
+            LinkEvent::Down => self.cut(now),
+            LinkEvent::Up => self.up(),
+            LinkEvent::Complete => self.complete(),
+        }
+    }
+
+    fn warned(&mut self, now: Time, lead: Duration) -> News {
+        let Some(bound) = self.bound else { return News::Nothing };
+        if matches!(self.stand, Stand::Cut { .. } | Stand::Attached) {
+            return News::Nothing;
+        }
+        self.stand = Stand::Warned { until: now + lead + bound };
+        News::Warned
+    }
+
+    fn cut(&mut self, now: Time) -> News {
+        match self.stand {
+            Stand::Cut { .. } => News::Nothing,
+            Stand::Attached => {
+                self.stand = Stand::Cut { since: now };
+                News::Nothing
+            }
+            Stand::Carries | Stand::Found | Stand::Warned { .. } => {
+                self.stand = Stand::Cut { since: now };
+                News::Cut
+            }
+        }
+    }
+
+    fn up(&mut self) -> News {
+        match (self.thaw, self.stand) {
+            (Thaw::Up, _) => self.arrived(),
+            (Thaw::Complete, Stand::Carries | Stand::Found) => News::Nothing,
+            (Thaw::Complete, _) => {
+                self.stand = Stand::Attached;
+                News::Nothing
+            }
+        }
+    }
+
+    fn complete(&mut self) -> News {
+        match (self.thaw, self.stand) {
+            // What a plain disconnection waits for has come before.
+            (Thaw::Up, Stand::Carries | Stand::Found) => News::Nothing,
+            _ => self.arrived(),
+        }
+    }
+
+    /// The event that ends a gap. Whoever has found out already does nothing twice.
+    fn arrived(&mut self) -> News {
+        let known = self.stand == Stand::Found;
+        self.stand = Stand::Carries;
+        if known { News::Nothing } else { News::Back }
+    }
+
+    /// What arrives through the new base, or a good while after a cut, shows that the news of the
+    /// link's return was lost or is late.
+    pub(crate) fn on_segment(&mut self, now: Time) -> News {
+        let found = match self.stand {
+            Stand::Attached => true,
+            Stand::Cut { since } => now.since(since) >= self.bound.unwrap_or(BOUND),
+            Stand::Carries | Stand::Found | Stand::Warned { .. } => false,
+        };
+        if !found {
+            return News::Nothing;
+        }
+        self.stand = Stand::Found;
+        News::Back
+    }
+
+    /// Nothing came of a warning (LLT-9).
+    pub(crate) fn on_timer(&mut self, now: Time) -> News {
+        match self.stand {
+            Stand::Warned { until } if until <= now => {
+                self.stand = Stand::Carries;
+                News::Back
+            }
+            _ => News::Nothing,
+        }
+    }
+
+    pub(crate) const fn deadline(&self) -> Time {
+        match self.stand {
+            Stand::Warned { until } => until,
+            _ => Time::NEVER,
+        }
+    }
+
+    /// What goes out is lost, as far as is known.
+    pub(crate) const fn is_cut(&self) -> bool {
+        matches!(self.stand, Stand::Cut { .. } | Stand::Attached)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEAD: Duration = Duration::from_millis(100);
+
+    fn news(link: &mut Link, events: &[LinkEvent]) -> alloc::vec::Vec<News> {
+        events.iter().map(|e| link.on_event(Time::from_secs(1), *e)).collect()
+    }
+
+    fn link(thaw: Thaw) -> Link {
+        Link::new(thaw, Some(BOUND))
+    }
+
+    use LinkEvent::{Complete, Down, Imminent, Up};
+    use News::{Back, Cut, Nothing, Warned};
+
+    /// LLT-5: a handoff ends with its completion, a plain disconnection with the link.
+    #[test]
+    fn what_ends_a_gap_is_configured() {
+        let all = [Imminent { lead: LEAD }, Down, Up, Complete];
+        assert_eq!(news(&mut link(Thaw::Up), &all), [Warned, Cut, Back, Nothing]);
+        assert_eq!(news(&mut link(Thaw::Complete), &all), [Warned, Cut, Nothing, Back]);
+    }
+
+    #[test]
+    fn doubled_events_are_news_once() {
+        let mut it = link(Thaw::Complete);
+        assert_eq!(news(&mut it, &[Down, Down, Up, Up]), [Cut, Nothing, Nothing, Nothing]);
+        assert_eq!(news(&mut it, &[Down, Imminent { lead: LEAD }]), [Nothing, Nothing]);
+        assert_eq!(news(&mut it, &[Complete]), [Back]);
+    }
+
+    #[test]
+    fn an_end_without_a_beginning_is_news() {
+        assert_eq!(news(&mut link(Thaw::Up), &[Up, Complete]), [Back, Nothing]);
+        assert_eq!(news(&mut link(Thaw::Complete), &[Up, Complete]), [Nothing, Back]);
+        assert_eq!(news(&mut link(Thaw::Up), &[Down, Complete]), [Cut, Back]);
+    }
+
+    /// A segment that comes through the new base stands for the event, which then says nothing new.
+    #[test]
+    fn an_arrival_stands_for_a_late_event() {
+        let mut it = link(Thaw::Complete);
+        news(&mut it, &[Down]);
+        assert_eq!(it.on_segment(Time::from_millis(1999)), Nothing);
+        assert_eq!(news(&mut it, &[Up]), [Nothing]);
+        assert_eq!(it.on_segment(Time::from_millis(1999)), Back);
+        assert_eq!(it.on_segment(Time::from_millis(1999)), Nothing);
+        assert_eq!(news(&mut it, &[Complete, Complete]), [Nothing, Back]);
+        news(&mut it, &[Down]);
+        assert_eq!(it.on_segment(Time::from_secs(2)), Back);
+    }
+
+    /// LLT-9: a warning holds for its lead and a bound.
+    #[test]
+    fn a_false_alarm_ends() {
+        let mut it = link(Thaw::Complete);
+        assert_eq!(it.deadline(), Time::NEVER);
+        news(&mut it, &[Imminent { lead: LEAD }]);
+        let end = Time::from_millis(2100);
+        assert_eq!(it.deadline(), end);
+        assert_eq!(it.on_timer(Time::from_millis(2099)), Nothing);
+        assert_eq!(it.on_timer(end), Back);
+        assert_eq!(it.deadline(), Time::NEVER);
+        let never = Duration::MAX;
+        assert_eq!(news(&mut it, &[Imminent { lead: never }]), [Warned]);
+        assert_eq!(it.deadline(), Time::NEVER);
+    }
+
+    /// ATR-8: schemes without foresight do not hear warnings.
+    #[test]
+    fn who_does_not_foresee_is_not_warned() {
+        let mut it = Link::new(Thaw::Up, None);
+        assert_eq!(news(&mut it, &[Imminent { lead: LEAD }, Down, Up]), [Nothing, Cut, Back]);
+    }
+}

@@ -1,0 +1,93 @@
+//! What agents in the path say to each other and to hosts: one message in each UDP datagram.
+
+mod bytes;
+
+pub use bytes::{EmitError, ParseError};
+
+use core::net::SocketAddr;
+
+use crate::tcp::Seq;
+
+/// The UDP port of agents, and of hosts that listen to them, at both ends of a datagram.
+pub const PORT: u16 = 4435;
+
+/// A TCP connection between a fixed and a mobile host, whoever opened it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Connection {
+    /// The fixed host's end.
+    pub fixed: SocketAddr,
+    /// The mobile host's end.
+    pub mobile: SocketAddr,
+}
+
+/// Ranges of sequence numbers, each from its first byte up to but not including its end.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+pub struct Ranges {
+    ranges: [(Seq, Seq); Self::MAX],
+    len: u8,
+}
+
+impl Ranges {
+    /// Ranges that a message can name.
+    pub const MAX: usize = 32;
+
+    /// Adds a range; false if there is no room.
+    pub fn push(&mut self, start: Seq, end: Seq) -> bool {
+        match self.ranges.get_mut(usize::from(self.len)) {
+            Some(slot) => {
+                *slot = (start, end);
+                self.len += 1;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The ranges in the order in which they were added.
+    pub fn as_slice(&self) -> &[(Seq, Seq)] {
+        &self.ranges[..usize::from(self.len)]
+    }
+
+    /// There is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl core::fmt::Debug for Ranges {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_list().entries(self.as_slice()).finish()
+    }
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Message {
+    /// From the mobile router to the base: these bytes have not come (OBM-1).
+    Snack {
+        /// Of which connection.
+        connection: Connection,
+        /// Which bytes.
+        missing: Ranges,
+    },
+    /// From the base to the mobile router: these bytes are not to be had here, so let their
+    /// duplicate acknowledgements pass (OBB-4).
+    Congestion {
+        /// Of which connection.
+        connection: Connection,
+        /// Which bytes.
+        lost: Ranges,
+    },
+    /// From the base to the source: the hop is bad at present (EBS-1).
+    BadState {
+        /// Of which connection.
+        connection: Connection,
+    },
+    /// From the far end of the hop to the near one: which frames have come (DDA-1).
+    LinkAck {
+        /// The latest frame that has come.
+        latest: u32,
+        /// Bit n: the frame `latest - n` has come.
+        come: u64,
+    },
+}
