@@ -93,6 +93,11 @@ pub trait Streams {
     /// Whether more can come. An unknown stream reads as finished.
     fn recv_state(&self, id: StreamId) -> RecvState;
 
+    /// Gives a stream a priority relative to the association's others, which all have 1 to begin
+    /// with; the peer is told, and the later word of the two ends counts. A transport that does not
+    /// divide its window and rate among streams ignores it.
+    fn set_priority(&mut self, _id: StreamId, _priority: u32) {}
+
     /// Copies as much of `data` as there is room for; the number of bytes taken.
     ///
     /// # Errors

@@ -2,8 +2,9 @@
 //!
 //! [`Session`] maps streams of a hop transport to connections of applications; it is the same
 //! machine at the mobile and at the base. [`Ingress`] understands what applications say at the
-//! mobile's listener: SOCKS ([`socks`]) and HTTP ([`http`]). All of them are machines: no clock, no
-//! socket; see `docs/session.md` for the formats and the states.
+//! mobile's listener: SOCKS ([`socks`]) and HTTP ([`http`]). [`UserFeedback`] turns what the user
+//! wants into settings for the layers below. All of them are machines: no clock, no socket; see
+//! `docs/session.md` for the formats and the states.
 
 #![no_std]
 
@@ -12,6 +13,7 @@ extern crate alloc;
 extern crate std;
 
 mod event;
+mod feedback;
 pub mod handoff;
 pub mod http;
 mod ingress;
@@ -24,8 +26,10 @@ pub mod socks;
 mod table;
 
 pub use event::{ConnId, Event};
+pub use feedback::{FeedbackConfig, Layer, Setting, UserFeedback};
 pub use ingress::{Ingress, Progress, Taken};
 pub use lasthop_hop::{RecvState, StreamError};
+pub use lasthop_stream::SharesError;
 pub use lasthop_wire::mhp::handoff::{SessionId, SessionState};
 pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
 pub use session::{Config, Session, Stats};

@@ -90,6 +90,7 @@ struct Stream {
     peer_ended: bool,
     peer_reset: Option<u64>,
     closing: bool,
+    priority: Option<u32>,
 }
 
 impl Stream {
@@ -108,6 +109,7 @@ impl Stream {
             peer_ended: false,
             peer_reset: None,
             closing: false,
+            priority: None,
         }
     }
 
@@ -135,6 +137,11 @@ impl End {
     /// Whether no stream is remembered and nothing is left to carry or to tell.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty() && self.resets.is_empty() && self.events.is_empty()
+    }
+
+    /// The priority that a stream was given at this end.
+    pub fn priority(&self, id: StreamId) -> Option<u32> {
+        self.streams.get(&id.0)?.priority
     }
 
     fn close_if_over(&mut self, id: u64) {
@@ -287,6 +294,12 @@ impl Streams for End {
             Some(Stream { peer_reset: Some(code), .. }) => RecvState::Reset(*code),
             Some(stream) if stream.peer_ended && stream.unread.is_empty() => RecvState::Finished,
             Some(_) => RecvState::Open,
+        }
+    }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        if let Some(stream) = self.streams.get_mut(&id.0) {
+            stream.priority = Some(priority);
         }
     }
 }

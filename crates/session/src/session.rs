@@ -442,6 +442,18 @@ impl Session {
         }
     }
 
+    /// Gives a connection a priority relative to the session's others, which have 1 to begin with
+    /// (UFB-3): the hop divides its window and rate by them. It stays with the connection from hop to
+    /// hop; the peer of the hop is told. Whether the connection is known.
+    pub fn set_priority(&mut self, hop: &mut impl Streams, id: ConnId, priority: u32) -> bool {
+        let Some(conn) = self.table.get_mut(id) else { return false };
+        conn.priority = Some(priority);
+        if let Some(stream) = conn.stream {
+            hop.set_priority(stream, priority);
+        }
+        true
+    }
+
     /// Received bytes in order: one contiguous piece, empty if there are none now.
     pub fn received<'h>(&'h self, hop: &'h impl Streams, id: ConnId) -> &'h [u8] {
         match self.table.get(id).filter(|conn| conn.phase() == Phase::Open) {

@@ -99,6 +99,8 @@ pub(crate) struct Conn {
     pub(crate) rest: Option<Box<Rest>>,
     /// Where it goes.
     pub(crate) origin: Option<Box<Origin>>,
+    /// What the user gave it.
+    pub(crate) priority: Option<u32>,
     deadline: Time,
     earlier: Option<ConnId>,
     later: Option<ConnId>,
@@ -264,6 +266,7 @@ impl Table {
             recv_base: 0,
             rest: None,
             origin: None,
+            priority: None,
             deadline: Time::NEVER,
             earlier: None,
             later: None,

@@ -397,6 +397,10 @@ impl<A: Copy + Eq> Streams for Mobile<A> {
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.association.recv_state(id)
     }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        self.association.set_priority(id, priority);
+    }
 }
 
 impl<A: Copy + Eq> Movable for Mobile<A> {

@@ -235,6 +235,10 @@ impl<A: Copy + Eq> Streams for Association<A> {
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.srp.recv_state(id)
     }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        self.srp.set_priority(id, priority);
+    }
 }
 
 impl<A: Copy + Eq> Movable for Association<A> {

@@ -86,14 +86,21 @@ impl Srp {
                 let c = &mut self.credit;
                 if waiting <= c.window / 4 {
                     c.window = (c.window * GROWTH).min(c.window_max);
+                    self.divide_window();
                 }
                 self.renew_credit(true);
             }
             Frame::StreamBlocked { id } => {
+                self.widen_for(*id);
                 if let Some(stream) = self.streams.get_mut(id)
                     && stream.recv.on_blocked()
                 {
                     self.controls.push_back(Content::StreamCredit { stream: *id });
+                }
+            }
+            Frame::Priority { id, priority } => {
+                if let Some(id) = self.peer_stream(*id)? {
+                    self.give_priority(id, *priority);
                 }
             }
             Frame::Reset { id, code, size } => self.on_reset(*id, *code, *size)?,
@@ -134,6 +141,7 @@ impl Srp {
         }
         let stream = self.new_stream();
         self.streams.insert(id, stream);
+        self.join_shares(id);
         self.events.push_back(StreamEvent::Incoming(StreamId(id)));
         Ok(Some(id))
     }
@@ -273,6 +281,7 @@ impl Srp {
                 }
             }
             Content::StreamCredit { .. }
+            | Content::Priority { .. }
             | Content::Credit
             | Content::StreamBlocked { .. }
             | Content::Blocked => {}
@@ -312,7 +321,7 @@ impl Srp {
                 }
             }
             // The present value is told, if there is still one to tell.
-            Content::StreamCredit { stream: id } => {
+            Content::StreamCredit { stream: id } | Content::Priority { stream: id } => {
                 if self.streams.contains_key(&id) {
                     self.controls.push_back(content);
                 }

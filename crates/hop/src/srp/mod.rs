@@ -22,6 +22,7 @@ mod input;
 mod moved;
 mod mtu;
 mod output;
+mod priority;
 mod rate;
 mod received;
 mod recv;
@@ -38,7 +39,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use lasthop_stream::RangeSet;
+use lasthop_stream::{RangeSet, Shares};
 use lasthop_units::{Bytes, Rate, Time};
 
 use crate::config::{HopConfig, Limits};
@@ -135,6 +136,8 @@ pub struct Srp {
     active: VecDeque<u64>,
     /// Bytes that the stream at the front has sent in its turn.
     turn: usize,
+    /// How streams divide window and turns, once one of them was given a priority.
+    shares: Option<Shares<u64>>,
     /// Small things to tell that are not stream bytes.
     controls: VecDeque<Content>,
     /// Streams that found the association's memory full.
@@ -206,6 +209,7 @@ impl Srp {
             urgent: VecDeque::new(),
             active: VecDeque::new(),
             turn: 0,
+            shares: None,
             controls: VecDeque::new(),
             starved: VecDeque::new(),
             events: VecDeque::new(),
@@ -369,6 +373,7 @@ impl Srp {
         if self.is_local(id) {
             self.local_open -= 1;
         }
+        self.leave_shares(id);
         self.events.push_back(StreamEvent::Closed(crate::StreamId(id)));
     }
 

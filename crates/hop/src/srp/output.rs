@@ -6,6 +6,7 @@ use lasthop_units::{Bytes, Time};
 use lasthop_wire::frame::{Frame, Writer};
 use smallvec::SmallVec;
 
+use super::priority::TURN;
 use super::send::ResetState;
 use super::sent::{Content, Fate, Purpose, Sent};
 use super::{CloseReason, Srp};
@@ -288,6 +289,10 @@ impl Srp {
                 let Some(stream) = self.streams.get(&id) else { return false };
                 w.put(&Frame::StreamCredit { id, limit: stream.recv.limit() })
             }
+            Content::Priority { stream: id } => {
+                let Some(stream) = self.streams.get(&id) else { return false };
+                w.put(&Frame::Priority { id, priority: stream.priority })
+            }
             Content::Reset { stream: id } => {
                 let Some(stream) = self.streams.get_mut(&id) else { return false };
                 let size = stream.send.sent();
@@ -337,20 +342,28 @@ impl Srp {
     /// A stream stays at the front until it has sent its share of a millisecond, so that at high
     /// rates the peer's application gets bytes in larger pieces.
     fn after_turn(&mut self, id: u64, bytes: usize) {
-        let share = self.pacing_rate().bytes_in(BURST / 2).as_usize().min(TURN_MAX);
+        let weighted = self.shares.is_some();
+        // By priorities turns are exact, so that none may be shorter than what it is counted in.
+        let least = if weighted { self.mtu.current() } else { 0 };
+        let share = self.pacing_rate().bytes_in(BURST / 2).as_usize().min(TURN_MAX).max(least);
         let Some(stream) = self.streams.get_mut(&id) else {
             self.active.pop_front();
             return;
         };
         self.turn += bytes;
         if stream.send.wants_to_send(u64::MAX) {
-            if self.turn >= share {
+            let spent = self.turn + stream.overdraft;
+            let allowed = (share as u64 * stream.turn / TURN) as usize;
+            if spent >= allowed {
+                // What was sent beyond the turn shortens the next.
+                stream.overdraft = if weighted { spent - allowed } else { 0 };
                 self.turn = 0;
                 self.active.rotate_left(1);
             }
             return;
         }
         self.turn = 0;
+        stream.overdraft = 0;
         stream.in_active = false;
         self.active.pop_front();
         let limit = stream.send.limit();

@@ -33,6 +33,8 @@ pub(super) struct RecvHalf {
     reset: Option<u64>,
     window: u64,
     window_max: u64,
+    /// The window is a share of the association's: it does not grow by itself.
+    shared: bool,
     /// What the peer was promised.
     limit: u64,
     /// The application met the end of what is there and waits for more.
@@ -52,6 +54,7 @@ impl RecvHalf {
             reset: None,
             window,
             window_max,
+            shared: false,
             limit: window,
             wants_data: true,
             discarding: false,
@@ -163,10 +166,23 @@ impl RecvHalf {
 
     /// The peer has used up its credit: a larger window, if what arrives is taken promptly.
     pub(super) fn on_blocked(&mut self) -> bool {
-        if self.waiting() <= self.window / 4 {
+        if self.is_prompt() && !self.shared {
             self.window = (self.window * GROWTH).min(self.window_max);
         }
         self.grant(true)
+    }
+
+    /// What arrives is taken before much of it waits.
+    pub(super) fn is_prompt(&self) -> bool {
+        self.waiting() <= self.window / 4
+    }
+
+    /// The window is this much of the association's from here on; what the peer was promised before
+    /// stays promised (RWC-9). True if the peer should hear of new credit.
+    pub(super) fn set_share(&mut self, share: u64) -> bool {
+        self.shared = true;
+        self.window = share.min(self.window_max);
+        !self.discarding && self.grant(false)
     }
 
     fn grant(&mut self, at_once: bool) -> bool {
@@ -179,6 +195,11 @@ impl RecvHalf {
         }
         self.limit = limit;
         true
+    }
+
+    #[cfg(test)]
+    pub(super) fn window(&self) -> u64 {
+        self.window
     }
 
     /// Bytes that are in order and that the application has not taken.
@@ -274,6 +295,22 @@ mod tests {
         assert!(r.limit() >= 16);
         assert!(r.on_blocked());
         assert_eq!(r.limit(), 8 + 32);
+    }
+
+    /// RWC-9: a lesser share takes back no credit; the peer gets more once it has used it up.
+    #[test]
+    fn a_lesser_share_takes_no_credit_back() {
+        let mut r = RecvHalf::new(16, 64);
+        assert!(!r.set_share(8));
+        assert_eq!(r.limit(), 16);
+        for taken in 1..=16 {
+            r.on_data(taken - 1, b"x", false).unwrap();
+            r.consume(1);
+            assert_eq!(r.limit(), if taken < 10 { 16 } else { (taken + 8) & !1 });
+        }
+        assert!(!r.on_blocked(), "a share grows with the association's window only");
+        assert!(r.set_share(32));
+        assert_eq!(r.limit(), 48);
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub(super) enum Content {
     Credit,
     StreamBlocked { stream: u64 },
     Blocked,
+    Priority { stream: u64 },
 }
 
 /// What became of a datagram.

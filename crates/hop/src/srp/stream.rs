@@ -1,6 +1,7 @@
 //! One stream, and the calls of [`Streams`].
 
 use super::Srp;
+use super::priority::{TURN, USUAL};
 use super::recv::RecvHalf;
 use super::send::{ResetState, SendHalf};
 use super::sent::Content;
@@ -27,6 +28,11 @@ pub(super) struct Stream {
     pub(super) dropped: bool,
     /// Over both ways; waits for the session to hear of it.
     pub(super) retired: bool,
+    pub(super) priority: u32,
+    /// Its turn to send, in [`TURN`]ths of the shortest.
+    pub(super) turn: u64,
+    /// Bytes by which it overdrew its last turn.
+    pub(super) overdraft: usize,
 }
 
 impl Stream {
@@ -38,6 +44,9 @@ impl Stream {
             in_active: false,
             dropped: false,
             retired: false,
+            priority: USUAL,
+            turn: TURN,
+            overdraft: 0,
         }
     }
 
@@ -153,6 +162,7 @@ impl Streams for Srp {
         self.local_open += 1;
         let stream = self.new_stream();
         self.streams.insert(id, stream);
+        self.join_shares(id);
         Ok(StreamId(id))
     }
 
@@ -234,6 +244,13 @@ impl Streams for Srp {
 
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.streams.get(&id.0).map_or(RecvState::Finished, |s| s.recv.state())
+    }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        if self.streams.get(&id.0).is_some_and(|s| !s.retired) {
+            self.give_priority(id.0, priority);
+            self.tell(Content::Priority { stream: id.0 });
+        }
     }
 }
 

@@ -188,6 +188,9 @@ impl Session {
             if self.table.get(id).is_some_and(|conn| conn.stream.is_none()) {
                 let Ok(stream) = hop.open() else { return };
                 self.table.attach(id, stream);
+                if let Some(priority) = self.table.get(id).and_then(|conn| conn.priority) {
+                    hop.set_priority(stream, priority);
+                }
                 self.reopen(hop, id);
             }
             self.moves.waiting.pop_front();

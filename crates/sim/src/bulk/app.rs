@@ -69,6 +69,8 @@ const UP: u8 = b'U';
 pub struct BulkApp {
     /// Connections still to be opened on association 0, and which way they go.
     open: Option<(usize, Direction)>,
+    /// What their user says of them.
+    priorities: Vec<u32>,
     seed: Seed,
     flows: Vec<Flow>,
     feed: Option<Feed>,
@@ -89,6 +91,7 @@ impl BulkApp {
     pub fn base(seed: Seed, wired: Option<Wired>) -> Self {
         Self {
             open: None,
+            priorities: Vec::new(),
             seed,
             flows: Vec::new(),
             feed: wired.map(|wired| Feed { wired, last: None, ready: 0 }),
@@ -96,6 +99,22 @@ impl BulkApp {
             wrong: None,
             turn: 0,
         }
+    }
+
+    /// Gives the connections to be opened these priorities, one after another.
+    #[must_use]
+    pub fn prefer(mut self, priorities: &[u32]) -> Self {
+        self.priorities = priorities.to_vec();
+        self
+    }
+
+    /// Bytes of content that arrived here on an association, per connection in the order of their
+    /// opening.
+    pub fn received_each(&self, association: usize) -> Vec<u64> {
+        let flows = self.flows.iter().filter(|f| f.association == association);
+        let mut each: Vec<_> = flows.map(|f| (f.id, f.received)).collect();
+        each.sort_unstable();
+        each.into_iter().map(|(_, received)| received).collect()
     }
 
     /// Bytes of content that arrived here, per association.
@@ -106,8 +125,11 @@ impl BulkApp {
     fn open_connections<E: Endpoint>(&mut self, endpoint: &mut E) {
         let Some((connections, direction)) = self.open.take() else { return };
         let Some(streams) = endpoint.streams(0) else { return };
-        for _ in 0..connections {
+        for n in 0..connections {
             let Ok(id) = streams.open() else { break };
+            if let Some(priority) = self.priorities.get(n) {
+                streams.set_priority(id, *priority);
+            }
             let first = if direction == Direction::Down { DOWN } else { UP };
             if streams.write(id, &[first]) != Ok(1) {
                 continue;

@@ -48,6 +48,9 @@ pub struct BulkConfig {
     pub mobiles: usize,
     /// Connections per mobile.
     pub connections: usize,
+    /// What each mobile's user says of its connections, one after another (UFB-3); the rest, or all
+    /// if this is empty, are left alone.
+    pub priorities: Vec<u32>,
     /// Each mobile begins this much after the one before.
     pub stagger: Duration,
     /// What feeds the base; without it the base has always more to send.
@@ -74,6 +77,7 @@ impl Default for BulkConfig {
             direction: Direction::Down,
             mobiles: 1,
             connections: 1,
+            priorities: Vec::new(),
             stagger: Duration::ZERO,
             wired: None,
             link_events: false,
@@ -157,6 +161,7 @@ struct Run<'a, T: Transport> {
     served: (u64, Duration),
     first_bytes: Vec<Option<Time>>,
     at_warm_up: Vec<u64>,
+    each_at_warm_up: Vec<u64>,
     probes_at_warm_up: Vec<Probe>,
     warm: Time,
     at_sample: (Time, Vec<u64>, u64, Duration),
@@ -185,6 +190,7 @@ impl<'a, T: Transport> Run<'a, T> {
             served: (0, Duration::ZERO),
             first_bytes: Vec::new(),
             at_warm_up: zeros.clone(),
+            each_at_warm_up: Vec::new(),
             probes_at_warm_up: vec![Probe::default(); config.mobiles],
             warm: Time::ZERO,
             at_sample: (Time::ZERO, zeros, 0, Duration::ZERO),
@@ -234,7 +240,8 @@ impl<'a, T: Transport> Run<'a, T> {
     fn begin(&mut self, i: usize) -> Result<(), Halt> {
         let now = self.world.now();
         let endpoint = self.transport.mobile(i, BASE, self.config.seed, now);
-        let app = BulkApp::mobile(self.config.connections, self.config.direction, self.config.seed);
+        let app = BulkApp::mobile(self.config.connections, self.config.direction, self.config.seed)
+            .prefer(&self.config.priorities);
         let addr = Addr::new(100 + i as u32, 4800);
         let host = Either::Left(Host { endpoint, app });
         let id = self.world.add_node(host, addr, self.radio, Direction::Up);
@@ -303,6 +310,12 @@ impl<'a, T: Transport> Run<'a, T> {
         }
     }
 
+    /// Content delivered so far, for each connection of the first association, then of the next.
+    fn delivered_each(&self) -> Vec<u64> {
+        let most = self.config.mobiles;
+        self.receivers().flat_map(|app| (0..most).flat_map(|i| app.received_each(i))).collect()
+    }
+
     fn sender_probes(&self) -> Vec<Probe> {
         let from_base = self.config.direction == Direction::Down;
         (0..self.config.mobiles)
@@ -333,6 +346,7 @@ impl<'a, T: Transport> Run<'a, T> {
     fn warm_up(&mut self) {
         self.warm = self.world.now();
         self.at_warm_up = self.delivered();
+        self.each_at_warm_up = self.delivered_each();
         self.probes_at_warm_up = self.sender_probes();
         self.world.reset_radio_stats(self.radio);
         self.served = (0, Duration::ZERO);
@@ -367,6 +381,9 @@ impl<'a, T: Transport> Run<'a, T> {
         let bytes: Vec<u64> =
             self.delivered().iter().zip(&self.at_warm_up).map(|(a, b)| a - b).collect();
         let all: u64 = bytes.iter().sum();
+        let before = self.each_at_warm_up.iter().copied().chain(core::iter::repeat(0));
+        let each = self.delivered_each().into_iter().zip(before);
+        let each = each.map(|(after, before)| rate(after - before, now - self.warm)).collect();
         let shares: Vec<f64> = bytes.iter().map(|b| *b as f64).collect();
         let limit = self.limit(self.warm, now) * (1.0 - stats.loss());
         let sum = |f: fn(&Probe) -> u64| -> u64 {
@@ -378,6 +395,7 @@ impl<'a, T: Transport> Run<'a, T> {
             transport,
             goodput: rate(all, now - self.warm),
             per_association: bytes.iter().map(|b| rate(*b, now - self.warm)).collect(),
+            per_connection: each,
             share_of_limit: all as f64 * 8.0 / limit,
             loss: stats.loss(),
             queue_drop_share: (stats.dropped.queue.packets + stats.dropped.capacity.packets) as f64

@@ -55,6 +55,9 @@ pub struct BulkReport {
     pub goodput: Rate,
     /// Content delivered per association.
     pub per_association: Vec<Rate>,
+    /// Content delivered per connection, those of the first association first, each's in the order
+    /// in which they were opened.
+    pub per_connection: Vec<Rate>,
     /// `goodput / (radio rate x (1 - loss) x 1448/1500)`, loss as it really fell, pauses left out.
     pub share_of_limit: f64,
     /// The share of packets that the radio's error processes took.

@@ -44,6 +44,14 @@ impl Context<'_> {
         self.core.pool.packet(src, dst, body)
     }
 
+    /// Lets `act` send into `sent` instead of by the network, so that something may stand between a
+    /// node and its links.
+    pub fn divert(&mut self, sent: &mut Vec<Packet>, act: impl FnOnce(&mut Context<'_>)) {
+        let before = self.core.diverted.replace(core::mem::take(sent));
+        act(&mut Context { core: self.core, node: self.node });
+        *sent = core::mem::replace(&mut self.core.diverted, before).unwrap_or_default();
+    }
+
     /// Sends a packet by the link that the node's table gives for it.
     ///
     /// # Errors
@@ -51,6 +59,10 @@ impl Context<'_> {
     /// The packet is gone.
     #[inline]
     pub fn send(&mut self, packet: Packet) -> Result<(), Undelivered> {
+        if let Some(sent) = &mut self.core.diverted {
+            sent.push(packet);
+            return Ok(());
+        }
         match self.core.route(self.node, packet.next_address()) {
             Some(link) => self.core.push(self.node, link, packet),
             None => self.core.drop_unroutable(self.node, packet),

@@ -186,6 +186,11 @@ impl<N: Node> Network<N> {
         &self.nodes[id.index()]
     }
 
+    /// A node, to change between two events.
+    pub fn node_mut(&mut self, id: NodeId) -> &mut N {
+        &mut self.nodes[id.index()]
+    }
+
     /// The nodes from and to which a link carries.
     pub fn ends(&self, link: LinkId) -> Option<(NodeId, NodeId)> {
         self.core.ends(link)

@@ -119,6 +119,9 @@ pub struct Datagram {
     pub corrupted: bool,
     /// It is in a tunnel.
     pub tunnel: Option<Tunnel>,
+    /// The number that the link's own recovery gave it, in the link's header, which no length here
+    /// counts (DDA-1).
+    pub frame: Option<u32>,
     /// What follows the IP header.
     pub body: Body,
     /// Stands for the headers in the trace hash; zero if it is not known.
@@ -141,6 +144,7 @@ impl Datagram {
             ecn: Ecn::NotCapable,
             corrupted: false,
             tunnel: None,
+            frame: None,
             body,
             digest: 0,
             ip_len: 0,
@@ -158,6 +162,7 @@ impl Datagram {
         self.ecn = Ecn::NotCapable;
         self.corrupted = false;
         self.tunnel = None;
+        self.frame = None;
         self.body = body;
         self.digest = 0;
         self.len = 0;
@@ -364,6 +369,12 @@ impl Packet {
             Headers::Counted => Bytes::new(u64::from(datagram.ip_len)),
             Headers::Free => datagram.wire_len(headers),
         }
+    }
+
+    /// A queue on its way is congested (CC-2).
+    #[cold]
+    pub(super) fn set_congested(&mut self) {
+        self.ecn = Ecn::Congested;
     }
 
     #[inline]

@@ -10,8 +10,8 @@ use super::packet::Pool;
 use super::tap::Taps;
 use super::timetable::Timetable;
 use super::{
-    Event, Headers, LinkId, NodeId, Packet, RouteTable, SharedObserver, Sight, TapPoint, Trace,
-    Undelivered,
+    Ecn, Event, Headers, LinkId, NodeId, Packet, RouteTable, SharedObserver, Sight, TapPoint,
+    Trace, Undelivered,
 };
 
 /// Everything but the nodes, so that a node can be handed the rest.
@@ -29,6 +29,8 @@ pub(super) struct Core {
     agenda_time: Time,
     pub(super) trace: Trace,
     node_taps: Vec<Taps>,
+    /// Where the node that is attended to sends instead of by its links.
+    pub(super) diverted: Option<Vec<Packet>>,
     /// Somebody watches.
     tapped: bool,
 }
@@ -71,6 +73,7 @@ impl Core {
             agenda_time: Time::NEVER,
             trace: Trace::default(),
             node_taps: Vec::new(),
+            diverted: None,
             tapped: false,
         }
     }
@@ -206,6 +209,11 @@ impl Core {
     ) -> Result<(), Undelivered> {
         let size = packet.seal(self.headers);
         self.trace.sent += 1;
+        // Before anything sees the packet here: the mark belongs to this queue.
+        if packet.ecn == Ecn::Capable && self.links[link.index()].link.marks(self.now, size) {
+            packet.set_congested();
+            packet.seal(self.headers);
+        }
         if self.tapped {
             self.show(node, link, &packet, Sight::Entered(link));
         }

@@ -3,7 +3,7 @@
 
 use lasthop_units::Time;
 
-use super::packet::{Body, Datagram};
+use super::packet::{Body, Datagram, Ecn};
 
 /// A step worth recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,9 +87,12 @@ const fn fold(a: u64, b: u64) -> u64 {
     (wide >> 64) as u64 ^ wide as u64
 }
 
-/// What stands for a packet's headers: addresses, the transport's header and the length.
+/// What stands for a packet's headers: addresses, the transport's header, the length, and whether a
+/// queue marked it.
 #[inline]
 pub(super) fn digest(packet: &Datagram) -> u64 {
+    let frame = packet.frame.map_or(0, |frame| u64::from(frame) << 1 | 1).rotate_left(20);
+    let congested = u64::from(packet.ecn == Ecn::Congested).rotate_right(1);
     let addresses = u64::from(packet.src.to_bits()) << 32 | u64::from(packet.dst.to_bits());
     let (body, more) = match &packet.body {
         Body::Tcp(segment) => {
@@ -101,5 +104,6 @@ pub(super) fn digest(packet: &Datagram) -> u64 {
         Body::Udp { src_port, dst_port } => (u64::from(*src_port) << 16 | u64::from(*dst_port), 17),
         Body::Other { protocol } => (u64::from(*protocol), 1),
     };
-    fold(fold(addresses, body), more ^ u64::from(packet.payload_len()).rotate_right(24))
+    let rest = u64::from(packet.payload_len()).rotate_right(24) ^ frame ^ congested;
+    fold(fold(addresses, body), more ^ rest)
 }

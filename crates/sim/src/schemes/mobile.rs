@@ -384,10 +384,12 @@ impl<A: App> Node for MobileStation<A> {
     }
 
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
-        if !self.carried.handoff.is_pending() {
-            self.carried.hop.handle_link_event(ctx.now(), event);
-            self.settle(ctx);
+        let Self { carried, app } = self;
+        if !carried.handoff.is_pending() {
+            carried.hop.handle_link_event(ctx.now(), event);
         }
+        app.handle_link_event(&mut Io::new(carried, ctx), event);
+        self.settle(ctx);
     }
 
     /// A token is the address of the base in whose cell the mobile is.
@@ -506,5 +508,15 @@ impl Sockets for Carried {
     /// There is no connection of TCP's at this end.
     fn connection(&self, _flow: FlowId) -> Option<&tcp::Connection> {
         None
+    }
+
+    fn set_window_share(&mut self, _flow: FlowId, _share: Option<Bytes>) {}
+
+    fn set_priority(&mut self, flow: FlowId, priority: u32) {
+        self.session.set_priority(&mut self.hop, conn_of(flow), priority);
+    }
+
+    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
+        self.hop.handle_link_event(ctx.now(), event);
     }
 }

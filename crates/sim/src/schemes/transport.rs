@@ -379,6 +379,10 @@ impl Streams for MobileHop {
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.inner().recv_state(id)
     }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        self.inner_mut().set_priority(id, priority);
+    }
 }
 
 impl MobileHop {
@@ -452,6 +456,12 @@ impl Streams for BaseHop {
         match self {
             Self::Tcp(streams) => streams.recv_state(id),
             Self::Srp(..) => self.association().map_or(RecvState::Open, |a| a.recv_state(id)),
+        }
+    }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        if let Some(streams) = self.streams() {
+            streams.set_priority(id, priority);
         }
     }
 }

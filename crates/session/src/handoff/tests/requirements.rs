@@ -84,6 +84,25 @@ fn after_resume_the_connection_goes_on_over_a_new_hop() {
     assert_ne!(other, id);
 }
 
+/// UFB-3: a connection keeps its priority when it moves to another hop.
+#[test]
+fn a_priority_goes_with_its_connection() {
+    let mut world = World::new(1);
+    let id = world.opened();
+    let priority = |world: &World| {
+        let stream = world.session.stream(id).expect("a stream");
+        world.pairs[world.pair].mobile.priority(stream)
+    };
+    assert_eq!(priority(&world), None);
+    let pair = world.pair;
+    assert!(world.session.set_priority(&mut world.pairs[pair].mobile, id, 5));
+    assert_eq!(priority(&world), Some(5));
+    world.upcall(2);
+    world.run(Duration::from_secs(1));
+    assert_eq!((world.resumed, priority(&world)), (1, Some(5)));
+    assert!(!world.session.set_priority(&mut world.pairs[pair].mobile, ConnId(998), 5));
+}
+
 /// MHP-19, SRP-13, ITCP-4: each side sends again from exactly the byte that the other expects, as
 /// soon as the session resumes, without a timer.
 #[test]

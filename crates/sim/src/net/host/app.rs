@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use lasthop_tcp as tcp;
-use lasthop_units::{Bytes, Time};
+use lasthop_units::{Bytes, LinkEvent, Time};
 
 use super::{Content, FlowId, Sockets};
 use crate::net::{Context, Datagram};
@@ -15,6 +15,9 @@ pub trait App {
 
     /// A UDP datagram came for a port that was opened.
     fn handle_datagram(&mut self, _io: &mut Io<'_, '_>, _datagram: &Datagram) {}
+
+    /// The link below has told the host's connections of this (LNK-14).
+    fn handle_link_event(&mut self, _io: &mut Io<'_, '_>, _event: LinkEvent) {}
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     fn next_timeout(&self) -> Option<Time>;
@@ -142,5 +145,24 @@ impl<'a, 'b> Io<'a, 'b> {
     /// A connection, to watch.
     pub fn connection(&self, flow: FlowId) -> Option<&tcp::Connection> {
         self.stack.connection(flow)
+    }
+
+    /// Keeps the window that a connection of TCP's advertises at or below `share`, without taking
+    /// back what it has promised (RWC-6, RWC-9); none lifts it. Does nothing to a connection that a
+    /// session carries.
+    pub fn set_window_share(&mut self, flow: FlowId, share: Option<Bytes>) {
+        self.stack.set_window_share(flow, share);
+    }
+
+    /// Gives a connection that a session carries a priority relative to the session's others (UFB-3).
+    /// Does nothing to a connection of TCP's: its priority is a share of the window.
+    pub fn set_priority(&mut self, flow: FlowId, priority: u32) {
+        self.stack.set_priority(flow, priority);
+    }
+
+    /// Tells all connections something of the link below, as the link itself would: what the user
+    /// knows of it (UFB-1).
+    pub fn tell_link_event(&mut self, event: LinkEvent) {
+        self.stack.tell_link_event(self.ctx, event);
     }
 }

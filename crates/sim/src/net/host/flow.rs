@@ -7,7 +7,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use super::{Content, Ending};
-use crate::net::{Body, Context, Datagram, Payload};
+use crate::net::{Body, Context, Datagram, Ecn, Payload};
 
 /// Room for the longest segment's payload.
 pub(super) const LONGEST: usize = 1 << 16;
@@ -106,15 +106,16 @@ impl Machine {
 
     #[inline]
     pub(super) fn handle_segment(&mut self, now: Time, segment: &Segment, packet: &Datagram) {
+        let marked = packet.ecn == Ecn::Congested;
         match (self, packet.payload()) {
             (Self::Virtual(connection), _) => {
-                connection.handle_segment(now, segment);
+                connection.handle_segment_marked(now, segment, marked);
             }
             (Self::Real(socket), Payload::Real(bytes)) => {
-                socket.handle_segment(now, segment, bytes);
+                socket.handle_segment_marked(now, segment, bytes, marked);
             }
             (Self::Real(socket), Payload::Virtual(_)) => {
-                socket.handle_segment(now, segment, &[]);
+                socket.handle_segment_marked(now, segment, &[], marked);
             }
         }
     }
@@ -127,15 +128,21 @@ impl Machine {
         match self {
             Self::Virtual(connection) => {
                 while let Some(outgoing) = connection.poll_transmit(now) {
-                    let packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+                    let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+                    if outgoing.ecn_capable {
+                        packet.ecn = Ecn::Capable;
+                    }
                     // What a link does not take is lost, as in any network.
                     ctx.send(packet).ok();
                 }
             }
             Self::Real(socket) => {
-                while let Some(segment) = socket.poll_transmit(now, scratch) {
-                    let mut packet = ctx.packet(src, dst, Body::Tcp(segment));
-                    packet.set_bytes(&scratch[..segment.len as usize]);
+                while let Some(outgoing) = socket.poll_outgoing(now, scratch) {
+                    let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+                    if outgoing.ecn_capable {
+                        packet.ecn = Ecn::Capable;
+                    }
+                    packet.set_bytes(&scratch[..outgoing.segment.len as usize]);
                     ctx.send(packet).ok();
                 }
             }
@@ -168,6 +175,13 @@ impl Machine {
         }
     }
 
+    pub(super) fn handle_bad_state(&mut self, now: Time) {
+        match self {
+            Self::Virtual(connection) => connection.handle_bad_state(now),
+            Self::Real(socket) => socket.handle_bad_state(now),
+        }
+    }
+
     pub(super) fn write(&mut self, n: Bytes) -> Bytes {
         match self {
             Self::Virtual(connection) => connection.write(n),
@@ -194,6 +208,13 @@ impl Machine {
                 socket.consume(n);
                 Bytes::from(n)
             }
+        }
+    }
+
+    pub(super) fn set_window_share(&mut self, share: Option<Bytes>) {
+        match self {
+            Self::Virtual(connection) => connection.set_window_share(share),
+            Self::Real(socket) => socket.set_window_share(share),
         }
     }
 

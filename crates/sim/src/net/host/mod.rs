@@ -5,17 +5,18 @@ mod flow;
 mod sockets;
 mod stack;
 
-use core::net::Ipv4Addr;
+use core::net::{Ipv4Addr, SocketAddr};
 
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Seed, Time};
+use lasthop_wire::agent;
 
 pub use app::{App, Ending, Event, Io};
 use flow::Key;
 pub use sockets::Sockets;
 use stack::Stack;
 
-use crate::net::{Body, Context, LinkId, Node, Packet};
+use crate::net::{Body, Context, LinkId, Node, Packet, Payload};
 
 /// Names a connection of a host, and never another.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -135,7 +136,9 @@ impl<A: App> Host<A> {
     }
 
     fn handle_udp(&mut self, ctx: &mut Context<'_>, port: u16, packet: &Packet) {
-        if self.stack.hears_udp(port) {
+        if let Some(key) = bad_state(port, packet) {
+            self.stack.handle_bad_state(ctx.now(), key);
+        } else if self.stack.hears_udp(port) {
             let Self { stack, app, .. } = self;
             app.handle_datagram(&mut Io { stack, ctx }, packet);
         } else {
@@ -235,6 +238,20 @@ impl<A: App> Host<A> {
     }
 }
 
+/// The connection, as the packet's receiver names it, whose hop an agent says to be bad (EBS-1).
+fn bad_state(port: u16, packet: &Packet) -> Option<Key> {
+    let (agent::PORT, Payload::Real(bytes)) = (port, packet.payload()) else { return None };
+    let Ok(agent::Message::BadState { connection }) = agent::Message::parse(bytes) else {
+        return None;
+    };
+    let (SocketAddr::V4(fixed), SocketAddr::V4(mobile)) = (connection.fixed, connection.mobile)
+    else {
+        return None;
+    };
+    let (local, remote) = if *fixed.ip() == packet.dst { (fixed, mobile) } else { (mobile, fixed) };
+    Some(Key::new((*local.ip(), local.port()), (*remote.ip(), remote.port())))
+}
+
 impl<A: App> Node for Host<A> {
     #[inline]
     fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
@@ -280,12 +297,9 @@ impl<A: App> Node for Host<A> {
 
     /// Every connection hears of it: the link below is the host's only way out (LNK-14).
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
-        for slot in 0..self.stack.flows.len() {
-            if let Some(flow) = &mut self.stack.flows[slot] {
-                flow.machine.handle_link_event(ctx.now(), event);
-                self.stack.mark(slot as u32);
-            }
-        }
+        let Self { stack, app, .. } = self;
+        stack.tell_link_event(ctx.now(), event);
+        app.handle_link_event(&mut Io { stack, ctx }, event);
         self.settle(ctx);
     }
 }

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 
 use lasthop_tcp as tcp;
-use lasthop_units::Bytes;
+use lasthop_units::{Bytes, LinkEvent};
 
 use super::stack::Stack;
 use super::{Content, FlowId};
@@ -47,6 +47,12 @@ pub trait Sockets {
     fn abort(&mut self, flow: FlowId);
     /// See [`Io::connection`](super::Io::connection).
     fn connection(&self, flow: FlowId) -> Option<&tcp::Connection>;
+    /// See [`Io::set_window_share`](super::Io::set_window_share).
+    fn set_window_share(&mut self, flow: FlowId, share: Option<Bytes>);
+    /// See [`Io::set_priority`](super::Io::set_priority).
+    fn set_priority(&mut self, flow: FlowId, priority: u32);
+    /// See [`Io::tell_link_event`](super::Io::tell_link_event).
+    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent);
 }
 
 impl Sockets for Stack {
@@ -108,5 +114,15 @@ impl Sockets for Stack {
 
     fn connection(&self, flow: FlowId) -> Option<&tcp::Connection> {
         Self::connection(self, flow)
+    }
+
+    fn set_window_share(&mut self, flow: FlowId, share: Option<Bytes>) {
+        Self::set_window_share(self, flow, share);
+    }
+
+    fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
+
+    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
+        Self::tell_link_event(self, ctx.now(), event);
     }
 }

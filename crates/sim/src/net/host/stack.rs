@@ -4,7 +4,7 @@ use core::net::Ipv4Addr;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_tcp as tcp;
-use lasthop_units::{Bytes, Stream, Time};
+use lasthop_units::{Bytes, LinkEvent, Stream, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use super::flow::{Flow, Key, LONGEST, Machine};
@@ -185,6 +185,22 @@ impl Stack {
         }
     }
 
+    pub(super) fn set_window_share(&mut self, id: FlowId, share: Option<Bytes>) {
+        if let Some(flow) = self.touch(id) {
+            flow.machine.set_window_share(share);
+        }
+    }
+
+    /// Every connection hears of it.
+    pub(super) fn tell_link_event(&mut self, now: Time, event: LinkEvent) {
+        for slot in 0..self.flows.len() {
+            if let Some(flow) = &mut self.flows[slot] {
+                flow.machine.handle_link_event(now, event);
+                self.mark(slot as u32);
+            }
+        }
+    }
+
     /// The flow that a segment is for.
     #[inline]
     pub(super) fn find(&mut self, key: Key) -> Option<u32> {
@@ -201,6 +217,16 @@ impl Stack {
     #[inline(never)]
     fn look_up(&self, key: Key) -> Option<u32> {
         self.by_key.get(&key).copied()
+    }
+
+    /// The hop that a flow's packets cross is bad (EBS-2).
+    pub(super) fn handle_bad_state(&mut self, now: Time, key: Key) {
+        if let Some(slot) = self.find(key)
+            && let Some(Some(flow)) = self.flows.get_mut(slot as usize)
+        {
+            flow.machine.handle_bad_state(now);
+            self.mark(slot);
+        }
     }
 
     /// Answers a segment that no flow is for: a new flow, or a reset; the listener's port if it

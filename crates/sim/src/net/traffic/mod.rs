@@ -1,19 +1,23 @@
 //! Traffic: what applications on hosts do to each other (MET-1, MET-2, MET-13).
 //!
-//! [`Traffic`] is an [`App`] that plays any number of clients and services. All their bytes are
-//! virtual.
+//! [`Traffic`] is an [`App`] that plays any number of clients and services. Their bytes are virtual
+//! unless [`Traffic::carrying`] says otherwise.
 
+mod bytes;
 mod record;
 #[cfg(test)]
 mod tests;
+mod user;
 mod work;
 
 use core::net::Ipv4Addr;
 
 use lasthop_tcp as tcp;
-use lasthop_units::{Bytes, Duration, Seed, Stream, Time};
+use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Stream, Time};
 
 pub use record::{MOST_LATENCIES, Record};
+use user::Control;
+pub use user::{User, Wish};
 pub use work::{Service, Span, Work};
 use work::{State, use_one};
 
@@ -43,6 +47,8 @@ pub struct Traffic {
     /// The session of each flow, by the flow's slot.
     by_slot: Vec<Option<usize>>,
     random: Stream,
+    control: Option<Control>,
+    content: Content,
     /// The earliest of what all sessions wait for.
     next: Time,
 }
@@ -66,6 +72,8 @@ impl Traffic {
             sessions: Vec::new(),
             by_slot: Vec::new(),
             random: seed.stream("traffic"),
+            control: None,
+            content: Content::Virtual,
             next: Time::NEVER,
         }
     }
@@ -95,6 +103,22 @@ impl Traffic {
         self
     }
 
+    /// Puts a user before the host, who may give its flows priorities (UFB-1).
+    #[must_use]
+    pub fn used_by(mut self, user: User) -> Self {
+        self.control = Some(Control::new(user));
+        self.refresh();
+        self
+    }
+
+    /// Lets the bytes exist, or not; both ends of a flow must agree. What arrives is then compared
+    /// with what was written ([`Record::differs_at`]).
+    #[must_use]
+    pub const fn carrying(mut self, content: Content) -> Self {
+        self.content = content;
+        self
+    }
+
     /// What is known of each flow so far: clients first in the order in which they were added,
     /// then connections in the order in which they were accepted.
     pub fn records(&self) -> impl Iterator<Item = &Record> + '_ {
@@ -109,12 +133,13 @@ impl Traffic {
     fn refresh(&mut self) {
         let dues = self.sessions.iter().map(|session| session.due);
         let services = if self.announced < self.services.len() { Time::ZERO } else { Time::NEVER };
-        self.next = dues.min().unwrap_or(Time::NEVER).min(services);
+        let control = self.control.as_ref().map_or(Time::NEVER, Control::next_timeout);
+        self.next = dues.min().unwrap_or(Time::NEVER).min(services).min(control);
     }
 
     fn announce(&mut self, io: &mut Io<'_, '_>) {
         for (port, config, _) in &self.services[self.announced..] {
-            io.listen(*port, *config, Content::Virtual);
+            io.listen(*port, *config, self.content);
         }
         self.announced = self.services.len();
     }
@@ -134,7 +159,7 @@ impl Traffic {
         (self.sessions[session].flow == Some(flow)).then_some(session)
     }
 
-    fn accept(&mut self, io: &Io<'_, '_>, flow: FlowId, port: u16) {
+    fn accept(&mut self, io: &mut Io<'_, '_>, flow: FlowId, port: u16) {
         let Some((_, _, service)) = self.services.iter().find(|(p, _, _)| *p == port) else {
             return;
         };
@@ -142,6 +167,9 @@ impl Traffic {
         let state = State::of_service(service);
         self.sessions.push(Session { flow: None, client: None, state, due: Time::NEVER, record });
         self.bind(flow, self.sessions.len() - 1);
+        if let Some(control) = &mut self.control {
+            control.begin(io, flow, port);
+        }
     }
 
     fn open(&mut self, io: &mut Io<'_, '_>, index: usize) {
@@ -151,7 +179,7 @@ impl Traffic {
             return;
         };
         session.record.start = io.now();
-        match io.connect(client.dst.0, client.dst.1, client.config, Content::Virtual) {
+        match io.connect(client.dst.0, client.dst.1, client.config, self.content) {
             Some(flow) => self.bind(flow, index),
             None => session.record.end = Some((io.now(), Ending::Reset)),
         }
@@ -206,7 +234,10 @@ impl Traffic {
         let Some(flow) = session.flow else { return };
         let Some(owed) = session.state.owed() else { return };
         if owed.get() > 0 {
-            let taken = io.write(flow, *owed);
+            let taken = match self.content {
+                Content::Virtual => io.write(flow, *owed),
+                Content::Real => bytes::write(io, flow, &session.record, *owed),
+            };
             *owed -= taken;
             session.record.written += taken;
         }
@@ -220,6 +251,9 @@ impl Traffic {
         let session = &mut self.sessions[index];
         session.record.connected = Some(now);
         if session.client.is_some() {
+            if let (Some(control), Some(flow)) = (&mut self.control, session.flow) {
+                control.begin(io, flow, session.record.port);
+            }
             self.act(io, index);
             self.refresh();
         } else {
@@ -231,7 +265,10 @@ impl Traffic {
     fn read(&mut self, io: &mut Io<'_, '_>, index: usize, flow: FlowId) {
         let now = io.now();
         let session = &mut self.sessions[index];
-        let n = io.consume(flow, Bytes::new(u64::MAX));
+        let n = match self.content {
+            Content::Virtual => io.consume(flow, Bytes::new(u64::MAX)),
+            Content::Real => bytes::read(io, flow, &mut session.record),
+        };
         session.record.note_received(now, n);
         match &mut session.state {
             State::Sending { .. } | State::Taking | State::OnOff(_) => return,
@@ -300,7 +337,19 @@ impl App for Traffic {
             Event::Writable => self.write(io, index),
             Event::PeerFinished => self.peer_finished(io, index, flow),
             Event::Finished => self.sessions[index].record.acknowledged = Some(io.now()),
-            Event::Closed(ending) => self.closed(io.now(), index, ending),
+            Event::Closed(ending) => {
+                if let Some(control) = &mut self.control {
+                    control.end(io, flow);
+                }
+                self.closed(io.now(), index, ending);
+            }
+        }
+    }
+
+    fn handle_link_event(&mut self, _io: &mut Io<'_, '_>, event: LinkEvent) {
+        if let Some(control) = &mut self.control {
+            control.handle_link_event(event);
+            self.refresh();
         }
     }
 
@@ -311,6 +360,9 @@ impl App for Traffic {
 
     fn handle_timeout(&mut self, io: &mut Io<'_, '_>) {
         self.announce(io);
+        if let Some(control) = &mut self.control {
+            control.handle_timeout(io);
+        }
         for index in 0..self.sessions.len() {
             if self.sessions[index].due <= io.now() {
                 self.act(io, index);

@@ -34,6 +34,8 @@ pub struct Record {
     pub end: Option<(Time, Ending)>,
     /// From each request to the last byte of its answer, or from each keystroke to its echo.
     pub latencies: Vec<Duration>,
+    /// Where the first byte arrived that is not the one that was written, if bytes exist.
+    pub differs_at: Option<u64>,
     /// Requests or keystrokes without an answer so far.
     pub unanswered: u64,
 }

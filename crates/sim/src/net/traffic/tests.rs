@@ -1,3 +1,5 @@
+mod marks;
+
 use core::net::Ipv4Addr;
 use std::cell::RefCell;
 use std::rc::Rc;

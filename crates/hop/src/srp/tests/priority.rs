@@ -1,0 +1,113 @@
+//! Priorities: how streams divide the window and the turns.
+
+use super::*;
+
+const WINDOW: u64 = 4 << 20;
+
+fn windows(end: &Srp) -> Vec<u64> {
+    end.streams.values().map(|s| s.recv.window()).collect()
+}
+
+fn turns(end: &Srp) -> Vec<u64> {
+    end.streams.values().map(|s| s.turn).collect()
+}
+
+fn run(w: &mut World, bulks: &mut [Bulk], until: Time) {
+    while w.now < until {
+        bulks.iter_mut().for_each(|b| b.pump(w));
+        w.step(until);
+    }
+}
+
+/// RWC-2, UFB-3: from the first priority on the receiver's window and the sender's turns are
+/// divided, at both ends alike, new streams included; until then nothing is.
+#[test]
+fn both_ends_divide_by_the_priorities_that_one_was_given() {
+    let mut w = World::new(1);
+    let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
+    run(&mut w, &mut bulks, Time::from_millis(500));
+    assert!(w.ends[0].iter().all(|end| end.shares.is_none()));
+    w.ends[0][0].set_priority(bulks[0].id, 3);
+    run(&mut w, &mut bulks, Time::from_millis(600));
+    for end in &w.ends[0] {
+        assert_eq!(windows(end), [WINDOW * 3 / 4, WINDOW / 4]);
+        assert_eq!(turns(end), [3 * 256, 256]);
+    }
+    let mut third = [Bulk::start(&mut w, 1, FOREVER)];
+    run(&mut w, &mut third, Time::from_millis(700));
+    for end in &w.ends[0] {
+        // A fifth of 1024 units is rounded to 205; three fifths to 614, and the new stream has the
+        // remainder, which is a fifth too.
+        let unit = WINDOW / 1024;
+        assert_eq!(windows(end), [614 * unit, 205 * unit, 205 * unit]);
+    }
+}
+
+/// RWC-9: a stream whose priority falls keeps the credit that it was granted.
+#[test]
+fn credit_that_was_granted_stays_granted() {
+    let mut w = World::new(1);
+    let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
+    run(&mut w, &mut bulks, Time::from_secs(1));
+    let limit = |w: &World, b: &Bulk| w.ends[0][0].streams[&b.id.0].recv.limit();
+    let before = limit(&w, &bulks[0]);
+    w.ends[0][0].set_priority(bulks[0].id, 0);
+    assert_eq!(limit(&w, &bulks[0]), before);
+    run(&mut w, &mut bulks, Time::from_secs(8));
+    assert!(w.ends[0].iter().all(|end| end.closed().is_none()));
+    // The least that there is: it goes on, one datagram to the other's 64.
+    let rates = bulks.each_ref().map(|b| b.goodput(Time::from_secs(4), w.now));
+    let ratio = rates[1] / rates[0];
+    assert!((50.0..80.0).contains(&ratio), "{rates:?}");
+}
+
+/// A priority frame that is lost is told again, in its latest form.
+#[test]
+fn the_peer_learns_of_priorities_over_a_lossy_hop() {
+    for seed in 0..20 {
+        let mut w = World::new(seed);
+        w.pipes.iter_mut().for_each(|p| p.loss = 0.4);
+        let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
+        for priority in 2..9 {
+            let soon = w.now + Duration::from_millis(40);
+            run(&mut w, &mut bulks, soon);
+            w.ends[0][0].set_priority(bulks[1].id, priority);
+        }
+        run(&mut w, &mut bulks, Time::from_secs(2));
+        assert_eq!(w.ends[0][1].streams[&bulks[1].id.0].priority, 8, "seed {seed}");
+    }
+}
+
+/// A stream that has nothing to send leaves the hop to the others, whatever its priority.
+#[test]
+fn an_idle_stream_costs_the_others_nothing() {
+    let mut w = World::new(1);
+    let idle = Bulk::start(&mut w, 1, 100);
+    let mut bulks = [idle, Bulk::start(&mut w, 1, FOREVER)];
+    run(&mut w, &mut bulks[..1], Time::from_millis(200));
+    w.ends[0][0].set_priority(bulks[0].id, 1000);
+    run(&mut w, &mut bulks, Time::from_secs(8));
+    let share = bulks[1].goodput(Time::from_secs(3), w.now) / 19.3e6;
+    assert!(share > 0.95, "{share}");
+}
+
+/// RWC-10: streams that end or leave are out of the division.
+#[test]
+fn streams_that_end_take_no_share() {
+    use crate::streams::Movable;
+    let mut w = World::new(1);
+    let ids = [(); 3].map(|()| w.ends[0][0].open().unwrap());
+    let end = &mut w.ends[0][0];
+    end.set_priority(ids[0], 2);
+    assert_eq!(windows(end), [WINDOW / 2, WINDOW / 4, WINDOW / 4]);
+    assert!(end.detach(ids[1]).is_some());
+    end.reset(ids[2], 1);
+    let live = |end: &Srp| end.shares.as_ref().map(|s| s.iter().map(|(id, _)| id).collect());
+    assert_eq!(live(end), Some(vec![ids[0].0, ids[2].0]), "a reset stream lasts until it is known");
+    w.ends[0][1].reset(ids[2], 1);
+    let until = w.now + Duration::from_secs(3);
+    while w.step(until) {}
+    assert_eq!(live(&w.ends[0][0]), Some(vec![ids[0].0]));
+    w.ends[0][0].set_priority(ids[2], 7);
+    assert_eq!(live(&w.ends[0][0]), Some(vec![ids[0].0]));
+}
