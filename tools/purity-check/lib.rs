@@ -3,6 +3,7 @@
 
 #![no_std]
 
+use lasthop_agent as _;
 use lasthop_hop as _;
 use lasthop_radio as _;
 use lasthop_session as _;

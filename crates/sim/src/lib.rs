@@ -16,6 +16,7 @@ mod pool;
 mod trace;
 mod world;
 
+pub mod agents;
 pub mod bulk;
 pub mod capture;
 pub mod hop;

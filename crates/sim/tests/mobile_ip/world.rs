@@ -375,7 +375,7 @@ fn travel(built: &mut Built, plan: &Plan) {
     signals.plan(Time::ZERO, &Outage { down: DOWN_AT, up, base }).unwrap();
     while let Some((at, heard)) = signals.poll_signal(END) {
         let radio = usize::from(at > DOWN_AT && base == SECOND);
-        let event = heard.link_event().unwrap();
+        let event = heard.link_event();
         signal(&mut built.network, built.mobile, built.radios[radio][1], at, event);
     }
 }

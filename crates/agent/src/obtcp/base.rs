@@ -1,0 +1,320 @@
+//! The agent at the base (obtcp-2010 section III.A).
+
+use core::net::IpAddr;
+
+use lasthop_units::Time;
+use lasthop_wire::agent::{Message, Ranges};
+use lasthop_wire::tcp::{Flags, Segment, Seq};
+
+use super::timer::{Deadlines, Retry};
+use super::{BaseConfig, ConfigError, Eviction, Outcome, Stretch, keep};
+use crate::cache::Cache;
+use crate::table::Table;
+use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
+
+/// Counts of a [`Base`] since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BaseStats {
+    /// Segments that were kept.
+    pub cached: u64,
+    /// Segments that gave way to others before they were acknowledged.
+    pub evicted: u64,
+    /// Segments that were not kept, since the cache was full.
+    pub refused: u64,
+    /// SNACKs that came.
+    pub snacks: u64,
+    /// Segments that were sent again for a SNACK.
+    pub retransmitted: u64,
+    /// Congestion messages that were sent.
+    pub congestions: u64,
+    /// Segments that were sent again by the local timer.
+    pub timeouts: u64,
+}
+
+/// The agent at the base: keeps copies of what goes to mobiles, and sends what a router's SNACK
+/// names again.
+#[derive(Clone, Debug)]
+pub struct Base<P> {
+    config: BaseConfig,
+    flows: Table<Flow<P>>,
+    deadlines: Deadlines,
+    out: Queue<P>,
+    stats: BaseStats,
+}
+
+/// What is known of the data of one connection towards its mobile.
+#[derive(Clone, Debug)]
+struct Flow<P> {
+    stretch: Stretch,
+    cache: Cache<P, Sent>,
+    retry: Option<Retry>,
+    /// The deadline that is set for the flow.
+    armed: Option<Time>,
+}
+
+/// When a segment was sent first, and how often in all.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    at: Time,
+    copies: u32,
+}
+
+impl<P: Packet> Base<P> {
+    /// An agent that knows no connection yet.
+    ///
+    /// # Errors
+    ///
+    /// A parameter is out of bounds.
+    pub fn new(config: BaseConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            config,
+            flows: Table::new(config.memory.connections, config.memory.idle),
+            deadlines: Deadlines::default(),
+            out: Queue::default(),
+            stats: BaseStats::default(),
+        })
+    }
+
+    /// What it did so far.
+    pub const fn stats(&self) -> BaseStats {
+        self.stats
+    }
+
+    /// Segments that are kept, of all connections.
+    pub fn cached(&self) -> usize {
+        self.flows.iter().map(|(_, flow)| flow.cache.len()).sum()
+    }
+
+    /// A segment of a fixed host: kept once it is sent (OBB-1).
+    fn handle_data(&mut self, now: Time, tcp: &Tcp, packet: P) {
+        let (connection, segment) = (tcp.connection(Side::Fixed), &tcp.segment);
+        if segment.flags.contains(Flags::SYN) {
+            self.begin(now, connection, segment.end());
+        } else if segment.seq_len() > 0 {
+            let known = self.flows.get(now, &connection);
+            if known.is_none_or(|flow| !flow.stretch.takes(segment)) {
+                self.begin(now, connection, segment.seq);
+            }
+            if let Some(flow) = self.flows.peek(&connection) {
+                flow.keep(
+                    now,
+                    segment,
+                    packet.clone(),
+                    self.config.memory.eviction,
+                    &mut self.stats,
+                );
+            }
+            self.arm(connection);
+        }
+        self.out.packet(Side::Mobile, packet);
+    }
+
+    /// Begins to know a connection, whose next byte is `next`, in place of what was known of it.
+    fn begin(&mut self, now: Time, connection: Connection, next: Seq) {
+        self.end(&connection);
+        let flow = Flow {
+            stretch: Stretch::new(next),
+            cache: Cache::new(self.config.memory.segments),
+            retry: self.config.timer.map(Retry::new),
+            armed: None,
+        };
+        self.flows.insert(now, connection, flow);
+    }
+
+    fn end(&mut self, connection: &Connection) {
+        if let Some(mut flow) = self.flows.remove(connection) {
+            self.deadlines.set(*connection, &mut flow.armed, None);
+        }
+    }
+
+    /// An acknowledgement frees what it covers and goes on (OBB-2).
+    fn handle_ack(&mut self, now: Time, tcp: &Tcp) {
+        let connection = tcp.connection(Side::Mobile);
+        if let Some(flow) = self.flows.get(now, &connection) {
+            flow.acknowledge(now, tcp.segment.ack);
+            self.arm(connection);
+        }
+    }
+
+    /// Sends all that a SNACK names and the cache has, at once and in order (OBB-3), and says what
+    /// is not to be had, whether it never came or was flushed (OBB-4, OBB-5).
+    fn handle_snack(&mut self, now: Time, connection: Connection, missing: &Ranges) {
+        self.stats.snacks += 1;
+        let mut lost = Ranges::default();
+        match self.flows.get(now, &connection) {
+            Some(flow) => {
+                let mut after: Option<Seq> = None;
+                let stretch = flow.stretch;
+                let ranges = missing.as_slice().iter();
+                for (start, end) in ranges.filter_map(|range| stretch.clip(*range)) {
+                    let start = after.filter(|at| at.ahead_of(start) > 0).unwrap_or(start);
+                    after =
+                        Some(flow.answer(start, end, &mut lost, &mut self.out, &mut self.stats));
+                }
+            }
+            None => lost = *missing,
+        }
+        if !lost.is_empty() {
+            self.stats.congestions += 1;
+            self.out.message(Side::Mobile, Message::Congestion { connection, lost });
+        }
+    }
+
+    fn arm(&mut self, connection: Connection) {
+        if let Some(flow) = self.flows.peek(&connection) {
+            let due = flow.retry.as_ref().and_then(Retry::due);
+            self.deadlines.set(connection, &mut flow.armed, due);
+        }
+        let flows = &mut self.flows;
+        self.deadlines.prune(2 * self.config.memory.connections, |due, connection| {
+            flows.peek(connection).is_some_and(|flow| flow.armed == Some(due))
+        });
+    }
+}
+
+impl<P: Packet> Flow<P> {
+    fn keep(
+        &mut self,
+        now: Time,
+        segment: &Segment,
+        packet: P,
+        eviction: Eviction,
+        stats: &mut BaseStats,
+    ) {
+        let (seq, end) = (segment.seq, segment.end());
+        self.stretch.extend(segment);
+        if self.stretch.is_past(segment) {
+            return;
+        }
+        match keep(&mut self.cache, eviction, (seq, end), packet, Sent { at: now, copies: 1 }) {
+            Outcome::New(evicted) => {
+                stats.cached += 1;
+                stats.evicted += evicted;
+            }
+            Outcome::Again => {
+                if let Some(kept) = self.cache.holding(seq) {
+                    kept.note.copies += 1;
+                }
+            }
+            Outcome::Refused => stats.refused += 1,
+        }
+        if let Some(retry) = &mut self.retry {
+            retry.sent(now);
+        }
+    }
+
+    fn acknowledge(&mut self, now: Time, ack: Seq) {
+        if self.stretch.advance_of(ack).is_none_or(|ahead| ahead <= 0) {
+            return;
+        }
+        self.stretch.acknowledge(ack);
+        let mut sample = None;
+        while let Some(kept) = self.cache.pop_acknowledged(ack) {
+            sample = (kept.note.copies == 1).then(|| now.since(kept.note.at));
+        }
+        if let Some(retry) = &mut self.retry {
+            retry.acknowledged(now, sample, !self.cache.is_empty());
+        }
+    }
+
+    /// Sends what the cache has of the bytes from `start` to `end`, and adds the rest to `lost`; what
+    /// comes after all of that. Should `lost` have no room, the router will ask again.
+    fn answer(
+        &mut self,
+        start: Seq,
+        end: Seq,
+        lost: &mut Ranges,
+        out: &mut Queue<P>,
+        stats: &mut BaseStats,
+    ) -> Seq {
+        let mut at = start;
+        for kept in self.cache.iter_mut() {
+            if kept.end.ahead_of(at) <= 0 {
+                continue;
+            }
+            if kept.seq.ahead_of(end) >= 0 {
+                break;
+            }
+            if kept.seq.ahead_of(at) > 0 {
+                lost.push(at, kept.seq);
+            }
+            kept.note.copies += 1;
+            stats.retransmitted += 1;
+            out.packet(Side::Mobile, kept.packet.clone());
+            at = kept.end;
+        }
+        if end.ahead_of(at) > 0 {
+            lost.push(at, end);
+            at = end;
+        }
+        at
+    }
+
+    /// The oldest segment, once more.
+    fn resend_oldest(&mut self) -> Option<P> {
+        let kept = self.cache.front_mut()?;
+        kept.note.copies += 1;
+        Some(kept.packet.clone())
+    }
+}
+
+impl<P: Packet> Agent<P> for Base<P> {
+    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
+        let Some(tcp) = packet.tcp() else {
+            return self.out.packet(from.other(), packet);
+        };
+        if tcp.segment.flags.contains(Flags::RST) {
+            self.end(&tcp.connection(from));
+            return self.out.packet(from.other(), packet);
+        }
+        match from {
+            Side::Fixed => self.handle_data(now, &tcp, packet),
+            Side::Mobile => {
+                if tcp.segment.flags.contains(Flags::ACK) {
+                    self.handle_ack(now, &tcp);
+                } else if tcp.segment.flags.contains(Flags::SYN) {
+                    self.end(&tcp.connection(from));
+                }
+                self.out.packet(Side::Fixed, packet);
+            }
+        }
+    }
+
+    fn handle_message(&mut self, now: Time, from: Side, message: &Message) {
+        if let (Side::Mobile, Message::Snack { connection, missing }) = (from, message) {
+            self.handle_snack(now, *connection, missing);
+        }
+    }
+
+    fn forget(&mut self, mobile: IpAddr) {
+        for (connection, mut flow) in self.flows.take_mobile(mobile) {
+            self.deadlines.set(connection, &mut flow.armed, None);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<P>> {
+        self.out.pop()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.deadlines.next()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((due, connection)) = self.deadlines.pop(now) {
+            let Some(flow) = self.flows.peek(&connection).filter(|flow| flow.armed == Some(due))
+            else {
+                continue;
+            };
+            flow.armed = None;
+            if flow.retry.as_mut().is_some_and(|retry| retry.expire(now))
+                && let Some(packet) = flow.resend_oldest()
+            {
+                self.stats.timeouts += 1;
+                self.out.packet(Side::Mobile, packet);
+            }
+            self.arm(connection);
+        }
+    }
+}

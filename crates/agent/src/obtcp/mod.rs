@@ -1,0 +1,320 @@
+//! obTCP: an agent at the base and an agent at the mobile router, each of which repairs one of the
+//! two radio links between them and the mobile host (obtcp-2010 section III).
+//!
+//! The [`Base`] keeps copies of what it sends over the first link. The [`Router`] sees a gap in the
+//! sequence numbers as soon as the packet after it arrives, names the missing bytes in a SNACK, and
+//! the base sends them all again at once. What the base does not have was lost before it: it says
+//! so in a congestion message, and the router lets the duplicate acknowledgements pass that make
+//! the fixed host retransmit. Losses on the second link show as duplicate acknowledgements for
+//! packets that the router has: it sends them again itself and keeps the duplicates back. Neither
+//! repair waits for the other (OBM-11), and neither host is changed (OBM-12).
+//!
+//! Data towards the fixed host is not helped and passes untouched, as does everything that is not
+//! TCP. Where the paper is silent, a parameter of [`BaseConfig`] or [`RouterConfig`] decides.
+//!
+//! Acknowledgements that bring something new pass with the SACK blocks that they carry. A fixed
+//! host that counts SACKed bytes can so retransmit what the agents repair as well.
+
+mod base;
+mod flow;
+mod holes;
+mod router;
+#[cfg(test)]
+mod tests;
+mod timer;
+
+pub use base::{Base, BaseStats};
+pub use router::{Router, RouterStats};
+pub use timer::{LocalTimer, RtoBounds};
+
+use lasthop_units::Duration;
+use lasthop_wire::agent::Ranges;
+use lasthop_wire::tcp::{Segment, Seq};
+use thiserror::Error;
+
+use crate::cache::{Cache, Stored};
+
+/// The fewest segments that a cache may hold: the largest window of the paper's senders (OBB-8).
+pub const LEAST_CACHE: usize = 16;
+
+/// The largest window (RFC 7323 section 2.3). Sequence numbers this far apart do not belong to the
+/// same stretch of a connection.
+const REACH: i32 = 1 << 30;
+
+/// What a full cache does with the next segment (OBB-8).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Eviction {
+    /// It drops its lowest segment: the paper speaks of packets that were flushed early (OBB-5).
+    /// A gap shows within a round trip of the hop, so the lowest is the least likely to be asked
+    /// for.
+    #[default]
+    Lowest,
+    /// It does not take the segment, as snoop.
+    Newest,
+}
+
+/// What an agent remembers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Memory {
+    /// Segments that are kept of each connection, at least [`LEAST_CACHE`]; 100 as in ns-2's snoop.
+    pub segments: usize,
+    /// What a full cache does.
+    pub eviction: Eviction,
+    /// Connections that are known at a time; beyond, the one that was silent longest is forgotten.
+    pub connections: usize,
+    /// How long a connection may be silent before it is forgotten.
+    pub idle: Duration,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            segments: 100,
+            eviction: Eviction::default(),
+            connections: 4096,
+            idle: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// Parameters of a [`Base`]. The default is the paper's agent.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct BaseConfig {
+    /// What it remembers.
+    pub memory: Memory,
+    /// Retransmits the oldest segment when no acknowledgement comes. The paper has no such timer:
+    /// a loss of the last packets of a flight waits for the fixed host's (OBB-7). Off by default.
+    pub timer: Option<LocalTimer>,
+}
+
+/// What a [`Router`] sends again upon a duplicate acknowledgement (OBM-8).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Repair {
+    /// The packet that is missing (section III.B).
+    #[default]
+    Single,
+    /// That packet and all that are kept after it (section VII.B).
+    GoBackN,
+}
+
+/// Parameters of a [`Router`]. The default is the paper's agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RouterConfig {
+    /// What it remembers.
+    pub memory: Memory,
+    /// Retransmits the oldest segment when no acknowledgement comes, as at the base (OBB-7). Off by
+    /// default.
+    pub timer: Option<LocalTimer>,
+    /// What is sent again.
+    pub repair: Repair,
+    /// The duplicate acknowledgement that makes the router retransmit (OBM-5): the first. Those
+    /// before it pass.
+    pub dupacks: u32,
+    /// How often a segment is sent again upon duplicates until they pass.
+    pub tries: u32,
+    /// An acknowledgement that a retransmission brought about and that shows another kept segment
+    /// missing, which was sent before that retransmission, has it sent again at once. The paper
+    /// waits for a duplicate. Off by default.
+    pub partial_acks: bool,
+    /// Gaps of a connection that are known at a time, at most [`Ranges::MAX`]. Nothing is done
+    /// about one too many: the duplicates for it pass.
+    pub gaps: usize,
+    /// How often a gap is reported in all. A timeout after the last report, duplicates pass
+    /// (OBM-6): 2.
+    pub snacks: u32,
+    /// The time from a SNACK to its answer (OBM-6). The estimate comes from retransmissions that
+    /// answered the first SNACK for their bytes.
+    pub rto: RtoBounds,
+    /// How many of the duplicates that were kept back are made good when it turns out that the base
+    /// cannot help: three, which a fixed host needs for its fast retransmit (OBM-7).
+    pub replay: u32,
+    /// The base sends missing bytes in the order in which they were asked for, and the hop keeps
+    /// that order (LNK-11): bytes that come before others that were asked for earlier show that
+    /// those were lost again, and those are asked for at once. The paper is silent: off by default,
+    /// and such bytes wait for the timeout.
+    pub detect_lost_retransmissions: bool,
+}
+
+impl Default for RouterConfig {
+    fn default() -> Self {
+        Self {
+            memory: Memory::default(),
+            timer: None,
+            repair: Repair::default(),
+            dupacks: 1,
+            tries: 10,
+            partial_acks: false,
+            gaps: Ranges::MAX,
+            snacks: 2,
+            rto: RtoBounds::default(),
+            replay: 3,
+            detect_lost_retransmissions: false,
+        }
+    }
+}
+
+/// A parameter that no agent can work with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum ConfigError {
+    /// See [`LEAST_CACHE`].
+    #[error("a cache of {0} segments; at least 16 are needed, the senders' largest window")]
+    Cache(usize),
+    /// No connection may be known.
+    #[error("0 connections; at least 1 must be known")]
+    Connections,
+    /// No gap may be known, or more than a SNACK can name.
+    #[error("{0} gaps of a connection; from 1 to 32 can be known")]
+    Gaps(usize),
+    /// This count is zero.
+    #[error("{0} is 0; it must be at least 1")]
+    Zero(&'static str),
+    /// The bounds of a timeout are out of order, or it could be zero.
+    #[error("a timeout from {least:?} to {most:?}; it must be above zero and in order")]
+    Rto {
+        /// The lower bound.
+        least: Duration,
+        /// The upper bound.
+        most: Duration,
+    },
+}
+
+impl Memory {
+    fn check(&self) -> Result<(), ConfigError> {
+        if self.segments < LEAST_CACHE {
+            return Err(ConfigError::Cache(self.segments));
+        }
+        if self.connections == 0 {
+            return Err(ConfigError::Connections);
+        }
+        Ok(())
+    }
+}
+
+impl BaseConfig {
+    /// Whether an agent can work with these.
+    ///
+    /// # Errors
+    ///
+    /// Names the parameter that is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.memory.check()?;
+        self.timer.map_or(Ok(()), |timer| timer.check())
+    }
+}
+
+impl RouterConfig {
+    /// Whether an agent can work with these.
+    ///
+    /// # Errors
+    ///
+    /// Names the parameter that is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.memory.check()?;
+        self.timer.map_or(Ok(()), |timer| timer.check())?;
+        if !(1..=Ranges::MAX).contains(&self.gaps) {
+            return Err(ConfigError::Gaps(self.gaps));
+        }
+        let counts = [("dupacks", self.dupacks), ("tries", self.tries), ("snacks", self.snacks)];
+        match counts.into_iter().find(|(_, count)| *count == 0) {
+            Some((name, _)) => Err(ConfigError::Zero(name)),
+            None => self.rto.check(),
+        }
+    }
+}
+
+/// The sequence numbers of a connection that are in use, fewer than [`REACH`].
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    /// The highest acknowledgement.
+    una: Option<Seq>,
+    /// Where it begins: there, or with the first byte that came.
+    floor: Seq,
+    /// After the highest byte that came.
+    next: Seq,
+}
+
+impl Stretch {
+    const fn new(next: Seq) -> Self {
+        Self { una: None, floor: next, next }
+    }
+
+    /// `seq` is near its end.
+    const fn reaches(&self, seq: Seq) -> bool {
+        seq.ahead_of(self.next).unsigned_abs() < REACH.unsigned_abs()
+    }
+
+    /// A segment can belong to it, if only as one that was acknowledged long ago.
+    fn takes(&self, segment: &Segment) -> bool {
+        self.reaches(segment.seq) && segment.end().ahead_of(self.floor) < REACH
+    }
+
+    /// A segment that it takes has come.
+    fn extend(&mut self, segment: &Segment) {
+        if segment.end().ahead_of(self.next) > 0 {
+            self.next = segment.end();
+        }
+        if self.una.is_none() && segment.seq.ahead_of(self.floor) < 0 {
+            self.floor = segment.seq;
+        }
+    }
+
+    /// All bytes of a segment are acknowledged.
+    fn is_past(&self, segment: &Segment) -> bool {
+        self.una.is_some_and(|una| segment.end().ahead_of(una) <= 0)
+    }
+
+    /// How far an acknowledgement goes beyond the highest; none if what it acknowledges is not in
+    /// use.
+    fn advance_of(&self, ack: Seq) -> Option<i32> {
+        let known = self.reaches(ack) && ack.ahead_of(self.next) <= 0;
+        known.then(|| self.una.map_or(1, |una| ack.ahead_of(una)))
+    }
+
+    const fn acknowledge(&mut self, ack: Seq) {
+        self.una = Some(ack);
+        self.floor = ack;
+    }
+
+    /// The part of a range that is not acknowledged; none if the range lies elsewhere.
+    fn clip(&self, (start, end): (Seq, Seq)) -> Option<(Seq, Seq)> {
+        let len = end.ahead_of(start);
+        let beyond = end.ahead_of(self.floor);
+        let known = len > 0 && len < REACH && beyond > 0 && beyond < REACH;
+        known.then(|| (if start.ahead_of(self.floor) < 0 { self.floor } else { start }, end))
+    }
+}
+
+/// What became of a segment that was to be kept.
+enum Outcome {
+    /// Kept; it is new, and this many others gave way.
+    New(u64),
+    /// One with the same first byte was kept already.
+    Again,
+    /// Not kept.
+    Refused,
+}
+
+/// Keeps a segment.
+fn keep<P, M>(
+    cache: &mut Cache<P, M>,
+    eviction: Eviction,
+    (seq, end): (Seq, Seq),
+    packet: P,
+    note: M,
+) -> Outcome {
+    let mut evicted = 0;
+    let full = cache.is_full() && cache.iter().all(|kept| kept.seq != seq);
+    if full && eviction == Eviction::Lowest {
+        // A segment below all others would be the next to go.
+        if cache.front().is_some_and(|front| seq.ahead_of(front.seq) < 0) {
+            return Outcome::Refused;
+        }
+        cache.pop_front();
+        evicted = 1;
+    }
+    match cache.store(seq, end, packet, note) {
+        Stored::New => Outcome::New(evicted),
+        Stored::Again => Outcome::Again,
+        Stored::Refused => Outcome::Refused,
+    }
+}

@@ -1,0 +1,207 @@
+//! The agent at the mobile router (obtcp-2010 section III.B).
+
+use core::net::IpAddr;
+
+use lasthop_units::Time;
+use lasthop_wire::agent::Message;
+use lasthop_wire::tcp::{Flags, Seq};
+
+use super::flow::{Flow, Shared};
+use super::timer::{Deadlines, Rtt};
+use super::{ConfigError, RouterConfig};
+use crate::table::Table;
+use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
+
+/// Counts of a [`Router`] since it began.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RouterStats {
+    /// Gaps that showed and were reported.
+    pub gaps: u64,
+    /// Gaps that showed while too many others were open, and were not.
+    pub untracked: u64,
+    /// SNACKs that were sent.
+    pub snacks: u64,
+    /// Gaps that were reported again since no answer came.
+    pub repeated: u64,
+    /// Gaps that were reported again since the answer was seen to be lost.
+    pub lost_retransmissions: u64,
+    /// Segments that came into a gap.
+    pub recovered: u64,
+    /// Congestion messages that came.
+    pub congestions: u64,
+    /// Gaps that had no answer, whose duplicates pass.
+    pub given_up: u64,
+    /// Segments that the router sent again, of its own cache.
+    pub retransmitted: u64,
+    /// Expiries of the local timer that made it do so.
+    pub timeouts: u64,
+    /// Duplicate acknowledgements that were kept back.
+    pub suppressed: u64,
+    /// Duplicate acknowledgements that passed.
+    pub passed: u64,
+    /// Duplicate acknowledgements that were made good.
+    pub replayed: u64,
+    /// Segments that gave way to others before they were acknowledged.
+    pub evicted: u64,
+    /// Segments that were not kept, since the cache was full.
+    pub refused: u64,
+}
+
+/// The agent at the mobile router: reports gaps to the base, and repairs the link to the mobile
+/// hosts behind it.
+#[derive(Clone, Debug)]
+pub struct Router<P> {
+    flows: Table<Flow<P>>,
+    deadlines: Deadlines,
+    shared: Shared<P>,
+}
+
+impl<P: Packet> Router<P> {
+    /// An agent that knows no connection yet.
+    ///
+    /// # Errors
+    ///
+    /// A parameter is out of bounds.
+    pub fn new(config: RouterConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        let shared = Shared {
+            config,
+            out: Queue::default(),
+            stats: RouterStats::default(),
+            hop: Rtt::new(config.rto),
+            serial: 0,
+        };
+        let flows = Table::new(config.memory.connections, config.memory.idle);
+        Ok(Self { flows, deadlines: Deadlines::default(), shared })
+    }
+
+    /// What it did so far.
+    pub const fn stats(&self) -> RouterStats {
+        self.shared.stats
+    }
+
+    /// Segments that are kept, of all connections.
+    pub fn cached(&self) -> usize {
+        self.flows.iter().map(|(_, flow)| flow.cached()).sum()
+    }
+
+    /// Gaps that are known, of all connections.
+    pub fn gaps(&self) -> usize {
+        self.flows.iter().map(|(_, flow)| flow.gaps()).sum()
+    }
+
+    #[cfg(test)]
+    pub(super) fn deadlines(&self) -> usize {
+        self.deadlines.len()
+    }
+
+    fn handle_data(&mut self, now: Time, tcp: &Tcp, packet: P) {
+        let (connection, segment) = (tcp.connection(Side::Fixed), &tcp.segment);
+        if segment.flags.contains(Flags::SYN) {
+            self.begin(now, connection, segment.end());
+            return self.shared.out.packet(Side::Mobile, packet);
+        }
+        let known = self.flows.get(now, &connection).is_some_and(|flow| flow.takes(segment));
+        if !known && segment.seq_len() > 0 {
+            self.begin(now, connection, segment.seq);
+        }
+        match self.flows.peek(&connection) {
+            Some(flow) if known || segment.seq_len() > 0 => {
+                flow.handle_data(now, connection, segment, packet, &mut self.shared);
+            }
+            _ => self.shared.out.packet(Side::Mobile, packet),
+        }
+        self.arm(connection);
+    }
+
+    fn handle_ack(&mut self, now: Time, tcp: &Tcp, packet: P) {
+        let connection = tcp.connection(Side::Mobile);
+        match self.flows.get(now, &connection) {
+            Some(flow) => flow.handle_ack(now, &tcp.segment, packet, &mut self.shared),
+            None => self.shared.out.packet(Side::Fixed, packet),
+        }
+        self.arm(connection);
+    }
+
+    /// Begins to know a connection, whose next byte is `next`, in place of what was known of it.
+    fn begin(&mut self, now: Time, connection: Connection, next: Seq) {
+        self.end(&connection);
+        self.flows.insert(now, connection, Flow::new(next, &self.shared.config));
+    }
+
+    fn end(&mut self, connection: &Connection) {
+        if let Some(mut flow) = self.flows.remove(connection) {
+            self.deadlines.set(*connection, &mut flow.armed, None);
+        }
+    }
+
+    fn arm(&mut self, connection: Connection) {
+        if let Some(flow) = self.flows.peek(&connection) {
+            let due = flow.due();
+            self.deadlines.set(connection, &mut flow.armed, due);
+        }
+        let flows = &mut self.flows;
+        self.deadlines.prune(2 * self.shared.config.memory.connections, |due, connection| {
+            flows.peek(connection).is_some_and(|flow| flow.armed == Some(due))
+        });
+    }
+}
+
+impl<P: Packet> Agent<P> for Router<P> {
+    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
+        let Some(tcp) = packet.tcp() else {
+            return self.shared.out.packet(from.other(), packet);
+        };
+        let flags = tcp.segment.flags;
+        if flags.contains(Flags::RST) {
+            self.end(&tcp.connection(from));
+            return self.shared.out.packet(from.other(), packet);
+        }
+        match from {
+            Side::Fixed => self.handle_data(now, &tcp, packet),
+            Side::Mobile if flags.contains(Flags::ACK) => self.handle_ack(now, &tcp, packet),
+            Side::Mobile => {
+                if flags.contains(Flags::SYN) {
+                    self.end(&tcp.connection(from));
+                }
+                self.shared.out.packet(Side::Fixed, packet);
+            }
+        }
+    }
+
+    fn handle_message(&mut self, now: Time, from: Side, message: &Message) {
+        if let (Side::Fixed, Message::Congestion { connection, lost }) = (from, message) {
+            self.shared.stats.congestions += 1;
+            if let Some(flow) = self.flows.get(now, connection) {
+                flow.handle_congestion(lost, &mut self.shared);
+            }
+            self.arm(*connection);
+        }
+    }
+
+    fn forget(&mut self, mobile: IpAddr) {
+        for (connection, mut flow) in self.flows.take_mobile(mobile) {
+            self.deadlines.set(connection, &mut flow.armed, None);
+        }
+    }
+
+    fn poll_output(&mut self) -> Option<Output<P>> {
+        self.shared.out.pop()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.deadlines.next()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some((due, connection)) = self.deadlines.pop(now) {
+            let Some(flow) = self.flows.peek(&connection).filter(|flow| flow.armed == Some(due))
+            else {
+                continue;
+            };
+            flow.armed = None;
+            flow.handle_timeout(now, connection, &mut self.shared);
+            self.arm(connection);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What an agent sees of a packet, and what it hands back.
+
+use alloc::collections::VecDeque;
+use core::net::SocketAddr;
+
+use lasthop_wire::agent::Message;
+use lasthop_wire::tcp::Segment;
+
+pub use lasthop_wire::agent::Connection;
+
+/// One of the two sides of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    /// Where the fixed hosts are.
+    Fixed,
+    /// Where the mobile hosts are: the side of the radio.
+    Mobile,
+}
+
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Fixed => Self::Mobile,
+            Self::Mobile => Self::Fixed,
+        }
+    }
+}
+
+/// A packet as its carrier holds it. A clone is a copy that can be sent later; it should cost little.
+pub trait Packet: Clone {
+    /// Its TCP header and addresses; none if it is anything else, cannot be read, or is a fragment.
+    fn tcp(&self) -> Option<Tcp>;
+
+    /// Writes another TCP header over its own; addresses, ports, payload and payload length stay.
+    fn set_segment(&mut self, segment: &Segment);
+
+    /// The number that the link's own recovery gave it.
+    fn frame(&self) -> Option<u32> {
+        None
+    }
+
+    /// Gives it a number for the link's own recovery, or takes it away.
+    fn set_frame(&mut self, _frame: Option<u32>) {}
+}
+
+/// What an agent reads of a TCP packet.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tcp {
+    /// Where it comes from.
+    pub src: SocketAddr,
+    /// Where it goes.
+    pub dst: SocketAddr,
+    /// The header; its `len` is the payload's length.
+    pub segment: Segment,
+}
+
+impl Tcp {
+    /// The connection that a packet which came from `from` belongs to.
+    pub const fn connection(&self, from: Side) -> Connection {
+        match from {
+            Side::Fixed => Connection { fixed: self.src, mobile: self.dst },
+            Side::Mobile => Connection { fixed: self.dst, mobile: self.src },
+        }
+    }
+}
+
+/// Something to send.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Output<P> {
+    /// This packet.
+    Packet {
+        /// Where to.
+        towards: Side,
+        /// The packet.
+        packet: P,
+    },
+    /// A TCP segment without payload that the agent made, in the name of one end of the connection
+    /// to the other.
+    Segment {
+        /// Where to.
+        towards: Side,
+        /// The connection.
+        connection: Connection,
+        /// The header; the ports are the connection's.
+        segment: Segment,
+    },
+    /// A message to the agent on that side, or to the host itself ([`Message::BadState`]).
+    Message {
+        /// Where to.
+        towards: Side,
+        /// The message.
+        message: Message,
+    },
+}
+
+/// What waits to be sent. Carriers empty it after each call, so it stays as short as one call's
+/// output.
+#[derive(Clone, Debug)]
+pub struct Queue<P>(VecDeque<Output<P>>);
+
+impl<P> Default for Queue<P> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<P> Queue<P> {
+    /// This packet, towards that side.
+    pub fn packet(&mut self, towards: Side, packet: P) {
+        self.0.push_back(Output::Packet { towards, packet });
+    }
+
+    /// A segment of the agent's own.
+    pub fn segment(&mut self, towards: Side, connection: Connection, segment: Segment) {
+        self.0.push_back(Output::Segment { towards, connection, segment });
+    }
+
+    /// A message.
+    pub fn message(&mut self, towards: Side, message: Message) {
+        self.0.push_back(Output::Message { towards, message });
+    }
+
+    /// The next one.
+    pub fn pop(&mut self) -> Option<Output<P>> {
+        self.0.pop_front()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// None waits.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

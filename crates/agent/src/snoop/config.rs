@@ -1,0 +1,78 @@
+//! What can be set.
+
+use lasthop_units::{Bytes, Duration};
+
+/// How long snoop waits for an acknowledgement before it sends the oldest segment once more (SNP-6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Timer {
+    /// srtt + 4 rttvar (RFC 6298) after the segment crossed the hop last, but a [`Config::tick`] after
+    /// the latest acknowledgement at least. Measured on segments that crossed the hop once and did
+    /// not wait behind a hole: those of which the acknowledgement tells the hop's round trip and not
+    /// how long a recovery took.
+    Measured,
+    /// Always this long after the latest acknowledgement or retransmission; a millisecond at least.
+    Pinned(Duration),
+    /// As ns-2.35 has it, for comparison: begins at 1.1 s, takes every acknowledgement for a sample,
+    /// that of a resent segment or of one behind a hole too, and gives the new sample a weight of
+    /// 7/8. Under heavy loss it grows to seconds.
+    Stock,
+}
+
+/// The settings of a [`Snoop`](super::Snoop).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Duplicates of an acknowledgement after which the segment is sent again; those before pass to
+    /// the fixed host. 1, as in the obTCP paper's figure 5; ns-2 acts on the second (SNP-4).
+    pub dupacks: u32,
+    /// The local timer.
+    pub timer: Timer,
+    /// The shortest time of a measured timer: 100 ms, as ns-2's (SNP-6).
+    pub tick: Duration,
+    /// A measured timer before the first sample: 1 s (RFC 6298 section 2.1).
+    pub initial: Duration,
+    /// How often snoop itself sends one segment again: 10 times (SNP-6). After that its duplicates
+    /// pass to the fixed host, whose own retransmission allows as many once more.
+    pub tries: u32,
+    /// Segments of one connection that are kept: 100 (SNP-7). One that finds no room passes without.
+    pub segments: usize,
+    /// Bytes of all connections that are kept, headers included: 64 MiB.
+    pub memory: Bytes,
+    /// Connections that are known: 4096. The one that was silent longest gives way.
+    pub connections: usize,
+    /// After how long without a packet a connection is forgotten: 5 minutes. What is forgotten too
+    /// early is known again from its next segment on.
+    pub idle: Duration,
+    /// SACK blocks tell which other segments are missing, and all of them are sent again at once
+    /// instead of one per round trip; a resent one that is missing still is sent again without the
+    /// timer. It takes the hop for one that does not reorder. Off, as in the papers (SNP-8).
+    pub use_sack: bool,
+    /// Takes the SACK blocks off a new acknowledgement that passes while the next hole is under
+    /// repair. Off, so that packets pass as they came. A sender with SACK needs no duplicates to
+    /// learn of a hole: the first partial acknowledgement tells it all, and it answers with a
+    /// smaller window what snoop is about to repair. Blocks are advice (RFC 2018 section 8), so
+    /// leaving them out harms nothing; but the header changes, which one that is signed (RFC 5925)
+    /// does not survive.
+    pub hide_sack: bool,
+    /// Marks acknowledgements that ask a mobile for what was lost on the hop (SNP-10). Off: only
+    /// senders that know the mark have a use for it, and the header changes.
+    pub eln: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            dupacks: 1,
+            timer: Timer::Measured,
+            tick: Duration::from_millis(100),
+            initial: Duration::from_secs(1),
+            tries: 10,
+            segments: 100,
+            memory: Bytes::from_mib(64),
+            connections: 4096,
+            idle: Duration::from_secs(300),
+            use_sack: false,
+            hide_sack: false,
+            eln: false,
+        }
+    }
+}

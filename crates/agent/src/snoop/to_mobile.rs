@@ -1,0 +1,425 @@
+//! From the fixed host to the mobile: what is kept, what is sent again, which duplicates are kept
+//! back.
+
+use lasthop_units::Time;
+use lasthop_wire::tcp::{Flags, Segment, Seq};
+
+use super::config::{Config, Timer};
+use super::timer::{Estimator, Sample};
+use super::{Context, Verdict};
+use crate::cache::{Cache, Kept, SPAN, Stored};
+use crate::{Packet, Side};
+
+const FIN_SYN: Flags = Flags::FIN.with(Flags::SYN);
+
+/// What is noted about a segment that is kept.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    /// Which of all segments over the hop it was when the fixed host sent it last.
+    first: u64,
+    /// Which it was when it crossed last.
+    last: u64,
+    /// When that was.
+    at: Time,
+    /// How often snoop has sent it since the fixed host did.
+    tries: u32,
+    /// The fixed host has sent it more than once, or out of order.
+    by_sender: bool,
+    /// Multicast ahead of a handoff and not sent over this hop.
+    primed: bool,
+    /// It crossed the hop once, in order.
+    clean: bool,
+    /// The mobile has said that it came.
+    sacked: bool,
+    bytes: u64,
+}
+
+/// The mobile's latest acknowledgement.
+#[derive(Clone, Copy, Debug)]
+struct Acked {
+    ack: Seq,
+    window: u16,
+}
+
+/// One direction of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct ToMobile<P> {
+    cache: Cache<P, Note>,
+    /// After the highest byte that the fixed host has sent.
+    seen: Option<Seq>,
+    acked: Option<Acked>,
+    /// Duplicates of it.
+    duplicates: u64,
+    /// Segments that went over the hop, the same one again included. Each that arrives is answered
+    /// by one acknowledgement, and a duplicate while there is a hole below it.
+    sent: u64,
+    /// The latest of them that has been answered by a new acknowledgement. What went before it has
+    /// arrived or is lost, as the hop keeps the order, so it brings no more duplicates.
+    answered: u64,
+    estimator: Estimator,
+    deadline: Option<Time>,
+    bytes: u64,
+}
+
+impl<P: Packet> ToMobile<P> {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            cache: Cache::new(config.segments),
+            seen: None,
+            acked: None,
+            duplicates: 0,
+            sent: 0,
+            answered: 0,
+            estimator: Estimator::default(),
+            deadline: None,
+            bytes: 0,
+        }
+    }
+
+    /// Bytes of what is kept.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Segments that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.cache.len()
+    }
+
+    /// When the local timer fires.
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.deadline
+    }
+
+    /// A connection begins with this SYN of the fixed host.
+    pub(super) fn begin(&mut self, context: &mut Context<'_, P>, syn: &Segment) {
+        self.restart(context);
+        self.acked = None;
+        self.seen = Some(syn.end());
+    }
+
+    /// The fixed host has sent data, which is handed on (SNP-1, SNP-7).
+    pub(super) fn on_data(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P) {
+        if segment.seq_len() > SPAN {
+            return;
+        }
+        if !self.is_near(segment) {
+            self.restart(context);
+            self.acked = None;
+        }
+        self.sent += 1;
+        let again = self.seen.is_some_and(|seen| segment.seq.ahead_of(seen) < 0);
+        if self.is_new_to_mobile(segment) {
+            self.keep(context, segment, packet, again);
+        }
+        self.raise_seen(segment.end());
+        if self.deadline.is_none() || again && self.front_is(segment.seq) {
+            self.arm(context);
+        }
+    }
+
+    /// The same ahead of a handoff: it does not cross this hop (SNP-11).
+    pub(super) fn prime(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P) {
+        let known = self.cache.holding(segment.seq).is_some();
+        if known || segment.seq_len() > SPAN || !self.is_near(segment) {
+            return;
+        }
+        if self.is_new_to_mobile(segment) {
+            self.keep(context, segment, packet, false);
+            if let Some(kept) = self.cache.holding(segment.seq) {
+                kept.note.primed = true;
+                kept.note.clean = false;
+            }
+        }
+        self.raise_seen(segment.end());
+    }
+
+    /// The mobile is here: what was kept for it goes out (SNP-11).
+    pub(super) fn release(&mut self, context: &mut Context<'_, P>) {
+        let mut any = false;
+        for kept in self.cache.iter_mut().filter(|kept| kept.note.primed) {
+            self.sent += 1;
+            kept.note.primed = false;
+            kept.note.at = context.now;
+            (kept.note.first, kept.note.last) = (self.sent, self.sent);
+            context.out.packet(Side::Mobile, kept.packet.clone());
+            context.stats.released += 1;
+            any = true;
+        }
+        if any {
+            self.arm(context);
+        }
+    }
+
+    /// The mobile acknowledges.
+    pub(super) fn on_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+        let ack = segment.ack;
+        if self.seen.is_some_and(|seen| ack.ahead_of(seen) > 0) {
+            // What it acknowledges went another way, or is a lie: nothing kept is worth anything.
+            self.restart(context);
+            self.acked = None;
+            self.seen = Some(ack);
+        }
+        match self.acked.map(|acked| ack.ahead_of(acked.ack)) {
+            Some(..0) => Verdict::Pass,
+            Some(0) => self.on_same_ack(context, segment),
+            Some(_) | None => self.on_new_ack(context, segment),
+        }
+    }
+
+    /// The local timer fires (SNP-6).
+    pub(super) fn on_timeout(&mut self, context: &mut Context<'_, P>) {
+        if self.deadline.is_none_or(|at| at > context.now) {
+            return;
+        }
+        let wanted = self.acked.map(|acked| acked.ack);
+        if let Some(kept) = wanted_in(&mut self.cache, wanted)
+            && kept.note.tries < context.config.tries
+        {
+            resend(context, &mut self.sent, kept);
+            context.stats.timeouts += 1;
+        }
+        self.arm(context);
+    }
+
+    /// SNP-2: frees what is acknowledged, measures the hop, passes it on.
+    fn on_new_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+        let sample = self.free(segment.ack);
+        if let Some(sample) = sample {
+            self.estimator.sample(context.now, context.config.timer, sample);
+        }
+        self.acked = Some(Acked { ack: segment.ack, window: segment.window });
+        self.duplicates = 0;
+        self.arm(context);
+        self.use_sack(context, segment);
+        let hidden = context.config.hide_sack && !segment.options.sack.is_empty();
+        if hidden && self.is_repairing(context.config) { Verdict::HideSack } else { Verdict::Pass }
+    }
+
+    /// SNP-3 to SNP-5.
+    fn on_same_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+        if !self.is_duplicate(segment) {
+            if self.deadline.is_none() {
+                self.arm(context);
+            }
+            return Verdict::Pass;
+        }
+        self.duplicates += 1;
+        let verdict = self.answer_duplicate(context, segment.ack);
+        self.use_sack(context, segment);
+        verdict
+    }
+
+    fn answer_duplicate(&mut self, context: &mut Context<'_, P>, ack: Seq) -> Verdict {
+        let Some(kept) = self.cache.holding(ack) else { return Verdict::PassDuplicate };
+        let note = &kept.note;
+        if note.by_sender || note.tries >= context.config.tries {
+            return Verdict::PassDuplicate;
+        }
+        if note.tries == 0 {
+            if self.duplicates < u64::from(context.config.dupacks) {
+                return Verdict::PassDuplicate;
+            }
+            resend(context, &mut self.sent, kept);
+            self.arm(context);
+            return Verdict::Suppress;
+        }
+        // SNP-4: one for each segment that went after it, unless that was answered already.
+        let own = if note.last > self.answered { u64::from(note.tries) } else { 0 };
+        let since = note.first.max(self.answered) + own;
+        if self.duplicates > self.sent.saturating_sub(since) {
+            return Verdict::PassDuplicate;
+        }
+        Verdict::Suppress
+    }
+
+    /// A segment that acknowledges the same again, says nothing else and does so because something
+    /// else came (RFC 5681 section 2). Not data, an update of the window, the reply to a probe of a
+    /// closed one, a reply while nothing is under way, or word that something came twice (RFC 2883).
+    fn is_duplicate(&mut self, segment: &Segment) -> bool {
+        let Some(acked) = &mut self.acked else { return false };
+        let same_window = acked.window == segment.window;
+        acked.window = segment.window;
+        let outstanding = self.seen.is_some_and(|seen| seen.ahead_of(segment.ack) > 0);
+        let says_more = segment.len > 0 || segment.flags.intersects(FIN_SYN);
+        if says_more || !outstanding || segment.window == 0 {
+            return false;
+        }
+        let sack = segment.options.sack.as_slice();
+        if sack.is_empty() {
+            return same_window;
+        }
+        sack.iter().any(|(start, _)| start.ahead_of(segment.ack) > 0)
+    }
+
+    /// SACK blocks name the other holes, if that is wanted.
+    fn use_sack(&mut self, context: &mut Context<'_, P>, segment: &Segment) {
+        let blocks = segment.options.sack.as_slice();
+        if !context.config.use_sack || blocks.is_empty() {
+            return;
+        }
+        // The hop keeps the order: what went before something that has arrived is lost.
+        let mut arrived = self.answered;
+        for kept in self.cache.iter_mut() {
+            kept.note.sacked |= blocks.iter().any(|(start, end)| {
+                start.ahead_of(segment.ack) > 0
+                    && kept.seq.ahead_of(*start) >= 0
+                    && kept.end.ahead_of(*end) <= 0
+            });
+            if kept.note.sacked {
+                arrived = arrived.max(kept.note.first);
+            }
+        }
+        let before = self.sent;
+        for kept in self.cache.iter_mut() {
+            let note = &kept.note;
+            let lost = !note.sacked && !note.primed && note.last < arrived;
+            if lost && !note.by_sender && note.tries < context.config.tries {
+                resend(context, &mut self.sent, kept);
+            }
+        }
+        if self.sent > before {
+            self.arm(context);
+        }
+    }
+
+    /// Frees what is acknowledged; what it tells of the hop's round trip, if anything.
+    fn free(&mut self, ack: Seq) -> Option<Sample> {
+        let mut next = self.acked.map(|acked| acked.ack);
+        let mut clean = self.duplicates == 0;
+        let mut at = None;
+        while let Some(kept) = self.cache.pop_acknowledged(ack) {
+            self.bytes = self.bytes.saturating_sub(kept.note.bytes);
+            clean &= kept.note.clean && next.is_none_or(|next| kept.seq.ahead_of(next) <= 0);
+            next = Some(kept.end);
+            at = Some(kept.note.at);
+            self.answered = self.answered.max(kept.note.last);
+        }
+        Some(Sample { at: at?, clean: clean && next == Some(ack) })
+    }
+
+    /// Keeps a copy, if there is room and the link's queue is not full.
+    fn keep(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P, again: bool) {
+        let seq = segment.seq;
+        let bytes = u64::from(segment.header_len()) + u64::from(segment.len);
+        let known = self.cache.holding(seq).filter(|kept| kept.seq == seq).map(|kept| kept.note);
+        let freed = known.map_or(0, |note| note.bytes);
+        let queue_full = context.queue_full && known.is_none();
+        if queue_full || bytes > context.room.saturating_add(freed) {
+            context.stats.left_out += 1;
+            // An older copy than the fixed host's is not to be sent.
+            if let Some(kept) = self.cache.holding(seq).filter(|kept| kept.seq == seq) {
+                kept.note.by_sender = true;
+            }
+            return;
+        }
+        let by_sender = again && known.is_none_or(|note| !note.primed);
+        let note = Note {
+            first: self.sent,
+            last: self.sent,
+            at: context.now,
+            tries: 0,
+            by_sender,
+            primed: false,
+            clean: !again,
+            sacked: known.is_some_and(|note| note.sacked),
+            bytes,
+        };
+        match self.cache.store(seq, segment.end(), packet.clone(), note) {
+            Stored::New => context.stats.cached += 1,
+            Stored::Again => {
+                if let Some(kept) = self.cache.holding(seq) {
+                    kept.note = note;
+                }
+            }
+            Stored::Refused => {
+                context.stats.left_out += 1;
+                return;
+            }
+        }
+        self.bytes = self.bytes.saturating_sub(freed) + bytes;
+    }
+
+    /// Starts the timer for the segment that the mobile waits for, if it is to be had (SNP-6) and
+    /// the mobile can take it. A measured one runs from that segment's own transmission, as there is
+    /// one for each packet in the papers, but leaves a tick for a duplicate to come first.
+    fn arm(&mut self, context: &Context<'_, P>) {
+        let wanted = self.acked.map(|acked| acked.ack);
+        let closed = self.acked.is_some_and(|acked| acked.window == 0);
+        self.deadline = wanted_in(&mut self.cache, wanted)
+            .filter(|_| !closed)
+            .filter(|kept| kept.note.tries < context.config.tries)
+            .filter(|kept| wanted.is_some() || !kept.note.primed)
+            .map(|kept| {
+                let after = self.estimator.timeout(context.config);
+                match context.config.timer {
+                    Timer::Measured => {
+                        (kept.note.at + after).max(context.now + context.config.tick)
+                    }
+                    Timer::Pinned(_) | Timer::Stock => context.now + after,
+                }
+            });
+    }
+
+    /// Snoop sees to the next hole itself.
+    fn is_repairing(&mut self, config: &Config) -> bool {
+        let wanted = self.acked.map(|acked| acked.ack);
+        wanted_in(&mut self.cache, wanted)
+            .is_some_and(|kept| !kept.note.by_sender && kept.note.tries < config.tries)
+    }
+
+    /// Forgets what was sent and acknowledged; the hop's round trip stays.
+    fn restart(&mut self, context: &mut Context<'_, P>) {
+        context.stats.evicted += self.cache.len() as u64;
+        self.cache.clear();
+        self.bytes = 0;
+        self.seen = None;
+        self.duplicates = 0;
+        self.answered = self.sent;
+        self.deadline = None;
+    }
+
+    /// It belongs to the same stretch of the sequence space as what was seen.
+    fn is_near(&self, segment: &Segment) -> bool {
+        [self.seen, self.acked.map(|acked| acked.ack)]
+            .into_iter()
+            .flatten()
+            .all(|known| segment.seq.ahead_of(known).unsigned_abs() <= SPAN)
+    }
+
+    /// The mobile has not acknowledged all of it.
+    fn is_new_to_mobile(&self, segment: &Segment) -> bool {
+        self.acked.is_none_or(|acked| segment.end().ahead_of(acked.ack) > 0)
+    }
+
+    fn raise_seen(&mut self, end: Seq) {
+        if self.seen.is_none_or(|seen| end.ahead_of(seen) > 0) {
+            self.seen = Some(end);
+        }
+    }
+
+    fn front_is(&self, seq: Seq) -> bool {
+        self.cache.front().is_some_and(|kept| kept.seq == seq)
+    }
+}
+
+/// The segment that the mobile waits for; the lowest, before it has acknowledged anything.
+fn wanted_in<P>(cache: &mut Cache<P, Note>, wanted: Option<Seq>) -> Option<&mut Kept<P, Note>> {
+    match wanted {
+        Some(ack) => cache.holding(ack),
+        None => cache.front_mut(),
+    }
+}
+
+/// Sends a copy as it came: its timestamp is the old one, so that the fixed host's measurement
+/// includes the recovery, and its acknowledgement is one that the mobile has had.
+fn resend<P: Packet>(context: &mut Context<'_, P>, sent: &mut u64, kept: &mut Kept<P, Note>) {
+    *sent += 1;
+    kept.note.tries += 1;
+    kept.note.last = *sent;
+    kept.note.at = context.now;
+    kept.note.clean = false;
+    kept.note.primed = false;
+    context.out.packet(Side::Mobile, kept.packet.clone());
+    context.stats.local_retransmits += 1;
+}

@@ -1,0 +1,266 @@
+//! What an agent knows of each connection, within a bound.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+
+use lasthop_units::{Duration, Time};
+
+use crate::Connection;
+
+/// State of many connections. When it is full, the one that was silent longest gives way; one that
+/// was silent for long enough is forgotten anyhow, since its end may have passed elsewhere.
+#[derive(Clone, Debug)]
+pub struct Table<S> {
+    entries: BTreeMap<Connection, Entry<S>>,
+    /// By the time and the order in which they were used last.
+    silent: BTreeMap<(Time, u64), Connection>,
+    uses: u64,
+    limit: usize,
+    idle: Duration,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<S> {
+    used: (Time, u64),
+    state: S,
+}
+
+impl<S> Table<S> {
+    /// A table of at most `limit` connections, each forgotten after `idle` without a packet.
+    pub const fn new(limit: usize, idle: Duration) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            silent: BTreeMap::new(),
+            uses: 0,
+            limit: if limit == 0 { 1 } else { limit },
+            idle,
+        }
+    }
+
+    /// Connections that are known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// None is known.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// What is known of a connection, which has a packet at this moment.
+    pub fn get(&mut self, now: Time, connection: &Connection) -> Option<&mut S> {
+        self.expire(now);
+        let entry = self.entries.get_mut(connection)?;
+        self.silent.remove(&entry.used);
+        self.uses += 1;
+        entry.used = (now, self.uses);
+        self.silent.insert(entry.used, *connection);
+        Some(&mut entry.state)
+    }
+
+    /// The same without its counting as use.
+    pub fn peek(&mut self, connection: &Connection) -> Option<&mut S> {
+        self.entries.get_mut(connection).map(|entry| &mut entry.state)
+    }
+
+    /// Begins to know a connection, in place of what was known of it.
+    pub fn insert(&mut self, now: Time, connection: Connection, state: S) -> &mut S {
+        self.remove(&connection);
+        self.make_room();
+        self.uses += 1;
+        let used = (now, self.uses);
+        self.silent.insert(used, connection);
+        &mut self.entries.entry(connection).or_insert(Entry { used, state }).state
+    }
+
+    /// Forgets a connection.
+    pub fn remove(&mut self, connection: &Connection) -> Option<S> {
+        let entry = self.entries.remove(connection)?;
+        self.silent.remove(&entry.used);
+        Some(entry.state)
+    }
+
+    /// Takes all connections of a mobile out.
+    pub fn take_mobile(&mut self, mobile: IpAddr) -> Vec<(Connection, S)> {
+        let keys: Vec<Connection> =
+            self.entries.keys().filter(|c| c.mobile.ip() == mobile).copied().collect();
+        keys.into_iter().filter_map(|key| Some((key, self.remove(&key)?))).collect()
+    }
+
+    /// Forgets connections that were silent too long.
+    pub fn expire(&mut self, now: Time) {
+        while self.pop_expired(now).is_some() {}
+    }
+
+    /// Takes out a connection that was silent too long, for an agent that has more to forget of it.
+    pub fn pop_expired(&mut self, now: Time) -> Option<(Connection, S)> {
+        let (&(used, _), &oldest) = self.silent.first_key_value()?;
+        if now.since(used) < self.idle {
+            return None;
+        }
+        Some((oldest, self.remove(&oldest)?))
+    }
+
+    /// Takes out the connection that was silent longest, if there is no room for another. Before
+    /// [`insert`](Self::insert) of one that is not known, for an agent that has more to forget.
+    pub fn make_room(&mut self) -> Option<(Connection, S)> {
+        if self.entries.len() < self.limit {
+            return None;
+        }
+        let (_, &oldest) = self.silent.first_key_value()?;
+        Some((oldest, self.remove(&oldest)?))
+    }
+
+    /// All connections, in the order of their addresses.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Connection, &mut S)> {
+        self.entries.iter_mut().map(|(connection, entry)| (connection, &mut entry.state))
+    }
+
+    /// All connections, in the order of their addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (&Connection, &S)> {
+        self.entries.iter().map(|(connection, entry)| (connection, &entry.state))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::net::{Ipv4Addr, SocketAddr};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn connection(port: u16) -> Connection {
+        let at = |host, port| SocketAddr::from((Ipv4Addr::new(10, 0, 0, host), port));
+        Connection { fixed: at(1, 80), mobile: at(2, port) }
+    }
+
+    fn second(n: u64) -> Time {
+        Time::ZERO + Duration::from_secs(n)
+    }
+
+    #[test]
+    fn a_full_table_forgets_the_connection_that_was_silent_longest() {
+        let mut table = Table::new(2, Duration::from_secs(100));
+        table.insert(second(0), connection(1), 'a');
+        table.insert(second(1), connection(2), 'b');
+        table.get(second(2), &connection(1));
+        table.insert(second(3), connection(3), 'c');
+        assert_eq!(table.get(second(4), &connection(2)), None);
+        assert_eq!(table.get(second(4), &connection(1)), Some(&mut 'a'));
+        assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn a_connection_without_packets_is_forgotten_in_time() {
+        let mut table = Table::new(8, Duration::from_secs(10));
+        table.insert(second(0), connection(1), ());
+        table.insert(second(5), connection(2), ());
+        table.expire(second(12));
+        assert_eq!(table.iter().map(|(c, ())| *c).collect::<Vec<_>>(), [connection(2)]);
+        assert_eq!(table.take_mobile(connection(2).mobile.ip()).len(), 1);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn what_gives_way_can_be_had() {
+        let mut table = Table::new(1, Duration::from_secs(10));
+        assert_eq!(table.make_room(), None);
+        table.insert(second(0), connection(1), 'a');
+        assert_eq!(table.make_room(), Some((connection(1), 'a')));
+        table.insert(second(1), connection(2), 'b');
+        assert_eq!(table.pop_expired(second(10)), None);
+        assert_eq!(table.pop_expired(second(11)), Some((connection(2), 'b')));
+        assert!(table.is_empty() && table.silent.is_empty());
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Op {
+        Insert(u16),
+        Get(u16),
+        Peek(u16),
+        Remove(u16),
+        Mobile,
+        Expire,
+    }
+
+    fn op() -> impl Strategy<Value = Op> {
+        prop_oneof![
+            4 => (0u16..12).prop_map(Op::Insert),
+            4 => (0u16..12).prop_map(Op::Get),
+            1 => (0u16..12).prop_map(Op::Peek),
+            1 => (0u16..12).prop_map(Op::Remove),
+            1 => Just(Op::Expire),
+            1 => prop::sample::select(alloc::vec![Op::Mobile, Op::Expire]),
+        ]
+    }
+
+    /// A list, the one that was silent longest first.
+    struct Model(Vec<(Time, u16, usize)>);
+
+    impl Model {
+        fn expire(&mut self, now: Time) {
+            self.0.retain(|(used, ..)| now.since(*used) < Duration::from_secs(10));
+        }
+
+        fn remove(&mut self, port: u16) -> Option<usize> {
+            let at = self.0.iter().position(|(_, known, _)| *known == port)?;
+            Some(self.0.remove(at).2)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_list(
+            limit in 1usize..8,
+            ops in prop::collection::vec((0u64..6, op()), 0..80),
+        ) {
+            let mut table = Table::new(limit, Duration::from_secs(10));
+            let mut model = Model(Vec::new());
+            let mut now = Time::ZERO;
+            for (n, (later, op)) in ops.into_iter().enumerate() {
+                now += Duration::from_secs(later);
+                match op {
+                    Op::Insert(port) => {
+                        model.remove(port);
+                        if model.0.len() == limit {
+                            model.0.remove(0);
+                        }
+                        model.0.push((now, port, n));
+                        prop_assert_eq!(*table.insert(now, connection(port), n), n);
+                    }
+                    Op::Get(port) => {
+                        model.expire(now);
+                        let state = model.remove(port);
+                        model.0.extend(state.map(|state| (now, port, state)));
+                        prop_assert_eq!(table.get(now, &connection(port)).copied(), state);
+                    }
+                    Op::Peek(port) => {
+                        let state = model.0.iter().find(|known| known.1 == port).map(|k| k.2);
+                        prop_assert_eq!(table.peek(&connection(port)).copied(), state);
+                    }
+                    Op::Remove(port) => {
+                        prop_assert_eq!(table.remove(&connection(port)), model.remove(port));
+                    }
+                    Op::Mobile => {
+                        let taken = table.take_mobile(connection(0).mobile.ip());
+                        prop_assert_eq!(taken.len(), model.0.len());
+                        model.0.clear();
+                    }
+                    Op::Expire => {
+                        model.expire(now);
+                        table.expire(now);
+                    }
+                }
+                prop_assert!(table.len() <= limit);
+                prop_assert_eq!(table.silent.len(), table.len());
+                let mut expected: Vec<_> =
+                    model.0.iter().map(|(_, port, n)| (connection(*port), *n)).collect();
+                expected.sort_unstable();
+                let known: Vec<_> = table.iter().map(|(c, n)| (*c, *n)).collect();
+                prop_assert_eq!(known, expected);
+            }
+        }
+    }
+}

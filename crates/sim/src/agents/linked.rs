@@ -1,0 +1,123 @@
+use core::net::Ipv4Addr;
+
+use lasthop_agent::{Agent, Output, Side};
+use lasthop_units::{LinkEvent, Time};
+
+use super::packet::{message_of, message_packet, segment_packet};
+use crate::net::{Context, LinkId, Node, Packet};
+
+/// A node whose link recovers by itself: an agent stands between it and the network, with the node
+/// on its mobile side (DDA-1, CC-4).
+#[derive(Clone, Debug)]
+pub struct Linked<N, A> {
+    node: N,
+    agent: A,
+    addr: Ipv4Addr,
+    /// The agent at the other end of the link.
+    peer: Ipv4Addr,
+    /// By which packets came last.
+    link: Option<LinkId>,
+    /// What the node sends while it is attended to.
+    sent: Vec<Packet>,
+}
+
+impl<N: Node, A: Agent<Packet>> Linked<N, A> {
+    /// `node` at `addr` behind `agent`, which talks to the one at `peer`.
+    pub const fn new(node: N, addr: Ipv4Addr, agent: A, peer: Ipv4Addr) -> Self {
+        Self { node, agent, addr, peer, link: None, sent: Vec::new() }
+    }
+
+    /// The node behind the agent.
+    pub const fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// The agent.
+    pub const fn agent(&self) -> &A {
+        &self.agent
+    }
+
+    /// The mobile is at another base: its agent is at `peer` from here on, and nothing that was
+    /// under way to the old one counts.
+    pub fn set_peer(&mut self, peer: Ipv4Addr) {
+        self.peer = peer;
+        self.agent.forget(self.addr.into());
+    }
+
+    /// Lets the node act, and puts what it sends through the agent.
+    fn attend(&mut self, ctx: &mut Context<'_>, act: impl FnOnce(&mut N, &mut Context<'_>)) {
+        let mut sent = core::mem::take(&mut self.sent);
+        ctx.divert(&mut sent, |ctx| act(&mut self.node, ctx));
+        for packet in sent.drain(..) {
+            self.agent.handle_packet(ctx.now(), Side::Mobile, packet);
+        }
+        self.sent = sent;
+    }
+
+    /// Hands on all that the agent has to hand on. What that makes the node send passes the agent
+    /// in turn.
+    fn empty(&mut self, ctx: &mut Context<'_>) {
+        while let Some(output) = self.agent.poll_output() {
+            let (towards, packet) = match output {
+                Output::Packet { towards, packet } => (towards, Some(packet)),
+                Output::Segment { towards, connection, segment } => {
+                    (towards, segment_packet(ctx, towards, connection, segment))
+                }
+                Output::Message { towards, message } => {
+                    (towards, message_packet(ctx, (self.addr, self.peer), &message))
+                }
+            };
+            match (towards, packet, self.link) {
+                (Side::Fixed, Some(packet), _) => {
+                    // Whoever drops it has counted it.
+                    let _ = ctx.send(packet);
+                }
+                (Side::Mobile, Some(packet), Some(link)) => {
+                    self.attend(ctx, |node, ctx| node.handle_packet(ctx, link, packet));
+                }
+                (Side::Mobile, ..) | (_, None, _) => {}
+            }
+        }
+    }
+}
+
+impl<N: Node, A: Agent<Packet>> Node for Linked<N, A> {
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
+        self.link = Some(link);
+        if packet.corrupted {
+            self.attend(ctx, |node, ctx| node.handle_packet(ctx, link, packet));
+        } else if let Some(message) = message_of(&packet).filter(|_| packet.dst == self.addr) {
+            self.agent.handle_message(ctx.now(), Side::Fixed, &message);
+        } else {
+            self.agent.handle_packet(ctx.now(), Side::Fixed, packet);
+        }
+        self.empty(ctx);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.node.next_timeout(), self.agent.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        let due = |at: Option<Time>| at.is_some_and(|at| at <= ctx.now());
+        let (node, agent) = (due(self.node.next_timeout()), due(self.agent.next_timeout()));
+        if node {
+            self.attend(ctx, |node, ctx| node.handle_timeout(ctx));
+        }
+        if agent {
+            self.agent.handle_timeout(ctx.now());
+        }
+        self.empty(ctx);
+    }
+
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
+        self.agent.handle_link_event(ctx.now(), event);
+        self.attend(ctx, |node, ctx| node.handle_link_event(ctx, link, event));
+        self.empty(ctx);
+    }
+
+    fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
+        self.attend(ctx, |node, ctx| node.handle_token(ctx, token));
+        self.empty(ctx);
+    }
+}

@@ -1,0 +1,9 @@
+//! Nodes with helpers in them: routers that carry [agents](lasthop_agent) for the mobiles behind
+//! them, and mobiles whose link recovers by itself.
+
+mod linked;
+mod packet;
+mod router;
+
+pub use linked::Linked;
+pub use router::{AgentRouter, Help, Peers};
