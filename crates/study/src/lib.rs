@@ -1,5 +1,6 @@
 //! Scenarios, sweeps, their results, and published experiments beside ours.
 
+pub mod analysis;
 pub mod engine;
 pub mod published;
 pub mod report;

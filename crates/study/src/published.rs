@@ -58,7 +58,8 @@ pub struct Table {
     pub unit: String,
     /// How many runs stand behind each cell.
     pub runs: u32,
-    /// The level of its intervals.
+    /// The level of its intervals; ours where it has none.
+    #[serde(default = "level")]
     pub level: f64,
     /// What distinguishes rows.
     pub rows: String,
@@ -68,6 +69,10 @@ pub struct Table {
     pub column: Vec<String>,
     /// The rows.
     pub row: Vec<Row>,
+}
+
+fn level() -> f64 {
+    LEVEL
 }
 
 /// A row of a table.
@@ -80,13 +85,14 @@ pub struct Row {
     pub cell: Vec<Printed>,
 }
 
-/// A cell of a table: a mean with its interval, or why there is none.
+/// A cell of a table: a mean with its interval, a value alone, or why there is none.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Printed {
     mean: Option<f64>,
     lo: Option<f64>,
     hi: Option<f64>,
+    value: Option<f64>,
     missing: Option<String>,
 }
 
@@ -96,18 +102,30 @@ impl Printed {
         Some((self.mean?, Interval { lo: self.lo?, hi: self.hi? }))
     }
 
+    /// The value, where one is printed without an interval.
+    pub fn alone(&self) -> Option<f64> {
+        self.value
+    }
+
     /// Why the cell is missing, if it is.
     pub fn missing(&self) -> Option<&str> {
         self.missing.as_deref()
     }
 
     fn check(&self) -> Result<(), &'static str> {
+        if self.value.is_some() {
+            let others = self.mean.or(self.lo).or(self.hi);
+            return match (others, &self.missing) {
+                (None, None) => Ok(()),
+                _ => Err("`value` stands alone, without `mean`, `lo`, `hi` and `missing`"),
+            };
+        }
         match (self.value(), &self.missing) {
             (Some((mean, interval)), None) if interval.contains(mean) => Ok(()),
             (Some(_), None) => Err("its mean is outside its interval"),
             (None, Some(_)) if self.mean.or(self.lo).or(self.hi).is_none() => Ok(()),
             (_, Some(_)) => Err("it is said to be missing, yet has a value"),
-            (None, None) => Err("it needs `mean`, `lo` and `hi`, or `missing`"),
+            (None, None) => Err("it needs `mean`, `lo` and `hi`, or `value`, or `missing`"),
         }
     }
 }
@@ -228,8 +246,11 @@ impl Table {
 
     /// The estimate that a cell stands for; none where nothing is printed.
     pub fn estimate(&self, row: &str, column: &str) -> Option<Estimate> {
-        let (mean, interval) = self.cell(row, column)?.value()?;
-        Some(Estimate::of_printed(mean, interval, self.runs))
+        let cell = self.cell(row, column)?;
+        match cell.value() {
+            Some((mean, interval)) => Some(Estimate::of_printed(mean, interval, self.runs)),
+            None => Some(Estimate::new(cell.alone()?, self.runs, None)),
+        }
     }
 
     fn check(&self) -> Result<(), PublishedError> {
@@ -300,10 +321,20 @@ mod tests {
     }
 
     #[test]
+    fn a_value_without_an_interval_is_an_estimate_without_one() {
+        let published = Published::parse(&format!("{HEAD}\ncell = [{{ value = 2.0 }}]")).unwrap();
+        let table = published.table("table1").unwrap();
+        assert_eq!(table.cell("0 s", "0 %").unwrap().value(), None);
+        let estimate = table.estimate("0 s", "0 %").unwrap();
+        assert_eq!((estimate.mean, estimate.interval()), (2.0, None));
+    }
+
+    #[test]
     fn cells_that_make_no_sense_are_refused_with_their_place() {
         for (cells, why) in [
             ("{ mean = 4.0, lo = 1.0, hi = 3.0 }", "row 0 s, column 0 %: its mean is outside"),
-            ("{ mean = 4.0 }", "it needs `mean`, `lo` and `hi`, or `missing`"),
+            ("{ mean = 4.0 }", "it needs `mean`, `lo` and `hi`, or `value`, or `missing`"),
+            ("{ value = 4.0, lo = 1.0 }", "`value` stands alone"),
             ("{ mean = 4.0, missing = \"cut\" }", "missing, yet has a value"),
             ("", "row 0 s: 0 cells under 1 columns"),
             ("{ mena = 4.0 }", "unknown field `mena`"),

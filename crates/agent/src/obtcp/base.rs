@@ -218,8 +218,8 @@ impl<P: Packet> Flow<P> {
         }
     }
 
-    /// Sends what the cache has of the bytes from `start` to `end`, and adds the rest to `lost`; what
-    /// comes after all of that. Should `lost` have no room, the router will ask again.
+    /// Sends what the cache has of the bytes from `start` to `end`, and adds the rest to `lost`;
+    /// where all of that ends. Should `lost` have no room, the router will ask again.
     fn answer(
         &mut self,
         start: Seq,

@@ -51,11 +51,14 @@ pub(super) struct Flow<P> {
     pub(super) armed: Option<Time>,
 }
 
-/// When a segment was sent first, and its numbers in the order of all when it was sent first and last.
+/// How a segment was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
+    /// When, at first.
     at: Time,
+    /// The number of its first copy, in the order of all that was sent.
     first: u64,
+    /// The number of its last copy.
     last: u64,
     copies: u64,
     /// Copies that the router sent of its own accord.
@@ -265,7 +268,7 @@ impl<P: Packet> Flow<P> {
             return false;
         }
         match segment.options.sack.as_slice().first() {
-            // Below the acknowledgement it speaks of a copy that was not needed (RFC 2883 section 4).
+            // Below the acknowledgement it reports a copy that was not needed (RFC 2883 section 4).
             Some((start, _)) => start.ahead_of(segment.ack) > 0,
             None => segment.window == before,
         }

@@ -5,7 +5,7 @@ use lasthop_sim::net::App;
 use lasthop_sim::net::host::{Event, FlowId, Io};
 use lasthop_sim::net::traffic::{Record, Service, Span, Traffic as Play, Work};
 use lasthop_tcp::{Connection, Stats};
-use lasthop_units::{Bytes, Duration, Time};
+use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 
 use crate::scenario::Traffic;
 
@@ -97,6 +97,10 @@ impl App for Apps {
             self.keep(io, flow);
         }
         self.play.handle_event(io, flow, event);
+    }
+
+    fn handle_link_event(&mut self, io: &mut Io<'_, '_>, event: LinkEvent) {
+        self.play.handle_link_event(io, event);
     }
 
     #[inline]

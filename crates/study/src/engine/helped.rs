@@ -6,7 +6,7 @@ use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
 use lasthop_units::Bytes;
 
-use super::network::{least_mtu, serves};
+use super::build::least_mtu;
 use super::tcp::config;
 use crate::run::RunError;
 use crate::scenario::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario, Scheme, Srp, SrpWindow};
@@ -59,7 +59,7 @@ impl Helped {
 /// What the scenario asks for cannot be built, and why.
 pub(super) fn helped(scenario: &Scenario) -> Result<Vec<Helped>, RunError> {
     let mut all: Vec<(Helped, &Flow)> = Vec::new();
-    for flow in scenario.flows.iter().filter(|f| f.scheme != Scheme::None) {
+    for flow in scenario.flows.iter().filter(|f| f.schemes.surrogate().is_some()) {
         let mobile = mobile_of(scenario, flow)?;
         match all.iter().find(|(h, _)| h.mobile == mobile) {
             Some((_, first)) => same_help(first, flow)?,
@@ -67,7 +67,8 @@ pub(super) fn helped(scenario: &Scenario) -> Result<Vec<Helped>, RunError> {
         }
     }
     one_help_for_each_base(scenario, &all)?;
-    for flow in scenario.flows.iter().filter(|f| f.scheme == Scheme::None) {
+    no_agents_beside_surrogates(scenario, &all)?;
+    for flow in scenario.flows.iter().filter(|f| f.schemes.surrogate().is_none()) {
         if let Some((h, other)) = all.iter().find(|(h, _)| [flow.from, flow.to].contains(&h.mobile))
         {
             return refuse(&format!(
@@ -95,7 +96,7 @@ fn mobile_of(scenario: &Scenario, flow: &Flow) -> Result<NodeIndex, RunError> {
         (false, false) => refuse(&format!(
             "flow `{}`: scheme {} helps a mobile host, and neither end is one",
             flow.name,
-            flow.scheme.name()
+            flow.schemes.name()
         )),
         (true, true) => refuse(&format!(
             "flow `{}`: both ends are mobile hosts; give it scheme none, or let one end be fixed",
@@ -105,7 +106,7 @@ fn mobile_of(scenario: &Scenario, flow: &Flow) -> Result<NodeIndex, RunError> {
 }
 
 fn same_help(first: &Flow, flow: &Flow) -> Result<(), RunError> {
-    if first.scheme == flow.scheme
+    if first.schemes == flow.schemes
         && first.tcp.hop == flow.tcp.hop
         && first.tcp.wired == flow.tcp.wired
     {
@@ -138,6 +139,31 @@ fn one_help_for_each_base(scenario: &Scenario, all: &[(Helped, &Flow)]) -> Resul
     Ok(())
 }
 
+/// A base that ends connections lets no other agent see their packets.
+fn no_agents_beside_surrogates(
+    scenario: &Scenario,
+    all: &[(Helped, &Flow)],
+) -> Result<(), RunError> {
+    for help in scenario.path_help() {
+        for station in &help.stations {
+            let taken = [Some(station.base), station.router].into_iter().flatten();
+            let beside = |base: NodeIndex| all.iter().find(|(h, _)| h.bases.contains(&base));
+            if let Some((base, (_, flow))) = taken.filter_map(|b| Some((b, beside(b)?))).next() {
+                return refuse(&format!(
+                    "base `{}` has the surrogates of flow `{}` ({}), and flow `{}` wants agents of {} \
+                     there; give each a base of its own",
+                    scenario.node(base).name,
+                    flow.name,
+                    flow.schemes.name(),
+                    scenario.flows[help.flow].name,
+                    help.scheme,
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, RunError> {
     let cells = cells(scenario, mobile);
     let mut bases = Vec::new();
@@ -149,7 +175,7 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
             return refuse(&format!(
                 "flow `{}`: scheme {} needs a base at the other end of link `{}`, and `{}` is none",
                 flow.name,
-                flow.scheme.name(),
+                flow.schemes.name(),
                 link.name,
                 scenario.node(base).name
             ));
@@ -158,7 +184,7 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
         mtu = mtu.min(link.radio.up.mtu).min(link.radio.down.mtu);
     }
     let wired_mtu = wired_mtu(scenario, flow, &bases, mobile);
-    let buffer = scenario.agent.buffer;
+    let buffer = scenario.agent.buffer();
     let wired = TcpConfig {
         recv_buffer: buffer,
         send_buffer: buffer,
@@ -188,7 +214,7 @@ pub(super) fn wired_mtu(
     let fixed = if flow.from == mobile { flow.to } else { flow.from };
     let least = |base: &NodeIndex| {
         let on_the_way = |link: LinkIndex| {
-            serves(scenario, link, None) && !scenario.link(link).ends.contains(&mobile)
+            scenario.serves(link, None) && !scenario.link(link).ends.contains(&mobile)
         };
         least_mtu(scenario, *base, fixed, on_the_way)
     };
@@ -196,16 +222,16 @@ pub(super) fn wired_mtu(
 }
 
 fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {
-    match flow.scheme {
-        Scheme::SplitTcp => HopKind::SplitTcp(config(&flow.tcp.hop, mtu)),
-        Scheme::ITcp => HopKind::ITcp(config(&flow.tcp.hop, mtu)),
-        Scheme::Srp | Scheme::None => HopKind::Srp(srp(scenario, mtu)),
+    match flow.schemes.surrogate() {
+        Some(Scheme::SplitTcp) => HopKind::SplitTcp(config(&flow.tcp.hop, mtu)),
+        Some(Scheme::ITcp) => HopKind::ITcp(config(&flow.tcp.hop, mtu)),
+        _ => HopKind::Srp(srp(scenario, mtu)),
     }
 }
 
 fn srp(scenario: &Scenario, mtu: u32) -> HopConfig {
     let carried = u64::from(mtu).saturating_sub(UDP_HEADERS).min(LONGEST);
-    let buffer = scenario.agent.buffer;
+    let buffer = scenario.agent.buffer();
     let (expected, discipline) = match scenario.srp {
         Srp::Today => (carried.min(EXPECTED), Discipline::Paced),
         // The paper's has segments of one size.

@@ -1,12 +1,19 @@
 //! The simulator as an [`Engine`]: a scenario becomes a network, runs, and is measured.
 
+mod agents;
 mod apps;
+mod build;
 mod helped;
+mod machine;
+mod metrics;
+mod mobility;
+mod moves;
 mod network;
 mod record;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod watch;
 
 use lasthop_units::{Duration, Seed, Time};
 
@@ -52,8 +59,9 @@ impl Engine for Simulator {
                 return Err(RunError::Stopped);
             }
             slice = if slice <= now { now + SLICE } else { slice };
-            now = latest.min(slice).min(recording.next());
+            now = latest.min(slice).min(recording.next()).min(world.watch.next());
             world.run_until(now)?;
+            world.look(now);
             recording.sample(now, &mut world);
             // Only at a slice's end, so that recording does not change when a run ends.
             if now == slice && matches!(scenario.end, End::Complete(_)) && world.over() {
@@ -61,6 +69,7 @@ impl Engine for Simulator {
             }
         }
         let outcome = world.outcome(now);
+        recording.rates(now, &world, outputs)?;
         drop(world);
         recording.finish(outputs)?;
         Ok(outcome)

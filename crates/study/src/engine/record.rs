@@ -8,7 +8,7 @@ use std::rc::Rc;
 use lasthop_sim::capture::{Capture as Recorded, CaptureError};
 use lasthop_sim::measure::{Recorder, Sampling, Subject, write_series_csv};
 use lasthop_sim::net::TapPoint;
-use lasthop_units::{Bytes, Duration, Rate, Time};
+use lasthop_units::{Duration, Time};
 
 use super::network::World;
 use crate::run::{Outputs, RunError};
@@ -24,20 +24,14 @@ type Shared = Rc<RefCell<Recorded<File>>>;
 pub(super) struct Recording {
     capture: Option<Shared>,
     series: Option<Series>,
-    rates: Option<Rates>,
+    /// The rates over time are to be kept.
+    rates: bool,
 }
 
 struct Series {
     recorder: Recorder,
     flows: Vec<Subject>,
     links: Vec<[Subject; 2]>,
-}
-
-struct Rates {
-    bin: Duration,
-    next: Time,
-    received: Vec<Bytes>,
-    text: String,
 }
 
 impl Recording {
@@ -52,20 +46,14 @@ impl Recording {
         Ok(Self {
             capture: capture(scenario, world, outputs)?,
             series: measure.series.filter(|_| kept).map(|every| Series::new(scenario, every)),
-            rates: measure.bins.filter(|_| kept).map(|bin| Rates {
-                bin,
-                next: Time::ZERO + bin,
-                received: vec![Bytes::ZERO; scenario.flows.len()],
-                text: "start_s,flow,goodput_bps\n".to_string(),
-            }),
+            rates: measure.bins.is_some() && kept,
         })
     }
 
     /// When the network must stop next for something to be read.
     pub(super) fn next(&self) -> Time {
         let series = self.series.as_ref().and_then(|s| s.recorder.next_timeout());
-        let rates = self.rates.as_ref().map(|r| r.next);
-        series.unwrap_or(Time::NEVER).min(rates.unwrap_or(Time::NEVER))
+        series.unwrap_or(Time::NEVER)
     }
 
     /// Reads what is due.
@@ -75,14 +63,30 @@ impl Recording {
         {
             series.sample(now, world);
         }
-        if let Some(rates) = &mut self.rates
-            && rates.next <= now
-        {
-            rates.sample(now, world);
-        }
     }
 
-    /// Writes the files. The network must be gone, since it holds the capture too.
+    /// Writes the rates over time (MET-9).
+    pub(super) fn rates(
+        &self,
+        now: Time,
+        world: &World<'_>,
+        outputs: &Outputs<'_>,
+    ) -> Result<(), RunError> {
+        if !self.rates {
+            return Ok(());
+        }
+        let Some(mut file) = outputs.create("rates.csv")? else { return Ok(()) };
+        let mut text = "start_s,flow,goodput_bps\n".to_string();
+        for (flow, series) in world.watch.rates().iter().enumerate() {
+            for (start, rate) in series.bins(Time::ZERO, now) {
+                let start = start.since(Time::ZERO).as_secs_f64();
+                text.push_str(&format!("{start},{},{}\n", world.name(flow), rate.as_bps()));
+            }
+        }
+        file.write_all(text.as_bytes()).map_err(|e| RunError::Failed(e.to_string()))
+    }
+
+    /// Writes the other files. The network must be gone, since it holds the capture too.
     pub(super) fn finish(self, outputs: &Outputs<'_>) -> Result<(), RunError> {
         let failed = |e: &dyn std::fmt::Display| RunError::Failed(e.to_string());
         if let Some(capture) = self.capture.and_then(Rc::into_inner) {
@@ -92,11 +96,6 @@ impl Recording {
             && let Some(file) = outputs.create("series.csv")?
         {
             write_series_csv(&series.recorder, file).map_err(|e| failed(&e))?;
-        }
-        if let Some(rates) = self.rates
-            && let Some(mut file) = outputs.create("rates.csv")?
-        {
-            file.write_all(rates.text.as_bytes()).map_err(|e| failed(&e))?;
         }
         Ok(())
     }
@@ -163,18 +162,5 @@ impl Series {
             }
         }
         self.recorder.handle_timeout(now);
-    }
-}
-
-impl Rates {
-    fn sample(&mut self, now: Time, world: &World<'_>) {
-        let start = (self.next - self.bin).since(Time::ZERO).as_secs_f64();
-        for (flow, before) in self.received.iter_mut().enumerate() {
-            let received = world.received(flow);
-            let rate = Rate::of(received - *before, self.bin).as_bps();
-            *before = received;
-            self.text.push_str(&format!("{start},{},{rate}\n", world.name(flow)));
-        }
-        self.next = now + self.bin;
     }
 }

@@ -22,6 +22,8 @@ pub(super) fn config(settings: &TcpSettings, mtu: u32) -> Config {
     set(&mut config.timestamps, settings.timestamps);
     set(&mut config.window_scale, settings.window_scale);
     set(&mut config.nagle, settings.nagle);
+    set(&mut config.ecn, settings.ecn);
+    set(&mut config.eln, settings.eln);
     config
 }
 

@@ -5,6 +5,9 @@ use crate::stats::{self, Ratio};
 /// How far a ratio of two schemes may be from the published one, as a part of it.
 pub const RATIO_TOLERANCE: f64 = 0.35;
 
+/// How far our mean may be from a value that is printed without an interval, as a part of it.
+pub const NEAR: f64 = 0.10;
+
 /// How well a cell of ours agrees with the published one; the best that applies.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Mark {
@@ -12,6 +15,8 @@ pub enum Mark {
     Within,
     /// Our interval and the published one overlap.
     Overlaps,
+    /// Our mean is within 10 % of a value that is printed without an interval.
+    Near,
     /// The ratio to every other scheme printed in the same row and column is within 35 % of the
     /// published ratio.
     Ratio,
@@ -32,6 +37,7 @@ impl Mark {
         match self {
             Self::Within => "within",
             Self::Overlaps => "overlaps",
+            Self::Near => "near",
             Self::Ratio => "ratio",
             Self::Order => "order",
             Self::Miss => "miss",
@@ -180,6 +186,8 @@ fn mark(cell: &Measured, order: Option<Order>, ratio: Option<bool>) -> Mark {
         Mark::Within
     } else if printed.zip(ours.interval()).is_some_and(|(p, o)| p.overlaps(&o)) {
         Mark::Overlaps
+    } else if printed.is_none() && is_near(ours.mean, published.mean) {
+        Mark::Near
     } else if ratio == Some(true) {
         Mark::Ratio
     } else if order.is_some_and(|order| order != Order::Wrong) {
@@ -187,6 +195,10 @@ fn mark(cell: &Measured, order: Option<Order>, ratio: Option<bool>) -> Mark {
     } else {
         Mark::Miss
     }
+}
+
+fn is_near(ours: f64, printed: f64) -> bool {
+    (ours - printed).abs() <= NEAR * printed.abs()
 }
 
 /// How many of the things that a reproduction has to get right it gets right.
@@ -266,6 +278,17 @@ mod tests {
         assert_eq!(marks(vec![cell("a", printed, &[30.0, 30.1])]), ["miss"]);
         assert_eq!(marks(vec![cell("a", None, &[30.0])]), ["unpublished"]);
         assert_eq!(marks(vec![cell("a", printed, &[])]), ["not-run"]);
+    }
+
+    #[test]
+    fn a_value_printed_without_an_interval_is_near_up_to_10_percent() {
+        let mark = |ours: f64| {
+            let alone = Estimate::new(20.0, 1, None);
+            let cell = Measured { published: Some(alone), ..cell("a", None, &[ours]) };
+            Comparison::new(vec![cell]).cells[0].mark
+        };
+        assert_eq!([mark(21.9), mark(18.1)], [Mark::Near; 2]);
+        assert_eq!([mark(22.1), mark(17.9)], [Mark::Miss; 2]);
     }
 
     #[test]

@@ -7,13 +7,14 @@
 mod cell;
 mod compare;
 pub mod mhp_srp_1994;
+pub mod obtcp_2010;
 mod papers;
 pub mod print;
 mod run;
 mod setup;
 
 pub use cell::{Cell, Label, Only, OnlyError, chosen, chosen_labels};
-pub use compare::{Compared, Comparison, Criterion, Mark, Order, Pair, RATIO_TOLERANCE};
+pub use compare::{Compared, Comparison, Criterion, Mark, NEAR, Order, Pair, RATIO_TOLERANCE};
 pub use papers::{PAPERS, Paper, ReproduceError, Reproduction, Request, Study, find};
 pub use run::{CellRunner, Course, Failure, Measured, Progress, run_cells, seed_of};
 pub use setup::{Kind, Parameter, Setup};

@@ -5,9 +5,11 @@ use thiserror::Error;
 use super::cell::{Label, Only, OnlyError};
 use super::compare::{Comparison, Criterion};
 use super::mhp_srp_1994;
+use super::obtcp_2010;
 use super::run::Progress;
 use crate::published::PublishedError;
 use crate::report::Report;
+use crate::scenario::ScenarioError;
 
 /// The papers whose schemes lasthop has or is to have.
 pub const PAPERS: [Paper; 5] = [
@@ -37,7 +39,7 @@ pub const PAPERS: [Paper; 5] = [
         authors: "Sardar, Saha, Hassan",
         year: 2010,
         title: "A New Protocol to improve TCP Performance in Network Mobility",
-        study: None,
+        study: Some(obtcp_2010::STUDY),
     },
     Paper {
         id: "ll-trigger-2017",
@@ -134,6 +136,12 @@ pub enum ReproduceError {
     /// The published values lack a table that the experiment compares with.
     #[error("published values: there is no table `{0}`")]
     NoTable(&'static str),
+    /// A scenario of the experiment cannot be read.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    /// What is held beside the paper cannot be read.
+    #[error("{0}")]
+    Beside(String),
     /// The threads for the runs cannot be had.
     #[error("cannot start the threads for the runs: {0}")]
     Threads(#[from] rayon::ThreadPoolBuildError),
@@ -166,8 +174,8 @@ mod tests {
     fn a_paper_that_is_not_there_is_refused_with_those_that_are() {
         let refusal = find("mhp-1994").unwrap_err().to_string();
         assert!(refusal.contains("`mhp-1994`") && refusal.contains("mhp-srp-1994"), "{refusal}");
-        let later = find("obtcp-2010").unwrap_err().to_string();
-        assert!(later.contains("obtcp-2010 is not reproduced yet"), "{later}");
+        let later = find("mobile-tcp-2001").unwrap_err().to_string();
+        assert!(later.contains("mobile-tcp-2001 is not reproduced yet"), "{later}");
         assert_eq!(find("mhp-srp-1994").unwrap().0.year, 1994);
     }
 }

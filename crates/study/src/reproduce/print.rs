@@ -79,14 +79,22 @@ pub fn order_name(order: Order) -> &'static str {
     }
 }
 
+/// How many digits after the point a value is told with: an index needs more than a time.
+pub fn digits(value: f64) -> usize {
+    if value.abs() < 2.0 { 3 } else { 1 }
+}
+
 /// A mean with its interval, such as `21.7 [19.3, 24.1]`, or a dash.
 pub fn estimate(estimate: Option<Estimate>) -> String {
     match estimate {
         None => "-".to_owned(),
-        Some(e) => match e.interval() {
-            None => format!("{:.1}", e.mean),
-            Some(i) => format!("{:.1} [{:.1}, {:.1}]", e.mean, i.lo, i.hi),
-        },
+        Some(e) => {
+            let n = digits(e.mean);
+            match e.interval() {
+                None => format!("{:.n$}", e.mean),
+                Some(i) => format!("{:.n$} [{:.n$}, {:.n$}]", e.mean, i.lo, i.hi),
+            }
+        }
     }
 }
 

@@ -8,12 +8,15 @@ use lasthop_units::{Bytes, Rate};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::model::{NodeKind, Scheme};
+use super::agents::AgentSettings;
+use super::help::{MobileSettings, RwcFile};
+use super::model::{Headers, NodeKind};
+use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::tree::{Entry, Node, Table, Value};
 
 /// The keys at the top of a file, those of a sweep included.
-pub(crate) const TOP: [&str; 18] = [
+pub(crate) const TOP: [&str; 21] = [
     "name",
     "about",
     "runs",
@@ -22,12 +25,15 @@ pub(crate) const TOP: [&str; 18] = [
     "scheme",
     "duration",
     "give-up",
+    "headers",
     "node",
     "link",
     "flow",
     "tcp",
     "srp",
     "agent",
+    "mobile",
+    "rwc",
     "handoff",
     "mobile-ip",
     "signals",
@@ -48,9 +54,11 @@ pub(crate) const TCP: [&str; 4] = ["fixed", "mobile", "wired", "hop"];
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ScenarioFile {
     #[serde(default)]
-    pub(crate) scheme: Scheme,
+    pub(crate) scheme: Schemes,
     pub(crate) duration: Option<Span>,
     pub(crate) give_up: Option<Span>,
+    #[serde(default)]
+    pub(crate) headers: Headers,
     pub(crate) node: Named<NodeFile>,
     pub(crate) link: Named<LinkFile>,
     pub(crate) flow: Named<FlowFile>,
@@ -59,7 +67,11 @@ pub(crate) struct ScenarioFile {
     #[serde(default)]
     pub(crate) srp: SrpFile,
     #[serde(default)]
-    pub(crate) agent: AgentFile,
+    pub(crate) agent: AgentSettings,
+    #[serde(default)]
+    pub(crate) mobile: MobileSettings,
+    #[serde(default)]
+    pub(crate) rwc: RwcFile,
     pub(crate) handoff: Option<HandoffFile>,
     pub(crate) mobile_ip: Option<MobileIpFile>,
     #[serde(default)]
@@ -76,6 +88,8 @@ pub(crate) struct NodeFile {
     pub(crate) home_agent: bool,
     #[serde(default)]
     pub(crate) foreign_agent: bool,
+    #[serde(default)]
+    pub(crate) supervisor: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -100,7 +114,7 @@ pub(crate) struct FlowFile {
     pub(crate) start: Option<Span>,
     #[serde(default)]
     pub(crate) traffic: TrafficFile,
-    pub(crate) scheme: Option<Scheme>,
+    pub(crate) scheme: Option<Schemes>,
     #[serde(default)]
     pub(crate) tcp: TcpSettings,
 }
@@ -164,12 +178,6 @@ pub(crate) struct SrpFile {
     pub(crate) tick: Option<Span>,
 }
 
-#[derive(Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct AgentFile {
-    pub(crate) buffer: Option<Bytes>,
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct HandoffFile {
@@ -177,7 +185,9 @@ pub(crate) struct HandoffFile {
     pub(crate) cells: Vec<String>,
     pub(crate) first: Span,
     pub(crate) pause: Span,
+    pub(crate) pause_spread: Option<Share>,
     pub(crate) every: Option<Span>,
+    pub(crate) start_spread: Option<Span>,
     pub(crate) count: Option<u32>,
     pub(crate) registration: Option<Span>,
 }
@@ -216,6 +226,7 @@ pub(crate) struct MeasureFile {
     pub(crate) from: Option<Span>,
     pub(crate) series: Option<Span>,
     pub(crate) bins: Option<Span>,
+    pub(crate) bytes: bool,
     pub(crate) captures: Vec<String>,
 }
 

@@ -5,14 +5,18 @@
 //! [`Scenario`], so that whatever is wrong is reported where the file says it. `docs/scenarios.md`
 //! describes every key.
 
+mod agents;
 mod complaint;
 mod draw;
 mod file;
+mod help;
 mod model;
+mod path;
 mod problem;
 mod quantity;
 mod read;
 mod resolve;
+mod scheme;
 mod sweep;
 mod tcp;
 #[cfg(test)]
@@ -39,12 +43,21 @@ use read::Kind;
 use traces::Traces;
 use tree::{Node, Table, Value};
 
+pub use agents::{
+    AgentSettings, LocalTimer, MTcpSettings, ObtcpSettings, RecoverySettings, SnoopSettings,
+};
+pub use help::{
+    AtcpSettings, CoherenceSettings, DelayedDupacksSettings, FastRtxSettings, FreezeSettings,
+    GreetSettings, LinkLayerFreezeSettings, MobileSettings, ThawOn,
+};
 pub use model::Node as ScenarioNode;
 pub use model::{
-    Agent, Capture, End, Flow, FlowTcp, Handoff, Link, LinkIndex, Measure, MobileIp, NodeIndex,
-    NodeKind, Scenario, Scheme, Signal, Signals, Srp, SrpWindow, Traffic,
+    Capture, End, Flow, FlowTcp, Handoff, Headers, Link, LinkIndex, Measure, MobileIp, Move,
+    NodeIndex, NodeKind, Rwc, RwcChange, Scenario, Signal, Signals, Srp, SrpWindow, Traffic,
 };
+pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};
+pub use scheme::{Place, Scheme, Schemes, Traits};
 pub use sweep::PointHash;
 pub use tcp::{DelayedAck, ShrunkWindow, Stack, TcpSettings, Variant, Window};
 

@@ -2,9 +2,12 @@
 //! an [`Engine`](crate::run::Engine) runs.
 
 use lasthop_radio::RadioConfig;
-use lasthop_units::{Bytes, Duration, Rate};
+use lasthop_units::{Bytes, Duration, Rate, Seed};
 use serde::Deserialize;
 
+use super::agents::AgentSettings;
+use super::help::MobileSettings;
+use super::scheme::Schemes;
 use super::tcp::TcpSettings;
 
 /// One point of a sweep, for one run.
@@ -12,6 +15,8 @@ use super::tcp::TcpSettings;
 pub struct Scenario {
     /// When a run ends.
     pub end: End,
+    /// How long packets are on links.
+    pub headers: Headers,
     /// The nodes, in the order of the file.
     pub nodes: Vec<Node>,
     /// The links, in the order of the file.
@@ -26,8 +31,12 @@ pub struct Scenario {
     pub signals: Signals,
     /// SRP on the hop.
     pub srp: Srp,
-    /// The surrogates at the bases.
-    pub agent: Agent,
+    /// The surrogates at the bases, and the agents in the path.
+    pub agent: AgentSettings,
+    /// The mobile's own TCP, where a scheme needs it.
+    pub mobile: MobileSettings,
+    /// Receiver window control.
+    pub rwc: Rwc,
     /// What is recorded besides the metrics.
     pub measure: Measure,
 }
@@ -50,6 +59,17 @@ impl Scenario {
     pub fn link(&self, index: LinkIndex) -> &Link {
         &self.links[index.0]
     }
+}
+
+/// Which lengths packets have on links.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Headers {
+    /// Headers and payload, as everywhere in reality.
+    #[default]
+    Counted,
+    /// Payload only, and 40 bytes for a packet that has none: ns-2 with `useHeaders_ false`.
+    Free,
 }
 
 /// When a run ends.
@@ -90,6 +110,8 @@ pub struct Node {
     pub home_agent: bool,
     /// It advertises itself and registers mobiles (MIP-2).
     pub foreign_agent: bool,
+    /// M-TCP's agent for the bases below it lives here (MTC-1).
+    pub supervisor: bool,
 }
 
 /// What a node is.
@@ -138,33 +160,6 @@ impl Link {
     }
 }
 
-/// How TCP is helped.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Scheme {
-    /// End-to-end TCP, unhelped.
-    #[default]
-    None,
-    /// Two TCP connections joined at the base (SPL).
-    SplitTcp,
-    /// Two TCP connections, the hop's carried through a handoff (ITCP).
-    ITcp,
-    /// TCP on the wire, the Selective Repeat Protocol on the hop (SRP).
-    Srp,
-}
-
-impl Scheme {
-    /// Its name in files and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::SplitTcp => "split-tcp",
-            Self::ITcp => "i-tcp",
-            Self::Srp => "srp",
-        }
-    }
-}
-
 /// A flow between two hosts.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Flow {
@@ -179,7 +174,7 @@ pub struct Flow {
     /// What is sent.
     pub traffic: Traffic,
     /// How it is helped.
-    pub scheme: Scheme,
+    pub schemes: Schemes,
     /// TCP at each end point.
     pub tcp: FlowTcp,
 }
@@ -256,7 +251,7 @@ impl Traffic {
 }
 
 /// A mobile's moves from cell to cell. With one cell, these are plain disconnections (LNK-12).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Handoff {
     /// Who moves.
     pub mobile: NodeIndex,
@@ -266,8 +261,12 @@ pub struct Handoff {
     pub first: Duration,
     /// How long the radio is silent each time (LNK-7). Never zero.
     pub pause: Duration,
+    /// Each pause is up to this share shorter or longer, alike likely all the way.
+    pub pause_spread: f64,
     /// From the start of one pause to the start of the next (LNK-9).
     pub every: Duration,
+    /// Each begins up to so much later, alike likely all the way; the next is none the later.
+    pub start_spread: Duration,
     /// How many; at least one.
     pub count: u32,
     /// After a pause, until packets for the mobile take the new way (MIP-8), where no Mobile IP is
@@ -276,13 +275,32 @@ pub struct Handoff {
 }
 
 impl Handoff {
-    /// When each pause begins, and the cell that serves after it.
-    pub fn moves(&self) -> impl Iterator<Item = (Duration, LinkIndex)> + '_ {
-        (0..self.count).map(|n| {
-            let at = self.first.saturating_add(self.every.saturating_mul(n));
-            (at, self.cells[(n as usize + 1) % self.cells.len()])
+    /// The moves of one run, in order of time. What differs between runs follows from `seed`.
+    pub fn moves(&self, seed: Seed) -> impl Iterator<Item = Move> + '_ {
+        let seed = seed.child("moves");
+        let (mut starts, mut pauses) = (seed.stream("starts"), seed.stream("pauses"));
+        (0..self.count).map(move |n| {
+            let due = self.first.saturating_add(self.every.saturating_mul(n));
+            let late = self.start_spread.mul_f64(starts.uniform());
+            let pause = match self.pause_spread {
+                0.0 => self.pause,
+                spread => self.pause.mul_f64(1.0 + spread * (2.0 * pauses.uniform() - 1.0)),
+            };
+            let cell = self.cells[(n as usize + 1) % self.cells.len()];
+            Move { at: due.saturating_add(late), pause, cell }
         })
     }
+}
+
+/// One of a mobile's moves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Move {
+    /// When the pause begins, after the run's start.
+    pub at: Duration,
+    /// How long it is.
+    pub pause: Duration,
+    /// The cell that serves after it.
+    pub cell: LinkIndex,
 }
 
 /// Mobile IP's parameters (MIP-1, MIP-2, MIP-8).
@@ -311,6 +329,12 @@ pub struct Signals {
     pub up: Signal,
     /// The handoff to the new base is complete.
     pub complete: Signal,
+}
+
+impl Signals {
+    /// The lead of a prediction where a scheme lives by warnings and the scenario says nothing of
+    /// them: about a round trip (FRZ-1, LLT-3).
+    pub const WARNING: Duration = Duration::from_millis(100);
 }
 
 /// One kind of link signal.
@@ -351,17 +375,31 @@ pub struct SrpWindow {
     pub tick: Option<Duration>,
 }
 
-/// The surrogates at the bases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Agent {
-    /// What a surrogate holds in each direction of a connection (MHP-11).
-    pub buffer: Bytes,
+/// Receiver window control (RWC-1): what the flows of one mobile share, and who wants how much.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Rwc {
+    /// What is shared, in packets of each flow's own size (RWC-12).
+    pub packets: u32,
+    /// By flow.
+    pub priorities: Vec<u32>,
+    /// In order of time.
+    pub changes: Vec<RwcChange>,
 }
 
-impl Default for Agent {
-    fn default() -> Self {
-        Self { buffer: Bytes::from_kib(16) }
-    }
+impl Rwc {
+    /// What is shared if the scenario does not say: the paper's second example.
+    pub const PACKETS: u32 = 32;
+}
+
+/// A flow's priority changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RwcChange {
+    /// When.
+    pub at: Duration,
+    /// Which of [`Scenario::flows`].
+    pub flow: usize,
+    /// To what.
+    pub priority: u32,
 }
 
 /// What is recorded besides the metrics.
@@ -373,6 +411,8 @@ pub struct Measure {
     pub series: Option<Duration>,
     /// The bins of the rate over time (MET-9); none if `None`.
     pub bins: Option<Duration>,
+    /// Every byte exists, and is compared with what was written.
+    pub bytes: bool,
     /// Nodes and links where packets are captured.
     pub captures: Vec<Capture>,
 }

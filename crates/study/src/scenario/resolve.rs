@@ -4,7 +4,7 @@ mod handoff;
 
 use std::time::Duration;
 
-use lasthop_radio::{LinkSettings, RadioConfig, Span};
+use lasthop_radio::{LinkSettings, QueueLimit, RadioConfig, Span};
 use lasthop_units::{Bytes, Rate};
 
 use super::complaint::Complaints;
@@ -13,10 +13,12 @@ use super::file::{
     SignalsFile, SrpFile, TrafficFile,
 };
 use super::model::{
-    Agent, Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, MobileIp, Node, NodeIndex,
-    NodeKind, Scenario, Scheme, Signal, Signals, Srp, SrpWindow, Traffic,
+    Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, MobileIp, Node, NodeIndex, NodeKind,
+    Scenario, Signal, Signals, Srp, SrpWindow, Traffic,
 };
+use super::path;
 use super::problem::suggest;
+use super::scheme::{Scheme, Schemes};
 use super::tcp::{TcpGroups, TcpSettings};
 use super::topology;
 
@@ -59,8 +61,10 @@ impl Builder<'_> {
         let handoff = file.handoff.as_ref().map(|h| self.handoff(h, end, &nodes, links.as_deref()));
         let mobile_ip = self.mobile_ip(file.mobile_ip.as_ref(), &nodes);
         let measure = self.measure(&file.measure, end, &nodes, links.as_deref());
-        let agent = self.agent(file);
-        let signals = self.signals(&file.signals);
+        file.agent.check(&mut self.wrong);
+        let signals = self.signals(&file.signals, flows.as_deref().unwrap_or_default());
+        file.mobile.check(&mut self.wrong);
+        let rwc = file.rwc.resolve(flows.as_deref().unwrap_or_default(), &mut self.wrong);
         let srp = self.srp(&file.srp);
         // Everything above is checked before anything that is missing ends it here.
         let (end, links, flows) = (end?, links?, flows?);
@@ -73,19 +77,30 @@ impl Builder<'_> {
         if self.wrong.is_empty() {
             topology::check(&nodes, &links, &flows, served.as_deref(), &mut self.wrong);
         }
-        let (measure, srp, agent) = (measure?, srp?, agent?);
-        Some(Scenario {
+        let (measure, srp, rwc) = (measure?, srp?, rwc?);
+        let scenario = Scenario {
+            links: if flows.iter().any(|f| f.schemes.contains(Scheme::CongestionCoherence)) {
+                links.into_iter().map(marking).collect()
+            } else {
+                links
+            },
             end,
+            headers: file.headers,
             nodes,
-            links,
             flows,
             handoff,
             mobile_ip,
             signals,
             srp,
-            agent,
+            agent: file.agent.clone(),
+            mobile: file.mobile.clone(),
+            rwc,
             measure,
-        })
+        };
+        if self.wrong.is_empty() {
+            path::check(&scenario, &mut self.wrong);
+        }
+        Some(scenario)
     }
 
     fn end(&mut self, file: &ScenarioFile) -> Option<End> {
@@ -120,6 +135,7 @@ impl Builder<'_> {
             kind: file.kind,
             home_agent: file.home_agent,
             foreign_agent: file.foreign_agent,
+            supervisor: file.supervisor,
         };
         let nodes: Vec<Node> = named.0.iter().map(node).collect();
         for node in &nodes {
@@ -128,6 +144,11 @@ impl Builder<'_> {
                 let key = if node.home_agent { "home-agent" } else { "foreign-agent" };
                 let remedy = "give the role to a router or a base";
                 self.wrong.add(&["node", &node.name, key], "a host cannot be an agent", remedy);
+            }
+            if node.supervisor && !matches!(node.kind, NodeKind::Router | NodeKind::Base) {
+                let path = ["node", &node.name, "supervisor"];
+                let remedy = "give the role to a router or a base";
+                self.wrong.add(&path, "only what connects bases can supervise them", remedy);
             }
         }
         nodes
@@ -285,7 +306,7 @@ impl Builder<'_> {
             to,
             start: or_zero(flow.start),
             traffic,
-            scheme: self.scheme(name, flow.scheme.unwrap_or(file.scheme), from, to, nodes),
+            schemes: self.schemes(name, flow.scheme.unwrap_or(file.scheme), from, to, nodes),
             tcp: FlowTcp {
                 from: group(from),
                 to: group(to),
@@ -295,21 +316,21 @@ impl Builder<'_> {
         })
     }
 
-    fn scheme(
+    fn schemes(
         &mut self,
         name: &str,
-        scheme: Scheme,
+        schemes: Schemes,
         from: NodeIndex,
         to: NodeIndex,
         nodes: &[Node],
-    ) -> Scheme {
+    ) -> Schemes {
         let mobile = [from, to].iter().any(|n| nodes[n.0].kind == NodeKind::MobileHost);
-        if scheme != Scheme::None && !mobile {
-            let message = format!("{} helps a mobile host, and neither end is one", scheme.name());
+        if !schemes.is_none() && !mobile {
+            let message = format!("{} helps a mobile host, and neither end is one", schemes.name());
             let remedy = "use scheme `none` for this flow";
             self.wrong.add(&["flow", name, "scheme"], message, remedy);
         }
-        scheme
+        schemes
     }
 
     fn host_at(&mut self, path: &[&str], name: &str, nodes: &[Node]) -> Option<NodeIndex> {
@@ -383,7 +404,7 @@ impl Builder<'_> {
         })
     }
 
-    fn signals(&mut self, file: &SignalsFile) -> Signals {
+    fn signals(&mut self, file: &SignalsFile, flows: &[Flow]) -> Signals {
         let signal = |file: &SignalFile| Signal {
             lead: or_zero(file.lead),
             delay: or_zero(file.delay),
@@ -397,8 +418,14 @@ impl Builder<'_> {
                 self.wrong.add(&["signals", kind, "lead"], message, remedy);
             }
         }
+        let warned = |f: &Flow| f.schemes.mobile().is_some_and(Scheme::needs_warning);
+        let mut predicted = signal(&file.predicted);
+        if file.predicted.lead.is_none() && file.imminent.lead.is_none() && flows.iter().any(warned)
+        {
+            predicted.lead = Signals::WARNING;
+        }
         Signals {
-            predicted: signal(&file.predicted),
+            predicted,
             imminent: signal(&file.imminent),
             down: signal(&file.down),
             up: signal(&file.up),
@@ -446,20 +473,6 @@ impl Builder<'_> {
         }
     }
 
-    fn agent(&mut self, file: &ScenarioFile) -> Option<Agent> {
-        let agent = Agent { buffer: file.agent.buffer.unwrap_or(Agent::default().buffer) };
-        if agent.buffer == Bytes::ZERO {
-            let remedy = "give what a surrogate may hold in each direction, such as `16KiB`";
-            self.wrong.add(
-                &["agent", "buffer"],
-                "a surrogate without a buffer relays nothing",
-                remedy,
-            );
-            return None;
-        }
-        Some(agent)
-    }
-
     fn measure(
         &mut self,
         file: &MeasureFile,
@@ -497,6 +510,7 @@ impl Builder<'_> {
             from,
             series: file.series.map(|s| s.0),
             bins: file.bins.map(|s| s.0),
+            bytes: file.bytes,
             captures: captures.into_iter().collect::<Option<_>>()?,
         })
     }
@@ -515,6 +529,19 @@ impl Builder<'_> {
     }
 }
 
+/// The link with marks at half of its queue, where nothing else is said (CC-2, CC-8).
+fn marking(mut link: Link) -> Link {
+    for way in [&mut link.radio.up, &mut link.radio.down] {
+        let half = match way.queue {
+            QueueLimit::Packets(n) => QueueLimit::Packets(n / 2),
+            QueueLimit::Bytes(n) => QueueLimit::Bytes(Bytes::new(n.get() / 2)),
+            QueueLimit::Time(time) => QueueLimit::Time(time / 2),
+        };
+        way.ecn_mark = way.ecn_mark.or(Some(half).filter(|half| *half != way.queue));
+    }
+    link
+}
+
 fn or_zero(span: Option<Span>) -> Duration {
     span.map_or(Duration::ZERO, |s| s.0)
 }
@@ -523,6 +550,7 @@ fn or_zero(span: Option<Span>) -> Duration {
 fn blame(error: &lasthop_radio::ConfigError, own: &LinkSettings) -> (&'static str, bool) {
     let text = error.to_string();
     let keys = [
+        ("ecn-mark", own.ecn_mark.is_some()),
         ("trace", own.trace.is_some()),
         ("steps", own.steps.is_some()),
         ("burst", own.loss.is_some()),

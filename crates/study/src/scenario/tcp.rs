@@ -77,6 +77,10 @@ pub struct TcpSettings {
     pub limited_transmit: Option<bool>,
     /// What happens when the window closes on outstanding data (RENO-9).
     pub shrunk_window: Option<ShrunkWindow>,
+    /// Explicit congestion notification (RFC 3168) is offered.
+    pub ecn: Option<bool>,
+    /// A sender believes loss notifications on acknowledgements (SNP-10).
+    pub eln: Option<bool>,
 }
 
 impl TcpSettings {
@@ -106,6 +110,8 @@ impl TcpSettings {
             send_buffer: self.send_buffer.or(base.send_buffer),
             limited_transmit: self.limited_transmit.or(base.limited_transmit),
             shrunk_window: self.shrunk_window.or(base.shrunk_window),
+            ecn: self.ecn.or(base.ecn),
+            eln: self.eln.or(base.eln),
         }
     }
 

@@ -118,8 +118,37 @@ fn a_file_becomes_nodes_links_flows_and_handoffs() {
     assert_eq!(flow.tcp.to.stack, Some(Stack::Bsd1990s));
     let handoff = scenario.handoff.as_ref().expect("a handoff");
     assert_eq!(handoff.mobile, NodeIndex(4));
-    let moves: Vec<_> = handoff.moves().collect();
-    assert_eq!(moves, [(handoff.first, LinkIndex(4))]);
+    let moves: Vec<_> = handoff.moves(Seed::from_u64(1)).collect();
+    assert_eq!(moves, [Move { at: handoff.first, pause: handoff.pause, cell: LinkIndex(4) }]);
+}
+
+/// LNK-15: pauses that vary stay in their ranges, and so do their starts.
+#[test]
+fn pauses_vary_within_a_run_as_far_as_the_scenario_says() {
+    let cells = vec![LinkIndex(0)];
+    let second = Duration::from_secs(1);
+    let handoff = Handoff {
+        mobile: NodeIndex(0),
+        cells,
+        first: second,
+        pause: second * 2,
+        pause_spread: 0.3,
+        every: second * 10,
+        start_spread: second * 4,
+        count: 1000,
+        registration: Duration::ZERO,
+    };
+    let moves: Vec<_> = handoff.moves(Seed::from_u64(1)).collect();
+    assert_eq!(moves, handoff.moves(Seed::from_u64(1)).collect::<Vec<_>>());
+    assert_ne!(moves, handoff.moves(Seed::from_u64(2)).collect::<Vec<_>>());
+    let in_cycle = |(n, m): (usize, &Move)| (m.at - second * 10 * n as u32).as_secs_f64();
+    let starts: Vec<f64> = moves.iter().enumerate().map(in_cycle).collect();
+    let pauses: Vec<f64> = moves.iter().map(|m| m.pause.as_secs_f64()).collect();
+    for (values, [lo, hi]) in [(starts, [1.0, 5.0]), (pauses, [1.4, 2.6])] {
+        assert!(values.iter().all(|v| (lo..hi).contains(v)));
+        let mean = values.iter().sum::<f64>() / 1000.0;
+        assert!((mean / (lo + hi) * 2.0 - 1.0).abs() < 0.05, "{mean}");
+    }
 }
 
 /// LNK-15: what a run draws follows from its seed.
@@ -194,8 +223,15 @@ fn values_that_cannot_be_read_say_what_was_expected() {
 
 #[test]
 fn names_that_are_none_of_a_list_get_the_list() {
-    let schemes = "none, split-tcp, i-tcp, srp";
-    refuses("scheme = \"none\"", "scheme = \"snoop\"", "scheme", "`snoop` is unknown", schemes);
+    let schemes = "none, split-tcp, i-tcp, srp, snoop, obtcp, delayed-dupacks, m-tcp, \
+                   congestion-coherence, ebsn, fast-rtx-handoff, freeze, ll-freeze, atcp, rwc";
+    let none = "scheme = \"none\"";
+    refuses(none, "scheme = \"snop\"", "scheme", "`snop` is unknown", "mean `snoop`?");
+    refuses(none, "scheme = \"ufo\"", "scheme", "`ufo` is unknown", schemes);
+    let planned = "`mobile-tcp` is not built in yet";
+    refuses(none, "scheme = \"mobile-tcp\"", "scheme", planned, "");
+    let planned = "`mobile-tcp-unsplit` is not built in yet";
+    refuses(none, "scheme = \"mobile-tcp-unsplit\"", "scheme", planned, "");
     refuses("\"mobile-host\"", "\"mobil-host\"", "node.phone", "unknown", "`mobile-host`");
     refuses("\"bsd-1990s\"", "\"bsd\"", "tcp.stack", "`bsd` is unknown", "modern, bsd-1990s, ns2");
     let traffic = "{ fil = { size = \"100kB\" } }";
@@ -415,7 +451,7 @@ fn what_is_wrong_in_a_sweep_is_reported_where_the_sweep_says_it() {
         ("\"link.radio-east.loss\" = [\"0%\", \"150%\"]", "link.radio-east.loss", "`150%` is not"),
         ("\"link.radio-east.los\" = [\"0%\"]", "link.radio-east.los", "unknown key `los`"),
         ("\"lnk.radio-east.loss\" = [\"0%\"]", "sweep.lnk.radio-east.loss", "no key `lnk`"),
-        ("\"scheme\" = [\"none\", \"obtcp\"]", "scheme", "`obtcp` is unknown"),
+        ("\"scheme\" = [\"none\", \"obtpc\"]", "scheme", "`obtpc` is unknown"),
         ("\"scheme\" = \"none\"", "sweep.scheme", "single value"),
         ("\"scheme\" = []", "sweep.scheme", "no values"),
         ("\"runs\" = [1, 2]", "sweep.runs", "cannot be swept"),

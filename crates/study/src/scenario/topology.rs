@@ -1,7 +1,7 @@
 //! Whether every packet has exactly one way to go.
 
 use super::complaint::Complaints;
-use super::model::{Flow, Link, LinkIndex, Node, NodeIndex, NodeKind};
+use super::model::{Flow, Link, LinkIndex, Node, NodeIndex};
 
 /// Complains about loops, doubled links and flows whose ends are not joined.
 ///
@@ -50,7 +50,7 @@ pub(crate) fn check(
     }
 }
 
-/// Flows whose ends are not joined, and base or surrogate nodes that a path needs.
+/// Flows whose ends are not joined.
 fn reach(
     nodes: &[Node],
     flows: &[Flow],
@@ -67,17 +67,6 @@ fn reach(
             cell.map_or(String::new(), |name| format!(" while cell `{name}` serves"));
         let message = format!("no way leads from `{from}` to `{to}`{while_served}");
         wrong.add(&["flow", &flow.name, "to"], message, "add the link that is missing");
-    }
-    let joined = |kind: NodeKind| nodes.iter().any(|n| n.kind == kind);
-    for flow in flows {
-        if flow.scheme != super::model::Scheme::None && !joined(NodeKind::Base) {
-            let message = format!("{} needs a base, and no node is one", flow.scheme.name());
-            wrong.add(
-                &["flow", &flow.name],
-                message,
-                "set `kind = \"base\"` where surrogates live",
-            );
-        }
     }
 }
 

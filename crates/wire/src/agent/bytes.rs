@@ -410,11 +410,16 @@ mod tests {
         #[test]
         fn a_short_buffer_is_refused(message in any_message(), part in 0.0..1.0f64) {
             let len = (emitted(&message).len() as f64 * part) as usize;
-            prop_assert_eq!(message.emit(&mut [0; Message::MAX_LEN][..len]), Err(EmitError::Room(len)));
+            let mut short = [0; Message::MAX_LEN];
+            prop_assert_eq!(message.emit(&mut short[..len]), Err(EmitError::Room(len)));
         }
 
         #[test]
-        fn arbitrary_bytes_make_nothing_panic(mut bytes: Vec<u8>, kind in 0..6u8, family in 3..8u8) {
+        fn arbitrary_bytes_make_nothing_panic(
+            mut bytes: Vec<u8>,
+            kind in 0..6u8,
+            family in 3..8u8,
+        ) {
             let _ = Message::parse(&bytes);
             for (byte, value) in bytes.iter_mut().zip([VERSION, kind, family]) {
                 *byte = value;

@@ -465,3 +465,40 @@ fn what_is_not_understood_passes() {
     sh.burst(2, 1000, 1);
     assert_eq!(sh.ack(10, 2000), [Ack(1999, WINDOW)]);
 }
+
+/// A mobile that vanished with data on its way is asked after until its connection has been silent
+/// for long enough, and not for ever.
+#[test]
+fn a_mobile_that_never_returns_is_forgotten() {
+    let config = MTcpConfig { idle: 5000 * MS, ..MTcpConfig::default() };
+    let mut sh = Sh::new(&config);
+    sh.burst(0, 1000, 3);
+    let probes = sh.wait(60_000);
+    assert!(probes.len() > 10 && probes.iter().all(|(now, _)| *now <= at(5000)), "{probes:?}");
+    assert_eq!((sh.0.next_timeout(), sh.0.kept()), (None, 0));
+}
+
+/// A connection that makes progress calls for no attention, however many there are.
+#[test]
+fn a_timer_that_moves_on_does_not_fire_at_its_old_time() {
+    let mut sh = sh();
+    sh.burst(0, 1000, 2);
+    for n in 1..20 {
+        let ms = u64::from(n) * 50;
+        sh.ack(ms, 1000 + 1000 * n);
+        sh.burst(ms, 2000 + 1000 * n, 1);
+        assert!(sh.0.next_timeout().is_some_and(|due| due >= at(ms + 50)), "{n}");
+    }
+}
+
+/// The state that moves to another supervisor host takes its timers along.
+#[test]
+fn a_connection_that_moved_has_its_timers_at_one_host() {
+    let (mut old, mut new) = (sh(), Sh(MTcp::new(&MTcpConfig::default())));
+    old.burst(0, 1000, 2);
+    let state = old.0.take(connection(1).mobile.ip());
+    assert_eq!(old.0.next_timeout(), None);
+    new.0.adopt(at(10), state);
+    assert!(new.0.next_timeout().is_some_and(|due| due > at(10)));
+    assert_eq!(new.ack(20, 2000), [Ack(1999, WINDOW)]);
+}

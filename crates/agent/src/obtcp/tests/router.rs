@@ -408,7 +408,7 @@ fn a_connection_that_ends_begins_anew_or_moves_is_forgotten() {
     assert_eq!((router.cached(), router.stats().snacks), (1, 1));
 }
 
-/// However far numbers jump, holes span less than the largest window, so that a SNACK can name them.
+/// However far numbers jump, holes span less than the largest window: a SNACK can name them.
 #[test]
 fn jumps_do_not_add_up_beyond_a_window() {
     let mut router = running(RouterConfig::default());

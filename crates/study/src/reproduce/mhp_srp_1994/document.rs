@@ -158,7 +158,7 @@ fn closeness(close: bool) -> Entry {
 
 fn tone(mark: Mark) -> Tone {
     match mark {
-        Mark::Within | Mark::Overlaps => Tone::Good,
+        Mark::Within | Mark::Overlaps | Mark::Near => Tone::Good,
         Mark::Ratio | Mark::Order => Tone::Fair,
         Mark::Miss | Mark::NotRun => Tone::Bad,
         Mark::Unpublished => Tone::Neutral,

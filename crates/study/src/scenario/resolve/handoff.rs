@@ -32,8 +32,15 @@ impl Builder<'_> {
             let message = format!("`every` is missing, and `count` is {count}");
             self.wrong.add(&["handoff"], message, "write `every = \"8s\"`, from start to start");
         }
-        if count > 1 && file.every.is_some() && every < file.pause.0 {
-            let message = format!("{every:?} is shorter than the pause of {:?}", file.pause.0);
+        let pause_spread = file.pause_spread.map_or(0.0, |s| s.0);
+        let start_spread = or_zero(file.start_spread);
+        let longest = file.pause.0.mul_f64(1.0 + pause_spread).saturating_add(start_spread);
+        if pause_spread >= 1.0 {
+            let message = format!("{pause_spread} would leave nothing of a pause");
+            self.wrong.add(&["handoff", "pause-spread"], message, "give less than 100%");
+        }
+        if count > 1 && file.every.is_some() && every < longest {
+            let message = format!("{every:?} is shorter than the pause of {longest:?}");
             self.wrong.add(&["handoff", "every"], message, "it counts from start to start");
         }
         if count > MOST_HANDOFFS {
@@ -57,7 +64,9 @@ impl Builder<'_> {
             cells,
             first: file.first.0,
             pause: file.pause.0,
+            pause_spread,
             every,
+            start_spread,
             count,
             registration: or_zero(file.registration),
         }))

@@ -1,3 +1,6 @@
+mod random;
+mod schemes;
+
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
@@ -252,7 +255,14 @@ fn a_run_is_the_same_whether_it_is_recorded_or_not() {
     let stop = AtomicBool::new(false);
     let outputs = Outputs { directory: Some(place.path().join("run")), stop: &stop };
     let recorded = Simulator.run(&scenario, seed, &outputs).expect("runs");
-    assert_eq!(recorded, run(CELLS, 1));
+    let bare = run(CELLS, 1);
+    assert_eq!((recorded.trace, recorded.completed), (bare.trace, bare.completed));
+    for (name, value) in &bare.metrics {
+        assert!(metric(&recorded, name) == *value, "{name}");
+    }
+    // MET-9: what the pause of a second did to the rate.
+    assert!(metric(&recorded, "upload.rate_min_bps") < 1.0, "{recorded:?}");
+    assert!((1.0..8.0).contains(&metric(&recorded, "upload.recovery_s")), "{recorded:?}");
     let file = |name: &str| place.path().join("run").join(name);
     let size = std::fs::metadata(file("capture.pcapng")).expect("a capture").len();
     assert!(size > 1_000_000, "{size}");

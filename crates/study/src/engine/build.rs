@@ -1,0 +1,144 @@
+//! What stands at each node, from what the scenario says.
+
+use lasthop_sim::agents::Linked;
+use lasthop_sim::net::host::Content;
+use lasthop_sim::net::traffic::{Client, Traffic as Play, User, Wish};
+use lasthop_sim::net::{Host, Router};
+use lasthop_sim::schemes::{BaseStation, MobileStation};
+use lasthop_units::{Duration, Seed, Time};
+
+use super::agents;
+use super::apps::{self, Apps};
+use super::helped::{self, Helped};
+use super::machine::Machine;
+use super::mobility;
+use super::network::{address, port};
+use super::tcp::config;
+use crate::run::RunError;
+use crate::scenario::{Flow, LinkIndex, NodeIndex, PathHelp, Scenario, Scheme};
+
+/// Services begin to listen at zero, and nobody calls before.
+const FIRST: Duration = Duration::from_nanos(1);
+
+/// What stands at the node of this index.
+///
+/// # Errors
+///
+/// An agent refuses its parameters.
+pub(super) fn machine(
+    scenario: &Scenario,
+    helped: &[Helped],
+    help: &[PathHelp],
+    index: NodeIndex,
+    seed: Seed,
+) -> Result<Machine, RunError> {
+    let node = scenario.node(index);
+    if let Some(help) = helped.iter().find(|h| h.bases.contains(&index)) {
+        let own = seed.child("base").child(&node.name);
+        let mut base = BaseStation::new(address(index.0), help.base_config(), own);
+        for served in helped.iter().filter(|h| h.first_base() == index) {
+            base.serve(address(served.mobile.0));
+        }
+        return Ok(Machine::Base(Box::new(base)));
+    }
+    if !node.kind.is_host() {
+        return Ok(match agents::at_node(scenario, help, index)? {
+            Some(agents) => Machine::Agents(Box::new(agents)),
+            None => Machine::Router(Router::new([address(index.0)])),
+        });
+    }
+    let own = seed.child("host").child(&node.name);
+    let content = if scenario.measure.bytes { Content::Real } else { Content::Virtual };
+    let mut play = Play::new(own).carrying(content);
+    for (i, flow) in scenario.flows.iter().enumerate() {
+        let mtu = match helped.iter().find(|h| [flow.from, flow.to].contains(&h.mobile)) {
+            Some(h) => helped::wired_mtu(scenario, flow, &h.bases, h.mobile),
+            None => path_mtu(scenario, flow),
+        };
+        if flow.from == index {
+            play = play.start(Client {
+                at: Time::ZERO + flow.start.max(FIRST),
+                dst: (address(flow.to.0), port(i)),
+                config: mobility::helped(scenario, flow, index, config(&flow.tcp.from, mtu)),
+                work: apps::work(flow.traffic),
+            });
+        } else if flow.to == index {
+            let service = apps::service(flow.traffic);
+            let config = mobility::helped(scenario, flow, index, config(&flow.tcp.to, mtu));
+            play = play.serve(port(i), config, service);
+        }
+    }
+    let apps = Apps::new(with_user(scenario, index, play));
+    if let Some(h) = helped.iter().find(|h| h.mobile == index) {
+        let (base, config) = (address(h.first_base().0), h.mobile_config());
+        let mobile = MobileStation::new(address(index.0), base, config, own, apps);
+        return Ok(Machine::Mobile(Box::new(mobile)));
+    }
+    let host = Host::new(address(index.0), own, apps);
+    let recovers = |h: &&PathHelp| h.mobile == index && h.scheme.recovers_on_link();
+    Ok(match help.iter().find(recovers).and_then(|h| h.stations.first()) {
+        Some(station) => {
+            let (agent, base) = (agents::at_mobile(&scenario.agent), address(station.base.0));
+            Machine::Linked(Box::new(Linked::new(host, address(index.0), agent, base)))
+        }
+        None => Machine::Host(Box::new(host)),
+    })
+}
+
+/// Lets the user of a mobile host give its flows priorities, where they are helped so (RWC-1).
+fn with_user(scenario: &Scenario, index: NodeIndex, play: Play) -> Play {
+    let rwc = &scenario.rwc;
+    let flows = scenario.flows.iter().enumerate();
+    let own = flows.filter(|(_, flow)| {
+        flow.schemes.contains(Scheme::Rwc) && scenario.mobile_end(flow) == Some(index)
+    });
+    let own: Vec<usize> = own.map(|(i, _)| i).collect();
+    if own.is_empty() {
+        return play;
+    }
+    let wish = |flow: usize, priority| Wish::Priority { port: port(flow), priority };
+    let priority = |flow: usize| rwc.priorities.get(flow).copied().unwrap_or(1);
+    let first = own.iter().map(|flow| (Time::ZERO, wish(*flow, priority(*flow))));
+    let changes = rwc.changes.iter().filter(|change| own.contains(&change.flow));
+    let changes = changes.map(|c| (Time::ZERO + c.at, wish(c.flow, c.priority)));
+    let says = first.chain(changes).collect();
+    play.used_by(User { window: Some(u64::from(rwc.packets)), says })
+}
+
+/// The largest datagram that every link which may carry the flow takes (LNK-3).
+fn path_mtu(scenario: &Scenario, flow: &Flow) -> u32 {
+    let cells: Vec<Option<LinkIndex>> = match &scenario.handoff {
+        Some(handoff) => handoff.cells.iter().copied().map(Some).collect(),
+        None => vec![None],
+    };
+    let least = |cell: &Option<LinkIndex>| {
+        least_mtu(scenario, flow.from, flow.to, |link| scenario.serves(link, *cell))
+    };
+    cells.iter().map(least).min().unwrap_or(u32::MAX)
+}
+
+/// The largest datagram that the links between two nodes carry, by way of those that are `usable`.
+pub(super) fn least_mtu(
+    scenario: &Scenario,
+    from: NodeIndex,
+    to: NodeIndex,
+    usable: impl Fn(LinkIndex) -> bool,
+) -> u32 {
+    let mut open = vec![(from, u32::MAX)];
+    let mut known = vec![false; scenario.nodes.len()];
+    while let Some((here, least)) = open.pop() {
+        if here == to {
+            return least;
+        }
+        known[here.0] = true;
+        for (i, link) in scenario.links.iter().enumerate() {
+            let there = link.far_end(here);
+            let leads = link.ends.contains(&here) && usable(LinkIndex(i));
+            if leads && !known[there.0] {
+                let mtu = link.radio.up.mtu.min(link.radio.down.mtu);
+                open.push((there, least.min(mtu)));
+            }
+        }
+    }
+    u32::MAX
+}

@@ -1,0 +1,148 @@
+//! What stands at a node of the network.
+
+use core::net::Ipv4Addr;
+
+use lasthop_agent::m_tcp::MTcp;
+use lasthop_sim::agents::{AgentRouter, Linked};
+use lasthop_sim::net::{Context, Host, LinkId, Node, Packet, Router};
+use lasthop_sim::schemes::{BaseStation, MobileStation};
+use lasthop_units::{LinkEvent, Time};
+
+use super::agents::Helper;
+use super::apps::Apps;
+
+/// What stands at a node.
+pub(super) enum Machine {
+    Host(Box<Host<Apps>>),
+    /// A host whose link recovers by itself.
+    Linked(Box<Linked<Host<Apps>, Helper>>),
+    Router(Router),
+    /// A router with agents in it.
+    Agents(Box<AgentRouter<Helper>>),
+    /// A mobile with a session.
+    Mobile(Box<MobileStation<Apps>>),
+    /// A base with surrogates.
+    Base(Box<BaseStation>),
+}
+
+/// What a kind of agent counted: names and numbers.
+type Counts = Vec<(&'static str, u64)>;
+
+impl Machine {
+    /// The host, if there is one with its own TCP.
+    pub(super) fn host(&self) -> Option<&Host<Apps>> {
+        match self {
+            Self::Host(host) => Some(host),
+            Self::Linked(linked) => Some(linked.node()),
+            _ => None,
+        }
+    }
+
+    /// What its agents counted, those of one kind together, by their names.
+    pub(super) fn agents(&self) -> Vec<(&'static str, Counts)> {
+        let mut all: Vec<(&'static str, Counts)> = Vec::new();
+        let helpers: Vec<&Helper> = match self {
+            Self::Linked(linked) => vec![linked.agent()],
+            Self::Agents(router) => router.help().iter().map(|help| &help.agent).collect(),
+            _ => Vec::new(),
+        };
+        for helper in helpers {
+            match all.iter_mut().find(|(kind, _)| *kind == helper.kind()) {
+                Some((_, sums)) => {
+                    for ((_, sum), (_, count)) in sums.iter_mut().zip(helper.counts()) {
+                        *sum += count;
+                    }
+                }
+                None => all.push((helper.kind(), helper.counts())),
+            }
+        }
+        all
+    }
+}
+
+impl Machine {
+    /// M-TCP's agent for a mobile, if it is here.
+    pub(super) fn supervisor(&mut self, mobile: Ipv4Addr) -> Option<&mut MTcp<Packet>> {
+        let Self::Agents(router) = self else { return None };
+        router.help_mut().iter_mut().find_map(|help| match &mut help.agent {
+            Helper::MTcp(agent) if help.mobiles.contains(&mobile) => Some(&mut **agent),
+            _ => None,
+        })
+    }
+
+    /// Lets a mobile router's agent for a mobile talk to the agent at another base.
+    pub(super) fn set_base(&mut self, mobile: Ipv4Addr, base: Ipv4Addr) {
+        let Self::Agents(router) = self else { return };
+        for help in router.help_mut().iter_mut().filter(|help| help.mobiles.contains(&mobile)) {
+            help.peers.fixed = Some(base);
+        }
+    }
+
+    /// Lets the agent for a mobile hear of this link only.
+    pub(super) fn set_hop(&mut self, mobile: Ipv4Addr, hop: LinkId) {
+        let Self::Agents(router) = self else { return };
+        for help in router.help_mut().iter_mut().filter(|help| help.mobiles.contains(&mobile)) {
+            help.hop = Some(hop);
+        }
+    }
+}
+
+impl Node for Machine {
+    #[inline]
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
+        match self {
+            Self::Host(host) => host.handle_packet(ctx, link, packet),
+            Self::Linked(linked) => linked.handle_packet(ctx, link, packet),
+            Self::Router(router) => router.handle_packet(ctx, link, packet),
+            Self::Agents(router) => router.handle_packet(ctx, link, packet),
+            Self::Mobile(mobile) => mobile.handle_packet(ctx, link, packet),
+            Self::Base(base) => base.handle_packet(ctx, link, packet),
+        }
+    }
+
+    #[inline]
+    fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Host(host) => host.next_timeout(),
+            Self::Linked(linked) => linked.next_timeout(),
+            Self::Router(router) => router.next_timeout(),
+            Self::Agents(router) => router.next_timeout(),
+            Self::Mobile(mobile) => mobile.next_timeout(),
+            Self::Base(base) => base.next_timeout(),
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        match self {
+            Self::Host(host) => host.handle_timeout(ctx),
+            Self::Linked(linked) => linked.handle_timeout(ctx),
+            Self::Router(router) => router.handle_timeout(ctx),
+            Self::Agents(router) => router.handle_timeout(ctx),
+            Self::Mobile(mobile) => mobile.handle_timeout(ctx),
+            Self::Base(base) => base.handle_timeout(ctx),
+        }
+    }
+
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
+        match self {
+            Self::Host(host) => host.handle_link_event(ctx, link, event),
+            Self::Linked(linked) => linked.handle_link_event(ctx, link, event),
+            Self::Router(router) => router.handle_link_event(ctx, link, event),
+            Self::Agents(router) => router.handle_link_event(ctx, link, event),
+            Self::Mobile(mobile) => mobile.handle_link_event(ctx, link, event),
+            Self::Base(base) => base.handle_link_event(ctx, link, event),
+        }
+    }
+
+    /// The address of the new base for a mobile, of the mobile that left for an agent.
+    fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
+        match self {
+            Self::Mobile(mobile) => mobile.handle_token(ctx, token),
+            Self::Agents(router) => router.handle_token(ctx, token),
+            Self::Linked(linked) => {
+                linked.set_peer(Ipv4Addr::from_bits(token as u32));
+            }
+            Self::Host(_) | Self::Router(_) | Self::Base(_) => {}
+        }
+    }
+}

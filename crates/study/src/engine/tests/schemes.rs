@@ -1,0 +1,285 @@
+//! Each scheme does something, and does it in the right direction.
+
+use super::*;
+use crate::scenario::{Place, Scheme, Schemes};
+
+/// A download over a wire and a hop.
+const DOWNLOAD: &str = r#"
+scheme = $scheme
+duration = "100s"
+[node]
+server = "fixed-host"
+base = "base"
+phone = "mobile-host"
+[link.wire]
+between = ["server", "base"]
+rate = "10Mbit/s"
+delay = "25ms"
+[link.radio]
+between = ["base", "phone"]
+rate = "2Mbit/s"
+delay = "10ms"
+$radio
+[flow.download]
+from = "server"
+to = "phone"
+[tcp]
+stack = "ns2"
+$rest
+"#;
+
+/// Nine disconnections of two seconds.
+const GAPS: &str = "[handoff]\ncells = [\"radio\"]\nfirst = \"5s\"\npause = \"2s\"\n\
+                    every = \"10s\"\ncount = 9\n";
+
+/// Two bases with a mobile router and two hosts behind it, one of which is next to it.
+const TRAIN: &str = r#"
+duration = "100s"
+[node]
+server = "fixed-host"
+base = "base"
+train = "mobile-router"
+laptop = "mobile-host"
+phone = "mobile-host"
+[link.wire]
+between = ["server", "base"]
+rate = "100Mbit/s"
+delay = "50ms"
+[link.radio]
+between = ["base", "train"]
+rate = "2Mbit/s"
+delay = "20ms"
+forward.loss = "5%"
+[link.wlan]
+between = ["train", "laptop"]
+rate = "11Mbit/s"
+delay = "5ms"
+[link.cable]
+between = ["train", "phone"]
+[flow.one]
+from = "server"
+to = "laptop"
+scheme = "$one"
+[flow.two]
+from = "server"
+to = "phone"
+scheme = "$two"
+[tcp]
+stack = "ns2"
+"#;
+
+fn filled(scheme: &str, radio: &str, rest: &str) -> String {
+    let scheme = if scheme.starts_with('[') { scheme.to_string() } else { format!("\"{scheme}\"") };
+    DOWNLOAD.replace("$scheme", &scheme).replace("$radio", radio).replace("$rest", rest)
+}
+
+fn goodput(scheme: &str, radio: &str, rest: &str) -> f64 {
+    metric(&run(&filled(scheme, radio, rest), 1), "download.goodput_bps")
+}
+
+/// What is said of a scenario that does not read.
+fn refusal(text: &str) -> String {
+    Study::parse(Path::new("x.toml"), text).expect_err("accepted").to_string()
+}
+
+/// SNP-3, MTC-5, DDA-1, CC-4, EBS-1: whoever repairs the hop's losses beats TCP that must do so
+/// itself.
+#[test]
+fn helpers_in_the_path_beat_plain_tcp_on_a_lossy_hop() {
+    let lossy = "forward.loss = \"5%\"";
+    let none = goodput("none", lossy, "");
+    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Path) {
+        if scheme.traits().needs_mobile_router {
+            continue;
+        }
+        let helped = goodput(scheme.name(), lossy, "");
+        assert!(helped > 1.5 * none, "{scheme}: {helped} against {none}");
+    }
+}
+
+/// FRZ-3, LLT-6, ATR-3, 3DA-1: whoever tells the sender of the link's return beats TCP that waits
+/// for its timer.
+#[test]
+fn schemes_of_the_mobile_beat_plain_tcp_over_disconnections() {
+    let none = goodput("none", "", GAPS);
+    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Mobile) {
+        let helped = goodput(scheme.name(), "", GAPS);
+        assert!(helped > 1.1 * none, "{scheme}: {helped} against {none}");
+    }
+}
+
+/// FRZ-1, LLT-3: a warning comes a tenth of a second ahead unless the scenario says otherwise, and
+/// keeps the sender's timer from expiring.
+#[test]
+fn a_warning_spares_the_sender_its_timeouts() {
+    let timeouts = |rest: &str| {
+        let outcome = run(&filled("freeze", "", &format!("{GAPS}{rest}")), 1);
+        metric(&outcome, "download.fixed_timeouts")
+    };
+    assert!(timeouts("") < 1.0);
+    assert!(timeouts("[signals]\npredicted.lead = \"0s\"\n") >= 9.0);
+}
+
+/// OBM-11, EXP-S7: snoop for one mobile and obTCP for another through one base, each of use; so is
+/// help beside none.
+#[test]
+fn mobiles_at_one_base_have_agents_of_their_own() {
+    let of = |one: &str, two: &str| {
+        let outcome = run(&TRAIN.replace("$one", one).replace("$two", two), 1);
+        let rate = |flow: &str| metric(&outcome, &format!("{flow}.goodput_bps"));
+        (rate("one"), rate("two"), outcome)
+    };
+    let (bare, _, _) = of("none", "none");
+    let (obtcp, snoop, both) = of("obtcp", "snoop");
+    assert!(obtcp > 1.3 * bare && snoop > 1.3 * bare, "{obtcp} and {snoop} against {bare}");
+    assert!(metric(&both, "base.snoop.local_retransmits") > 10.0);
+    assert!(metric(&both, "base.obtcp-base.local_retransmits") > 10.0);
+    assert!(metric(&both, "train.obtcp-router.snacks") > 10.0);
+    assert!((0.5..=1.0).contains(&metric(&both, "fairness")));
+    let (helped, alone, _) = of("snoop", "none");
+    assert!(helped > 1.3 * alone, "{helped} against {alone}");
+}
+
+/// RWC-5: of 32 packets, the flow whose priority doubles gets 21.
+#[test]
+fn a_priority_moves_the_window_from_one_flow_to_the_other() {
+    let text = TRAIN.replace("$one", "rwc").replace("$two", "rwc");
+    let text = text.replace("to = \"phone\"", "to = \"laptop\"").replace("\"5%\"", "\"none\"");
+    let rwc = "[rwc]\npackets = 32\nchanges = [{ at = \"5s\", flow = \"one\", priority = 2 }]\n\
+               [measure]\nfrom = \"10s\"\n";
+    let outcome = run(&format!("{text}max-window = 200\n{rwc}"), 1);
+    let (one, two) = (metric(&outcome, "one.goodput_bps"), metric(&outcome, "two.goodput_bps"));
+    assert!((1.8..2.0).contains(&(one / two)), "{one} to {two}");
+}
+
+/// MTC-7, SNP-11: every scheme of the path goes on at the next base.
+#[test]
+fn agents_follow_a_mobile_to_its_next_base() {
+    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Path) {
+        if scheme.traits().needs_mobile_router {
+            continue;
+        }
+        let text = format!("scheme = \"{scheme}\"\n{CELLS}every = \"4s\"\ncount = 3\n");
+        let down =
+            text.replace("from = \"phone\"\nto = \"server\"", "from = \"server\"\nto = \"phone\"");
+        assert!(run(&down, 1).completed, "{scheme}");
+        assert!(run(&text, 1).completed, "{scheme} upwards");
+    }
+}
+
+/// Schemes of different places help the same flow together.
+#[test]
+fn an_agent_and_the_mobile_help_one_flow_together() {
+    let radio = "forward.loss = \"3%\"";
+    let both = goodput("[\"snoop\", \"freeze\"]", radio, GAPS);
+    let (snoop, freeze) = (goodput("snoop", radio, GAPS), goodput("freeze", radio, GAPS));
+    assert!(both > snoop.max(freeze), "{both} against {snoop} and {freeze}");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_what_does() {
+    let told = refusal(&filled("[\"snoop\", \"obtcp\"]", "", ""));
+    assert!(
+        told.starts_with("x.toml:2: scheme: `obtcp` cannot be combined with `snoop`"),
+        "{told}"
+    );
+    assert!(told.contains("can be combined with: fast-rtx-handoff, freeze"), "{told}");
+    assert!(refusal(&filled("[\"srp\", \"atcp\"]", "", "")).contains("with `srp`"));
+    assert!(refusal(&filled("[\"none\", \"atcp\"]", "", "")).contains("`none` cannot be"));
+    assert!(refusal(&filled("[]", "", "")).contains("the list is empty"));
+    assert!(refusal(&filled("[\"snoop\", \"frieze\"]", "", "")).contains("mean `freeze`?"));
+    let mixed = TRAIN.replace("to = \"phone\"", "to = \"laptop\"");
+    let told = refusal(&mixed.replace("$one", "snoop").replace("$two", "none"));
+    assert!(told.contains("flow.two.scheme: the agents of snoop see all packets of"), "{told}");
+    let told = refusal(&mixed.replace("$one", "rwc").replace("$two", "none"));
+    assert!(told.contains("rwc divides the window among all flows of `laptop`"), "{told}");
+    assert_eq!(Schemes::one(Scheme::Snoop).name(), "snoop");
+}
+
+#[test]
+fn what_a_scheme_needs_and_does_not_find_is_told() {
+    let told = refusal(&filled("obtcp", "", ""));
+    assert!(told.starts_with("x.toml:2: ") || told.contains("flow.download"), "{told}");
+    assert!(told.contains("needs a mobile router between base and mobile host"), "{told}");
+    let told = refusal(&filled("snoop", "", "").replace("base = \"base\"", "base = \"router\""));
+    assert!(told.contains("snoop needs a base on the way"), "{told}");
+    let told = refusal(&TRAIN.replace("$one", "ebsn").replace("$two", "none"));
+    assert!(told.contains("ebsn recovers on the link between a base and"), "{told}");
+}
+
+#[test]
+fn parameters_are_read_swept_and_refused_by_name() {
+    let rest =
+        "[agent.snoop]\nthreshold = 2\ntimer = \"200ms\"\ncache = 50\n[mobile.freeze]\nacks = 2\n";
+    assert!(goodput("[\"snoop\", \"freeze\"]", "forward.loss = \"2%\"", rest) > 0.0);
+    for (rest, key, told) in [
+        ("[agent.snoop]\nthreshhold = 2", "agent.snoop.threshhold", "did you mean `threshold`?"),
+        ("[agent.snoop]\ntimer = \"soon\"", "agent.snoop.timer", "`measured`, `stock` or a time"),
+        ("[agent.obtcp]\ncache = 3", "agent.obtcp.cache", "3 is less than 16"),
+        ("[agent.link]\ncopies = 300", "agent.link.copies", "300 is more than"),
+        ("[mobile.atcp]\ndelay = \"2s\"", "mobile.atcp.delay", "longer than 500ms"),
+        ("[mobile.freeze]\nacks = 9", "mobile.freeze.acks", "9 is more than 8"),
+        ("[rwc]\npriorities = { downlod = 2 }", "rwc.priorities.downlod", "no flow `downlod`"),
+        ("[rwc]\npackets = 0", "rwc.packets", "nothing could ever be sent"),
+    ] {
+        let text = filled("none", "", rest);
+        let line =
+            text.lines().position(|l| rest.ends_with(l) && !l.is_empty()).expect("there") + 1;
+        let said = refusal(&text);
+        assert!(said.starts_with(&format!("x.toml:{line}: {key}: ")), "{said}");
+        assert!(said.contains(told), "{said}");
+    }
+    let swept = filled("snoop", "", "[sweep]\n\"agent.snoop.threshold\" = [1, 2, 3]\n");
+    let study = Study::parse(Path::new("x.toml"), &swept).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(study.points().len(), 3);
+}
+
+/// ns-2's packets without counted headers are shorter on the air.
+#[test]
+fn headers_can_be_free() {
+    let busy = |headers: &str| {
+        let text = format!("headers = \"{headers}\"\n{}", filled("none", "", ""));
+        let outcome = run(&text, 1);
+        metric(&outcome, "radio.forward.bytes") / metric(&outcome, "radio.forward.packets")
+    };
+    let saved = busy("counted") - busy("free");
+    assert!((39.0..41.0).contains(&saved), "{saved}");
+}
+
+#[test]
+fn the_example_of_all_schemes_can_be_run() {
+    let path =
+        Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/examples/sim-schemes.toml"));
+    let study = Study::load(path).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(study.points().len(), 14 * 3 * 2);
+    for point in study.points() {
+        let scenario = study.scenario(point, Seed::from_u64(1)).expect("builds");
+        Simulator.check(&scenario).unwrap_or_else(|e| panic!("{}: {e}", point.label()));
+    }
+}
+
+/// OBB-3: after a handoff the mobile router reports to the base that it is at.
+#[test]
+fn a_mobile_router_reports_to_its_new_base() {
+    let text = TRAIN.replace("$one", "obtcp").replace("$two", "obtcp");
+    let text = text.replace("base = \"base\"", "base = \"base\"\nwest = \"base\"");
+    let text = text.replace(
+        "[link.wlan]",
+        "[link.spur]\nbetween = [\"base\", \"west\"]\n[link.other]\nbetween = [\"west\", \"train\"]\n\
+         rate = \"2Mbit/s\"\ndelay = \"20ms\"\nforward.loss = \"5%\"\n[link.wlan]",
+    );
+    let moved = format!(
+        "{text}[handoff]\nmobile = \"train\"\ncells = [\"radio\", \"other\"]\nfirst = \"10s\"\n\
+         pause = \"200ms\"\n"
+    );
+    let outcome = run(&moved, 1);
+    assert!(metric(&outcome, "west.obtcp-base.local_retransmits") > 100.0, "{outcome:?}");
+}
+
+/// CC-2: links mark at half of their queue where congestion coherence needs marks and the scenario
+/// names no threshold.
+#[test]
+fn links_mark_by_default_where_marks_are_needed() {
+    let outcome = run(&filled("congestion-coherence", "queue = \"10 packets\"", ""), 1);
+    assert!(metric(&outcome, "radio.forward.marked") > 0.0, "{outcome:?}");
+}

@@ -1,0 +1,194 @@
+//! The cells: every point of the paper's figures and tables, from the scenario files beside it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lasthop_units::Seed;
+
+use crate::published::Published;
+use crate::reproduce::{Cell, Label, ReproduceError};
+use crate::scenario::{Point, Scenario, Study};
+
+/// A scenario file.
+struct Sheet {
+    path: &'static str,
+    text: &'static str,
+}
+
+macro_rules! sheet {
+    ($name:literal) => {
+        Sheet {
+            path: concat!("papers/obtcp-2010/", $name),
+            text: include_str!(concat!("../../../../../papers/obtcp-2010/", $name)),
+        }
+    };
+}
+
+const SECTION_6: Sheet = sheet!("section-6.toml");
+const FIGURE_22: Sheet = sheet!("figure22.toml");
+const FIGURE_24: Sheet = sheet!("figure24.toml");
+const TABLES: Sheet = sheet!("tables-5-6.toml");
+
+/// Where the cells of figure 22 are.
+pub(super) const FIGURE_22_TABLE: &str = "figure22";
+
+/// The column of cells that the paper draws and prints no numbers of.
+pub(super) const DRAWN: &str = "goodput";
+
+/// What a cell takes from a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Measure {
+    /// The goodput of the flow of this name, in kB/s of payload.
+    Goodput(&'static str),
+    /// Equation (21) over both flows.
+    Fairness,
+    /// Equation (22) over both flows, in per cent.
+    Utilisation,
+    /// The sender's smoothed round trip while rates count, in ms.
+    Srtt(Level),
+}
+
+/// Which value of many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Level {
+    /// Their mean.
+    Mean,
+    /// The share of 1/1000ths that is below it; 500 is the median.
+    Permille(u32),
+}
+
+/// What a cell runs.
+#[derive(Clone, Debug)]
+pub struct Case {
+    /// The scenario.
+    pub scenario: Arc<Scenario>,
+    /// What is taken from its run.
+    pub measure: Measure,
+}
+
+/// All cells, in the order in which they are printed.
+pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
+    let mut cells = drawn(&SECTION_6)?;
+    cells.extend(round_trips()?);
+    cells.extend(drawn(&FIGURE_24)?);
+    cells.extend(shared(published)?);
+    Ok(cells)
+}
+
+/// Each point of a sheet's sweep with its scenario. No run draws anything but losses, so one seed is
+/// as good as any.
+fn points(sheet: &Sheet) -> Result<Vec<(Place, Arc<Scenario>)>, ReproduceError> {
+    let study = Study::parse(Path::new(sheet.path), sheet.text)?;
+    let point = |point: &Point| Ok((Place::of(point), study.scenario(point, Seed::from_u64(0))?));
+    study.points().iter().map(point).collect()
+}
+
+/// Where a point of a sweep stands in the paper: `at` is `figure14/5 ms`, `help` a scheme.
+struct Place {
+    table: String,
+    row: String,
+    help: String,
+}
+
+impl Place {
+    fn of(point: &Point) -> Self {
+        let set = |key: &str| {
+            let found = point.parameters().iter().find(|(k, _)| k == key);
+            found.map_or("", |(_, value)| value.as_str())
+        };
+        let (table, row) = set("at").split_once('/').unwrap_or_default();
+        Self { table: table.to_owned(), row: row.to_owned(), help: set("help").to_owned() }
+    }
+
+    fn label(&self, column: &str, scheme: &str) -> Label {
+        Label {
+            table: self.table.clone(),
+            row: self.row.clone(),
+            column: column.to_owned(),
+            scheme: scheme.to_owned(),
+        }
+    }
+}
+
+/// EXP-S2, EXP-S3, EXP-S4, EXP-S6: goodput along the axis of a figure.
+fn drawn(sheet: &Sheet) -> Result<Vec<Cell<Case>>, ReproduceError> {
+    let cell = |(place, scenario): (Place, Arc<Scenario>)| {
+        let case = Case { scenario, measure: Measure::Goodput("download") };
+        Cell::ours(place.label(DRAWN, &place.help), "kB/s", case)
+    };
+    Ok(points(sheet)?.into_iter().map(cell).collect())
+}
+
+/// EXP-S5: figure 22, in numbers.
+fn round_trips() -> Result<Vec<Cell<Case>>, ReproduceError> {
+    let levels = [
+        ("mean", Level::Mean),
+        ("median", Level::Permille(500)),
+        ("95 % below", Level::Permille(950)),
+    ];
+    let points = points(&FIGURE_22)?;
+    let cells = levels.into_iter().flat_map(|(column, level)| {
+        points.iter().map(move |(place, scenario)| {
+            let case = Case { scenario: Arc::clone(scenario), measure: Measure::Srtt(level) };
+            let label = Label {
+                table: FIGURE_22_TABLE.to_owned(),
+                row: "SRTT".to_owned(),
+                column: column.to_owned(),
+                scheme: place.help.clone(),
+            };
+            Cell::ours(label, "ms", case)
+        })
+    });
+    Ok(cells.collect())
+}
+
+/// What is measured in Tables 5 and 6: where it is printed, whose it is, its unit, and whether it is
+/// compared with other schemes.
+const SHARED: [(&str, &str, &str, &str, Measure); 4] = [
+    ("goodput", "obtcp", "obtcp", "kB/s", Measure::Goodput("obtcp")),
+    ("goodput", "snoop", "snoop", "kB/s", Measure::Goodput("snoop")),
+    ("fairness", "fairness", "both", "1", Measure::Fairness),
+    ("utilisation", "utilisation", "both", "%", Measure::Utilisation),
+];
+
+/// EXP-S7, EXP-S8: Tables 5 and 6. The paper's obTCP has no timers, so that with timers nothing is
+/// published.
+fn shared(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
+    let mut cells = Vec::new();
+    for (place, scenario) in points(&TABLES)? {
+        let timers = place.help != "obtcp";
+        for (of, printed, scheme, unit, measure) in SHARED {
+            let scheme = if timers { format!("{scheme}+timers") } else { scheme.to_owned() };
+            let label = Label {
+                table: format!("{}-{of}", place.table),
+                row: place.row.clone(),
+                column: place.table.clone(),
+                scheme,
+            };
+            let case = Case { scenario: Arc::clone(&scenario), measure };
+            let mut cell = Cell::ours(label, unit, case);
+            if !timers {
+                let id = format!("{}-{printed}", place.table);
+                cell.published = printed_in(published, &id, &place.row)?;
+                cell.compared = of == "goodput";
+            }
+            cells.push(cell);
+        }
+    }
+    cells.sort_by(|a, b| a.label.table.cmp(&b.label.table));
+    Ok(cells)
+}
+
+fn printed_in(
+    published: &Published,
+    id: &str,
+    row: &str,
+) -> Result<Option<crate::stats::Estimate>, ReproduceError> {
+    let table = published.table(id).ok_or_else(|| ReproduceError::Beside(no_table(id)))?;
+    let column = table.column.first().map_or("", String::as_str);
+    Ok(table.estimate(row, column))
+}
+
+fn no_table(id: &str) -> String {
+    format!("published values: there is no table `{id}`")
+}

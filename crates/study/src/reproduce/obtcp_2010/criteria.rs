@@ -1,0 +1,194 @@
+//! What has to be right: signs and shapes of the figures, fairness, and snoop beside ns-2's.
+
+use super::gains::{Gain, gains, mean};
+use super::points::Points;
+use crate::analysis::obtcp::checks::Check;
+use crate::analysis::obtcp::reference::Reference;
+use crate::reproduce::{Comparison, Criterion};
+
+/// The two readings of what the mobile router sends again (INC-S7): the packet that is missing
+/// (section III.B), or all from it on (section VII.B).
+pub(super) const READINGS: [(&str, &str); 2] =
+    [("obtcp", "the missing packet"), ("obtcp-gbn", "go-back-n")];
+
+/// A gain is flat if every one of its values is this near to their mean, as a part of it.
+const FLAT: f64 = 0.2;
+/// The largest loss of figure 17 up to which the sender's window stays large with obTCP.
+const LARGEST_LOSS: f64 = 0.15;
+/// The least fairness that the paper prints.
+const LEAST_FAIRNESS: f64 = 0.92;
+/// How far snoop may be from ns-2's beyond that one's interval, up to a loss of 0.02.
+const SNOOP_SLACK: f64 = 0.05;
+/// The largest loss at which ns-2's snoop is not spoilt by its timer.
+const SPOILT_BEYOND: f64 = 0.02;
+/// The least part of ns-2's goodput with its timer held that snoop has to reach beyond.
+const SNOOP_LEAST: f64 = 0.90;
+/// How far snoop may be above equation (16), which is never slower than serial repair.
+const MODEL_SLACK: f64 = 1.05;
+
+/// Everything that is counted, in the order in which it is told.
+pub(super) fn all(
+    comparison: &Comparison,
+    checks: &[Check],
+    reference: &Reference,
+    points: &Points,
+) -> Vec<Criterion> {
+    let exact = checks.iter().map(Check::is_exact);
+    let mut all = vec![Criterion::count(
+        "values of equations (3) to (20), computed from the formulas",
+        exact,
+        95,
+        Some(95),
+    )];
+    for (scheme, reading) in READINGS {
+        all.extend(shapes(comparison, scheme, reading));
+    }
+    all.extend(sharing(comparison));
+    all.extend(round_trips(comparison));
+    all.extend(snoop(comparison, reference, points));
+    all
+}
+
+fn over_snoop(comparison: &Comparison, figure: &str, scheme: &str) -> Vec<Gain> {
+    gains(comparison, figure, scheme, "snoop")
+}
+
+/// EXP-S2 to EXP-S4.
+fn shapes(comparison: &Comparison, scheme: &str, reading: &str) -> Vec<Criterion> {
+    let of = |figure: &str| over_snoop(comparison, figure, scheme);
+    let count = |name: &str, cases: Vec<bool>, whole: usize, needed: Option<usize>| {
+        Criterion::count(&format!("{name} ({reading})"), cases, whole, needed)
+    };
+    let both = |f: fn(&[Gain]) -> Vec<bool>, figures: [&str; 2]| -> Vec<bool> {
+        figures.into_iter().flat_map(|figure| f(&of(figure))).collect()
+    };
+    let (little, much): (Vec<Gain>, Vec<Gain>) =
+        of("figure17").into_iter().partition(|gain| loss(&gain.row) <= LARGEST_LOSS);
+    // Only go-back-n is said to repair the second link as figure 21 needs it.
+    let second = (scheme != "obtcp").then_some(7);
+    vec![
+        count(
+            "steps of d2 with which the gain rises, figures 14 and 15",
+            both(rising, ["figure14", "figure15"]),
+            12,
+            Some(12),
+        ),
+        count(
+            "steps of p1 up to 0.15 with which the gain rises, figure 17",
+            rising(&little),
+            7,
+            Some(7),
+        ),
+        count(
+            "the same beyond 0.15",
+            rising(&[&little[little.len().saturating_sub(1)..], &much[..]].concat()),
+            3,
+            None,
+        ),
+        count(
+            "gains above zero with equal links, figure 18",
+            of("figure18").iter().map(|g| g.percent > 0.0).collect(),
+            7,
+            Some(7),
+        ),
+        count(
+            "gains within a fifth of their mean, whatever d1, figure 20",
+            flat(&of("figure20")),
+            7,
+            Some(7),
+        ),
+        count(
+            "gains within a fifth of their mean, whatever d2, figure 21",
+            flat(&of("figure21")),
+            7,
+            second,
+        ),
+    ]
+}
+
+fn loss(row: &str) -> f64 {
+    row.parse().unwrap_or(f64::NAN)
+}
+
+fn rising(gains: &[Gain]) -> Vec<bool> {
+    gains.windows(2).map(|w| w[1].percent > w[0].percent).collect()
+}
+
+fn flat(gains: &[Gain]) -> Vec<bool> {
+    let mean = gains.iter().map(|g| g.percent).sum::<f64>() / gains.len() as f64;
+    gains.iter().map(|g| (g.percent - mean).abs() <= FLAT * mean).collect()
+}
+
+/// EXP-S7, EXP-S8.
+fn sharing(comparison: &Comparison) -> Vec<Criterion> {
+    let of = |table: &str, scheme: &str| -> Vec<f64> {
+        let cells = comparison.cells.iter().map(|c| &c.cell);
+        let here = cells.filter(|m| m.label.table == table && m.label.scheme == scheme);
+        here.filter_map(|m| Some(m.ours.estimate()?.mean)).collect()
+    };
+    let fair = |scheme: &str| -> Vec<bool> {
+        let values = ["table5-fairness", "table6-fairness"].map(|table| of(table, scheme));
+        values.concat().iter().map(|omega| *omega >= LEAST_FAIRNESS).collect()
+    };
+    let falling =
+        |table: &str| -> Vec<bool> { of(table, "both").windows(2).map(|w| w[1] < w[0]).collect() };
+    let steps = ["table5-utilisation", "table6-utilisation"].map(falling).concat();
+    vec![
+        Criterion::count("fairness of at least 0.92, Tables 5 and 6", fair("both"), 10, Some(10)),
+        Criterion::count("the same with timers in obTCP's agents", fair("both+timers"), 10, None),
+        Criterion::count("steps of p1 with which utilisation falls", steps, 8, Some(8)),
+    ]
+}
+
+/// EXP-S5.
+fn round_trips(comparison: &Comparison) -> Vec<Criterion> {
+    let of = |column: &str, scheme: &str| {
+        let mut cells = comparison.cells.iter().map(|c| &c.cell);
+        let cell = cells.find(|m| {
+            m.label.table == super::cells::FIGURE_22_TABLE
+                && m.label.column == column
+                && m.label.scheme == scheme
+        });
+        Some(cell?.ours.estimate()?.mean)
+    };
+    let lower = ["mean", "median", "95 % below"]
+        .into_iter()
+        .filter_map(|column| Some(of(column, "obtcp")? < of(column, "snoop")?));
+    let name = "levels of the smoothed round trip that are lower with obTCP, figure 22";
+    vec![Criterion::count(name, lower, 3, Some(3))]
+}
+
+fn snoop(comparison: &Comparison, reference: &Reference, points: &Points) -> Vec<Criterion> {
+    let ours = |row: &str| mean(comparison, "figure17", row, "snoop");
+    let stock = reference.curve("figure17", "snoop");
+    let near = stock.into_iter().flat_map(|curve| &curve.points).filter_map(|point| {
+        let ours = ours(&point.x).filter(|_| loss(&point.x) <= SPOILT_BEYOND)?;
+        let slack = point.half.unwrap_or(0.0) + SNOOP_SLACK * point.mean;
+        Some((ours - point.mean).abs() <= slack)
+    });
+    let pinned = reference.curve("figure17", "snoop-pinned");
+    let enough = pinned
+        .into_iter()
+        .flat_map(|curve| &curve.points)
+        .filter_map(|point| Some(ours(&point.x)? >= SNOOP_LEAST * point.mean));
+    let below = points.iter().filter_map(|(figure, row, point)| {
+        let ours = mean(comparison, figure, row, "snoop")?;
+        Some(ours <= MODEL_SLACK * point.snoop())
+    });
+    let whole = points.len();
+    vec![
+        Criterion::count(
+            "snoop within ns-2's interval and 5 %, figure 17 up to p1 = 0.02",
+            near,
+            5,
+            Some(5),
+        ),
+        Criterion::count(
+            "snoop at least 90 % of ns-2's with its timer held, beyond",
+            enough,
+            4,
+            Some(4),
+        ),
+        Criterion::count("snoop at most 5 % above equation (16)", below, whole, Some(whole)),
+    ]
+}

@@ -1,0 +1,109 @@
+//! Sardar, Saha and Hassan, 2010: snoop and obTCP behind a mobile router.
+//!
+//! Figures 7 to 13 are equations and are evaluated; figures 14 to 22 and 24 and Tables 5 and 6 are
+//! simulated, from the scenario files in `papers/obtcp-2010`. The paper prints few numbers of its
+//! figures, so that most of what has to be right are shapes.
+
+mod cells;
+mod criteria;
+mod document;
+mod figures;
+mod gains;
+mod model;
+mod points;
+mod runner;
+
+use lasthop_units::Seed;
+
+use super::cell::{Cell, chosen};
+use super::compare::Comparison;
+use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::run::{CellRunner, Failure, Progress, run_cells, seed_of};
+use crate::analysis::obtcp::checks;
+use crate::analysis::obtcp::reference::Reference;
+use crate::published::Published;
+
+pub use cells::{Case, Level, Measure};
+pub use runner::{Runner, Series, Simulated};
+
+/// The name that `lasthop reproduce` takes.
+pub const ID: &str = "obtcp-2010";
+
+const PUBLISHED: &str = include_str!("../../../../../papers/obtcp-2010/published.toml");
+
+/// How the paper is reproduced.
+pub(super) const STUDY: Study = Study {
+    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
+    reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
+};
+
+/// What the paper publishes.
+///
+/// # Errors
+/// None, as long as the file in the repository is as its tests saw it.
+pub fn published() -> Result<Published, ReproduceError> {
+    Ok(Published::parse(PUBLISHED)?)
+}
+
+/// Runs the chosen cells with `runner` and compares them with the paper's.
+///
+/// # Errors
+/// If a choice of cells makes no sense, or the threads cannot be had.
+pub fn reproduce_with(
+    runner: &dyn Runner,
+    request: &Request,
+    progress: &dyn Progress,
+) -> Result<Reproduction, ReproduceError> {
+    let beside = |e: &dyn std::error::Error| ReproduceError::Beside(e.to_string());
+    let published = published()?;
+    let checks = checks::all().map_err(|e| beside(&e))?;
+    let reference = Reference::read().map_err(|e| beside(&e))?;
+    let all = cells::all(&published)?;
+    let points = points::Points::of(&all);
+    let cells = chosen(all, &request.only)?;
+    let seed = Seed::from_u64(request.seed);
+    let threads = request.jobs.map_or(0, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let measured = pool.install(|| run_cells(&cells, &Cells(runner), request.runs, seed, progress));
+    let comparison = Comparison::new(measured);
+    let criteria = criteria::all(&comparison, &checks, &reference, &points);
+    let report = document::report(&document::Content {
+        published: &published,
+        request,
+        comparison: &comparison,
+        criteria: &criteria,
+        checks: &checks,
+        reference: &reference,
+        points: &points,
+        round_trips: &round_trips(&cells, runner, seed),
+    });
+    Ok(Reproduction { comparison, criteria, report })
+}
+
+/// Figure 22's schemes, and which of their runs is drawn.
+const SHOWN: [&str; 2] = ["snoop", "obtcp"];
+const SHOWN_RUN: u32 = 0;
+
+fn round_trips(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<(String, Series)> {
+    let shown = |cell: &&Cell<Case>| {
+        cell.case.measure == Measure::Srtt(Level::Mean)
+            && SHOWN.contains(&cell.label.scheme.as_str())
+    };
+    let series = |cell: &Cell<Case>| {
+        let series = runner.round_trips(&cell.case, seed_of(seed, &cell.label, SHOWN_RUN))?;
+        Some((cell.label.scheme.clone(), series))
+    };
+    cells.iter().filter(shown).filter_map(series).collect()
+}
+
+/// The part of a [`Runner`] that runs cells.
+struct Cells<'a>(&'a dyn Runner);
+
+impl CellRunner<Case> for Cells<'_> {
+    fn run(&self, cell: &Cell<Case>, run: u32, seed: Seed) -> Result<f64, Failure> {
+        self.0.run(cell, run, seed)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Each run of a cell: a scenario in the simulator.
+
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+use lasthop_units::{Bytes, Duration, Rate, Seed};
+
+use super::cells::{Case, Level, Measure};
+use crate::analysis::obtcp::{fairness, utilisation};
+use crate::engine::Simulator;
+use crate::reproduce::{Cell, CellRunner, Failure};
+use crate::run::{Engine, Outcome, Outputs};
+use crate::scenario::{End, Scenario};
+
+/// The link that both flows of Tables 5 and 6 share.
+const SHARED_LINK: &str = "L1";
+
+/// A value over time: seconds and milliseconds.
+pub type Series = Vec<(f64, f64)>;
+
+/// What runs this paper's cells; the simulator, or a stand-in of it in tests.
+pub trait Runner: CellRunner<Case> {
+    /// The smoothed round trip of a run of figure 22, where it is recorded.
+    fn round_trips(&self, case: &Case, seed: Seed) -> Option<Series>;
+}
+
+/// The experiment in the simulator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulated {
+    /// Runs are so long, instead of as the scenarios say; for a first look.
+    pub length: Option<Duration>,
+}
+
+impl CellRunner<Case> for Simulated {
+    fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
+        let case = &cell.case;
+        match case.measure {
+            Measure::Goodput(flow) => {
+                let outcome = self.outcome(&case.scenario, seed)?;
+                Ok(goodput(&outcome, flow)?.as_bps() as f64 / 8000.0)
+            }
+            Measure::Fairness => {
+                let shares = shares(&self.outcome(&case.scenario, seed)?)?;
+                fairness(&shares).map_err(|e| Failure::Incomplete(e.to_string()))
+            }
+            Measure::Utilisation => {
+                let shares = shares(&self.outcome(&case.scenario, seed)?)?;
+                let psi = utilisation(&shares, bottleneck(&case.scenario));
+                psi.map_err(|e| Failure::Unavailable(e.to_string()))
+            }
+            Measure::Srtt(level) => {
+                let series = self.series(&case.scenario, seed)?;
+                let values = series.into_iter().map(|(_, value)| value).collect();
+                of_level(values, level)
+                    .ok_or_else(|| Failure::Incomplete("no round trip was measured".to_owned()))
+            }
+        }
+    }
+}
+
+impl Runner for Simulated {
+    fn round_trips(&self, case: &Case, seed: Seed) -> Option<Series> {
+        self.series(&case.scenario, seed).ok()
+    }
+}
+
+impl Simulated {
+    /// When rates begin to count: of a short run, in its second half at the latest.
+    fn from(&self, scenario: &Scenario) -> Duration {
+        let said = scenario.measure.from;
+        self.length.map_or(said, |length| said.min(length / 2))
+    }
+
+    fn outcome(&self, scenario: &Scenario, seed: Seed) -> Result<Outcome, Failure> {
+        let stop = AtomicBool::new(false);
+        self.simulate(scenario, seed, &Outputs { directory: None, stop: &stop })
+    }
+
+    fn simulate(
+        &self,
+        scenario: &Scenario,
+        seed: Seed,
+        outputs: &Outputs<'_>,
+    ) -> Result<Outcome, Failure> {
+        let mut scenario = scenario.clone();
+        scenario.measure.from = self.from(&scenario);
+        if let Some(length) = self.length {
+            scenario.end = End::After(length);
+        }
+        Simulator.run(&scenario, seed, outputs).map_err(|e| Failure::Unavailable(e.to_string()))
+    }
+
+    /// The sender's smoothed round trip while rates count (OBM-13), in ms.
+    fn series(&self, scenario: &Scenario, seed: Seed) -> Result<Series, Failure> {
+        let failed = |e: std::io::Error| Failure::Unavailable(e.to_string());
+        let directory = tempfile::tempdir().map_err(failed)?;
+        let stop = AtomicBool::new(false);
+        let outputs = Outputs { directory: Some(directory.path().to_owned()), stop: &stop };
+        self.simulate(scenario, seed, &outputs)?;
+        let table = fs::read_to_string(directory.path().join("series.csv")).map_err(failed)?;
+        let from = self.from(scenario).as_secs_f64();
+        Ok(table.lines().filter_map(round_trip).filter(|(at, _)| *at >= from).collect())
+    }
+}
+
+/// The time and the milliseconds of a line of the table, if it is about the smoothed round trip.
+fn round_trip(line: &str) -> Option<(f64, f64)> {
+    let fields: Vec<&str> = line.split(',').collect();
+    match fields[..] {
+        [at, _, "srtt_s", value] => Some((at.parse().ok()?, value.parse::<f64>().ok()? * 1e3)),
+        _ => None,
+    }
+}
+
+fn goodput(outcome: &Outcome, flow: &str) -> Result<Rate, Failure> {
+    let name = format!("{flow}.goodput_bps");
+    let value = outcome.metrics.iter().find(|(metric, _)| *metric == name).map(|(_, v)| *v);
+    match value {
+        Some(bps) if bps.is_finite() => Ok(Rate::from_bps(bps as u64)),
+        _ => Err(Failure::Incomplete(format!("`{name}` was not measured"))),
+    }
+}
+
+fn shares(outcome: &Outcome) -> Result<[Rate; 2], Failure> {
+    Ok([goodput(outcome, "obtcp")?, goodput(outcome, "snoop")?])
+}
+
+fn bottleneck(scenario: &Scenario) -> Rate {
+    let link = scenario.links.iter().find(|link| link.name == SHARED_LINK);
+    match link.map(|link| &link.radio.up.pacing) {
+        Some(lasthop_radio::Pacing::Rate(rate)) => *rate,
+        _ => Rate::ZERO,
+    }
+}
+
+/// A value of many; none of none.
+fn of_level(mut values: Vec<f64>, level: Level) -> Option<f64> {
+    let n = values.len();
+    match level {
+        _ if n == 0 => None,
+        Level::Mean => Some(values.iter().sum::<f64>() / n as f64),
+        Level::Permille(share) => {
+            values.sort_by(f64::total_cmp);
+            let place = (n as u64 * u64::from(share)).div_ceil(1000).saturating_sub(1);
+            values.get(usize::try_from(place).ok()?).copied()
+        }
+    }
+}
+
+/// Bytes of payload that a packet of a scenario carries.
+pub(super) fn payload(scenario: &Scenario) -> Bytes {
+    let mss = scenario.flows.first().and_then(|flow| flow.tcp.from.mss);
+    Bytes::new(mss.map_or(1000, u64::from))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_is_a_value_that_so_many_do_not_exceed() {
+        let values: Vec<f64> = (1..=20).rev().map(f64::from).collect();
+        assert_eq!(of_level(values.clone(), Level::Mean), Some(10.5));
+        assert_eq!(of_level(values.clone(), Level::Permille(500)), Some(10.0));
+        assert_eq!(of_level(values.clone(), Level::Permille(950)), Some(19.0));
+        assert_eq!(of_level(values, Level::Permille(1000)), Some(20.0));
+        assert_eq!(of_level(Vec::new(), Level::Mean), None);
+    }
+
+    #[test]
+    fn only_smoothed_round_trips_are_taken_from_a_table() {
+        let lines = ["time_s,flow,variable,value", "0.5,download,cwnd_bytes,2000", "0.5,x"];
+        assert!(lines.iter().all(|line| round_trip(line).is_none()));
+        assert_eq!(round_trip("1000.1,download,srtt_s,0.25"), Some((1000.1, 250.0)));
+    }
+}
