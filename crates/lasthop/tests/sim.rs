@@ -198,13 +198,22 @@ fn ctrl_c_keeps_what_is_finished_and_the_next_call_goes_on() {
     assert!(kept.is_subset(&lines(&place.path("x.results"))));
 }
 
+fn is_scenario(path: &Path) -> bool {
+    let in_schemes = path.parent().is_some_and(|parent| parent.ends_with("schemes"));
+    let named = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("sim-"));
+    path.extension().is_some_and(|e| e == "toml") && (in_schemes || named)
+}
+
 #[test]
 fn the_examples_of_the_documentation_are_right() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples");
     let mut count = 0;
-    for entry in fs::read_dir(examples).expect("a directory") {
-        let path = entry.expect("an entry").path();
-        if path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("sim-")) {
+    for directory in [examples.clone(), examples.join("schemes")] {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            if !is_scenario(&path) {
+                continue;
+            }
             let output = Command::new(env!("CARGO_BIN_EXE_lasthop"))
                 .arg("sim")
                 .arg(&path)
@@ -215,5 +224,19 @@ fn the_examples_of_the_documentation_are_right() {
             count += 1;
         }
     }
-    assert!(count >= 3);
+    assert!(count >= 20, "{count}");
+}
+
+/// Whoever reads of a scheme finds how it was measured, and the index names every page.
+#[test]
+fn every_scheme_has_a_page_and_an_example() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let index = fs::read_to_string(docs.join("schemes.md")).expect("an index");
+    for scheme in lasthop_study::scenario::Scheme::ALL {
+        let page = fs::read_to_string(docs.join(format!("schemes/{scheme}.md"))).expect("a page");
+        let example = format!("docs/examples/schemes/{scheme}.toml");
+        assert!(page.contains(&example), "{scheme}");
+        assert!(docs.join(format!("examples/schemes/{scheme}.toml")).is_file(), "{scheme}");
+        assert!(index.contains(&format!("(schemes/{scheme}.md)")), "{scheme}");
+    }
 }
