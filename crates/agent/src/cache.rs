@@ -20,6 +20,8 @@ pub struct Kept<P, M> {
     pub packet: P,
     /// What the agent notes about it.
     pub note: M,
+    /// No segment up to this one ends after it. Too far at worst: those that were dropped may count.
+    reach: Seq,
 }
 
 impl<P, M> Kept<P, M> {
@@ -78,12 +80,14 @@ impl<P, M> Cache<P, M> {
         if let Some(there) = self.kept.get_mut(at).filter(|kept| kept.seq == seq) {
             there.end = end;
             there.packet = packet;
+            self.renew_reach(at);
             return Stored::Again;
         }
         if self.is_full() {
             return Stored::Refused;
         }
-        self.kept.insert(at, Kept { seq, end, packet, note });
+        self.kept.insert(at, Kept { seq, end, packet, note, reach: end });
+        self.renew_reach(at);
         Stored::New
     }
 
@@ -109,8 +113,17 @@ impl<P, M> Cache<P, M> {
     /// The segment that holds the byte at `seq`: of several, the one that begins last.
     pub fn holding(&mut self, seq: Seq) -> Option<&mut Kept<P, M>> {
         // Of those that begin at or before it the last one, unless an earlier one reaches further.
-        let at = (0..self.place(seq + 1)).rev().find(|&at| self.kept[at].holds(seq))?;
+        let at = (0..self.place(seq + 1))
+            .rev()
+            .take_while(|&at| self.kept[at].reach.ahead_of(seq) > 0)
+            .find(|&at| self.kept[at].holds(seq))?;
         self.kept.get_mut(at)
+    }
+
+    /// The segment that begins with the byte at `seq`.
+    pub fn starting(&mut self, seq: Seq) -> Option<&mut Kept<P, M>> {
+        let at = self.place(seq);
+        self.kept.get_mut(at).filter(|kept| kept.seq == seq)
     }
 
     /// All segments, lowest first.
@@ -149,6 +162,20 @@ impl<P, M> Cache<P, M> {
             .into_iter()
             .flatten()
             .all(|kept| seq.ahead_of(kept.seq).unsigned_abs() <= SPAN)
+    }
+
+    /// The segment at `from` is new or ends elsewhere than before.
+    fn renew_reach(&mut self, from: usize) {
+        let mut before =
+            from.checked_sub(1).and_then(|at| self.kept.get(at)).map(|kept| kept.reach);
+        for (n, kept) in self.kept.range_mut(from..).enumerate() {
+            let reach = before.filter(|before| before.ahead_of(kept.end) > 0).unwrap_or(kept.end);
+            if n > 0 && kept.reach == reach {
+                return;
+            }
+            kept.reach = reach;
+            before = Some(reach);
+        }
     }
 
     /// Index of the first segment that begins at or after `seq`. What comes is mostly new, so the
@@ -242,6 +269,21 @@ mod tests {
         assert!(cache.holding(Seq(100)).is_none());
         assert_eq!(cache.acknowledge(Seq(50)), 0);
         assert_eq!(cache.acknowledge(Seq(100)), 2);
+    }
+
+    /// A byte behind a longer segment is found whatever came and went in between.
+    #[test]
+    fn how_far_segments_reach_follows_changes() {
+        let mut cache = cache(8, &[(10, 20), (20, 30), (0, 25)]);
+        assert_eq!(cache.holding(Seq(24)).map(|kept| kept.seq), Some(Seq(20)));
+        assert_eq!(cache.store(Seq(20), Seq(22), 'b', 0), Stored::Again);
+        assert_eq!(cache.holding(Seq(24)).map(|kept| kept.seq), Some(Seq(0)));
+        assert_eq!(cache.store(Seq(0), Seq(5), 'b', 0), Stored::Again);
+        assert!(cache.holding(Seq(24)).is_none());
+        assert_eq!(cache.starting(Seq(20)).map(|kept| kept.end), Some(Seq(22)));
+        assert!(cache.starting(Seq(21)).is_none());
+        let reaches = [5, 20, 22].map(Seq);
+        assert!(cache.iter().map(|kept| kept.reach).eq(reaches), "nothing is looked at in vain");
     }
 
     #[derive(Clone, Copy, Debug)]

@@ -10,10 +10,12 @@
 extern crate alloc;
 
 pub mod cache;
-pub mod obtcp;
+mod deadlines;
 pub mod link;
 pub mod m_tcp;
+pub mod obtcp;
 mod packet;
+mod rtt;
 pub mod snoop;
 pub mod table;
 
@@ -35,6 +37,16 @@ pub trait Agent<P: Packet> {
 
     /// The hop's state changed.
     fn handle_link_event(&mut self, _now: Time, _event: LinkEvent) {}
+
+    /// Whether [`handle_queue`](Self::handle_queue) is to be called before each packet that comes
+    /// from the fixed side.
+    fn watches_queue(&self) -> bool {
+        false
+    }
+
+    /// Whether the queue in front of the hop is nearly full: what is lost there is congestion, which
+    /// is not to be hidden (SNP-7).
+    fn handle_queue(&mut self, _nearly_full: bool) {}
 
     /// A mobile has gone to another base: what is kept for it is dropped (SNP-11).
     fn forget(&mut self, _mobile: IpAddr) {}

@@ -33,7 +33,9 @@ pub trait Packet: Clone {
     /// Its TCP header and addresses; none if it is anything else, cannot be read, or is a fragment.
     fn tcp(&self) -> Option<Tcp>;
 
-    /// Writes another TCP header over its own; addresses, ports, payload and payload length stay.
+    /// Writes what differs in another TCP header into its own, and mends the checksum. Addresses,
+    /// ports, payload and payload length stay, and so do options that [`Segment`] does not know and
+    /// the urgent pointer: only those that it knows are changed, added or taken away.
     fn set_segment(&mut self, segment: &Segment);
 
     /// The number that the link's own recovery gave it.

@@ -1,6 +1,8 @@
 //! A total divided among flows by priority: receiver window control (rwc-atcp-2003 section IV).
 
+use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use thiserror::Error;
 
@@ -37,7 +39,8 @@ struct Flow<K> {
 /// exactly one, for a flow without a window would stand still.
 ///
 /// Shares depend on the present priorities and on k, not on how they came about. Each change takes
-/// time in proportion to the number of flows, and for what the floor takes, to its square at worst.
+/// time in proportion to the number of flows, with its logarithm for what the floor takes. Who has
+/// many changes to make at a time makes them together.
 #[derive(Clone, Debug)]
 pub struct Shares<K> {
     total: u64,
@@ -112,6 +115,19 @@ impl<K: Copy + Eq> Shares<K> {
         known
     }
 
+    /// These flows take part from here on, each named once, in place of those that did; `last` takes
+    /// the remainder, or if it is none of them the one of highest priority. As many as are allowed:
+    /// further ones are left out.
+    pub fn replace(&mut self, flows: impl IntoIterator<Item = (K, u32)>, last: Option<K>) {
+        self.flows.clear();
+        let flows = flows.into_iter().take(self.most);
+        self.flows.extend(flows.map(|(key, priority)| Flow { key, priority, share: 0 }));
+        match last.and_then(|last| self.index(last)) {
+            Some(last) => self.divide(last),
+            None => self.divide_for_highest(),
+        }
+    }
+
     /// There is more or less to divide.
     pub fn set_total(&mut self, total: u64) {
         self.total = total;
@@ -172,12 +188,19 @@ impl<K: Copy + Eq> Shares<K> {
     /// Takes what was given too much from the largest shares, unit by unit. Rounding and the floor
     /// give each flow at most one unit more than its due.
     fn take_back(&mut self, excess: u128) {
+        if excess == 0 {
+            return;
+        }
+        // Of equals the one that was added first gives.
+        let shares = self.flows.iter().enumerate();
+        let mut largest: BinaryHeap<(u64, Reverse<usize>)> =
+            shares.map(|(index, flow)| (flow.share, Reverse(index))).collect();
         for _ in 0..excess {
-            let shares = self.flows.iter_mut().rev();
-            let Some(largest) = shares.max_by_key(|flow| flow.share).filter(|f| f.share > 1) else {
-                return;
-            };
-            largest.share -= 1;
+            let Some(mut top) = largest.peek_mut().filter(|top| top.0 > 1) else { break };
+            top.0 -= 1;
+        }
+        for (share, Reverse(index)) in largest {
+            self.flows[index].share = share;
         }
     }
 }
@@ -208,6 +231,29 @@ mod tests {
 
     fn list(shares: &Shares<usize>) -> Vec<u64> {
         shares.iter().map(|(_, share)| share).collect()
+    }
+
+    /// The rules word for word, with the remainder to the first of the highest priority.
+    fn unit_by_unit(total: u64, priorities: &[u32]) -> Vec<u64> {
+        let count = priorities.len() as u64;
+        if count >= total {
+            return vec![1; priorities.len()];
+        }
+        let highest = priorities.iter().max().unwrap();
+        let k = priorities.iter().position(|x| x == highest).unwrap();
+        let sum: u64 = priorities.iter().map(|x| u64::from(*x)).sum();
+        let due = |x: u32| match sum {
+            0 => rounded_half_up(total, 1, count),
+            _ => rounded_half_up(total, x.into(), sum),
+        };
+        let mut given: Vec<u64> = priorities.iter().map(|x| due(*x).max(1)).collect();
+        given[k] = 0;
+        given[k] = total.saturating_sub(given.iter().sum()).max(1);
+        while given.iter().sum::<u64>() > total {
+            let most = *given.iter().max().unwrap();
+            *given.iter_mut().find(|share| **share == most).unwrap() -= 1;
+        }
+        given
     }
 
     /// RWC-1, RWC-2, RWC-5: the paper's figures, 21 and 11 in the order that its results have
@@ -288,6 +334,28 @@ mod tests {
     }
 
     proptest! {
+        /// RWC-8: of several changes made together the same comes as of one after the other, and what
+        /// the floor takes comes from the largest, unit by unit.
+        #[test]
+        fn together_or_one_by_one_is_alike(
+            total in 1u64..200,
+            priorities in prop::collection::vec(prop_oneof![0u32..3, 0u32..1000], 1..40),
+            k in any::<prop::sample::Index>(),
+        ) {
+            let k = k.index(priorities.len());
+            let mut single = shares(total, &priorities);
+            single.set_priority(k, priorities[k]);
+            let mut all = Shares::new(total, 40);
+            all.replace([(77, 5)], None);
+            all.replace(priorities.iter().copied().enumerate(), Some(k));
+            prop_assert_eq!(list(&single), list(&all));
+
+            single.set_total(total);
+            all.replace(priorities.iter().copied().enumerate(), Some(99));
+            prop_assert_eq!(list(&single), list(&all));
+            prop_assert_eq!(list(&all), unit_by_unit(total, &priorities));
+        }
+
         /// RWC-4, RWC-8: whatever the priorities, the shares add up and none is below one.
         #[test]
         fn shares_add_up_and_none_is_empty(

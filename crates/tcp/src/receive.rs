@@ -310,10 +310,10 @@ impl Receiver {
         let mut field = wanted >> shift;
         // Rounding down would take back what the peer was told; rounding up lends it less than one
         // unit of the field beyond the buffer.
-        if self.limit.is_none() && field << shift < self.edge.saturating_sub(self.nxt) {
+        if self.limit.is_none() && field << shift < self.edge.saturating_sub(self.first()) {
             let up = (field + 1) << shift;
             let lendable = self.read + self.buffer + (1 << shift);
-            field += u64::from(self.nxt + up <= lendable);
+            field += u64::from(self.first() + up <= lendable);
         }
         u16::try_from(field).unwrap_or(u16::MAX)
     }
@@ -432,6 +432,36 @@ mod tests {
         r.set_share(Some(21_000));
         assert_eq!(window(&mut r), 21_000);
         r.set_share(None);
+        assert_eq!(window(&mut r), 60_000);
+    }
+
+    /// RWC-8: a share below a segment opens all the same, or its peer would wait for ever.
+    #[test]
+    fn a_share_below_a_segment_opens() {
+        let mut r = Receiver::new(60_000, 1000);
+        r.begin(Seq(7));
+        r.set_share(Some(500));
+        for _ in 0..3 {
+            assert_eq!(window(&mut r), 500);
+            read(&mut r, 500);
+        }
+    }
+
+    /// FRZ-3: a window that a limit had narrowed before it was shut opens as far as that.
+    #[test]
+    fn a_limit_outlasts_a_shut_window() {
+        let mut r = Receiver::new(60_000, 1000);
+        r.begin(Seq(7));
+        r.set_limit(Some(5000));
+        assert_eq!(window(&mut r), 5000);
+        r.shut(true);
+        assert_eq!(window(&mut r), 0);
+        r.shut(false);
+        assert_eq!(window(&mut r), 5000);
+        r.shut(true);
+        r.set_limit(None);
+        assert_eq!(window(&mut r), 0);
+        r.shut(false);
         assert_eq!(window(&mut r), 60_000);
     }
 

@@ -16,7 +16,6 @@ pub(crate) mod fake;
 mod notice;
 mod order;
 mod receiver;
-pub(crate) mod rtt;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -97,9 +96,6 @@ pub struct LinkRetransmission<P> {
     queue: Queue<P>,
     acks: u64,
 }
-
-/// The end of the hop at the mobile: [`LinkRetransmission::at_mobile`].
-pub type LinkEnd<P> = LinkRetransmission<P>;
 
 impl<P: Packet> LinkRetransmission<P> {
     /// The end at the base: the hop is on its mobile side.

@@ -6,8 +6,11 @@ use lasthop_units::{Duration, Time};
 
 use super::LinkConfig;
 use super::receiver::WINDOW;
-use super::rtt::HopRtt;
 use crate::Packet;
+use crate::rtt::{LONGEST, RtoBounds, Rtt};
+
+/// Doublings of the timeout that count.
+const DOUBLINGS: u32 = 6;
 
 /// What the sending end did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -47,7 +50,7 @@ pub struct LinkSender<P> {
     flight: VecDeque<(u64, u32)>,
     transmissions: u64,
     repairs: VecDeque<P>,
-    rtt: HopRtt,
+    rtt: Rtt,
     /// When something was sent or news came last.
     busy: Time,
     /// Probes since news came.
@@ -79,7 +82,11 @@ impl<P: Packet> LinkSender<P> {
             flight: VecDeque::new(),
             transmissions: 0,
             repairs: VecDeque::new(),
-            rtt: HopRtt::new(config.initial_timeout, config.least_timeout),
+            rtt: Rtt::new(RtoBounds {
+                initial: config.initial_timeout,
+                least: config.least_timeout,
+                most: LONGEST,
+            }),
             busy: Time::ZERO,
             probes: 0,
             retries: config.retries,
@@ -163,7 +170,7 @@ impl<P: Packet> LinkSender<P> {
 
     /// When to ask what became of the latest frame.
     pub fn next_timeout(&self) -> Option<Time> {
-        (self.kept > 0).then(|| self.rtt.deadline(self.busy, self.probes))
+        (self.kept > 0).then(|| self.rtt.deadline(self.busy, self.probes.min(DOUBLINGS)))
     }
 
     /// Probes if it is time; whether it did.

@@ -159,7 +159,7 @@ fn a_retransmission_is_the_packet_that_was_lost() {
 /// order in which they come.
 #[test]
 fn the_mobile_acknowledges_each_frame_and_drops_duplicates() {
-    let mut mobile = LinkEnd::at_mobile(&LinkConfig::default());
+    let mut mobile = LinkRetransmission::at_mobile(&LinkConfig::default());
     let mut come = |frame: u32| {
         let packet = Fake { frame: Some(frame), ..Fake::hidden(frame) };
         mobile.handle_packet(at(1), Side::Fixed, packet);
@@ -353,7 +353,7 @@ fn nobody_is_told_unless_asked_for() {
 /// A hop of 5 ms each way that loses what the schedule says and does not reorder.
 struct Hop {
     base: LinkRetransmission<Fake>,
-    mobile: LinkEnd<Fake>,
+    mobile: LinkRetransmission<Fake>,
     air: VecDeque<(Time, Side, Output<Fake>)>,
     fates: Vec<u8>,
     next_fate: usize,
@@ -364,7 +364,7 @@ impl Hop {
     fn new(config: &LinkConfig, fates: Vec<u8>) -> Self {
         Self {
             base: LinkRetransmission::at_base(config),
-            mobile: LinkEnd::at_mobile(config),
+            mobile: LinkRetransmission::at_mobile(config),
             air: VecDeque::new(),
             fates,
             next_fate: 0,
@@ -495,4 +495,33 @@ proptest! {
             prop_assert!(base.receiver.held() <= WINDOW as usize);
         }
     }
+}
+
+/// DDA-1: a frame that was asked after counts as come by its first transmission: what was sent again
+/// since then is still on its way.
+#[test]
+fn a_late_answer_to_the_first_of_two_proves_no_more_than_the_first() {
+    let mut base = base(&LinkConfig::default());
+    send(&mut base, at(0), 0..3);
+    ack(&mut base, at(20), 1, 0b1);
+    assert_eq!(frames(&mut base), [(0, 0), (1, 1), (2, 2), (0, 0)]);
+    let due = base.next_timeout().unwrap();
+    base.handle_timeout(due);
+    assert_eq!(frames(&mut base), [(2, 2)], "the latest frame is asked after");
+    ack(&mut base, due + MS, 2, 0b11);
+    assert_eq!((frames(&mut base), base.kept()), (vec![], 1));
+    ack(&mut base, due + 2 * MS, 0, 0b1);
+    assert_eq!((base.kept(), base.stats().sender.retransmitted), (0, 2));
+}
+
+/// DDA-1: the answer to an old frame claims nothing of what lies beyond the receiver's memory.
+#[test]
+fn an_old_frame_is_acknowledged_without_what_is_forgotten() {
+    let mut receiver = LinkReceiver::new(&LinkConfig::default());
+    let mut come = |frame| receiver.handle_frame(at(0), frame, Fake::hidden(frame)).come;
+    // Of the frames before 50 none has come; from 50 on all have, so that 290 - 256 = 34 may seem to.
+    for frame in 50..300 {
+        come(frame);
+    }
+    assert_eq!(come(52), 0b111);
 }

@@ -32,6 +32,8 @@ pub(super) struct Flow<P> {
     top: Seq,
     /// After the fixed host's FIN.
     fin: Option<Seq>,
+    /// The fixed host's latest.
+    timestamps: Option<Timestamps>,
     mobile: Mobile,
     hop: Hop<P>,
     /// The mobile is disconnected; what comes from it before this time left it before.
@@ -39,6 +41,8 @@ pub(super) struct Flow<P> {
     /// When to let go of the held byte, since nothing comes after it.
     release: Option<Time>,
     strange: u32,
+    /// The deadline that is set for the flow.
+    pub(super) armed: Option<Time>,
 }
 
 /// What the mobile said last, for acknowledgements in its name.
@@ -75,11 +79,13 @@ impl<P: Packet> Flow<P> {
             told: segment.ack,
             top: segment.ack,
             fin: None,
+            timestamps: None,
             mobile,
             hop: Hop::new(now, config),
             off: None,
             release: None,
             strange: 0,
+            armed: None,
         }
     }
 
@@ -109,6 +115,7 @@ impl<P: Packet> Flow<P> {
         if end.ahead_of(self.top) > 0 {
             self.top = end;
         }
+        self.timestamps = later(self.timestamps, segment.options.timestamps);
         if segment.flags.contains(Flags::FIN) {
             self.fin = Some(end);
         }
@@ -116,6 +123,9 @@ impl<P: Packet> Flow<P> {
             self.release = None;
             self.take(cx, (seq, end), packet);
         } else {
+            if end != seq {
+                self.hop.sent_needlessly(cx.now);
+            }
             cx.queue.packet(Side::Mobile, packet);
         }
         let probes = seq.ahead_of(self.acked) <= 0 && (end != seq || seq != self.acked);
@@ -215,7 +225,9 @@ impl<P: Packet> Flow<P> {
         if !duplicate || !self.hop.has(segment.ack) {
             return true;
         }
-        self.repair(cx, segment);
+        if !self.hop.explains_duplicate() {
+            self.repair(cx, segment);
+        }
         cx.stats.suppressed += 1;
         false
     }
@@ -260,7 +272,7 @@ impl<P: Packet> Flow<P> {
         let Around { now, queue, stats, .. } = cx;
         self.hop.repair(*now, segment.ack, &segment.options.sack, |packet| {
             stats.repaired += 1;
-            queue.packet(Side::Mobile, packet);
+            queue.packet(Side::Mobile, renewed(packet, self.timestamps));
         });
     }
 
@@ -268,7 +280,7 @@ impl<P: Packet> Flow<P> {
         let Around { now, queue, stats, config, .. } = cx;
         self.hop.catch_up(*now, config.hop_window, |packet| {
             stats.resumed += 1;
-            queue.packet(Side::Mobile, packet);
+            queue.packet(Side::Mobile, renewed(packet, self.timestamps));
         });
     }
 
@@ -343,7 +355,7 @@ impl<P: Packet> Flow<P> {
     fn send_again(&mut self, cx: &mut Around<'_, P>) {
         if let Some(packet) = self.hop.again(cx.now) {
             cx.stats.timeouts += 1;
-            cx.queue.packet(Side::Mobile, packet);
+            cx.queue.packet(Side::Mobile, renewed(packet, self.timestamps));
         }
     }
 
@@ -391,4 +403,27 @@ impl<P: Packet> Flow<P> {
         cx.stats.made += 1;
         cx.queue.segment(Side::Fixed, cx.connection, segment);
     }
+}
+
+/// The later of two timestamps, by their values (RFC 7323 section 5.2).
+fn later(known: Option<Timestamps>, new: Option<Timestamps>) -> Option<Timestamps> {
+    match (known, new) {
+        (Some(known), Some(new)) if (new.value.wrapping_sub(known.value) as i32) < 0 => Some(known),
+        (known, new) => new.or(known),
+    }
+}
+
+/// A copy with the fixed host's latest timestamps, as its own retransmission would have. With those
+/// that it came with, the mobile would refuse it for ever once the fixed host has sent older data
+/// again (RFC 7323 section 5.3).
+fn renewed<P: Packet>(mut packet: P, latest: Option<Timestamps>) -> P {
+    if let Some(mut segment) = packet.tcp().map(|tcp| tcp.segment) {
+        let own = segment.options.timestamps;
+        let wanted = own.and(later(own, latest));
+        if wanted != own {
+            segment.options.timestamps = wanted;
+            packet.set_segment(&segment);
+        }
+    }
+    packet
 }

@@ -5,7 +5,10 @@ use lasthop_wire::tcp::{SackBlocks, Seq};
 
 use super::MTcpConfig;
 use crate::cache::{Cache, Stored};
-use crate::link::rtt::HopRtt;
+use crate::rtt::{LONGEST, RtoBounds, Rtt};
+
+/// Doublings of the timeout that count: the hop's own timer is to be quicker than the fixed host's.
+const DOUBLINGS: u32 = 6;
 
 /// Segments on their way to the mobile. No loss makes it send less: the hop is not shared with
 /// those whom congestion control protects, and a disconnection is no congestion (MTC-5).
@@ -14,7 +17,7 @@ pub(super) struct Hop<P> {
     cache: Cache<P, Sent>,
     /// Segments in the cache that have not been sent since the hop came up.
     waiting: usize,
-    rtt: HopRtt,
+    rtt: Rtt,
     /// Vain attempts of the timer.
     backoff: u32,
     /// When the mobile was heard last, or silence began to mean something.
@@ -24,6 +27,13 @@ pub(super) struct Hop<P> {
     /// After the last byte that was sent when a loss was seen: an acknowledgement before it shows
     /// the next loss (RFC 6582).
     recover: Option<Seq>,
+    /// Segments that were sent although the mobile has them, as far as is known: each is answered by
+    /// a duplicate that tells of no loss.
+    needless: u32,
+    /// When the latest of them was sent.
+    latest_copy: Option<Time>,
+    /// Duplicates have told that the lowest segment was lost.
+    missed: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +42,15 @@ struct Sent {
     at: Option<Time>,
     /// More than once, so its acknowledgement measures nothing.
     again: bool,
+    /// How often beyond the first time.
+    copies: u32,
+}
+
+impl Sent {
+    /// Sent once more.
+    const fn once_more(self, now: Time) -> Self {
+        Self { at: Some(now), again: true, copies: self.copies.saturating_add(1) }
+    }
 }
 
 impl<P: Clone> Hop<P> {
@@ -39,11 +58,18 @@ impl<P: Clone> Hop<P> {
         Self {
             cache: Cache::new(config.buffer.max(1)),
             waiting: 0,
-            rtt: HopRtt::new(config.initial_timeout, config.least_timeout),
+            rtt: Rtt::new(RtoBounds {
+                initial: config.initial_timeout,
+                least: config.least_timeout,
+                most: LONGEST,
+            }),
             backoff: 0,
             silent_since: now,
             timer_from: now,
             recover: None,
+            needless: 0,
+            latest_copy: None,
+            missed: false,
         }
     }
 
@@ -74,17 +100,23 @@ impl<P: Clone> Hop<P> {
         // A probe of one byte must not take the place of the segment that begins with it.
         let known = self.cache.holding(seq).filter(|kept| end.ahead_of(kept.end) <= 0);
         if let Some(kept) = known {
-            let sent = kept.note.at.is_some() && !off;
-            if sent {
-                kept.note = Sent { at: Some(now), again: true };
+            // What is under way need not go twice; the hop's own timer sees to it.
+            let patience = self.rtt.timeout(self.backoff.min(DOUBLINGS));
+            let sends = !off && kept.note.at.is_some_and(|at| now.since(at) >= patience);
+            if sends {
+                kept.note = kept.note.once_more(now);
             }
-            return (sent.then_some(packet), Stored::Again);
+            // A mobile that is taken to be gone may be there, and its words go another way: what is
+            // no probe but the whole segment again finds it.
+            let whole = kept.seq == seq && kept.end == end;
+            return ((sends || off && whole).then_some(packet), Stored::Again);
         }
         let at = (!off && self.waiting == 0).then_some(now);
         if self.cache.is_empty() {
             self.restart(now);
         }
-        let stored = self.cache.store(seq, end, packet.clone(), Sent { at, again: false });
+        let stored =
+            self.cache.store(seq, end, packet.clone(), Sent { at, again: false, copies: 0 });
         let waits = match stored {
             Stored::New => at.is_none(),
             // It is longer than the one that was here, and takes its turn.
@@ -97,9 +129,9 @@ impl<P: Clone> Hop<P> {
 
     /// The segment at `seq` was replaced; whether it waits.
     fn replaced(&mut self, seq: Seq, at: Option<Time>) -> bool {
-        let Some(kept) = self.cache.iter_mut().find(|kept| kept.seq == seq) else { return false };
-        if kept.note.at.is_some() && at.is_some() {
-            kept.note = Sent { at, again: true };
+        let Some(kept) = self.cache.starting(seq) else { return false };
+        if let (Some(_), Some(now)) = (kept.note.at, at) {
+            kept.note = kept.note.once_more(now);
             return false;
         }
         true
@@ -109,12 +141,24 @@ impl<P: Clone> Hop<P> {
     pub(super) fn acknowledge(&mut self, now: Time, ack: Seq) {
         let mut sample = None;
         let mut measures = true;
+        let mut lost = u32::from(core::mem::take(&mut self.missed));
+        let mut latest_clean = None;
         while let Some(kept) = self.cache.pop_acknowledged(ack) {
             match kept.note.at {
                 Some(at) => sample = Some(now.since(at)),
                 None => self.waiting -= 1,
             }
+            if kept.note.copies > 0 {
+                self.add_needless(kept.note.copies - lost.min(kept.note.copies), kept.note.at);
+            } else {
+                latest_clean = latest_clean.max(kept.note.at);
+            }
+            lost = 0;
             measures &= !kept.note.again && kept.note.at.is_some();
+        }
+        // The hop keeps the order, so that the copies before it have been answered.
+        if latest_clean > self.latest_copy {
+            self.needless = 0;
         }
         if let Some(took) = sample.filter(|_| measures) {
             self.rtt.sample(took);
@@ -122,6 +166,25 @@ impl<P: Clone> Hop<P> {
         self.backoff = 0;
         self.timer_from = now;
         self.recover = self.recover.filter(|recover| recover.ahead_of(ack) > 0);
+    }
+
+    fn add_needless(&mut self, copies: u32, at: Option<Time>) {
+        self.needless = self.needless.saturating_add(copies);
+        self.latest_copy = self.latest_copy.max(at);
+    }
+
+    /// Something went over the hop that the mobile has.
+    pub(super) fn sent_needlessly(&mut self, now: Time) {
+        self.add_needless(1, Some(now));
+    }
+
+    /// Whether a duplicate is explained by a segment that came twice. Without this one needless copy
+    /// would bring the next for ever: its duplicate asks for a segment that only waits in the hop's
+    /// queue.
+    pub(super) fn explains_duplicate(&mut self) -> bool {
+        let explained = self.needless > 0;
+        self.needless = self.needless.saturating_sub(1);
+        explained
     }
 
     /// The mobile said something.
@@ -163,11 +226,12 @@ impl<P: Clone> Hop<P> {
             let covered = is_covered(kept.seq, kept.end, sacked);
             let old = now.since(at) >= if kept.note.again { later } else { first };
             if (next || below) && !covered && old {
-                kept.note = Sent { at: Some(now), again: true };
+                kept.note = kept.note.once_more(now);
                 send(kept.packet.clone());
             }
         }
         self.recover = self.recover.or(top);
+        self.missed = true;
     }
 
     /// The hop carries again: all that the mobile does not have waits for its turn.
@@ -176,7 +240,8 @@ impl<P: Clone> Hop<P> {
         for kept in self.cache.iter_mut() {
             let again = kept.note.again || kept.note.at.is_some();
             let here = is_covered(kept.seq, kept.end, sack.as_slice());
-            kept.note = Sent { at: here.then_some(now), again };
+            kept.note.copies = kept.note.copies.saturating_add(u32::from(again && !here));
+            kept.note = Sent { at: here.then_some(now), again, ..kept.note };
             self.waiting += usize::from(!here);
         }
         self.backoff = 0;
@@ -216,7 +281,7 @@ impl<P: Clone> Hop<P> {
         if kept.note.at.replace(now).is_none() {
             self.waiting -= 1;
         } else {
-            kept.note.again = true;
+            kept.note = kept.note.once_more(now);
         }
         Some(kept.packet.clone())
     }
@@ -228,7 +293,8 @@ impl<P: Clone> Hop<P> {
 
     /// When the lowest segment is to be sent again.
     pub(super) fn timeout(&self) -> Option<Time> {
-        (self.in_flight() > 0).then(|| self.rtt.deadline(self.timer_from, self.backoff))
+        (self.in_flight() > 0)
+            .then(|| self.rtt.deadline(self.timer_from, self.backoff.min(DOUBLINGS)))
     }
 
     /// When, with the hop off, to ask whether the mobile is there.

@@ -30,6 +30,7 @@ use core::net::IpAddr;
 use lasthop_units::{Duration, LinkEvent, Time};
 use lasthop_wire::tcp::Flags;
 
+use crate::deadlines::Deadlines;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use flow::{Around, Flow};
@@ -115,11 +116,13 @@ pub struct MTcpStats {
 pub struct MTcp<P> {
     config: MTcpConfig,
     flows: Table<Flow<P>>,
+    deadlines: Deadlines,
     queue: Queue<P>,
-    /// No connection has anything to do before this.
-    earliest: Time,
     stats: MTcpStats,
 }
+
+/// A timer of zero would fire for ever at one time.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What a supervisor host knows of a mobile, on its way to another (MTC-7).
 #[derive(Clone, Debug)]
@@ -142,12 +145,17 @@ impl<P: Packet> State<P> {
 impl<P: Packet> MTcp<P> {
     /// A supervisor host that knows of no connection.
     pub fn new(config: &MTcpConfig) -> Self {
+        let config = MTcpConfig {
+            probe_interval: config.probe_interval.max(SHORTEST),
+            least_timeout: config.least_timeout.max(SHORTEST),
+            ..*config
+        };
         Self {
-            config: *config,
             flows: Table::new(config.connections, config.idle),
+            deadlines: Deadlines::default(),
             queue: Queue::default(),
-            earliest: Time::NEVER,
             stats: MTcpStats::default(),
+            config,
         }
     }
 
@@ -169,17 +177,45 @@ impl<P: Packet> MTcp<P> {
 
     /// Takes out what is known of a mobile that goes to another supervisor host, with its buffers.
     pub fn take(&mut self, mobile: IpAddr) -> State<P> {
-        State { flows: self.flows.take_mobile(mobile) }
+        let mut flows = self.flows.take_mobile(mobile);
+        for (connection, flow) in &mut flows {
+            self.deadlines.set(*connection, &mut flow.armed, None);
+        }
+        State { flows }
     }
 
     /// Goes on with what another supervisor host knew. A mobile that was disconnected there is so
     /// here until it says something or the hop is up.
     pub fn adopt(&mut self, now: Time, state: State<P>) {
+        self.expire(now);
         for (connection, mut flow) in state.flows {
             flow.handle_move(now);
-            self.flows.insert(now, connection, flow);
+            self.begin(now, connection, flow);
         }
-        self.earliest = now.min(self.earliest);
+    }
+
+    /// Begins to know a connection, in place of what was known of it.
+    fn begin(&mut self, now: Time, connection: Connection, flow: Flow<P>) {
+        self.end(&connection);
+        if let Some((silent, mut flow)) = self.flows.make_room() {
+            self.deadlines.set(silent, &mut flow.armed, None);
+        }
+        let flow = self.flows.insert(now, connection, flow);
+        let due = flow.next_timeout(&self.config);
+        self.deadlines.set(connection, &mut flow.armed, due);
+    }
+
+    fn end(&mut self, connection: &Connection) {
+        if let Some(mut flow) = self.flows.remove(connection) {
+            self.deadlines.set(*connection, &mut flow.armed, None);
+        }
+    }
+
+    /// Forgets connections that were silent too long.
+    fn expire(&mut self, now: Time) {
+        while let Some((connection, mut flow)) = self.flows.pop_expired(now) {
+            self.deadlines.set(connection, &mut flow.armed, None);
+        }
     }
 
     fn with_flow(
@@ -191,27 +227,25 @@ impl<P: Packet> MTcp<P> {
         let Some(flow) = self.flows.peek(&connection) else { return };
         let (queue, stats) = (&mut self.queue, &mut self.stats);
         act(flow, &mut Around { now, connection, config: &self.config, queue, stats });
-        if let Some(at) = flow.next_timeout(&self.config) {
-            self.earliest = self.earliest.min(at);
-        }
+        let due = flow.next_timeout(&self.config);
+        self.deadlines.set(connection, &mut flow.armed, due);
     }
 
     fn with_all(&mut self, now: Time, mut act: impl FnMut(&mut Flow<P>, &mut Around<'_, P>)) {
+        self.expire(now);
         let (config, queue, stats) = (&self.config, &mut self.queue, &mut self.stats);
-        self.earliest = Time::NEVER;
         for (connection, flow) in self.flows.iter_mut() {
             let connection = *connection;
             act(flow, &mut Around { now, connection, config, queue, stats });
-            if let Some(at) = flow.next_timeout(config) {
-                self.earliest = self.earliest.min(at);
-            }
+            let due = flow.next_timeout(config);
+            self.deadlines.set(connection, &mut flow.armed, due);
         }
     }
 
     fn handle_fixed(&mut self, now: Time, tcp: &Tcp, packet: P) {
         let connection = tcp.connection(Side::Fixed);
         if tcp.segment.flags.intersects(Flags::SYN.with(Flags::RST)) {
-            self.flows.remove(&connection);
+            self.end(&connection);
             self.queue.packet(Side::Mobile, packet);
         } else if self.flows.get(now, &connection).is_some() {
             self.with_flow(now, connection, |flow, cx| flow.handle_fixed(cx, tcp, packet));
@@ -225,18 +259,18 @@ impl<P: Packet> MTcp<P> {
         let flags = tcp.segment.flags;
         if flags.intersects(Flags::SYN.with(Flags::RST)) || !flags.contains(Flags::ACK) {
             if flags.intersects(Flags::SYN.with(Flags::RST)) {
-                self.flows.remove(&connection);
+                self.end(&connection);
             }
             if flags == Flags::SYN.with(Flags::ACK) {
                 let flow = Flow::new(now, &tcp.segment, &self.config);
-                self.flows.insert(now, connection, flow);
+                self.begin(now, connection, flow);
             }
             self.queue.packet(Side::Fixed, packet);
             return;
         }
         if self.flows.get(now, &connection).is_none_or(|flow| flow.is_strange()) {
             let flow = Flow::new(now, &tcp.segment, &self.config);
-            self.flows.insert(now, connection, flow);
+            self.begin(now, connection, flow);
         }
         self.with_flow(now, connection, |flow, cx| flow.handle_mobile(cx, tcp, packet));
     }
@@ -244,6 +278,7 @@ impl<P: Packet> MTcp<P> {
 
 impl<P: Packet> Agent<P> for MTcp<P> {
     fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
+        self.expire(now);
         match (packet.tcp(), from) {
             (None, _) => self.queue.packet(from.other(), packet),
             (Some(tcp), Side::Fixed) => self.handle_fixed(now, &tcp, packet),
@@ -262,7 +297,7 @@ impl<P: Packet> Agent<P> for MTcp<P> {
     }
 
     fn forget(&mut self, mobile: IpAddr) {
-        self.flows.take_mobile(mobile);
+        self.take(mobile);
     }
 
     fn poll_output(&mut self) -> Option<Output<P>> {
@@ -270,12 +305,16 @@ impl<P: Packet> Agent<P> for MTcp<P> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        (self.earliest != Time::NEVER).then_some(self.earliest)
+        self.deadlines.next()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if self.earliest <= now {
-            self.with_all(now, Flow::handle_timeout);
+        self.expire(now);
+        while let Some((_, connection)) = self.deadlines.pop(now) {
+            if let Some(flow) = self.flows.peek(&connection) {
+                flow.armed = None;
+            }
+            self.with_flow(now, connection, Flow::handle_timeout);
         }
     }
 }

@@ -6,9 +6,10 @@ use lasthop_units::Time;
 use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
-use super::timer::{Deadlines, Retry};
+use super::timer::Retry;
 use super::{BaseConfig, ConfigError, Eviction, Outcome, Stretch, keep};
 use crate::cache::Cache;
+use crate::deadlines::Deadlines;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 

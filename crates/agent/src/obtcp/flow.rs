@@ -5,9 +5,10 @@ use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use super::holes::{Hole, Holes};
-use super::timer::{Retry, Rtt};
+use super::timer::Retry;
 use super::{Outcome, Repair, RouterConfig, RouterStats, Stretch, keep};
 use crate::cache::Cache;
+use crate::rtt::Rtt;
 use crate::{Connection, Packet, Queue, Side};
 
 /// What the connections of a router share.
@@ -182,7 +183,7 @@ impl<P: Packet> Flow<P> {
             }
             hole.asked = (if hole.asks == 0 { serial } else { hole.asked.0 }, serial);
             hole.at = now;
-            hole.due = Some(now + shared.hop.rto(hole.asks));
+            hole.due = Some(now + shared.hop.timeout(hole.asks));
             hole.asks += 1;
         }
         if !missing.is_empty() {

@@ -23,9 +23,10 @@ mod router;
 mod tests;
 mod timer;
 
+pub use crate::rtt::RtoBounds;
 pub use base::{Base, BaseStats};
 pub use router::{Router, RouterStats};
-pub use timer::{LocalTimer, RtoBounds};
+pub use timer::LocalTimer;
 
 use lasthop_units::Duration;
 use lasthop_wire::agent::Ranges;
@@ -33,6 +34,7 @@ use lasthop_wire::tcp::{Segment, Seq};
 use thiserror::Error;
 
 use crate::cache::{Cache, Stored};
+use timer::check_bounds;
 
 /// The fewest segments that a cache may hold: the largest window of the paper's senders (OBB-8).
 pub const LEAST_CACHE: usize = 16;
@@ -217,7 +219,7 @@ impl RouterConfig {
         let counts = [("dupacks", self.dupacks), ("tries", self.tries), ("snacks", self.snacks)];
         match counts.into_iter().find(|(_, count)| *count == 0) {
             Some((name, _)) => Err(ConfigError::Zero(name)),
-            None => self.rto.check(),
+            None => check_bounds(&self.rto),
         }
     }
 }
@@ -303,7 +305,7 @@ fn keep<P, M>(
     note: M,
 ) -> Outcome {
     let mut evicted = 0;
-    let full = cache.is_full() && cache.iter().all(|kept| kept.seq != seq);
+    let full = cache.is_full() && cache.starting(seq).is_none();
     if full && eviction == Eviction::Lowest {
         // A segment below all others would be the next to go.
         if cache.front().is_some_and(|front| seq.ahead_of(front.seq) < 0) {

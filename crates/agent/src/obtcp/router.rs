@@ -7,8 +7,9 @@ use lasthop_wire::agent::Message;
 use lasthop_wire::tcp::{Flags, Seq};
 
 use super::flow::{Flow, Shared};
-use super::timer::{Deadlines, Rtt};
 use super::{ConfigError, RouterConfig};
+use crate::deadlines::Deadlines;
+use crate::rtt::Rtt;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 

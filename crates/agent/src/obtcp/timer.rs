@@ -1,41 +1,15 @@
-//! Round-trip estimates and the timers that follow from them.
-
-use alloc::collections::BTreeSet;
+//! The timer for the oldest segment (OBB-7).
 
 use lasthop_units::{Duration, Time};
 
 use super::ConfigError;
-use crate::Connection;
+use crate::rtt::{RtoBounds, Rtt};
 
-/// Bounds of a timeout that follows a round-trip estimate (RFC 6298 section 2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RtoBounds {
-    /// Before the first sample.
-    pub initial: Duration,
-    /// The least.
-    pub least: Duration,
-    /// The most, also after several expiries.
-    pub most: Duration,
-}
-
-/// For one hop: half a second before the first sample, then from 20 ms to 10 s.
-impl Default for RtoBounds {
-    fn default() -> Self {
-        Self {
-            initial: Duration::from_millis(500),
-            least: Duration::from_millis(20),
-            most: Duration::from_secs(10),
-        }
+pub(super) fn check_bounds(rto: &RtoBounds) -> Result<(), ConfigError> {
+    if rto.least.is_zero() || rto.initial.is_zero() || rto.least > rto.most {
+        return Err(ConfigError::Rto { least: rto.least, most: rto.most });
     }
-}
-
-impl RtoBounds {
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
-        if self.least.is_zero() || self.initial.is_zero() || self.least > self.most {
-            return Err(ConfigError::Rto { least: self.least, most: self.most });
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 /// A timer for the oldest segment, as snoop has it: max(SRTT + 4 RTTVAR, tick) (SNP-6).
@@ -61,35 +35,8 @@ impl LocalTimer {
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match self.tries {
             0 => Err(ConfigError::Zero("the timer's tries")),
-            _ => self.rto.check(),
+            _ => check_bounds(&self.rto),
         }
-    }
-}
-
-/// Smoothed round-trip time and its deviation (RFC 6298 section 2).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Rtt {
-    bounds: RtoBounds,
-    smoothed: Option<(Duration, Duration)>,
-}
-
-impl Rtt {
-    pub(super) const fn new(bounds: RtoBounds) -> Self {
-        Self { bounds, smoothed: None }
-    }
-
-    pub(super) fn sample(&mut self, rtt: Duration) {
-        self.smoothed = Some(match self.smoothed {
-            None => (rtt, rtt / 2),
-            Some((srtt, var)) => ((srtt * 7 + rtt) / 8, (var * 3 + srtt.abs_diff(rtt)) / 4),
-        });
-    }
-
-    /// The timeout after `expiries` in a row.
-    pub(super) fn rto(&self, expiries: u32) -> Duration {
-        let RtoBounds { initial, least, most } = self.bounds;
-        let rto = self.smoothed.map_or(initial, |(srtt, var)| srtt + var * 4);
-        rto.max(least).saturating_mul(1 << expiries.min(20)).min(most)
     }
 }
 
@@ -114,7 +61,7 @@ impl Retry {
     /// Something was sent.
     pub(super) fn sent(&mut self, now: Time) {
         if self.due.is_none() && self.expiries == 0 {
-            self.due = Some(now + self.rtt.rto(0));
+            self.due = Some(now + self.rtt.timeout(0));
         }
     }
 
@@ -124,13 +71,13 @@ impl Retry {
             self.rtt.sample(sample);
         }
         self.expiries = 0;
-        self.due = outstanding.then(|| now + self.rtt.rto(0));
+        self.due = outstanding.then(|| now + self.rtt.timeout(0));
     }
 
     /// If it is time, waits once more (`again`) or rests, without a try.
     pub(super) fn skip(&mut self, now: Time, again: bool) {
         if self.due.is_some_and(|due| due <= now) {
-            self.due = again.then(|| now + self.rtt.rto(self.expiries));
+            self.due = again.then(|| now + self.rtt.timeout(self.expiries));
         }
     }
 
@@ -141,84 +88,14 @@ impl Retry {
         }
         self.expiries += 1;
         let again = self.expiries <= self.tries;
-        self.due = again.then(|| now + self.rtt.rto(self.expiries));
+        self.due = again.then(|| now + self.rtt.timeout(self.expiries));
         again
-    }
-}
-
-/// When connections want to be called. An entry of a connection that the table has forgotten stays
-/// until its time or until too many such have gathered.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Deadlines(BTreeSet<(Time, Connection)>);
-
-impl Deadlines {
-    /// Moves a connection's deadline from `armed` to `due`.
-    pub(super) fn set(
-        &mut self,
-        connection: Connection,
-        armed: &mut Option<Time>,
-        due: Option<Time>,
-    ) {
-        if *armed == due {
-            return;
-        }
-        if let Some(old) = *armed {
-            self.0.remove(&(old, connection));
-        }
-        if let Some(new) = due {
-            self.0.insert((new, connection));
-        }
-        *armed = due;
-    }
-
-    pub(super) fn next(&self) -> Option<Time> {
-        self.0.first().map(|(due, _)| *due)
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Takes out a deadline that has come.
-    pub(super) fn pop(&mut self, now: Time) -> Option<(Time, Connection)> {
-        if self.next()? > now {
-            return None;
-        }
-        self.0.pop_first()
-    }
-
-    /// Drops the deadlines of connections that are gone once there are more than `limit`.
-    pub(super) fn prune(&mut self, limit: usize, mut lives: impl FnMut(Time, &Connection) -> bool) {
-        if self.0.len() > limit {
-            self.0.retain(|(due, connection)| lives(*due, connection));
-        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ms(n: u64) -> Duration {
-        Duration::from_millis(n)
-    }
-
-    #[test]
-    fn the_timeout_follows_the_samples_within_its_bounds() {
-        let mut rtt = Rtt::new(RtoBounds { initial: ms(500), least: ms(20), most: ms(900) });
-        assert_eq!(rtt.rto(0), ms(500));
-        rtt.sample(ms(40));
-        assert_eq!(rtt.rto(0), ms(40 + 4 * 20));
-        rtt.sample(ms(40));
-        assert_eq!(rtt.rto(0), ms(40 + 4 * 15));
-        assert_eq!(rtt.rto(1), ms(200));
-        assert_eq!(rtt.rto(40), ms(900));
-        for _ in 0..100 {
-            rtt.sample(Duration::from_micros(10));
-        }
-        assert_eq!(rtt.rto(0), ms(20));
-    }
 
     #[test]
     fn a_timer_rests_after_its_tries_until_something_is_acknowledged() {

@@ -321,6 +321,14 @@ impl<P: Packet> Agent<P> for Snoop<P> {
         }
     }
 
+    fn watches_queue(&self) -> bool {
+        true
+    }
+
+    fn handle_queue(&mut self, nearly_full: bool) {
+        self.set_queue_full(nearly_full);
+    }
+
     fn forget(&mut self, mobile: IpAddr) {
         for (connection, state) in self.table.take_mobile(mobile) {
             self.drop_state(connection, &state);

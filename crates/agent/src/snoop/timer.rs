@@ -3,14 +3,12 @@
 use lasthop_units::{Duration, Time};
 
 use super::config::{Config, Timer};
+use crate::rtt::{LONGEST, RtoBounds, Rtt};
 
 const MS: u64 = 1_000_000;
 
 /// A pinned timer of zero would fire for ever at one time.
 const SHORTEST: Duration = Duration::from_millis(1);
-
-/// A measured timer that is longer than any fixed host's is of no use.
-const LONGEST: u64 = 60_000 * MS;
 
 /// A segment that was acknowledged, as a sample.
 #[derive(Clone, Copy, Debug)]
@@ -21,51 +19,50 @@ pub(super) struct Sample {
     pub(super) clean: bool,
 }
 
-/// Estimates the round trip, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default)]
+/// Estimates the round trip by either rule; a timer that is longer than any fixed host's is of no
+/// use.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Estimator {
-    smoothed: Option<(u64, u64)>,
+    measured: Rtt,
+    /// ns-2's smoothed round trip and deviation, in nanoseconds: at first 0.1 and 0.25 s.
+    stock: (u64, u64),
 }
 
 impl Estimator {
+    pub(super) fn new(config: &Config) -> Self {
+        let least = config.tick.max(SHORTEST);
+        let most = LONGEST.max(least);
+        let bounds = RtoBounds { initial: config.initial, least, most };
+        Self { measured: Rtt::new(bounds), stock: (100 * MS, 250 * MS) }
+    }
+
     pub(super) fn sample(&mut self, now: Time, timer: Timer, sample: Sample) {
         let took = now.since(sample.at);
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX).min(3600 * 1000 * MS);
         match timer {
-            Timer::Measured if sample.clean => self.measure(took),
-            Timer::Stock if took > 0 => self.measure_as_stock(took),
+            Timer::Measured if sample.clean => self.measured.sample(took),
+            Timer::Stock if !took.is_zero() => self.measure_as_stock(took),
             _ => {}
         }
     }
 
-    /// RFC 6298 section 2.
-    fn measure(&mut self, took: u64) {
-        self.smoothed = Some(match self.smoothed {
-            None => (took, took / 2),
-            Some((srtt, var)) => ((7 * srtt + took) / 8, (3 * var + srtt.abs_diff(took)) / 4),
-        });
-    }
-
     /// The smoothed value follows the sample before the deviation is taken from it.
-    fn measure_as_stock(&mut self, took: u64) {
-        let (srtt, var) = self.stock();
+    fn measure_as_stock(&mut self, took: Duration) {
+        let took = took.min(LONGEST).as_nanos() as u64;
+        let (srtt, var) = self.stock;
         let srtt = (srtt + 7 * took) / 8;
         let off = srtt.abs_diff(took);
-        self.smoothed = Some((srtt, if var == 0 { off } else { (off + 7 * var) / 8 }));
-    }
-
-    fn stock(&self) -> (u64, u64) {
-        self.smoothed.unwrap_or((100 * MS, 250 * MS))
+        self.stock = (srtt, if var == 0 { off } else { (off + 7 * var) / 8 });
     }
 
     pub(super) fn timeout(&self, config: &Config) -> Duration {
-        let after = |(srtt, var): (u64, u64)| Duration::from_nanos((srtt + 4 * var).min(LONGEST));
         match config.timer {
             Timer::Pinned(after) => after.max(SHORTEST),
-            Timer::Stock => after(self.stock()).max(config.tick).max(SHORTEST),
-            Timer::Measured => {
-                self.smoothed.map_or(config.initial, after).max(config.tick).max(SHORTEST)
+            Timer::Stock => {
+                let (srtt, var) = self.stock;
+                let after = Duration::from_nanos(srtt + 4 * var).min(LONGEST);
+                after.max(config.tick).max(SHORTEST)
             }
+            Timer::Measured => self.measured.timeout(0),
         }
     }
 }
@@ -76,7 +73,7 @@ mod tests {
 
     fn estimate(timer: Timer, samples: &[(u64, bool)]) -> Duration {
         let config = Config { timer, ..Config::default() };
-        let mut estimator = Estimator::default();
+        let mut estimator = Estimator::new(&config);
         for (took, clean) in samples {
             let sample = Sample { at: Time::from_secs(1), clean: *clean };
             estimator.sample(Time::from_millis(1000 + took), timer, sample);

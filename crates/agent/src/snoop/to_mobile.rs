@@ -23,6 +23,8 @@ struct Note {
     at: Time,
     /// How often snoop has sent it since the fixed host did.
     tries: u32,
+    /// How often it was sent by either beyond the first time.
+    copies: u32,
     /// The fixed host has sent it more than once, or out of order.
     by_sender: bool,
     /// Multicast ahead of a handoff and not sent over this hop.
@@ -56,6 +58,14 @@ pub(super) struct ToMobile<P> {
     /// The latest of them that has been answered by a new acknowledgement. What went before it has
     /// arrived or is lost, as the hop keeps the order, so it brings no more duplicates.
     answered: u64,
+    /// Segments that went over the hop although the mobile has them, as far as is known: each is
+    /// answered by a duplicate that tells of no loss.
+    needless: u64,
+    /// The latest of them.
+    latest_copy: u64,
+    /// The fixed host has sent again what is acknowledged: the acknowledgement was lost on its way,
+    /// so that the same again is news to it.
+    unheard: bool,
     estimator: Estimator,
     deadline: Option<Time>,
     bytes: u64,
@@ -70,7 +80,10 @@ impl<P: Packet> ToMobile<P> {
             duplicates: 0,
             sent: 0,
             answered: 0,
-            estimator: Estimator::default(),
+            needless: 0,
+            latest_copy: 0,
+            unheard: false,
+            estimator: Estimator::new(config),
             deadline: None,
             bytes: 0,
         }
@@ -111,6 +124,10 @@ impl<P: Packet> ToMobile<P> {
         let again = self.seen.is_some_and(|seen| segment.seq.ahead_of(seen) < 0);
         if self.is_new_to_mobile(segment) {
             self.keep(context, segment, packet, again);
+        } else if segment.seq_len() > 0 {
+            self.needless += 1;
+            self.latest_copy = self.sent;
+            self.unheard = true;
         }
         self.raise_seen(segment.end());
         if self.deadline.is_none() || again && self.front_is(segment.seq) {
@@ -190,6 +207,7 @@ impl<P: Packet> ToMobile<P> {
         }
         self.acked = Some(Acked { ack: segment.ack, window: segment.window });
         self.duplicates = 0;
+        self.unheard = false;
         self.arm(context);
         self.use_sack(context, segment);
         let hidden = context.config.hide_sack && !segment.options.sack.is_empty();
@@ -204,10 +222,24 @@ impl<P: Packet> ToMobile<P> {
             }
             return Verdict::Pass;
         }
+        if core::mem::take(&mut self.unheard) {
+            self.needless = self.needless.saturating_sub(1);
+            return Verdict::Pass;
+        }
+        if self.is_needless(segment.ack) {
+            self.needless -= 1;
+            return Verdict::Suppress;
+        }
         self.duplicates += 1;
         let verdict = self.answer_duplicate(context, segment.ack);
         self.use_sack(context, segment);
         verdict
+    }
+
+    /// A duplicate that a segment which came twice explains. Without this one needless copy would
+    /// bring the next for ever: its duplicate asks for a segment that only waits in the hop's queue.
+    fn is_needless(&mut self, ack: Seq) -> bool {
+        self.needless > 0 && self.cache.holding(ack).is_some_and(|kept| !kept.note.by_sender)
     }
 
     fn answer_duplicate(&mut self, context: &mut Context<'_, P>, ack: Seq) -> Verdict {
@@ -288,12 +320,26 @@ impl<P: Packet> ToMobile<P> {
         let mut next = self.acked.map(|acked| acked.ack);
         let mut clean = self.duplicates == 0;
         let mut at = None;
+        // Duplicates have told that the first one was lost, so that one copy of it was not needless.
+        let mut lost = u64::from(self.duplicates > 0);
+        let mut latest_clean = None;
         while let Some(kept) = self.cache.pop_acknowledged(ack) {
+            if kept.note.copies > 0 {
+                self.needless += u64::from(kept.note.copies).saturating_sub(lost);
+                self.latest_copy = self.latest_copy.max(kept.note.last);
+            } else {
+                latest_clean = latest_clean.max(Some(kept.note.first));
+            }
+            lost = 0;
             self.bytes = self.bytes.saturating_sub(kept.note.bytes);
             clean &= kept.note.clean && next.is_none_or(|next| kept.seq.ahead_of(next) <= 0);
             next = Some(kept.end);
             at = Some(kept.note.at);
             self.answered = self.answered.max(kept.note.last);
+        }
+        // The hop keeps the order, so that the copies before it have been answered.
+        if latest_clean > Some(self.latest_copy) {
+            self.needless = 0;
         }
         Some(Sample { at: at?, clean: clean && next == Some(ack) })
     }
@@ -302,13 +348,13 @@ impl<P: Packet> ToMobile<P> {
     fn keep(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P, again: bool) {
         let seq = segment.seq;
         let bytes = u64::from(segment.header_len()) + u64::from(segment.len);
-        let known = self.cache.holding(seq).filter(|kept| kept.seq == seq).map(|kept| kept.note);
+        let known = self.cache.starting(seq).map(|kept| kept.note);
         let freed = known.map_or(0, |note| note.bytes);
         let queue_full = context.queue_full && known.is_none();
         if queue_full || bytes > context.room.saturating_add(freed) {
             context.stats.left_out += 1;
             // An older copy than the fixed host's is not to be sent.
-            if let Some(kept) = self.cache.holding(seq).filter(|kept| kept.seq == seq) {
+            if let Some(kept) = self.cache.starting(seq) {
                 kept.note.by_sender = true;
             }
             return;
@@ -319,6 +365,7 @@ impl<P: Packet> ToMobile<P> {
             last: self.sent,
             at: context.now,
             tries: 0,
+            copies: known.map_or(0, |note| note.copies).saturating_add(u32::from(again)),
             by_sender,
             primed: false,
             clean: !again,
@@ -328,7 +375,7 @@ impl<P: Packet> ToMobile<P> {
         match self.cache.store(seq, segment.end(), packet.clone(), note) {
             Stored::New => context.stats.cached += 1,
             Stored::Again => {
-                if let Some(kept) = self.cache.holding(seq) {
+                if let Some(kept) = self.cache.starting(seq) {
                     kept.note = note;
                 }
             }
@@ -376,6 +423,8 @@ impl<P: Packet> ToMobile<P> {
         self.seen = None;
         self.duplicates = 0;
         self.answered = self.sent;
+        self.needless = 0;
+        self.latest_copy = self.sent;
         self.deadline = None;
     }
 
@@ -416,6 +465,7 @@ fn wanted_in<P>(cache: &mut Cache<P, Note>, wanted: Option<Seq>) -> Option<&mut 
 fn resend<P: Packet>(context: &mut Context<'_, P>, sent: &mut u64, kept: &mut Kept<P, Note>) {
     *sent += 1;
     kept.note.tries += 1;
+    kept.note.copies = kept.note.copies.saturating_add(1);
     kept.note.last = *sent;
     kept.note.at = context.now;
     kept.note.clean = false;

@@ -38,17 +38,9 @@ impl Srp {
             self.silence.probe_now(now);
         }
         self.received.on_datagram(now, number);
-        let mut eliciting = false;
-        for frame in Frames::new(payload) {
-            let frame = frame.inspect_err(|_| self.stats.malformed += 1)?;
-            eliciting |=
-                !matches!(frame, Frame::Ack(_) | Frame::Floor(_) | Frame::Padding | Frame::Urge);
-            if self.obey(now, &frame).is_err() {
-                self.close(CloseReason::Protocol);
-                break;
-            }
-        }
-        if eliciting {
+        let outcome = self.obey_all(now, payload);
+        self.settle_shares();
+        if outcome? {
             match self.windowed() {
                 None => {
                     let srtt = self.round_trip.srtt().unwrap_or_default();
@@ -61,6 +53,21 @@ impl Srp {
             }
         }
         Ok(())
+    }
+
+    /// Whether the datagram is to be acknowledged.
+    pub(super) fn obey_all(&mut self, now: Time, payload: &[u8]) -> Result<bool, FrameError> {
+        let mut eliciting = false;
+        for frame in Frames::new(payload) {
+            let frame = frame.inspect_err(|_| self.stats.malformed += 1)?;
+            eliciting |=
+                !matches!(frame, Frame::Ack(_) | Frame::Floor(_) | Frame::Padding | Frame::Urge);
+            if self.obey(now, &frame).is_err() {
+                self.close(CloseReason::Protocol);
+                break;
+            }
+        }
+        Ok(eliciting)
     }
 
     fn obey(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), Violation> {

@@ -138,6 +138,8 @@ pub struct Srp {
     turn: usize,
     /// How streams divide window and turns, once one of them was given a priority.
     shares: Option<Shares<u64>>,
+    /// Shares are to be divided anew, with the remainder to this stream if any.
+    unsettled: Option<Option<u64>>,
     /// Small things to tell that are not stream bytes.
     controls: VecDeque<Content>,
     /// Streams that found the association's memory full.
@@ -210,6 +212,7 @@ impl Srp {
             active: VecDeque::new(),
             turn: 0,
             shares: None,
+            unsettled: None,
             controls: VecDeque::new(),
             starved: VecDeque::new(),
             events: VecDeque::new(),
@@ -373,7 +376,7 @@ impl Srp {
         if self.is_local(id) {
             self.local_open -= 1;
         }
-        self.leave_shares(id);
+        self.leave_shares();
         self.events.push_back(StreamEvent::Closed(crate::StreamId(id)));
     }
 

@@ -16,7 +16,7 @@ impl Movable for Srp {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams.get(&id.0).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(&id.0)?;
-        self.leave_shares(id.0);
+        self.leave_shares();
         if self.is_local(id.0) {
             self.local_open -= 1;
         }

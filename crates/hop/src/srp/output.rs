@@ -39,6 +39,7 @@ impl Srp {
         if let Some(reason) = self.closing {
             return self.poll_close(now, reason, out);
         }
+        self.settle_shares();
         if self.silence.due > 0 {
             // An acknowledgement goes by itself: aboard a full probe it would be lost with it where
             // the path has shrunk, and both ends would wait for ever.

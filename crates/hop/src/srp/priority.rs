@@ -27,44 +27,38 @@ const TURNS_MAX: u64 = 64;
 const LEAST: u64 = 2048;
 
 impl Srp {
-    /// The user has spoken, here or at the peer.
+    /// The user has spoken, here or at the peer. What follows is for
+    /// [`settle_shares`](Self::settle_shares).
     pub(super) fn give_priority(&mut self, id: u64, priority: u32) {
         let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.retired) else { return };
         stream.priority = priority;
-        match &mut self.shares {
-            Some(shares) => {
-                shares.set_priority(id, priority);
-            }
-            None => {
-                let mut shares = Shares::new(UNITS, usize::MAX);
-                for (id, stream) in self.streams.iter().filter(|(_, s)| !s.retired) {
-                    // Streams have distinct names, so that none is known.
-                    let _ = shares.add(*id, stream.priority);
-                }
-                shares.set_priority(id, priority);
-                self.shares = Some(shares);
-            }
-        }
-        self.divide_turns();
-        self.divide_window();
+        self.shares.get_or_insert_with(|| Shares::new(UNITS, usize::MAX));
+        self.unsettled = Some(Some(id));
     }
 
     /// A stream begins.
     pub(super) fn join_shares(&mut self, id: u64) {
-        if let Some(shares) = &mut self.shares
-            && shares.add(id, USUAL).is_ok()
-        {
-            self.divide_turns();
-            self.divide_window();
+        if self.shares.is_some() {
+            self.unsettled = Some(Some(id));
         }
     }
 
     /// A stream is over or gone.
-    pub(super) fn leave_shares(&mut self, id: u64) {
-        if self.shares.as_mut().is_some_and(|shares| shares.remove(id)) {
-            self.divide_turns();
-            self.divide_window();
+    pub(super) fn leave_shares(&mut self) {
+        if self.shares.is_some() {
+            self.unsettled = Some(None);
         }
+    }
+
+    /// Divides anew if there is reason to. That takes time in proportion to the number of streams, so
+    /// it is done once for all that a datagram says.
+    pub(super) fn settle_shares(&mut self) {
+        let Some(last) = self.unsettled.take() else { return };
+        let Some(shares) = &mut self.shares else { return };
+        let streams = self.streams.iter().filter(|(_, stream)| !stream.retired);
+        shares.replace(streams.map(|(id, stream)| (*id, stream.priority)), last);
+        self.divide_turns();
+        self.divide_window();
     }
 
     /// Makes each stream's turn as many times the shortest as its share is.

@@ -249,6 +249,7 @@ impl Streams for Srp {
     fn set_priority(&mut self, id: StreamId, priority: u32) {
         if self.streams.get(&id.0).is_some_and(|s| !s.retired) {
             self.give_priority(id.0, priority);
+            self.settle_shares();
             self.tell(Content::Priority { stream: id.0 });
         }
     }

@@ -21,12 +21,13 @@ impl Connection {
         self.stats.segments_received += 1;
         self.stats.data_segments_received += u64::from(seg.len > 0);
         let before = self.recv.nxt;
+        self.mobile.heard = false;
         let arrival = match self.state {
             State::Closed => Arrival::NONE,
             State::SynSent => self.in_syn_sent(now, seg),
             _ => self.in_synchronized(now, seg, marked),
         };
-        if self.mobile.on {
+        if self.mobile.on && self.mobile.heard {
             self.show_scheme(now, seg, before);
         }
         arrival
@@ -61,6 +62,7 @@ impl Connection {
         if !self.handle_ack(now, seg, ahead) {
             return Arrival::NONE;
         }
+        self.mobile.heard = true;
         if self.stamps.on {
             self.note_stamp(now, seg, ahead);
         }

@@ -16,6 +16,8 @@ pub(crate) struct Mobile {
     scheme: Scheme,
     /// There is a scheme.
     pub(super) on: bool,
+    /// The segment that is being taken in is the peer's, by its numbers.
+    pub(super) heard: bool,
     /// Nothing of our stream is sent, but for a try now and then.
     pub(super) held: bool,
     /// When sending went on last.
@@ -32,6 +34,7 @@ impl Mobile {
         Self {
             scheme: Scheme::new(config.mobility),
             on: config.mobility != Mobility::None,
+            heard: false,
             held: false,
             resumed: Time::ZERO,
             try_due: false,
@@ -61,7 +64,7 @@ impl Connection {
         }
     }
 
-    /// The scheme sees a segment after it was taken in; `before` is RCV.NXT before it.
+    /// The scheme sees a segment of the peer's after it was taken in; `before` is RCV.NXT before it.
     pub(super) fn show_scheme(&mut self, now: Time, seg: &Segment, before: u64) {
         if !self.is_established() {
             return;

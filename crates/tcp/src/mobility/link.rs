@@ -185,6 +185,8 @@ mod tests {
         assert_eq!(news(&mut it, &[Down, Down, Up, Up]), [Cut, Nothing, Nothing, Nothing]);
         assert_eq!(news(&mut it, &[Down, Imminent { lead: LEAD }]), [Nothing, Nothing]);
         assert_eq!(news(&mut it, &[Complete]), [Back]);
+        assert_eq!(news(&mut it, &[Down, Up, Imminent { lead: LEAD }]), [Cut, Nothing, Nothing]);
+        assert_eq!(it.deadline(), Time::NEVER, "a warning about a link that is not back yet");
     }
 
     #[test]

@@ -58,6 +58,7 @@ fn a_loss_without_an_echo_is_repaired_and_costs_no_window() {
 #[test]
 fn a_loss_with_an_echo_costs_what_it_costs_reno() {
     play("coherence/marked-sender.pkt");
+    play("coherence/next-window.pkt");
     play("coherence/without-ecn.pkt");
 }
 

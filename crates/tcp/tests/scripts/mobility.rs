@@ -33,6 +33,30 @@ fn old_data_acknowledged_does_not_end_the_grace() {
     play("atcp/sender-old-ack.pkt");
 }
 
+/// ATS-8, ATS-10.
+#[test]
+fn a_part_of_the_old_data_acknowledged_does_not_end_the_grace() {
+    play("atcp/sender-full-old-ack.pkt");
+}
+
+/// ATS-5.
+#[test]
+fn ssthresh_is_two_segments_at_least() {
+    play("atcp/sender-small.pkt");
+}
+
+/// ATS-6.
+#[test]
+fn an_echo_from_before_a_disconnection_is_no_sample() {
+    play("atcp/sender-old-echo.pkt");
+}
+
+/// ATR-2.
+#[test]
+fn what_arrives_while_cut_off_starts_no_delay() {
+    play("atcp/cut-arrivals.pkt");
+}
+
 /// ATS-1, ATS-11.
 #[test]
 fn without_a_disconnection_atcp_is_reno() {
@@ -111,6 +135,12 @@ fn a_probe_stands_for_lost_news() {
     play("freeze/lost-news.pkt");
 }
 
+/// FRZ-3.
+#[test]
+fn a_stranger_does_not_stand_for_lost_news() {
+    play("freeze/stranger.pkt");
+}
+
 /// FRZ-6.
 #[test]
 fn a_freezing_sender_is_reno() {
@@ -163,6 +193,12 @@ fn the_sender_need_not_freeze() {
 #[test]
 fn a_mobile_greets_and_sends_again_without_loss_of_window() {
     play("greet/sender.pkt");
+}
+
+/// MTC-5.
+#[test]
+fn a_connection_can_open_through_a_disconnection() {
+    play("greet/opening.pkt");
 }
 
 /// MTC-4.

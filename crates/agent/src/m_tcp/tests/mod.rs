@@ -1,6 +1,7 @@
 //! The supervisor host, packet by packet.
 
 mod random;
+mod timers;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -466,39 +467,50 @@ fn what_is_not_understood_passes() {
     assert_eq!(sh.ack(10, 2000), [Ack(1999, WINDOW)]);
 }
 
-/// A mobile that vanished with data on its way is asked after until its connection has been silent
-/// for long enough, and not for ever.
+/// MTC-1: a duplicate that answers a needless copy brings no copy of what waits in the hop's queue,
+/// whose duplicate would bring the next, and the next.
 #[test]
-fn a_mobile_that_never_returns_is_forgotten() {
-    let config = MTcpConfig { idle: 5000 * MS, ..MTcpConfig::default() };
-    let mut sh = Sh::new(&config);
-    sh.burst(0, 1000, 3);
-    let probes = sh.wait(60_000);
-    assert!(probes.len() > 10 && probes.iter().all(|(now, _)| *now <= at(5000)), "{probes:?}");
-    assert_eq!((sh.0.next_timeout(), sh.0.kept()), (None, 0));
-}
-
-/// A connection that makes progress calls for no attention, however many there are.
-#[test]
-fn a_timer_that_moves_on_does_not_fire_at_its_old_time() {
+fn what_came_twice_brings_no_repair() {
     let mut sh = sh();
     sh.burst(0, 1000, 2);
-    for n in 1..20 {
-        let ms = u64::from(n) * 50;
-        sh.ack(ms, 1000 + 1000 * n);
-        sh.burst(ms, 2000 + 1000 * n, 1);
-        assert!(sh.0.next_timeout().is_some_and(|due| due >= at(ms + 50)), "{n}");
-    }
+    sh.ack(20, 3000);
+    sh.burst(21, 3000, 4);
+    // The fixed host repeats what the mobile has, as after a timeout.
+    assert!(sh.data(22, 1000, 1000).contains(&Data(1000)));
+    assert_eq!(sh.ack(60, 3000), [], "its answer tells of no loss");
+    assert_eq!(sh.ack(61, 3000), [Data(3000)], "another one does");
 }
 
-/// The state that moves to another supervisor host takes its timers along.
+/// MTC-1: what the fixed host repeats while it is under way to the mobile does not go twice.
 #[test]
-fn a_connection_that_moved_has_its_timers_at_one_host() {
-    let (mut old, mut new) = (sh(), Sh(MTcp::new(&MTcpConfig::default())));
-    old.burst(0, 1000, 2);
-    let state = old.0.take(connection(1).mobile.ip());
-    assert_eq!(old.0.next_timeout(), None);
-    new.0.adopt(at(10), state);
-    assert!(new.0.next_timeout().is_some_and(|due| due > at(10)));
-    assert_eq!(new.ack(20, 2000), [Ack(1999, WINDOW)]);
+fn what_is_under_way_is_not_sent_again_for_the_fixed_host() {
+    let mut sh = sh();
+    sh.burst(0, 1000, 3);
+    assert_eq!(sh.data(5, 1000, 1000), []);
+    assert_eq!(sh.ack(10, 4000), [Ack(3999, WINDOW)]);
+}
+
+/// MTC-5: a copy that is older than what the fixed host has sent since would be refused for ever.
+#[test]
+fn what_is_sent_again_bears_the_fixed_hosts_latest_timestamps() {
+    let mut sh = Sh::new(&MTcpConfig::default());
+    let data = |seq: u32, value: u32| {
+        let timestamps = Some(Timestamps { value, echo: 7 });
+        let options = Options { timestamps, ..Options::default() };
+        Segment { seq: Seq(seq), flags: Flags::ACK, len: 100, options, ..Segment::default() }
+    };
+    sh.fixed(0, data(1000, u32::MAX));
+    sh.fixed(0, data(1100, u32::MAX));
+    sh.fixed(1, data(900, 5));
+    sh.0.handle_link_event(at(2), LinkEvent::Down);
+    sh.outputs();
+    sh.0.handle_link_event(at(3), LinkEvent::Up);
+    let sent = core::iter::from_fn(|| sh.0.poll_output()).filter_map(|output| match output {
+        Output::Packet { towards: Side::Mobile, packet } => {
+            let segment = packet.tcp?.segment;
+            Some((segment.seq.0, segment.options.timestamps?.value))
+        }
+        _ => None,
+    });
+    assert_eq!(sent.collect::<Vec<_>>(), [(1000, 5), (1100, 5)]);
 }

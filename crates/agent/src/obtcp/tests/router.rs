@@ -445,3 +445,26 @@ fn connections_that_vanish_leave_nothing_behind() {
     }
     assert_eq!(expire(&mut router).1.len(), 2, "those that are known ask again");
 }
+
+/// OBM-5: when nothing is missing only as many duplicates stay here as the router's own copies can
+/// have caused; the fixed host sees those that it caused itself.
+#[test]
+fn duplicates_that_no_copy_of_the_router_explains_pass() {
+    let mut router = running(RouterConfig::default());
+    send(&mut router, ms(10), 10..12);
+    assert_eq!(dupacks(&mut router, ms(20), 10, 1), [to_mobile(10)]);
+    put(&mut router, ms(30), Side::Mobile, ack(12));
+    assert_eq!(dupacks(&mut router, ms(31), 12, 1), []);
+    assert_eq!(dupacks(&mut router, ms(31), 12, 1), [to_fixed(ack(12))]);
+}
+
+/// OBM-7: duplicates that the router itself has answered are not made good when the base gives up
+/// something else.
+#[test]
+fn only_duplicates_for_what_the_base_lacks_are_made_good() {
+    let mut router = running(RouterConfig::default());
+    send(&mut router, ms(10), [10, 11, 13]);
+    assert_eq!(dupacks(&mut router, ms(20), 10, 2), [to_mobile(10)]);
+    assert_eq!(hear(&mut router, ms(21), &congestion(&[(12, 13)])), []);
+    assert_eq!(router.stats().replayed, 0);
+}

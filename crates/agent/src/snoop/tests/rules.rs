@@ -258,6 +258,34 @@ fn nothing_is_kept_while_the_links_queue_is_full() {
     assert_eq!(base.ack(3), [Ack(3)]);
 }
 
+/// SNP-2: an acknowledgement that covers a packet of which no copy was kept tells nothing of the hop's
+/// round trip, for that one may have been lost and recovered.
+#[test]
+fn what_was_not_kept_makes_a_sample_worthless() {
+    let mut base = base(Config::default(), 0);
+    base.data(0..1);
+    base.agent.set_queue_full(true);
+    base.data(1..2);
+    base.agent.set_queue_full(false);
+    base.data(2..3);
+    base.now += Duration::from_millis(600);
+    assert_eq!(base.ack(3), [Ack(3)]);
+    base.data(3..4);
+    assert_eq!(base.agent.next_timeout(), Some(base.now + Duration::from_secs(1)));
+}
+
+/// What acknowledges more than has passed makes all that is kept worthless, and what lies below it no
+/// news.
+#[test]
+fn an_acknowledgement_of_what_never_passed_empties_the_cache() {
+    let mut base = base(Config::default(), 3);
+    base.data(3..6);
+    assert_eq!(base.ack(9), [Ack(9)]);
+    assert_eq!((base.agent.kept(), base.agent.stats().evicted), (0, 3));
+    base.data(9..11);
+    assert_eq!(base.ack(9), [Data(9)]);
+}
+
 /// SNP-9: a fixed host whose timer is shorter than the recovery sends what it wants.
 #[test]
 fn retransmissions_of_the_fixed_host_always_pass() {
@@ -358,4 +386,42 @@ fn acknowledgements_that_come_late_pass() {
     base.data(3..6);
     assert_eq!(base.ack(2), [Ack(2)]);
     assert_eq!(base.ack(3), [Data(3)], "and change nothing");
+}
+
+/// SNP-3: a duplicate that answers a needless copy asks for what waits in the hop's queue. It brings
+/// no copy of that, whose duplicate would bring the next, and the next.
+#[test]
+fn what_came_twice_brings_no_repair() {
+    let mut base = Base::new(Config::default());
+    base.data(0..4);
+    base.ack(4);
+    base.data(4..8);
+    assert_eq!(base.fixed_sends(data(2)), [Sent::Data(2)]);
+    assert!(!base.ack(4).contains(&Sent::Data(4)), "its answer tells of no loss");
+    assert_eq!(base.ack(4), [Sent::Data(4)], "another one does");
+}
+
+/// SNP-3: once something that followed the copy is acknowledged, the copy has been answered.
+#[test]
+fn a_copy_that_was_lost_excuses_no_later_duplicate() {
+    let mut base = Base::new(Config::default());
+    base.data(0..4);
+    base.ack(4);
+    assert_eq!(base.fixed_sends(data(2)), [Sent::Data(2)]);
+    base.data(4..8);
+    base.ack(5);
+    assert_eq!(base.ack(5), [Sent::Data(5)]);
+}
+
+/// SNP-9: a fixed host that sends again what is acknowledged has not heard so. The mobile's reply is
+/// a duplicate here and news there; kept back, it would never end the fixed host's timeouts.
+#[test]
+fn an_acknowledgement_that_the_fixed_host_has_not_heard_passes_again() {
+    let mut base = base(Config::default(), 3);
+    base.data(3..6);
+    assert_eq!(base.ack(3), [Data(3)]);
+    base.data(2..3);
+    assert_eq!(base.ack(3), [Ack(3)]);
+    assert_eq!(base.ack(3), [], "it has heard now");
+    assert_eq!(base.ack(6), [Ack(6)]);
 }

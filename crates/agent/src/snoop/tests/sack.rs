@@ -82,6 +82,23 @@ fn a_lost_repair_is_repaired_without_the_timer() {
     assert_eq!(base.agent.stats().timeouts, 0);
 }
 
+/// SNP-4: of what was sent before the latest new acknowledgement nothing is to be expected any more,
+/// snoop's own copies included; each packet after it brings one duplicate.
+#[test]
+fn copies_that_were_answered_leave_later_duplicates_to_be_dropped() {
+    let mut base = base(Config { use_sack: true, ..Config::default() });
+    base.data(3..7);
+    assert_eq!(base.mobile_sends(sack(3, &[(4, 5), (6, 7)])), [Data(3), Data(5)]);
+    assert_eq!(base.wait(100), [(100, Data(3))]);
+    assert_eq!(base.ack(5), [Ack(5)]);
+    base.data(7..9);
+    // One for the second copy of packet 3, one for each of 7 and 8.
+    for _ in 0..3 {
+        assert_eq!(base.ack(5), []);
+    }
+    assert_eq!(base.ack(5), [Ack(5)]);
+}
+
 #[test]
 fn what_the_fixed_host_has_sent_again_is_left_to_it() {
     let mut base = base(Config { use_sack: true, ..Config::default() });

@@ -102,6 +102,7 @@ fn streams_that_end_take_no_share() {
     assert_eq!(windows(end), [WINDOW / 2, WINDOW / 4, WINDOW / 4]);
     assert!(end.detach(ids[1]).is_some());
     end.reset(ids[2], 1);
+    end.settle_shares();
     let live = |end: &Srp| end.shares.as_ref().map(|s| s.iter().map(|(id, _)| id).collect());
     assert_eq!(live(end), Some(vec![ids[0].0, ids[2].0]), "a reset stream lasts until it is known");
     w.ends[0][1].reset(ids[2], 1);
@@ -110,4 +111,28 @@ fn streams_that_end_take_no_share() {
     assert_eq!(live(&w.ends[0][0]), Some(vec![ids[0].0]));
     w.ends[0][0].set_priority(ids[2], 7);
     assert_eq!(live(&w.ends[0][0]), Some(vec![ids[0].0]));
+}
+
+/// A datagram can carry hundreds of priorities, and dividing looks at every stream: however many a
+/// peer sends, it is done once for a datagram.
+#[test]
+fn a_datagram_full_of_priorities_divides_once() {
+    use lasthop_wire::frame::{Frame, Writer};
+    let mut w = World::new(1);
+    let ids = [(); 3].map(|()| w.ends[0][0].open().unwrap());
+    let end = &mut w.ends[0][0];
+    end.set_priority(ids[0], 2);
+    let before = windows(end);
+    let mut out = [0; 1200];
+    let mut writer = Writer::new(&mut out);
+    let mut frames = 0;
+    while writer.put(&Frame::Priority { id: ids[1].0, priority: 6 + frames % 2 }) {
+        frames += 1;
+    }
+    let len = writer.len();
+    assert!(frames > 300 && frames % 2 == 0, "{frames}");
+    end.obey_all(w.now, &out[..len]).unwrap();
+    assert_eq!(windows(end), before);
+    end.handle(w.now, 1, &out[..len]).unwrap();
+    assert_eq!(windows(end), [205, 717, 102].map(|units| units * (WINDOW / 1024)));
 }
