@@ -306,6 +306,20 @@ impl<P: Clone> Link<P> {
         Count { packets: u64::from(self.queue.packets()), bytes: self.queue.bytes() }
     }
 
+    /// Whether no more than one packet of `size` bytes fits into the queue: where a helper in front
+    /// of it no longer hides a loss, as it may be one of the queue's own (SNP-7, as ns-2 has it).
+    pub fn is_nearly_full(&mut self, now: Time, size: Bytes) -> bool {
+        let queued = self.queued(now);
+        match self.limit {
+            QueueLimit::Packets(limit) => queued.packets + 1 >= u64::from(limit),
+            QueueLimit::Bytes(limit) => queued.bytes + 2 * size.get() > limit.get(),
+            QueueLimit::Time(limit) => {
+                let rate = self.pacer.rate(self.now);
+                rate.time_for(Bytes::new(queued.bytes + size.get())) > limit
+            }
+        }
+    }
+
     /// What the link did since it was made, or since the last reset.
     pub fn stats(&mut self, now: Time) -> LinkStats {
         self.advance(now);

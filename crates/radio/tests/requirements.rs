@@ -50,6 +50,26 @@ fn saturate(config: LinkConfig, seed: u64, n: u64) -> LinkStats {
     link.stats(at(n))
 }
 
+/// SNP-7: a queue is nearly full where one more packet fits, in whatever it is limited.
+#[test]
+fn a_queue_is_nearly_full_where_one_more_packet_fits() {
+    for queue in [
+        QueueLimit::Packets(4),
+        QueueLimit::Bytes(Bytes::new(4 * 1500)),
+        QueueLimit::Time(Duration::from_micros(3500)),
+    ] {
+        let mut link = link(&LinkConfig { queue, ..rate(12) });
+        let mut full = Vec::new();
+        for i in 0..5 {
+            full.push(link.is_nearly_full(at(0), FULL));
+            link.push(at(0), FULL, i).expect("room");
+        }
+        // The first is on air, so that the fifth is the fourth that waits.
+        assert_eq!(full, [false, false, false, false, true], "{queue:?}");
+        assert!(link.push(at(0), FULL, 5).is_err(), "{queue:?}");
+    }
+}
+
 /// LNK-1: a packet leaves size / rate after the one before it, and arrives a delay later.
 #[test]
 fn packets_take_their_air_time_one_after_another_and_then_the_delay() {

@@ -8,13 +8,27 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use lasthop_study::reproduce::{self, Only, PAPERS, Paper, Reproduction, Request, Study, print};
+use lasthop_study::report::{Book, Report};
+use lasthop_study::reproduce::league::{self, League};
+use lasthop_study::reproduce::{
+    self, Criterion, Label, Only, PAPERS, Paper, Reproduction, Request, Study, print,
+};
+
+/// How many runs a cell of a paper gets if nobody says.
+const RUNS: u32 = 40;
 
 /// How many runs a cell gets with `--quick`.
 const QUICK: u32 = 5;
 
+/// The name for everything there is.
+const ALL: &str = "all";
+
 /// Runs a published paper's experiments and prints its values and ours side by side, each a mean
 /// with its 95 % interval by Student's t. Without a paper, lists the papers.
+///
+/// `league` is no paper: it lets every scheme meet every kind of hop, with a sender of the papers'
+/// time and with one of today, and tells which scheme helps where. `all` runs the league and every
+/// paper, and sums up.
 ///
 /// A cell's mark is the first of these that applies:
 ///
@@ -31,13 +45,12 @@ const QUICK: u32 = 5;
 #[derive(Args, Debug)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Options {
-    /// The paper, such as mhp-srp-1994
+    /// The paper, such as mhp-srp-1994; or league, or all
     paper: Option<String>,
 
-    /// How many runs each cell gets
-    #[arg(long, value_name = "N", default_value_t = 40,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    runs: u32,
+    /// How many runs each cell gets [default: 40; of the league 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    runs: Option<u32>,
 
     /// Few runs of each cell, for a first look
     #[arg(long, conflicts_with = "runs")]
@@ -73,34 +86,119 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(id) = &options.paper else {
         return say(&papers());
     };
-    let (paper, study) = reproduce::find(id)?;
-    if options.list {
-        return say(&cells(options, study)?);
-    }
     if let Some(path) = &options.report {
         check(path)?;
     }
-    let reproduction = reproduced(options, study)?;
-    if let Some(path) = &options.report {
-        fs::write(path, reproduction.report.to_html())
-            .with_context(|| format!("writing the report {}", path.display()))?;
+    match id.as_str() {
+        ALL => everything(options),
+        league::ID if options.list => say(&listed(options, league::labels()?)?),
+        league::ID => one_league(options),
+        _ => one_paper(options, id),
     }
+}
+
+fn one_paper(options: &Options, id: &str) -> anyhow::Result<()> {
+    let (paper, study) = reproduce::find(id)?;
+    if options.list {
+        return say(&listed(options, (study.labels)()?)?);
+    }
+    let reproduction = reproduced(options, study)?;
+    write_report(options, &reproduction.report)?;
     tell(options, &reproduction)?;
     refuse_if_nothing_ran(paper, &reproduction)
 }
 
-fn reproduced(options: &Options, study: Study) -> anyhow::Result<Reproduction> {
-    let request = Request {
-        runs: if options.quick { QUICK } else { options.runs },
+fn one_league(options: &Options) -> anyhow::Result<()> {
+    let league = league_of(options)?;
+    write_report(options, &league.report)?;
+    let criteria = print::criteria(&league.criteria);
+    if options.json {
+        say(&league::json_lines(&league.cells)?)?;
+        eprint!("{criteria}");
+        return Ok(());
+    }
+    say(&format!("{}{criteria}", league::tables(&league.cells)))
+}
+
+/// The league and every paper that is reproduced: a summary, and one report whose first page is the
+/// league.
+fn everything(options: &Options) -> anyhow::Result<()> {
+    if !options.only.is_empty() {
+        bail!("--only chooses cells of one paper or of the league, and `{ALL}` is all of them");
+    }
+    let studies = || PAPERS.iter().filter_map(|paper| Some((paper, paper.study?)));
+    if options.list {
+        let mut list = said_of(league::ID, &league::labels()?);
+        for (paper, study) in studies() {
+            list.push_str(&said_of(paper.id, &(study.labels)()?));
+        }
+        return say(&list);
+    }
+    let league = league_of(options)?;
+    summarise(options, league::ID, &league.criteria)?;
+    let mut parts = vec![league.report];
+    for (paper, study) in studies() {
+        let reproduction = reproduced(options, study)?;
+        summarise(options, paper.id, &reproduction.criteria)?;
+        parts.push(reproduction.report);
+    }
+    let Some(path) = &options.report else { return Ok(()) };
+    let book = Book {
+        title: "What helps TCP over a last hop".to_owned(),
+        subtitle: format!(
+            "The league of all schemes, and {} papers beside what they publish",
+            parts.len() - 1
+        ),
+        parts,
+    };
+    fs::write(path, book.to_html())
+        .with_context(|| format!("writing the report {}", path.display()))
+}
+
+fn said_of(id: &str, labels: &[Label]) -> String {
+    labels.iter().map(|label| format!("{id}: {label}\n")).collect()
+}
+
+/// How much of what had to be right is right.
+fn summarise(options: &Options, id: &str, criteria: &[Criterion]) -> anyhow::Result<()> {
+    if options.json {
+        return say(&print::criteria_lines(id, criteria)?);
+    }
+    let needed = || criteria.iter().filter(|c| c.needed.is_some());
+    let met = needed().filter(|c| c.verdict() == Some(true)).count();
+    let told: String =
+        print::criteria(criteria).lines().map(|line| format!("    {line}\n")).collect();
+    say(&format!("{id}: {met} of {} criteria met\n{told}", needed().count()))
+}
+
+fn request(options: &Options, usual: u32) -> Request {
+    Request {
+        runs: if options.quick { QUICK } else { options.runs.unwrap_or(usual) },
         seed: options.seed,
         jobs: options.jobs,
         only: options.only.clone(),
         version: version(),
-    };
+    }
+}
+
+fn reproduced(options: &Options, study: Study) -> anyhow::Result<Reproduction> {
     let progress = Progress::default();
-    let result = (study.reproduce)(&request, &progress);
+    let result = (study.reproduce)(&request(options, RUNS), &progress);
     progress.0.finish_and_clear();
     Ok(result?)
+}
+
+fn league_of(options: &Options) -> anyhow::Result<League> {
+    let progress = Progress::default();
+    let result = league::reproduce(&request(options, league::RUNS), &progress);
+    progress.0.finish_and_clear();
+    Ok(result?)
+}
+
+fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
+    let Some(path) = &options.report else { return Ok(()) };
+    fs::write(path, report.to_html())
+        .with_context(|| format!("writing the report {}", path.display()))
 }
 
 /// The version, and the commit if the build knew it.
@@ -141,11 +239,15 @@ fn papers() -> String {
             paper.id, state, paper.authors, paper.year, paper.title
         )
     };
-    PAPERS.iter().map(line).collect()
+    let league = format!(
+        "{:<16} {:<11} every scheme over every kind of hop, then and today\n",
+        league::ID,
+        "measured"
+    );
+    PAPERS.iter().map(line).chain([league]).collect()
 }
 
-fn cells(options: &Options, study: Study) -> anyhow::Result<String> {
-    let labels = (study.labels)()?;
+fn listed(options: &Options, labels: Vec<Label>) -> anyhow::Result<String> {
     let chosen = reproduce::chosen_labels(labels, &options.only)?;
     Ok(chosen.iter().map(|label| format!("{label}\n")).collect())
 }
@@ -205,7 +307,8 @@ mod tests {
     #[test]
     fn the_list_of_papers_says_which_are_reproduced() {
         let papers = papers();
-        assert_eq!(papers.lines().count(), PAPERS.len());
+        assert_eq!(papers.lines().count(), PAPERS.len() + 1);
+        assert!(papers.contains("league           measured "), "{papers}");
         assert!(papers.contains("mhp-srp-1994     reproduced  Yavatkar"), "{papers}");
     }
 

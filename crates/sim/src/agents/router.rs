@@ -181,7 +181,12 @@ impl<A: Agent<Packet>> Node for AgentRouter<A> {
         let side = |help: &Help<A>| help.side(&packet);
         match self.help.iter().enumerate().find_map(|(i, help)| Some((i, side(help)?))) {
             Some((i, side)) => {
-                self.help[i].agent.handle_packet(ctx.now(), side, packet);
+                let agent = &mut self.help[i].agent;
+                if side == Side::Fixed && agent.watches_queue() {
+                    let full = ctx.is_nearly_full(packet.next_address(), packet.ip_len());
+                    agent.handle_queue(full);
+                }
+                agent.handle_packet(ctx.now(), side, packet);
                 self.empty(ctx, i);
             }
             None => self.forward(ctx, packet),

@@ -101,6 +101,11 @@ impl Context<'_> {
         self.core.mtu(self.route(dst)?)
     }
 
+    /// Whether the queue of the link towards `dst` has room for one packet of `size` bytes at most.
+    pub fn is_nearly_full(&mut self, dst: Ipv4Addr, size: Bytes) -> bool {
+        self.route(dst).is_some_and(|link| self.core.is_nearly_full(link, size))
+    }
+
     /// The node at the far end of a link.
     pub fn far_end(&self, link: LinkId) -> Option<NodeId> {
         self.core.ends(link).map(|(_, to)| to)

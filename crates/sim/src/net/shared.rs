@@ -175,6 +175,11 @@ impl Core {
         self.links.get(link.index()).map(|wire| Bytes::new(u64::from(wire.mtu)))
     }
 
+    pub(super) fn is_nearly_full(&mut self, link: LinkId, size: Bytes) -> bool {
+        let now = self.now;
+        self.links.get_mut(link.index()).is_some_and(|wire| wire.link.is_nearly_full(now, size))
+    }
+
     #[inline]
     pub(super) fn route(&self, node: NodeId, dst: Ipv4Addr) -> Option<LinkId> {
         self.tables[node.index()].get(dst)

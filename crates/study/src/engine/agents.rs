@@ -61,6 +61,17 @@ impl Agent<Packet> for Helper {
         }
     }
 
+    #[inline]
+    fn watches_queue(&self) -> bool {
+        matches!(self, Self::Snoop(_))
+    }
+
+    fn handle_queue(&mut self, nearly_full: bool) {
+        if let Self::Snoop(agent) = self {
+            agent.handle_queue(nearly_full);
+        }
+    }
+
     fn forget(&mut self, mobile: IpAddr) {
         match self {
             Self::Snoop(agent) => agent.forget(mobile),

@@ -223,9 +223,19 @@ pub(super) fn wired_mtu(
 
 fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {
     match flow.schemes.surrogate() {
-        Some(Scheme::SplitTcp) => HopKind::SplitTcp(config(&flow.tcp.hop, mtu)),
-        Some(Scheme::ITcp) => HopKind::ITcp(config(&flow.tcp.hop, mtu)),
+        Some(Scheme::SplitTcp) => HopKind::SplitTcp(hop_tcp(scenario, flow, mtu)),
+        Some(Scheme::ITcp) => HopKind::ITcp(hop_tcp(scenario, flow, mtu)),
         _ => HopKind::Srp(srp(scenario, mtu)),
+    }
+}
+
+/// What a surrogate has written and the mobile has not acknowledged counts as held by it (MHP-11),
+/// unless the scenario says how much that may be.
+fn hop_tcp(scenario: &Scenario, flow: &Flow, mtu: u32) -> TcpConfig {
+    let said = config(&flow.tcp.hop, mtu);
+    match flow.tcp.hop.send_buffer {
+        Some(_) => said,
+        None => TcpConfig { send_buffer: scenario.agent.buffer(), ..said },
     }
 }
 

@@ -56,6 +56,16 @@ impl World<'_> {
         self.ends(flow).map_or(Bytes::ZERO, |ends| ends.received())
     }
 
+    /// Bytes that are acknowledged to the end which opened a flow, and that the application at the
+    /// other end has not got: end to end there are none, as each reads at once what is there.
+    pub(super) fn acked_early(&self, flow: usize) -> Bytes {
+        let early = |ends: Ends<'_>| {
+            let got = ends.accepts.map_or(Bytes::ZERO, |record| record.received);
+            Bytes::new(ends.stats[0].bytes_acked).saturating_sub(got)
+        };
+        self.ends(flow).map_or(Bytes::ZERO, early)
+    }
+
     /// Whether every flow that has an end came to it.
     pub(super) fn complete(&self) -> bool {
         self.all(|traffic, ends| ends.done(traffic).is_some())

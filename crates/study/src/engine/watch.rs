@@ -25,6 +25,9 @@ struct Means {
     cwnd: u128,
     timed: u64,
     srtt: Duration,
+    /// The most bytes that the sender took to be received although the other application had not
+    /// got them yet.
+    early: Bytes,
 }
 
 struct Bins {
@@ -60,6 +63,7 @@ impl Watch {
     /// What was seen of a flow's sender, on average (MET-10).
     pub(super) fn outcome(&self, flow: usize, name: &str, metrics: &mut Metrics) {
         let Some(means) = self.flows.get(flow).filter(|m| m.looks > 0) else { return };
+        metrics.add(name, "acked_early_bytes", means.early.get() as f64);
         metrics.add(name, "cwnd_bytes", means.cwnd as f64 / means.looks as f64);
         if means.timed > 0 {
             metrics.add(name, "srtt_s", means.srtt.as_secs_f64() / means.timed as f64);
@@ -125,7 +129,9 @@ impl World<'_> {
         if self.watch.next_look <= now {
             for flow in 0..self.scenario.flows.len() {
                 let Some(probe) = self.probe(flow) else { continue };
+                let early = self.acked_early(flow);
                 let means = &mut self.watch.flows[flow];
+                means.early = means.early.max(early);
                 means.looks += 1;
                 means.cwnd += u128::from(probe.cwnd.get());
                 if let Some(srtt) = probe.srtt {

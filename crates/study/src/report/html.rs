@@ -1,51 +1,81 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::{Block, Entry, Figure, Note, Report, Table, Tone, Verdict};
+use super::{Block, Book, Entry, Figure, Note, Report, Table, Tone, Verdict};
 use crate::reproduce::Parameter;
 
 const STYLE: &str = include_str!("style.css");
 
 pub(super) fn document(report: &Report) -> String {
+    page(&report.title, &part(report, ""))
+}
+
+pub(super) fn book(book: &Book) -> String {
+    let name = |part: usize| format!("part-{}", part + 1);
+    let body = html! {
+        header {
+            h1 { (book.title) }
+            p.subtitle { (book.subtitle) }
+            nav aria-label="Parts" {
+                ol {
+                    @for (i, report) in book.parts.iter().enumerate() {
+                        li { a href={ "#" (name(i)) } { (report.title) } }
+                    }
+                }
+            }
+        }
+        @for (i, report) in book.parts.iter().enumerate() {
+            article.part id=(name(i)) { (part(report, &format!("{}-", name(i)))) }
+        }
+    };
+    page(&book.title, &body)
+}
+
+fn page(title: &str, body: &Markup) -> String {
     let page = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (report.title) }
+                title { (title) }
                 style { (PreEscaped(STYLE)) }
             }
-            body {
-                header {
-                    h1 { (report.title) }
-                    p.subtitle { (report.subtitle) }
-                    p.summary { (report.summary) }
-                    (contents(report))
-                }
-                main {
-                    @for (i, section) in report.sections.iter().enumerate() {
-                        section id=(anchor(i)) {
-                            h2 { (section.title) }
-                            @for block in &section.blocks { (self::block(block)) }
-                        }
-                    }
-                }
-            }
+            body { (body) }
         }
     };
     page.into_string()
 }
 
-fn anchor(section: usize) -> String {
-    format!("section-{}", section + 1)
+/// A report without the page around it. Its anchors begin with `prefix`.
+fn part(report: &Report, prefix: &str) -> Markup {
+    html! {
+        header {
+            h1 { (report.title) }
+            p.subtitle { (report.subtitle) }
+            p.summary { (report.summary) }
+            (contents(report, prefix))
+        }
+        main {
+            @for (i, section) in report.sections.iter().enumerate() {
+                section id=(anchor(prefix, i)) {
+                    h2 { (section.title) }
+                    @for block in &section.blocks { (self::block(block)) }
+                }
+            }
+        }
+    }
 }
 
-fn contents(report: &Report) -> Markup {
+fn anchor(prefix: &str, section: usize) -> String {
+    format!("{prefix}section-{}", section + 1)
+}
+
+fn contents(report: &Report, prefix: &str) -> Markup {
     html! {
         nav aria-label="Contents" {
             ol {
                 @for (i, section) in report.sections.iter().enumerate() {
-                    li { a href={ "#" (anchor(i)) } { (section.title) } }
+                    li { a href={ "#" (anchor(prefix, i)) } { (section.title) } }
                 }
             }
         }

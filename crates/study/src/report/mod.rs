@@ -6,7 +6,7 @@
 pub mod chart;
 mod html;
 
-use crate::reproduce::Parameter;
+use crate::reproduce::{Criterion, Parameter, print};
 use chart::Chart;
 
 /// A report.
@@ -26,6 +26,24 @@ impl Report {
     /// The report as one HTML document.
     pub fn to_html(&self) -> String {
         html::document(self)
+    }
+}
+
+/// Several reports in one file, each of them a part with a title page of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Book {
+    /// Its title.
+    pub title: String,
+    /// What it is about, in one line below the title.
+    pub subtitle: String,
+    /// Its parts; the first is what is seen first.
+    pub parts: Vec<Report>,
+}
+
+impl Book {
+    /// The book as one HTML document.
+    pub fn to_html(&self) -> String {
+        html::book(self)
     }
 }
 
@@ -88,6 +106,23 @@ pub struct Verdict {
     pub needed: String,
     /// Whether it is enough.
     pub tone: Tone,
+}
+
+impl Verdict {
+    /// What a criterion counted.
+    pub fn of(criterion: &Criterion) -> Self {
+        let tone = match criterion.verdict() {
+            Some(true) => Tone::Good,
+            Some(false) => Tone::Bad,
+            None => Tone::Neutral,
+        };
+        Self {
+            name: criterion.name.clone(),
+            count: print::count(criterion),
+            needed: print::needed(criterion),
+            tone,
+        }
+    }
 }
 
 /// A table.

@@ -4,9 +4,11 @@ use thiserror::Error;
 
 use super::cell::{Label, Only, OnlyError};
 use super::compare::{Comparison, Criterion};
+use super::ll_trigger_2017;
 use super::mhp_srp_1994;
 use super::obtcp_2010;
 use super::run::Progress;
+use super::rwc_atcp_2003;
 use crate::published::PublishedError;
 use crate::report::Report;
 use crate::scenario::ScenarioError;
@@ -32,7 +34,7 @@ pub const PAPERS: [Paper; 5] = [
         authors: "Raisinghani, Singh, Iyer",
         year: 2003,
         title: "Improving TCP Performance over Mobile Wireless Environments using Cross Layer Feedback",
-        study: None,
+        study: Some(rwc_atcp_2003::STUDY),
     },
     Paper {
         id: "obtcp-2010",
@@ -46,7 +48,7 @@ pub const PAPERS: [Paper; 5] = [
         authors: "Mohammad, Potrus",
         year: 2017,
         title: "A Method for Compensation of TCP Throughput Degrading During Movement of Mobile Node",
-        study: None,
+        study: Some(ll_trigger_2017::STUDY),
     },
 ];
 

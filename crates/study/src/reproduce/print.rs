@@ -144,10 +144,45 @@ pub fn criteria(criteria: &[Criterion]) -> String {
     let mut out = String::new();
     for criterion in criteria {
         let line =
-            format!("{:<width$}  {:<10}{}", criterion.name, count(criterion), needed(criterion));
+            format!("{:<width$}  {:<9} {}", criterion.name, count(criterion), needed(criterion));
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out
+}
+
+/// One criterion as `--json` prints it.
+#[derive(Serialize)]
+struct CriterionLine<'a> {
+    paper: &'a str,
+    criterion: &'a str,
+    met: usize,
+    of: usize,
+    whole: usize,
+    needed: Option<usize>,
+    /// Whether it is met, where anything is needed and enough was run.
+    verdict: Option<bool>,
+}
+
+/// Each criterion of a paper as one JSON object a line.
+///
+/// # Errors
+/// None that this data can cause; serialising is fallible by its type.
+pub fn criteria_lines(paper: &str, criteria: &[Criterion]) -> Result<String, serde_json::Error> {
+    let mut out = String::new();
+    for c in criteria {
+        let line = CriterionLine {
+            paper,
+            criterion: &c.name,
+            met: c.met,
+            of: c.of,
+            whole: c.whole,
+            needed: c.needed,
+            verdict: c.verdict(),
+        };
+        out.push_str(&serde_json::to_string(&line)?);
+        out.push('\n');
+    }
+    Ok(out)
 }
 
 /// The count of a criterion, such as `31 of 33`.

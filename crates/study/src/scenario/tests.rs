@@ -151,6 +151,14 @@ fn pauses_vary_within_a_run_as_far_as_the_scenario_says() {
     }
 }
 
+#[test]
+fn pauses_that_may_vanish_or_meet_are_refused() {
+    let whole = "pause-spread = \"100%\"\npause =";
+    refuses("pause =", whole, "handoff.pause-spread", "nothing of a pause", "less than 100%");
+    let late = "every = \"5s\"\ncount = 2\nstart-spread = \"3s\"\npause =";
+    refuses("pause =", late, "handoff.every", "5s is shorter than the pause of 5.8s", "to start");
+}
+
 /// LNK-15: what a run draws follows from its seed.
 #[test]
 fn random_values_are_drawn_for_each_run() {

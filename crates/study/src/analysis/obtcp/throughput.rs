@@ -101,7 +101,7 @@ impl Model {
         self.window
     }
 
-    /// Equation (12), E[Y]: packets sent in `rounds` rounds, a window in each.
+    /// Equation (12), `E[Y]`: packets sent in `rounds` rounds, a window in each.
     pub fn packets(&self, rounds: u32) -> f64 {
         f64::from(rounds) * self.window
     }
@@ -132,7 +132,7 @@ impl Model {
         self.round_trip_seconds() + self.snoop_losses() * self.hops.snoop_seconds()
     }
 
-    /// Equation (15), E[A]: `rounds` rounds with snoop.
+    /// Equation (15), `E[A]`: `rounds` rounds with snoop.
     pub fn snoop_duration(&self, rounds: u32) -> Duration {
         seconds(f64::from(rounds) * self.snoop_seconds())
     }
@@ -181,7 +181,7 @@ impl Model {
         seconds(self.round_trip_seconds() + first + second)
     }
 
-    /// Equation (19), E[A]: `rounds` rounds with obTCP.
+    /// Equation (19), `E[A]`: `rounds` rounds with obTCP.
     pub fn obtcp_duration(&self, rounds: u32, batches: Batches) -> Duration {
         seconds(f64::from(rounds) * self.obtcp_seconds(batches))
     }

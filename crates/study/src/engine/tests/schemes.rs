@@ -97,6 +97,19 @@ fn helpers_in_the_path_beat_plain_tcp_on_a_lossy_hop() {
     }
 }
 
+/// SNP-7: what the hop's full queue drops is congestion, which snoop lets the sender see. Hidden, it
+/// would drive the sender's window to where most of a burst is dropped again and again.
+#[test]
+fn snoop_leaves_the_losses_of_a_full_queue_to_the_sender() {
+    let short = "queue = \"20 packets\"";
+    let [none, snoop] = ["none", "snoop"].map(|scheme| {
+        let outcome = run(&filled(scheme, short, "max-window = 64\n"), 1);
+        assert!(metric(&outcome, "radio.forward.queue_drops") > 10.0, "{scheme}");
+        metric(&outcome, "download.goodput_bps")
+    });
+    assert!(snoop > 0.95 * none, "{snoop} against {none}");
+}
+
 /// FRZ-3, LLT-6, ATR-3, 3DA-1: whoever tells the sender of the link's return beats TCP that waits
 /// for its timer.
 #[test]

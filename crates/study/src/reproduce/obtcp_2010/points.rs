@@ -31,9 +31,4 @@ impl Points {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &str, &Point)> {
         self.0.iter().map(|(t, r, point)| (t.as_str(), r.as_str(), point))
     }
-
-    /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
 }

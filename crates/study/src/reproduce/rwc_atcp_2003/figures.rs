@@ -1,0 +1,388 @@
+//! The report's figures and tables of what was run.
+
+use super::cells::{GOODPUT, IDLE, NEVER, SENSITIVITY, TRANSFERS, Transfer};
+use super::document::Content;
+use super::gains::{Gain, cell, gain, ideal, largest, lengths};
+use super::{Series, Shown};
+use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
+use crate::report::{Block, Entry, Figure, Section, Table, Tone};
+use crate::reproduce::{Compared, Mark, Measured, print};
+use crate::stats::Estimate;
+
+/// Schemes with their colours.
+const COLOURS: [(&str, usize); 4] =
+    [("none", 0), ("fast-rtx-handoff", 1), ("freeze", 2), ("atcp", 3)];
+
+/// Rates over disconnections are drawn as means over so many bins, for so many seconds.
+const BINS: usize = 50;
+const DRAWN: f64 = 45.0;
+
+/// The windows and rates of RWC beside the printed ones.
+pub(super) fn downloads(content: &Content<'_>) -> Section {
+    let mut blocks = Vec::new();
+    let charts: Vec<Chart> = content.downloads.iter().map(rates).collect();
+    if !charts.is_empty() {
+        blocks.push(Block::Figure(Figure {
+            caption:
+                "Figures 2 to 4: the rates of both downloads in one run, over 250 ms each. The \
+                priority of f1 becomes 2 at 5 s."
+                    .to_owned(),
+            charts,
+        }));
+    }
+    for (table, title) in [
+        ("example", "The example of section IV.A: 30 packets, in packets"),
+        ("windows", "The windows of section IV.B: 32 packets, in packets"),
+        ("figure2", "Figure 2: no loss, without RWC, in Mbit/s"),
+        ("figure3", "Figure 3: no loss, with RWC, in Mbit/s"),
+        ("figure3-change", "Figure 3 against figure 2, in %"),
+        ("figure4", "Figure 4: 0.1 % of loss, with RWC, in Mbit/s"),
+    ] {
+        let cells: Vec<&Compared> =
+            content.comparison.cells.iter().filter(|c| c.cell.label.table == table).collect();
+        if !cells.is_empty() {
+            blocks.push(Block::Table(Table {
+                caption: title.to_owned(),
+                head: ["when", "flow", "published", "ours", "mark"].map(str::to_owned).to_vec(),
+                rows: cells.into_iter().map(row).collect(),
+            }));
+        }
+    }
+    Section::new("RWC: windows and figures 2 to 4", blocks)
+}
+
+fn row(compared: &Compared) -> Vec<Entry> {
+    let cell = &compared.cell;
+    let tone = match compared.mark {
+        Mark::Within | Mark::Overlaps | Mark::Near => Tone::Good,
+        Mark::Ratio | Mark::Order => Tone::Fair,
+        Mark::Miss | Mark::NotRun => Tone::Bad,
+        Mark::Unpublished => Tone::Neutral,
+    };
+    vec![
+        Entry::text(cell.label.row.clone()),
+        Entry::text(cell.label.column.clone()),
+        value(cell.published),
+        measured(cell),
+        Entry::mark(compared.mark.name(), tone),
+    ]
+}
+
+fn rates(shown: &Shown) -> Chart {
+    let line = |(i, (name, points)): (usize, &(String, Series))| Line {
+        name: name.clone(),
+        colour: i,
+        steps: true,
+        points: points.clone(),
+    };
+    Chart::Lines(Lines {
+        title: shown.title.clone(),
+        y_label: "Mbit/s".to_owned(),
+        spans: Vec::new(),
+        lines: shown.rates.iter().enumerate().map(line).collect(),
+    })
+}
+
+/// The largest gains beside those that the text gives.
+pub(super) fn maxima(content: &Content<'_>) -> Section {
+    let printed = |n: usize| {
+        let table = content.published.table("gains")?;
+        table.row.get(n)?.cell.first()?.alone()
+    };
+    let rows: Vec<Vec<Entry>> = TRANSFERS
+        .iter()
+        .zip([0, 1, 2, 2])
+        .filter_map(|(transfer, given)| {
+            let of = |scheme| {
+                largest(content.comparison, transfer, scheme).map_or_else(dash, |(row, gain)| {
+                    Entry::with_small(format!("{:.0}", gain.percent), format!("at {row}"))
+                })
+            };
+            largest(content.comparison, transfer, "atcp")?;
+            let at = |row| {
+                gain(content.comparison, [transfer.table, row, GOODPUT], "atcp")
+                    .map_or_else(dash, percent)
+            };
+            Some(vec![
+                Entry::text(transfer.title),
+                printed(given).map_or_else(dash, |p| Entry::text(format!("{p:.0}"))),
+                of("atcp"),
+                of("freeze"),
+                of("fast-rtx-handoff"),
+                at("1 s"),
+                at("3 s"),
+            ])
+        })
+        .collect();
+    let mut blocks = Vec::new();
+    if !rows.is_empty() {
+        let head = [
+            "where",
+            "published, at most",
+            "atcp, at most",
+            "freeze",
+            "fast-rtx-handoff",
+            "atcp at 1 s",
+            "atcp at 3 s",
+        ];
+        blocks.push(Block::Table(Table {
+            caption: "Gain over Reno in per cent".to_owned(),
+            head: head.map(str::to_owned).to_vec(),
+            rows,
+        }));
+    }
+    Section::new("Gains that the paper gives", blocks)
+}
+
+/// Figures 6 and 7 and their counterparts of a WWAN.
+pub(super) fn transfers(content: &Content<'_>) -> Section {
+    let mut blocks = Vec::new();
+    let run = |t: &&Transfer| !lengths(content.comparison, t).is_empty();
+    for transfer in TRANSFERS.iter().filter(run) {
+        blocks.push(Block::Figure(Figure {
+            caption: format!(
+                "{}. By the mean length of disconnections, one in 10 s. Hollow: what the \
+                 disconnections leave of the loss-free goodput. Gains below zero are drawn at zero; \
+                 the table has them.",
+                transfer.title
+            ),
+            charts: vec![percents(content, transfer), goodputs(content, transfer)],
+        }));
+        blocks.push(Block::Table(table(content, transfer)));
+        blocks.push(Block::Table(idle(content, transfer)));
+    }
+    Section::new("ATCP: figures 6 and 7, and a WWAN", blocks)
+}
+
+fn colour(scheme: &str) -> usize {
+    COLOURS.iter().find(|(name, _)| *name == scheme).map_or(0, |(_, colour)| *colour)
+}
+
+fn percents(content: &Content<'_>, transfer: &Transfer) -> Chart {
+    let rows = lengths(content.comparison, transfer);
+    let bound = |row: &str| {
+        let reno = cell(content.comparison, [transfer.table, row, GOODPUT, "none"])?;
+        let reno = reno.ours.estimate()?.mean;
+        let mean = 100.0 * (ideal(content.comparison, transfer, row)?.mean / reno - 1.0);
+        Some(Range { mean, interval: None })
+    };
+    let helped = transfer.schemes.iter().filter(|s| **s != "none").map(|scheme| {
+        let at = |row: &&str| {
+            let gain = gain(content.comparison, [transfer.table, row, GOODPUT], scheme)?;
+            Some(Range { mean: gain.percent, interval: gain.interval })
+        };
+        let ranges = rows.iter().map(at).collect();
+        series(scheme, colour(scheme), false, ranges)
+    });
+    let bound = series("at most", 0, true, rows.iter().map(|row| bound(row)).collect());
+    Chart::Ranges(Ranges {
+        title: "gain over Reno".to_owned(),
+        x_label: "disconnection".to_owned(),
+        y_label: "%".to_owned(),
+        categories: rows.iter().map(|row| (*row).to_owned()).collect(),
+        series: helped.chain([bound]).collect(),
+    })
+}
+
+fn goodputs(content: &Content<'_>, transfer: &Transfer) -> Chart {
+    let rows = lengths(content.comparison, transfer);
+    let ours = transfer.schemes.iter().map(|scheme| {
+        let at = |row: &&str| {
+            let m = cell(content.comparison, [transfer.table, row, GOODPUT, scheme])?;
+            let estimate = m.ours.estimate()?;
+            Some(Range { mean: estimate.mean, interval: estimate.interval() })
+        };
+        series(scheme, colour(scheme), false, rows.iter().map(at).collect())
+    });
+    let bound = |row: &&str| {
+        let mean = ideal(content.comparison, transfer, row)?.mean;
+        Some(Range { mean, interval: None })
+    };
+    let bound = series("at most", 0, true, rows.iter().map(bound).collect());
+    Chart::Ranges(Ranges {
+        title: "goodput".to_owned(),
+        x_label: "disconnection".to_owned(),
+        y_label: "kbit/s".to_owned(),
+        categories: rows.iter().map(|row| (*row).to_owned()).collect(),
+        series: ours.chain([bound]).collect(),
+    })
+}
+
+fn series(name: &str, colour: usize, hollow: bool, ranges: Vec<Option<Range>>) -> RangeSeries {
+    RangeSeries { name: name.to_owned(), colour, hollow, ranges }
+}
+
+fn table(content: &Content<'_>, transfer: &Transfer) -> Table {
+    let helped: Vec<&str> = transfer.schemes.iter().copied().filter(|s| *s != "none").collect();
+    let ns2 = content.ns2.of(transfer.table);
+    let row = |row: &&str| {
+        let at = |scheme: &str| cell(content.comparison, [transfer.table, row, GOODPUT, scheme]);
+        let ours = transfer.schemes.iter().map(|scheme| at(scheme).map_or_else(dash, measured));
+        let gains = helped.iter().map(|scheme| {
+            gain(content.comparison, [transfer.table, row, GOODPUT], scheme)
+                .map_or_else(dash, percent)
+        });
+        let most = ideal(content.comparison, transfer, row);
+        let most = most.map_or_else(dash, |most| Entry::text(format!("{:.0}", most.mean)));
+        let beside = ns2.iter().find(|point| point.length == **row);
+        let beside = beside.map_or_else(dash, |point| {
+            Entry::with_small(format!("{:.0}", point.mean), format!("±{:.0}", point.half))
+        });
+        let beside = Some(beside).filter(|_| !ns2.is_empty());
+        [Entry::text(*row)]
+            .into_iter()
+            .chain(ours)
+            .chain(gains)
+            .chain([most])
+            .chain(beside)
+            .collect()
+    };
+    let rows = [NEVER].into_iter().chain(lengths(content.comparison, transfer));
+    let rows = rows.filter(|row| {
+        cell(content.comparison, [transfer.table, row, GOODPUT, "none"]).is_some()
+            || cell(content.comparison, [transfer.table, row, GOODPUT, "atcp"]).is_some()
+    });
+    let head = ["disconnection".to_owned()]
+        .into_iter()
+        .chain(transfer.schemes.iter().map(|s| (*s).to_owned()))
+        .chain(helped.iter().map(|s| format!("{s}: gain in %")))
+        .chain(["at most".to_owned()])
+        .chain(Some("Reno in ns-2".to_owned()).filter(|_| !ns2.is_empty()));
+    Table {
+        caption: format!("{}: goodput in kbit/s", transfer.title),
+        head: head.collect(),
+        rows: rows.collect::<Vec<_>>().iter().map(row).collect(),
+    }
+}
+
+fn idle(content: &Content<'_>, transfer: &Transfer) -> Table {
+    let table = transfer.idle();
+    let row = |row: &&str| {
+        let at = |scheme: &&str| cell(content.comparison, [&table, row, IDLE, scheme]);
+        let ours = transfer.schemes.iter().map(|scheme| at(scheme).map_or_else(dash, measured));
+        [Entry::text(*row)].into_iter().chain(ours).collect()
+    };
+    Table {
+        caption: format!(
+            "{}: from the link's return to the next data that arrives, in s",
+            transfer.title
+        ),
+        head: ["disconnection"]
+            .into_iter()
+            .chain(transfer.schemes.iter().copied())
+            .map(str::to_owned)
+            .collect(),
+        rows: lengths(content.comparison, transfer).iter().map(row).collect(),
+    }
+}
+
+/// One run of each scheme over the same disconnections.
+pub(super) fn courses(content: &Content<'_>) -> Section {
+    let chart = |shown: &Shown| {
+        let line = |(scheme, points): &(String, Series)| Line {
+            name: scheme.clone(),
+            colour: colour(scheme),
+            steps: true,
+            points: means(points),
+        };
+        let cuts = shown.cuts.iter().filter(|(from, _)| *from < DRAWN);
+        Chart::Lines(Lines {
+            title: shown.title.clone(),
+            y_label: "Mbit/s".to_owned(),
+            spans: cuts.map(|&(from, to)| Span { from, to: to.min(DRAWN) }).collect(),
+            lines: shown.rates.iter().map(line).collect(),
+        })
+    };
+    let charts: Vec<Chart> = content.transfers.iter().map(chart).collect();
+    let mut blocks = Vec::new();
+    if !charts.is_empty() {
+        blocks.push(Block::Figure(Figure {
+            caption: "What arrives in one run of each scheme, over 500 ms each. Shaded: \
+                disconnections of 3 s on average, the same for all."
+                .to_owned(),
+            charts,
+        }));
+    }
+    Section::new("Single runs over disconnections", blocks)
+}
+
+fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let drawn = points.iter().take_while(|(at, _)| *at < DRAWN).count();
+    let mean = |bins: &[(f64, f64)]| {
+        (bins[0].0, bins.iter().map(|(_, rate)| rate).sum::<f64>() / bins.len() as f64)
+    };
+    points[..drawn].chunks(BINS).map(mean).collect()
+}
+
+/// What the assumptions are worth.
+pub(super) fn sensitivity(content: &Content<'_>) -> Section {
+    let mut rows: Vec<&str> = Vec::new();
+    let own = content.comparison.cells.iter().filter(|c| c.cell.label.table == SENSITIVITY);
+    for compared in own {
+        if !rows.contains(&compared.cell.label.row.as_str()) {
+            rows.push(&compared.cell.label.row);
+        }
+    }
+    let places = ["down, 0.5 s", "down, 1 s", "down, 3 s", "up, 0.5 s", "up, 1 s", "up, 3 s"];
+    let entry = |table: &str, row: &str, column: &str, scheme: &str| {
+        gain(content.comparison, [table, row, column], scheme).map_or_else(dash, percent)
+    };
+    let both = |entries: [Entry; 2]| {
+        let [atcp, freeze] = entries;
+        Entry { small: format!("freeze {}", freeze.text), ..atcp }
+    };
+    let gains = |of: &dyn Fn(&str, &str) -> Entry| -> Vec<Entry> {
+        let at = |place: &str| match place.starts_with("down") {
+            true => both([of(place, "atcp"), of(place, "freeze")]),
+            false => of(place, "atcp"),
+        };
+        places.iter().map(|place| at(place)).collect()
+    };
+    let assumed = gains(&|place, scheme| {
+        let (way, length) = place.split_once(", ").unwrap_or_default();
+        let table = if way == "down" { "figure7" } else { "figure6" };
+        entry(table, length, GOODPUT, scheme)
+    });
+    let changed = rows.iter().map(|row| {
+        let own = gains(&|place, scheme| entry(SENSITIVITY, row, place, scheme));
+        [Entry::text(*row)].into_iter().chain(own).collect()
+    });
+    let first = [Entry::text("as assumed")].into_iter().chain(assumed).collect();
+    let mut blocks = Vec::new();
+    if !rows.is_empty() {
+        blocks.push(Block::Table(Table {
+            caption: "Gain of ATCP over Reno in per cent over a WLAN, one assumption changed"
+                .to_owned(),
+            head: [""].into_iter().chain(places).map(str::to_owned).collect(),
+            rows: [first].into_iter().chain(changed).collect(),
+        }));
+    }
+    Section::new("What the assumptions are worth", blocks)
+}
+
+fn percent(gain: Gain) -> Entry {
+    let small = gain.interval.map(|i| format!("[{:.0}, {:.0}]", i.lo, i.hi)).unwrap_or_default();
+    Entry::with_small(format!("{:.0}", gain.percent), small)
+}
+
+fn dash() -> Entry {
+    Entry::text("-")
+}
+
+fn value(estimate: Option<Estimate>) -> Entry {
+    let Some(estimate) = estimate else { return dash() };
+    let n = print::digits(estimate.mean);
+    let interval = estimate.interval();
+    let small = interval.map(|i| format!("[{:.n$}, {:.n$}]", i.lo, i.hi)).unwrap_or_default();
+    Entry::with_small(format!("{:.n$}", estimate.mean), small)
+}
+
+/// A cell's mean with its interval, and how many of its runs failed.
+fn measured(cell: &Measured) -> Entry {
+    let mut entry = value(cell.ours.estimate());
+    if cell.ours.failures() > 0 {
+        let space = if entry.small.is_empty() { "" } else { ", " };
+        entry.small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
+    }
+    entry
+}

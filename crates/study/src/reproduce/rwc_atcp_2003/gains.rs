@@ -1,0 +1,109 @@
+//! What schemes gain on Reno, and how near they come to what a disconnection leaves.
+
+use super::cells::{GOODPUT, NEVER, Transfer};
+use crate::reproduce::{Comparison, Measured};
+use crate::stats::{self, Estimate, Interval};
+
+/// From one disconnection to the next, in seconds.
+const PERIOD: f64 = 10.0;
+/// How many there are in a run, and by which part of its mean a length varies either way.
+const DISCONNECTIONS: f64 = 10.0;
+const SPREAD: f64 = 0.3;
+
+/// What a scheme's goodput is above Reno's (MET-2).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Gain {
+    /// In per cent, 100 (a/b - 1).
+    pub(super) percent: f64,
+    /// Its 95 % interval, where both goodputs have one.
+    pub(super) interval: Option<Interval>,
+}
+
+impl Gain {
+    /// The gain is above zero, as far as its interval tells.
+    pub(super) fn is_certain(&self) -> bool {
+        self.interval.map_or(self.percent, |i| i.lo) > 0.0
+    }
+}
+
+/// The cell there; none if it was not run.
+pub(super) fn cell<'a>(
+    comparison: &'a Comparison,
+    [table, row, column, scheme]: [&str; 4],
+) -> Option<&'a Measured> {
+    let is_it = |m: &&Measured| {
+        let label = &m.label;
+        [&label.table, &label.row, &label.column, &label.scheme]
+            .into_iter()
+            .eq([table, row, column, scheme])
+    };
+    comparison.cells.iter().map(|c| &c.cell).find(is_it)
+}
+
+/// The estimate there; none if it was not run, or a run of it failed.
+pub(super) fn estimate(comparison: &Comparison, place: [&str; 4]) -> Option<Estimate> {
+    cell(comparison, place).filter(|m| m.ours.failures() == 0)?.ours.estimate()
+}
+
+/// A scheme's gain at a place.
+pub(super) fn gain(
+    comparison: &Comparison,
+    [table, row, column]: [&str; 3],
+    scheme: &str,
+) -> Option<Gain> {
+    let of = |scheme: &str| estimate(comparison, [table, row, column, scheme]);
+    let ratio = stats::ratio(&of(scheme)?, &of("none")?)?;
+    let percent = |value: f64| 100.0 * (value - 1.0);
+    let interval = ratio.interval.map(|i| Interval { lo: percent(i.lo), hi: percent(i.hi) });
+    Some(Gain { percent: percent(ratio.value), interval })
+}
+
+/// A scheme's largest gain in a table, and for which length.
+pub(super) fn largest<'a>(
+    comparison: &'a Comparison,
+    transfer: &Transfer,
+    scheme: &str,
+) -> Option<(&'a str, Gain)> {
+    let all = lengths(comparison, transfer)
+        .into_iter()
+        .filter_map(|row| Some((row, gain(comparison, [transfer.table, row, GOODPUT], scheme)?)));
+    all.max_by(|a, b| a.1.percent.total_cmp(&b.1.percent))
+}
+
+/// The lengths of disconnections that were run, in order, without none at all.
+pub(super) fn lengths<'a>(comparison: &'a Comparison, transfer: &Transfer) -> Vec<&'a str> {
+    let mut rows: Vec<&str> = Vec::new();
+    for compared in comparison.cells.iter().filter(|c| c.cell.label.table == transfer.table) {
+        let row = compared.cell.label.row.as_str();
+        if row != NEVER && !rows.contains(&row) {
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// What remains of the loss-free goodput while the link is up: the most that any scheme can have.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Ideal {
+    /// Where lengths have their mean.
+    pub(super) mean: f64,
+    /// The standard deviation that a single disconnection's length gives it, if all were like it.
+    deviation: f64,
+}
+
+impl Ideal {
+    /// Its standard error in the mean of so many runs, whose lengths are their own.
+    pub(super) fn error(&self, runs: u32) -> f64 {
+        self.deviation / (DISCONNECTIONS * f64::from(runs)).sqrt()
+    }
+}
+
+/// The most that any scheme can have over disconnections of this length.
+pub(super) fn ideal(comparison: &Comparison, transfer: &Transfer, row: &str) -> Option<Ideal> {
+    let whole = estimate(comparison, [transfer.table, NEVER, GOODPUT, "none"])?.mean;
+    let length: f64 = row.strip_suffix(" s")?.parse().ok()?;
+    let share = length / PERIOD;
+    // Of a uniform length.
+    let deviation = whole * share * SPREAD / 3.0_f64.sqrt();
+    Some(Ideal { mean: whole * (1.0 - share), deviation })
+}

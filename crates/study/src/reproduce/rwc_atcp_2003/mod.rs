@@ -1,0 +1,133 @@
+//! Raisinghani, Singh and Iyer, 2003: user priorities as receive windows, and TCP that hears of
+//! disconnections.
+//!
+//! The figures of the available copy are lost. Figures 2 to 4 are run from what the text says of them;
+//! figures 6 and 7 with a set-up of our own, from the scenario files in `papers/rwc-atcp-2003`.
+
+mod beside;
+mod cells;
+mod criteria;
+mod document;
+mod figures;
+mod gains;
+mod runner;
+
+use lasthop_units::Seed;
+
+use super::cell::{Cell, chosen};
+use super::compare::Comparison;
+use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::run::{Progress, run_cells, seed_of};
+use crate::published::Published;
+use beside::Ns2;
+use cells::{AFTER, FLOWS};
+
+pub use cells::Case;
+pub use runner::{Runner, Series, Simulated};
+
+/// The name that `lasthop reproduce` takes.
+pub const ID: &str = "rwc-atcp-2003";
+
+const PUBLISHED: &str = include_str!("../../../../../papers/rwc-atcp-2003/published.toml");
+
+/// How the paper is reproduced.
+pub(super) const STUDY: Study = Study {
+    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
+    reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
+};
+
+/// What the paper publishes.
+///
+/// # Errors
+/// None, as long as the file in the repository is as its tests saw it.
+pub fn published() -> Result<Published, ReproduceError> {
+    Ok(Published::parse(PUBLISHED)?)
+}
+
+/// Runs the chosen cells with `runner` and compares them with the paper's.
+///
+/// # Errors
+/// If a choice of cells makes no sense, or the threads cannot be had.
+pub fn reproduce_with(
+    runner: &dyn Runner,
+    request: &Request,
+    progress: &dyn Progress,
+) -> Result<Reproduction, ReproduceError> {
+    let published = published()?;
+    let ns2 = Ns2::read()?;
+    let cells = chosen(cells::all(&published)?, &request.only)?;
+    let seed = Seed::from_u64(request.seed);
+    let threads = request.jobs.map_or(0, usize::from);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
+    let measured = pool.install(|| run_cells(&cells, runner, request.runs, seed, progress));
+    let comparison = Comparison::new(measured);
+    let criteria = criteria::all(&comparison, &ns2);
+    let report = document::report(&document::Content {
+        published: &published,
+        request,
+        comparison: &comparison,
+        criteria: &criteria,
+        ns2: &ns2,
+        downloads: &downloads(&cells, runner, seed),
+        transfers: &transfers(&cells, runner, seed),
+    });
+    Ok(Reproduction { comparison, criteria, report })
+}
+
+/// The rates of the flows of one run.
+pub(crate) struct Shown {
+    /// What was run.
+    pub(crate) title: String,
+    /// The flows, or the schemes.
+    pub(crate) rates: Vec<(String, Series)>,
+    /// When the link was cut, from and to, in seconds.
+    pub(crate) cuts: Vec<(f64, f64)>,
+}
+
+/// Which run is drawn.
+const SHOWN_RUN: u32 = 0;
+
+/// Figures 2 to 4 over time.
+fn downloads(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<Shown> {
+    let figures = ["figure2", "figure3", "figure4"];
+    let shown = |figure: &str| {
+        let mut own = cells.iter().filter(|c| c.label.table == figure && c.label.row == AFTER);
+        let cell = own.find(|c| c.label.column == FLOWS[0])?;
+        let Case::Metric { scenario, .. } = &cell.case else { return None };
+        let rates = runner.rates(scenario, seed_of(seed, &cell.label, SHOWN_RUN))?;
+        Some(Shown { title: figure.replace("figure", "figure "), rates, cuts: Vec::new() })
+    };
+    figures.into_iter().filter_map(shown).collect()
+}
+
+/// The length of the disconnections that are drawn over time.
+const SHOWN_LENGTH: &str = "3 s";
+
+/// One run of each scheme over the same disconnections.
+fn transfers(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<Shown> {
+    let shown = |transfer: &cells::Transfer| {
+        let place = |scheme: &str| {
+            cells.iter().find(|cell| {
+                let label = &cell.label;
+                label.table == transfer.table && label.row == SHOWN_LENGTH && label.scheme == scheme
+            })
+        };
+        let seed = seed.child("shown").child(transfer.table);
+        let mut cuts = Vec::new();
+        let mut rates = Vec::new();
+        for scheme in transfer.schemes {
+            let Case::Metric { scenario, .. } = &place(scheme)?.case else { return None };
+            let handoff = scenario.handoff.as_ref()?;
+            let cut =
+                |m: crate::scenario::Move| (m.at.as_secs_f64(), (m.at + m.pause).as_secs_f64());
+            cuts = handoff.moves(seed).map(cut).collect();
+            let (_, series) = runner.rates(scenario, seed)?.into_iter().next()?;
+            rates.push(((*scheme).to_owned(), series));
+        }
+        Some(Shown { title: transfer.title.to_owned(), rates, cuts })
+    };
+    cells::TRANSFERS.iter().filter_map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests;

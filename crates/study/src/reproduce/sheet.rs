@@ -1,0 +1,150 @@
+//! Scenario files that stand beside a paper: their points as scenarios, and what runs of them give.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use lasthop_units::Seed;
+
+use super::{Failure, ReproduceError};
+use crate::engine::Simulator;
+use crate::run::{Engine, Outcome, Outputs, RunError};
+use crate::scenario::{Point, Scenario, Study};
+
+/// A scenario file, as the repository has it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sheet {
+    /// Where it is.
+    pub path: &'static str,
+    /// What is in it.
+    pub text: &'static str,
+}
+
+/// What the sweep of a scenario file sets at a point.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings(Vec<(String, String)>);
+
+impl Settings {
+    /// The label on this axis; empty where there is none.
+    pub fn at(&self, axis: &str) -> &str {
+        let found = self.0.iter().find(|(name, _)| name == axis);
+        found.map_or("", |(_, label)| label.as_str())
+    }
+}
+
+impl Sheet {
+    /// Each point of the sweep with its scenario. Values that a file has drawn at random are those of
+    /// seed 0 in every run; what the engine itself draws follows from the run's seed.
+    ///
+    /// # Errors
+    ///
+    /// None, as long as the file is as its tests saw it.
+    pub fn points(&self) -> Result<Vec<(Settings, Arc<Scenario>)>, ReproduceError> {
+        let study = Study::parse(Path::new(self.path), self.text)?;
+        let point = |point: &Point| {
+            let settings = Settings(point.parameters().to_vec());
+            Ok((settings, study.scenario(point, Seed::from_u64(0))?))
+        };
+        study.points().iter().map(point).collect()
+    }
+}
+
+/// Runs a scenario once.
+///
+/// # Errors
+///
+/// The engine cannot run it, or it broke down.
+pub fn outcome(scenario: &Scenario, seed: Seed) -> Result<Outcome, Failure> {
+    let stop = AtomicBool::new(false);
+    Simulator.run(scenario, seed, &Outputs { directory: None, stop: &stop }).map_err(failure)
+}
+
+/// A metric of a run, such as `download.goodput_bps`.
+///
+/// # Errors
+///
+/// There is none of that name, or the run could not measure it.
+pub fn metric(outcome: &Outcome, name: &str) -> Result<f64, Failure> {
+    let found = outcome.metrics.iter().find(|(metric, _)| metric == name);
+    match found {
+        Some((_, value)) if value.is_finite() => Ok(*value),
+        Some(_) => Err(Failure::Incomplete(format!("`{name}` could not be measured"))),
+        None => Err(Failure::Unavailable(format!("there is no metric `{name}`"))),
+    }
+}
+
+/// Runs a scenario once, and reads a file that the run leaves behind, such as `rates.csv`.
+///
+/// # Errors
+///
+/// The engine cannot run it, or there is no such file.
+pub fn recorded(scenario: &Scenario, seed: Seed, file: &str) -> Result<String, Failure> {
+    let failed = |e: std::io::Error| Failure::Unavailable(format!("{file}: {e}"));
+    let directory = tempfile::tempdir().map_err(failed)?;
+    let stop = AtomicBool::new(false);
+    let outputs = Outputs { directory: Some(directory.path().to_owned()), stop: &stop };
+    Simulator.run(scenario, seed, &outputs).map_err(failure)?;
+    fs::read_to_string(directory.path().join(file)).map_err(failed)
+}
+
+fn failure(error: RunError) -> Failure {
+    Failure::Unavailable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHEET: Sheet = Sheet {
+        path: "papers/none/upload.toml",
+        text: r#"
+duration = "2s"
+[node]
+server = "fixed-host"
+phone = "mobile-host"
+[link.radio]
+between = ["server", "phone"]
+rate = "1Mbit/s"
+[flow.upload]
+from = "phone"
+to = "server"
+[measure]
+bins = "500ms"
+[sweep]
+mss = [{ label = "small", tcp.mss = 500 }, { label = "large", tcp.mss = 1000 }]
+"#,
+    };
+
+    #[test]
+    fn points_have_their_labels_and_run() {
+        let points = SHEET.points().unwrap();
+        let labels: Vec<&str> = points.iter().map(|(settings, _)| settings.at("mss")).collect();
+        assert_eq!(labels, ["small", "large"]);
+        assert_eq!(points[0].0.at("rate"), "");
+        let rate = |n: usize| {
+            let outcome = outcome(&points[n].1, Seed::from_u64(1)).unwrap();
+            metric(&outcome, "upload.goodput_bps").unwrap()
+        };
+        let rates = [rate(0), rate(1)];
+        assert_ne!(rates[0], rates[1]);
+        assert!(rates.iter().all(|rate| (0.2e6..1e6).contains(rate)), "{rates:?}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_told() {
+        let outcome =
+            Outcome { metrics: vec![("upload.time_s".to_owned(), f64::NAN)], ..Outcome::default() };
+        let told = |name: &str| metric(&outcome, name).unwrap_err();
+        assert!(matches!(told("upload.time_s"), Failure::Incomplete(_)));
+        assert!(told("upload.speed").to_string().contains("no metric `upload.speed`"));
+    }
+
+    #[test]
+    fn a_run_leaves_its_files() {
+        let (_, scenario) = &SHEET.points().unwrap()[0];
+        let rates = recorded(scenario, Seed::from_u64(1), "rates.csv").unwrap();
+        assert_eq!(rates.lines().count(), 5, "{rates}");
+        assert!(recorded(scenario, Seed::from_u64(1), "capture.pcapng").is_err());
+    }
+}
