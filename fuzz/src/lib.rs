@@ -3,6 +3,8 @@
 //! `fuzz_targets/` hands these functions to libFuzzer, `tests/smoke.rs` runs them for a moment on any
 //! toolchain.
 
+pub mod agent_messages;
+pub mod agents;
 pub mod datagram;
 pub mod frames;
 pub mod handoff;

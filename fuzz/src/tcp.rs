@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use arbitrary::Unstructured;
 use lasthop_tcp::{
-    AckRequest, Algorithm, Arrival, Config, Connection, Ports, RttState, Snapshot, State, Window,
+    AckRequest, AckWindow, Algorithm, Arrival, Config, Connection, Ports, RttState, Snapshot,
+    State, Window,
 };
 use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::ip::Addresses;
@@ -235,24 +236,22 @@ impl World {
                 _ => self.move_away(input),
             },
             17 => {
-                let window = (argument & 1 == 1).then_some(amount);
+                let windows = [AckWindow::Real, AckWindow::Unchanged, AckWindow::Zero];
+                let window = windows[usize::from(argument % 3)];
                 let withhold = u32::from(argument) * 8;
                 self.connection.request_ack(AckRequest { withhold, window });
             }
             18 => self.connection.set_advertised_limit((argument & 1 == 1).then_some(amount)),
-            _ => match argument % 3 {
-                0 => self.connection.set_ack_withhold(amount),
-                1 => self.connection.adopt(&self.connection.estimates()),
-                _ => self.connection.set_ack_withhold(Bytes::ZERO),
-            },
+            _ => self.connection.adopt(&self.connection.estimates()),
         }
         self.settle();
     }
 
     fn link(&mut self, argument: u8) {
         let lead = Duration::from_millis(u64::from(argument));
-        let events = [LinkEvent::Up, LinkEvent::Down, LinkEvent::Imminent { lead }];
-        self.connection.handle_link_event(self.now, events[usize::from(argument % 3)]);
+        let imminent = LinkEvent::Imminent { lead };
+        let events = [LinkEvent::Up, LinkEvent::Down, imminent, LinkEvent::Complete];
+        self.connection.handle_link_event(self.now, events[usize::from(argument % 4)]);
     }
 
     /// The same connection goes on elsewhere, with whatever configuration.

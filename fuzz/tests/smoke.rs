@@ -3,12 +3,14 @@
 //! where they start.
 
 use std::env;
+use std::net::SocketAddr;
 
 use lasthop_fuzz::{
-    datagram, frames, handoff, handoff_messages, handshake, http_connect, mhp, mobile_ip, packet,
-    scenario, socks5, srp, tcp, tcp_streams,
+    agent_messages, agents, datagram, frames, handoff, handoff_messages, handshake, http_connect,
+    mhp, mobile_ip, packet, scenario, socks5, srp, tcp, tcp_streams,
 };
 use lasthop_units::{Seed, Stream};
+use lasthop_wire::agent::{Connection, Message, Ranges};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
 use lasthop_wire::udp;
@@ -90,6 +92,41 @@ fn smoke(name: &str, share: u64, run: fn(&[u8]), samples: &[&[u8]]) {
         let _told = Told(&input);
         run(&input);
     }
+}
+
+/// One message of each kind.
+#[test]
+fn messages_of_agents() {
+    let at = |host, port| SocketAddr::from(([192, 0, 2, host], port));
+    let connection = Connection { fixed: at(1, 80), mobile: at(2, 5000) };
+    let mut ranges = Ranges::default();
+    ranges.push(Seq(u32::MAX - 99), Seq(0));
+    ranges.push(Seq(100), Seq(2000));
+    let samples = [
+        Message::Snack { connection, missing: ranges },
+        Message::Congestion { connection, lost: ranges },
+        Message::BadState { connection },
+        Message::LinkAck { latest: 70, come: 0b101 },
+    ];
+    let samples = samples.map(|message| {
+        let mut out = vec![0; Message::MAX_LEN];
+        let len = message.emit(&mut out).expect("room for it");
+        out.truncate(len);
+        out
+    });
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    smoke("agent_messages", 1, agent_messages::run, &samples);
+}
+
+#[test]
+fn agents_in_the_path() {
+    // Data of one connection from the fixed host, then acknowledgements of it, for each agent.
+    let data = |n: u8| [0x01, 7, 0, 0, 150, 0, n, 10];
+    let ack = |n: u8| [0x00, 7, 16, 0, 0, 0, 10, n];
+    let traffic: Vec<u8> = (10..30).flat_map(data).chain((5..40).flat_map(ack)).collect();
+    let samples = [0, 1, 2, 3, 4, 5].map(|agent| [&[agent, 0b1011, 77], &traffic[..]].concat());
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    smoke("agents", 2, agents::run, &samples);
 }
 
 #[test]

@@ -15,11 +15,12 @@ proc options {defaults} {
 }
 
 # A simulator whose senders take the options' parameters; payload in bytes, window in packets.
-# Without this the headers of all protocols slow every packet down.
-proc simulator {payload window queue} {
+# Headers of protocols that nobody speaks would slow every packet down: `more` names those that a
+# script needs besides TCP's.
+proc simulator {payload window queue {more {}}} {
     global o
     remove-all-packet-headers
-    add-packet-header Flags IP TCP
+    eval add-packet-header Flags IP TCP $more
     Queue set limit_ $queue
     Agent/TCP set packetSize_ $payload
     Agent/TCP set useHeaders_ true

@@ -10,9 +10,10 @@ use tempfile::TempDir;
 use crate::reference::Cell;
 use crate::run::Outcome;
 
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("common.tcl", include_str!("../ns2/common.tcl")),
     ("chain.tcl", include_str!("../ns2/chain.tcl")),
+    ("snoop.tcl", include_str!("../ns2/snoop.tcl")),
     ("outage.tcl", include_str!("../ns2/outage.tcl")),
     ("fade.tcl", include_str!("../ns2/fade.tcl")),
     ("speed.tcl", include_str!("../ns2/speed.tcl")),

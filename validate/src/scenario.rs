@@ -36,6 +36,8 @@ impl Sender {
 pub enum Topology {
     /// Fixed host, base, mobile router, mobile: obtcp-2010's, with losses on its last two links.
     Chain,
+    /// The same with snoop at the base.
+    Snoop,
     /// A last hop that is silent once in a cycle.
     Outage,
     /// A last hop that fades.
@@ -47,6 +49,7 @@ impl Topology {
     pub const fn script(self) -> &'static str {
         match self {
             Self::Chain => "chain",
+            Self::Snoop => "snoop",
             Self::Outage => "outage",
             Self::Fade => "fade",
         }
@@ -85,6 +88,18 @@ pub struct Flow {
     pub tick: Duration,
 }
 
+/// Which snoop of ours stands beside ns-2's.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Snoop {
+    /// As ns-2's: it acts on the second duplicate, and its timer is what the `pin` of the options
+    /// says, or grows as ns-2's own does.
+    #[default]
+    Alike,
+    /// With the defaults of `lasthop-agent`.
+    Usual,
+}
+
 /// The networks' own parameters.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Network {
@@ -113,6 +128,17 @@ pub struct Chain {
     pub both: bool,
     /// The mean length of a burst of losses on the first.
     pub burst: f64,
+    /// The agent at the base, if there is one.
+    pub snoop: Option<SnoopAt>,
+}
+
+/// A snoop, and ns-2's timer beside it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SnoopAt {
+    /// Which of ours.
+    pub which: Snoop,
+    /// At what ns-2's timer is held; none if it goes as it goes.
+    pub pin: Option<Duration>,
 }
 
 /// A last hop that loses whatever arrives during an outage.
@@ -158,13 +184,18 @@ impl Scenario {
     pub fn new(
         topology: Topology,
         sender: Sender,
+        snoop: Snoop,
         mut options: Options,
     ) -> Result<Self, OptionError> {
         let o = &mut options;
         let (time, network, window, ssthresh, payload, min_rto) = match topology {
-            Topology::Chain => {
+            Topology::Chain | Topology::Snoop => {
                 let ssthresh = o.count("ssthresh", 10)?;
-                (2000.0, Network::Chain(Chain::new(o)?), 16, Some(ssthresh), 1000, 0.3)
+                let chain = match topology {
+                    Topology::Snoop => Chain::with_snoop(o, snoop)?,
+                    _ => Chain::new(o)?,
+                };
+                (2000.0, Network::Chain(chain), 16, Some(ssthresh), 1000, 0.3)
             }
             Topology::Outage => (500.0, Network::Outage(Outage::new(o)?), 20, None, 1000, 0.2),
             Topology::Fade => (1000.0, Network::Fade(Fade::new(o)?), 11, None, 1460, 0.2),
@@ -207,7 +238,13 @@ impl Chain {
             p2: o.share("p2", 0.0001)?,
             both: o.flag("both")?,
             burst: o.number("burst", 1.0)?,
+            snoop: None,
         })
+    }
+
+    fn with_snoop(o: &mut Options, which: Snoop) -> Result<Self, OptionError> {
+        let pin = Some(o.millis("pin", 0.0)?).filter(|pin| !pin.is_zero());
+        Ok(Self { snoop: Some(SnoopAt { which, pin }), ..Self::new(o)? })
     }
 }
 

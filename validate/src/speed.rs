@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::ns2::Ns2;
 use crate::options::Options;
 use crate::ours;
-use crate::scenario::{Scenario, Sender, Topology};
+use crate::scenario::{Scenario, Sender, Snoop, Topology};
 
 /// What ours must reach, in multiples of ns-2's.
 pub const TARGET: f64 = 5.0;
@@ -75,7 +75,7 @@ fn ours(seconds: u32) -> Result<Pace> {
     let mut options = Options::default();
     options.set("time", f64::from(seconds));
     options.set("p2", 0.0);
-    let scenario = Scenario::new(Topology::Chain, Sender::Reno, options)?;
+    let scenario = Scenario::new(Topology::Chain, Sender::Reno, Snoop::default(), options)?;
     let before = thread_cpu();
     let outcome = ours::run(&scenario, 1)?;
     Ok(Pace { packets: outcome.acked, cpu: thread_cpu().saturating_sub(before) })

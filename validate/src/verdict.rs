@@ -34,6 +34,8 @@ pub struct Compared {
     pub ours: Measured,
     /// The senders are known to differ.
     pub apart: bool,
+    /// Ours must give this part of what ns-2 gives, or else agree.
+    pub least: Option<f64>,
 }
 
 impl Compared {
@@ -47,12 +49,17 @@ impl Compared {
             ns2_runs: spot,
             ours,
             apart: cell.apart,
+            least: cell.least,
         }
     }
 
-    /// Our mean lies in ns-2's interval, widened.
+    /// Our mean lies in ns-2's interval, widened; or is not below what is asked of it.
     pub fn agrees(&self) -> bool {
-        self.ns2.widened(TOLERANCE).contains(self.ours.goodput.mean)
+        let mean = self.ours.goodput.mean;
+        match self.least {
+            Some(part) => mean >= part * self.ns2.mean,
+            None => self.ns2.widened(TOLERANCE).contains(mean),
+        }
     }
 
     /// The cell is out although the senders should be alike.
@@ -77,6 +84,10 @@ impl Compared {
     /// One JSON object.
     pub fn json(&self) -> Value {
         let allowed = self.ns2.widened(TOLERANCE);
+        let (lo, hi) = match self.least {
+            Some(part) => (part * self.ns2.mean, None),
+            None => (allowed.lo, Some(allowed.hi)),
+        };
         json!({
             "cell": self.name,
             "unit": self.unit,
@@ -86,8 +97,8 @@ impl Compared {
             "ns2_runs": self.ns2_runs.map(|m| m.runs),
             "ns2_timeouts": self.ns2_runs.map(|m| m.timeouts),
             "ns2_retransmits": self.ns2_runs.map(|m| m.retransmits),
-            "allowed_lo": allowed.lo,
-            "allowed_hi": allowed.hi,
+            "allowed_lo": lo,
+            "allowed_hi": hi,
             "ours": self.ours.goodput.mean,
             "ours_ci": self.ours.goodput.ci,
             "ours_runs": self.ours.runs,
@@ -143,6 +154,7 @@ mod tests {
             ns2_runs: None,
             ours,
             apart: false,
+            least: None,
         }
     }
 
@@ -154,8 +166,17 @@ mod tests {
     }
 
     #[test]
+    fn what_may_do_better_has_only_a_floor() {
+        for (ours, agrees) in [(17.9, false), (18.1, true), (40.0, true)] {
+            let floor = Compared { least: Some(0.9), ..compared(ours) };
+            assert_eq!(floor.agrees(), agrees, "{ours}");
+        }
+    }
+
+    #[test]
     fn a_nan_never_agrees() {
         assert!(!compared(f64::NAN).agrees());
+        assert!(!Compared { least: Some(0.9), ..compared(f64::NAN) }.agrees());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, reason = "a test that cannot go on should say where")]
 
+use lasthop_study::analysis::obtcp::{Hop, Hops, LossProbability, Model};
+use lasthop_units::Duration;
 use lasthop_validate::ours;
 use lasthop_validate::reference::{Cell, cells};
 use lasthop_validate::run::Effort;
@@ -88,6 +90,37 @@ fn the_other_senders_go_as_in_ns2() {
             && ["NewReno", "Sack"].contains(&c.row.as_str())
             && [0.001, 0.01, 0.05].contains(&c.at.1)
     });
+}
+
+/// SNP-4, SNP-6, SNP-7: our snoop with ns-2's threshold and timer.
+#[test]
+fn snoop_set_as_ns2s_goes_as_in_ns2() {
+    all_agree(|c| c.table == "snoop" && c.row == "alike");
+}
+
+/// SNP-1 to SNP-6: our own snoop, whose timer does not grow with what recovery takes.
+#[test]
+fn our_snoop_goes_as_ns2s_where_losses_are_few_and_as_one_with_a_pinned_timer_where_not() {
+    all_agree(|c| c.table == "snoop" && c.row.starts_with("usual"));
+}
+
+/// Equation (16) of the obTCP paper is of a snoop that waits for nothing but the link.
+#[test]
+fn no_snoop_is_better_than_its_model() {
+    let cells = cells().expect("the reference");
+    let wanted: Vec<_> = cells.iter().filter(|c| c.row.starts_with("usual")).collect();
+    assert!(wanted.len() > 5);
+    for cell in wanted {
+        let link = |delay, loss| {
+            let loss = LossProbability::new(loss).expect("a probability");
+            Hop { delay: Duration::from_millis(delay), loss }
+        };
+        let hops = Hops::new(link(20, cell.at.1), link(20, 0.0001));
+        let model = Model::new(Duration::from_millis(50), hops, 16).expect("a model");
+        let most = 1.05 * model.snoop_throughput().per_second();
+        let ours = compare(cell).ours.goodput;
+        assert!(ours.mean < most, "{}: {ours:?}, the model gives {most} less 5 %", cell.name());
+    }
 }
 
 /// LNK-15: a cell is the same number every time.

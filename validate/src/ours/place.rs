@@ -2,6 +2,8 @@
 
 use core::net::Ipv4Addr;
 
+use lasthop_agent::snoop::{Config as SnoopConfig, Snoop};
+use lasthop_sim::agents::{AgentRouter, Help, Peers};
 use lasthop_sim::net::traffic::{Client, Service, Traffic, Work};
 use lasthop_sim::net::{Context, Host, LinkId, Node, Packet, Router};
 use lasthop_tcp::{Config, Connection, Stats};
@@ -30,6 +32,7 @@ struct Gate {
 enum Role {
     Host(Box<Host<Traffic>>),
     Router(Router),
+    Base(Box<AgentRouter<Snoop<Packet>>>),
 }
 
 impl Place {
@@ -49,6 +52,18 @@ impl Place {
         Self { role: Role::Router(Router::default()), gate: None }
     }
 
+    /// Forwards at `addr`, with a snoop for `mobile`.
+    pub(super) fn base(addr: Ipv4Addr, mobile: Ipv4Addr, snoop: SnoopConfig) -> Self {
+        let mut router = AgentRouter::new(addr);
+        router.add(Help {
+            mobiles: vec![mobile],
+            peers: Peers::default(),
+            hop: None,
+            agent: Snoop::new(snoop),
+        });
+        Self { role: Role::Base(Box::new(router)), gate: None }
+    }
+
     fn host(addr: Ipv4Addr, traffic: Traffic, seed: Seed) -> Self {
         Self { role: Role::Host(Box::new(Host::new(addr, seed, traffic))), gate: None }
     }
@@ -62,7 +77,7 @@ impl Place {
     pub(super) fn flow(&self) -> Option<&Stats> {
         match &self.role {
             Role::Host(host) => host.connections().next().map(|(_, flow)| Connection::stats(flow)),
-            Role::Router(_) => None,
+            Role::Router(_) | Role::Base(_) => None,
         }
     }
 }
@@ -76,6 +91,7 @@ impl Node for Place {
         match &mut self.role {
             Role::Host(host) => host.handle_packet(ctx, link, packet),
             Role::Router(router) => router.handle_packet(ctx, link, packet),
+            Role::Base(base) => base.handle_packet(ctx, link, packet),
         }
     }
 
@@ -84,6 +100,7 @@ impl Node for Place {
         match &self.role {
             Role::Host(host) => host.next_timeout(),
             Role::Router(_) => None,
+            Role::Base(base) => base.next_timeout(),
         }
     }
 
@@ -91,6 +108,7 @@ impl Node for Place {
         match &mut self.role {
             Role::Host(host) => host.handle_timeout(ctx),
             Role::Router(router) => router.handle_timeout(ctx),
+            Role::Base(base) => base.handle_timeout(ctx),
         }
     }
 

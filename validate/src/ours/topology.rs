@@ -2,16 +2,18 @@
 
 use core::net::Ipv4Addr;
 
+use lasthop_agent::snoop::{Config as SnoopConfig, Timer};
 use lasthop_radio::{ConfigError, Errors, LinkConfig, Loss, Pacing, QueueLimit};
 use lasthop_sim::net::{Config, Event, Network, NodeId};
 use lasthop_tcp::{Algorithm, Config as Tcp, Window};
 use lasthop_units::{Duration, Rate, Seed, Time};
 
 use super::place::{OPEN, Place, SHUT};
-use crate::scenario::{self, Chain, Fade, Flow, Outage, Scenario, Sender};
+use crate::scenario::{self, Chain, Fade, Flow, Outage, Scenario, Sender, Snoop, SnoopAt};
 
 const FIXED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const MOBILE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const BASE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 
 /// A network ready to run, and where its sender is.
 pub(super) struct Built {
@@ -52,6 +54,17 @@ fn tcp(flow: &Flow) -> Tcp {
     tcp
 }
 
+fn snoop(at: &SnoopAt) -> SnoopConfig {
+    match at.which {
+        Snoop::Usual => SnoopConfig::default(),
+        Snoop::Alike => SnoopConfig {
+            dupacks: 2,
+            timer: at.pin.map_or(Timer::Stock, Timer::Pinned),
+            ..SnoopConfig::default()
+        },
+    }
+}
+
 fn link(rate: Rate, delay: Duration, queue: u32) -> LinkConfig {
     LinkConfig {
         pacing: Pacing::Rate(rate),
@@ -82,7 +95,10 @@ fn chain_of(
 ) -> Result<Built, ConfigError> {
     let (fixed, mobile) = ends(false, tcp, seed);
     let fixed = network.add_node(fixed);
-    let base = network.add_node(Place::router());
+    let base = network.add_node(match &c.snoop {
+        Some(at) => Place::base(BASE, MOBILE, snoop(at)),
+        None => Place::router(),
+    });
     let router = network.add_node(Place::router());
     let mobile = network.add_node(mobile);
     let wired = link(Rate::from_mbps(100), Duration::from_millis(50), c.queue);
