@@ -12,7 +12,7 @@ use lasthop_validate::verdict::Compared;
 use rayon::prelude::*;
 
 /// Runs of a cell at most: none needs as many.
-const MOST: u32 = 200;
+const MOST: u32 = 900;
 
 fn all_agree(wanted: impl Fn(&Cell) -> bool + Sync) {
     let cells: Vec<Cell> =
@@ -95,7 +95,12 @@ fn the_other_senders_go_as_in_ns2() {
 /// SNP-4, SNP-6, SNP-7: our snoop with ns-2's threshold and timer.
 #[test]
 fn snoop_set_as_ns2s_goes_as_in_ns2() {
-    all_agree(|c| c.table == "snoop" && c.row == "alike");
+    all_agree(|c| {
+        c.table == "snoop"
+            && c.row.starts_with("alike")
+            && c.at.1 <= 0.25
+            && !c.row.ends_with("pinned")
+    });
 }
 
 /// SNP-1 to SNP-6: our own snoop, whose timer does not grow with what recovery takes.

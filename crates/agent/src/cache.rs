@@ -37,6 +37,8 @@ impl<P, M> Kept<P, M> {
 pub struct Cache<P, M> {
     kept: VecDeque<Kept<P, M>>,
     limit: usize,
+    /// From the first to the last byte of each.
+    bytes: u64,
 }
 
 /// What became of a segment that was offered.
@@ -53,7 +55,7 @@ pub enum Stored {
 impl<P, M> Cache<P, M> {
     /// A cache of at most `limit` segments.
     pub const fn new(limit: usize) -> Self {
-        Self { kept: VecDeque::new(), limit }
+        Self { kept: VecDeque::new(), limit, bytes: 0 }
     }
 
     /// Segments that are kept.
@@ -71,6 +73,11 @@ impl<P, M> Cache<P, M> {
         self.kept.len() >= self.limit
     }
 
+    /// Their lengths together, headers left out; a FIN counts as a byte.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Offers a segment that begins at `seq` and ends before `end`.
     pub fn store(&mut self, seq: Seq, end: Seq, packet: P, note: M) -> Stored {
         if end == seq || apart(seq, end) > SPAN || !self.is_near(seq) {
@@ -78,6 +85,7 @@ impl<P, M> Cache<P, M> {
         }
         let at = self.place(seq);
         if let Some(there) = self.kept.get_mut(at).filter(|kept| kept.seq == seq) {
+            self.bytes = self.bytes - u64::from(apart(seq, there.end)) + u64::from(apart(seq, end));
             there.end = end;
             there.packet = packet;
             self.renew_reach(at);
@@ -86,6 +94,7 @@ impl<P, M> Cache<P, M> {
         if self.is_full() {
             return Stored::Refused;
         }
+        self.bytes += u64::from(apart(seq, end));
         self.kept.insert(at, Kept { seq, end, packet, note, reach: end });
         self.renew_reach(at);
         Stored::New
@@ -107,7 +116,7 @@ impl<P, M> Cache<P, M> {
         if self.kept.front()?.end.ahead_of(ack) > 0 {
             return None;
         }
-        self.kept.pop_front()
+        self.pop_front()
     }
 
     /// The segment that holds the byte at `seq`: of several, the one that begins last.
@@ -148,12 +157,15 @@ impl<P, M> Cache<P, M> {
 
     /// Drops the lowest.
     pub fn pop_front(&mut self) -> Option<Kept<P, M>> {
-        self.kept.pop_front()
+        let kept = self.kept.pop_front()?;
+        self.bytes -= u64::from(apart(kept.seq, kept.end));
+        Some(kept)
     }
 
     /// Drops all.
     pub fn clear(&mut self) {
         self.kept.clear();
+        self.bytes = 0;
     }
 
     /// All that are kept begin within [`SPAN`] of `seq`. The outermost two tell.
@@ -382,6 +394,8 @@ mod tests {
             for (seq, end) in segments {
                 cache.store(Seq(seq), Seq(end), 'a', 0);
                 prop_assert!(cache.len() <= 16);
+                let bytes: u64 = cache.iter().map(|k| u64::from(apart(k.seq, k.end))).sum();
+                prop_assert_eq!(cache.bytes(), bytes);
                 let starts: Vec<Seq> = cache.iter().map(|kept| kept.seq).collect();
                 for (n, low) in starts.iter().enumerate() {
                     prop_assert!(starts[n + 1..].iter().all(|high| high.ahead_of(*low) > 0));

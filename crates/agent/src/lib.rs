@@ -16,6 +16,7 @@ pub mod m_tcp;
 pub mod obtcp;
 mod packet;
 mod rtt;
+mod silent;
 pub mod snoop;
 pub mod table;
 

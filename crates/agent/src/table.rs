@@ -7,22 +7,24 @@ use core::net::IpAddr;
 use lasthop_units::{Duration, Time};
 
 use crate::Connection;
+use crate::silent::Silent;
 
 /// State of many connections. When it is full, the one that was silent longest gives way; one that
 /// was silent for long enough is forgotten anyhow, since its end may have passed elsewhere.
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<Connection, Entry<S>>,
-    /// By the time and the order in which they were used last.
-    silent: BTreeMap<(Time, u64), Connection>,
-    uses: u64,
+    silent: Silent,
+    weight: u64,
     limit: usize,
     idle: Duration,
 }
 
 #[derive(Clone, Debug)]
 struct Entry<S> {
-    used: (Time, u64),
+    /// Its place in the order of use.
+    place: usize,
+    weight: u64,
     state: S,
 }
 
@@ -31,8 +33,8 @@ impl<S> Table<S> {
     pub const fn new(limit: usize, idle: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
-            silent: BTreeMap::new(),
-            uses: 0,
+            silent: Silent::new(),
+            weight: 0,
             limit: if limit == 0 { 1 } else { limit },
             idle,
         }
@@ -52,10 +54,7 @@ impl<S> Table<S> {
     pub fn get(&mut self, now: Time, connection: &Connection) -> Option<&mut S> {
         self.expire(now);
         let entry = self.entries.get_mut(connection)?;
-        self.silent.remove(&entry.used);
-        self.uses += 1;
-        entry.used = (now, self.uses);
-        self.silent.insert(entry.used, *connection);
+        self.silent.touch(entry.place, now);
         Some(&mut entry.state)
     }
 
@@ -68,16 +67,28 @@ impl<S> Table<S> {
     pub fn insert(&mut self, now: Time, connection: Connection, state: S) -> &mut S {
         self.remove(&connection);
         self.make_room();
-        self.uses += 1;
-        let used = (now, self.uses);
-        self.silent.insert(used, connection);
-        &mut self.entries.entry(connection).or_insert(Entry { used, state }).state
+        let place = self.silent.push(now, connection);
+        &mut self.entries.entry(connection).or_insert(Entry { place, weight: 0, state }).state
+    }
+
+    /// Says how much a connection weighs, such as the bytes that are kept of it.
+    pub fn weigh(&mut self, connection: &Connection, weight: u64) {
+        if let Some(entry) = self.entries.get_mut(connection) {
+            self.weight = self.weight - entry.weight + weight;
+            entry.weight = weight;
+        }
+    }
+
+    /// What all of them weigh.
+    pub const fn weight(&self) -> u64 {
+        self.weight
     }
 
     /// Forgets a connection.
     pub fn remove(&mut self, connection: &Connection) -> Option<S> {
         let entry = self.entries.remove(connection)?;
-        self.silent.remove(&entry.used);
+        self.silent.remove(entry.place);
+        self.weight -= entry.weight;
         Some(entry.state)
     }
 
@@ -95,7 +106,7 @@ impl<S> Table<S> {
 
     /// Takes out a connection that was silent too long, for an agent that has more to forget of it.
     pub fn pop_expired(&mut self, now: Time) -> Option<(Connection, S)> {
-        let (&(used, _), &oldest) = self.silent.first_key_value()?;
+        let (used, oldest) = self.silent.longest()?;
         if now.since(used) < self.idle {
             return None;
         }
@@ -108,7 +119,7 @@ impl<S> Table<S> {
         if self.entries.len() < self.limit {
             return None;
         }
-        let (_, &oldest) = self.silent.first_key_value()?;
+        let (_, oldest) = self.silent.longest()?;
         Some((oldest, self.remove(&oldest)?))
     }
 
@@ -172,7 +183,25 @@ mod tests {
         table.insert(second(1), connection(2), 'b');
         assert_eq!(table.pop_expired(second(10)), None);
         assert_eq!(table.pop_expired(second(11)), Some((connection(2), 'b')));
-        assert!(table.is_empty() && table.silent.is_empty());
+        assert!(table.is_empty() && table.silent.len() == 0);
+    }
+
+    #[test]
+    fn what_is_forgotten_weighs_nothing() {
+        let mut table = Table::new(2, Duration::from_secs(10));
+        for (n, weight) in [(1, 5), (2, 7), (1, 6)] {
+            table.insert(second(0), connection(n), ());
+            table.weigh(&connection(n), weight);
+        }
+        assert_eq!(table.weight(), 13);
+        table.insert(second(5), connection(3), ());
+        table.weigh(&connection(3), 1);
+        assert_eq!(table.weight(), 7, "the one that was silent longest gave way");
+        table.expire(second(12));
+        assert_eq!(table.weight(), 1);
+        table.take_mobile(connection(3).mobile.ip());
+        table.weigh(&connection(3), 9);
+        assert_eq!(table.weight(), 0);
     }
 
     #[derive(Clone, Copy, Debug)]
@@ -255,6 +284,7 @@ mod tests {
                 }
                 prop_assert!(table.len() <= limit);
                 prop_assert_eq!(table.silent.len(), table.len());
+                prop_assert!(table.silent.places() <= limit);
                 let mut expected: Vec<_> =
                     model.0.iter().map(|(_, port, n)| (connection(*port), *n)).collect();
                 expected.sort_unstable();

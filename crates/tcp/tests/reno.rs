@@ -3,7 +3,8 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used)]
 
 use lasthop_tcp::{
-    AckRequest, AckWindow, Algorithm, Config, Connection, Event, LossBase, Ports, ShrunkWindow, State, Window,
+    AckRequest, AckWindow, Algorithm, Config, Connection, Event, LossBase, Ports, ShrunkWindow,
+    State, Window,
 };
 use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq};

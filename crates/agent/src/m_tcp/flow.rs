@@ -3,7 +3,7 @@
 use lasthop_units::{Duration, Time};
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
-use super::hop::Hop;
+use super::hop::{Hop, HopState};
 use super::{MTcpConfig, MTcpStats};
 use crate::cache::{SPAN, Stored};
 use crate::{Connection, Packet, Queue, Side, Tcp};
@@ -16,6 +16,8 @@ pub(super) struct Around<'a, P> {
     pub(super) now: Time,
     pub(super) connection: Connection,
     pub(super) config: &'a MTcpConfig,
+    /// What comes finds the hop's queue nearly full.
+    pub(super) crowded: bool,
     pub(super) queue: &'a mut Queue<P>,
     pub(super) stats: &'a mut MTcpStats,
 }
@@ -112,6 +114,7 @@ impl<P: Packet> Flow<P> {
             cx.queue.packet(Side::Mobile, packet);
             return;
         }
+        let repeats = seq.ahead_of(self.top) < 0;
         if end.ahead_of(self.top) > 0 {
             self.top = end;
         }
@@ -121,12 +124,16 @@ impl<P: Packet> Flow<P> {
         }
         if end != seq && end.ahead_of(self.acked) > 0 {
             self.release = None;
-            self.take(cx, (seq, end), packet);
-        } else {
-            if end != seq {
-                self.hop.sent_needlessly(cx.now);
-            }
+            let (off, crowded, acked) = (self.is_off(), cx.crowded, self.acked);
+            self.take(cx, (seq, end), packet, HopState { off, crowded, repeats, acked });
+        } else if end == seq {
             cx.queue.packet(Side::Mobile, packet);
+        } else if self.is_off() || !self.hop.is_owed(self.acked) {
+            self.hop.note_passing();
+            cx.queue.packet(Side::Mobile, packet);
+        } else {
+            // The mobile has it, and its answer to what is under way will say so.
+            cx.stats.dropped += 1;
         }
         let probes = seq.ahead_of(self.acked) <= 0 && (end != seq || seq != self.acked);
         if self.is_off() && probes {
@@ -138,8 +145,8 @@ impl<P: Packet> Flow<P> {
         }
     }
 
-    fn take(&mut self, cx: &mut Around<'_, P>, range: (Seq, Seq), packet: P) {
-        let (send, stored) = self.hop.offer(cx.now, range, packet, self.is_off());
+    fn take(&mut self, cx: &mut Around<'_, P>, range: (Seq, Seq), packet: P, hop: HopState) {
+        let (send, stored) = self.hop.offer(cx.now, range, packet, hop);
         match stored {
             Stored::New => cx.stats.kept += 1,
             Stored::Refused => cx.stats.unkept += 1,
@@ -198,11 +205,9 @@ impl<P: Packet> Flow<P> {
     /// Acknowledges more than before; whether to pass it on.
     fn handle_new_ack(&mut self, cx: &mut Around<'_, P>, segment: &Segment) -> bool {
         self.acked = segment.ack;
-        self.hop.acknowledge(cx.now, segment.ack);
+        self.hop.acknowledge(cx.now, segment.ack, &segment.options.sack);
         if !self.is_off() {
-            if self.hop.is_partial() {
-                self.repair(cx, segment);
-            }
+            self.repair(cx, segment);
             self.catch_up(cx);
         }
         let silent = self.is_bare(segment) && self.shown(segment) == self.told;
@@ -222,11 +227,14 @@ impl<P: Packet> Flow<P> {
             cx.stats.suppressed += 1;
             return false;
         }
-        if !duplicate || !self.hop.has(segment.ack) {
+        if !duplicate {
             return true;
         }
-        if !self.hop.explains_duplicate() {
-            self.repair(cx, segment);
+        self.hop.note_duplicate(segment.ack);
+        self.repair(cx, segment);
+        self.catch_up(cx);
+        if !self.hop.has(segment.ack) {
+            return true;
         }
         cx.stats.suppressed += 1;
         false
@@ -277,8 +285,8 @@ impl<P: Packet> Flow<P> {
     }
 
     fn catch_up(&mut self, cx: &mut Around<'_, P>) {
-        let Around { now, queue, stats, config, .. } = cx;
-        self.hop.catch_up(*now, config.hop_window, |packet| {
+        let Around { now, queue, stats, .. } = cx;
+        self.hop.catch_up(*now, |packet| {
             stats.resumed += 1;
             queue.packet(Side::Mobile, renewed(packet, self.timestamps));
         });
@@ -315,7 +323,7 @@ impl<P: Packet> Flow<P> {
         if self.is_off() {
             self.connect(cx, &SackBlocks::default());
             self.reopen(cx);
-        } else if self.hop.timeout().is_some() {
+        } else if self.hop.timeout(self.acked).is_some() {
             self.send_again(cx);
         }
     }
@@ -361,11 +369,11 @@ impl<P: Packet> Flow<P> {
 
     /// A mobile that has closed its window itself is not asked to take anything.
     fn repair_timeout(&self) -> Option<Time> {
-        self.hop.timeout().filter(|_| self.mobile.window != Some(0))
+        self.hop.timeout(self.acked).filter(|_| self.mobile.window != Some(0))
     }
 
     fn silence(&self, config: &MTcpConfig) -> Option<Time> {
-        self.hop.disconnected(config).filter(|_| self.mobile.window != Some(0))
+        self.hop.disconnected(self.acked, config).filter(|_| self.mobile.window != Some(0))
     }
 
     /// Acknowledges the held byte.

@@ -12,11 +12,28 @@ const DOUBLINGS: u32 = 6;
 
 /// Segments on their way to the mobile. No loss makes it send less: the hop is not shared with
 /// those whom congestion control protects, and a disconnection is no congestion (MTC-5).
+///
+/// The hop does not reorder, so of two transmissions the earlier is lost if the later has come and
+/// the earlier has not. Transmissions are counted for that, copies and what passes unkept too: each
+/// that comes is answered, so each duplicate acknowledgement tells that one more has come. A
+/// segment that only waits in the hop's queue is never taken for lost, however long it waits; and
+/// the duplicates that needless copies bring bring no further copies.
 #[derive(Clone, Debug)]
 pub(super) struct Hop<P> {
     cache: Cache<P, Sent>,
     /// Segments in the cache that have not been sent since the hop came up.
     waiting: usize,
+    /// Segments that may be under way while others wait.
+    window: usize,
+    /// Segments that may wait, beside a window of new ones: those that waited when the hop came up,
+    /// less those whose turn came.
+    room: usize,
+    /// Transmissions so far.
+    sent: u64,
+    /// Transmissions, from the first on, that have come or are lost; more may be.
+    settled: u64,
+    /// Duplicates came after the last acknowledgement of something new.
+    duplicates: bool,
     rtt: Rtt,
     /// Vain attempts of the timer.
     backoff: u32,
@@ -24,32 +41,61 @@ pub(super) struct Hop<P> {
     silent_since: Time,
     /// What the timer runs from.
     timer_from: Time,
-    /// After the last byte that was sent when a loss was seen: an acknowledgement before it shows
-    /// the next loss (RFC 6582).
-    recover: Option<Seq>,
-    /// Segments that were sent although the mobile has them, as far as is known: each is answered by
-    /// a duplicate that tells of no loss.
-    needless: u32,
-    /// When the latest of them was sent.
-    latest_copy: Option<Time>,
-    /// Duplicates have told that the lowest segment was lost.
-    missed: bool,
+}
+
+/// What a segment from the fixed host finds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct HopState {
+    /// The mobile is disconnected.
+    pub(super) off: bool,
+    /// The queue is nearly full: what is sent may be lost there. That is congestion, of which the
+    /// fixed host is to hear.
+    pub(super) crowded: bool,
+    /// The fixed host has sent of it before; it may have come then.
+    pub(super) repeats: bool,
+    /// What the mobile has acknowledged.
+    pub(super) acked: Seq,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     /// None if it waits.
     at: Option<Time>,
-    /// More than once, so its acknowledgement measures nothing.
+    /// More than once, or perhaps so, and its acknowledgement measures nothing.
     again: bool,
-    /// How often beyond the first time.
-    copies: u32,
+    /// The number of its last transmission.
+    last: u64,
+    /// The mobile has named it in a block. It names the latest few only, so that must be remembered.
+    come: bool,
+    /// That of its earliest one that is not known to be lost: what its acknowledgement proves to
+    /// have come, at least.
+    earliest: u64,
 }
 
 impl Sent {
-    /// Sent once more.
-    const fn once_more(self, now: Time) -> Self {
-        Self { at: Some(now), again: true, copies: self.copies.saturating_add(1) }
+    const WAITS: Self = Self { at: None, again: false, come: false, last: 0, earliest: 0 };
+
+    /// The transmission with this number, at this time. Those before it are `lost`, or it is only a
+    /// guess that they are.
+    fn transmit(&mut self, now: Time, number: u64, lost: bool) {
+        if self.at.is_none() || lost {
+            self.earliest = number;
+        }
+        self.again |= self.at.is_some();
+        self.at = Some(now);
+        self.last = number;
+    }
+
+    /// Its last transmission was made although an earlier one may have come.
+    const fn is_guess(&self) -> bool {
+        self.earliest != self.last
+    }
+
+    /// It is lost and waits for its turn.
+    fn lose(&mut self) {
+        self.again |= self.at.is_some();
+        self.at = None;
+        self.come = false;
     }
 }
 
@@ -58,6 +104,11 @@ impl<P: Clone> Hop<P> {
         Self {
             cache: Cache::new(config.buffer.max(1)),
             waiting: 0,
+            window: config.hop_window.max(1),
+            room: 0,
+            sent: 0,
+            settled: 0,
+            duplicates: false,
             rtt: Rtt::new(RtoBounds {
                 initial: config.initial_timeout,
                 least: config.least_timeout,
@@ -66,10 +117,6 @@ impl<P: Clone> Hop<P> {
             backoff: 0,
             silent_since: now,
             timer_from: now,
-            recover: None,
-            needless: 0,
-            latest_copy: None,
-            missed: false,
         }
     }
 
@@ -83,108 +130,157 @@ impl<P: Clone> Hop<P> {
         self.rtt.srtt()
     }
 
-    fn in_flight(&self) -> usize {
-        self.cache.len() - self.waiting
+    /// Segments that are under way for all that is known: what lies above a gap and has come, as
+    /// later transmissions tell, is not.
+    fn under_way(&self) -> usize {
+        let settled = self.settled;
+        let is_under_way = |note: &Sent| note.at.is_some() && !note.come && note.last >= settled;
+        self.cache.iter().filter(|kept| is_under_way(&kept.note)).count()
     }
 
     /// A segment from the fixed host with bytes that the mobile has not acknowledged. Returns it if
-    /// it is to be sent at once; otherwise it is kept until its turn comes. What finds no room is
-    /// sent, or lost, unkept: the fixed host has it still.
+    /// it is to be sent at once; otherwise it is kept until its turn comes, or is kept already: then
+    /// the hop's own repair answers for it. What finds no room goes unkept if nothing waits before
+    /// it, and is dropped otherwise, as by a queue that is full: the fixed host has it still, and is
+    /// to send less.
     pub(super) fn offer(
         &mut self,
         now: Time,
         (seq, end): (Seq, Seq),
         packet: P,
-        off: bool,
+        hop: HopState,
     ) -> (Option<P>, Stored) {
-        // A probe of one byte must not take the place of the segment that begins with it.
-        let known = self.cache.holding(seq).filter(|kept| end.ahead_of(kept.end) <= 0);
-        if let Some(kept) = known {
-            // What is under way need not go twice; the hop's own timer sees to it.
-            let patience = self.rtt.timeout(self.backoff.min(DOUBLINGS));
-            let sends = !off && kept.note.at.is_some_and(|at| now.since(at) >= patience);
-            if sends {
-                kept.note = kept.note.once_more(now);
-            }
-            // A mobile that is taken to be gone may be there, and its words go another way: what is
-            // no probe but the whole segment again finds it.
-            let whole = kept.seq == seq && kept.end == end;
-            return ((sends || off && whole).then_some(packet), Stored::Again);
+        if self.has_all(seq, end, hop.acked) {
+            return (self.offer_again(now, (seq, end), packet, hop), Stored::Again);
         }
-        let at = (!off && self.waiting == 0).then_some(now);
-        if self.cache.is_empty() {
+        let sends = !hop.off && self.waiting == 0;
+        if !hop.off && !hop.repeats && self.waiting >= self.room + self.window {
+            return (None, Stored::Refused);
+        }
+        if hop.crowded && sends {
+            self.note_passing();
+            return (Some(packet), Stored::Refused);
+        }
+        if !self.is_owed(hop.acked) {
             self.restart(now);
         }
-        let stored =
-            self.cache.store(seq, end, packet.clone(), Sent { at, again: false, copies: 0 });
-        let waits = match stored {
-            Stored::New => at.is_none(),
-            // It is longer than the one that was here, and takes its turn.
-            Stored::Again => self.replaced(seq, at),
-            Stored::Refused => false,
-        };
-        self.waiting += usize::from(stored == Stored::New && waits);
-        ((!waits).then_some(packet), stored)
+        let note = Sent { again: hop.repeats, ..Sent::WAITS };
+        let stored = self.cache.store(seq, end, packet.clone(), note);
+        self.waiting += usize::from(stored == Stored::New);
+        if stored != Stored::Refused {
+            if !sends {
+                return (None, stored);
+            }
+            let number = self.sent;
+            if let Some(kept) = self.cache.starting(seq) {
+                self.waiting -= usize::from(kept.note.at.is_none());
+                kept.note.transmit(now, number, false);
+            }
+        }
+        // What the mobile waits for passes in any case: nothing else would ever make room.
+        let wanted = hop.acked.ahead_of(seq) >= 0;
+        if !sends && !hop.off && !wanted {
+            return (None, stored);
+        }
+        self.note_passing();
+        (Some(packet), stored)
     }
 
-    /// The segment at `seq` was replaced; whether it waits.
-    fn replaced(&mut self, seq: Seq, at: Option<Time>) -> bool {
-        let Some(kept) = self.cache.starting(seq) else { return false };
-        if let (Some(_), Some(now)) = (kept.note.at, at) {
-            kept.note = kept.note.once_more(now);
-            return false;
+    /// Every byte of it from `acked` on is kept here.
+    fn has_all(&mut self, seq: Seq, end: Seq, acked: Seq) -> bool {
+        let mut next = if acked.ahead_of(seq) > 0 { acked } else { seq };
+        while end.ahead_of(next) > 0 {
+            let Some(kept) = self.cache.holding(next) else { return false };
+            next = kept.end;
         }
         true
     }
 
+    /// The fixed host sends what is kept; what is still to go over the hop for that.
+    fn offer_again(
+        &mut self,
+        now: Time,
+        (seq, end): (Seq, Seq),
+        packet: P,
+        hop: HopState,
+    ) -> Option<P> {
+        let patience = self.rtt.timeout(self.backoff.min(DOUBLINGS));
+        // Where the mobile seems to wait for a byte before what is kept, nothing here answers for
+        // that; and if the fixed host knows better, it is what shows it.
+        let owed = self.is_owed(hop.acked);
+        let number = self.sent;
+        let wanted = if hop.acked.ahead_of(seq) > 0 { hop.acked } else { seq };
+        let kept = self.cache.holding(wanted)?;
+        // A mobile that is taken to be gone may be there, and its words go another way: what is no
+        // probe but the whole segment again finds it.
+        let whole = kept.seq == seq && kept.end == end;
+        // Of what is under way only the lowest may go twice, since it may be a probe of a window
+        // that the mobile has closed.
+        let stalls = !owed
+            || wanted == hop.acked && kept.note.at.is_some_and(|at| now.since(at) >= patience);
+        if (hop.off && !whole) || (!hop.off && !stalls) {
+            return None;
+        }
+        if !hop.off {
+            kept.note.transmit(now, number, false);
+        }
+        self.note_passing();
+        Some(packet)
+    }
+
+    /// Something with data goes over the hop beside what is kept.
+    pub(super) fn note_passing(&mut self) {
+        self.sent += 1;
+    }
+
     /// The mobile has all before `ack`.
-    pub(super) fn acknowledge(&mut self, now: Time, ack: Seq) {
+    pub(super) fn acknowledge(&mut self, now: Time, ack: Seq, sack: &SackBlocks) {
         let mut sample = None;
         let mut measures = true;
-        let mut lost = u32::from(core::mem::take(&mut self.missed));
-        let mut latest_clean = None;
+        let mut guessed = false;
+        let mut awaited = true;
         while let Some(kept) = self.cache.pop_acknowledged(ack) {
-            match kept.note.at {
-                Some(at) => sample = Some(now.since(at)),
-                None => self.waiting -= 1,
+            let note = kept.note;
+            let Some(at) = note.at else {
+                self.waiting -= 1;
+                (measures, awaited) = (false, false);
+                continue;
+            };
+            // The segment that was awaited has just come, though by an earlier transmission if the
+            // hop takes longer than that. Of the others, those that were sent again may have come
+            // long ago.
+            let timely = self.rtt.least().is_none_or(|least| now.since(at) >= least);
+            guessed |= awaited && timely && note.is_guess();
+            if (awaited && timely) || !note.again {
+                self.settled = self.settled.max(note.last + 1);
+            } else if note.is_guess() {
+                self.settled = self.settled.max(note.earliest + 1);
             }
-            if kept.note.copies > 0 {
-                self.add_needless(kept.note.copies - lost.min(kept.note.copies), kept.note.at);
-            } else {
-                latest_clean = latest_clean.max(kept.note.at);
-            }
-            lost = 0;
-            measures &= !kept.note.again && kept.note.at.is_some();
-        }
-        // The hop keeps the order, so that the copies before it have been answered.
-        if latest_clean > self.latest_copy {
-            self.needless = 0;
+            awaited = false;
+            sample = Some(now.since(at));
+            measures &= !note.again;
         }
         if let Some(took) = sample.filter(|_| measures) {
             self.rtt.sample(took);
         }
+        if guessed && !self.duplicates && sack.as_slice().is_empty() {
+            self.lose_unanswered();
+        }
+        self.duplicates = false;
         self.backoff = 0;
         self.timer_from = now;
-        self.recover = self.recover.filter(|recover| recover.ahead_of(ack) > 0);
     }
 
-    fn add_needless(&mut self, copies: u32, at: Option<Time>) {
-        self.needless = self.needless.saturating_add(copies);
-        self.latest_copy = self.latest_copy.max(at);
-    }
-
-    /// Something went over the hop that the mobile has.
-    pub(super) fn sent_needlessly(&mut self, now: Time) {
-        self.add_needless(1, Some(now));
-    }
-
-    /// Whether a duplicate is explained by a segment that came twice. Without this one needless copy
-    /// would bring the next for ever: its duplicate asks for a segment that only waits in the hop's
-    /// queue.
-    pub(super) fn explains_duplicate(&mut self) -> bool {
-        let explained = self.needless > 0;
-        self.needless = self.needless.saturating_sub(1);
-        explained
+    /// Nothing after the segment that the timer sent again was answered, so nothing of what was sent
+    /// before that has come.
+    fn lose_unanswered(&mut self) {
+        let settled = self.settled;
+        for kept in self.cache.iter_mut().filter(|kept| kept.note.at.is_some()) {
+            if kept.note.last < settled {
+                kept.note.lose();
+                self.waiting += 1;
+            }
+        }
     }
 
     /// The mobile said something.
@@ -192,20 +288,26 @@ impl<P: Clone> Hop<P> {
         self.silent_since = now;
     }
 
-    /// The byte that the mobile waits for is here, so that its duplicate acknowledgement concerns
-    /// the hop alone.
+    /// The byte at `seq`, which the mobile waits for, is here, so that its duplicate
+    /// acknowledgement concerns the hop alone.
     pub(super) fn has(&mut self, seq: Seq) -> bool {
         self.cache.holding(seq).is_some()
     }
 
-    /// An acknowledgement short of what was sent when the last loss was seen.
-    pub(super) const fn is_partial(&self) -> bool {
-        self.recover.is_some()
+    /// A duplicate: something came that is not the byte at `ack`, and was sent after what came
+    /// before it.
+    pub(super) fn note_duplicate(&mut self, ack: Seq) {
+        self.duplicates = true;
+        let hole = self.cache.holding(ack).map(|kept| kept.note);
+        let is_hole = hole.is_some_and(|hole| hole.at.is_some() && hole.last == self.settled);
+        let came = self.settled + u64::from(is_hole);
+        if came < self.sent {
+            self.settled = came + 1;
+        }
     }
 
-    /// The mobile lacks the byte at `ack` and what its blocks leave out: sends that again, unless
-    /// it was sent so lately that this cannot be the answer. The hop does not reorder, so the first
-    /// duplicate tells enough.
+    /// The mobile lacks the byte at `ack` and what its blocks leave out: sends again what of that is
+    /// lost, since something that was sent later has come.
     pub(super) fn repair(
         &mut self,
         now: Time,
@@ -215,37 +317,40 @@ impl<P: Clone> Hop<P> {
     ) {
         let sacked = sack.as_slice();
         let highest = sacked.iter().map(|block| block.1).max_by_key(|end| end.ahead_of(ack));
-        let first = self.rtt.least().unwrap_or(Duration::ZERO);
-        let later = self.rtt.timeout(0);
-        let mut top = None;
+        let is_below = |seq: Seq| highest.is_some_and(|highest| highest.ahead_of(seq) > 0);
+        for kept in self.cache.iter_mut().take_while(|kept| is_below(kept.seq)) {
+            if kept.note.at.is_some() && !kept.note.come && is_covered(kept.seq, kept.end, sacked) {
+                kept.note.come = true;
+                self.settled = self.settled.max(kept.note.earliest + 1);
+            }
+        }
         for kept in self.cache.iter_mut() {
-            let Some(at) = kept.note.at else { break };
-            top = Some(kept.end);
-            let next = ack.ahead_of(kept.seq) >= 0 && kept.end.ahead_of(ack) > 0;
-            let below = highest.is_some_and(|highest| highest.ahead_of(kept.end) >= 0);
-            let covered = is_covered(kept.seq, kept.end, sacked);
-            let old = now.since(at) >= if kept.note.again { later } else { first };
-            if (next || below) && !covered && old {
-                kept.note = kept.note.once_more(now);
+            let next = ack.ahead_of(kept.seq) >= 0;
+            if !next && !is_below(kept.seq) {
+                break;
+            }
+            let lost = kept.note.at.is_some() && kept.note.last < self.settled;
+            if lost && (next || !kept.note.come) {
+                kept.note.transmit(now, self.sent, true);
+                self.sent += 1;
                 send(kept.packet.clone());
             }
         }
-        self.recover = self.recover.or(top);
-        self.missed = true;
     }
 
     /// The hop carries again: all that the mobile does not have waits for its turn.
     pub(super) fn begin_again(&mut self, now: Time, sack: &SackBlocks) {
         self.waiting = 0;
+        self.settled = self.sent;
+        self.duplicates = false;
         for kept in self.cache.iter_mut() {
-            let again = kept.note.again || kept.note.at.is_some();
-            let here = is_covered(kept.seq, kept.end, sack.as_slice());
-            kept.note.copies = kept.note.copies.saturating_add(u32::from(again && !here));
-            kept.note = Sent { at: here.then_some(now), again, ..kept.note };
-            self.waiting += usize::from(!here);
+            if kept.note.at.is_some() && !is_covered(kept.seq, kept.end, sack.as_slice()) {
+                kept.note.lose();
+            }
+            self.waiting += usize::from(kept.note.at.is_none());
         }
+        self.room = self.waiting;
         self.backoff = 0;
-        self.recover = None;
         self.restart(now);
     }
 
@@ -256,33 +361,33 @@ impl<P: Clone> Hop<P> {
     }
 
     /// Sends of what waits as much as may be under way.
-    pub(super) fn catch_up(&mut self, now: Time, window: usize, mut send: impl FnMut(P)) {
+    pub(super) fn catch_up(&mut self, now: Time, mut send: impl FnMut(P)) {
         if self.waiting == 0 {
             return;
         }
-        let mut room = window.max(1).saturating_sub(self.in_flight());
+        let mut left = self.window.saturating_sub(self.under_way());
         for kept in self.cache.iter_mut() {
-            if room == 0 {
-                return;
+            if left == 0 {
+                break;
             }
             if kept.note.at.is_none() {
-                kept.note.at = Some(now);
+                kept.note.transmit(now, self.sent, true);
+                self.sent += 1;
                 self.waiting -= 1;
-                room -= 1;
+                left -= 1;
                 send(kept.packet.clone());
             }
         }
+        self.room = self.room.min(self.waiting);
     }
 
     /// The lowest segment, sent once more.
     pub(super) fn again(&mut self, now: Time) -> Option<P> {
         self.timer_from = now;
         let kept = self.cache.front_mut()?;
-        if kept.note.at.replace(now).is_none() {
-            self.waiting -= 1;
-        } else {
-            kept.note = kept.note.once_more(now);
-        }
+        self.waiting -= usize::from(kept.note.at.is_none());
+        kept.note.transmit(now, self.sent, false);
+        self.sent += 1;
         Some(kept.packet.clone())
     }
 
@@ -291,10 +396,17 @@ impl<P: Clone> Hop<P> {
         self.backoff = self.backoff.saturating_add(1);
     }
 
+    /// The mobile owes an acknowledgement of what is kept here. It owes none while it waits for a
+    /// byte before that, which is the fixed host's to send again.
+    pub(super) fn is_owed(&self, acked: Seq) -> bool {
+        let sent = self.cache.len() > self.waiting;
+        sent && self.cache.front().is_some_and(|kept| acked.ahead_of(kept.seq) >= 0)
+    }
+
     /// When the lowest segment is to be sent again.
-    pub(super) fn timeout(&self) -> Option<Time> {
-        (self.in_flight() > 0)
-            .then(|| self.rtt.deadline(self.timer_from, self.backoff.min(DOUBLINGS)))
+    pub(super) fn timeout(&self, acked: Seq) -> Option<Time> {
+        let doublings = self.backoff.min(DOUBLINGS);
+        self.is_owed(acked).then(|| self.rtt.deadline(self.timer_from, doublings))
     }
 
     /// When, with the hop off, to ask whether the mobile is there.
@@ -303,11 +415,11 @@ impl<P: Clone> Hop<P> {
     }
 
     /// When silence means that the mobile is gone (MTC-6).
-    pub(super) fn disconnected(&self, config: &MTcpConfig) -> Option<Time> {
+    pub(super) fn disconnected(&self, acked: Seq, config: &MTcpConfig) -> Option<Time> {
         let trips = self.rtt.srtt().unwrap_or(config.initial_timeout);
         let after =
             trips.saturating_mul(config.disconnect_round_trips).max(config.disconnect_after);
-        (self.in_flight() > 0).then(|| self.silent_since + after)
+        self.is_owed(acked).then(|| self.silent_since + after)
     }
 }
 

@@ -15,6 +15,9 @@
 //! Data that the mobile sends passes by: it is the mobile's own TCP that freezes while the hop is
 //! off.
 //!
+//! Losses of the hop are hidden, congestion is not: what finds the hop's queue nearly full is not
+//! kept, and its loss is the fixed host's to see and to mend.
+//!
 //! Holding back a byte has a price. A sender that waits for all its data to be acknowledged would
 //! wait for ever, so a byte with nothing after it is let go after [`MTcpConfig::tail_after`]; and a
 //! sender that counts its window in bytes has one byte less of it.
@@ -46,7 +49,8 @@ pub struct MTcpConfig {
     /// unkept.
     pub buffer: usize,
     /// Segments that may be under way to a mobile that has come back, until all that was kept is
-    /// sent.
+    /// sent. Meanwhile as many new ones may wait as waited when it came back, less those whose turn
+    /// came, and this many more.
     pub hop_window: usize,
     /// The least silence of a mobile that owes an acknowledgement after which it is taken to be
     /// disconnected (MTC-6). It should be below the fixed host's least retransmission timeout.
@@ -85,7 +89,7 @@ impl Default for MTcpConfig {
 pub struct MTcpStats {
     /// Segments of which a copy was kept.
     pub kept: u64,
-    /// Segments that found no room and passed by.
+    /// Segments that found no room, or the hop's queue nearly full, and passed by or were dropped.
     pub unkept: u64,
     /// Acknowledgements whose last byte was held back (MTC-2).
     pub held: u64,
@@ -107,6 +111,9 @@ pub struct MTcpStats {
     pub timeouts: u64,
     /// Segments sent after a reconnection.
     pub resumed: u64,
+    /// Segments of a fixed host that the mobile had acknowledged already, and that did not go over
+    /// the hop again.
+    pub dropped: u64,
     /// Duplicate acknowledgements that concerned the hop alone and were not passed on.
     pub suppressed: u64,
 }
@@ -118,6 +125,8 @@ pub struct MTcp<P> {
     flows: Table<Flow<P>>,
     deadlines: Deadlines,
     queue: Queue<P>,
+    /// The queue in front of the hop is nearly full.
+    crowded: bool,
     stats: MTcpStats,
 }
 
@@ -154,6 +163,7 @@ impl<P: Packet> MTcp<P> {
             flows: Table::new(config.connections, config.idle),
             deadlines: Deadlines::default(),
             queue: Queue::default(),
+            crowded: false,
             stats: MTcpStats::default(),
             config,
         }
@@ -225,8 +235,9 @@ impl<P: Packet> MTcp<P> {
         act: impl FnOnce(&mut Flow<P>, &mut Around<'_, P>),
     ) {
         let Some(flow) = self.flows.peek(&connection) else { return };
-        let (queue, stats) = (&mut self.queue, &mut self.stats);
-        act(flow, &mut Around { now, connection, config: &self.config, queue, stats });
+        let (config, queue, stats) = (&self.config, &mut self.queue, &mut self.stats);
+        let crowded = self.crowded;
+        act(flow, &mut Around { now, connection, config, crowded, queue, stats });
         let due = flow.next_timeout(&self.config);
         self.deadlines.set(connection, &mut flow.armed, due);
     }
@@ -234,9 +245,10 @@ impl<P: Packet> MTcp<P> {
     fn with_all(&mut self, now: Time, mut act: impl FnMut(&mut Flow<P>, &mut Around<'_, P>)) {
         self.expire(now);
         let (config, queue, stats) = (&self.config, &mut self.queue, &mut self.stats);
+        let crowded = self.crowded;
         for (connection, flow) in self.flows.iter_mut() {
             let connection = *connection;
-            act(flow, &mut Around { now, connection, config, queue, stats });
+            act(flow, &mut Around { now, connection, config, crowded, queue, stats });
             let due = flow.next_timeout(config);
             self.deadlines.set(connection, &mut flow.armed, due);
         }
@@ -294,6 +306,14 @@ impl<P: Packet> Agent<P> for MTcp<P> {
             LinkEvent::Up | LinkEvent::Complete => self.with_all(now, Flow::handle_up),
             LinkEvent::Imminent { .. } => {}
         }
+    }
+
+    fn watches_queue(&self) -> bool {
+        true
+    }
+
+    fn handle_queue(&mut self, nearly_full: bool) {
+        self.crowded = nearly_full;
     }
 
     fn forget(&mut self, mobile: IpAddr) {

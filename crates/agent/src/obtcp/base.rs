@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use lasthop_units::Time;
+use lasthop_units::{Bytes, Time};
 use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
@@ -87,6 +87,11 @@ impl<P: Packet> Base<P> {
         self.flows.iter().map(|(_, flow)| flow.cache.len()).sum()
     }
 
+    /// Bytes of payload that are kept, of all connections.
+    pub const fn memory(&self) -> Bytes {
+        Bytes::new(self.flows.weight())
+    }
+
     /// A segment of a fixed host: kept once it is sent (OBB-1).
     fn handle_data(&mut self, now: Time, tcp: &Tcp, packet: P) {
         let (connection, segment) = (tcp.connection(Side::Fixed), &tcp.segment);
@@ -97,14 +102,10 @@ impl<P: Packet> Base<P> {
             if known.is_none_or(|flow| !flow.stretch.takes(segment)) {
                 self.begin(now, connection, segment.seq);
             }
+            let memory = &self.config.memory;
+            let room = memory.bytes.get().saturating_sub(self.flows.weight());
             if let Some(flow) = self.flows.peek(&connection) {
-                flow.keep(
-                    now,
-                    segment,
-                    packet.clone(),
-                    self.config.memory.eviction,
-                    &mut self.stats,
-                );
+                flow.keep(now, segment, packet.clone(), (memory.eviction, room), &mut self.stats);
             }
             self.arm(connection);
         }
@@ -166,6 +167,8 @@ impl<P: Packet> Base<P> {
         if let Some(flow) = self.flows.peek(&connection) {
             let due = flow.retry.as_ref().and_then(Retry::due);
             self.deadlines.set(connection, &mut flow.armed, due);
+            let bytes = flow.cache.bytes();
+            self.flows.weigh(&connection, bytes);
         }
         let flows = &mut self.flows;
         self.deadlines.prune(2 * self.config.memory.connections, |due, connection| {
@@ -180,7 +183,7 @@ impl<P: Packet> Flow<P> {
         now: Time,
         segment: &Segment,
         packet: P,
-        eviction: Eviction,
+        limits: (Eviction, u64),
         stats: &mut BaseStats,
     ) {
         let (seq, end) = (segment.seq, segment.end());
@@ -188,11 +191,11 @@ impl<P: Packet> Flow<P> {
         if self.stretch.is_past(segment) {
             return;
         }
-        match keep(&mut self.cache, eviction, (seq, end), packet, Sent { at: now, copies: 1 }) {
-            Outcome::New(evicted) => {
-                stats.cached += 1;
-                stats.evicted += evicted;
-            }
+        let note = Sent { at: now, copies: 1 };
+        let (outcome, evicted) = keep(&mut self.cache, limits, (seq, end), packet, note);
+        stats.evicted += evicted;
+        match outcome {
+            Outcome::New => stats.cached += 1,
             Outcome::Again => {
                 if let Some(kept) = self.cache.holding(seq) {
                     kept.note.copies += 1;

@@ -21,6 +21,8 @@ pub(super) struct Shared<P> {
     pub(super) hop: Rtt,
     /// SNACKs so far.
     pub(super) serial: u64,
+    /// Bytes that may be kept beyond those that are.
+    pub(super) room: u64,
 }
 
 /// One connection. Segments are sent to the mobile host in the order that `sent` counts, and
@@ -95,6 +97,11 @@ impl<P: Packet> Flow<P> {
         self.cache.len()
     }
 
+    /// Bytes of them.
+    pub(super) fn bytes(&self) -> u64 {
+        self.cache.bytes()
+    }
+
     pub(super) fn gaps(&self) -> usize {
         self.holes.len()
     }
@@ -138,9 +145,11 @@ impl<P: Packet> Flow<P> {
     fn keep(&mut self, now: Time, (seq, end): (Seq, Seq), packet: P, shared: &mut Shared<P>) {
         self.sent += 1;
         let note = Sent { at: now, first: self.sent, last: self.sent, copies: 1, tries: 0 };
-        let eviction = shared.config.memory.eviction;
-        match keep(&mut self.cache, eviction, (seq, end), packet, note) {
-            Outcome::New(evicted) => shared.stats.evicted += evicted,
+        let limits = (shared.config.memory.eviction, shared.room);
+        let (outcome, evicted) = keep(&mut self.cache, limits, (seq, end), packet, note);
+        shared.stats.evicted += evicted;
+        match outcome {
+            Outcome::New => {}
             Outcome::Again => {
                 if let Some(kept) = self.cache.holding(seq) {
                     kept.note.last = self.sent;

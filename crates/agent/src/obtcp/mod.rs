@@ -28,7 +28,7 @@ pub use base::{Base, BaseStats};
 pub use router::{Router, RouterStats};
 pub use timer::LocalTimer;
 
-use lasthop_units::Duration;
+use lasthop_units::{Bytes, Duration};
 use lasthop_wire::agent::Ranges;
 use lasthop_wire::tcp::{Segment, Seq};
 use thiserror::Error;
@@ -60,6 +60,8 @@ pub enum Eviction {
 pub struct Memory {
     /// Segments that are kept of each connection, at least [`LEAST_CACHE`]; 100 as in ns-2's snoop.
     pub segments: usize,
+    /// Bytes of payload that are kept of all connections: 64 MiB.
+    pub bytes: Bytes,
     /// What a full cache does.
     pub eviction: Eviction,
     /// Connections that are known at a time; beyond, the one that was silent longest is forgotten.
@@ -72,6 +74,7 @@ impl Default for Memory {
     fn default() -> Self {
         Self {
             segments: 100,
+            bytes: Bytes::from_mib(64),
             eviction: Eviction::default(),
             connections: 4096,
             idle: Duration::from_secs(3600),
@@ -288,35 +291,45 @@ impl Stretch {
 
 /// What became of a segment that was to be kept.
 enum Outcome {
-    /// Kept; it is new, and this many others gave way.
-    New(u64),
+    /// Kept; it is new.
+    New,
     /// One with the same first byte was kept already.
     Again,
     /// Not kept.
     Refused,
 }
 
-/// Keeps a segment.
+/// Keeps a segment, if it finds `room` for its bytes beside all that is kept; what became of it, and
+/// how many others gave way.
 fn keep<P, M>(
     cache: &mut Cache<P, M>,
-    eviction: Eviction,
+    (eviction, room): (Eviction, u64),
     (seq, end): (Seq, Seq),
     packet: P,
     note: M,
-) -> Outcome {
+) -> (Outcome, u64) {
+    let len = u64::try_from(end.ahead_of(seq)).unwrap_or(0);
+    let most = cache.bytes().saturating_add(room);
     let mut evicted = 0;
-    let full = cache.is_full() && cache.starting(seq).is_none();
-    if full && eviction == Eviction::Lowest {
+    loop {
+        let known = cache.starting(seq).map(|kept| kept.end.ahead_of(seq));
+        let freed = known.map_or(0, |known| u64::try_from(known).unwrap_or(0));
+        let large = (cache.bytes() + len).saturating_sub(freed) > most;
+        if !large && (known.is_some() || !cache.is_full()) {
+            break;
+        }
         // A segment below all others would be the next to go.
-        if cache.front().is_some_and(|front| seq.ahead_of(front.seq) < 0) {
-            return Outcome::Refused;
+        let lower = cache.front().is_some_and(|front| seq.ahead_of(front.seq) > 0);
+        if len > most || eviction == Eviction::Newest || !lower {
+            return (Outcome::Refused, evicted);
         }
         cache.pop_front();
-        evicted = 1;
+        evicted += 1;
     }
-    match cache.store(seq, end, packet, note) {
-        Stored::New => Outcome::New(evicted),
+    let outcome = match cache.store(seq, end, packet, note) {
+        Stored::New => Outcome::New,
         Stored::Again => Outcome::Again,
         Stored::Refused => Outcome::Refused,
-    }
+    };
+    (outcome, evicted)
 }

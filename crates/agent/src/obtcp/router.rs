@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use lasthop_units::Time;
+use lasthop_units::{Bytes, Time};
 use lasthop_wire::agent::Message;
 use lasthop_wire::tcp::{Flags, Seq};
 
@@ -71,6 +71,7 @@ impl<P: Packet> Router<P> {
             stats: RouterStats::default(),
             hop: Rtt::new(config.rto),
             serial: 0,
+            room: 0,
         };
         let flows = Table::new(config.memory.connections, config.memory.idle);
         Ok(Self { flows, deadlines: Deadlines::default(), shared })
@@ -84,6 +85,11 @@ impl<P: Packet> Router<P> {
     /// Segments that are kept, of all connections.
     pub fn cached(&self) -> usize {
         self.flows.iter().map(|(_, flow)| flow.cached()).sum()
+    }
+
+    /// Bytes of payload that are kept, of all connections.
+    pub const fn memory(&self) -> Bytes {
+        Bytes::new(self.flows.weight())
     }
 
     /// Gaps that are known, of all connections.
@@ -106,6 +112,8 @@ impl<P: Packet> Router<P> {
         if !known && segment.seq_len() > 0 {
             self.begin(now, connection, segment.seq);
         }
+        let most = self.shared.config.memory.bytes.get();
+        self.shared.room = most.saturating_sub(self.flows.weight());
         match self.flows.peek(&connection) {
             Some(flow) if known || segment.seq_len() > 0 => {
                 flow.handle_data(now, connection, segment, packet, &mut self.shared);
@@ -140,6 +148,8 @@ impl<P: Packet> Router<P> {
         if let Some(flow) = self.flows.peek(&connection) {
             let due = flow.due();
             self.deadlines.set(connection, &mut flow.armed, due);
+            let bytes = flow.bytes();
+            self.flows.weigh(&connection, bytes);
         }
         let flows = &mut self.flows;
         self.deadlines.prune(2 * self.shared.config.memory.connections, |due, connection| {

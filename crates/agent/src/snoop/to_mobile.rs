@@ -17,14 +17,14 @@ const FIN_SYN: Flags = Flags::FIN.with(Flags::SYN);
 struct Note {
     /// Which of all segments over the hop it was when the fixed host sent it last.
     first: u64,
+    /// Which its earliest copy was that is not known to be lost.
+    earliest: u64,
     /// Which it was when it crossed last.
     last: u64,
     /// When that was.
     at: Time,
     /// How often snoop has sent it since the fixed host did.
     tries: u32,
-    /// How often it was sent by either beyond the first time.
-    copies: u32,
     /// The fixed host has sent it more than once, or out of order.
     by_sender: bool,
     /// Multicast ahead of a handoff and not sent over this hop.
@@ -50,19 +50,14 @@ pub(super) struct ToMobile<P> {
     /// After the highest byte that the fixed host has sent.
     seen: Option<Seq>,
     acked: Option<Acked>,
-    /// Duplicates of it.
+    /// Duplicates of it, each the answer to another segment.
     duplicates: u64,
     /// Segments that went over the hop, the same one again included. Each that arrives is answered
     /// by one acknowledgement, and a duplicate while there is a hole below it.
     sent: u64,
-    /// The latest of them that has been answered by a new acknowledgement. What went before it has
-    /// arrived or is lost, as the hop keeps the order, so it brings no more duplicates.
+    /// The latest acknowledgement that was new answered this one of them or a later one. As the hop
+    /// keeps the order, what went before has arrived or is lost.
     answered: u64,
-    /// Segments that went over the hop although the mobile has them, as far as is known: each is
-    /// answered by a duplicate that tells of no loss.
-    needless: u64,
-    /// The latest of them.
-    latest_copy: u64,
     /// The fixed host has sent again what is acknowledged: the acknowledgement was lost on its way,
     /// so that the same again is news to it.
     unheard: bool,
@@ -80,8 +75,6 @@ impl<P: Packet> ToMobile<P> {
             duplicates: 0,
             sent: 0,
             answered: 0,
-            needless: 0,
-            latest_copy: 0,
             unheard: false,
             estimator: Estimator::new(config),
             deadline: None,
@@ -125,8 +118,6 @@ impl<P: Packet> ToMobile<P> {
         if self.is_new_to_mobile(segment) {
             self.keep(context, segment, packet, again);
         } else if segment.seq_len() > 0 {
-            self.needless += 1;
-            self.latest_copy = self.sent;
             self.unheard = true;
         }
         self.raise_seen(segment.end());
@@ -158,7 +149,8 @@ impl<P: Packet> ToMobile<P> {
             self.sent += 1;
             kept.note.primed = false;
             kept.note.at = context.now;
-            (kept.note.first, kept.note.last) = (self.sent, self.sent);
+            let note = &mut kept.note;
+            (note.first, note.earliest, note.last) = (self.sent, self.sent, self.sent);
             context.out.packet(Side::Mobile, kept.packet.clone());
             context.stats.released += 1;
             any = true;
@@ -190,10 +182,11 @@ impl<P: Packet> ToMobile<P> {
             return;
         }
         let wanted = self.acked.map(|acked| acked.ack);
+        let answered = self.latest_answered();
         if let Some(kept) = wanted_in(&mut self.cache, wanted)
             && kept.note.tries < context.config.tries
         {
-            resend(context, &mut self.sent, kept);
+            resend(context, &mut self.sent, answered, kept);
             context.stats.timeouts += 1;
         }
         self.arm(context);
@@ -222,44 +215,48 @@ impl<P: Packet> ToMobile<P> {
             }
             return Verdict::Pass;
         }
+        self.duplicates += 1;
         if core::mem::take(&mut self.unheard) {
-            self.needless = self.needless.saturating_sub(1);
             return Verdict::Pass;
         }
-        if self.is_needless(segment.ack) {
-            self.needless -= 1;
-            return Verdict::Suppress;
-        }
-        self.duplicates += 1;
-        let verdict = self.answer_duplicate(context, segment.ack);
+        let verdict = self.answer_duplicate(context, segment);
         self.use_sack(context, segment);
         verdict
     }
 
-    /// A duplicate that a segment which came twice explains. Without this one needless copy would
-    /// bring the next for ever: its duplicate asks for a segment that only waits in the hop's queue.
-    fn is_needless(&mut self, ack: Seq) -> bool {
-        self.needless > 0 && self.cache.holding(ack).is_some_and(|kept| !kept.note.by_sender)
+    /// At least this one has been answered, taking each duplicate for the answer to the next.
+    fn latest_answered(&self) -> u64 {
+        self.answered + self.duplicates
     }
 
-    fn answer_duplicate(&mut self, context: &mut Context<'_, P>, ack: Seq) -> Verdict {
-        let Some(kept) = self.cache.holding(ack) else { return Verdict::PassDuplicate };
+    fn answer_duplicate(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+        let answered = self.latest_answered();
+        let Some(kept) = self.cache.holding(segment.ack) else { return Verdict::PassDuplicate };
         let note = &kept.note;
         if note.by_sender || note.tries >= context.config.tries {
             return Verdict::PassDuplicate;
         }
         if note.tries == 0 {
-            if self.duplicates < u64::from(context.config.dupacks) {
+            // Answers to what went before it tell nothing of it. One needless copy would else bring
+            // the next for ever: its duplicate asks for a segment that only waits in the hop's queue.
+            // Blocks are of what went after it.
+            let before = note.first.saturating_sub(self.answered + 1);
+            let blocks = !segment.options.sack.is_empty();
+            let telling = self.duplicates.saturating_sub(if blocks { 0 } else { before });
+            if telling == 0 {
+                return Verdict::Suppress;
+            }
+            if telling < u64::from(context.config.dupacks) {
                 return Verdict::PassDuplicate;
             }
-            resend(context, &mut self.sent, kept);
+            resend(context, &mut self.sent, answered, kept);
             self.arm(context);
             return Verdict::Suppress;
         }
-        // SNP-4: one for each segment that went after it, unless that was answered already.
-        let own = if note.last > self.answered { u64::from(note.tries) } else { 0 };
-        let since = note.first.max(self.answered) + own;
-        if self.duplicates > self.sent.saturating_sub(since) {
+        // SNP-4: one for each segment that is not answered yet, but for its own copies.
+        let first = u64::from(note.first > self.answered);
+        let again = if note.last > self.answered { u64::from(note.tries) } else { 0 };
+        if answered + first + again > self.sent {
             return Verdict::PassDuplicate;
         }
         Verdict::Suppress
@@ -291,7 +288,7 @@ impl<P: Packet> ToMobile<P> {
             return;
         }
         // The hop keeps the order: what went before something that has arrived is lost.
-        let mut arrived = self.answered;
+        let mut arrived = self.latest_answered();
         for kept in self.cache.iter_mut() {
             kept.note.sacked |= blocks.iter().any(|(start, end)| {
                 start.ahead_of(segment.ack) > 0
@@ -299,7 +296,7 @@ impl<P: Packet> ToMobile<P> {
                     && kept.end.ahead_of(*end) <= 0
             });
             if kept.note.sacked {
-                arrived = arrived.max(kept.note.first);
+                arrived = arrived.max(kept.note.earliest);
             }
         }
         let before = self.sent;
@@ -307,7 +304,7 @@ impl<P: Packet> ToMobile<P> {
             let note = &kept.note;
             let lost = !note.sacked && !note.primed && note.last < arrived;
             if lost && !note.by_sender && note.tries < context.config.tries {
-                resend(context, &mut self.sent, kept);
+                resend(context, &mut self.sent, arrived, kept);
             }
         }
         if self.sent > before {
@@ -320,27 +317,16 @@ impl<P: Packet> ToMobile<P> {
         let mut next = self.acked.map(|acked| acked.ack);
         let mut clean = self.duplicates == 0;
         let mut at = None;
-        // Duplicates have told that the first one was lost, so that one copy of it was not needless.
-        let mut lost = u64::from(self.duplicates > 0);
-        let mut latest_clean = None;
+        // Something that went after the answered ones has brought the mobile what it waited for.
+        let mut answered = self.latest_answered() + u64::from(next.is_some());
         while let Some(kept) = self.cache.pop_acknowledged(ack) {
-            if kept.note.copies > 0 {
-                self.needless += u64::from(kept.note.copies).saturating_sub(lost);
-                self.latest_copy = self.latest_copy.max(kept.note.last);
-            } else {
-                latest_clean = latest_clean.max(Some(kept.note.first));
-            }
-            lost = 0;
             self.bytes = self.bytes.saturating_sub(kept.note.bytes);
             clean &= kept.note.clean && next.is_none_or(|next| kept.seq.ahead_of(next) <= 0);
             next = Some(kept.end);
             at = Some(kept.note.at);
-            self.answered = self.answered.max(kept.note.last);
+            answered = answered.max(kept.note.earliest);
         }
-        // The hop keeps the order, so that the copies before it have been answered.
-        if latest_clean > Some(self.latest_copy) {
-            self.needless = 0;
-        }
+        self.answered = answered.min(self.sent);
         Some(Sample { at: at?, clean: clean && next == Some(ack) })
     }
 
@@ -362,10 +348,10 @@ impl<P: Packet> ToMobile<P> {
         let by_sender = again && known.is_none_or(|note| !note.primed);
         let note = Note {
             first: self.sent,
+            earliest: known.map_or(if again { 0 } else { self.sent }, |note| note.earliest),
             last: self.sent,
             at: context.now,
             tries: 0,
-            copies: known.map_or(0, |note| note.copies).saturating_add(u32::from(again)),
             by_sender,
             primed: false,
             clean: !again,
@@ -423,8 +409,6 @@ impl<P: Packet> ToMobile<P> {
         self.seen = None;
         self.duplicates = 0;
         self.answered = self.sent;
-        self.needless = 0;
-        self.latest_copy = self.sent;
         self.deadline = None;
     }
 
@@ -461,15 +445,24 @@ fn wanted_in<P>(cache: &mut Cache<P, Note>, wanted: Option<Seq>) -> Option<&mut 
 }
 
 /// Sends a copy as it came: its timestamp is the old one, so that the fixed host's measurement
-/// includes the recovery, and its acknowledgement is one that the mobile has had.
-fn resend<P: Packet>(context: &mut Context<'_, P>, sent: &mut u64, kept: &mut Kept<P, Note>) {
+/// includes the recovery, and its acknowledgement is one that the mobile has had. All that crossed
+/// the hop up to `answered` has arrived or is lost.
+fn resend<P: Packet>(
+    context: &mut Context<'_, P>,
+    sent: &mut u64,
+    answered: u64,
+    kept: &mut Kept<P, Note>,
+) {
     *sent += 1;
-    kept.note.tries += 1;
-    kept.note.copies = kept.note.copies.saturating_add(1);
-    kept.note.last = *sent;
-    kept.note.at = context.now;
-    kept.note.clean = false;
-    kept.note.primed = false;
+    let note = &mut kept.note;
+    if note.last <= answered {
+        note.earliest = *sent;
+    }
+    note.tries += 1;
+    note.last = *sent;
+    note.at = context.now;
+    note.clean = false;
+    note.primed = false;
     context.out.packet(Side::Mobile, kept.packet.clone());
     context.stats.local_retransmits += 1;
 }

@@ -14,10 +14,7 @@ use lasthop_study::reproduce::{
     self, Criterion, Label, Only, PAPERS, Paper, Reproduction, Request, Study, print,
 };
 
-/// How many runs a cell of a paper gets if nobody says.
-const RUNS: u32 = 40;
-
-/// How many runs a cell gets with `--quick`.
+/// How many runs a cell gets with `--quick` at most; half of the usual number where that is less.
 const QUICK: u32 = 5;
 
 /// The name for everything there is.
@@ -48,11 +45,12 @@ pub(crate) struct Options {
     /// The paper, such as mhp-srp-1994; or league, or all
     paper: Option<String>,
 
-    /// How many runs each cell gets [default: 40; of the league 10]
+    /// How many runs each cell gets [default: 40; of obtcp-2010, whose runs are long, 5; of the
+    /// league 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
 
-    /// Few runs of each cell, for a first look
+    /// Few runs of each cell, for a first look: 5, of obtcp-2010 3
     #[arg(long, conflicts_with = "runs")]
     quick: bool,
 
@@ -91,7 +89,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     match id.as_str() {
         ALL => everything(options),
-        league::ID if options.list => say(&listed(options, league::labels()?)?),
+        league::ID if options.list => list(options, league::labels()?, league::RUNS),
         league::ID => one_league(options),
         _ => one_paper(options, id),
     }
@@ -100,7 +98,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 fn one_paper(options: &Options, id: &str) -> anyhow::Result<()> {
     let (paper, study) = reproduce::find(id)?;
     if options.list {
-        return say(&listed(options, (study.labels)()?)?);
+        return list(options, (study.labels)()?, study.runs);
     }
     let reproduction = reproduced(options, study)?;
     write_report(options, &reproduction.report)?;
@@ -173,7 +171,11 @@ fn summarise(options: &Options, id: &str, criteria: &[Criterion]) -> anyhow::Res
 
 fn request(options: &Options, usual: u32) -> Request {
     Request {
-        runs: if options.quick { QUICK } else { options.runs.unwrap_or(usual) },
+        runs: match options.runs {
+            Some(runs) => runs,
+            None if options.quick => QUICK.min(usual.div_ceil(2)),
+            None => usual,
+        },
         seed: options.seed,
         jobs: options.jobs,
         only: options.only.clone(),
@@ -183,7 +185,7 @@ fn request(options: &Options, usual: u32) -> Request {
 
 fn reproduced(options: &Options, study: Study) -> anyhow::Result<Reproduction> {
     let progress = Progress::default();
-    let result = (study.reproduce)(&request(options, RUNS), &progress);
+    let result = (study.reproduce)(&request(options, study.runs), &progress);
     progress.0.finish_and_clear();
     Ok(result?)
 }
@@ -232,24 +234,28 @@ fn refuse_if_nothing_ran(paper: &Paper, reproduction: &Reproduction) -> anyhow::
 }
 
 fn papers() -> String {
-    let line = |paper: &Paper| {
-        let state = if paper.study.is_some() { "reproduced" } else { "not yet" };
-        format!(
-            "{:<16} {:<11} {} ({}): {}\n",
-            paper.id, state, paper.authors, paper.year, paper.title
-        )
+    let line = |id: &str, state: &str, about: &str| format!("{id:<16} {state:<20} {about}\n");
+    let paper = |paper: &Paper| {
+        let Paper { id, authors, year, title, study } = paper;
+        let state = study.map(|study| format!("reproduced, {} runs", study.runs));
+        let state = state.as_deref().unwrap_or("not yet");
+        line(id, state, &format!("{authors} ({year}): {title}"))
     };
-    let league = format!(
-        "{:<16} {:<11} every scheme over every kind of hop, then and today\n",
-        league::ID,
-        "measured"
-    );
-    PAPERS.iter().map(line).chain([league]).collect()
+    let league = "every scheme over every kind of hop, then and today";
+    let rest = [
+        line(league::ID, &format!("measured, {} runs", league::RUNS), league),
+        line(ALL, "", "the league and every paper, and one report of them"),
+    ];
+    PAPERS.iter().map(paper).chain(rest).collect()
 }
 
-fn listed(options: &Options, labels: Vec<Label>) -> anyhow::Result<String> {
+/// The labels of the chosen cells, and beside them how often each is run.
+fn list(options: &Options, labels: Vec<Label>, usual: u32) -> anyhow::Result<()> {
     let chosen = reproduce::chosen_labels(labels, &options.only)?;
-    Ok(chosen.iter().map(|label| format!("{label}\n")).collect())
+    let lines: String = chosen.iter().map(|label| format!("{label}\n")).collect();
+    say(&lines)?;
+    eprintln!("{} cells; each gets {} runs", chosen.len(), request(options, usual).runs);
+    Ok(())
 }
 
 /// Refuses a report that could not be written, before anything runs.
@@ -307,9 +313,10 @@ mod tests {
     #[test]
     fn the_list_of_papers_says_which_are_reproduced() {
         let papers = papers();
-        assert_eq!(papers.lines().count(), PAPERS.len() + 1);
-        assert!(papers.contains("league           measured "), "{papers}");
-        assert!(papers.contains("mhp-srp-1994     reproduced  Yavatkar"), "{papers}");
+        assert_eq!(papers.lines().count(), PAPERS.len() + 2);
+        assert!(papers.contains("league           measured, 10 runs "), "{papers}");
+        assert!(papers.contains("obtcp-2010       reproduced, 5 runs   Sardar"), "{papers}");
+        assert!(papers.contains("mhp-srp-1994     reproduced, 40 runs  Yavatkar"), "{papers}");
     }
 
     #[test]

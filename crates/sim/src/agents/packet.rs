@@ -10,7 +10,7 @@ use crate::net::{Body, Context, Packet};
 impl Seen for Packet {
     fn tcp(&self) -> Option<Tcp> {
         // What is in a tunnel is hidden from whoever stands at its side (MIP-3).
-        if self.corrupted || self.tunnel.is_some() {
+        if self.corrupted || self.encrypted || self.tunnel.is_some() {
             return None;
         }
         let segment = *self.deref().tcp()?;

@@ -4,7 +4,7 @@ use lasthop_units::{Bytes, Duration, Time};
 
 /// MET-3: the receiving application's wait for its next in-order buffer of a fixed size, from the
 /// completion of one to the completion of the next, with a read always pending.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct BufferMeter {
     size: u64,
     /// Bytes of the buffer that is filling.
@@ -45,6 +45,17 @@ impl BufferMeter {
         self.waits += completed - 1;
     }
 
+    /// What came after `before`, an earlier state of this meter. The longest wait stays that of all.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            waits: self.waits.saturating_sub(before.waits),
+            sum: self.sum.saturating_sub(before.sum),
+            squares: self.squares.saturating_sub(before.squares),
+            ..self.clone()
+        }
+    }
+
     fn add(&mut self, wait: Duration) {
         let nanos = wait.as_nanos();
         self.waits += 1;
@@ -80,6 +91,13 @@ impl BufferMeter {
     }
 }
 
+/// For buffers of 1460 B, what an Ethernet frame carries of TCP's: the papers name no size.
+impl Default for BufferMeter {
+    fn default() -> Self {
+        Self::new(Bytes::new(1460))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +130,21 @@ mod tests {
         meter.received(Time::from_millis(1), SIZE);
         meter.received(Time::from_millis(101), Bytes::new(1460 * 4));
         assert_eq!((meter.waits(), meter.mean()), (4, Some(Duration::from_millis(25))));
+    }
+
+    /// MET-3
+    #[test]
+    fn what_came_before_may_be_left_out() {
+        let mut meter = BufferMeter::default();
+        meter.received(Time::from_millis(1), SIZE);
+        meter.received(Time::from_millis(901), SIZE);
+        let before = meter.clone();
+        for ms in [911, 941] {
+            meter.received(Time::from_millis(ms), SIZE);
+        }
+        let since = meter.since(&before);
+        assert_eq!((since.waits(), since.mean()), (2, Some(Duration::from_millis(20))));
+        assert!(since.jitter() < meter.jitter());
     }
 
     /// MET-3

@@ -122,6 +122,8 @@ pub struct Datagram {
     /// The number that the link's own recovery gave it, in the link's header, which no length here
     /// counts (DDA-1).
     pub frame: Option<u32>,
+    /// What follows its IP header is encrypted from host to host: nobody on the way can read it.
+    pub encrypted: bool,
     /// What follows the IP header.
     pub body: Body,
     /// Stands for the headers in the trace hash; zero if it is not known.
@@ -145,6 +147,7 @@ impl Datagram {
             corrupted: false,
             tunnel: None,
             frame: None,
+            encrypted: false,
             body,
             digest: 0,
             ip_len: 0,
@@ -163,6 +166,7 @@ impl Datagram {
         self.corrupted = false;
         self.tunnel = None;
         self.frame = None;
+        self.encrypted = false;
         self.body = body;
         self.digest = 0;
         self.len = 0;

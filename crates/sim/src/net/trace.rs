@@ -88,7 +88,7 @@ const fn fold(a: u64, b: u64) -> u64 {
 }
 
 /// What stands for a packet's headers: addresses, the transport's header, the length, and whether a
-/// queue marked it.
+/// queue marked it or it is encrypted.
 #[inline]
 pub(super) fn digest(packet: &Datagram) -> u64 {
     let frame = packet.frame.map_or(0, |frame| u64::from(frame) << 1 | 1).rotate_left(20);
@@ -104,6 +104,7 @@ pub(super) fn digest(packet: &Datagram) -> u64 {
         Body::Udp { src_port, dst_port } => (u64::from(*src_port) << 16 | u64::from(*dst_port), 17),
         Body::Other { protocol } => (u64::from(*protocol), 1),
     };
-    let rest = u64::from(packet.payload_len()).rotate_right(24) ^ frame ^ congested;
+    let encrypted = u64::from(packet.encrypted).rotate_right(2);
+    let rest = u64::from(packet.payload_len()).rotate_right(24) ^ frame ^ congested ^ encrypted;
     fold(fold(addresses, body), more ^ rest)
 }

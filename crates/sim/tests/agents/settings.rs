@@ -70,6 +70,7 @@ fn memory(random: &mut Stream) -> Memory {
     let tight = random.chance(0.3);
     Memory {
         segments: if tight { obtcp::LEAST_CACHE } else { 100 },
+        bytes: Bytes::from_mib(64),
         eviction: pick(random, &[Eviction::Lowest, Eviction::Newest]),
         connections: if tight { 1 + random.below(2) as usize } else { 64 },
         idle: if tight { millis(random, 10, 3000) } else { Duration::from_secs(3600) },

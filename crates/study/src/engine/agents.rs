@@ -63,12 +63,14 @@ impl Agent<Packet> for Helper {
 
     #[inline]
     fn watches_queue(&self) -> bool {
-        matches!(self, Self::Snoop(_))
+        matches!(self, Self::Snoop(_) | Self::MTcp(_))
     }
 
     fn handle_queue(&mut self, nearly_full: bool) {
-        if let Self::Snoop(agent) = self {
-            agent.handle_queue(nearly_full);
+        match self {
+            Self::Snoop(agent) => agent.handle_queue(nearly_full),
+            Self::MTcp(agent) => agent.handle_queue(nearly_full),
+            _ => {}
         }
     }
 

@@ -59,8 +59,14 @@ impl Apps {
     }
 
     /// The record of the end of a flow that opens or accepts it, and its number.
+    ///
+    /// A mobile may have agreed to a connection when it left a base that had not heard so: it
+    /// forgets that one and is asked again by the next base, on behalf of the same fixed host
+    /// (MHP-6, MHP-17). The latest is the one that carries the flow.
     pub(super) fn record(&self, port: u16, client: bool) -> Option<(usize, &Record)> {
-        self.play.records().enumerate().find(|(_, r)| r.port == port && r.client == client)
+        let mut records = self.play.records().enumerate();
+        let is_it = |(_, r): &(usize, &Record)| r.port == port && r.client == client;
+        if client { records.find(is_it) } else { records.filter(is_it).last() }
     }
 
     /// The connection that this host opened to a port, while it lasts.

@@ -13,7 +13,7 @@ use super::helped::{self, Helped};
 use super::machine::Machine;
 use super::mobility;
 use super::network::{address, port};
-use super::tcp::config;
+use super::tcp::{config, held};
 use crate::run::RunError;
 use crate::scenario::{Flow, LinkIndex, NodeIndex, PathHelp, Scenario, Scheme};
 
@@ -49,6 +49,7 @@ pub(super) fn machine(
     }
     let own = seed.child("host").child(&node.name);
     let content = if scenario.measure.bytes { Content::Real } else { Content::Virtual };
+    let bounded = |config| if scenario.measure.bytes { held(config) } else { config };
     let mut play = Play::new(own).carrying(content);
     for (i, flow) in scenario.flows.iter().enumerate() {
         let mtu = match helped.iter().find(|h| [flow.from, flow.to].contains(&h.mobile)) {
@@ -59,12 +60,18 @@ pub(super) fn machine(
             play = play.start(Client {
                 at: Time::ZERO + flow.start.max(FIRST),
                 dst: (address(flow.to.0), port(i)),
-                config: mobility::helped(scenario, flow, index, config(&flow.tcp.from, mtu)),
+                config: mobility::helped(
+                    scenario,
+                    flow,
+                    index,
+                    bounded(config(&flow.tcp.from, mtu)),
+                ),
                 work: apps::work(flow.traffic),
             });
         } else if flow.to == index {
             let service = apps::service(flow.traffic);
-            let config = mobility::helped(scenario, flow, index, config(&flow.tcp.to, mtu));
+            let config =
+                mobility::helped(scenario, flow, index, bounded(config(&flow.tcp.to, mtu)));
             play = play.serve(port(i), config, service);
         }
     }
@@ -74,7 +81,11 @@ pub(super) fn machine(
         let mobile = MobileStation::new(address(index.0), base, config, own, apps);
         return Ok(Machine::Mobile(Box::new(mobile)));
     }
-    let host = Host::new(address(index.0), own, apps);
+    let mut host = Host::new(address(index.0), own, apps);
+    let flows = scenario.flows.iter().enumerate();
+    for (i, _) in flows.filter(|(_, flow)| flow.encrypted) {
+        host.encrypt(port(i));
+    }
     let recovers = |h: &&PathHelp| h.mobile == index && h.scheme.recovers_on_link();
     Ok(match help.iter().find(recovers).and_then(|h| h.stations.first()) {
         Some(station) => {

@@ -4,12 +4,14 @@ use lasthop_hop::{Discipline, HopConfig, Window};
 use lasthop_session::{Config as SessionConfig, handoff};
 use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
-use lasthop_units::Bytes;
+use lasthop_units::{Bytes, Duration};
 
 use super::build::least_mtu;
 use super::tcp::config;
 use crate::run::RunError;
-use crate::scenario::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario, Scheme, Srp, SrpWindow};
+use crate::scenario::{
+    Flow, LinkIndex, MOST_HELD, NodeIndex, NodeKind, Scenario, Scheme, Srp, SrpWindow,
+};
 
 /// Bytes of the IP and UDP headers in front of SRP (SRP-12).
 const UDP_HEADERS: u64 = 28;
@@ -17,6 +19,8 @@ const UDP_HEADERS: u64 = 28;
 const LONGEST: u64 = 1472;
 /// What every hop is expected to carry, unless its link says that it carries less.
 const EXPECTED: u64 = 1200;
+/// Longer than any run.
+const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// A helped mobile.
 #[derive(Clone, Debug)]
@@ -37,7 +41,7 @@ impl Helped {
     pub(super) fn mobile_config(&self) -> MobileConfig {
         MobileConfig {
             hop: self.hop.clone(),
-            session: SessionConfig::mobile(),
+            session: self.patient(SessionConfig::mobile()),
             handoff: handoff::Config::mobile(),
         }
     }
@@ -46,8 +50,17 @@ impl Helped {
         BaseConfig {
             hop: self.hop.clone(),
             wired: self.wired,
-            session: SessionConfig::base(),
+            session: self.patient(SessionConfig::base()),
             handoff: handoff::Config::base(),
+        }
+    }
+
+    /// A session opens connections as patiently as the TCP of its wired halves, which may never give
+    /// up: without help the scenario's would not either.
+    fn patient(&self, config: SessionConfig) -> SessionConfig {
+        match self.wired.rto.give_up_after {
+            Some(_) => config,
+            None => SessionConfig { opening_timeout: FOR_EVER, ..config },
         }
     }
 }
@@ -230,11 +243,12 @@ fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {
 }
 
 /// What a surrogate has written and the mobile has not acknowledged counts as held by it (MHP-11),
-/// unless the scenario says how much that may be.
+/// unless the scenario says how much that may be. What it says of all end points may be more than a
+/// surrogate's memory.
 fn hop_tcp(scenario: &Scenario, flow: &Flow, mtu: u32) -> TcpConfig {
     let said = config(&flow.tcp.hop, mtu);
     match flow.tcp.hop.send_buffer {
-        Some(_) => said,
+        Some(_) => TcpConfig { send_buffer: said.send_buffer.min(MOST_HELD), ..said },
         None => TcpConfig { send_buffer: scenario.agent.buffer(), ..said },
     }
 }

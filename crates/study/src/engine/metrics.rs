@@ -1,7 +1,7 @@
-//! What a run measured (MET-1, MET-2, MET-7 to MET-9, MET-11 to MET-13).
+//! What a run measured (MET-1 to MET-3, MET-7 to MET-9, MET-11 to MET-13).
 
 use lasthop_radio::Pacing;
-use lasthop_sim::measure::fairness;
+use lasthop_sim::measure::{BufferMeter, fairness};
 use lasthop_sim::net::traffic::Record;
 use lasthop_tcp::Stats;
 use lasthop_units::{Bytes, Duration, Rate, Time};
@@ -66,6 +66,21 @@ impl World<'_> {
         self.ends(flow).map_or(Bytes::ZERO, early)
     }
 
+    /// How evenly a flow's data comes to the end that accepts it (MET-3).
+    pub(super) fn buffers(&self, flow: usize) -> Option<BufferMeter> {
+        Some(self.ends(flow)?.accepts?.buffers.clone())
+    }
+
+    /// The wait for each buffer of a flow, and its deviation, from where rates count.
+    fn measure_buffers(&self, index: usize, name: &str, metrics: &mut Metrics) {
+        let Some(meter) = self.buffers(index) else { return };
+        let counted = self.buffers_before.get(index).map(|before| meter.since(before));
+        let meter = counted.unwrap_or(meter);
+        let seconds = |time: Option<Duration>| time.map_or(f64::NAN, |time| time.as_secs_f64());
+        metrics.add(name, "inter_buffer_s", seconds(meter.mean()));
+        metrics.add(name, "jitter_s", seconds(meter.jitter()));
+    }
+
     /// Whether every flow that has an end came to it.
     pub(super) fn complete(&self) -> bool {
         self.all(|traffic, ends| ends.done(traffic).is_some())
@@ -115,6 +130,9 @@ impl World<'_> {
             metrics.add(&flow.name, "fixed_timeouts", ends.stats[fixed].timeouts as f64);
             if self.scenario.measure.bytes {
                 metrics.add(&flow.name, "wrong", f64::from(u8::from(ends.differ())));
+            }
+            if matches!(flow.traffic, Traffic::Bulk | Traffic::File { .. }) {
+                self.measure_buffers(i, &flow.name, &mut metrics);
             }
             self.watch.outcome(i, &flow.name, &mut metrics);
         }

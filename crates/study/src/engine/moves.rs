@@ -16,6 +16,10 @@ use crate::scenario::{
     Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, Scheme, Signal as SaidSignal, Station,
 };
 
+/// A mobile whose session was not told of its new base hears that base's next advertisement
+/// (MIP-8: about a second).
+const ADVERTISEMENT: Duration = Duration::from_secs(1);
+
 /// By node and owner of the address.
 type Routes = Vec<Vec<Option<LinkId>>>;
 
@@ -76,7 +80,8 @@ impl World<'_> {
         let base = |cell: LinkIndex| self.scenario.link(cell).far_end(handoff.mobile);
         let listeners = self.listeners(handoff);
         let mut cell = handoff.cells.first().copied();
-        for Move { at, pause, cell: next } in self.moves.clone() {
+        let moves = self.moves.clone();
+        for (n, &Move { at, pause, cell: next }) in moves.iter().enumerate() {
             let (down, up) = (Time::ZERO + at, Time::ZERO + at + pause);
             let links = [cell.unwrap_or(next), next];
             let outage = Outage { down, up, base: address(base(next).0) };
@@ -87,11 +92,19 @@ impl World<'_> {
                 }
             }
             // Who is helped hears of its base once packets find it there.
+            let here = Signal::HandoffComplete { base: address(base(next).0) };
             signals.handle_complete(up + handoff.registration, address(base(next).0));
+            let mut told = false;
             while let Some(due) = signals.next_timeout() {
                 while let Some((at, signal)) = signals.poll_signal(due) {
+                    told |= signal == here;
                     self.tell(handoff, &listeners, links, at, signal);
                 }
+            }
+            let heard = up + handoff.registration + ADVERTISEMENT;
+            let stays = moves.get(n + 1).is_none_or(|next| heard < Time::ZERO + next.at);
+            if !told && stays && self.helped.iter().any(|h| h.mobile == handoff.mobile) {
+                self.tell(handoff, &listeners, links, heard, here);
             }
             cell = Some(next);
         }

@@ -4,6 +4,7 @@ use core::net::Ipv4Addr;
 use std::collections::VecDeque;
 
 use lasthop_radio::{Count, LinkStats};
+use lasthop_sim::measure::BufferMeter;
 use lasthop_sim::net::{self, Config, LinkId, Network, NodeId, SharedObserver, TapPoint};
 use lasthop_sim::schemes::MobileHop;
 use lasthop_tcp::Probe;
@@ -32,6 +33,8 @@ pub(super) struct World<'a> {
     pub(super) help: Vec<PathHelp>,
     /// What each flow had received when rates began to count.
     pub(super) before: Vec<Bytes>,
+    /// How evenly it had come by then.
+    pub(super) buffers_before: Vec<BufferMeter>,
     /// What each link had done by then.
     pub(super) links_before: Vec<[LinkStats; 2]>,
     /// The mobile's moves, in order of time.
@@ -75,6 +78,7 @@ impl<'a> World<'a> {
             helped,
             help,
             before: Vec::new(),
+            buffers_before: Vec::new(),
             links_before: Vec::new(),
             moves: scenario.handoff.iter().flat_map(|h| h.moves(seed)).collect(),
             transfers: VecDeque::new(),
@@ -92,6 +96,8 @@ impl<'a> World<'a> {
         if self.before.is_empty() && from <= end {
             self.advance(from)?;
             self.before = (0..self.scenario.flows.len()).map(|i| self.received(i)).collect();
+            let flows = 0..self.scenario.flows.len();
+            self.buffers_before = flows.map(|i| self.buffers(i).unwrap_or_default()).collect();
             let network = &mut self.network;
             let stats = |ids: &[LinkId; 2]| ids.map(|id| network.link_stats(id));
             self.links_before = self.links.iter().map(stats).collect();

@@ -1,10 +1,12 @@
 //! From what a scenario says about an end point to the end point's own configuration.
 
 use lasthop_tcp::{Algorithm, Config, DelayedAck as Delay, ShrunkWindow as Shrunk};
-use lasthop_units::Duration;
+use lasthop_units::{Bytes, Duration};
 
-use crate::scenario::{DelayedAck, ShrunkWindow, Stack, TcpSettings, Variant, Window};
+use crate::scenario::{DelayedAck, MOST_BUFFER, ShrunkWindow, Stack, TcpSettings, Variant, Window};
 
+/// What stands for a send buffer without a bound where bytes exist.
+const HELD: Bytes = Bytes::from_mib(16);
 /// IP and TCP headers without options.
 const HEADERS: u32 = 40;
 
@@ -25,6 +27,14 @@ pub(super) fn config(settings: &TcpSettings, mtu: u32) -> Config {
     set(&mut config.ecn, settings.ecn);
     set(&mut config.eln, settings.eln);
     config
+}
+
+/// The configuration of an end point whose bytes exist: a send buffer without a bound, as ns-2 has it,
+/// becomes one that is above every window and that memory holds.
+pub(super) fn held(config: Config) -> Config {
+    let unbounded = config.send_buffer > MOST_BUFFER;
+    let send_buffer = if unbounded { HELD } else { config.send_buffer };
+    Config { send_buffer, ..config }
 }
 
 fn set<T: Copy>(target: &mut T, value: Option<T>) {

@@ -181,3 +181,6 @@ pub struct Note {
     /// The text.
     pub text: String,
 }
+
+#[cfg(test)]
+mod tests;

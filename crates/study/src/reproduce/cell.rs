@@ -72,7 +72,7 @@ pub enum OnlyError {
     #[error("`{0}` has an empty label; write for example `table1`, `srp/5%` or `table1/2.8s/5%`")]
     Empty(String),
     /// No cell has the label.
-    #[error("`{label}` is no table, row, column or scheme of this paper; there are {known}")]
+    #[error("`{label}` is no table, row, column or scheme here; there are {known}")]
     Unknown {
         /// The label.
         label: String,

@@ -10,12 +10,15 @@ pub mod league;
 pub mod ll_trigger_2017;
 pub mod mhp_srp_1994;
 pub mod obtcp_2010;
+mod page;
 mod papers;
 pub mod print;
 mod run;
 pub mod rwc_atcp_2003;
 mod setup;
 pub mod sheet;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use cell::{Cell, Label, Only, OnlyError, chosen, chosen_labels};
 pub use compare::{Compared, Comparison, Criterion, Mark, NEAR, Order, Pair, RATIO_TOLERANCE};

@@ -70,6 +70,8 @@ pub struct Paper {
 /// How a paper's experiments are reproduced.
 #[derive(Clone, Copy, Debug)]
 pub struct Study {
+    /// How many runs each cell gets if nobody says.
+    pub runs: u32,
     /// The labels of all cells, in order.
     pub labels: fn() -> Result<Vec<Label>, ReproduceError>,
     /// Runs the experiments and compares.
@@ -114,7 +116,7 @@ pub struct Reproduction {
 #[derive(Debug, Error)]
 pub enum ReproduceError {
     /// There is no such paper.
-    #[error("`{id}` is none of the papers {known}")]
+    #[error("`{id}` is no paper; there are {known}, and `league` and `all`")]
     Unknown {
         /// What was asked for.
         id: String,
@@ -176,6 +178,7 @@ mod tests {
     fn a_paper_that_is_not_there_is_refused_with_those_that_are() {
         let refusal = find("mhp-1994").unwrap_err().to_string();
         assert!(refusal.contains("`mhp-1994`") && refusal.contains("mhp-srp-1994"), "{refusal}");
+        assert!(refusal.contains("`league` and `all`"), "{refusal}");
         let later = find("mobile-tcp-2001").unwrap_err().to_string();
         assert!(later.contains("mobile-tcp-2001 is not reproduced yet"), "{later}");
         assert_eq!(find("mhp-srp-1994").unwrap().0.year, 1994);

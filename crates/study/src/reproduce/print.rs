@@ -100,51 +100,65 @@ pub fn estimate(estimate: Option<Estimate>) -> String {
 
 /// All cells as tables, one for each table of the experiment.
 pub fn tables(comparison: &Comparison) -> String {
+    let fields = |compared: &Compared| {
+        let cell = &compared.cell;
+        [
+            cell.label.row.clone(),
+            cell.label.column.clone(),
+            cell.label.scheme.clone(),
+            estimate(cell.published),
+            estimate(cell.ours.estimate()),
+            cell.ours.runs().to_string(),
+            cell.ours.failures().to_string(),
+            compared.mark.name().to_owned(),
+        ]
+    };
+    let rows: Vec<_> = comparison.cells.iter().map(|c| (c, fields(c))).collect();
+    // Columns are as wide as in the widest of all tables, so that tables line up.
+    let mut widths = HEAD.map(str::len);
+    for (_, row) in &rows {
+        for (width, field) in widths.iter_mut().zip(row) {
+            *width = field.chars().count().max(*width);
+        }
+    }
     let mut out = String::new();
     let mut table = "";
-    for compared in &comparison.cells {
+    for (compared, row) in &rows {
         let cell = &compared.cell;
         if cell.label.table != table {
             let space = if table.is_empty() { "" } else { "\n" };
             table = &cell.label.table;
             let _ = writeln!(out, "{space}{table}, in {}", cell.unit);
-            let head = ["row", "column", "scheme", "published", "ours", "runs", "failed", "mark"];
-            columns(&mut out, comparison, head);
+            line_up(&mut out, HEAD, widths);
         }
-        let fields = [
-            &cell.label.row,
-            &cell.label.column,
-            &cell.label.scheme,
-            &estimate(cell.published),
-            &estimate(cell.ours.estimate()),
-            &cell.ours.runs().to_string(),
-            &cell.ours.failures().to_string(),
-            compared.mark.name(),
-        ];
-        columns(&mut out, comparison, fields);
+        line_up(&mut out, row.each_ref().map(String::as_str), widths);
     }
     out
 }
 
-/// One line of a table. Rows are as wide as the widest of all tables, so that tables line up.
-fn columns(out: &mut String, comparison: &Comparison, fields: [&str; 8]) {
-    let widest = comparison.cells.iter().map(|c| c.cell.label.row.chars().count()).max();
-    let width = widest.unwrap_or(0).max(3);
-    let [row, column, scheme, published, ours, runs, failed, mark] = fields;
-    let _ = writeln!(
-        out,
-        "{row:<width$}  {column:<11}  {scheme:<9}  {published:<20}  {ours:<20}  {runs:>5}  \
-         {failed:>6}  {mark}"
-    );
+const HEAD: [&str; 8] = ["row", "column", "scheme", "published", "ours", "runs", "failed", "mark"];
+
+/// One line of a table: counts to the right, all else to the left.
+fn line_up(out: &mut String, fields: [&str; 8], widths: [usize; 8]) {
+    let mut text = String::new();
+    for ((field, width), name) in fields.into_iter().zip(widths).zip(HEAD) {
+        let _ = match name {
+            "runs" | "failed" => write!(text, "{field:>width$}  "),
+            _ => write!(text, "{field:<width$}  "),
+        };
+    }
+    let _ = writeln!(out, "{}", text.trim_end());
 }
 
 /// What had to be right, one line each.
 pub fn criteria(criteria: &[Criterion]) -> String {
-    let width = criteria.iter().map(|c| c.name.chars().count()).max().unwrap_or(0);
+    let widest = |words: &dyn Fn(&Criterion) -> String| {
+        criteria.iter().map(|c| words(c).chars().count()).max().unwrap_or(0)
+    };
+    let (names, counts) = (widest(&|c| c.name.clone()), widest(&count));
     let mut out = String::new();
-    for criterion in criteria {
-        let line =
-            format!("{:<width$}  {:<9} {}", criterion.name, count(criterion), needed(criterion));
+    for c in criteria {
+        let line = format!("{:<names$}  {:<counts$}  {}", c.name, count(c), needed(c));
         let _ = writeln!(out, "{}", line.trim_end());
     }
     out
@@ -253,9 +267,16 @@ mod tests {
 
     #[test]
     fn tables_and_criteria_are_readable() {
-        let text = tables(&comparison(None));
+        let mut comparison = comparison(None);
+        let mut other = comparison.cells[0].clone();
+        other.cell.label.table = "table2".to_owned();
+        other.cell.label.scheme = "congestion-coherence".to_owned();
+        comparison.cells.push(other);
+        let text = tables(&comparison);
         assert!(text.contains("0 s  5 %") && text.contains("22.0 ["), "{text}");
+        let marks: Vec<_> = text.lines().filter_map(|l| l.find("unpublished")).collect();
+        assert!(marks.len() == 2 && marks[0] == marks[1], "{text}");
         let criterion = Criterion::count("order", [true, false], 2, Some(2));
-        assert!(criteria(&[criterion]).ends_with("1 of 2    at least 2 of 2: not met\n"));
+        assert!(criteria(&[criterion]).ends_with("1 of 2  at least 2 of 2: not met\n"));
     }
 }

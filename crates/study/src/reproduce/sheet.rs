@@ -1,16 +1,17 @@
 //! Scenario files that stand beside a paper: their points as scenarios, and what runs of them give.
 
+use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lasthop_units::Seed;
+use lasthop_units::{Duration, Seed};
 
 use super::{Failure, ReproduceError};
 use crate::engine::Simulator;
 use crate::run::{Engine, Outcome, Outputs, RunError};
-use crate::scenario::{Point, Scenario, Study};
+use crate::scenario::{End, Point, Scenario, Study};
 
 /// A scenario file, as the repository has it.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +21,23 @@ pub struct Sheet {
     /// What is in it.
     pub text: &'static str,
 }
+
+/// The scenario file of a name in a folder of `papers`.
+macro_rules! sheet {
+    ($folder:literal, $name:literal) => {
+        $crate::reproduce::sheet::Sheet {
+            path: concat!("papers/", $folder, "/", $name),
+            text: include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../papers/",
+                $folder,
+                "/",
+                $name
+            )),
+        }
+    };
+}
+pub(super) use sheet;
 
 /// What the sweep of a scenario file sets at a point.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +66,18 @@ impl Sheet {
         };
         study.points().iter().map(point).collect()
     }
+}
+
+/// A scenario that is over after `length`, for a first look: rates count from its middle on at the
+/// latest. Without a length, or if it is over by then, it stays as it is.
+pub fn shortened(scenario: &Scenario, length: Option<Duration>) -> Cow<'_, Scenario> {
+    let Some(length) = length.filter(|length| *length < scenario.end.latest()) else {
+        return Cow::Borrowed(scenario);
+    };
+    let mut short = scenario.clone();
+    short.end = End::After(length);
+    short.measure.from = short.measure.from.min(length / 2);
+    Cow::Owned(short)
 }
 
 /// Runs a scenario once.
@@ -129,6 +159,18 @@ mss = [{ label = "small", tcp.mss = 500 }, { label = "large", tcp.mss = 1000 }]
         let rates = [rate(0), rate(1)];
         assert_ne!(rates[0], rates[1]);
         assert!(rates.iter().all(|rate| (0.2e6..1e6).contains(rate)), "{rates:?}");
+    }
+
+    #[test]
+    fn a_shorter_run_counts_from_its_middle_on() {
+        let scenario = Arc::clone(&SHEET.points().unwrap()[0].1);
+        let mut scenario = Scenario::clone(&scenario);
+        scenario.measure.from = Duration::from_millis(1500);
+        let short = shortened(&scenario, Some(Duration::from_secs(1)));
+        assert_eq!(short.end.latest(), Duration::from_secs(1));
+        assert_eq!(short.measure.from, Duration::from_millis(500));
+        let whole = |length| matches!(shortened(&scenario, length), Cow::Borrowed(_));
+        assert!(whole(None) && whole(Some(Duration::from_secs(2))));
     }
 
     #[test]

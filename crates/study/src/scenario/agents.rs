@@ -8,6 +8,7 @@ use lasthop_units::{Bytes, parse_duration};
 use serde::{Deserialize, Deserializer, de};
 
 use super::complaint::Complaints;
+use super::tcp::MOST_HELD;
 
 /// Agents in the path.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Deserialize)]
@@ -156,6 +157,10 @@ impl AgentSettings {
             let message = "a surrogate without a buffer relays nothing";
             let remedy = "give what a surrogate may hold in each direction, such as `16KiB`";
             wrong.add(&["agent", "buffer"], message, remedy);
+        }
+        if self.buffer.is_some_and(|buffer| buffer > MOST_HELD) {
+            let message = "is more than 64 MiB, the most that a surrogate can hold";
+            wrong.add(&["agent", "buffer"], message, "`16KiB` to `1MiB` are usual");
         }
         for (scheme, key, count) in [
             ("snoop", "threshold", self.snoop.threshold),

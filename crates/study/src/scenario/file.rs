@@ -116,6 +116,8 @@ pub(crate) struct FlowFile {
     pub(crate) traffic: TrafficFile,
     pub(crate) scheme: Option<Schemes>,
     #[serde(default)]
+    pub(crate) encrypted: bool,
+    #[serde(default)]
     pub(crate) tcp: TcpSettings,
 }
 

@@ -59,7 +59,9 @@ pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};
 pub use scheme::{Place, Scheme, Schemes, Traits};
 pub use sweep::PointHash;
-pub use tcp::{DelayedAck, ShrunkWindow, Stack, TcpSettings, Variant, Window};
+pub use tcp::{
+    DelayedAck, MOST_BUFFER, MOST_HELD, ShrunkWindow, Stack, TcpSettings, Variant, Window,
+};
 
 /// No scenario is longer; a wrong path must not be read whole.
 const MAX_LEN: u64 = 4 * 1024 * 1024;

@@ -175,6 +175,8 @@ pub struct Flow {
     pub traffic: Traffic,
     /// How it is helped.
     pub schemes: Schemes,
+    /// Its packets are encrypted between the two hosts, so that agents on the way cannot read them.
+    pub encrypted: bool,
     /// TCP at each end point.
     pub tcp: FlowTcp,
 }

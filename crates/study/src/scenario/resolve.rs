@@ -300,13 +300,21 @@ impl Builder<'_> {
             flow.tcp.over(group).over(&file.tcp.all)
         };
         let half = |group: &TcpSettings| group.over(&file.tcp.all);
+        let schemes = flow.scheme.unwrap_or(file.scheme);
+        if let Some(surrogate) = schemes.surrogate().filter(|_| flow.encrypted) {
+            let message =
+                format!("hides TCP from the surrogate of `{surrogate}`, which must end it");
+            let remedy = "use a scheme that splits no connection, or leave `encrypted` out";
+            self.wrong.add(&["flow", name, "encrypted"], message, remedy);
+        }
         Some(Flow {
             name: name.to_string(),
             from,
             to,
             start: or_zero(flow.start),
             traffic,
-            schemes: self.schemes(name, flow.scheme.unwrap_or(file.scheme), from, to, nodes),
+            schemes: self.schemes(name, schemes, from, to, nodes),
+            encrypted: flow.encrypted,
             tcp: FlowTcp {
                 from: group(from),
                 to: group(to),

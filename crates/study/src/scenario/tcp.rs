@@ -11,6 +11,12 @@ use serde::{Deserialize, Deserializer};
 
 use super::complaint::Complaints;
 
+/// The largest buffer of an end point, as large as TCP's largest window (RFC 7323 section 2.3).
+pub const MOST_BUFFER: Bytes = Bytes::from_mib(1024);
+
+/// The largest buffer of a surrogate: its bytes exist, and take memory.
+pub const MOST_HELD: Bytes = Bytes::from_mib(64);
+
 /// The `[tcp]` table. What stands in it directly holds for every end point (`all` here); a table
 /// of a group takes precedence.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
@@ -138,6 +144,18 @@ impl TcpSettings {
                 at(key, "nothing could ever be sent".into(), "give one segment or more");
             }
         }
+        let (most, reason) = match path.last() {
+            Some(&"hop" | &"wired") => (MOST_HELD, "64 MiB, the most that a surrogate can hold"),
+            _ => (MOST_BUFFER, "1 GiB, the largest window that TCP has"),
+        };
+        let mss = self.mss.unwrap_or(1460);
+        for (key, buffer) in
+            [("receive-buffer", self.receive_buffer), ("send-buffer", self.send_buffer)]
+        {
+            if buffer.is_some_and(|b| b.bytes(mss) > most) {
+                at(key, format!("is more than {reason}"), "`4MiB` is much already");
+            }
+        }
         for (key, span) in
             [("initial-rto", self.initial_rto), ("min-rto", self.min_rto), ("tick", self.tick)]
         {
@@ -208,7 +226,7 @@ impl Window {
     /// The window in bytes, given the size of a segment.
     pub const fn bytes(self, mss: u32) -> Bytes {
         match self {
-            Self::Segments(n) => Bytes::new(n as u64 * mss as u64),
+            Self::Segments(n) => Bytes::new((n as u64).saturating_mul(mss as u64)),
             Self::Bytes(n) => n,
         }
     }

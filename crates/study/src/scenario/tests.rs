@@ -84,6 +84,22 @@ fn changed(from: &str, to: &str) -> (Problem, usize) {
     (found[0].clone(), tree::line(&text, at))
 }
 
+/// A surrogate has to read what it ends.
+#[test]
+fn encryption_is_refused_where_a_surrogate_ends_the_connection() {
+    for (scheme, refused) in [("split-tcp", true), ("srp", true), ("snoop", false)] {
+        let text = GOOD.replacen("scheme = \"none\"", &format!("scheme = \"{scheme}\""), 1);
+        let text = text.replacen("to = \"server\"", "to = \"server\"\nencrypted = true", 1);
+        let found = parse(&text).map_or_else(|e| e.problems().to_vec(), |_| Vec::new());
+        let said = found.iter().any(|p| {
+            p.key.starts_with("flow.")
+                && p.key.ends_with(".encrypted")
+                && p.message.contains(scheme)
+        });
+        assert_eq!(said, refused, "{scheme}: {found:#?}");
+    }
+}
+
 /// As [`changed`], with what must be said: the key, a part of the message, a part of the remedy.
 fn refuses(from: &str, to: &str, key: &str, message: &str, remedy: &str) {
     let (problem, line) = changed(from, to);
@@ -258,6 +274,12 @@ fn impossible_values_are_refused_with_their_place() {
     refuses("give-up = \"600s\"", "give-up = \"0s\"", "give-up", "is zero", "");
     refuses("\"100kB\"", "\"0 B\"", "flow.0.traffic.file.size", "nothing would be sent", "");
     refuses("mss = 216", "mss = 4", "tcp.mobile.mss", "4 is not between", "");
+    let huge = "mss = 216, send-buffer = \"1025MiB\"";
+    refuses("mss = 216", huge, "tcp.mobile.send-buffer", "is more than 1 GiB", "4MiB");
+    let hop = "hop = { send-buffer = \"65MiB\" }";
+    refuses("mobile = { mss = 216 }", hop, "tcp.hop.send-buffer", "is more than 64 MiB", "");
+    let agent = "agent.buffer = \"65MiB\"";
+    refuses("scheme = \"none\"", agent, "agent.buffer", "is more than 64 MiB", "16KiB");
     let empty = "first = { uniform = [\"8s\", \"4s\"] }";
     refuses("first = { uniform = [\"4s\", \"8s\"] }", empty, "handoff.first", "is empty", "");
     let late = "first = { uniform = [\"4s\", \"700s\"] }";

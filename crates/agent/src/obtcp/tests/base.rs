@@ -1,3 +1,5 @@
+use lasthop_units::Bytes;
+
 use super::super::{Base, BaseConfig, ConfigError, Eviction, LocalTimer, Memory};
 use super::*;
 
@@ -129,6 +131,37 @@ fn a_cache_has_its_bounds() {
         assert_eq!(base.cached(), 16);
         assert_eq!(answer(&mut base, &[(first, first + 16)]).len(), 16);
         assert_eq!(base.stats().evicted + base.stats().refused, 84);
+    }
+}
+
+/// OBB-8: all connections together keep no more bytes than said, whichever gives way, and what one
+/// frees another may use.
+#[test]
+fn all_connections_share_the_bytes_that_are_kept() {
+    let of = |n: u32, port: u16| {
+        let mut packet = data(n);
+        packet.dst.set_port(port);
+        packet
+    };
+    let most = Bytes::new(10 * u64::from(MSS));
+    for (eviction, kept) in [(Eviction::Lowest, 6..10), (Eviction::Newest, 0..4)] {
+        let memory = Memory { bytes: most, eviction, ..Memory::default() };
+        let mut base = base(BaseConfig { memory, ..BaseConfig::default() });
+        for n in 0..6 {
+            put(&mut base, ms(0), Side::Fixed, of(n, 1));
+        }
+        send(&mut base, ms(1), 0..10);
+        assert_eq!((base.cached(), base.memory()), (10, most));
+        let lost = base.stats();
+        assert_eq!((lost.evicted + lost.refused, lost.cached - lost.evicted), (6, 10));
+        let out = answer(&mut base, &[(kept.start, kept.end)]);
+        assert_eq!(out, kept.map(to_mobile).collect::<Vec<_>>());
+        base.forget(connection().mobile.ip());
+        assert_eq!((base.cached(), base.memory()), (0, Bytes::ZERO));
+        send(&mut base, ms(2), 0..12);
+        assert_eq!((base.cached(), base.memory()), (10, most));
+        put(&mut base, ms(3), Side::Mobile, ack(12));
+        assert_eq!(base.memory(), Bytes::ZERO);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use alloc::boxed::Box;
 
-use lasthop_units::{Seed, Stream};
+use lasthop_units::{Bytes, Seed, Stream};
 use proptest::prelude::*;
 
 use super::super::{BaseConfig, Eviction, LocalTimer, Memory, Repair, Router, RouterConfig};
@@ -14,6 +14,7 @@ const SEGMENTS: u32 = 200;
 fn configs(dice: &mut Stream) -> (BaseConfig, RouterConfig) {
     let mut memory = || Memory {
         segments: 16 + dice.below(100) as usize,
+        bytes: if dice.chance(0.3) { Bytes::new(dice.below(5000)) } else { Bytes::from_mib(64) },
         eviction: [Eviction::Lowest, Eviction::Newest][dice.below(2) as usize],
         ..Memory::default()
     };

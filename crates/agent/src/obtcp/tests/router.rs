@@ -1,6 +1,8 @@
-use lasthop_units::Duration;
+use lasthop_units::{Bytes, Duration};
 
-use super::super::{ConfigError, LocalTimer, Memory, Repair, Router, RouterConfig, RtoBounds};
+use super::super::{
+    ConfigError, Eviction, LocalTimer, Memory, Repair, Router, RouterConfig, RtoBounds,
+};
 use super::*;
 
 fn router(config: RouterConfig) -> Router<Packet> {
@@ -427,6 +429,23 @@ fn jumps_do_not_add_up_beyond_a_window() {
             }
         }
         assert!(router.gaps() <= 4);
+    }
+}
+
+/// OBB-8: bytes of all connections are bounded too; what is not kept passes all the same.
+#[test]
+fn the_bytes_that_are_kept_stay_within_their_bound() {
+    for eviction in [Eviction::Lowest, Eviction::Newest] {
+        let memory =
+            Memory { bytes: Bytes::new(5 * u64::from(MSS)), eviction, ..Memory::default() };
+        let mut router = router(RouterConfig { memory, ..RouterConfig::default() });
+        for n in 0..20 {
+            assert_eq!(put(&mut router, ms(1), Side::Fixed, data(n)), [to_mobile(n)]);
+            assert!(router.memory() <= memory.bytes);
+        }
+        assert_eq!((router.cached(), router.memory()), (5, memory.bytes));
+        put(&mut router, ms(2), Side::Mobile, ack(20));
+        assert_eq!(router.memory(), Bytes::ZERO);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Timing diagrams as exact traces.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, VecDeque};
 
 use super::*;
 use crate::snoop::Timer;
@@ -226,4 +226,52 @@ fn a_lost_repair_takes_the_timer() {
             (181, Pass(15)),
         ]
     );
+}
+
+/// A hop that loses nothing and sends a packet every 10 ms, of a window of 16 that waits in front of
+/// it; the fixed host sends what is acknowledged once more. What the base sends again.
+fn with_needless_copies(copies: u32) -> Vec<u32> {
+    let mut base = Base::new(Config::default());
+    let mut queue: VecDeque<u32> = (0..16).collect();
+    base.data(0..16);
+    let (mut next, mut window, mut again) = (0, 16, vec![]);
+    let mut acks = VecDeque::new();
+    for turn in 0..400 {
+        if turn == 40 {
+            for _ in 0..copies {
+                base.data(next - 1..next);
+                queue.push_back(next - 1);
+            }
+        }
+        next += u32::from(queue.pop_front() == Some(next));
+        acks.push_back(next);
+        if acks.len() > 3
+            && let Some(ack) = acks.pop_front()
+        {
+            for sent in base.ack(ack) {
+                match sent {
+                    Sent::Data(n) => {
+                        again.push(n);
+                        queue.push_back(n);
+                    }
+                    _ => {
+                        base.data(window..ack + 16);
+                        queue.extend(window..ack + 16);
+                        window = window.max(ack + 16);
+                    }
+                }
+            }
+        }
+        assert_eq!(base.wait(10), [], "no timer is needed");
+    }
+    assert!(next > 350, "{next}");
+    again
+}
+
+/// SNP-3: needless copies bring no repair, whose copy would bring the next, and so on without end.
+#[test]
+fn needless_copies_do_not_feed_themselves() {
+    for copies in [0, 1, 2, 5] {
+        assert_eq!(with_needless_copies(copies), [], "{copies}");
+    }
 }

@@ -55,6 +55,8 @@ pub(super) struct Flow {
     pub(super) ending: Ending,
     /// It waits to be attended to.
     pub(super) dirty: bool,
+    /// Its packets are encrypted.
+    pub(super) encrypted: bool,
 }
 
 /// The machine behind a connection.
@@ -122,13 +124,19 @@ impl Machine {
 
     /// Sends everything that is due.
     #[inline]
-    pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, key: &Key, scratch: &mut [u8]) {
+    pub(super) fn transmit(
+        &mut self,
+        ctx: &mut Context<'_>,
+        (key, encrypted): (&Key, bool),
+        scratch: &mut [u8],
+    ) {
         let now = ctx.now();
         let (src, dst) = (key.local_addr(), key.remote_addr());
         match self {
             Self::Virtual(connection) => {
                 while let Some(outgoing) = connection.poll_transmit(now) {
                     let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+                    packet.encrypted = encrypted;
                     if outgoing.ecn_capable {
                         packet.ecn = Ecn::Capable;
                     }
@@ -139,6 +147,7 @@ impl Machine {
             Self::Real(socket) => {
                 while let Some(outgoing) = socket.poll_outgoing(now, scratch) {
                     let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+                    packet.encrypted = encrypted;
                     if outgoing.ecn_capable {
                         packet.ecn = Ecn::Capable;
                     }

@@ -95,6 +95,13 @@ impl<A: App> Host<A> {
         }
     }
 
+    /// Encrypts the packets of connections from or to this port, as IPsec between two hosts does:
+    /// agents on the way can read nothing of them. For connections that are opened or accepted from
+    /// then on.
+    pub fn encrypt(&mut self, port: u16) {
+        self.stack.encrypt(port);
+    }
+
     /// The application.
     pub fn app(&self) -> &A {
         &self.app
@@ -167,7 +174,8 @@ impl<A: App> Host<A> {
         self.offer(ctx, slot);
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
         flow.dirty = false;
-        flow.machine.transmit(ctx, &flow.key, &mut self.stack.scratch);
+        let whose = (&flow.key, flow.encrypted);
+        flow.machine.transmit(ctx, whose, &mut self.stack.scratch);
         if let Some(at) = flow.machine.next_timeout() {
             self.stack.hasten_timer(slot, at);
         }

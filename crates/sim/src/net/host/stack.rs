@@ -33,6 +33,8 @@ pub(super) struct Stack {
     pub(super) dirty: Vec<u32>,
     listeners: BTreeMap<u16, (tcp::Config, Content)>,
     udp: BTreeSet<u16>,
+    /// Ports of which connections are encrypted.
+    encrypted: BTreeSet<u16>,
     next_port: u16,
     iss: Stream,
     most_flows: usize,
@@ -56,6 +58,7 @@ impl Stack {
             dirty: Vec::new(),
             listeners: BTreeMap::new(),
             udp: BTreeSet::new(),
+            encrypted: BTreeSet::new(),
             next_port: FIRST_PORT,
             iss,
             most_flows,
@@ -126,6 +129,15 @@ impl Stack {
 
     pub(super) fn listen(&mut self, port: u16, config: tcp::Config, content: Content) {
         self.listeners.insert(port, (config, content));
+    }
+
+    pub(super) fn encrypt(&mut self, port: u16) {
+        self.encrypted.insert(port);
+    }
+
+    fn is_encrypted(&self, key: Key) -> bool {
+        let ports = key.ports();
+        [ports.local, ports.remote].iter().any(|port| self.encrypted.contains(port))
     }
 
     pub(super) fn open_udp(&mut self, port: u16) {
@@ -249,7 +261,8 @@ impl Stack {
         }
         if let Some(reset) = tcp::reset_for(segment) {
             self.stats.resets_sent += 1;
-            let packet = ctx.packet(key.local_addr(), key.remote_addr(), Body::Tcp(reset));
+            let mut packet = ctx.packet(key.local_addr(), key.remote_addr(), Body::Tcp(reset));
+            packet.encrypted = self.is_encrypted(key);
             ctx.send(packet).ok();
         }
         None
@@ -267,7 +280,9 @@ impl Stack {
         if self.scratch.is_empty() && matches!(machine, Machine::Real(_)) {
             self.scratch = vec![0; LONGEST];
         }
-        let flow = Flow { key, machine, blocked: false, ending: Ending::Orderly, dirty: false };
+        let encrypted = self.is_encrypted(key);
+        let (blocked, dirty, ending) = (false, false, Ending::Orderly);
+        let flow = Flow { key, machine, blocked, ending, dirty, encrypted };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.flows[slot as usize] = Some(flow);

@@ -2,6 +2,7 @@
 
 use lasthop_units::{Bytes, Duration, Rate, Time};
 
+use crate::measure::BufferMeter;
 use crate::net::host::Ending;
 
 /// The most latencies kept of one flow.
@@ -36,6 +37,8 @@ pub struct Record {
     pub latencies: Vec<Duration>,
     /// Where the first byte arrived that is not the one that was written, if bytes exist.
     pub differs_at: Option<u64>,
+    /// How evenly what arrived here came, a read always pending (MET-3).
+    pub buffers: BufferMeter,
     /// Requests or keystrokes without an answer so far.
     pub unanswered: u64,
 }
@@ -73,6 +76,7 @@ impl Record {
             self.first_byte.get_or_insert(now);
             self.last_byte = Some(now);
             self.received += n;
+            self.buffers.received(now, n);
         }
     }
 

@@ -138,6 +138,23 @@ fn rates_count_from_where_the_scenario_says() {
     assert!(from("8s") > from("0s") * 1.5, "{} against {}", from("8s"), from("0s"));
 }
 
+/// MET-3: buffers of 1460 B through 1 Mbit/s come 12 ms apart, evenly; after a pause they do not.
+#[test]
+fn the_wait_for_each_buffer_and_its_jitter_are_measured() {
+    let text = CELLS.replace("{ file = { size = \"1MB\" } }", "\"bulk\"");
+    let text = text.replace("give-up = \"300s\"", "duration = \"8s\"");
+    let of = |text: &str| {
+        let outcome = run(text, 1);
+        (metric(&outcome, "upload.inter_buffer_s"), metric(&outcome, "upload.jitter_s"))
+    };
+    let text = format!("{text}[tcp]\nmax-window = 20\n[measure]\nfrom = \"1s\"\n");
+    let still = text.replace("first = \"2s\"", "first = \"7900ms\"");
+    let (wait, jitter) = of(&still);
+    assert!((0.0115..0.0130).contains(&wait) && jitter < 0.005, "{wait} s, {jitter} s");
+    let (paused, uneven) = of(&text);
+    assert!(paused > 1.1 * wait && uneven > 10.0 * jitter, "{paused} s, {uneven} s");
+}
+
 /// LNK-3: both ends use segments that the hop carries.
 #[test]
 fn segments_fit_the_smallest_link_of_the_path() {
@@ -180,6 +197,45 @@ fn every_scheme_carries_a_file_through_its_handoffs() {
             assert!(metric(&outcome, "phone.handoffs") >= 1.0, "{scheme}: {outcome:?}");
             assert!(metric(&outcome, "phone.handoff_s") < 1.0, "{scheme}: {outcome:?}");
         }
+    }
+}
+
+/// MHP-6, MHP-17: a connection that a fixed host opens arrives whenever it begins, also when the
+/// mobile has agreed to it and leaves before its base has heard so.
+#[test]
+fn a_connection_that_begins_at_a_handoff_arrives() {
+    let download = "from = \"server\"\nto = \"phone\"\n";
+    let text = CELLS.replace("from = \"phone\"\nto = \"server\"\n", download);
+    let text = text.replace("1MB", "50kB") + "[measure]\nbytes = true\n";
+    for scheme in SCHEMES {
+        for start in (1940..2000).step_by(3) {
+            let begins = format!("start = \"{start}ms\"\n{download}");
+            let outcome = run(&helped_by(scheme, &text.replace(download, &begins)), 1);
+            assert!(outcome.completed, "{scheme} from {start} ms: {outcome:?}");
+            assert!(metric(&outcome, "upload.wrong") < 0.5, "{scheme} from {start} ms");
+        }
+    }
+}
+
+/// MIP-6, MIP-8: a mobile that is not told of its new base hears of it from the base.
+#[test]
+fn a_session_that_is_not_told_finds_its_base() {
+    let text = format!("{CELLS}every = \"4s\"\ncount = 3\n[signals]\ncomplete.miss = \"100%\"\n");
+    for scheme in SCHEMES.into_iter().filter(|s| *s != "none") {
+        let outcome = run(&helped_by(scheme, &text), 1);
+        assert!(outcome.completed, "{scheme}: {outcome:?}");
+        assert!(metric(&outcome, "phone.handoffs") >= 1.0, "{scheme}: {outcome:?}");
+    }
+}
+
+/// MHP-21: a session gives an opening up no sooner than the TCP that it stands for.
+#[test]
+fn a_session_opens_as_patiently_as_its_tcp() {
+    let text = CELLS.replace("first = \"2s\"\npause = \"1s\"", "first = \"0s\"\npause = \"400s\"");
+    let text = text.replace("\"300s\"", "\"2000s\"") + "[tcp]\ngive-up-after = 0\n";
+    for scheme in ["none", "split-tcp", "i-tcp"] {
+        let outcome = run(&helped_by(scheme, &text), 1);
+        assert!(outcome.completed, "{scheme}: {outcome:?}");
     }
 }
 
@@ -272,4 +328,20 @@ fn a_run_is_the_same_whether_it_is_recorded_or_not() {
     let bits = rates.lines().skip(1).filter_map(|l| l.rsplit(',').next()?.parse::<f64>().ok());
     let sum: f64 = bits.sum();
     assert!((sum / 8e6 - 1.0).abs() < 0.01, "{rates}");
+}
+
+/// A sender of ns-2's has no bound on what waits, and here every byte is held.
+#[test]
+fn bytes_that_exist_are_held_within_bounds() {
+    let endless = CELLS.replace("traffic = { file = { size = \"1MB\" } }", "");
+    let endless = endless.replace("give-up = \"300s\"", "duration = \"10s\"");
+    let text = endless + "[tcp]\nstack = \"ns2\"\n[measure]\nbytes = true\n";
+    let download = "from = \"server\"\nto = \"phone\"\n";
+    for scheme in SCHEMES {
+        for text in [&text, &text.replace("from = \"phone\"\nto = \"server\"\n", download)] {
+            let outcome = run(&helped_by(scheme, text), 1);
+            assert!(metric(&outcome, "upload.received_bytes") > 1e5, "{scheme}: {outcome:?}");
+            assert!(metric(&outcome, "upload.wrong") < 0.5, "{scheme}");
+        }
+    }
 }

@@ -97,6 +97,39 @@ fn helpers_in_the_path_beat_plain_tcp_on_a_lossy_hop() {
     }
 }
 
+/// LLT-1: agents that read TCP are of no use to a flow that is encrypted, whose packets they hand on;
+/// a link that recovers by itself still is.
+#[test]
+fn encryption_takes_the_agents_that_read_tcp_away() {
+    let encrypted = |scheme: &str| {
+        let source = filled(scheme, "forward.loss = \"5%\"", "");
+        let source = source.replace("to = \"phone\"", "to = \"phone\"\nencrypted = true");
+        metric(&run(&source, 1), "download.goodput_bps")
+    };
+    let none = encrypted("none");
+    for scheme in ["snoop", "m-tcp"] {
+        let useless = encrypted(scheme);
+        assert!((0.8..1.2).contains(&(useless / none)), "{scheme}: {useless} against {none}");
+    }
+    for scheme in ["delayed-dupacks", "congestion-coherence"] {
+        let helped = encrypted(scheme);
+        assert!(helped > 1.5 * none, "{scheme}: {helped} against {none}");
+    }
+    assert!((encrypted("none") - goodput("none", "forward.loss = \"5%\"", "")).abs() < 1e-9);
+}
+
+/// LLT-1, FRZ-3: what is done at the mobile's own TCP needs nobody on the way.
+#[test]
+fn encryption_leaves_the_schemes_of_the_mobile_alone() {
+    for scheme in ["freeze", "ll-freeze", "atcp", "fast-rtx-handoff"] {
+        let plain = filled(scheme, "", GAPS);
+        let encrypted = plain.replace("to = \"phone\"", "to = \"phone\"\nencrypted = true");
+        let [plain, encrypted] =
+            [plain, encrypted].map(|source| metric(&run(&source, 1), "download.goodput_bps"));
+        assert!((plain - encrypted).abs() < 1e-9, "{scheme}: {plain} and {encrypted}");
+    }
+}
+
 /// SNP-7: what the hop's full queue drops is congestion, which snoop lets the sender see. Hidden, it
 /// would drive the sender's window to where most of a burst is dropped again and again.
 #[test]
@@ -118,6 +151,40 @@ fn schemes_of_the_mobile_beat_plain_tcp_over_disconnections() {
     for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Mobile) {
         let helped = goodput(scheme.name(), "", GAPS);
         assert!(helped > 1.1 * none, "{scheme}: {helped} against {none}");
+    }
+}
+
+/// MTC-3, MTC-4, MTC-5, MTC-7: M-TCP is of use over disconnections of any length and over handoffs,
+/// to Reno and to CUBIC with SACK: a pause costs little more than its own time.
+#[test]
+fn m_tcp_beats_plain_tcp_over_disconnections_and_handoffs() {
+    let west = "[link.to-east]\nbetween = [\"backbone\", \"base\"]\n\
+                [link.to-west]\nbetween = [\"backbone\", \"west\"]\n\
+                [link.other]\nbetween = [\"west\", \"phone\"]\nrate = \"2Mbit/s\"\n\
+                delay = \"10ms\"\n[flow";
+    let two = DOWNLOAD.replacen("[flow", west, 1);
+    let two = two.replace("[\"server\", \"base\"]", "[\"server\", \"backbone\"]");
+    let nodes = "base = \"base\"\nbackbone = \"router\"\nwest = \"base\"";
+    let two = two.replace("base = \"base\"", nodes);
+    let cells = "[\"radio\", \"other\"]";
+    for (stack, pause) in [("ns2", 0.5), ("ns2", 2.0), ("ns2", 5.0), ("modern", 0.5)]
+        .into_iter()
+        .chain([("modern", 2.0), ("modern", 5.0)])
+    {
+        let gaps = GAPS.replace("2s", &format!("{pause}s"));
+        let moves = gaps.replace("[\"radio\"]", cells);
+        for (text, rest) in [(DOWNLOAD, gaps), (two.as_str(), moves)] {
+            let text = text.replace("\"ns2\"", &format!("\"{stack}\""));
+            let text = text.replace("$radio", "").replace("$rest", &rest);
+            let rate = |scheme: &str| {
+                let text = text.replace("$scheme", &format!("\"{scheme}\""));
+                metric(&run(&text, 1), "download.goodput_bps")
+            };
+            let (none, helped) = (rate("none"), rate("m-tcp"));
+            let away = 1.0 - 0.09 * (pause + 0.5);
+            assert!(helped > 1.05 * none, "{stack}, {pause} s: {helped} against {none}");
+            assert!(helped > 0.8 * 2e6 * away, "{stack}, {pause} s: {helped}\n{rest}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 /// Room round the plot for titles and labels.
-const LEFT: f64 = 52.0;
+const LEFT: f64 = 60.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
@@ -45,7 +45,7 @@ impl Scale {
         self.hi
     }
 
-    fn between(mut self, from: f64, to: f64) -> Self {
+    pub(super) fn between(mut self, from: f64, to: f64) -> Self {
         (self.from, self.to) = (from, to);
         self
     }

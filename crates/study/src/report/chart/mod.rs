@@ -5,12 +5,14 @@ mod frame;
 mod lines;
 mod ranges;
 mod ratios;
+mod rows;
 
 use maud::{Markup, html};
 
 pub use lines::{Line, Lines, Span};
 pub use ranges::{Range, RangeSeries, Ranges};
 pub use ratios::{RatioPoint, Ratios};
+pub use rows::Rows;
 
 /// How many colours there are; further ones begin again.
 pub const COLOURS: usize = 6;
@@ -22,6 +24,8 @@ pub enum Chart {
     Ranges(Ranges),
     /// Our ratios against published ones.
     Ratios(Ratios),
+    /// Means with intervals, by name.
+    Rows(Rows),
     /// Values over time.
     Lines(Lines),
 }
@@ -31,6 +35,7 @@ impl Chart {
         match self {
             Self::Ranges(chart) => chart.render(),
             Self::Ratios(chart) => chart.render(),
+            Self::Rows(chart) => chart.render(),
             Self::Lines(chart) => chart.render(),
         }
     }
@@ -39,6 +44,7 @@ impl Chart {
         match self {
             Self::Ranges(chart) => chart.keys(),
             Self::Ratios(chart) => chart.keys(),
+            Self::Rows(chart) => chart.keys(),
             Self::Lines(chart) => chart.keys(),
         }
     }
@@ -60,6 +66,11 @@ enum Shape {
 }
 
 impl Key {
+    fn of(series: &RangeSeries) -> Self {
+        let shape = if series.hollow { Shape::Hollow } else { Shape::Dot };
+        Self { name: series.name.clone(), shape, colour: series.colour }
+    }
+
     pub(super) fn swatch(&self) -> Markup {
         html! {
             svg viewBox="0 0 24 12" aria-hidden="true" {

@@ -1,7 +1,7 @@
 use maud::{Markup, html};
 
 use super::frame::{Frame, Scale, px};
-use super::{Key, Shape, colour};
+use super::{Key, colour};
 use crate::stats::Interval;
 
 /// A mean with its interval.
@@ -11,6 +11,13 @@ pub struct Range {
     pub mean: f64,
     /// Its interval, where one is known.
     pub interval: Option<Interval>,
+}
+
+impl Range {
+    /// The upper end of what is drawn of it.
+    pub(super) fn top(&self) -> f64 {
+        self.interval.map_or(self.mean, |i| i.hi.max(self.mean))
+    }
 }
 
 /// One series: a range in each category, or none.
@@ -24,6 +31,17 @@ pub struct RangeSeries {
     pub hollow: bool,
     /// Its ranges, one for each category.
     pub ranges: Vec<Option<Range>>,
+}
+
+impl RangeSeries {
+    /// The range of a category or row, if there is one that can be drawn.
+    pub(super) fn at(&self, place: usize) -> Option<Range> {
+        self.ranges.get(place).copied().flatten().filter(|range| range.mean.is_finite())
+    }
+
+    pub(super) fn dot(&self) -> &'static str {
+        if self.hollow { "dot hollow" } else { "dot" }
+    }
 }
 
 /// Means with intervals: categories along, values up from zero, the series beside each other.
@@ -43,23 +61,18 @@ pub struct Ranges {
 
 impl Ranges {
     pub(super) fn keys(&self) -> Vec<Key> {
-        let shape = |hollow| if hollow { Shape::Hollow } else { Shape::Dot };
-        let key = |s: &RangeSeries| Key {
-            name: s.name.clone(),
-            shape: shape(s.hollow),
-            colour: s.colour,
-        };
-        self.series.iter().map(key).collect()
+        self.series.iter().map(Key::of).collect()
     }
 
     pub(super) fn render(&self) -> Markup {
-        let top = |range: &Range| range.interval.map_or(range.mean, |i| i.hi.max(range.mean));
         let ranges = self.series.iter().flat_map(|s| s.ranges.iter().flatten());
-        let highest = ranges.map(top).filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let highest = ranges.map(Range::top).filter(|v| v.is_finite()).fold(0.0, f64::max);
         let x = Scale::linear(-0.5, self.categories.len() as f64 - 0.5);
         let y = Scale::linear(0.0, highest * 1.05);
         let labels = [self.x_label.as_str(), self.y_label.as_str()];
-        let frame = Frame::new([340.0, 310.0], &self.title, labels, x, y);
+        // Labels of categories stand beside each other and must not meet.
+        let width = f64::max(340.0, 66.0 + 40.0 * self.categories.len() as f64);
+        let frame = Frame::new([width, 310.0], &self.title, labels, x, y);
         let inside = html! {
             @for (i, series) in self.series.iter().enumerate() {
                 g class=(colour(series.colour)) {
@@ -82,7 +95,6 @@ impl Ranges {
 
     fn range(&self, frame: &Frame<'_>, series: &RangeSeries, x: f64, range: &Range) -> Markup {
         let (x, y) = (frame.x.at(x), frame.y.at(range.mean));
-        let dot = if series.hollow { "dot hollow" } else { "dot" };
         html! {
             g {
                 title { (series.name) ": " (words(range)) }
@@ -93,13 +105,13 @@ impl Ranges {
                         line class="whisker" x1=(px(x - 3.0)) x2=(px(x + 3.0)) y1=(px(end)) y2=(px(end)) {}
                     }
                 }
-                circle class=(dot) cx=(px(x)) cy=(px(y)) r="3.5" {}
+                circle class=(series.dot()) cx=(px(x)) cy=(px(y)) r="3.5" {}
             }
         }
     }
 }
 
-fn words(range: &Range) -> String {
+pub(super) fn words(range: &Range) -> String {
     match range.interval {
         Some(Interval { lo, hi }) => format!("{:.1} [{lo:.1}, {hi:.1}]", range.mean),
         None => format!("{:.1}", range.mean),

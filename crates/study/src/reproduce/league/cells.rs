@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::reproduce::sheet::Sheet;
+use crate::reproduce::sheet::{Sheet, sheet};
 use crate::reproduce::{Label, ReproduceError};
 use crate::scenario::{Scenario, Scheme};
 
@@ -16,20 +16,15 @@ pub(super) struct Ground {
     pub(super) hops: f64,
 }
 
-macro_rules! sheet {
-    ($name:literal) => {
-        Sheet {
-            path: concat!("papers/league/", $name),
-            text: include_str!(concat!("../../../../../papers/league/", $name)),
-        }
-    };
-}
-
 /// Where the schemes meet, in the order of the columns.
 pub(super) const GROUNDS: [Ground; 3] = [
-    Ground { sheet: sheet!("hop.toml"), radios: &["radio"], hops: 1.0 },
-    Ground { sheet: sheet!("handoffs.toml"), radios: &["cell-east", "cell-west"], hops: 1.0 },
-    Ground { sheet: sheet!("train.toml"), radios: &["radio", "wlan"], hops: 2.0 },
+    Ground { sheet: sheet!("league", "hop.toml"), radios: &["radio"], hops: 1.0 },
+    Ground {
+        sheet: sheet!("league", "handoffs.toml"),
+        radios: &["cell-east", "cell-west"],
+        hops: 1.0,
+    },
+    Ground { sheet: sheet!("league", "train.toml"), radios: &["radio", "wlan"], hops: 2.0 },
 ];
 
 /// What crosses the network.

@@ -2,11 +2,13 @@
 
 use super::cells::GROUNDS;
 use super::gain::{MARGIN, Verdict};
-use super::print::verdicts;
+use super::print::{Told, verdicts};
 use super::{Board, Cell, ID};
-use crate::report::{Block, Entry, Note, Report, Section, Table, Tone, Verdict as Count};
-use crate::reproduce::print::{self, digits};
+use crate::report::chart::{Chart, Range, RangeSeries, Rows};
+use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone, Verdict as Count};
+use crate::reproduce::page::{dash, value};
 use crate::reproduce::{Criterion, Request};
+use crate::scenario::Scheme;
 
 const SUMMARY: &str = "Every scheme meets the same network, the same two senders and, run by run, the \
 same luck. Goodput is told as a share of the limit, the most that the radio allows: its rate without \
@@ -19,11 +21,13 @@ intervals miss 1 by chance.";
 
 pub(super) fn report(request: &Request, cells: &[Cell], criteria: &[Criterion]) -> Report {
     let board = Board::new(cells);
+    let uploads = glance(&board, "upload-", "uploads").into_iter();
+    let uploads = uploads.chain(goodputs(&board, "upload-")).collect();
     let mut sections = vec![
-        Section::new("Downloads", goodputs(&board, "")),
         Section::new("What helps", helps(&board, criteria)),
+        Section::new("Downloads", goodputs(&board, "")),
         Section::new("Delay, fairness, overhead", others(&board)),
-        Section::new("Uploads", goodputs(&board, "upload-")),
+        Section::new("Uploads", uploads),
     ];
     let absent = absent(cells);
     if !absent.is_empty() {
@@ -62,14 +66,14 @@ fn goodputs(board: &Board<'_>, before: &str) -> Vec<Block> {
     let (goodput, timeouts) = (format!("{before}goodput"), format!("{before}timeouts"));
     let value = |cell: &Cell, sender: &str, condition: &str, scheme: &str| {
         let expired = board.at(&timeouts, sender, condition, scheme).and_then(Cell::mean);
-        let small = expired.map_or_else(String::new, |n| format!("{n:.0} timeouts"));
-        Entry::with_small(print::estimate(cell.ours.estimate()), small)
+        let small = expired.map_or_else(String::new, |n| format!("{n:.0}"));
+        Entry { small, ..mean(cell) }
     };
     let gain = |cell: &Cell| match cell.gain {
         None => Entry::text("-"),
         Some(gain) => {
-            let word = format!("{:.2} {}", gain.ratio.value, gain.verdict().name());
-            let mut entry = Entry::mark(&word, tone(gain.verdict()));
+            let ratio = format!("{:.2}", gain.ratio.value);
+            let mut entry = Entry::mark(&ratio, tone(gain.verdict()));
             if let Some(i) = gain.ratio.interval {
                 entry.small = format!("[{:.2}, {:.2}]", i.lo, i.hi);
             }
@@ -79,7 +83,7 @@ fn goodputs(board: &Board<'_>, before: &str) -> Vec<Block> {
     let mut blocks = Vec::new();
     for sender in &board.senders {
         let name = sender_name(sender);
-        let caption = format!("{name}: goodput in % of the limit, and timeouts");
+        let caption = format!("{name}: goodput in % of the limit; in small print timeouts");
         blocks.extend(table(board, &goodput, sender, &caption, |cell, condition, scheme| {
             value(cell, sender, condition, scheme)
         }));
@@ -89,19 +93,64 @@ fn goodputs(board: &Board<'_>, before: &str) -> Vec<Block> {
         blocks.extend(table(board, &goodput, sender, &caption, |cell, _, _| gain(cell)));
     }
     blocks.push(Block::Paragraph(format!(
-        "{GAINS} Differences below {:.0} % are called none.",
+        "{GAINS} A full circle says that the scheme helps, an empty one that it harms, a dash that it \
+         makes no difference; one below {:.0} % is none.",
         100.0 * MARGIN
     )));
     blocks
 }
 
 fn helps(board: &Board<'_>, criteria: &[Criterion]) -> Vec<Block> {
-    let notes = verdicts(board).into_iter().map(|(name, text)| Note { name, text }).collect();
-    vec![
-        Block::Notes(notes),
-        Block::Paragraph("What has to be right for the league to be believed:".to_owned()),
-        Block::Verdicts(criteria.iter().map(Count::of).collect()),
-    ]
+    let row = |told: Told| {
+        let Told { condition, sender, helps, harms } = told;
+        [condition, sender, helps, harms].map(Entry::text).to_vec()
+    };
+    let table = Table {
+        caption: "What helps a download, and what harms it".to_owned(),
+        head: ["condition", "sender", "helps", "harms"].map(str::to_owned).to_vec(),
+        rows: verdicts(board).into_iter().map(row).collect(),
+    };
+    let mut blocks = vec![Block::Verdicts(criteria.iter().map(Count::of).collect())];
+    blocks.extend(glance(board, "", "downloads"));
+    blocks.push(Block::Table(table));
+    blocks
+}
+
+/// Goodput at a glance: a chart for each condition.
+fn glance(board: &Board<'_>, before: &str, loads: &str) -> Option<Block> {
+    let name = format!("{before}goodput");
+    let chart = |condition: &&str| {
+        let series = |(colour, sender): (usize, &&str)| {
+            let range = |scheme: &&str| {
+                let estimate = board.at(&name, sender, condition, scheme)?.ours.estimate()?;
+                Some(Range { mean: estimate.mean, interval: estimate.interval() })
+            };
+            RangeSeries {
+                name: sender_name(sender).to_owned(),
+                colour,
+                hollow: colour > 0,
+                ranges: board.schemes.iter().map(range).collect(),
+            }
+        };
+        let series: Vec<RangeSeries> = board.senders.iter().enumerate().map(series).collect();
+        let has_any = series.iter().any(|s| s.ranges.iter().any(Option::is_some));
+        has_any.then(|| {
+            Chart::Rows(Rows {
+                title: (*condition).to_owned(),
+                x_label: "goodput in % of the limit".to_owned(),
+                at_least: 100.0,
+                names: board.schemes.iter().map(|scheme| (*scheme).to_owned()).collect(),
+                series,
+                base: board.schemes.iter().position(|scheme| *scheme == Scheme::None.name()),
+            })
+        })
+    };
+    let charts: Vec<Chart> = board.conditions.iter().filter_map(chart).collect();
+    let caption = format!(
+        "Goodput of {loads} in per cent of what the radio allows, with 95 % intervals. Dashed: the \
+         same sender without help."
+    );
+    (!charts.is_empty()).then_some(Block::Figure(Figure { caption, charts }))
 }
 
 fn others(board: &Board<'_>) -> Vec<Block> {
@@ -113,17 +162,17 @@ fn others(board: &Board<'_>) -> Vec<Block> {
     ] {
         for sender in &board.senders {
             let caption = format!("{}: {title}", sender_name(sender));
-            blocks.extend(table(board, name, sender, &caption, |cell, _, _| value(cell)));
+            blocks.extend(table(board, name, sender, &caption, |cell, _, _| {
+                value(cell.ours.estimate())
+            }));
         }
     }
     blocks
 }
 
-fn value(cell: &Cell) -> Entry {
-    let Some(estimate) = cell.ours.estimate() else { return Entry::text("-") };
-    let n = digits(estimate.mean);
-    let small = estimate.interval().map(|i| format!("[{:.n$}, {:.n$}]", i.lo, i.hi));
-    Entry::with_small(format!("{:.n$}", estimate.mean), small.unwrap_or_default())
+/// A mean without its interval.
+fn mean(cell: &Cell) -> Entry {
+    cell.mean().map_or_else(dash, |mean| Entry::text(format!("{mean:.1}")))
 }
 
 /// A table of one sender, if anything of it was run.

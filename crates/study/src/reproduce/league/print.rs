@@ -161,24 +161,36 @@ fn table(
     }
 }
 
-/// What helps and what harms downloads, a line for each condition and sender.
-pub(super) fn verdicts(board: &Board<'_>) -> Vec<(String, String)> {
+/// What helps downloads under a condition with a sender, and what harms them.
+pub(super) struct Told {
+    pub(super) condition: String,
+    pub(super) sender: String,
+    pub(super) helps: String,
+    pub(super) harms: String,
+}
+
+/// What helps and what harms downloads, for each condition and sender that was run.
+pub(super) fn verdicts(board: &Board<'_>) -> Vec<Told> {
     let mut told = Vec::new();
     for condition in &board.conditions {
         for sender in &board.senders {
+            let at = |scheme: &&str| board.at("goodput", sender, condition, scheme);
+            if board.schemes.iter().all(|scheme| at(scheme).is_none()) {
+                continue;
+            }
             let of = |verdict: Verdict| {
                 let is = |scheme: &&&str| {
-                    let cell = board.at("goodput", sender, condition, scheme);
-                    cell.and_then(|c| c.gain).is_some_and(|gain| gain.verdict() == verdict)
+                    at(scheme).and_then(|c| c.gain).is_some_and(|gain| gain.verdict() == verdict)
                 };
                 let names: Vec<&str> = board.schemes.iter().filter(is).copied().collect();
-                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+                if names.is_empty() { "-".to_owned() } else { names.join(", ") }
             };
-            let (helps, harms) = (of(Verdict::Helps), of(Verdict::Harms));
-            told.push((
-                format!("{condition}, {sender}"),
-                format!("helps: {helps}. Harms: {harms}."),
-            ));
+            told.push(Told {
+                condition: (*condition).to_owned(),
+                sender: (*sender).to_owned(),
+                helps: of(Verdict::Helps),
+                harms: of(Verdict::Harms),
+            });
         }
     }
     told

@@ -3,20 +3,11 @@ use std::path::Path;
 
 use super::cells::GROUNDS;
 use super::*;
+use crate::reproduce::testing::request;
 use crate::scenario::Study;
 
-fn request(runs: u32, only: &[&str]) -> Request {
-    Request {
-        runs,
-        seed: 1,
-        jobs: None,
-        only: only.iter().map(|o| o.parse().unwrap()).collect(),
-        version: "test".to_owned(),
-    }
-}
-
 fn league(runs: u32, only: &[&str]) -> League {
-    reproduce(&request(runs, only), &()).unwrap()
+    reproduce(&request(only, runs), &()).unwrap()
 }
 
 fn mean(league: &League, label: &str) -> f64 {
@@ -141,7 +132,7 @@ fn a_choice_runs_what_it_needs_and_nothing_else() {
     }
     assert_eq!(labels.len(), 9, "{labels:?}");
     assert!(mean(&league, "fairness/reno/clean/none") > 0.8);
-    assert!(reproduce(&request(1, &["snoop/nowhere"]), &()).is_err());
+    assert!(reproduce(&request(&["snoop/nowhere"], 1), &()).is_err());
 }
 
 #[test]

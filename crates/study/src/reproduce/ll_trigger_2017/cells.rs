@@ -5,24 +5,15 @@ use std::sync::Arc;
 use lasthop_units::Duration;
 
 use crate::published::Published;
-use crate::reproduce::sheet::{Settings, Sheet};
+use crate::reproduce::sheet::{Settings, Sheet, sheet};
 use crate::reproduce::{Cell, Label, ReproduceError};
 use crate::scenario::Scenario;
 
-macro_rules! sheet {
-    ($name:literal) => {
-        Sheet {
-            path: concat!("papers/ll-trigger-2017/", $name),
-            text: include_str!(concat!("../../../../../papers/ll-trigger-2017/", $name)),
-        }
-    };
-}
-
-const TABLE_1_SHEET: Sheet = sheet!("table1.toml");
-const ROUTER_SHEET: Sheet = sheet!("table1-router.toml");
-const TABLE_2_SHEET: Sheet = sheet!("table2.toml");
-const FIGURE_7_SHEET: Sheet = sheet!("figure7.toml");
-const FIGURE_8_SHEET: Sheet = sheet!("figure8.toml");
+const TABLE_1_SHEET: Sheet = sheet!("ll-trigger-2017", "table1.toml");
+const ROUTER_SHEET: Sheet = sheet!("ll-trigger-2017", "table1-router.toml");
+const TABLE_2_SHEET: Sheet = sheet!("ll-trigger-2017", "table2.toml");
+const FIGURE_7_SHEET: Sheet = sheet!("ll-trigger-2017", "figure7.toml");
+const FIGURE_8_SHEET: Sheet = sheet!("ll-trigger-2017", "figure8.toml");
 
 /// The tables that the cells are in.
 pub(super) const TABLE_1: &str = "table1";

@@ -2,8 +2,9 @@
 
 use super::{Shown, figures};
 use crate::published::Published;
-use crate::report::{Block, Note, Report, Section, Tone, Verdict};
-use crate::reproduce::{Comparison, Criterion, Kind, Mark, Parameter, Request, Setup, print};
+use crate::report::{Block, Report, Section};
+use crate::reproduce::page::{self, again, inconsistencies, marks, note, said, setup, verdicts};
+use crate::reproduce::{Comparison, Criterion, Request, Setup};
 
 /// What a report is made of.
 pub(super) struct Content<'a> {
@@ -21,70 +22,26 @@ const SUMMARY: &str = "Before a handoff the mobile's link layer warns its TCP, w
     answered by measurement, for every scheme.";
 
 pub(super) fn report(content: &Content<'_>) -> Report {
-    let paper = &content.published.paper;
-    let mut sections = vec![
+    let sections = vec![
         result(content),
         figures::timeouts(content),
         figures::rates(content),
         figures::throughput(content),
         figures::characteristics(content),
         explained(),
-        setup(content.published),
+        setup(assumed(), content.published),
         said(content.published),
         inconsistencies(content.published),
         method(),
     ];
-    sections.retain(|section| !section.blocks.is_empty());
-    Report {
-        title: format!("{}, reproduced", paper.title),
-        subtitle: format!("{}, {}", paper.authors.join(", "), paper.year),
-        summary: SUMMARY.to_owned(),
-        sections,
-    }
-}
-
-fn paragraph(text: &str) -> Block {
-    Block::Paragraph(text.to_owned())
-}
-
-fn note(name: &str, text: &str) -> Note {
-    Note { name: name.to_owned(), text: text.to_owned() }
+    page::report(content.published, SUMMARY, sections)
 }
 
 fn result(content: &Content<'_>) -> Section {
-    let request = content.request;
-    let marked = |mark: Mark| figures::marked(content, mark);
-    let blocks = vec![
-        Block::Verdicts(content.criteria.iter().map(verdict).collect()),
-        Block::Paragraph(format!(
-            "Of {} values that the paper prints, {} are within 10 %, {} of the others in the \
-             published ratio between the schemes to 35 %, {} in order.",
-            content.comparison.printed().count(),
-            marked(Mark::Near),
-            marked(Mark::Ratio),
-            marked(Mark::Order)
-        )),
-        Block::Paragraph(format!(
-            "By lasthop {}, {} runs of each cell, seed {}. This gives the same values again:",
-            request.version, request.runs, request.seed
-        )),
-        Block::Code(request.command(super::ID)),
-    ];
+    let mut blocks =
+        vec![verdicts(content.criteria), marks(content.comparison, "the paper prints")];
+    blocks.extend(again(content.request, super::ID));
     Section::new("Result", blocks)
-}
-
-fn verdict(criterion: &Criterion) -> Verdict {
-    let tone = match criterion.verdict() {
-        Some(true) => Tone::Good,
-        Some(false) => Tone::Bad,
-        None => Tone::Neutral,
-    };
-    Verdict {
-        name: criterion.name.clone(),
-        count: print::count(criterion),
-        needed: print::needed(criterion),
-        tone,
-    }
 }
 
 /// Why the results are as they are. A reason belongs here once it has been found.
@@ -247,45 +204,6 @@ fn assumed() -> Setup {
             "the paper has words only",
         );
     setup
-}
-
-fn setup(published: &Published) -> Section {
-    let stated = published.parameters.iter().map(|p| Parameter {
-        name: p.name.clone(),
-        value: p.value.clone(),
-        kind: Kind::Stated,
-        reason: p.note.as_ref().map_or_else(|| p.source.clone(), |n| format!("{}; {n}", p.source)),
-    });
-    Section::new(
-        "Set-up",
-        vec![
-            paragraph("Nothing is fitted. Assumed, since the paper does not say:"),
-            Block::Parameters(assumed().parameters),
-            paragraph("What the paper says:"),
-            Block::Parameters(stated.collect()),
-        ],
-    )
-}
-
-fn said(published: &Published) -> Section {
-    let sourced = |text: &str, source: &str| format!("{text} ({source})");
-    let claims = published
-        .claims
-        .iter()
-        .map(|c| Note { name: c.id.replace('-', " "), text: sourced(&c.says, &c.source) });
-    let drawn = published.untabulated.iter().map(|u| Note {
-        name: format!("{}, without numbers", u.id.replace('-', " ")),
-        text: sourced(&u.what, &u.source),
-    });
-    let notes = claims.chain(drawn).collect();
-    Section::new("What the paper claims in words", vec![Block::Notes(notes)])
-}
-
-fn inconsistencies(published: &Published) -> Section {
-    let note =
-        |i: &crate::published::Inconsistency| Note { name: i.id.clone(), text: i.text.clone() };
-    let notes = published.inconsistencies.iter().map(note).collect();
-    Section::new("Inconsistencies and gaps of the paper", vec![Block::Notes(notes)])
 }
 
 fn method() -> Section {

@@ -6,7 +6,8 @@ use super::criteria::{LONGEST, difference};
 use super::document::Content;
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
-use crate::reproduce::{Compared, Mark, Measured};
+use crate::reproduce::page::dash;
+use crate::reproduce::{Compared, Measured};
 use crate::scenario::Scheme;
 use crate::stats::Estimate;
 
@@ -44,7 +45,7 @@ pub(super) fn timeouts(content: &Content<'_>) -> Section {
 pub(super) fn rates(content: &Content<'_>) -> Section {
     let mut blocks = Vec::new();
     if !content.shown.is_empty() {
-        let chart = |(i, (scheme, shown)): (usize, &(String, super::Shown))| {
+        let chart = |(scheme, shown): &(String, super::Shown)| {
             let drawn = |(at, _): &&(f64, f64)| (DRAWN.0..DRAWN.1).contains(at);
             let points = shown.rate.iter().filter(drawn).map(|(at, r)| (at - DRAWN.0, *r));
             let (from, to) = shown.handoff;
@@ -54,7 +55,7 @@ pub(super) fn rates(content: &Content<'_>) -> Section {
                 spans: vec![Span { from: from - DRAWN.0, to: to - DRAWN.0 }],
                 lines: vec![Line {
                     name: "mean in 1 s".to_owned(),
-                    colour: i,
+                    colour: 0,
                     steps: true,
                     points: points.collect(),
                 }],
@@ -65,7 +66,7 @@ pub(super) fn rates(content: &Content<'_>) -> Section {
                 "Figure 7: the rate of one run around a handoff of 1 s, from 105 s of the run \
                 on. Shaded: the handoff."
                     .to_owned(),
-            charts: content.shown.iter().enumerate().map(chart).collect(),
+            charts: content.shown.iter().map(chart).collect(),
         }));
     }
     for (tables, title) in [
@@ -188,7 +189,10 @@ fn answered(question: &str, ours: Answer, theirs: Option<bool>) -> Entry {
         None => None,
     };
     let small = match (ours.value, ours.won) {
-        (Some(share), Some(won)) => format!("{share:.1} %, {:.0} %", 100.0 * won),
+        (Some(share), Some(won)) => {
+            // Rounded first, so that no zero gets a sign.
+            format!("{share:.1} %, {} %", libm::round(100.0 * won) as i64)
+        }
         (Some(early), None) if question == super::cells::SEMANTICS => format!("{early:.0} bytes"),
         _ => String::new(),
     };
@@ -222,10 +226,6 @@ fn head(first: &str, others: &[&str]) -> Vec<String> {
     std::iter::once(&first).chain(others).map(|word| (*word).to_owned()).collect()
 }
 
-fn dash() -> Entry {
-    Entry::text("-")
-}
-
 fn range(estimate: Estimate) -> Range {
     Range { mean: estimate.mean, interval: estimate.interval() }
 }
@@ -244,9 +244,4 @@ fn beside(cell: &Measured) -> Entry {
         small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
     }
     Entry::with_small(format!("{:.1}", ours.mean), small)
-}
-
-/// The word for a mark counts for the comparison as a whole.
-pub(super) fn marked(content: &Content<'_>, mark: Mark) -> usize {
-    content.comparison.printed().filter(|cell| cell.mark == mark).count()
 }

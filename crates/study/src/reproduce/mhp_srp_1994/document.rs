@@ -7,9 +7,10 @@ use crate::published::Published;
 use crate::report::chart::{
     Chart, Line, Lines, Range, RangeSeries, Ranges, RatioPoint, Ratios, Span,
 };
-use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone, Verdict};
+use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone};
+use crate::reproduce::page::{self, again, inconsistencies, note, paragraph, said, verdicts};
 use crate::reproduce::{
-    Compared, Comparison, Course, Criterion, Kind, Label, Mark, Measured, Order, Pair, Parameter,
+    Compared, Comparison, Course, Criterion, Kind, Label, Mark, Measured, Order, Pair,
     RATIO_TOLERANCE, Request, print,
 };
 use crate::stats::{Estimate, Ratio};
@@ -45,8 +46,7 @@ fn summary() -> String {
 }
 
 pub(super) fn report(content: &Content<'_>) -> Report {
-    let paper = &content.published.paper;
-    let mut sections = vec![
+    let sections = vec![
         result(content),
         tables(content),
         figures(content),
@@ -59,40 +59,13 @@ pub(super) fn report(content: &Content<'_>) -> Report {
         inconsistencies(content.published),
         method(),
     ];
-    sections.retain(|section| !section.blocks.is_empty());
-    Report {
-        title: format!("{}, reproduced", paper.title),
-        subtitle: format!("{}, {}", paper.authors.join(" and "), paper.year),
-        summary: summary(),
-        sections,
-    }
+    page::report(content.published, &summary(), sections)
 }
 
 fn result(content: &Content<'_>) -> Section {
-    let request = content.request;
-    let blocks = vec![
-        Block::Verdicts(content.criteria.iter().map(verdict).collect()),
-        Block::Paragraph(format!(
-            "By lasthop {}, {} runs of each cell, seed {}. This gives the same values again:",
-            request.version, request.runs, request.seed
-        )),
-        Block::Code(request.command(super::ID)),
-    ];
+    let mut blocks = vec![verdicts(content.criteria)];
+    blocks.extend(again(content.request, super::ID));
     Section::new("Result", blocks)
-}
-
-fn verdict(criterion: &Criterion) -> Verdict {
-    let tone = match criterion.verdict() {
-        Some(true) => Tone::Good,
-        Some(false) => Tone::Bad,
-        None => Tone::Neutral,
-    };
-    Verdict {
-        name: criterion.name.clone(),
-        count: print::count(criterion),
-        needed: print::needed(criterion),
-        tone,
-    }
 }
 
 fn tables(content: &Content<'_>) -> Section {
@@ -456,56 +429,25 @@ fn miss(comparison: &Comparison, compared: &Compared) -> String {
 
 fn setup(published: &Published) -> Section {
     let setup = World::default().setup();
-    let of = |kind: Kind| setup.of(kind).cloned().collect::<Vec<Parameter>>();
-    let stated = published.parameters.iter().map(|p| Parameter {
-        name: p.name.clone(),
-        value: p.value.clone(),
-        kind: Kind::Stated,
-        reason: p.note.as_ref().map_or_else(|| p.source.clone(), |n| format!("{}; {n}", p.source)),
-    });
-    let paragraph = |text: &str| Block::Paragraph(text.to_owned());
+    let of = |kind: Kind| Block::Parameters(setup.of(kind).cloned().collect());
     Section::new(
         "Set-up",
         vec![
             paragraph("Fitted, to the cells without pause and loss and to nothing else:"),
-            Block::Parameters(of(Kind::Fitted)),
+            of(Kind::Fitted),
             paragraph(
                 "Assumed, since the paper does not say; none of them differs from cell to cell:",
             ),
-            Block::Parameters(of(Kind::Assumed)),
+            of(Kind::Assumed),
             paragraph("Taken from the paper:"),
-            Block::Parameters(of(Kind::Stated)),
+            of(Kind::Stated),
             paragraph("All that the paper says of its set-up:"),
-            Block::Parameters(stated.collect()),
+            page::stated(published),
         ],
     )
 }
 
-fn said(published: &Published) -> Section {
-    let sourced = |text: &str, source: &str| format!("{text} ({source})");
-    let claims = published
-        .claims
-        .iter()
-        .map(|c| Note { name: c.id.replace('-', " "), text: sourced(&c.says, &c.source) });
-    let silent = published.untabulated.iter().map(|u| Note {
-        name: format!("{}, without numbers", u.id.replace('-', " ")),
-        text: sourced(&u.what, &u.source),
-    });
-    Section::new(
-        "What the paper claims in words",
-        vec![Block::Notes(claims.chain(silent).collect())],
-    )
-}
-
-fn inconsistencies(published: &Published) -> Section {
-    let note =
-        |i: &crate::published::Inconsistency| Note { name: i.id.clone(), text: i.text.clone() };
-    let notes = published.inconsistencies.iter().map(note).collect();
-    Section::new("Inconsistencies and gaps of the paper", vec![Block::Notes(notes)])
-}
-
 fn method() -> Section {
-    let note = |name: &str, text: &str| Note { name: name.to_owned(), text: text.to_owned() };
     let notes = vec![
         note(
             "runs",

@@ -11,7 +11,7 @@ use lasthop_units::Seed;
 use super::cell::{Cell, Label, chosen};
 use super::compare::{Comparison, Criterion, Mark, Order, Pair};
 use super::papers::{ReproduceError, Reproduction, Request, Study};
-use super::run::{CellRunner, Course, Progress, run_cells, seed_of};
+use super::run::{CellRunner, Course, Progress, compared, seed_of};
 use crate::published::Published;
 
 pub use cells::{Case, Handoffs, Scheme};
@@ -21,10 +21,14 @@ pub use setup::{Bursts, Direction, Flavour, VARIATIONS, Variation, World};
 /// The name that `lasthop reproduce` takes.
 pub const ID: &str = "mhp-srp-1994";
 
+/// How many runs each cell gets if nobody says.
+const RUNS: u32 = 40;
+
 const PUBLISHED: &str = include_str!("../../../../../papers/mhp-srp-1994/published.toml");
 
 /// How the paper is reproduced.
 pub(super) const STUDY: Study = Study {
+    runs: RUNS,
     labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
     reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
 };
@@ -49,10 +53,7 @@ pub fn reproduce_with(
     let published = published()?;
     let cells = chosen(cells::all(&published)?, &request.only)?;
     let seed = Seed::from_u64(request.seed);
-    let threads = request.jobs.map_or(0, usize::from);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let measured = pool.install(|| run_cells(&cells, runner, request.runs, seed, progress));
-    let comparison = Comparison::new(measured);
+    let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria(&comparison);
     let courses = courses(&cells, runner, seed);
     let report = document::report(&document::Content {

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::reproduce::Failure;
+use crate::reproduce::testing::{self, as_xml};
 
 /// Gives what the paper prints, or 20 s, with a spread of a few percent.
 struct Echo {
@@ -30,13 +31,7 @@ impl CellRunner<Case> for Echo {
 }
 
 fn request(only: &[&str]) -> Request {
-    Request {
-        runs: 8,
-        seed: 1,
-        jobs: None,
-        only: only.iter().map(|only| only.parse().unwrap()).collect(),
-        version: "0.0.0".to_owned(),
-    }
+    testing::request(only, 8)
 }
 
 fn echo(srp: f64, only: &[&str]) -> Reproduction {
@@ -129,15 +124,6 @@ fn a_choice_of_cells_decides_nothing_that_it_does_not_cover() {
     let whole_srp =
         whole.comparison.cells.iter().find(|c| c.cell.label.to_string() == "table3/1 s/5 %/srp");
     assert_eq!(find(&reproduction), whole_srp.map(|c| c.cell.ours.clone()));
-}
-
-/// Everything but the two lines that HTML allows to stay open.
-fn as_xml(html: &str) -> String {
-    let body = html.strip_prefix("<!DOCTYPE html>").unwrap();
-    let (before, meta) = body.split_once("<meta").unwrap();
-    let (_, after) = meta.rsplit_once("<meta").unwrap();
-    let (_, rest) = after.split_once('>').unwrap();
-    format!("{before}{rest}")
 }
 
 #[test]

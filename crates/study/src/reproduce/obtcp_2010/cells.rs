@@ -1,33 +1,16 @@
 //! The cells: every point of the paper's figures and tables, from the scenario files beside it.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use lasthop_units::Seed;
-
 use crate::published::Published;
+use crate::reproduce::sheet::{Settings, Sheet, sheet};
 use crate::reproduce::{Cell, Label, ReproduceError};
-use crate::scenario::{Point, Scenario, Study};
+use crate::scenario::Scenario;
 
-/// A scenario file.
-struct Sheet {
-    path: &'static str,
-    text: &'static str,
-}
-
-macro_rules! sheet {
-    ($name:literal) => {
-        Sheet {
-            path: concat!("papers/obtcp-2010/", $name),
-            text: include_str!(concat!("../../../../../papers/obtcp-2010/", $name)),
-        }
-    };
-}
-
-const SECTION_6: Sheet = sheet!("section-6.toml");
-const FIGURE_22: Sheet = sheet!("figure22.toml");
-const FIGURE_24: Sheet = sheet!("figure24.toml");
-const TABLES: Sheet = sheet!("tables-5-6.toml");
+const SECTION_6: Sheet = sheet!("obtcp-2010", "section-6.toml");
+const FIGURE_22: Sheet = sheet!("obtcp-2010", "figure22.toml");
+const FIGURE_24: Sheet = sheet!("obtcp-2010", "figure24.toml");
+const TABLES: Sheet = sheet!("obtcp-2010", "tables-5-6.toml");
 
 /// Where the cells of figure 22 are.
 pub(super) const FIGURE_22_TABLE: &str = "figure22";
@@ -75,14 +58,6 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     Ok(cells)
 }
 
-/// Each point of a sheet's sweep with its scenario. No run draws anything but losses, so one seed is
-/// as good as any.
-fn points(sheet: &Sheet) -> Result<Vec<(Place, Arc<Scenario>)>, ReproduceError> {
-    let study = Study::parse(Path::new(sheet.path), sheet.text)?;
-    let point = |point: &Point| Ok((Place::of(point), study.scenario(point, Seed::from_u64(0))?));
-    study.points().iter().map(point).collect()
-}
-
 /// Where a point of a sweep stands in the paper: `at` is `figure14/5 ms`, `help` a scheme.
 struct Place {
     table: String,
@@ -91,13 +66,9 @@ struct Place {
 }
 
 impl Place {
-    fn of(point: &Point) -> Self {
-        let set = |key: &str| {
-            let found = point.parameters().iter().find(|(k, _)| k == key);
-            found.map_or("", |(_, value)| value.as_str())
-        };
-        let (table, row) = set("at").split_once('/').unwrap_or_default();
-        Self { table: table.to_owned(), row: row.to_owned(), help: set("help").to_owned() }
+    fn of(settings: &Settings) -> Self {
+        let (table, row) = settings.at("at").split_once('/').unwrap_or_default();
+        Self { table: table.to_owned(), row: row.to_owned(), help: settings.at("help").to_owned() }
     }
 
     fn label(&self, column: &str, scheme: &str) -> Label {
@@ -112,11 +83,12 @@ impl Place {
 
 /// EXP-S2, EXP-S3, EXP-S4, EXP-S6: goodput along the axis of a figure.
 fn drawn(sheet: &Sheet) -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cell = |(place, scenario): (Place, Arc<Scenario>)| {
+    let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
+        let place = Place::of(&settings);
         let case = Case { scenario, measure: Measure::Goodput("download") };
         Cell::ours(place.label(DRAWN, &place.help), "kB/s", case)
     };
-    Ok(points(sheet)?.into_iter().map(cell).collect())
+    Ok(sheet.points()?.into_iter().map(cell).collect())
 }
 
 /// EXP-S5: figure 22, in numbers.
@@ -126,15 +98,15 @@ fn round_trips() -> Result<Vec<Cell<Case>>, ReproduceError> {
         ("median", Level::Permille(500)),
         ("95 % below", Level::Permille(950)),
     ];
-    let points = points(&FIGURE_22)?;
+    let points = FIGURE_22.points()?;
     let cells = levels.into_iter().flat_map(|(column, level)| {
-        points.iter().map(move |(place, scenario)| {
+        points.iter().map(move |(settings, scenario)| {
             let case = Case { scenario: Arc::clone(scenario), measure: Measure::Srtt(level) };
             let label = Label {
                 table: FIGURE_22_TABLE.to_owned(),
                 row: "SRTT".to_owned(),
                 column: column.to_owned(),
-                scheme: place.help.clone(),
+                scheme: Place::of(settings).help,
             };
             Cell::ours(label, "ms", case)
         })
@@ -155,7 +127,8 @@ const SHARED: [(&str, &str, &str, &str, Measure); 4] = [
 /// published.
 fn shared(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
     let mut cells = Vec::new();
-    for (place, scenario) in points(&TABLES)? {
+    for (settings, scenario) in TABLES.points()? {
+        let place = Place::of(&settings);
         let timers = place.help != "obtcp";
         for (of, printed, scheme, unit, measure) in SHARED {
             let scheme = if timers { format!("{scheme}+timers") } else { scheme.to_owned() };

@@ -10,6 +10,7 @@ use crate::analysis::obtcp::reference::{Curve, Reference};
 use crate::published::Published;
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges};
 use crate::report::{Block, Entry, Figure, Section, Table};
+use crate::reproduce::page::{dash, measured, value};
 use crate::reproduce::{Measured, print};
 use crate::stats::Estimate;
 
@@ -470,26 +471,4 @@ fn in_ns2(reference: &Reference, table: &str, p1: &str) -> [Entry; 2] {
         ],
         None => [dash(), dash()],
     }
-}
-
-fn dash() -> Entry {
-    Entry::text("-")
-}
-
-fn value(estimate: Option<Estimate>) -> Entry {
-    let Some(estimate) = estimate else { return dash() };
-    let n = print::digits(estimate.mean);
-    let interval = estimate.interval();
-    let small = interval.map(|i| format!("[{:.n$}, {:.n$}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.n$}", estimate.mean), small)
-}
-
-/// A cell's mean with its interval, and how many of its runs failed.
-fn measured(cell: &Measured) -> Entry {
-    let mut entry = value(cell.ours.estimate());
-    if cell.ours.failures() > 0 {
-        let space = if entry.small.is_empty() { "" } else { ", " };
-        entry.small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
-    }
-    entry
 }

@@ -16,9 +16,8 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::compare::Comparison;
 use super::papers::{ReproduceError, Reproduction, Request, Study};
-use super::run::{CellRunner, Failure, Progress, run_cells, seed_of};
+use super::run::{Progress, compared, seed_of};
 use crate::analysis::obtcp::checks;
 use crate::analysis::obtcp::reference::Reference;
 use crate::published::Published;
@@ -29,10 +28,14 @@ pub use runner::{Runner, Series, Simulated};
 /// The name that `lasthop reproduce` takes.
 pub const ID: &str = "obtcp-2010";
 
+/// How many runs each cell gets if nobody says: few, since a run is 2000 s long.
+const RUNS: u32 = 5;
+
 const PUBLISHED: &str = include_str!("../../../../../papers/obtcp-2010/published.toml");
 
 /// How the paper is reproduced.
 pub(super) const STUDY: Study = Study {
+    runs: RUNS,
     labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
     reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
 };
@@ -62,10 +65,7 @@ pub fn reproduce_with(
     let points = points::Points::of(&all);
     let cells = chosen(all, &request.only)?;
     let seed = Seed::from_u64(request.seed);
-    let threads = request.jobs.map_or(0, usize::from);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let measured = pool.install(|| run_cells(&cells, &Cells(runner), request.runs, seed, progress));
-    let comparison = Comparison::new(measured);
+    let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &checks, &reference, &points);
     let report = document::report(&document::Content {
         published: &published,
@@ -94,15 +94,6 @@ fn round_trips(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<(St
         Some((cell.label.scheme.clone(), series))
     };
     cells.iter().filter(shown).filter_map(series).collect()
-}
-
-/// The part of a [`Runner`] that runs cells.
-struct Cells<'a>(&'a dyn Runner);
-
-impl CellRunner<Case> for Cells<'_> {
-    fn run(&self, cell: &Cell<Case>, run: u32, seed: Seed) -> Result<f64, Failure> {
-        self.0.run(cell, run, seed)
-    }
 }
 
 #[cfg(test)]

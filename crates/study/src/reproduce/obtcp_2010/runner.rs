@@ -1,16 +1,12 @@
 //! Each run of a cell: a scenario in the simulator.
 
-use std::fs;
-use std::sync::atomic::AtomicBool;
-
 use lasthop_units::{Bytes, Duration, Rate, Seed};
 
 use super::cells::{Case, Level, Measure};
 use crate::analysis::obtcp::{fairness, utilisation};
-use crate::engine::Simulator;
-use crate::reproduce::{Cell, CellRunner, Failure};
-use crate::run::{Engine, Outcome, Outputs};
-use crate::scenario::{End, Scenario};
+use crate::reproduce::{Cell, CellRunner, Failure, sheet};
+use crate::run::Outcome;
+use crate::scenario::Scenario;
 
 /// The link that both flows of Tables 5 and 6 share.
 const SHARED_LINK: &str = "L1";
@@ -65,40 +61,15 @@ impl Runner for Simulated {
 }
 
 impl Simulated {
-    /// When rates begin to count: of a short run, in its second half at the latest.
-    fn from(&self, scenario: &Scenario) -> Duration {
-        let said = scenario.measure.from;
-        self.length.map_or(said, |length| said.min(length / 2))
-    }
-
     fn outcome(&self, scenario: &Scenario, seed: Seed) -> Result<Outcome, Failure> {
-        let stop = AtomicBool::new(false);
-        self.simulate(scenario, seed, &Outputs { directory: None, stop: &stop })
-    }
-
-    fn simulate(
-        &self,
-        scenario: &Scenario,
-        seed: Seed,
-        outputs: &Outputs<'_>,
-    ) -> Result<Outcome, Failure> {
-        let mut scenario = scenario.clone();
-        scenario.measure.from = self.from(&scenario);
-        if let Some(length) = self.length {
-            scenario.end = End::After(length);
-        }
-        Simulator.run(&scenario, seed, outputs).map_err(|e| Failure::Unavailable(e.to_string()))
+        sheet::outcome(&sheet::shortened(scenario, self.length), seed)
     }
 
     /// The sender's smoothed round trip while rates count (OBM-13), in ms.
     fn series(&self, scenario: &Scenario, seed: Seed) -> Result<Series, Failure> {
-        let failed = |e: std::io::Error| Failure::Unavailable(e.to_string());
-        let directory = tempfile::tempdir().map_err(failed)?;
-        let stop = AtomicBool::new(false);
-        let outputs = Outputs { directory: Some(directory.path().to_owned()), stop: &stop };
-        self.simulate(scenario, seed, &outputs)?;
-        let table = fs::read_to_string(directory.path().join("series.csv")).map_err(failed)?;
-        let from = self.from(scenario).as_secs_f64();
+        let scenario = sheet::shortened(scenario, self.length);
+        let table = sheet::recorded(&scenario, seed, "series.csv")?;
+        let from = scenario.measure.from.as_secs_f64();
         Ok(table.lines().filter_map(round_trip).filter(|(at, _)| *at >= from).collect())
     }
 }
@@ -113,12 +84,7 @@ fn round_trip(line: &str) -> Option<(f64, f64)> {
 }
 
 fn goodput(outcome: &Outcome, flow: &str) -> Result<Rate, Failure> {
-    let name = format!("{flow}.goodput_bps");
-    let value = outcome.metrics.iter().find(|(metric, _)| *metric == name).map(|(_, v)| *v);
-    match value {
-        Some(bps) if bps.is_finite() => Ok(Rate::from_bps(bps as u64)),
-        _ => Err(Failure::Incomplete(format!("`{name}` was not measured"))),
-    }
+    Ok(Rate::from_bps(sheet::metric(outcome, &format!("{flow}.goodput_bps"))? as u64))
 }
 
 fn shares(outcome: &Outcome) -> Result<[Rate; 2], Failure> {

@@ -3,7 +3,8 @@ use std::collections::BTreeSet;
 use lasthop_units::Duration;
 
 use super::*;
-use crate::reproduce::{Criterion, Label, Mark};
+use crate::reproduce::testing::{as_xml, request};
+use crate::reproduce::{CellRunner, Criterion, Failure, Label, Mark};
 
 /// Gives goodputs whose gains have the published shapes, and what the paper prints in its tables.
 struct Echo {
@@ -51,16 +52,6 @@ impl CellRunner<Case> for Echo {
 impl Runner for Echo {
     fn round_trips(&self, _: &Case, _: Seed) -> Option<Series> {
         Some((0..500).map(|i| (1000.0 + f64::from(i) / 10.0, 150.0 + f64::from(i % 7))).collect())
-    }
-}
-
-fn request(only: &[&str], runs: u32) -> Request {
-    Request {
-        runs,
-        seed: 1,
-        jobs: None,
-        only: only.iter().map(|only| only.parse().unwrap()).collect(),
-        version: "0.0.0".to_owned(),
     }
 }
 
@@ -164,15 +155,6 @@ fn a_choice_of_cells_decides_nothing_that_it_does_not_cover() {
     let open = reproduction.criteria.iter().skip(1).filter(|c| c.needed.is_some());
     assert!(open.clone().count() > 5);
     assert!(open.into_iter().all(|c| c.verdict().is_none()));
-}
-
-/// Everything but the two lines that HTML allows to stay open.
-fn as_xml(html: &str) -> String {
-    let body = html.strip_prefix("<!DOCTYPE html>").unwrap();
-    let (before, meta) = body.split_once("<meta").unwrap();
-    let (_, after) = meta.rsplit_once("<meta").unwrap();
-    let (_, rest) = after.split_once('>').unwrap();
-    format!("{before}{rest}")
 }
 
 #[test]

@@ -4,22 +4,13 @@
 use std::sync::Arc;
 
 use crate::published::{Published, Table};
-use crate::reproduce::sheet::{Settings, Sheet};
+use crate::reproduce::sheet::{Settings, Sheet, sheet};
 use crate::reproduce::{Cell, Label, ReproduceError};
 use crate::scenario::Scenario;
 
-macro_rules! sheet {
-    ($name:literal) => {
-        Sheet {
-            path: concat!("papers/rwc-atcp-2003/", $name),
-            text: include_str!(concat!("../../../../../papers/rwc-atcp-2003/", $name)),
-        }
-    };
-}
-
-const RWC: Sheet = sheet!("rwc.toml");
-const DISCONNECTIONS: Sheet = sheet!("disconnections.toml");
-const SENSITIVITY_SHEET: Sheet = sheet!("sensitivity.toml");
+const RWC: Sheet = sheet!("rwc-atcp-2003", "rwc.toml");
+const DISCONNECTIONS: Sheet = sheet!("rwc-atcp-2003", "disconnections.toml");
+const SENSITIVITY_SHEET: Sheet = sheet!("rwc-atcp-2003", "sensitivity.toml");
 
 /// The times over which rates are means.
 pub(super) const BEFORE: &str = "1 to 5 s";

@@ -6,8 +6,8 @@ use super::gains::{Gain, cell, gain, ideal, largest, lengths};
 use super::{Series, Shown};
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
-use crate::reproduce::{Compared, Mark, Measured, print};
-use crate::stats::Estimate;
+use crate::reproduce::page::{dash, measured, value};
+use crate::reproduce::{Compared, Mark};
 
 /// Schemes with their colours.
 const COLOURS: [(&str, usize); 4] =
@@ -363,26 +363,4 @@ pub(super) fn sensitivity(content: &Content<'_>) -> Section {
 fn percent(gain: Gain) -> Entry {
     let small = gain.interval.map(|i| format!("[{:.0}, {:.0}]", i.lo, i.hi)).unwrap_or_default();
     Entry::with_small(format!("{:.0}", gain.percent), small)
-}
-
-fn dash() -> Entry {
-    Entry::text("-")
-}
-
-fn value(estimate: Option<Estimate>) -> Entry {
-    let Some(estimate) = estimate else { return dash() };
-    let n = print::digits(estimate.mean);
-    let interval = estimate.interval();
-    let small = interval.map(|i| format!("[{:.n$}, {:.n$}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.n$}", estimate.mean), small)
-}
-
-/// A cell's mean with its interval, and how many of its runs failed.
-fn measured(cell: &Measured) -> Entry {
-    let mut entry = value(cell.ours.estimate());
-    if cell.ours.failures() > 0 {
-        let space = if entry.small.is_empty() { "" } else { ", " };
-        entry.small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
-    }
-    entry
 }

@@ -15,9 +15,8 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::compare::Comparison;
 use super::papers::{ReproduceError, Reproduction, Request, Study};
-use super::run::{Progress, run_cells, seed_of};
+use super::run::{Progress, compared, seed_of};
 use crate::published::Published;
 use beside::Ns2;
 use cells::{AFTER, FLOWS};
@@ -28,10 +27,14 @@ pub use runner::{Runner, Series, Simulated};
 /// The name that `lasthop reproduce` takes.
 pub const ID: &str = "rwc-atcp-2003";
 
+/// How many runs each cell gets if nobody says.
+const RUNS: u32 = 40;
+
 const PUBLISHED: &str = include_str!("../../../../../papers/rwc-atcp-2003/published.toml");
 
 /// How the paper is reproduced.
 pub(super) const STUDY: Study = Study {
+    runs: RUNS,
     labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
     reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
 };
@@ -57,10 +60,7 @@ pub fn reproduce_with(
     let ns2 = Ns2::read()?;
     let cells = chosen(cells::all(&published)?, &request.only)?;
     let seed = Seed::from_u64(request.seed);
-    let threads = request.jobs.map_or(0, usize::from);
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    let measured = pool.install(|| run_cells(&cells, runner, request.runs, seed, progress));
-    let comparison = Comparison::new(measured);
+    let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &ns2);
     let report = document::report(&document::Content {
         published: &published,

@@ -5,7 +5,7 @@ use lasthop_units::{Duration, Seed};
 
 use super::cells::Case;
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
-use crate::scenario::{End, Scenario};
+use crate::scenario::Scenario;
 
 /// A flow's rate over time: seconds and Mbit/s.
 pub type Series = Vec<(f64, f64)>;
@@ -51,13 +51,9 @@ impl Runner for Simulated {
 
 impl Simulated {
     fn metric(&self, scenario: &Scenario, name: &str, seed: Seed) -> Result<f64, Failure> {
-        let outcome = match self.length {
-            Some(length) if length < scenario.end.latest() && scenario.rwc.changes.is_empty() => {
-                let end = End::After(length.max(scenario.measure.from * 2));
-                sheet::outcome(&Scenario { end, ..scenario.clone() }, seed)?
-            }
-            _ => sheet::outcome(scenario, seed)?,
-        };
+        // A change of priorities has its time.
+        let length = self.length.filter(|_| scenario.rwc.changes.is_empty());
+        let outcome = sheet::outcome(&sheet::shortened(scenario, length), seed)?;
         sheet::metric(&outcome, name)
     }
 }

@@ -2,16 +2,7 @@ use lasthop_units::Duration;
 
 use super::*;
 use crate::reproduce::Mark;
-
-fn request(only: &[&str], runs: u32) -> Request {
-    Request {
-        runs,
-        seed: 1,
-        jobs: None,
-        only: only.iter().map(|only| only.parse().unwrap()).collect(),
-        version: "test".to_owned(),
-    }
-}
+use crate::reproduce::testing::request;
 
 fn met(reproduction: &Reproduction, name: &str) -> (usize, usize, usize) {
     let found = reproduction.criteria.iter().find(|c| c.name.contains(name));

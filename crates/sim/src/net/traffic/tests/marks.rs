@@ -78,7 +78,7 @@ fn marks_are_in_the_trace() {
     assert_ne!(hash(&marking()), hash(&radio()));
 }
 
-/// CC-6: on a radio that loses packets without any congestion a mobile sender gives up no window,
+/// CC-1, CC-6: on a radio that loses packets without any congestion a mobile sender gives up no window,
 /// and is faster than Reno for it.
 #[test]
 fn losses_without_marks_cost_a_mobile_sender_no_window() {
