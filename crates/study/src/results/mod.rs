@@ -18,6 +18,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -260,11 +261,16 @@ fn manifest(directory: &Path, commit: &str) -> Result<Manifest, ResultsError> {
     serde_json::from_str(&text).map_err(|e| at(&path)(e.into()))
 }
 
+/// Files that this process has begun to publish.
+static TURNS: AtomicU64 = AtomicU64::new(0);
+
 /// Writes a file so that it is either whole or not there. Who comes second leaves it as it is.
 fn publish(path: &Path, content: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = directory.join(format!(".{name}.{}", std::process::id()));
+    // Another thread may be at the same file: what is linked must not be written to any more.
+    let turn = TURNS.fetch_add(1, Ordering::Relaxed);
+    let temporary = directory.join(format!(".{name}.{}.{turn}", std::process::id()));
     fs::write(&temporary, content)?;
     // A link fails where the name is taken; a rename would replace what another process reads.
     let linked = fs::hard_link(&temporary, path);
