@@ -50,7 +50,7 @@ pub struct MTcpConfig {
     pub buffer: usize,
     /// Segments that may be under way to a mobile that has come back, until all that was kept is
     /// sent. Meanwhile as many new ones may wait as waited when it came back, less those whose turn
-    /// came, and this many more.
+    /// came, and this many more. Below four, losses meanwhile wait for timers.
     pub hop_window: usize,
     /// The least silence of a mobile that owes an acknowledgement after which it is taken to be
     /// disconnected (MTC-6). It should be below the fixed host's least retransmission timeout.
