@@ -200,6 +200,7 @@ fn event(input: &mut Unstructured<'_>) -> LinkEvent {
 fn memory(switches: u8) -> Memory {
     Memory {
         segments: 16,
+        bytes: Bytes::from_kib(16),
         eviction: if switches & 1 == 1 { Eviction::Lowest } else { Eviction::Newest },
         connections: CONNECTIONS,
         idle: Duration::from_secs(20),
