@@ -10,7 +10,6 @@
 extern crate alloc;
 
 pub mod cache;
-mod deadlines;
 pub mod link;
 pub mod m_tcp;
 pub mod obtcp;

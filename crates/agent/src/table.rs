@@ -1,6 +1,6 @@
-//! What an agent knows of each connection, within a bound.
+//! What an agent knows of each connection and when each wants to be called, within a bound.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -10,11 +10,13 @@ use crate::Connection;
 use crate::silent::Silent;
 
 /// State of many connections. When it is full, the one that was silent longest gives way; one that
-/// was silent for long enough is forgotten anyhow, since its end may have passed elsewhere.
+/// was silent for long enough is forgotten anyhow, since its end may have passed elsewhere. Weight
+/// and deadline of a connection go with it.
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<Connection, Entry<S>>,
     silent: Silent,
+    deadlines: BTreeSet<(Time, Connection)>,
     weight: u64,
     limit: usize,
     idle: Duration,
@@ -25,6 +27,7 @@ struct Entry<S> {
     /// Its place in the order of use.
     place: usize,
     weight: u64,
+    due: Option<Time>,
     state: S,
 }
 
@@ -34,6 +37,7 @@ impl<S> Table<S> {
         Self {
             entries: BTreeMap::new(),
             silent: Silent::new(),
+            deadlines: BTreeSet::new(),
             weight: 0,
             limit: if limit == 0 { 1 } else { limit },
             idle,
@@ -68,7 +72,8 @@ impl<S> Table<S> {
         self.remove(&connection);
         self.make_room();
         let place = self.silent.push(now, connection);
-        &mut self.entries.entry(connection).or_insert(Entry { place, weight: 0, state }).state
+        let entry = Entry { place, weight: 0, due: None, state };
+        &mut self.entries.entry(connection).or_insert(entry).state
     }
 
     /// Says how much a connection weighs, such as the bytes that are kept of it.
@@ -84,11 +89,40 @@ impl<S> Table<S> {
         self.weight
     }
 
+    /// Says when a connection wants to be called, in place of what was said before.
+    pub fn arm(&mut self, connection: &Connection, due: Option<Time>) {
+        if let Some(entry) = self.entries.get_mut(connection) {
+            set(&mut self.deadlines, *connection, &mut entry.due, due);
+        }
+    }
+
+    /// Says the same of all connections.
+    pub fn arm_all(&mut self, due: impl Fn(&S) -> Option<Time>) {
+        for (connection, entry) in &mut self.entries {
+            set(&mut self.deadlines, *connection, &mut entry.due, due(&entry.state));
+        }
+    }
+
+    /// The first deadline of all.
+    pub fn next_due(&self) -> Option<Time> {
+        self.deadlines.first().map(|(due, _)| *due)
+    }
+
+    /// The connection whose deadline came first, if it has come; it has none from here on.
+    pub fn pop_due(&mut self, now: Time) -> Option<Connection> {
+        let (_, connection) = *self.deadlines.first().filter(|(due, _)| *due <= now)?;
+        self.arm(&connection, None);
+        Some(connection)
+    }
+
     /// Forgets a connection.
     pub fn remove(&mut self, connection: &Connection) -> Option<S> {
         let entry = self.entries.remove(connection)?;
         self.silent.remove(entry.place);
         self.weight -= entry.weight;
+        if let Some(due) = entry.due {
+            self.deadlines.remove(&(due, *connection));
+        }
         Some(entry.state)
     }
 
@@ -132,6 +166,24 @@ impl<S> Table<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&Connection, &S)> {
         self.entries.iter().map(|(connection, entry)| (connection, &entry.state))
     }
+}
+
+fn set(
+    deadlines: &mut BTreeSet<(Time, Connection)>,
+    connection: Connection,
+    armed: &mut Option<Time>,
+    due: Option<Time>,
+) {
+    if *armed == due {
+        return;
+    }
+    if let Some(old) = armed.take() {
+        deadlines.remove(&(old, connection));
+    }
+    if let Some(new) = due {
+        deadlines.insert((new, connection));
+    }
+    *armed = due;
 }
 
 #[cfg(test)]
@@ -204,9 +256,31 @@ mod tests {
         assert_eq!(table.weight(), 0);
     }
 
+    #[test]
+    fn connections_are_called_in_the_order_of_their_deadlines_and_once() {
+        let mut table = Table::new(4, Duration::from_secs(100));
+        for (n, due) in [(1, 7), (2, 5), (3, 6)] {
+            table.insert(second(0), connection(n), n);
+            table.arm(&connection(n), Some(second(due)));
+        }
+        table.arm(&connection(2), Some(second(9)));
+        table.remove(&connection(3));
+        assert_eq!(table.next_due(), Some(second(7)));
+        assert_eq!(table.pop_due(second(6)), None);
+        assert_eq!(table.pop_due(second(9)), Some(connection(1)));
+        assert_eq!(table.pop_due(second(9)), Some(connection(2)));
+        assert_eq!((table.pop_due(second(9)), table.next_due()), (None, None));
+        table.arm_all(|n| (*n == 2).then(|| second(12)));
+        assert_eq!(table.next_due(), Some(second(12)));
+        table.arm(&connection(2), None);
+        assert_eq!(table.next_due(), None);
+    }
+
     #[derive(Clone, Copy, Debug)]
     enum Op {
         Insert(u16),
+        Arm(u16, u64),
+        Fire,
         Get(u16),
         Peek(u16),
         Remove(u16),
@@ -219,6 +293,8 @@ mod tests {
             4 => (0u16..12).prop_map(Op::Insert),
             4 => (0u16..12).prop_map(Op::Get),
             1 => (0u16..12).prop_map(Op::Peek),
+            2 => (0u16..12, 0u64..9).prop_map(|(port, later)| Op::Arm(port, later)),
+            1 => Just(Op::Fire),
             1 => (0u16..12).prop_map(Op::Remove),
             1 => Just(Op::Expire),
             1 => prop::sample::select(alloc::vec![Op::Mobile, Op::Expire]),
@@ -247,12 +323,14 @@ mod tests {
         ) {
             let mut table = Table::new(limit, Duration::from_secs(10));
             let mut model = Model(Vec::new());
+            let mut dues = BTreeMap::new();
             let mut now = Time::ZERO;
             for (n, (later, op)) in ops.into_iter().enumerate() {
                 now += Duration::from_secs(later);
                 match op {
                     Op::Insert(port) => {
                         model.remove(port);
+                        dues.remove(&port);
                         if model.0.len() == limit {
                             model.0.remove(0);
                         }
@@ -269,6 +347,16 @@ mod tests {
                         let state = model.0.iter().find(|known| known.1 == port).map(|k| k.2);
                         prop_assert_eq!(table.peek(&connection(port)).copied(), state);
                     }
+                    Op::Arm(port, later) => {
+                        dues.insert(port, now + Duration::from_secs(later));
+                        table.arm(&connection(port), Some(now + Duration::from_secs(later)));
+                    }
+                    Op::Fire => {
+                        while let Some(connection) = table.pop_due(now) {
+                            let due = dues.remove(&connection.mobile.port());
+                            prop_assert!(due.is_some_and(|due| due <= now));
+                        }
+                    }
                     Op::Remove(port) => {
                         prop_assert_eq!(table.remove(&connection(port)), model.remove(port));
                     }
@@ -283,6 +371,9 @@ mod tests {
                     }
                 }
                 prop_assert!(table.len() <= limit);
+                dues.retain(|port, _| model.0.iter().any(|(_, known, _)| known == port));
+                prop_assert_eq!(table.next_due(), dues.values().min().copied());
+                prop_assert_eq!(table.deadlines.len(), dues.len());
                 prop_assert_eq!(table.silent.len(), table.len());
                 prop_assert!(table.silent.places() <= limit);
                 let mut expected: Vec<_> =

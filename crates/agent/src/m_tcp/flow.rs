@@ -43,8 +43,6 @@ pub(super) struct Flow<P> {
     /// When to let go of the held byte, since nothing comes after it.
     release: Option<Time>,
     strange: u32,
-    /// The deadline that is set for the flow.
-    pub(super) armed: Option<Time>,
 }
 
 /// What the mobile said last, for acknowledgements in its name.
@@ -87,7 +85,6 @@ impl<P: Packet> Flow<P> {
             off: None,
             release: None,
             strange: 0,
-            armed: None,
         }
     }
 

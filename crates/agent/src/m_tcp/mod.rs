@@ -33,7 +33,6 @@ use core::net::IpAddr;
 use lasthop_units::{Duration, LinkEvent, Time};
 use lasthop_wire::tcp::Flags;
 
-use crate::deadlines::Deadlines;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use flow::{Around, Flow};
@@ -123,7 +122,6 @@ pub struct MTcpStats {
 pub struct MTcp<P> {
     config: MTcpConfig,
     flows: Table<Flow<P>>,
-    deadlines: Deadlines,
     queue: Queue<P>,
     /// The queue in front of the hop is nearly full.
     crowded: bool,
@@ -161,7 +159,6 @@ impl<P: Packet> MTcp<P> {
         };
         Self {
             flows: Table::new(config.connections, config.idle),
-            deadlines: Deadlines::default(),
             queue: Queue::default(),
             crowded: false,
             stats: MTcpStats::default(),
@@ -187,17 +184,13 @@ impl<P: Packet> MTcp<P> {
 
     /// Takes out what is known of a mobile that goes to another supervisor host, with its buffers.
     pub fn take(&mut self, mobile: IpAddr) -> State<P> {
-        let mut flows = self.flows.take_mobile(mobile);
-        for (connection, flow) in &mut flows {
-            self.deadlines.set(*connection, &mut flow.armed, None);
-        }
-        State { flows }
+        State { flows: self.flows.take_mobile(mobile) }
     }
 
     /// Goes on with what another supervisor host knew. A mobile that was disconnected there is so
     /// here until it says something or the hop is up.
     pub fn adopt(&mut self, now: Time, state: State<P>) {
-        self.expire(now);
+        self.flows.expire(now);
         for (connection, mut flow) in state.flows {
             flow.handle_move(now);
             self.begin(now, connection, flow);
@@ -206,26 +199,9 @@ impl<P: Packet> MTcp<P> {
 
     /// Begins to know a connection, in place of what was known of it.
     fn begin(&mut self, now: Time, connection: Connection, flow: Flow<P>) {
-        self.end(&connection);
-        if let Some((silent, mut flow)) = self.flows.make_room() {
-            self.deadlines.set(silent, &mut flow.armed, None);
-        }
-        let flow = self.flows.insert(now, connection, flow);
         let due = flow.next_timeout(&self.config);
-        self.deadlines.set(connection, &mut flow.armed, due);
-    }
-
-    fn end(&mut self, connection: &Connection) {
-        if let Some(mut flow) = self.flows.remove(connection) {
-            self.deadlines.set(*connection, &mut flow.armed, None);
-        }
-    }
-
-    /// Forgets connections that were silent too long.
-    fn expire(&mut self, now: Time) {
-        while let Some((connection, mut flow)) = self.flows.pop_expired(now) {
-            self.deadlines.set(connection, &mut flow.armed, None);
-        }
+        self.flows.insert(now, connection, flow);
+        self.flows.arm(&connection, due);
     }
 
     fn with_flow(
@@ -239,25 +215,24 @@ impl<P: Packet> MTcp<P> {
         let crowded = self.crowded;
         act(flow, &mut Around { now, connection, config, crowded, queue, stats });
         let due = flow.next_timeout(&self.config);
-        self.deadlines.set(connection, &mut flow.armed, due);
+        self.flows.arm(&connection, due);
     }
 
     fn with_all(&mut self, now: Time, mut act: impl FnMut(&mut Flow<P>, &mut Around<'_, P>)) {
-        self.expire(now);
+        self.flows.expire(now);
         let (config, queue, stats) = (&self.config, &mut self.queue, &mut self.stats);
         let crowded = self.crowded;
         for (connection, flow) in self.flows.iter_mut() {
             let connection = *connection;
             act(flow, &mut Around { now, connection, config, crowded, queue, stats });
-            let due = flow.next_timeout(config);
-            self.deadlines.set(connection, &mut flow.armed, due);
         }
+        self.flows.arm_all(|flow| flow.next_timeout(config));
     }
 
     fn handle_fixed(&mut self, now: Time, tcp: &Tcp, packet: P) {
         let connection = tcp.connection(Side::Fixed);
         if tcp.segment.flags.intersects(Flags::SYN.with(Flags::RST)) {
-            self.end(&connection);
+            self.flows.remove(&connection);
             self.queue.packet(Side::Mobile, packet);
         } else if self.flows.get(now, &connection).is_some() {
             self.with_flow(now, connection, |flow, cx| flow.handle_fixed(cx, tcp, packet));
@@ -271,7 +246,7 @@ impl<P: Packet> MTcp<P> {
         let flags = tcp.segment.flags;
         if flags.intersects(Flags::SYN.with(Flags::RST)) || !flags.contains(Flags::ACK) {
             if flags.intersects(Flags::SYN.with(Flags::RST)) {
-                self.end(&connection);
+                self.flows.remove(&connection);
             }
             if flags == Flags::SYN.with(Flags::ACK) {
                 let flow = Flow::new(now, &tcp.segment, &self.config);
@@ -290,7 +265,7 @@ impl<P: Packet> MTcp<P> {
 
 impl<P: Packet> Agent<P> for MTcp<P> {
     fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
-        self.expire(now);
+        self.flows.expire(now);
         match (packet.tcp(), from) {
             (None, _) => self.queue.packet(from.other(), packet),
             (Some(tcp), Side::Fixed) => self.handle_fixed(now, &tcp, packet),
@@ -325,15 +300,12 @@ impl<P: Packet> Agent<P> for MTcp<P> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.deadlines.next()
+        self.flows.next_due()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.expire(now);
-        while let Some((_, connection)) = self.deadlines.pop(now) {
-            if let Some(flow) = self.flows.peek(&connection) {
-                flow.armed = None;
-            }
+        self.flows.expire(now);
+        while let Some(connection) = self.flows.pop_due(now) {
             self.with_flow(now, connection, Flow::handle_timeout);
         }
     }

@@ -9,7 +9,6 @@ use lasthop_wire::tcp::{Flags, Segment, Seq};
 use super::timer::Retry;
 use super::{BaseConfig, ConfigError, Eviction, Outcome, Stretch, keep};
 use crate::cache::Cache;
-use crate::deadlines::Deadlines;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -38,7 +37,6 @@ pub struct BaseStats {
 pub struct Base<P> {
     config: BaseConfig,
     flows: Table<Flow<P>>,
-    deadlines: Deadlines,
     out: Queue<P>,
     stats: BaseStats,
 }
@@ -49,8 +47,6 @@ struct Flow<P> {
     stretch: Stretch,
     cache: Cache<P, Sent>,
     retry: Option<Retry>,
-    /// The deadline that is set for the flow.
-    armed: Option<Time>,
 }
 
 /// When a segment was sent first, and how often in all.
@@ -71,7 +67,6 @@ impl<P: Packet> Base<P> {
         Ok(Self {
             config,
             flows: Table::new(config.memory.connections, config.memory.idle),
-            deadlines: Deadlines::default(),
             out: Queue::default(),
             stats: BaseStats::default(),
         })
@@ -114,20 +109,12 @@ impl<P: Packet> Base<P> {
 
     /// Begins to know a connection, whose next byte is `next`, in place of what was known of it.
     fn begin(&mut self, now: Time, connection: Connection, next: Seq) {
-        self.end(&connection);
         let flow = Flow {
             stretch: Stretch::new(next),
             cache: Cache::new(self.config.memory.segments),
             retry: self.config.timer.map(Retry::new),
-            armed: None,
         };
         self.flows.insert(now, connection, flow);
-    }
-
-    fn end(&mut self, connection: &Connection) {
-        if let Some(mut flow) = self.flows.remove(connection) {
-            self.deadlines.set(*connection, &mut flow.armed, None);
-        }
     }
 
     /// An acknowledgement frees what it covers and goes on (OBB-2).
@@ -166,14 +153,10 @@ impl<P: Packet> Base<P> {
     fn arm(&mut self, connection: Connection) {
         if let Some(flow) = self.flows.peek(&connection) {
             let due = flow.retry.as_ref().and_then(Retry::due);
-            self.deadlines.set(connection, &mut flow.armed, due);
             let bytes = flow.cache.bytes();
+            self.flows.arm(&connection, due);
             self.flows.weigh(&connection, bytes);
         }
-        let flows = &mut self.flows;
-        self.deadlines.prune(2 * self.config.memory.connections, |due, connection| {
-            flows.peek(connection).is_some_and(|flow| flow.armed == Some(due))
-        });
     }
 }
 
@@ -269,7 +252,7 @@ impl<P: Packet> Agent<P> for Base<P> {
             return self.out.packet(from.other(), packet);
         };
         if tcp.segment.flags.contains(Flags::RST) {
-            self.end(&tcp.connection(from));
+            self.flows.remove(&tcp.connection(from));
             return self.out.packet(from.other(), packet);
         }
         match from {
@@ -278,7 +261,7 @@ impl<P: Packet> Agent<P> for Base<P> {
                 if tcp.segment.flags.contains(Flags::ACK) {
                     self.handle_ack(now, &tcp);
                 } else if tcp.segment.flags.contains(Flags::SYN) {
-                    self.end(&tcp.connection(from));
+                    self.flows.remove(&tcp.connection(from));
                 }
                 self.out.packet(Side::Fixed, packet);
             }
@@ -292,9 +275,7 @@ impl<P: Packet> Agent<P> for Base<P> {
     }
 
     fn forget(&mut self, mobile: IpAddr) {
-        for (connection, mut flow) in self.flows.take_mobile(mobile) {
-            self.deadlines.set(connection, &mut flow.armed, None);
-        }
+        self.flows.take_mobile(mobile);
     }
 
     fn poll_output(&mut self) -> Option<Output<P>> {
@@ -302,16 +283,12 @@ impl<P: Packet> Agent<P> for Base<P> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.deadlines.next()
+        self.flows.next_due()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((due, connection)) = self.deadlines.pop(now) {
-            let Some(flow) = self.flows.peek(&connection).filter(|flow| flow.armed == Some(due))
-            else {
-                continue;
-            };
-            flow.armed = None;
+        while let Some(connection) = self.flows.pop_due(now) {
+            let Some(flow) = self.flows.peek(&connection) else { continue };
             if flow.retry.as_mut().is_some_and(|retry| retry.expire(now))
                 && let Some(packet) = flow.resend_oldest()
             {

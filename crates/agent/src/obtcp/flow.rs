@@ -50,8 +50,6 @@ pub(super) struct Flow<P> {
     /// the acknowledgements that they cause.
     owed: u32,
     retry: Option<Retry>,
-    /// The deadline that is set for the flow.
-    pub(super) armed: Option<Time>,
 }
 
 /// How a segment was sent.
@@ -84,7 +82,6 @@ impl<P: Packet> Flow<P> {
             suppressed: None,
             owed: 0,
             retry: config.timer.map(Retry::new),
-            armed: None,
         }
     }
 

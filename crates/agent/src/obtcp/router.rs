@@ -8,7 +8,6 @@ use lasthop_wire::tcp::{Flags, Seq};
 
 use super::flow::{Flow, Shared};
 use super::{ConfigError, RouterConfig};
-use crate::deadlines::Deadlines;
 use crate::rtt::Rtt;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
@@ -53,7 +52,6 @@ pub struct RouterStats {
 #[derive(Clone, Debug)]
 pub struct Router<P> {
     flows: Table<Flow<P>>,
-    deadlines: Deadlines,
     shared: Shared<P>,
 }
 
@@ -74,7 +72,7 @@ impl<P: Packet> Router<P> {
             room: 0,
         };
         let flows = Table::new(config.memory.connections, config.memory.idle);
-        Ok(Self { flows, deadlines: Deadlines::default(), shared })
+        Ok(Self { flows, shared })
     }
 
     /// What it did so far.
@@ -95,11 +93,6 @@ impl<P: Packet> Router<P> {
     /// Gaps that are known, of all connections.
     pub fn gaps(&self) -> usize {
         self.flows.iter().map(|(_, flow)| flow.gaps()).sum()
-    }
-
-    #[cfg(test)]
-    pub(super) fn deadlines(&self) -> usize {
-        self.deadlines.len()
     }
 
     fn handle_data(&mut self, now: Time, tcp: &Tcp, packet: P) {
@@ -134,27 +127,16 @@ impl<P: Packet> Router<P> {
 
     /// Begins to know a connection, whose next byte is `next`, in place of what was known of it.
     fn begin(&mut self, now: Time, connection: Connection, next: Seq) {
-        self.end(&connection);
         self.flows.insert(now, connection, Flow::new(next, &self.shared.config));
-    }
-
-    fn end(&mut self, connection: &Connection) {
-        if let Some(mut flow) = self.flows.remove(connection) {
-            self.deadlines.set(*connection, &mut flow.armed, None);
-        }
     }
 
     fn arm(&mut self, connection: Connection) {
         if let Some(flow) = self.flows.peek(&connection) {
             let due = flow.due();
-            self.deadlines.set(connection, &mut flow.armed, due);
             let bytes = flow.bytes();
+            self.flows.arm(&connection, due);
             self.flows.weigh(&connection, bytes);
         }
-        let flows = &mut self.flows;
-        self.deadlines.prune(2 * self.shared.config.memory.connections, |due, connection| {
-            flows.peek(connection).is_some_and(|flow| flow.armed == Some(due))
-        });
     }
 }
 
@@ -165,7 +147,7 @@ impl<P: Packet> Agent<P> for Router<P> {
         };
         let flags = tcp.segment.flags;
         if flags.contains(Flags::RST) {
-            self.end(&tcp.connection(from));
+            self.flows.remove(&tcp.connection(from));
             return self.shared.out.packet(from.other(), packet);
         }
         match from {
@@ -173,7 +155,7 @@ impl<P: Packet> Agent<P> for Router<P> {
             Side::Mobile if flags.contains(Flags::ACK) => self.handle_ack(now, &tcp, packet),
             Side::Mobile => {
                 if flags.contains(Flags::SYN) {
-                    self.end(&tcp.connection(from));
+                    self.flows.remove(&tcp.connection(from));
                 }
                 self.shared.out.packet(Side::Fixed, packet);
             }
@@ -191,9 +173,7 @@ impl<P: Packet> Agent<P> for Router<P> {
     }
 
     fn forget(&mut self, mobile: IpAddr) {
-        for (connection, mut flow) in self.flows.take_mobile(mobile) {
-            self.deadlines.set(connection, &mut flow.armed, None);
-        }
+        self.flows.take_mobile(mobile);
     }
 
     fn poll_output(&mut self) -> Option<Output<P>> {
@@ -201,16 +181,12 @@ impl<P: Packet> Agent<P> for Router<P> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.deadlines.next()
+        self.flows.next_due()
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        while let Some((due, connection)) = self.deadlines.pop(now) {
-            let Some(flow) = self.flows.peek(&connection).filter(|flow| flow.armed == Some(due))
-            else {
-                continue;
-            };
-            flow.armed = None;
+        while let Some(connection) = self.flows.pop_due(now) {
+            let Some(flow) = self.flows.peek(&connection) else { continue };
             flow.handle_timeout(now, connection, &mut self.shared);
             self.arm(connection);
         }

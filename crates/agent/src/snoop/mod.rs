@@ -32,7 +32,6 @@ mod tests;
 
 pub use config::{Config, Timer};
 
-use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
@@ -108,9 +107,6 @@ impl<P: Packet> State<P> {
 pub struct Snoop<P> {
     config: Config,
     table: Table<State<P>>,
-    /// When each connection's timer fires.
-    timers: BTreeSet<(Time, Connection)>,
-    bytes: u64,
     queue_full: bool,
     out: Queue<P>,
     stats: Stats,
@@ -121,8 +117,6 @@ impl<P: Packet> Snoop<P> {
     pub fn new(config: Config) -> Self {
         Self {
             table: Table::new(config.connections, config.idle),
-            timers: BTreeSet::new(),
-            bytes: 0,
             queue_full: false,
             out: Queue::default(),
             stats: Stats::default(),
@@ -154,7 +148,7 @@ impl<P: Packet> Snoop<P> {
 
     /// Bytes that are kept, headers included.
     pub fn memory(&self) -> Bytes {
-        Bytes::new(self.bytes)
+        Bytes::new(self.table.weight())
     }
 
     /// A packet for a mobile that is still at another base came by multicast: it is kept and not
@@ -248,8 +242,8 @@ impl<P: Packet> Snoop<P> {
         if self.table.peek(&connection).is_some() {
             return;
         }
-        if let Some((oldest, state)) = self.table.make_room() {
-            self.drop_state(oldest, &state);
+        if let Some((_, state)) = self.table.make_room() {
+            self.drop_state(&state);
         }
         self.table.insert(now, connection, State::new(&self.config));
     }
@@ -261,41 +255,35 @@ impl<P: Packet> Snoop<P> {
         connection: Connection,
         act: impl FnOnce(&mut State<P>, &mut Context<'_, P>) -> R,
     ) -> Option<R> {
+        let kept = self.table.weight();
         let state = self.table.get(now, &connection)?;
-        let (bytes, deadline) = (state.to_mobile.bytes(), state.to_mobile.deadline());
+        let deadline = state.to_mobile.deadline();
         let mut context = Context {
             now,
             config: &self.config,
             queue_full: self.queue_full,
-            room: self.config.memory.get().saturating_sub(self.bytes),
+            room: self.config.memory.get().saturating_sub(kept),
             out: &mut self.out,
             stats: &mut self.stats,
         };
         let result = act(state, &mut context);
-        self.bytes = self.bytes.saturating_sub(bytes) + state.to_mobile.bytes();
-        if deadline != state.to_mobile.deadline() {
-            if let Some(at) = deadline {
-                self.timers.remove(&(at, connection));
-            }
-            if let Some(at) = state.to_mobile.deadline() {
-                self.timers.insert((at, connection));
-            }
+        let (bytes, due) = (state.to_mobile.bytes(), state.to_mobile.deadline());
+        self.table.weigh(&connection, bytes);
+        // A timer that found nothing to do has fired all the same.
+        if due != deadline {
+            self.table.arm(&connection, due);
         }
         Some(result)
     }
 
     fn expire(&mut self, now: Time) {
-        while let Some((connection, state)) = self.table.pop_expired(now) {
-            self.drop_state(connection, &state);
+        while let Some((_, state)) = self.table.pop_expired(now) {
+            self.drop_state(&state);
         }
     }
 
-    fn drop_state(&mut self, connection: Connection, state: &State<P>) {
+    fn drop_state(&mut self, state: &State<P>) {
         self.stats.evicted += state.to_mobile.kept() as u64;
-        self.bytes = self.bytes.saturating_sub(state.to_mobile.bytes());
-        if let Some(at) = state.to_mobile.deadline() {
-            self.timers.remove(&(at, connection));
-        }
     }
 }
 
@@ -309,9 +297,8 @@ impl<P: Packet> Agent<P> for Snoop<P> {
         self.expire(now);
         let Some(tcp) = packet.tcp() else { return self.pass(from, packet) };
         if tcp.segment.flags.contains(Flags::RST) {
-            let connection = tcp.connection(from);
-            if let Some(state) = self.table.remove(&connection) {
-                self.drop_state(connection, &state);
+            if let Some(state) = self.table.remove(&tcp.connection(from)) {
+                self.drop_state(&state);
             }
             return self.pass(from, packet);
         }
@@ -330,8 +317,8 @@ impl<P: Packet> Agent<P> for Snoop<P> {
     }
 
     fn forget(&mut self, mobile: IpAddr) {
-        for (connection, state) in self.table.take_mobile(mobile) {
-            self.drop_state(connection, &state);
+        for (_, state) in self.table.take_mobile(mobile) {
+            self.drop_state(&state);
         }
     }
 
@@ -340,19 +327,13 @@ impl<P: Packet> Agent<P> for Snoop<P> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|(at, _)| *at)
+        self.table.next_due()
     }
 
     fn handle_timeout(&mut self, now: Time) {
         self.expire(now);
-        while let Some(&(at, connection)) = self.timers.first().filter(|(at, _)| *at <= now) {
-            let known = self.with(now, connection, |state, context| {
-                state.to_mobile.on_timeout(context);
-            });
-            // Whatever a timer finds, it has fired.
-            if known.is_none() || self.timers.first() == Some(&(at, connection)) {
-                self.timers.remove(&(at, connection));
-            }
+        while let Some(connection) = self.table.pop_due(now) {
+            self.with(now, connection, |state, context| state.to_mobile.on_timeout(context));
         }
     }
 }

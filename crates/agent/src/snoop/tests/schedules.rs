@@ -167,7 +167,6 @@ impl World {
         }
         let agent = &self.base.agent;
         assert!(agent.kept() <= self.segments && agent.memory().get() <= self.memory);
-        assert!(agent.timers.len() <= agent.connections());
         assert!(agent.next_timeout().is_none_or(|at| at > now));
     }
 
