@@ -16,6 +16,7 @@ pub struct Ring {
 
 impl Ring {
     /// The offset of the first byte that is still kept.
+    #[inline]
     pub fn start(&self) -> u64 {
         self.start
     }
@@ -25,6 +26,7 @@ impl Ring {
         self.bytes.len()
     }
 
+    #[inline]
     fn position(&self, offset: u64) -> usize {
         // The capacity is a power of two, so that a mask finds the place.
         (offset as usize) & (self.bytes.len() - 1)
@@ -48,6 +50,7 @@ impl Ring {
     }
 
     /// Copies `data` to `offset`; the room must have been reserved.
+    #[inline]
     pub fn write(&mut self, offset: u64, data: &[u8]) {
         if data.is_empty() {
             return;
@@ -61,6 +64,7 @@ impl Ring {
     }
 
     /// The bytes of `range`, in up to two pieces.
+    #[inline]
     pub fn slices(&self, range: Range<u64>) -> (&[u8], &[u8]) {
         let len = range.end.saturating_sub(range.start) as usize;
         if len == 0 {
@@ -72,6 +76,7 @@ impl Ring {
     }
 
     /// One contiguous writable piece at `offset`, at most `len` bytes; the room must be reserved.
+    #[inline]
     pub fn contiguous_mut(&mut self, offset: u64, len: usize) -> &mut [u8] {
         if len == 0 {
             return &mut [];
@@ -82,6 +87,7 @@ impl Ring {
     }
 
     /// Forgets everything before `offset`.
+    #[inline]
     pub fn advance(&mut self, offset: u64) {
         debug_assert!(offset >= self.start);
         self.start = offset;

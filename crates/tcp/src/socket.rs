@@ -53,6 +53,7 @@ impl Socket {
 
     /// Room for the next bytes to send: one contiguous piece, empty while there is no room. Fill a
     /// prefix of it and call [`commit`](Self::commit).
+    #[inline]
     pub fn send_space(&mut self) -> &mut [u8] {
         let at = self.connection.written().get();
         let len = self.connection.send_room().get().min(PIECE);
@@ -61,6 +62,7 @@ impl Socket {
     }
 
     /// The first `n` bytes of the room are to be sent. More than was offered is not taken.
+    #[inline]
     pub fn commit(&mut self, n: usize) {
         let offered = self.send_space().len();
         self.connection.write(Bytes::from(n.min(offered)));
@@ -83,6 +85,7 @@ impl Socket {
     }
 
     /// Received bytes in order: one contiguous piece, empty if there are none.
+    #[inline]
     pub fn received(&self) -> &[u8] {
         let end = self.connection.received().get();
         let start = end - self.connection.readable().get();
@@ -90,6 +93,7 @@ impl Socket {
     }
 
     /// The first `n` bytes of [`received`](Self::received) were taken.
+    #[inline]
     pub fn consume(&mut self, n: usize) {
         let n = n.min(self.received().len());
         self.connection.consume(Bytes::from(n));
@@ -109,12 +113,14 @@ impl Socket {
 
     /// Takes a segment with its payload. A payload that is not as long as the header says is
     /// dropped with its header.
+    #[inline]
     pub fn handle_segment(&mut self, now: Time, segment: &Segment, payload: &[u8]) {
         self.handle_segment_marked(now, segment, payload, false);
     }
 
     /// As [`handle_segment`](Self::handle_segment), of a segment that met congestion on its way if
     /// it is `marked`: [`Connection::handle_segment_marked`].
+    #[inline]
     pub fn handle_segment_marked(
         &mut self,
         now: Time,
@@ -136,12 +142,14 @@ impl Socket {
 
     /// The next segment to send, if any; its payload is the first [`Segment::len`] bytes of `out`,
     /// which must have room for a full segment: nothing is sent otherwise.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Segment> {
         self.poll_outgoing(now, out).map(|sent| sent.segment)
     }
 
     /// As [`poll_transmit`](Self::poll_transmit), for whoever writes the IP header's field of
     /// congestion notification: [`Outgoing::ecn_capable`].
+    #[inline]
     pub fn poll_outgoing(&mut self, now: Time, out: &mut [u8]) -> Option<Outgoing> {
         if (out.len() as u64) < self.connection.segment_size().get() {
             return None;
@@ -160,6 +168,7 @@ impl Socket {
     }
 
     /// As [`Connection::next_timeout`].
+    #[inline]
     pub fn next_timeout(&self) -> Option<Time> {
         self.connection.next_timeout()
     }

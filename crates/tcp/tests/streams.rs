@@ -325,6 +325,7 @@ fn garbage() -> impl Strategy<Value = Segment> {
                 timestamps: o.3.map(|(value, echo)| Timestamps { value, echo }),
                 sack,
                 eln: o.5,
+                cid: None,
             },
             len,
         }

@@ -7,6 +7,7 @@ pub use bytes::{EmitError, ParseError};
 use core::net::SocketAddr;
 
 use crate::tcp::Seq;
+use crate::unsplit::Request;
 
 /// The UDP port of agents, and of hosts that listen to them, at both ends of a datagram.
 pub const PORT: u16 = 4435;
@@ -89,5 +90,20 @@ pub enum Message {
         latest: u32,
         /// Bit n: the frame `latest - n` has come.
         come: u64,
+    },
+    /// From one half of an unsplit hop to the other: what has come of a connection, where no packet
+    /// of its own could say so (ALT-6).
+    Request {
+        /// The connection, as the half that this goes to calls it.
+        cid: u16,
+        /// RCR: the retransmission cycle that was heard last.
+        reply: bool,
+        /// What is missing.
+        request: Request,
+    },
+    /// From one half of an unsplit hop to the other: a packet came with a CID of nobody's (ALT-7).
+    UnknownCid {
+        /// The CID.
+        cid: u16,
     },
 }

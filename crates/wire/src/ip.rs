@@ -7,12 +7,11 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use etherparse::checksum::Sum16BitWords;
 use etherparse::err::{LenError, ipv4, ipv6};
-use etherparse::{
-    IpDscp, IpEcn, IpNumber, Ipv4Header, Ipv4HeaderSlice, Ipv6Header, Ipv6HeaderSlice, Ipv6Slice,
-};
+use etherparse::{IpNumber, Ipv4Header, Ipv4HeaderSlice, Ipv6Header, Ipv6HeaderSlice, Ipv6Slice};
 use thiserror::Error;
+
+use crate::checksum::{self, Sum};
 
 /// Bytes of an IPv4 header without options.
 pub const IPV4_HEADER: u32 = Ipv4Header::MIN_LEN as u32;
@@ -61,6 +60,14 @@ pub enum EmitError {
     /// The length field has 16 bits.
     #[error("{0} bytes of payload do not fit into an IP packet, which has at most 65535")]
     TooLong(usize),
+    /// A header was to be written in place where none fits.
+    #[error("{room} bytes of room for an IP header of {header}")]
+    NoRoom {
+        /// How many bytes there are.
+        room: usize,
+        /// How many are needed.
+        header: usize,
+    },
     /// The addresses do not belong to one IP version.
     #[error("{0} and {1} are of different IP versions")]
     MixedFamilies(IpAddr, IpAddr),
@@ -134,19 +141,15 @@ impl Addresses {
 
     /// The checksum of `bytes`, a transport's header and payload, with the pseudo header (RFC 9293
     /// section 3.1, RFC 8200 section 8.1). Over bytes that hold their right checksum it is zero.
+    #[inline]
     pub(crate) fn checksum(&self, protocol: Protocol, bytes: &[u8]) -> u16 {
-        let mut sum = Sum16BitWords::new();
-        sum = match self {
-            Self::V4 { src, dst } => sum.add_4bytes(src.octets()).add_4bytes(dst.octets()),
-            Self::V6 { src, dst } => sum.add_16bytes(src.octets()).add_16bytes(dst.octets()),
+        let addresses = match self {
+            Self::V4 { src, dst } => Sum::new().with(&src.octets()).with(&dst.octets()),
+            Self::V6 { src, dst } => Sum::new().with(&src.octets()).with(&dst.octets()),
         };
         // Longer than an IP packet may be is refused when its header is written.
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        sum.add_2bytes([0, protocol.0])
-            .add_4bytes(len.to_be_bytes())
-            .add_slice(bytes)
-            .ones_complement()
-            .to_be()
+        addresses.with(&[0, protocol.0]).with(&len.to_be_bytes()).with(bytes).checksum()
     }
 }
 
@@ -221,20 +224,35 @@ impl Header {
     ///
     /// The packet would be too long; nothing is written.
     pub fn emit(&self, payload_len: usize, out: &mut Vec<u8>) -> Result<(), EmitError> {
-        let too_long = |_| EmitError::TooLong(payload_len);
-        let len = u16::try_from(payload_len).map_err(too_long)?;
+        self.with_bytes(payload_len, |bytes| out.extend_from_slice(bytes))
+    }
+
+    /// Writes the header in front of a payload that is in its place already: `packet` is
+    /// [`header_len`](Addresses::header_len) bytes of room, then the payload. The bytes are those of
+    /// [`emit`](Self::emit).
+    ///
+    /// # Errors
+    ///
+    /// The packet is too long, or has no room for a header; nothing is written.
+    #[inline]
+    pub fn emit_in_place(&self, packet: &mut [u8]) -> Result<(), EmitError> {
+        let header = self.addresses.header_len() as usize;
+        match packet.split_at_mut_checked(header) {
+            Some((room, payload)) => {
+                self.with_bytes(payload.len(), |bytes| room.copy_from_slice(bytes))
+            }
+            None => Err(EmitError::NoRoom { room: packet.len(), header }),
+        }
+    }
+
+    #[inline]
+    fn with_bytes(&self, payload_len: usize, write: impl FnOnce(&[u8])) -> Result<(), EmitError> {
+        let len = u16::try_from(payload_len).map_err(|_| EmitError::TooLong(payload_len))?;
         match self.addresses {
             Addresses::V4 { src, dst } => {
-                let [src, dst] = [src.octets(), dst.octets()];
-                let protocol = IpNumber(self.protocol.0);
-                let mut header = Ipv4Header::new(len, self.ttl, protocol, src, dst)
+                let total = u16::try_from(payload_len + IPV4_HEADER as usize)
                     .map_err(|_| EmitError::TooLong(payload_len))?;
-                header.dscp = dscp(self.traffic_class);
-                header.ecn = ecn(self.traffic_class);
-                header.identification = self.id;
-                header.dont_fragment = self.dont_fragment;
-                header.header_checksum = header.calc_header_checksum();
-                out.extend_from_slice(&header.to_bytes());
+                write(&self.v4_bytes(src, dst, total));
             }
             Addresses::V6 { src, dst } => {
                 let header = Ipv6Header {
@@ -246,10 +264,27 @@ impl Header {
                     source: src.octets(),
                     destination: dst.octets(),
                 };
-                out.extend_from_slice(&header.to_bytes());
+                write(&header.to_bytes());
             }
         }
         Ok(())
+    }
+
+    fn v4_bytes(&self, src: Ipv4Addr, dst: Ipv4Addr, total: u16) -> [u8; IPV4_HEADER as usize] {
+        let mut bytes = [0; IPV4_HEADER as usize];
+        // Version 4, five words.
+        bytes[0] = 0x45;
+        bytes[1] = self.traffic_class;
+        bytes[2..4].copy_from_slice(&total.to_be_bytes());
+        bytes[4..6].copy_from_slice(&self.id.to_be_bytes());
+        bytes[6] = if self.dont_fragment { 0x40 } else { 0 };
+        bytes[8] = self.ttl;
+        bytes[9] = self.protocol.0;
+        bytes[12..16].copy_from_slice(&src.octets());
+        bytes[16..].copy_from_slice(&dst.octets());
+        let checksum = checksum::of(&bytes);
+        bytes[10..12].copy_from_slice(&checksum.to_be_bytes());
+        bytes
     }
 
     /// Reads the header at the start of `bytes`: what it says, and its payload. Bytes beyond the
@@ -266,14 +301,6 @@ impl Header {
             None => Err(ParseError::Truncated { found: 0, least: IPV4_HEADER as usize }),
         }
     }
-}
-
-fn dscp(traffic_class: u8) -> IpDscp {
-    IpDscp::try_new(traffic_class >> 2).unwrap_or(IpDscp::ZERO)
-}
-
-fn ecn(traffic_class: u8) -> IpEcn {
-    IpEcn::try_new(traffic_class & 3).unwrap_or(IpEcn::ZERO)
 }
 
 fn parse_v4(bytes: &[u8]) -> Result<(Header, &[u8]), ParseError> {
@@ -293,7 +320,7 @@ fn parse_v4(bytes: &[u8]) -> Result<(Header, &[u8]), ParseError> {
     let payload = bytes
         .get(header..total)
         .ok_or(ParseError::Truncated { found: bytes.len(), least: total })?;
-    if Sum16BitWords::new().add_slice(view.slice()).ones_complement() != 0 {
+    if checksum::of(view.slice()) != 0 {
         return Err(ParseError::Checksum);
     }
     if view.is_fragmenting_payload() {
@@ -469,6 +496,11 @@ mod tests {
                 bytes.len() - payload.len(),
                 header.addresses.header_len() as usize
             );
+            let mut in_place = bytes.clone();
+            in_place[..header.addresses.header_len() as usize].fill(0xaa);
+            prop_assert_eq!(header.emit_in_place(&mut in_place), Ok(()));
+            prop_assert_eq!(&in_place, &bytes);
+            prop_assert!(header.emit_in_place(&mut [0; 19]).is_err());
             bytes.push(after);
             prop_assert_eq!(Header::parse(&bytes), Ok((header, &payload[..])));
         }

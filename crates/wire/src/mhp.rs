@@ -9,7 +9,7 @@
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | version, [`VERSION`] |
-//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused, 4 Offer; 16 to 31 belong to [`handoff`] |
+//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused, 4 Offer; 16 to 39 belong to [`handoff`] |
 //! | 2 | 2 | length of the body, big-endian, at most [`MAX_BODY_LEN`] |
 //!
 //! A body may be longer than this version knows: what follows the known fields is skipped, so that

@@ -193,6 +193,9 @@ pub struct Options {
     /// Explicit loss notification: what the acknowledgement asks for was lost on a radio, not in a
     /// queue (SNP-10). An experimental option (RFC 6994); no standard has one.
     pub eln: bool,
+    /// What the half of an unsplit hop that sends this calls the connection; the other half takes it
+    /// off (ALT-3). An experimental option (RFC 6994), of 6 bytes.
+    pub cid: Option<u16>,
 }
 
 /// A segment without its payload.
@@ -242,9 +245,8 @@ impl Options {
     pub const MAX_LEN: u32 = 40;
 
     /// Bytes of the options as they are emitted, padded to a multiple of four: MSS 4, window scale
-    /// 3, SACK permitted 2, timestamps 10, loss notification 4, SACK 2 and 8 for each block that
-    /// [fits](Self::sack_that_fits).
-    /// At most [`MAX_LEN`](Self::MAX_LEN).
+    /// 3, SACK permitted 2, timestamps 10, loss notification 4, CID 6, SACK 2 and 8 for each block
+    /// that [fits](Self::sack_that_fits). At most [`MAX_LEN`](Self::MAX_LEN).
     #[inline]
     pub fn len(&self) -> u32 {
         if self.sack.is_empty() {
@@ -278,6 +280,7 @@ impl Options {
         n += if self.sack_permitted { 2 } else { 0 };
         n += if self.timestamps.is_some() { 10 } else { 0 };
         n += if self.eln { 4 } else { 0 };
+        n += if self.cid.is_some() { 6 } else { 0 };
         n
     }
 }

@@ -294,5 +294,6 @@ fn options(shape: &OptionShape) -> Options {
         }),
         sack,
         eln: shape.eln,
+        cid: None,
     }
 }

@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::{Connection, Message, Ranges};
 use crate::tcp::Seq;
+use crate::unsplit::Request;
 use crate::varint;
 
 const VERSION: u8 = 1;
@@ -21,6 +22,8 @@ const SNACK: u8 = 1;
 const CONGESTION: u8 = 2;
 const BAD_STATE: u8 = 3;
 const LINK_ACK: u8 = 4;
+const REQUEST: u8 = 5;
+const UNKNOWN_CID: u8 = 6;
 
 const IPV4: u8 = 4;
 const IPV6: u8 = 6;
@@ -99,6 +102,17 @@ impl Message {
                 writer.put(&latest.to_be_bytes())?;
                 writer.put(&come.to_be_bytes())?;
             }
+            Self::Request { cid, reply, request } => {
+                writer.put(&[VERSION, REQUEST])?;
+                writer.put(&cid.to_be_bytes())?;
+                writer.put(&[u8::from(*reply)])?;
+                writer.put(&request.ack.0.to_be_bytes())?;
+                writer.put(&request.nis.0.to_be_bytes())?;
+            }
+            Self::UnknownCid { cid } => {
+                writer.put(&[VERSION, UNKNOWN_CID])?;
+                writer.put(&cid.to_be_bytes())?;
+            }
         }
         Ok(writer.all - writer.left.len())
     }
@@ -129,6 +143,14 @@ impl Message {
                 let latest = u32::from_be_bytes(reader.take("latest frame")?);
                 Self::LinkAck { latest, come: u64::from_be_bytes(reader.take("bitmap")?) }
             }
+            REQUEST => {
+                let cid = u16::from_be_bytes(reader.take("CID")?);
+                let [reply] = reader.take("cycle")?;
+                let ack = Seq(u32::from_be_bytes(reader.take("next byte in sequence")?));
+                let nis = Seq(u32::from_be_bytes(reader.take("NIS")?));
+                Self::Request { cid, reply: reply & 1 == 1, request: Request { ack, nis } }
+            }
+            UNKNOWN_CID => Self::UnknownCid { cid: u16::from_be_bytes(reader.take("CID")?) },
             _ => return Err(ParseError::Kind(kind)),
         })
     }
@@ -376,10 +398,19 @@ mod tests {
         assert_eq!(message.emit(&mut out), Ok(14));
     }
 
+    /// ALT-6, ALT-7: what halves of a hop say without a packet to say it in is short.
+    #[test]
+    fn messages_of_an_unsplit_hop_are_short() {
+        let request = Request { ack: Seq(u32::MAX), nis: Seq(1459) };
+        let request = Message::Request { cid: 0x0102, reply: true, request };
+        assert_eq!(emitted(&request), [1, 5, 1, 2, 1, 0xff, 0xff, 0xff, 0xff, 0, 0, 0x05, 0xb3]);
+        assert_eq!(emitted(&Message::UnknownCid { cid: 0x0304 }), [1, 6, 3, 4]);
+    }
+
     fn any_message() -> impl Strategy<Value = Message> {
         let span = 0..MAX_SPAN;
         let spans = prop::collection::vec((span.clone(), 1..MAX_SPAN), 0..=Ranges::MAX);
-        (any::<bool>(), any::<(u16, u16)>(), any::<u32>(), spans, 0..4, any::<(u32, u64)>())
+        (any::<bool>(), any::<(u16, u16)>(), any::<u32>(), spans, 0..6, any::<(u32, u64)>())
             .prop_map(|(v6, (fixed, mobile), first, spans, kind, (latest, come))| {
                 let mut connection = connection(v6);
                 connection.fixed.set_port(fixed);
@@ -394,7 +425,13 @@ mod tests {
                     0 => Message::Snack { connection, missing: ranges },
                     1 => Message::Congestion { connection, lost: ranges },
                     2 => Message::BadState { connection },
-                    _ => Message::LinkAck { latest, come },
+                    3 => Message::LinkAck { latest, come },
+                    4 => Message::Request {
+                        cid: fixed,
+                        reply: v6,
+                        request: Request { ack: at, nis: Seq(latest) },
+                    },
+                    _ => Message::UnknownCid { cid: fixed },
                 }
             })
     }
@@ -417,7 +454,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_make_nothing_panic(
             mut bytes: Vec<u8>,
-            kind in 0..6u8,
+            kind in 0..8u8,
             family in 3..8u8,
         ) {
             let _ = Message::parse(&bytes);

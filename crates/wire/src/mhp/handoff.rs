@@ -1,4 +1,4 @@
-//! Messages of a handoff (MHP-15..MHP-23): those at the start of streams that carry connections on,
+//! Messages of a handoff (MHP-15..MHP-23, MOB-39..MOB-41): those at the start of streams that carry connections on,
 //! and datagrams between a mobile and its bases.
 //!
 //! Stream messages have the header of every MHP message. Datagrams have the same header and then,
@@ -16,10 +16,12 @@ use super::{
 };
 use crate::varint;
 
+mod reason;
 mod state;
 #[cfg(test)]
 mod tests;
 
+pub use reason::Reason;
 pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
 
 pub(super) const TYPE_REOPEN: u8 = 16;
@@ -35,6 +37,11 @@ const TYPE_GIVEN: u8 = 26;
 const TYPE_MOVED: u8 = 27;
 const TYPE_REFUSE: u8 = 28;
 const TYPE_STALE: u8 = 29;
+const TYPE_EXPECT: u8 = 30;
+const TYPE_EXPECTED: u8 = 31;
+const TYPE_AHEAD: u8 = 32;
+const TYPE_FETCH: u8 = 33;
+const TYPE_HAVE: u8 = 34;
 
 const FLAG_ENDED: u8 = 2;
 const FLAG_ASKING: u8 = 4;
@@ -47,7 +54,7 @@ pub const ROLL_MAX: usize = 120;
 pub const MAX_BASE_NAME_LEN: usize = 64;
 /// Ranges that one [`Message::Pull`] asks for at most.
 pub const PULL_MAX: usize = 16;
-/// Bytes of a [`Message::State`] datagram in front of its piece.
+/// Bytes of a [`Message::State`] or [`Message::Ahead`] datagram in front of its piece.
 pub const STATE_OVERHEAD: usize = HEADER_LEN + COMMON_LEN + 20;
 
 const COMMON_LEN: usize = 14;
@@ -254,67 +261,6 @@ impl BaseName {
     }
 }
 
-/// Why a handoff, or a part of it, is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Reason {
-    /// Nobody holds the session's state.
-    Unknown,
-    /// The state is larger than the new base takes.
-    TooLarge,
-    /// The base hands over as many sessions as it is allowed. Later it may.
-    Busy,
-    /// The base that holds the state did not answer.
-    Unreachable,
-    /// The state could not be understood or rebuilt.
-    Malformed,
-    /// A later handoff of the session is under way.
-    Outdated,
-    /// A code that a newer peer sent.
-    Other(u8),
-}
-
-impl Reason {
-    /// The code on the wire.
-    pub const fn code(self) -> u8 {
-        match self {
-            Self::Unknown => 1,
-            Self::TooLarge => 2,
-            Self::Busy => 3,
-            Self::Unreachable => 4,
-            Self::Malformed => 5,
-            Self::Outdated => 6,
-            Self::Other(code) => code,
-        }
-    }
-
-    /// The reason that a peer meant by `code`.
-    pub const fn from_code(code: u8) -> Self {
-        match code {
-            1 => Self::Unknown,
-            2 => Self::TooLarge,
-            3 => Self::Busy,
-            4 => Self::Unreachable,
-            5 => Self::Malformed,
-            6 => Self::Outdated,
-            other => Self::Other(other),
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("no base holds the session"),
-            Self::TooLarge => f.write_str("the session's state is larger than the new base takes"),
-            Self::Busy => f.write_str("the new base is busy with other handoffs"),
-            Self::Unreachable => f.write_str("the base that holds the session does not answer"),
-            Self::Malformed => f.write_str("the session's state cannot be rebuilt"),
-            Self::Outdated => f.write_str("a later handoff of the session is under way"),
-            Self::Other(code) => write!(f, "the base refused (code {code})"),
-        }
-    }
-}
-
 /// A run of pieces that is wanted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pieces {
@@ -322,6 +268,23 @@ pub struct Pieces {
     pub first: u32,
     /// How many.
     pub count: u16,
+}
+
+/// Names the first bytes of a copy of a state, as two bases know them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CopyName {
+    /// How many they are.
+    pub len: u64,
+    /// FNV-1a of them, in 64 bits.
+    pub digest: u64,
+}
+
+impl CopyName {
+    /// Absent where the sender had none, or is too old to say.
+    fn take(body: &mut Reader<'_>) -> Option<Self> {
+        let len = body.take_u64("copy's length").ok()?;
+        Some(Self { len, digest: body.take_u64("copy's digest").ok()? })
+    }
 }
 
 /// What a datagram of a handoff says.
@@ -349,6 +312,9 @@ pub enum Message<'a> {
         window: u16,
         /// The number of the state that the old base is thought to have got.
         since: u32,
+        /// What came of a copy of the state [ahead](Self::Ahead), if anything did: what it has need
+        /// not come again (MOB-40).
+        copy: Option<CopyName>,
     },
     /// New base to old: these pieces are missing.
     Pull {
@@ -393,6 +359,38 @@ pub enum Message<'a> {
     },
     /// To mobile or base: this cannot be.
     Refuse(Reason),
+    /// Mobile to its base: a handoff to that base is imminent (MOB-39).
+    Expect {
+        /// The candidate.
+        candidate: BaseName,
+    },
+    /// The answer: the candidate is being told what can be told now.
+    Expected,
+    /// Base to candidate: a piece of a copy of the state, to be had before it is needed (MOB-39).
+    Ahead {
+        /// The copy's number; it rises.
+        number: u32,
+        /// Bytes of the whole.
+        total: u64,
+        /// Where this piece begins.
+        offset: u64,
+        /// The piece.
+        bytes: &'a [u8],
+    },
+    /// Candidate to base: these pieces of the copy are missing.
+    Fetch {
+        /// As in [`Ahead`](Self::Ahead).
+        number: u32,
+        /// Bytes in each piece.
+        piece: u16,
+        /// At most [`PULL_MAX`].
+        pieces: Vec<Pieces>,
+    },
+    /// Candidate to base: that copy is here.
+    Have {
+        /// As in [`Ahead`](Self::Ahead).
+        number: u32,
+    },
 }
 
 /// A datagram of a handoff.
@@ -453,6 +451,11 @@ impl<'a> Message<'a> {
             Self::Stale { .. } => TYPE_STALE,
             Self::Moved { .. } => TYPE_MOVED,
             Self::Refuse(_) => TYPE_REFUSE,
+            Self::Expect { .. } => TYPE_EXPECT,
+            Self::Expected => TYPE_EXPECTED,
+            Self::Ahead { .. } => TYPE_AHEAD,
+            Self::Fetch { .. } => TYPE_FETCH,
+            Self::Have { .. } => TYPE_HAVE,
         }
     }
 
@@ -461,35 +464,39 @@ impl<'a> Message<'a> {
             Self::Resume { since: frozen }
             | Self::Take { frozen }
             | Self::Given { frozen }
-            | Self::Stale { frozen } => {
+            | Self::Stale { frozen }
+            | Self::Have { number: frozen } => {
                 out.extend_from_slice(&frozen.to_be_bytes());
             }
             Self::Greet { holder: name, since } | Self::Moved { to: name, since } => {
                 out.extend_from_slice(&since.to_be_bytes());
                 name.put(out);
             }
-            Self::Handover { limit, piece, window, since } => {
+            Self::Handover { limit, piece, window, since, copy } => {
                 out.extend_from_slice(&limit.to_be_bytes());
                 out.extend_from_slice(&piece.to_be_bytes());
                 out.extend_from_slice(&window.to_be_bytes());
                 out.extend_from_slice(&since.to_be_bytes());
-            }
-            Self::Pull { piece, pieces } => {
-                let pieces = &pieces[..pieces.len().min(PULL_MAX)];
-                out.extend_from_slice(&piece.to_be_bytes());
-                out.push(pieces.len() as u8);
-                for run in pieces {
-                    out.extend_from_slice(&run.first.to_be_bytes());
-                    out.extend_from_slice(&run.count.to_be_bytes());
+                if let Some(copy) = copy {
+                    out.extend_from_slice(&copy.len.to_be_bytes());
+                    out.extend_from_slice(&copy.digest.to_be_bytes());
                 }
             }
-            Self::State { frozen, total, offset, bytes } => {
+            Self::Pull { piece, pieces } => put_pieces(out, *piece, pieces),
+            Self::Fetch { number, piece, pieces } => {
+                out.extend_from_slice(&number.to_be_bytes());
+                put_pieces(out, *piece, pieces);
+            }
+            Self::State { frozen, total, offset, bytes }
+            | Self::Ahead { number: frozen, total, offset, bytes } => {
                 out.extend_from_slice(&frozen.to_be_bytes());
                 out.extend_from_slice(&total.to_be_bytes());
                 out.extend_from_slice(&offset.to_be_bytes());
                 out.extend_from_slice(bytes);
             }
             Self::Refuse(reason) => out.push(reason.code()),
+            Self::Expect { candidate } => candidate.put(out),
+            Self::Expected => {}
         }
     }
 
@@ -505,8 +512,12 @@ impl<'a> Message<'a> {
                 piece: body.take_u16("piece size")?,
                 window: body.take_u16("window")?,
                 since: body.take_u32("state's number")?,
+                copy: CopyName::take(&mut body),
             },
-            TYPE_PULL => Self::decode_pull(&mut body)?,
+            TYPE_PULL => {
+                let (piece, pieces) = take_pieces(&mut body)?;
+                Self::Pull { piece, pieces }
+            }
             TYPE_STATE => Self::State {
                 frozen: body.take_u32("state's number")?,
                 total: body.take_u64("total")?,
@@ -524,18 +535,43 @@ impl<'a> Message<'a> {
                 let [code] = body.take("reason")?;
                 Self::Refuse(Reason::from_code(code))
             }
+            TYPE_EXPECT => Self::Expect { candidate: BaseName::take(&mut body)? },
+            TYPE_EXPECTED => Self::Expected,
+            TYPE_AHEAD => Self::Ahead {
+                number: body.take_u32("copy's number")?,
+                total: body.take_u64("total")?,
+                offset: body.take_u64("offset")?,
+                bytes: body.0,
+            },
+            TYPE_FETCH => {
+                let number = body.take_u32("copy's number")?;
+                let (piece, pieces) = take_pieces(&mut body)?;
+                Self::Fetch { number, piece, pieces }
+            }
+            TYPE_HAVE => Self::Have { number: body.take_u32("copy's number")? },
             _ => return Err(MhpError::Type(kind)),
         })
     }
+}
 
-    fn decode_pull(body: &mut Reader<'_>) -> Result<Self, MhpError> {
-        let piece = body.take_u16("piece size")?;
-        let [count] = body.take("count")?;
-        let mut pieces = Vec::new();
-        for _ in 0..usize::from(count).min(PULL_MAX) {
-            let first = body.take_u32("first piece")?;
-            pieces.push(Pieces { first, count: body.take_u16("number of pieces")? });
-        }
-        Ok(Self::Pull { piece, pieces })
+fn put_pieces(out: &mut Vec<u8>, piece: u16, pieces: &[Pieces]) {
+    let pieces = &pieces[..pieces.len().min(PULL_MAX)];
+    out.extend_from_slice(&piece.to_be_bytes());
+    out.push(pieces.len() as u8);
+    for run in pieces {
+        out.extend_from_slice(&run.first.to_be_bytes());
+        out.extend_from_slice(&run.count.to_be_bytes());
     }
+}
+
+/// Bytes in each piece, and the runs that are wanted.
+fn take_pieces(body: &mut Reader<'_>) -> Result<(u16, Vec<Pieces>), MhpError> {
+    let piece = body.take_u16("piece size")?;
+    let [count] = body.take("count")?;
+    let mut pieces = Vec::new();
+    for _ in 0..usize::from(count).min(PULL_MAX) {
+        let first = body.take_u32("first piece")?;
+        pieces.push(Pieces { first, count: body.take_u16("number of pieces")? });
+    }
+    Ok((piece, pieces))
 }

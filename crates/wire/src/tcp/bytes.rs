@@ -2,17 +2,22 @@
 
 use alloc::vec::Vec;
 
-use etherparse::{TcpHeader, TcpSlice};
+use etherparse::TcpSlice;
 use thiserror::Error;
 
 use super::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 use crate::ip::{Addresses, Protocol};
+
+/// Bytes of a header without options.
+const FIXED: usize = 20;
 
 /// Where the checksum is in a header.
 const CHECKSUM: core::ops::Range<usize> = 16..18;
 
 /// Tells explicit loss notification from other experiments (RFC 6994 section 3): "EL".
 const ELN: u16 = 0x454c;
+/// The same for the identifier of a connection on an unsplit hop: "LH".
+const CID: u16 = 0x4c48;
 
 /// The kinds of options (RFC 9293 section 3.2, RFC 2018, RFC 7323, RFC 4727).
 mod kind {
@@ -24,6 +29,7 @@ mod kind {
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
     pub(super) const EXPERIMENT: u8 = 253;
+    pub(super) const EXPERIMENT_2: u8 = 254;
 }
 
 /// Why bytes are not the TCP segment they were taken for.
@@ -84,11 +90,56 @@ impl Segment {
             return Err(EmitError::Payload { len: self.len, given: payload.len() });
         }
         let start = out.len();
-        out.extend_from_slice(&self.header().to_bytes());
+        out.resize(start + self.header_len() as usize, 0);
         out.extend_from_slice(payload);
-        let segment = &mut out[start..];
+        self.emit_in_place(between, &mut out[start..])
+    }
+
+    /// Writes the header, with the checksum for `between`, in front of a payload that is in its place
+    /// already: `segment` is [`header_len`](Self::header_len) bytes of room, then the payload. The
+    /// bytes are those of [`emit`](Self::emit), which copies the payload.
+    ///
+    /// # Errors
+    ///
+    /// There is not as much payload as the segment says; nothing is written.
+    #[inline]
+    pub fn emit_in_place(&self, between: &Addresses, segment: &mut [u8]) -> Result<(), EmitError> {
+        self.emit_unsummed_in_place(segment)?;
         let checksum = between.checksum(Protocol::TCP, segment);
         segment[CHECKSUM].copy_from_slice(&checksum.to_be_bytes());
+        Ok(())
+    }
+
+    /// As [`emit_in_place`](Self::emit_in_place), with a checksum of zero for a network card to fill
+    /// in.
+    ///
+    /// # Errors
+    ///
+    /// There is not as much payload as the segment says; nothing is written.
+    #[inline]
+    pub fn emit_unsummed_in_place(&self, segment: &mut [u8]) -> Result<(), EmitError> {
+        let header = self.header_len() as usize;
+        let given = segment.len().checked_sub(header);
+        let wrong = EmitError::Payload { len: self.len, given: given.unwrap_or(0) };
+        if given.and_then(|n| u32::try_from(n).ok()) != Some(self.len) {
+            return Err(wrong);
+        }
+        let Some((fixed, rest)) = segment.split_first_chunk_mut::<FIXED>() else {
+            return Err(wrong);
+        };
+        fixed[..2].copy_from_slice(&self.src_port.to_be_bytes());
+        fixed[2..4].copy_from_slice(&self.dst_port.to_be_bytes());
+        fixed[4..8].copy_from_slice(&self.seq.0.to_be_bytes());
+        fixed[8..12].copy_from_slice(&self.ack.0.to_be_bytes());
+        // From 5 to 15 words.
+        fixed[12] = ((header / 4) as u8) << 4;
+        fixed[13] = self.flags.bits();
+        fixed[14..16].copy_from_slice(&self.window.to_be_bytes());
+        // The checksum and the urgent pointer.
+        fixed[16..].fill(0);
+        if header > FIXED {
+            rest[..header - FIXED].copy_from_slice(self.options.emit().as_slice());
+        }
         Ok(())
     }
 
@@ -97,6 +148,7 @@ impl Segment {
     /// # Errors
     ///
     /// Names what is cut short, malformed or damaged.
+    #[inline]
     pub fn parse<'a>(between: &Addresses, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), ParseError> {
         let parsed = Self::parse_unverified(bytes)?;
         match between.checksum(Protocol::TCP, bytes) {
@@ -111,6 +163,7 @@ impl Segment {
     /// # Errors
     ///
     /// Names what is cut short or malformed.
+    #[inline]
     pub fn parse_unverified(bytes: &[u8]) -> Result<(Self, &[u8]), ParseError> {
         use etherparse::err::tcp::{HeaderError, HeaderSliceError};
         let view = TcpSlice::from_slice(bytes).map_err(|error| match error {
@@ -134,23 +187,6 @@ impl Segment {
             len: u32::try_from(payload.len()).unwrap_or(u32::MAX),
         };
         Ok((segment, payload))
-    }
-
-    fn header(&self) -> TcpHeader {
-        let mut header = TcpHeader::new(self.src_port, self.dst_port, self.seq.0, self.window);
-        header.acknowledgment_number = self.ack.0;
-        header.fin = self.flags.contains(Flags::FIN);
-        header.syn = self.flags.contains(Flags::SYN);
-        header.rst = self.flags.contains(Flags::RST);
-        header.psh = self.flags.contains(Flags::PSH);
-        header.ack = self.flags.contains(Flags::ACK);
-        header.urg = self.flags.contains(Flags::URG);
-        header.ece = self.flags.contains(Flags::ECE);
-        header.cwr = self.flags.contains(Flags::CWR);
-        // Never longer than a header has room for: `sack_that_fits` sees to that.
-        let written = header.set_options_raw(self.options.emit().as_slice());
-        debug_assert!(written.is_ok());
-        header
     }
 }
 
@@ -199,6 +235,11 @@ impl Options {
         if self.eln {
             out.put(&[kind::EXPERIMENT, 4]);
             out.put(&ELN.to_be_bytes());
+        }
+        if let Some(cid) = self.cid {
+            out.put(&[kind::EXPERIMENT_2, 6]);
+            out.put(&CID.to_be_bytes());
+            out.put(&cid.to_be_bytes());
         }
         if !sack.is_empty() {
             // At most 34.
@@ -252,10 +293,16 @@ impl Options {
             kind::SACK => self.sack = sack(value)?,
             // Experiments share the kind: one of another length or number is somebody else's.
             kind::EXPERIMENT => self.eln |= value == ELN.to_be_bytes(),
+            kind::EXPERIMENT_2 => self.cid = cid(value).or(self.cid),
             _ => {}
         }
         Some(rest)
     }
+}
+
+fn cid(value: &[u8]) -> Option<u16> {
+    let &[a, b, c, d] = value else { return None };
+    (u16::from_be_bytes([a, b]) == CID).then(|| u16::from_be_bytes([c, d]))
 }
 
 fn sack(value: &[u8]) -> Option<SackBlocks> {
@@ -375,6 +422,19 @@ mod tests {
         assert!(!read(&[253, 8, 0x45, 0x4c, 0x45, 0x4c, 0, 0]).options.eln);
     }
 
+    /// ALT-3: a CID is an experiment with a number of its own; others of its kind are skipped.
+    #[test]
+    fn a_cid_is_told_from_other_experiments() {
+        let options = Options { cid: Some(0x1234), ..Options::default() };
+        let bytes = emitted(&Segment { options, ..Segment::default() }, &[]);
+        assert_eq!(bytes[20..], [1, 1, 254, 6, 0x4c, 0x48, 0x12, 0x34]);
+        let read = |raw: &[u8]| Segment::parse_unverified(&with_raw_options(raw)).unwrap().0;
+        assert_eq!(read(&[1, 1, 254, 6, 0x4c, 0x48, 0x12, 0x34]).options, options);
+        for other in [[254, 6, 0x4c, 0x49, 1, 2, 1, 1], [254, 4, 0x4c, 0x48, 1, 1, 1, 1]] {
+            assert_eq!(read(&other).options, Options::default());
+        }
+    }
+
     #[test]
     fn a_wrong_option_length_is_named_with_its_place() {
         for (raw, kind, at) in [
@@ -436,14 +496,14 @@ mod tests {
 
     fn options() -> impl Strategy<Value = Options> {
         let sack = some(any::<(u32, u32)>(), 0..=4);
-        let rest = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>, bool)>();
-        (rest, sack).prop_map(|((mss, window_scale, sack_permitted, stamps, eln), ranges)| {
+        let rest = any::<(Option<u16>, Option<u8>, bool, Option<(u32, u32)>, bool, Option<u16>)>();
+        (rest, sack).prop_map(|((mss, window_scale, sack_permitted, stamps, eln, cid), ranges)| {
             let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
             let mut sack = SackBlocks::default();
             for (start, end) in ranges {
                 sack.push(Seq(start), Seq(end));
             }
-            Options { mss, window_scale, sack_permitted, timestamps, sack, eln }
+            Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid }
         })
     }
 
@@ -470,6 +530,12 @@ mod tests {
             segment.len = payload.len() as u32;
             let mut bytes = Vec::new();
             segment.emit(&between, &payload, &mut bytes).unwrap();
+            let mut in_place = vec![0xaa; segment.header_len() as usize];
+            in_place.extend_from_slice(&payload);
+            prop_assert_eq!(segment.emit_in_place(&between, &mut in_place), Ok(()));
+            prop_assert_eq!(&in_place, &bytes);
+            in_place.push(0);
+            prop_assert!(segment.emit_in_place(&between, &mut in_place).is_err());
             prop_assert_eq!(bytes.len() as u32, segment.header_len() + segment.len);
             prop_assert!((20..=60).contains(&segment.header_len()));
             let fit = segment.options.sack_that_fits().len();

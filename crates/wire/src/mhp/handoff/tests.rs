@@ -21,7 +21,19 @@ fn messages() -> Vec<Message<'static>> {
     vec![
         Message::Greet { holder: name(b"base 1"), since: 2 },
         Message::Resume { since: 4 },
-        Message::Handover { limit: 1 << 24, piece: 1100, window: 32, since: 3 },
+        Message::Handover { limit: 1 << 24, piece: 1100, window: 32, since: 3, copy: None },
+        Message::Handover {
+            limit: 7,
+            piece: 9,
+            window: 1,
+            since: 0,
+            copy: Some(CopyName { len: 70_000, digest: u64::MAX - 1 }),
+        },
+        Message::Expect { candidate: name(&[10, 0, 0, 3, 17, 81]) },
+        Message::Expected,
+        Message::Ahead { number: 2, total: 2000, offset: 1100, bytes: &[8; 40] },
+        Message::Fetch { number: 2, piece: 1100, pieces: vec![Pieces { first: 1, count: 3 }] },
+        Message::Have { number: 2 },
         Message::Pull { piece: 1100, pieces: vec![Pieces { first: 5, count: 9 }; 3] },
         Message::State { frozen: 6, total: 10, offset: 4, bytes: b"abcdef" },
         Message::Take { frozen: 6 },
@@ -64,8 +76,8 @@ fn a_newer_datagram_is_read_as_far_as_it_is_known_or_refused_by_name() {
     assert!(Datagram::decode(&bytes).is_ok());
     bytes[0] = 2;
     assert_eq!(Datagram::decode(&bytes), Err(MhpError::Version(2)));
-    bytes[..2].copy_from_slice(&[1, 31]);
-    assert_eq!(Datagram::decode(&bytes), Err(MhpError::Type(31)));
+    bytes[..2].copy_from_slice(&[1, 35]);
+    assert_eq!(Datagram::decode(&bytes), Err(MhpError::Type(35)));
     assert_eq!(BaseName::new(&[0; MAX_BASE_NAME_LEN + 1]), None);
 }
 

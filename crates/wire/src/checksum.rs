@@ -1,0 +1,128 @@
+//! The Internet checksum (RFC 1071).
+
+/// Words that are added side by side: two vectors' worth on most machines.
+const BLOCK: usize = 8;
+
+#[inline(always)]
+fn add_up(words: &[[u8; 4]]) -> u64 {
+    words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum()
+}
+
+/// A sum over bytes, of which [`Sum::checksum`] makes the checksum.
+///
+/// Words are added as the machine reads them, in lanes of 32 bits that a compiler can add side by
+/// side: the sum does not mind the order of bytes, as long as the result keeps it (RFC 1071
+/// section 2).
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Sum(u64);
+
+impl Sum {
+    /// The sum over nothing.
+    pub const fn new() -> Self {
+        Self(0)
+    }
+
+    /// With `bytes` added. An odd byte at their end counts as if a zero followed, so only the last
+    /// bytes that are added may be odd in number.
+    #[must_use]
+    #[inline]
+    pub fn with(self, bytes: &[u8]) -> Self {
+        let (words, rest) = bytes.as_chunks();
+        let (blocks, words) = words.as_chunks::<BLOCK>();
+        // Put together in a register: written as bytes and read as a word, it would have to wait for
+        // the memory.
+        let tail = match *rest {
+            [a] => [a, 0, 0, 0],
+            [a, b] => [a, b, 0, 0],
+            [a, b, c] => [a, b, c, 0],
+            _ => [0; 4],
+        };
+        let blocks: u64 = blocks.iter().map(|block| add_up(block)).sum();
+        Self(self.0 + blocks + add_up(words) + add_up(&[tail]))
+    }
+
+    /// With eight bytes added that are `n` in network byte order: for a header that is put together
+    /// in a register.
+    #[must_use]
+    #[inline]
+    pub const fn with_u64(self, n: u64) -> Self {
+        let n = n.to_be();
+        Self(self.0 + (n >> 32) + (n & 0xffff_ffff))
+    }
+
+    /// The checksum, to be written in network byte order. Over bytes that hold their right
+    /// checksum it is zero.
+    #[inline]
+    pub const fn checksum(self) -> u16 {
+        let mut sum = self.0;
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        (!(sum as u16)).to_be()
+    }
+}
+
+/// The checksum of `bytes`.
+#[inline]
+pub fn of(bytes: &[u8]) -> u16 {
+    Sum::new().with(bytes).checksum()
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Word by word, in network byte order, as RFC 1071 section 1 has it.
+    fn by_words(bytes: &[u8]) -> u16 {
+        let mut sum = 0_u32;
+        for pair in bytes.chunks(2) {
+            sum += u32::from(u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        !(sum as u16)
+    }
+
+    /// The example of RFC 1071 section 3: the words 0001, f203, f4f5, f6f7 add up to ddf2.
+    #[test]
+    fn the_rfcs_example_adds_up() {
+        assert_eq!(of(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), !0xddf2);
+    }
+
+    #[test]
+    fn nothing_and_zeros_have_the_checksum_of_zero() {
+        assert_eq!(of(&[]), 0xffff);
+        assert_eq!(of(&[0; 41]), 0xffff);
+        assert_eq!(of(&[0xff; 70_000]), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn lanes_give_what_words_give(bytes: Vec<u8>) {
+            prop_assert_eq!(of(&bytes), by_words(&bytes));
+        }
+
+        #[test]
+        fn even_pieces_give_what_the_whole_gives(bytes: Vec<u8>, at: usize) {
+            let (a, b) = bytes.split_at((at % (bytes.len() + 1)) & !1);
+            prop_assert_eq!(Sum::new().with(a).with(b).checksum(), of(&bytes));
+        }
+
+        #[test]
+        fn a_register_counts_as_its_bytes(n: u64, bytes: Vec<u8>) {
+            let both = [&n.to_be_bytes()[..], &bytes].concat();
+            prop_assert_eq!(Sum::new().with_u64(n).with(&bytes).checksum(), of(&both));
+        }
+
+        #[test]
+        fn a_right_checksum_makes_it_zero(mut bytes: Vec<u8>) {
+            bytes.truncate(bytes.len() & !1);
+            let checksum = of(&bytes);
+            bytes.extend(checksum.to_be_bytes());
+            prop_assert_eq!(of(&bytes), 0);
+        }
+    }
+}
