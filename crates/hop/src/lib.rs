@@ -2,7 +2,8 @@
 //!
 //! Three layers, each replaceable: a carrier moves datagrams (it belongs to the world that runs the
 //! machines), the seal authenticates and encrypts them, a transport makes them reliable
-//! [`Streams`].
+//! [`Streams`]. [`Mobile`] and [`Base`] join seal and transport; [`BareMobile`] and [`BareBase`] go
+//! without the seal and all that belongs to it.
 
 #![no_std]
 
@@ -11,15 +12,23 @@ extern crate alloc;
 extern crate std;
 
 mod association;
+mod bare;
 mod config;
+pub mod mobile_tcp;
+mod schedule;
 pub mod seal;
 pub mod srp;
 mod stats;
 mod streams;
+mod tokens;
+mod transport;
 
 pub use association::{
-    Association, AssociationEvent, AssociationId, Base, BaseStats, Mobile, MobileStats, Transmit,
+    Association, AssociationEvent, AssociationId, AssociationView, Base, BaseEnd, BaseStats,
+    Mobile, MobileEnd, MobileStats, Transmit,
 };
+pub use bare::{BareBase, BareBounds, BareMobile, BareStats};
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use stats::HopStats;
 pub use streams::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+pub use transport::{Packet, Transport};

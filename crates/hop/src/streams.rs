@@ -146,4 +146,8 @@ pub trait Movable: Streams {
     ///
     /// `None` if the stream is unknown, was given up by either side, or is over.
     fn detach(&mut self, id: StreamId) -> Option<StreamState>;
+
+    /// What [`detach`](Self::detach) would give at this moment. The stream goes on as it was
+    /// (MOB-39).
+    fn snapshot(&self, id: StreamId) -> Option<StreamState>;
 }

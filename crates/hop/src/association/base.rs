@@ -8,9 +8,12 @@ use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN};
 
 use super::{Association, AssociationEvent, Outcome, Transmit, open};
-use crate::config::{HopConfig, Limits};
+use crate::config::Limits;
+use crate::schedule::{Schedule, Slot};
 use crate::seal::{Fingerprint, Hello, Keypair, Keys, PublicKey, Responder};
-use crate::srp::{CloseReason, Role};
+use crate::srp::{CloseReason, Role, Srp};
+use crate::tokens::Tokens;
+use crate::transport::Transport;
 
 /// Handshakes that are answered but not yet confirmed, at most.
 const CANDIDATES_MAX: usize = 64;
@@ -53,59 +56,50 @@ pub(super) struct Candidate {
     expires: Time,
 }
 
-struct Entry<A> {
-    association: Association<A>,
+struct Entry<A, T: Transport> {
+    association: Association<A, T>,
     mobile: PublicKey,
     receiver: u32,
-    /// The time under which the entry stands in the timer set.
-    timer: Option<Time>,
-    /// Stands in `ready`, in `fresh`.
-    queued: bool,
-    fresh: bool,
+    slot: Slot,
 }
 
 /// A base's end of all its associations.
-pub struct Base<A> {
-    config: HopConfig,
+pub struct Base<A, T: Transport = Srp> {
+    config: T::Config,
     responder: Responder,
     sealed: bool,
     allowed: BTreeSet<[u8; 32]>,
     fast_aes: bool,
     numbers: Numbers,
-    entries: BTreeMap<u64, Entry<A>>,
+    entries: BTreeMap<u64, Entry<A, T>>,
     next_id: u64,
     by_receiver: BTreeMap<u32, u64>,
     by_mobile: BTreeMap<[u8; 32], u64>,
     pub(super) candidates: Vec<Candidate>,
     /// Replies to send: where to, and which candidate's.
     pub(super) replies: VecDeque<(A, u32)>,
-    timers: BTreeSet<(Time, u64)>,
-    /// Associations that may have something to send.
-    ready: VecDeque<u64>,
-    /// Associations that may have stream events.
-    fresh: VecDeque<u64>,
+    schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
-    tokens: f64,
-    tokens_at: Time,
+    tokens: Tokens,
     stats: BaseStats,
 }
 
-impl<A: Copy + Eq> Base<A> {
+impl<A: Copy + Eq, T: Transport> Base<A, T> {
     /// A base that serves the mobiles with the `allowed` keys. `seed` must be entropy if the seal
     /// is to protect anything.
-    pub fn new(config: HopConfig, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
+    pub fn new(config: T::Config, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
         let responder = Responder::new(keys, seed.child("responder"));
         let allowed = allowed.iter().map(|k| *k.as_bytes()).collect();
         Self::build(config, responder, true, allowed, seed)
     }
 
     /// A base on a hop that goes unsealed by explicit choice, for any mobile that reaches it.
-    pub fn unsealed(config: HopConfig, seed: Seed) -> Self {
+    pub fn unsealed(config: T::Config, seed: Seed) -> Self {
         Self::build(config, Responder::unsealed(), false, BTreeSet::new(), seed)
     }
 
     fn build(
-        config: HopConfig,
+        config: T::Config,
         responder: Responder,
         sealed: bool,
         allowed: BTreeSet<[u8; 32]>,
@@ -124,12 +118,9 @@ impl<A: Copy + Eq> Base<A> {
             by_mobile: BTreeMap::new(),
             candidates: Vec::new(),
             replies: VecDeque::new(),
-            timers: BTreeSet::new(),
-            ready: VecDeque::new(),
-            fresh: VecDeque::new(),
+            schedule: Schedule::default(),
             events: VecDeque::new(),
-            tokens: HANDSHAKES_AT_ONCE,
-            tokens_at: Time::ZERO,
+            tokens: Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
             stats: BaseStats::default(),
         }
     }
@@ -150,17 +141,19 @@ impl<A: Copy + Eq> Base<A> {
     /// The associations that stand, and whose they are.
     pub fn associations(
         &self,
-    ) -> impl Iterator<Item = (AssociationId, &PublicKey, &Association<A>)> {
+    ) -> impl Iterator<Item = (AssociationId, &PublicKey, &Association<A, T>)> {
         self.entries.iter().map(|(id, e)| (AssociationId(*id), &e.mobile, &e.association))
     }
 
+    /// An association, to look at.
+    pub fn association(&self, id: AssociationId) -> Option<&Association<A, T>> {
+        self.entries.get(&id.0).map(|e| &e.association)
+    }
+
     /// An association, to read and write its streams.
-    pub fn association_mut(&mut self, id: AssociationId) -> Option<&mut Association<A>> {
+    pub fn association_mut(&mut self, id: AssociationId) -> Option<&mut Association<A, T>> {
         let entry = self.entries.get_mut(&id.0)?;
-        if !entry.queued {
-            entry.queued = true;
-            self.ready.push_back(id.0);
-        }
+        self.schedule.queue(id.0, &mut entry.slot);
         Some(&mut entry.association)
     }
 
@@ -171,9 +164,9 @@ impl<A: Copy + Eq> Base<A> {
 
     /// The next association that a datagram or a timer has touched, whose stream events wait.
     pub fn poll_touched(&mut self) -> Option<AssociationId> {
-        let id = self.fresh.pop_front()?;
+        let id = self.schedule.pop_fresh()?;
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.fresh = false;
+            entry.slot.look();
         }
         Some(AssociationId(id))
     }
@@ -219,7 +212,7 @@ impl<A: Copy + Eq> Base<A> {
             self.queue_reply(from, receiver);
             return true;
         }
-        if !self.take_token(now) {
+        if !self.tokens.take(now) {
             self.stats.throttled += 1;
             return true;
         }
@@ -229,7 +222,7 @@ impl<A: Copy + Eq> Base<A> {
             self.stats.strangers += 1;
             return true;
         }
-        let Some(limits) = Limits::decode(&request.hello().limits) else { return false };
+        let Some(limits) = Limits::decode(&request.hello().limits, T::ID) else { return false };
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
         if !self.make_room(stamp) {
             self.stats.throttled += 1;
@@ -241,7 +234,7 @@ impl<A: Copy + Eq> Base<A> {
             receiver,
             fast_aes: self.fast_aes,
             stamp: 0,
-            limits: Limits { first_stream: 1, standing, ..Limits::of(&self.config) }.encode(),
+            limits: Limits { first_stream: 1, standing, ..T::limits(&self.config) }.encode(T::ID),
         };
         let mut reply = alloc::vec![0; MAX_REPLY_LEN];
         let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };
@@ -305,17 +298,6 @@ impl<A: Copy + Eq> Base<A> {
         }
     }
 
-    fn take_token(&mut self, now: Time) -> bool {
-        let earned = now.since(self.tokens_at).as_secs_f64() * HANDSHAKES_PER_SECOND;
-        self.tokens = (self.tokens + earned).min(HANDSHAKES_AT_ONCE);
-        self.tokens_at = now;
-        let enough = self.tokens >= 1.0;
-        if enough {
-            self.tokens -= 1.0;
-        }
-        enough
-    }
-
     /// A candidate becomes the mobile's association when it has proved to hold the keys.
     fn promote(&mut self, now: Time, from: A, receiver: u32, datagram: &mut [u8]) -> bool {
         let Some(at) = self.candidates.iter().position(|c| c.receiver == receiver) else {
@@ -326,10 +308,10 @@ impl<A: Copy + Eq> Base<A> {
         };
         let Candidate { remote, mobile, keys, limits, replied, .. } =
             self.candidates.swap_remove(at);
-        let mut association = Association::new(&self.config, Role::Base, self.sealed, now);
+        let mut association = Association::<A, T>::new(&self.config, Role::Base, self.sealed, now);
         association.establish(now, keys, remote, from, &limits);
         if let Some(replied) = replied {
-            association.srp.seed_round_trip(now, now.since(replied));
+            association.transport.seed_round_trip(now, now.since(replied));
         }
         association.take(now, from, number, frames);
         // The mobile has given its old association up: so does the base.
@@ -340,8 +322,7 @@ impl<A: Copy + Eq> Base<A> {
         self.next_id += 1;
         self.by_receiver.insert(receiver, id);
         self.by_mobile.insert(*mobile.as_bytes(), id);
-        let entry =
-            Entry { association, mobile, receiver, timer: None, queued: false, fresh: false };
+        let entry = Entry { association, mobile, receiver, slot: Slot::default() };
         self.entries.insert(id, entry);
         self.events.push_back((AssociationId(id), AssociationEvent::Up));
         self.touch(id);
@@ -356,22 +337,13 @@ impl<A: Copy + Eq> Base<A> {
         if self.by_mobile.get(entry.mobile.as_bytes()) == Some(&id) {
             self.by_mobile.remove(entry.mobile.as_bytes());
         }
-        if let Some(timer) = entry.timer {
-            self.timers.remove(&(timer, id));
-        }
+        self.schedule.remove(id, &entry.slot);
         self.events.push_back((AssociationId(id), AssociationEvent::Lost(reason)));
     }
 
     fn touch(&mut self, id: u64) {
         if let Some(entry) = self.entries.get_mut(&id) {
-            if !entry.queued {
-                entry.queued = true;
-                self.ready.push_back(id);
-            }
-            if !entry.fresh {
-                entry.fresh = true;
-                self.fresh.push_back(id);
-            }
+            self.schedule.touch(id, &mut entry.slot);
         }
     }
 
@@ -387,13 +359,13 @@ impl<A: Copy + Eq> Base<A> {
             out.get_mut(..reply.len())?.copy_from_slice(reply);
             return Some(Transmit { to, len: reply.len() });
         }
-        while let Some(&id) = self.ready.front() {
+        while let Some(id) = self.schedule.ready() {
             let transmit =
                 self.entries.get_mut(&id).and_then(|e| e.association.poll_transmit(now, out));
             if transmit.is_some() {
                 return transmit;
             }
-            self.ready.pop_front();
+            self.schedule.pop_ready();
             self.settle(id);
         }
         None
@@ -402,38 +374,25 @@ impl<A: Copy + Eq> Base<A> {
     /// An association has nothing more to send for now: its timer is set, or its end noticed.
     fn settle(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
-        entry.queued = false;
         if let Some(reason) = entry.association.closed() {
             self.forget(id, reason);
             return;
         }
         let timer = entry.association.next_timeout();
-        if timer != entry.timer {
-            if let Some(old) = entry.timer {
-                self.timers.remove(&(old, id));
-            }
-            if let Some(new) = timer {
-                self.timers.insert((new, id));
-            }
-            entry.timer = timer;
-        }
+        self.schedule.settle(id, &mut entry.slot, timer);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|(t, _)| *t)
+        self.schedule.next_timeout()
     }
 
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some(&(at, id)) = self.timers.first() {
-            if at > now {
-                return;
-            }
-            self.timers.pop_first();
+        while let Some(id) = self.schedule.pop_due(now) {
             if let Some(entry) = self.entries.get_mut(&id) {
-                entry.timer = None;
-                entry.association.srp.handle_timeout(now);
+                entry.slot.ring();
+                entry.association.transport.handle_timeout(now);
             }
             self.touch(id);
         }

@@ -16,32 +16,39 @@ impl Limits {
         standing: None,
     };
 
-    /// Five numbers; a later version may append more.
-    pub(super) fn encode(&self) -> datagram::Limits {
+    /// Five numbers and, unless it is 0, the [`Transport::ID`] of the transport that they bound; a
+    /// later version may append more.
+    pub(super) fn encode(&self, transport: u64) -> datagram::Limits {
         let fields = [
             self.stream_window.get(),
             self.association_window.get(),
             self.streams_max,
             self.first_stream,
             self.standing.map_or(0, |n| u64::from(n) + 1),
+            transport,
         ];
-        let mut bytes = [0; 40];
+        let fields = if transport == 0 { &fields[..5] } else { &fields[..] };
+        let mut bytes = [0; 48];
         let mut len = 0;
         for n in fields {
-            let n = n.min(varint::MAX);
+            let n = (*n).min(varint::MAX);
             varint::put(&mut bytes[len..], n);
             len += varint::len(n);
         }
         datagram::Limits::new(&bytes[..len]).unwrap_or(datagram::Limits::NONE)
     }
 
-    /// `None` if a number is missing.
-    pub(super) fn decode(limits: &datagram::Limits) -> Option<Self> {
+    /// `None` if a number is missing, or if they are another transport's.
+    pub(super) fn decode(limits: &datagram::Limits, transport: u64) -> Option<Self> {
         let (stream_window, rest) = varint::get(limits)?;
         let (association_window, rest) = varint::get(rest)?;
         let (streams_max, rest) = varint::get(rest)?;
         let (first_stream, rest) = varint::get(rest)?;
-        let (standing, _) = varint::get(rest)?;
+        let (standing, rest) = varint::get(rest)?;
+        let theirs = if rest.is_empty() { 0 } else { varint::get(rest)?.0 };
+        if theirs != transport {
+            return None;
+        }
         Some(Self {
             stream_window: Bytes::new(stream_window),
             association_window: Bytes::new(association_window),
@@ -65,7 +72,11 @@ mod tests {
             first_stream: 12,
             standing: Some(0),
         };
-        assert_eq!(Limits::decode(&limits.encode()), Some(limits));
-        assert_eq!(Limits::decode(&datagram::Limits::NONE), None);
+        for transport in [0, 1] {
+            let encoded = limits.encode(transport);
+            assert_eq!(Limits::decode(&encoded, transport), Some(limits));
+            assert_eq!(Limits::decode(&encoded, 1 - transport), None);
+        }
+        assert_eq!(Limits::decode(&datagram::Limits::NONE, 0), None);
     }
 }

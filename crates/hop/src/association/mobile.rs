@@ -8,13 +8,14 @@ use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Data, Kind};
 
 use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
-use crate::config::{HopConfig, Limits};
-use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey, ReplayWindow};
-use crate::srp::{CloseReason, Role};
+use crate::config::Limits;
+use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
+use crate::srp::{CloseReason, Role, Srp};
 use crate::stats::HopStats;
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
+use crate::transport::Transport;
 
 /// An init is repeated after so long, the first few times.
 const RETRY: Duration = Duration::from_millis(250);
@@ -51,8 +52,8 @@ pub struct MobileStats {
 /// Streams may be opened and written before the association stands; they are sent once it does.
 /// When the base no longer knows the association (it was restarted), a new one takes its place and
 /// the old streams are reset.
-pub struct Mobile<A> {
-    config: HopConfig,
+pub struct Mobile<A, T: Transport = Srp> {
+    config: T::Config,
     keys: Option<Keypair>,
     claim: PublicKey,
     base: PublicKey,
@@ -63,7 +64,7 @@ pub struct Mobile<A> {
     /// The wall clock at `Time::ZERO`, so that a base can tell old handshakes from new.
     stamp: u64,
     fast_aes: bool,
-    association: Association<A>,
+    association: Association<A, T>,
     /// Our name for the association that stands.
     receiver: u32,
     asking: Option<Asking>,
@@ -72,11 +73,11 @@ pub struct Mobile<A> {
     stats: MobileStats,
 }
 
-impl<A: Copy + Eq> Mobile<A> {
+impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     /// A mobile that asks the base with key `base` at `base_addr` for an association at once.
     /// `seed` must be entropy if the seal is to protect anything.
     pub fn new(
-        config: HopConfig,
+        config: T::Config,
         keys: Keypair,
         base: PublicKey,
         base_addr: A,
@@ -90,7 +91,7 @@ impl<A: Copy + Eq> Mobile<A> {
     /// A mobile on a hop that goes unsealed by explicit choice: nothing is encrypted and anybody on
     /// the hop can be anyone.
     pub fn unsealed(
-        config: HopConfig,
+        config: T::Config,
         claim: PublicKey,
         base_addr: A,
         seed: Seed,
@@ -100,7 +101,7 @@ impl<A: Copy + Eq> Mobile<A> {
     }
 
     fn build(
-        config: HopConfig,
+        config: T::Config,
         keys: Option<Keypair>,
         claim: PublicKey,
         base: PublicKey,
@@ -152,13 +153,23 @@ impl<A: Copy + Eq> Mobile<A> {
         self.base_addr = base_addr;
         if let Some(link) = &mut self.association.link {
             link.peer = base_addr;
-            self.association.srp.handle_moved(now);
+            self.association.transport.handle_moved(now);
         }
     }
 
     /// The association stands.
     pub fn is_up(&self) -> bool {
         self.association.link.is_some()
+    }
+
+    /// The transport, for what only it has. Handshakes, datagrams and timers are the association's.
+    pub fn transport(&self) -> &T {
+        &self.association.transport
+    }
+
+    /// The transport, to ask of it what only it can do: Mobile TCP's listening, for instance.
+    pub fn transport_mut(&mut self) -> &mut T {
+        &mut self.association.transport
     }
 
     /// Counters and present values of the transport.
@@ -231,7 +242,7 @@ impl<A: Copy + Eq> Mobile<A> {
         let Ok(Established { hello, keys }) = asking.initiator.finish(datagram) else {
             return false;
         };
-        let Some(limits) = Limits::decode(&hello.limits) else { return false };
+        let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
         let (tries, sent, receiver) = (asking.tries, asking.first_sent, asking.receiver);
         self.asking = None;
         self.stats.handshakes += 1;
@@ -239,26 +250,25 @@ impl<A: Copy + Eq> Mobile<A> {
         if let Some(remote) = self.association.remote() {
             if limits.standing == Some(remote) {
                 // The base knows the old association: it is the radio that was silent.
-                self.association.srp.probe(now);
+                self.association.transport.probe(now);
                 return true;
             }
             if self.association.has_heard() {
-                self.association.srp.restart(now);
+                self.association.transport.restart(now);
                 self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
             }
             // Otherwise the base never took the old keys up, and streams go on under the new ones.
         }
         // A copy of the reply may come from anywhere: the base is where it was asked.
         let peer = self.base_addr;
-        let link = Link { keys, replay: ReplayWindow::new(), remote: hello.receiver, peer };
-        self.association.link = Some(link);
+        self.association.link = Some(Link::new(keys, hello.receiver, peer));
         self.receiver = receiver;
-        self.association.srp.establish(now, &limits);
+        self.association.transport.establish(now, &limits);
         if tries == 1 {
-            self.association.srp.seed_round_trip(now, now.since(sent));
+            self.association.transport.seed_round_trip(now, now.since(sent));
         }
         // The base trusts the new keys once it has seen them used.
-        self.association.srp.ping();
+        self.association.transport.ping();
         if !was_up {
             self.events.push_back(AssociationEvent::Up);
         }
@@ -266,11 +276,11 @@ impl<A: Copy + Eq> Mobile<A> {
     }
 
     fn notice_end(&mut self, now: Time) {
-        let Some(reason) = self.association.srp.closed() else { return };
+        let Some(reason) = self.association.transport.closed() else { return };
         if self.association.link.take().is_none() {
             return;
         }
-        self.association.srp.restart(now);
+        self.association.transport.restart(now);
         self.events.push_back(AssociationEvent::Lost(reason));
         if reason != CloseReason::Shutdown {
             self.ask(now);
@@ -290,11 +300,11 @@ impl<A: Copy + Eq> Mobile<A> {
             fast_aes: self.fast_aes,
             stamp: self.stamp.saturating_add(at.as_nanos()).saturating_add(self.handshakes),
             limits: Limits {
-                first_stream: self.association.srp.first_stream(),
+                first_stream: self.association.transport.first_stream(),
                 standing: self.association.remote(),
-                ..Limits::of(&self.config)
+                ..T::limits(&self.config)
             }
-            .encode(),
+            .encode(T::ID),
         };
         let initiator = match &self.keys {
             Some(keys) => Initiator::new(keys, &self.base, 0, hello, Seed::from_bytes(entropy)),
@@ -344,10 +354,10 @@ impl<A: Copy + Eq> Mobile<A> {
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_up() {
-            self.association.srp.handle_timeout(now);
+            self.association.transport.handle_timeout(now);
             self.notice_end(now);
         }
-        let doubtful = self.association.srp.silent_for(now).is_some_and(|d| d >= DOUBT_AFTER);
+        let doubtful = self.association.transport.silent_for(now).is_some_and(|d| d >= DOUBT_AFTER);
         let lately = now.since(self.doubted) < DOUBT_AGAIN;
         if self.is_up() && doubtful && self.asking.is_none() && !lately {
             self.doubted = now;
@@ -357,11 +367,11 @@ impl<A: Copy + Eq> Mobile<A> {
 
     /// Bytes that seal and carrier add to the frames of each datagram.
     pub fn overhead(&self) -> usize {
-        overhead(&self.config, self.keys.is_some())
+        overhead::<T>(&self.config, self.keys.is_some())
     }
 }
 
-impl<A: Copy + Eq> Streams for Mobile<A> {
+impl<A: Copy + Eq, T: Transport> Streams for Mobile<A, T> {
     fn open(&mut self) -> Result<StreamId, StreamError> {
         self.association.open()
     }
@@ -403,8 +413,12 @@ impl<A: Copy + Eq> Streams for Mobile<A> {
     }
 }
 
-impl<A: Copy + Eq> Movable for Mobile<A> {
+impl<A: Copy + Eq, T: Transport> Movable for Mobile<A, T> {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.association.detach(id)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.association.snapshot(id)
     }
 }

@@ -7,6 +7,7 @@
 //! `next_timeout`, then call `handle_timeout`.
 
 mod base;
+mod ends;
 mod limits;
 mod mobile;
 
@@ -17,15 +18,17 @@ use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, DataHeader, TAG_LEN, recover_number};
 
 pub use base::{AssociationId, Base, BaseStats};
+pub use ends::{AssociationView, BaseEnd, MobileEnd};
 pub use mobile::{Mobile, MobileStats};
 
-use crate::config::{HopConfig, Limits};
+use crate::config::Limits;
 use crate::seal::{Keys, ReplayWindow};
 use crate::srp::{CloseReason, Role, Srp};
 use crate::stats::HopStats;
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
+use crate::transport::{Packet, Transport};
 
 /// A datagram was written and is to be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,11 +57,13 @@ struct Link<A> {
     /// The peer's name for this association.
     remote: u32,
     peer: A,
+    /// The least packet number that nothing was sealed under. It lives and dies with the keys.
+    fresh: u64,
 }
 
-/// One end of an association.
-pub struct Association<A> {
-    srp: Srp,
+/// One end of an association, with the transport that it carries.
+pub struct Association<A, T: Transport = Srp> {
+    transport: T,
     /// Absent until the handshake is over.
     link: Option<Link<A>>,
     /// The peer is a mobile.
@@ -75,9 +80,9 @@ enum Outcome {
     Refused,
 }
 
-fn overhead(config: &HopConfig, sealed: bool) -> usize {
+fn overhead<T: Transport>(config: &T::Config, sealed: bool) -> usize {
     let tag = if sealed { TAG_LEN } else { 0 };
-    DATA_HEADER_LEN + tag + config.carrier_overhead.as_usize()
+    DATA_HEADER_LEN + tag + T::carrier_overhead(config).as_usize()
 }
 
 /// Opens a data datagram where it lies: its number and its frames, unless it is forged, damaged or
@@ -97,15 +102,21 @@ fn open<'d>(
     Some((number, frames))
 }
 
-impl<A: Copy + Eq> Association<A> {
-    fn new(config: &HopConfig, role: Role, sealed: bool, now: Time) -> Self {
-        let srp = Srp::new(config.clone(), role, Limits::UNKNOWN, overhead(config, sealed), now);
-        Self { srp, link: None, roams: role == Role::Base, refused: 0 }
+impl<A> Link<A> {
+    fn new(keys: Keys, remote: u32, peer: A) -> Self {
+        Self { keys, replay: ReplayWindow::new(), remote, peer, fresh: 0 }
+    }
+}
+
+impl<A: Copy + Eq, T: Transport> Association<A, T> {
+    fn new(config: &T::Config, role: Role, sealed: bool, now: Time) -> Self {
+        let transport = T::new(config, role, overhead::<T>(config, sealed), now);
+        Self { transport, link: None, roams: role == Role::Base, refused: 0 }
     }
 
     fn establish(&mut self, now: Time, keys: Keys, remote: u32, peer: A, limits: &Limits) {
-        self.link = Some(Link { keys, replay: ReplayWindow::new(), remote, peer });
-        self.srp.establish(now, limits);
+        self.link = Some(Link::new(keys, remote, peer));
+        self.transport.establish(now, limits);
     }
 
     /// The address that datagrams go to, once the association stands.
@@ -113,9 +124,19 @@ impl<A: Copy + Eq> Association<A> {
         self.link.as_ref().map(|l| l.peer)
     }
 
+    /// The transport, for what only it has. Handshakes, datagrams and timers are the association's.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The transport, to ask of it what only it can do: Mobile TCP's listening, for instance.
+    pub fn transport_mut(&mut self) -> &mut T {
+        &mut self.transport
+    }
+
     /// Counters and present values of the transport.
     pub fn stats(&self) -> HopStats {
-        self.srp.stats()
+        self.transport.stats()
     }
 
     /// Datagrams that were forged, damaged or replayed.
@@ -125,17 +146,17 @@ impl<A: Copy + Eq> Association<A> {
 
     /// What is known of the hop from below.
     pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        self.srp.handle_link_event(now, event);
+        self.transport.handle_link_event(now, event);
     }
 
     /// Ends the association: the peer is told, streams are gone.
     pub fn close(&mut self, reason: CloseReason) {
-        self.srp.close(reason);
+        self.transport.close(reason);
     }
 
     /// Why the association ended, if it has.
     pub fn closed(&self) -> Option<CloseReason> {
-        self.srp.closed()
+        self.transport.closed()
     }
 
     /// The peer's name for the association, once it stands.
@@ -174,10 +195,9 @@ impl<A: Copy + Eq> Association<A> {
         let moved = self.roams && newest && from != link.peer;
         if moved {
             link.peer = from;
-            self.srp.handle_moved(now);
+            self.transport.handle_moved(now);
         }
-        // Authentic frames that cannot be read are counted by the transport.
-        let _ = self.srp.handle(now, number, frames);
+        self.transport.handle(now, number, frames);
         moved
     }
 
@@ -186,63 +206,68 @@ impl<A: Copy + Eq> Association<A> {
         let tag_len = link.keys.send.tag_len();
         let room = out.len().checked_sub(DATA_HEADER_LEN + tag_len)?;
         let (head, rest) = out.split_at_mut_checked(DATA_HEADER_LEN)?;
-        let packet = self.srp.poll(now, rest.get_mut(..room)?)?;
-        let header = DataHeader::new(0, link.remote, packet.number).to_bytes();
+        let Packet { number, len } = self.transport.poll(now, link.fresh, rest.get_mut(..room)?)?;
+        let header = DataHeader::new(0, link.remote, number).to_bytes();
         head.copy_from_slice(&header);
-        let (frames, tag) = rest.split_at_mut_checked(packet.len)?;
-        let tag_len = link.keys.send.seal_in_place(packet.number, &header, frames, tag).ok()?;
-        Some(Transmit { to: link.peer, len: DATA_HEADER_LEN + packet.len + tag_len })
+        let (frames, tag) = rest.split_at_mut_checked(len)?;
+        let tag_len = link.keys.send.seal_in_place(number, &header, frames, tag).ok()?;
+        link.fresh = number.saturating_add(1);
+        Some(Transmit { to: link.peer, len: DATA_HEADER_LEN + len + tag_len })
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.link.as_ref().and_then(|_| self.srp.next_timeout())
+        self.link.as_ref().and_then(|_| self.transport.next_timeout())
     }
 }
 
-impl<A: Copy + Eq> Streams for Association<A> {
+impl<A: Copy + Eq, T: Transport> Streams for Association<A, T> {
     fn open(&mut self) -> Result<StreamId, StreamError> {
-        self.srp.open()
+        self.transport.open()
     }
 
     fn poll_event(&mut self) -> Option<StreamEvent> {
-        self.srp.poll_event()
+        self.transport.poll_event()
     }
 
     fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        self.srp.send_space(id)
+        self.transport.send_space(id)
     }
 
     fn commit(&mut self, id: StreamId, n: usize) {
-        self.srp.commit(id, n);
+        self.transport.commit(id, n);
     }
 
     fn finish(&mut self, id: StreamId) {
-        self.srp.finish(id);
+        self.transport.finish(id);
     }
 
     fn reset(&mut self, id: StreamId, code: u64) {
-        self.srp.reset(id, code);
+        self.transport.reset(id, code);
     }
 
     fn received(&self, id: StreamId) -> &[u8] {
-        self.srp.received(id)
+        self.transport.received(id)
     }
 
     fn consume(&mut self, id: StreamId, n: usize) {
-        self.srp.consume(id, n);
+        self.transport.consume(id, n);
     }
 
     fn recv_state(&self, id: StreamId) -> RecvState {
-        self.srp.recv_state(id)
+        self.transport.recv_state(id)
     }
 
     fn set_priority(&mut self, id: StreamId, priority: u32) {
-        self.srp.set_priority(id, priority);
+        self.transport.set_priority(id, priority);
     }
 }
 
-impl<A: Copy + Eq> Movable for Association<A> {
+impl<A: Copy + Eq, T: Transport> Movable for Association<A, T> {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.srp.detach(id)
+        self.transport.detach(id)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.transport.snapshot(id)
     }
 }

@@ -30,6 +30,7 @@ mod send;
 mod sent;
 mod silence;
 mod stream;
+mod transport;
 mod windowed;
 
 #[cfg(test)]
@@ -81,7 +82,7 @@ pub enum CloseReason {
 }
 
 impl CloseReason {
-    fn code(self) -> u64 {
+    pub(crate) fn code(self) -> u64 {
         match self {
             Self::Shutdown => 0,
             Self::Protocol => 1,
@@ -91,7 +92,7 @@ impl CloseReason {
         }
     }
 
-    fn from_code(code: u64) -> Self {
+    pub(crate) fn from_code(code: u64) -> Self {
         match code {
             0 => Self::Shutdown,
             1 => Self::Protocol,

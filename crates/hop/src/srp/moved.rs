@@ -9,10 +9,23 @@ impl Stream {
         let given_up = self.dropped || self.send.reset.is_some();
         !given_up && !self.retired && !matches!(self.recv.state(), RecvState::Reset(_))
     }
+
+    /// SRP-13: the state in sequence moves; what was received beyond a hole is sent anew.
+    fn state(&self) -> StreamState {
+        let (send_start, send) = self.send.kept();
+        let (received, unread) = self.recv.in_order();
+        StreamState {
+            send_start,
+            send,
+            send_ended: !self.send.is_open(),
+            received,
+            unread,
+            recv_ended: self.recv.ends_at(received),
+        }
+    }
 }
 
 impl Movable for Srp {
-    /// SRP-13: the state in sequence moves; what was received beyond a hole is sent anew.
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams.get(&id.0).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(&id.0)?;
@@ -23,16 +36,11 @@ impl Movable for Srp {
         self.send_buffered -= stream.send.buffered();
         self.credit.consumed += stream.recv.unconsumed();
         self.renew_credit(false);
-        let (send_start, send) = stream.send.kept();
-        let (received, unread) = stream.recv.in_order();
-        Some(StreamState {
-            send_start,
-            send,
-            send_ended: !stream.send.is_open(),
-            received,
-            unread,
-            recv_ended: stream.recv.ends_at(received),
-        })
+        Some(stream.state())
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.streams.get(&id.0).filter(|stream| stream.can_move()).map(Stream::state)
     }
 }
 
@@ -74,7 +82,10 @@ mod tests {
         }
         assert!(arrived > 0);
         base.consume(id, 100);
-        let sent = mobile.detach(id).unwrap();
+        let sent = mobile.snapshot(id);
+        assert_eq!(sent, mobile.snapshot(id), "a look changes nothing");
+        assert_eq!(sent, mobile.detach(id));
+        let sent = sent.unwrap();
         assert_eq!((sent.send_start, &sent.send, sent.send_ended), (0, &data, true));
         let got = base.detach(id).unwrap();
         let received = got.received as usize;

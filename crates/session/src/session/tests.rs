@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::memory::{Limits, Pair};
 
+mod mobile_tcp;
 mod offers;
 mod schedules;
 

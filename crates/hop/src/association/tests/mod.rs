@@ -1,5 +1,7 @@
 //! Mobiles and a base over a lossy carrier in virtual time.
 
+mod mobile_tcp;
+
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -8,6 +10,7 @@ use core::time::Duration;
 use lasthop_units::{Seed, Stream as Numbers, Time};
 
 use super::*;
+use crate::config::HopConfig;
 use crate::seal::{Keypair, PublicKey};
 
 type Addr = u16;
@@ -27,10 +30,10 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-struct World {
+struct World<T: Transport = Srp> {
     now: Time,
-    mobiles: Vec<(Addr, Mobile<Addr>)>,
-    base: Base<Addr>,
+    mobiles: Vec<(Addr, Mobile<Addr, T>)>,
+    base: Base<Addr, T>,
     air: VecDeque<Flying>,
     loss: f64,
     numbers: Numbers,
@@ -39,18 +42,28 @@ struct World {
     base_events: Vec<(AssociationId, AssociationEvent)>,
 }
 
-fn new_mobile(n: u64, now: Time, base: PublicKey) -> Mobile<Addr> {
+fn new_mobile<T>(n: u64, now: Time, base: PublicKey) -> Mobile<Addr, T>
+where
+    T: Transport<Config: Default>,
+{
     let seed = Seed::from_u64(100 + n).child("mobile");
-    Mobile::new(HopConfig::default(), keys(n), base, BASE, seed, now).with_wall_clock(now, 1 << 60)
+    let config = T::Config::default();
+    Mobile::new(config, keys(n), base, BASE, seed, now).with_wall_clock(now, 1 << 60)
 }
 
-fn new_base(seed: u64) -> Base<Addr> {
+fn new_base<T: Transport<Config: Default>>(seed: u64) -> Base<Addr, T> {
     let allowed = (1..=8).map(|n| *keys(n).public()).collect();
-    Base::new(HopConfig::default(), keys(0), allowed, Seed::from_u64(seed))
+    Base::new(T::Config::default(), keys(0), allowed, Seed::from_u64(seed))
 }
 
 impl World {
     fn new(loss: f64, seed: u64) -> Self {
+        Self::over(loss, seed)
+    }
+}
+
+impl<T: Transport<Config: Default>> World<T> {
+    fn over(loss: f64, seed: u64) -> Self {
         let mobile = new_mobile(1, Time::ZERO, *keys(0).public());
         Self {
             now: Time::ZERO,
@@ -119,7 +132,7 @@ impl World {
         self.transmit();
     }
 
-    fn mobile(&mut self) -> &mut Mobile<Addr> {
+    fn mobile(&mut self) -> &mut Mobile<Addr, T> {
         &mut self.mobiles[0].1
     }
 
@@ -128,7 +141,7 @@ impl World {
     }
 
     /// The base's only association.
-    fn association(&mut self) -> &mut Association<Addr> {
+    fn association(&mut self) -> &mut Association<Addr, T> {
         let id = self.base.associations().next().map(|a| a.0).unwrap();
         self.base.association_mut(id).unwrap()
     }
@@ -247,7 +260,7 @@ fn strangers_and_wrong_keys_get_no_answer() {
 fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
     let mut w = World::new(0.0, 1);
     for n in 0..2_000 {
-        let mut m = new_mobile(2 + n % 3, Time::from_nanos(n), *keys(0).public());
+        let mut m: Mobile<Addr> = new_mobile(2 + n % 3, Time::from_nanos(n), *keys(0).public());
         let mut out = [0; 2000];
         let t = m.poll_transmit(Time::from_nanos(n), &mut out).unwrap();
         w.base.handle_datagram(w.now, 9, &mut out[..t.len]);

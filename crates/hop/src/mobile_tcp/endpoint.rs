@@ -1,0 +1,523 @@
+//! All connections of one mobile with one base: identifiers, the association's life, what is told.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
+
+use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_wire::mobile_tcp::{Cid, Code, DATA_HEADER, DataHeader, short_code};
+
+use super::config::Config;
+use super::connection::{Connection, RoundTrip, Ticks};
+use super::control::Reply;
+use super::entry::{Entry, Repeat, Stage};
+use super::listen::Ports;
+use super::stats::Stats;
+use crate::config::Limits;
+use crate::srp::{CloseReason, LOST, Role};
+use crate::stats::HopStats;
+use crate::streams::{StreamEvent, StreamId};
+
+/// Identifiers are 16 bits, and those of connections that are over rest for a while.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Identifiers that rest at once; of more, the earliest are free before their time.
+const RESTING_MAX: usize = 4096;
+/// The highest first stream that a peer is believed, so that stream numbers never overflow.
+const STREAM_MAX: u64 = 1 << 62;
+/// Copies of an association's last word: nothing acknowledges it.
+const CLOSE_COPIES: u32 = 3;
+/// How long it is believed that the link is down.
+const DOWN_BELIEVED: Duration = Duration::from_secs(1);
+
+/// One end of Mobile TCP: all connections of one mobile with one base. See the module's text.
+///
+/// Feed it with [`handle`](Self::handle), [`handle_timeout`](Self::handle_timeout) and the
+/// [`Streams`](crate::Streams) calls; after any of them call [`poll`](Self::poll) until it returns
+/// `None`, then sleep until [`next_timeout`](Self::next_timeout). Time must not go backwards.
+#[derive(Debug)]
+pub struct MobileTcp {
+    pub(super) config: Config,
+    pub(super) role: Role,
+    pub(super) ticks: Ticks,
+    pub(super) origin: Time,
+    pub(super) now: Time,
+    /// The peer is there, and takes packets.
+    pub(super) established: bool,
+    /// Streams that the peer may have open at once.
+    pub(super) streams_max: u64,
+    /// By our identifier, which the peer puts into its packets (MOB-16, MOB-17).
+    pub(super) entries: BTreeMap<u16, Entry>,
+    /// The identifier of each stream that the session knows.
+    pub(super) streams: BTreeMap<u64, u16>,
+    /// Ours for each of the peer's identifiers.
+    pub(super) by_peer: BTreeMap<u16, u16>,
+    next_cid: u16,
+    pub(super) next_stream: u64,
+    /// The highest stream that the peer opened, by half its number.
+    pub(super) highest: u64,
+    /// Connections that the peer opened and that do not stand.
+    pub(super) half_open: usize,
+    /// Connections with something to send, in turn.
+    pub(super) ready: VecDeque<u16>,
+    /// Connections that wait for others' bytes to arrive.
+    pub(super) capped: VecDeque<u16>,
+    /// Identifiers that rest, and until when, the earliest first.
+    pub(super) resting: VecDeque<(Time, u16)>,
+    pub(super) replies: VecDeque<Reply>,
+    pub(super) events: VecDeque<StreamEvent>,
+    pub(super) ports: Ports,
+    /// Asks the peer for a sign of life.
+    pub(super) ping: Repeat,
+    /// What all connections have on their way, in bytes.
+    pub(super) inflight: u64,
+    /// No timer of a connection expires before.
+    pub(super) deadline: Option<Time>,
+    /// The first tick to come.
+    next_tick: Time,
+    /// Since when nothing was heard although something was asked.
+    pub(super) silent_since: Option<Time>,
+    pub(super) last_sent: Time,
+    /// The link is said to be down, which is believed until then.
+    pub(super) down: Option<Time>,
+    pub(super) round_trip: RoundTrip,
+    pub(super) closing: Option<(CloseReason, u32)>,
+    pub(super) closed: Option<CloseReason>,
+    /// What this end itself and connections that are gone have done.
+    pub(super) stats: Stats,
+}
+
+impl MobileTcp {
+    /// One end of an association whose peer has not spoken.
+    pub fn new(config: Config, role: Role, now: Time) -> Self {
+        let listens = role == Role::Mobile;
+        Self {
+            ticks: Ticks::new(now, config.tick()),
+            origin: now,
+            now,
+            role,
+            established: false,
+            streams_max: u64::MAX,
+            entries: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            by_peer: BTreeMap::new(),
+            next_cid: 1,
+            next_stream: u64::from(!listens),
+            highest: 0,
+            half_open: 0,
+            ready: VecDeque::new(),
+            capped: VecDeque::new(),
+            resting: VecDeque::new(),
+            replies: VecDeque::new(),
+            events: VecDeque::new(),
+            ports: Ports::default(),
+            ping: Repeat::default(),
+            inflight: 0,
+            deadline: None,
+            next_tick: Ticks::new(now, config.tick()).after(now),
+            silent_since: None,
+            last_sent: now,
+            down: None,
+            round_trip: RoundTrip::default(),
+            closing: None,
+            closed: None,
+            stats: Stats::default(),
+            config,
+        }
+    }
+
+    /// What this end's configuration lets the peer expect.
+    pub fn limits(config: &Config) -> Limits {
+        Limits {
+            stream_window: Bytes::new(u64::from(config.window())),
+            association_window: Bytes::new(u64::MAX),
+            streams_max: config.connections_max.min(CONNECTIONS_MAX) as u64,
+            first_stream: 0,
+            standing: None,
+        }
+    }
+
+    /// The peer is there: packets may be sent from now on. Of its limits, those on streams count;
+    /// windows are each connection's own.
+    pub fn establish(&mut self, now: Time, peer: &Limits) {
+        self.advance(now);
+        self.established = true;
+        self.streams_max = peer.streams_max;
+        self.highest = self.highest.max(peer.first_stream.min(STREAM_MAX) / 2);
+        self.retry_all();
+    }
+
+    /// The association is over and its connections with it; the next one starts from nothing, but
+    /// for the numbers of streams, which are never used twice.
+    pub fn restart(&mut self, now: Time) {
+        self.advance(now);
+        let mut new = Self::new(self.config.clone(), self.role, now);
+        new.next_stream = self.next_stream;
+        new.next_cid = self.next_cid;
+        new.ports = self.ports.restarted();
+        new.stats = self.total();
+        core::mem::swap(self, &mut new);
+        self.events = new.events;
+        for (cid, mut entry) in new.entries {
+            let known = new.streams.get(&entry.stream) == Some(&cid);
+            if !known {
+                continue;
+            }
+            entry.connection.release();
+            if !entry.told_closed {
+                entry.reset = Some(LOST);
+                entry.told_closed = true;
+                self.events.push_back(StreamEvent::Readable(StreamId(entry.stream)));
+                self.events.push_back(StreamEvent::Closed(StreamId(entry.stream)));
+            }
+            entry.stage = Stage::Silent;
+            entry.repeat.end();
+            entry.inflight = 0;
+            (entry.queued, entry.capped, entry.resting) = (false, false, false);
+            entry.connection.forget_stats();
+            self.streams.insert(entry.stream, cid);
+            self.entries.insert(cid, entry);
+        }
+    }
+
+    /// The first stream of this end's that a new association may carry: the oldest that is open, or
+    /// else the next to be opened.
+    pub fn first_stream(&self) -> u64 {
+        let open = self.streams.iter().find(|(stream, cid)| {
+            self.is_own(**stream) && self.entries.get(cid).is_some_and(Entry::is_usable)
+        });
+        open.map_or(self.next_stream, |(stream, _)| *stream)
+    }
+
+    /// Asks the peer for a sign of life, until one comes.
+    pub fn ping(&mut self) {
+        if self.ping.next.is_none() {
+            self.ping = Repeat::begin();
+        }
+    }
+
+    /// There is reason to believe that the peer is there: what is unanswered is tried at once.
+    pub fn probe(&mut self, now: Time) {
+        self.advance(now);
+        if !self.retry_all() {
+            self.ping();
+        }
+    }
+
+    /// For how long nothing has been heard although something was asked.
+    pub fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.silent_since.map(|since| now.since(since))
+    }
+
+    /// The path is another one: the peer's address has changed, or ours.
+    pub fn handle_moved(&mut self, now: Time) {
+        self.advance(now);
+        self.retry_all();
+    }
+
+    /// Tells a round-trip time that was measured before the association began, by the handshake.
+    pub fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
+        self.advance(now);
+        self.round_trip.sample(rtt);
+    }
+
+    /// What is known of the hop from below: when it is down nothing is sent and timers wait, for a
+    /// second at most, since the news that it is up may never come; when it is up again, what is
+    /// unanswered is tried at once.
+    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        self.advance(now);
+        match event {
+            LinkEvent::Up => {
+                self.down = None;
+                self.retry_all();
+            }
+            LinkEvent::Down => {
+                self.down = Some(now + DOWN_BELIEVED);
+                if self.is_waiting() {
+                    self.silent_since.get_or_insert(now);
+                }
+            }
+            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
+        }
+    }
+
+    /// Ends the association: the peer is told, connections are gone.
+    pub fn close(&mut self, reason: CloseReason) {
+        if self.closed.is_some() || self.closing.is_some() {
+            return;
+        }
+        if self.established {
+            self.closing = Some((reason, CLOSE_COPIES));
+        } else {
+            self.closed = Some(reason);
+        }
+    }
+
+    /// Why the association ended, if it has.
+    pub fn closed(&self) -> Option<CloseReason> {
+        self.closed
+    }
+
+    /// What this end and its connections have done.
+    pub fn own_stats(&self) -> Stats {
+        self.total()
+    }
+
+    /// Counters and present values, in the words of all transports.
+    pub fn stats(&self) -> HopStats {
+        let total = self.total();
+        let memory: u64 = self.entries.values().map(|e| e.connection.memory().get()).sum();
+        let packet = u64::from(self.config.max_packet()) + self.config.pad.get();
+        HopStats {
+            datagrams_sent: total.sent,
+            datagrams_received: total.received,
+            duplicates: total.duplicates,
+            malformed: total.malformed + total.damaged,
+            lost: total.packets_again,
+            bytes_sent: Bytes::new(total.bytes_sent),
+            bytes_retransmitted: Bytes::new(total.bytes_again),
+            bytes_received: Bytes::new(total.bytes_received),
+            probes: total.probes,
+            silences: total.expiries,
+            srtt: self.round_trip.srtt().unwrap_or_default(),
+            inflight: Bytes::new(self.inflight),
+            mtu: Bytes::new(packet) + Bytes::from(DATA_HEADER),
+            streams: self.streams.len(),
+            memory: Bytes::new(memory),
+            silent: self.down.is_some() || self.silent_since.is_some(),
+            ..HopStats::default()
+        }
+    }
+
+    fn total(&self) -> Stats {
+        let mut total = self.stats;
+        self.entries.values().for_each(|entry| total.add(entry.connection.stats()));
+        total
+    }
+
+    pub(super) fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        if self.now >= self.next_tick {
+            self.next_tick = self.ticks.after(self.now);
+        }
+    }
+
+    /// The mobile's streams are the even ones.
+    pub(super) fn is_own(&self, stream: u64) -> bool {
+        stream.is_multiple_of(2) == (self.role == Role::Mobile)
+    }
+
+    pub(super) fn connections_max(&self) -> usize {
+        self.config.connections_max.min(CONNECTIONS_MAX)
+    }
+
+    /// The name of a connection that the session knows.
+    pub(super) fn cid_of(&self, id: StreamId) -> Option<u16> {
+        self.streams.get(&id.0).copied()
+    }
+
+    pub(super) fn entry_of(&self, id: StreamId) -> Option<&Entry> {
+        self.cid_of(id).and_then(|cid| self.entries.get(&cid))
+    }
+
+    /// A new connection; `None` if every identifier is taken.
+    pub(super) fn add(&mut self, stream: u64, stage: Stage) -> Option<u16> {
+        let cid = self.free_cid()?;
+        let mut connection = Connection::new(&self.config, self.origin);
+        connection.seed(self.round_trip);
+        let entry = Entry::new(stream, connection, stage);
+        self.half_open += usize::from(entry.is_half_open());
+        self.entries.insert(cid, entry);
+        self.streams.insert(stream, cid);
+        Some(cid)
+    }
+
+    /// Identifiers are used in turn, so that each rests for as long as it can.
+    fn free_cid(&mut self) -> Option<u16> {
+        for _ in 0..u16::MAX {
+            let cid = self.next_cid.max(1);
+            self.next_cid = cid.wrapping_add(1);
+            if !self.entries.contains_key(&cid) {
+                return Some(cid);
+            }
+        }
+        None
+    }
+
+    pub(super) fn set_stage(&mut self, cid: u16, stage: Stage) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        self.half_open -= usize::from(entry.is_half_open());
+        entry.stage = stage;
+        self.half_open += usize::from(entry.is_half_open());
+    }
+
+    /// Forgets a connection altogether.
+    pub(super) fn remove(&mut self, cid: u16) {
+        self.set_stage(cid, Stage::Silent);
+        let Some(entry) = self.entries.remove(&cid) else { return };
+        self.stats.add(entry.connection.stats());
+        self.inflight -= entry.inflight;
+        if let Some(peer) = entry.peer
+            && self.by_peer.get(&peer.cid.0) == Some(&cid)
+        {
+            self.by_peer.remove(&peer.cid.0);
+        }
+        if self.streams.get(&entry.stream) == Some(&cid) {
+            self.streams.remove(&entry.stream);
+        }
+    }
+
+    /// Lets a connection's identifier rest; nothing is kept in its buffers.
+    pub(super) fn rest(&mut self, cid: u16, stage: Stage) {
+        self.set_stage(cid, stage);
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        entry.connection.release();
+        entry.resting = true;
+        self.inflight -= core::mem::take(&mut entry.inflight);
+        self.resting.push_back((self.now + self.config.quiet, cid));
+        if self.resting.len() > RESTING_MAX
+            && let Some(earliest) = self.resting.front_mut()
+        {
+            earliest.0 = Time::ZERO;
+            self.wake_rested();
+        }
+    }
+
+    /// Forgets what has rested.
+    pub(super) fn wake_rested(&mut self) {
+        while let Some((until, cid)) = self.resting.front().copied()
+            && until <= self.now
+        {
+            self.resting.pop_front();
+            let known = self.entries.get(&cid).map(|e| self.streams.get(&e.stream) == Some(&cid));
+            if known == Some(true) {
+                // The session has yet to hear of its end.
+                self.resting.push_back((self.now + self.config.quiet, cid));
+                return;
+            }
+            self.remove(cid);
+        }
+    }
+
+    /// Looks after a connection that something was done to: its turn to send, its timer, and what
+    /// the session is to hear.
+    pub(super) fn look(&mut self, cid: u16) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        let inflight = entry.connection.inflight().get();
+        let inflight = if matches!(entry.stage, Stage::Open) { inflight } else { 0 };
+        self.inflight = self.inflight - entry.inflight + inflight;
+        entry.inflight = inflight;
+        if !entry.queued && entry.wants_to_send() {
+            entry.queued = true;
+            self.ready.push_back(cid);
+        }
+        // A timer is looked at on the next tick, whenever it expires: to reckon that here, for every
+        // packet, would cost more than the packet.
+        if entry.is_timed() {
+            let before = self.deadline.unwrap_or(Time::NEVER);
+            self.deadline = Some(before.min(self.next_tick));
+        }
+        let worth = (self.config.send_buffer() / 4) as usize;
+        if entry.has_event(worth) {
+            self.announce(cid, worth);
+        }
+    }
+
+    fn announce(&mut self, cid: u16, worth: usize) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        if self.streams.get(&entry.stream) != Some(&cid) || entry.told_closed {
+            return;
+        }
+        let id = StreamId(entry.stream);
+        if entry.wants_data && entry.has_news() {
+            entry.wants_data = false;
+            self.events.push_back(StreamEvent::Readable(id));
+        }
+        if entry.wants_room && entry.connection.send_room() >= worth {
+            entry.wants_room = false;
+            self.events.push_back(StreamEvent::Writable(id));
+        }
+        let connection = &entry.connection;
+        if entry.stage == Stage::Open && !entry.told_finished && connection.is_delivered() {
+            entry.told_finished = true;
+            self.events.push_back(StreamEvent::Finished(id));
+        }
+        let over = connection.is_over() && connection.received().is_empty();
+        if entry.reset.is_some() || (over && entry.stage == Stage::Open) {
+            entry.told_closed = true;
+            self.events.push_back(StreamEvent::Closed(id));
+        }
+    }
+
+    /// The peer gave a connection up, or it failed.
+    pub(super) fn fail(&mut self, cid: u16, code: u64) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        if entry.reset.is_some() || !entry.is_usable() {
+            return;
+        }
+        entry.reset = Some(code);
+        entry.wants_data = true;
+        entry.repeat.end();
+        self.rest(cid, Stage::Silent);
+        self.look(cid);
+    }
+
+    /// Gives a connection up at this side; the peer is told unless it cannot know of it.
+    pub(super) fn give_up(&mut self, cid: u16, code: u64) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        let stage = match entry.stage {
+            Stage::Gathering | Stage::Over | Stage::Silent => Stage::Silent,
+            Stage::Open => Stage::Resetting { code, control: false },
+            _ => Stage::Resetting { code, control: true },
+        };
+        entry.repeat = if stage == Stage::Silent { Repeat::default() } else { Repeat::begin() };
+        let stream = entry.stream;
+        if !core::mem::replace(&mut entry.told_closed, true) {
+            self.events.push_back(StreamEvent::Closed(StreamId(stream)));
+        }
+        self.streams.remove(&stream);
+        self.rest(cid, stage);
+        self.look(cid);
+    }
+
+    /// Tries everything that is unanswered at once; whether there is anything.
+    pub(super) fn retry_all(&mut self) -> bool {
+        let now = self.now;
+        let mut any = self.ports.retry();
+        let mut from = 0;
+        while let Some((&cid, entry)) = self.entries.range_mut(from..).next() {
+            any |= entry.repeat.due || entry.repeat.next.is_some();
+            entry.repeat.hurry();
+            if entry.stage == Stage::Open {
+                any |= entry.connection.is_waiting();
+                entry.connection.retry(now);
+            }
+            self.look(cid);
+            let Some(next) = cid.checked_add(1) else { break };
+            from = next;
+        }
+        any |= self.ping.due || self.ping.next.is_some();
+        self.ping.hurry();
+        any
+    }
+
+    /// Something is to be answered by the peer.
+    pub(super) fn is_waiting(&self) -> bool {
+        let waits =
+            |e: &Entry| e.repeat.due || e.repeat.next.is_some() || e.connection.is_waiting();
+        self.ping.due || self.ping.next.is_some() || self.entries.values().any(waits)
+    }
+
+    /// Something whole has come from the peer.
+    pub(super) fn on_heard(&mut self) {
+        self.silent_since = None;
+        self.down = None;
+        if !self.ping.due {
+            self.ping.end();
+        }
+    }
+
+    /// The association's last word.
+    pub(super) fn last_word(reason: CloseReason) -> DataHeader {
+        let window = short_code(reason.code());
+        DataHeader { code: Code::RST, cid: Cid::NONE, window, ..DataHeader::default() }
+    }
+}

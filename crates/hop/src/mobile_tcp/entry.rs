@@ -1,0 +1,239 @@
+//! One connection as its endpoint sees it: how far it has come, and what is still to be said.
+
+use core::net::SocketAddrV4;
+use core::time::Duration;
+
+use lasthop_units::Time;
+use lasthop_wire::mobile_tcp::{Cid, Code, Control, Seq16};
+
+use super::connection::{Connection, Terms, Ticks};
+use super::head::Head;
+
+/// How far a connection has come.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// Opened here; its first message is not whole.
+    Gathering,
+    /// Opened here; the opening is repeated until it is answered.
+    Asking {
+        /// What the opening says of the first bytes.
+        head: Head,
+        /// How many of the first bytes that is.
+        len: usize,
+    },
+    /// Opened by the peer; the session has not answered (MOB-7).
+    Asked,
+    /// Opened by the peer; the answer is repeated until something follows it.
+    Answering {
+        /// What the answer says of our first bytes.
+        head: Head,
+    },
+    /// It stands.
+    Open,
+    /// Given up here; the peer is told until it says that it heard, and whenever it asks.
+    Resetting {
+        /// The session's code.
+        code: u64,
+        /// By a control packet: the connection never stood.
+        control: bool,
+    },
+    /// Over at both ends; repeated packets are acknowledged.
+    Over,
+    /// Over; packets are dropped without a word.
+    Silent,
+}
+
+/// What the peer has said of itself in its opening, or in its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Peer {
+    /// Its identifier, to be put into packets to it.
+    pub(super) cid: Cid,
+    /// The number of its SYN.
+    pub(super) iss: Seq16,
+    pub(super) window: u16,
+    pub(super) max_packet: u16,
+    /// Where the connection was asked for.
+    pub(super) destination: SocketAddrV4,
+}
+
+impl Peer {
+    pub(super) fn of(control: &Control) -> Self {
+        Self {
+            cid: control.reverse,
+            iss: control.seq,
+            window: control.max_buffer,
+            max_packet: control.max_packet,
+            destination: control.destination,
+        }
+    }
+}
+
+/// Something said again and again until it is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Repeat {
+    /// It is to be said as soon as possible.
+    pub(super) due: bool,
+    /// How often it was said.
+    pub(super) tries: u32,
+    /// When to say it again.
+    pub(super) next: Option<Time>,
+}
+
+impl Repeat {
+    pub(super) fn begin() -> Self {
+        Self { due: true, tries: 0, next: None }
+    }
+
+    /// It was said at `now`; without an answer, it is to be said again.
+    pub(super) fn on_said(&mut self, ticks: &Ticks, now: Time, timeout: Duration) {
+        self.due = false;
+        self.tries = self.tries.saturating_add(1);
+        self.next = Some(ticks.expiry(now, timeout));
+    }
+
+    /// Whether the time has come to say it again.
+    pub(super) fn on_tick(&mut self, now: Time) -> bool {
+        let expired = self.next.is_some_and(|at| at <= now);
+        if expired {
+            (self.due, self.next) = (true, None);
+        }
+        expired
+    }
+
+    /// It is to be said at once, if it is being repeated.
+    pub(super) fn hurry(&mut self) {
+        if self.next.take().is_some() {
+            self.due = true;
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        (self.due, self.next) = (false, None);
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) stream: u64,
+    pub(super) connection: Connection,
+    pub(super) stage: Stage,
+    /// The number of our SYN.
+    pub(super) iss: Seq16,
+    pub(super) peer: Option<Peer>,
+    /// The window told with our SYN.
+    pub(super) promised: u16,
+    pub(super) repeat: Repeat,
+    /// The peer's reset, or a failure, with the session's code.
+    pub(super) reset: Option<u64>,
+    /// The application met nothing to read, no room to write.
+    pub(super) wants_data: bool,
+    pub(super) wants_room: bool,
+    pub(super) told_finished: bool,
+    pub(super) told_closed: bool,
+    /// It waits for its turn to send.
+    pub(super) queued: bool,
+    /// What it has to send that is new waits for others' bytes to arrive.
+    pub(super) capped: bool,
+    /// Its identifier rests.
+    pub(super) resting: bool,
+    /// What it had on its way when that was last counted.
+    pub(super) inflight: u64,
+}
+
+impl Entry {
+    pub(super) fn new(stream: u64, connection: Connection, stage: Stage) -> Self {
+        Self {
+            stream,
+            connection,
+            stage,
+            iss: Seq16((stream as u16).wrapping_mul(0x9e37)),
+            peer: None,
+            promised: 0,
+            repeat: Repeat::default(),
+            reset: None,
+            wants_data: true,
+            wants_room: false,
+            told_finished: false,
+            told_closed: false,
+            queued: false,
+            capped: false,
+            resting: false,
+            inflight: 0,
+        }
+    }
+
+    /// Begins the connection: both ends have said what they are. The first `sent` bytes written
+    /// went with our SYN.
+    pub(super) fn begin(&mut self, peer: Peer, sent: usize) {
+        let terms = Terms {
+            cid: peer.cid,
+            send: self.iss + 1,
+            recv: peer.iss + 1,
+            window: peer.window,
+            max_packet: peer.max_packet,
+        };
+        self.peer = Some(peer);
+        self.connection.begin_behind(&terms, sent);
+    }
+
+    /// The session still knows of it and may use it.
+    pub(super) fn is_usable(&self) -> bool {
+        self.reset.is_none()
+            && !self.told_closed
+            && !matches!(self.stage, Stage::Resetting { .. } | Stage::Over | Stage::Silent)
+    }
+
+    /// The peer opened it, and it does not stand.
+    pub(super) fn is_half_open(&self) -> bool {
+        matches!(self.stage, Stage::Asked | Stage::Answering { .. })
+    }
+
+    /// Bytes, an end or a reset can be read.
+    pub(super) fn has_news(&self) -> bool {
+        self.reset.is_some() || !self.connection.received().is_empty() || self.connection.is_ended()
+    }
+
+    /// The session may have to hear something; room to write is worth telling from `worth` bytes on.
+    pub(super) fn has_event(&self, worth: usize) -> bool {
+        let connection = &self.connection;
+        (self.wants_data && self.has_news())
+            || (self.wants_room && connection.send_room() >= worth)
+            || (!self.told_finished && connection.is_delivered())
+            || self.reset.is_some()
+            || connection.is_over()
+    }
+
+    /// Something is to be sent, if the endpoint lets it.
+    pub(super) fn wants_to_send(&self) -> bool {
+        match self.stage {
+            Stage::Open | Stage::Over if self.capped => self.connection.is_urgent(),
+            Stage::Open | Stage::Over => self.connection.wants_to_send(),
+            Stage::Asking { .. } | Stage::Answering { .. } | Stage::Resetting { .. } => {
+                self.repeat.due
+            }
+            Stage::Gathering | Stage::Asked | Stage::Silent => false,
+        }
+    }
+
+    /// A timer of it runs.
+    pub(super) fn is_timed(&self) -> bool {
+        let connects = matches!(self.stage, Stage::Open | Stage::Over);
+        self.repeat.next.is_some() || (connects && self.connection.is_timed())
+    }
+
+    /// A control packet of this connection's: everything but what it says in particular.
+    pub(super) fn control(&self, cid: Cid, code: Code, max_packet: u16) -> Control {
+        let ack = self.peer.map_or(Seq16((self.stream / 2) as u16), |peer| peer.iss + 1);
+        Control {
+            code: code.with_if(Code::ACK, self.peer.is_some()),
+            cid: self.peer.map_or(Cid::NONE, |peer| peer.cid),
+            seq: self.iss,
+            ack,
+            reverse: cid,
+            max_buffer: self.promised,
+            max_packet,
+            ..Control::default()
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The calls of [`Streams`] and [`Movable`].
+
+use lasthop_wire::mobile_tcp::DATA_HEADER;
+
+use super::endpoint::MobileTcp;
+use super::entry::{Entry, Repeat, Stage};
+use super::head::{self, ANSWER_MAX, Answer, Head};
+use crate::streams::{
+    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
+
+impl MobileTcp {
+    /// Looks whether the first message of a stream is whole, or will not be: then it is said.
+    fn look_at_head(&mut self, cid: u16) {
+        let Some(entry) = self.entries.get(&cid) else { return };
+        let room = usize::from(self.config.max_packet()) + DATA_HEADER;
+        let (_, (bytes, _)) = entry.connection.kept();
+        let complete = entry.connection.is_finished();
+        match entry.stage {
+            Stage::Gathering => {
+                let found = head::read_opening(bytes, self.role, entry.stream, room);
+                if let Some((head, len)) = found.or(complete.then_some((Head::Nothing, 0))) {
+                    self.ask(cid, head, len);
+                }
+            }
+            Stage::Asked => {
+                let Some(peer) = entry.peer else { return };
+                let found = head::read_answer(bytes, peer.destination, room);
+                match found.or(complete.then_some(Answer::Stands(Head::Nothing, 0))) {
+                    Some(Answer::Stands(head, len)) => self.answer(cid, head, len),
+                    Some(Answer::Refused(code)) => self.give_up(cid, code),
+                    None => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, cid: u16, head: Head, len: usize) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        entry.promised = entry.connection.promise(ANSWER_MAX);
+        entry.repeat = Repeat::begin();
+        self.set_stage(cid, Stage::Asking { head, len });
+    }
+}
+
+impl Entry {
+    fn state(&self) -> Option<StreamState> {
+        let over = self.connection.is_over() && self.connection.received().is_empty();
+        (self.is_usable() && !over).then(|| self.connection.state())
+    }
+}
+
+impl Streams for MobileTcp {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        let most = self.streams_max.min(self.connections_max() as u64);
+        if self.streams.len() as u64 >= most || self.closed.is_some() || self.closing.is_some() {
+            return Err(StreamError::TooMany);
+        }
+        let stream = self.next_stream;
+        self.add(stream, Stage::Gathering).ok_or(StreamError::TooMany)?;
+        self.next_stream += 2;
+        Ok(StreamId(stream))
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        let event = self.events.pop_front()?;
+        if let StreamEvent::Closed(id) = event
+            && let Some(cid) = self.streams.remove(&id.0)
+            && let Some(entry) = self.entries.get(&cid)
+            && !entry.resting
+        {
+            match entry.stage {
+                Stage::Open => self.rest(cid, Stage::Over),
+                _ => self.remove(cid),
+            }
+        }
+        Some(event)
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        let entry = self.cid_of(id).and_then(|cid| self.entries.get_mut(&cid));
+        let entry = entry.ok_or(StreamError::Unknown)?;
+        if let Some(code) = entry.reset {
+            return Err(StreamError::Reset(code));
+        }
+        if entry.connection.is_finished() {
+            return Err(StreamError::Finished);
+        }
+        if !entry.is_usable() {
+            return Err(StreamError::Unknown);
+        }
+        entry.wants_room |= entry.connection.send_room() == 0;
+        Ok(entry.connection.send_space())
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        let Some(cid) = self.cid_of(id) else { return };
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        entry.connection.commit(n);
+        if entry.stage != Stage::Open {
+            self.look_at_head(cid);
+        }
+        self.look(cid);
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        let Some(cid) = self.cid_of(id) else { return };
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        entry.connection.finish();
+        self.look_at_head(cid);
+        self.look(cid);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        if let Some(cid) = self.cid_of(id)
+            && self.entries.get(&cid).is_some_and(Entry::is_usable)
+        {
+            self.give_up(cid, code);
+        }
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        let entry = self.entry_of(id).filter(|entry| entry.reset.is_none());
+        entry.map_or(&[], |entry| entry.connection.received())
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        let Some(cid) = self.cid_of(id) else { return };
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        entry.connection.consume(n);
+        if entry.connection.received().is_empty() && !entry.connection.is_ended() {
+            entry.wants_data = true;
+        }
+        self.look(cid);
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        let Some(entry) = self.entry_of(id) else { return RecvState::Finished };
+        match entry.reset {
+            Some(code) => RecvState::Reset(code),
+            None if entry.connection.is_ended() && entry.connection.received().is_empty() => {
+                RecvState::Finished
+            }
+            None => RecvState::Open,
+        }
+    }
+}
+
+impl Movable for MobileTcp {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        let cid = self.cid_of(id)?;
+        let state = self.entries.get(&cid)?.state()?;
+        self.streams.remove(&id.0);
+        if let Some(entry) = self.entries.get_mut(&cid) {
+            entry.repeat.end();
+        }
+        self.rest(cid, Stage::Silent);
+        Some(state)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.entry_of(id)?.state()
+    }
+}

@@ -1,0 +1,107 @@
+//! Which of a base's many relations may have something to say, and when the others want to be
+//! asked.
+
+use alloc::collections::{BTreeSet, VecDeque};
+
+use lasthop_units::Time;
+
+/// What the schedule notes of one relation; it lies with the relation.
+#[derive(Debug, Default)]
+pub(crate) struct Slot {
+    /// The time under which it stands in the timer set.
+    timer: Option<Time>,
+    /// Stands in `ready`, in `fresh`.
+    queued: bool,
+    fresh: bool,
+}
+
+impl Slot {
+    /// Its stream events are being looked at.
+    pub(crate) fn look(&mut self) {
+        self.fresh = false;
+    }
+
+    /// Its timer has gone off.
+    pub(crate) fn ring(&mut self) {
+        self.timer = None;
+    }
+}
+
+/// Queues and timers of many relations, by their numbers. One that was removed may still stand in
+/// the queues, where it means nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Schedule {
+    timers: BTreeSet<(Time, u64)>,
+    /// May have something to send.
+    ready: VecDeque<u64>,
+    /// May have stream events.
+    fresh: VecDeque<u64>,
+}
+
+impl Schedule {
+    /// It may have something to send.
+    pub(crate) fn queue(&mut self, id: u64, slot: &mut Slot) {
+        if !slot.queued {
+            slot.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+
+    /// It may have something to send, and stream events.
+    pub(crate) fn touch(&mut self, id: u64, slot: &mut Slot) {
+        self.queue(id, slot);
+        if !slot.fresh {
+            slot.fresh = true;
+            self.fresh.push_back(id);
+        }
+    }
+
+    /// The next that may have stream events; its slot is to be told by [`Slot::look`].
+    pub(crate) fn pop_fresh(&mut self) -> Option<u64> {
+        self.fresh.pop_front()
+    }
+
+    /// The next that may have something to send. It stays so until [`pop_ready`](Self::pop_ready).
+    pub(crate) fn ready(&self) -> Option<u64> {
+        self.ready.front().copied()
+    }
+
+    /// The one that [`ready`](Self::ready) told has nothing more to send; if it still exists,
+    /// [`settle`](Self::settle) follows.
+    pub(crate) fn pop_ready(&mut self) {
+        self.ready.pop_front();
+    }
+
+    /// It wants to be asked at `timer`, if nothing happens before.
+    pub(crate) fn settle(&mut self, id: u64, slot: &mut Slot, timer: Option<Time>) {
+        slot.queued = false;
+        if timer == slot.timer {
+            return;
+        }
+        if let Some(old) = slot.timer {
+            self.timers.remove(&(old, id));
+        }
+        if let Some(new) = timer {
+            self.timers.insert((new, id));
+        }
+        slot.timer = timer;
+    }
+
+    /// It is gone.
+    pub(crate) fn remove(&mut self, id: u64, slot: &Slot) {
+        if let Some(timer) = slot.timer {
+            self.timers.remove(&(timer, id));
+        }
+    }
+
+    /// The earliest timer.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.timers.first().map(|(t, _)| *t)
+    }
+
+    /// Takes out the next whose timer is due; its slot is to be told by [`Slot::ring`].
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<u64> {
+        self.timers.first().filter(|(at, _)| *at <= now)?;
+        self.timers.pop_first().map(|(_, id)| id)
+    }
+}

@@ -1,0 +1,113 @@
+//! What an association needs of the transport that it carries.
+
+mod mobile_tcp;
+
+use core::time::Duration;
+
+use lasthop_units::{Bytes, LinkEvent, Time};
+
+use crate::config::Limits;
+use crate::srp::{CloseReason, Role};
+use crate::stats::HopStats;
+use crate::streams::Movable;
+
+/// A packet that a transport has written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet {
+    /// Under which number the seal is to seal it.
+    pub number: u64,
+    /// How many bytes of the output buffer it takes.
+    pub len: usize,
+}
+
+/// A transport over one hop, as an [`Association`](crate::Association) drives it: reliable streams
+/// above, packets below, and nothing of keys or addresses.
+///
+/// The association calls [`establish`](Self::establish) when a handshake is over. It may do so twice
+/// in a row: when the base has never used the first keys, streams go on under the second. It calls
+/// [`restart`](Self::restart) when the peer has forgotten all.
+pub trait Transport: Movable + Sized {
+    /// The transport's bounds and habits.
+    type Config: Clone;
+
+    /// Names the transport in the handshake, so that two ends never take one's packets for the
+    /// other's: 0 for SRP, 1 for Mobile TCP.
+    const ID: u64;
+
+    /// One end of a transport whose peer has not spoken. `overhead` is what seal and carrier add to
+    /// each packet, carrier headers included, in bytes.
+    fn new(config: &Self::Config, role: Role, overhead: usize, now: Time) -> Self;
+
+    /// What the configuration promises the peer in the handshake.
+    fn limits(config: &Self::Config) -> Limits;
+
+    /// What the carrier puts before each datagram on the radio.
+    fn carrier_overhead(config: &Self::Config) -> Bytes;
+
+    /// The peer has told its limits: streams may be sent from now on.
+    fn establish(&mut self, now: Time, peer: &Limits);
+
+    /// The association is over and its streams with it; the next one starts from nothing, but for
+    /// stream numbers, which are never used twice.
+    fn restart(&mut self, now: Time);
+
+    /// The first stream of this end's that a new association may carry.
+    fn first_stream(&self) -> u64;
+
+    /// Asks the peer for a sign of life.
+    fn ping(&mut self);
+
+    /// The peer is known to be there although it was silent: what is outstanding is tried at once.
+    fn probe(&mut self, now: Time);
+
+    /// For how long nothing has been heard although something is outstanding.
+    fn silent_for(&self, now: Time) -> Option<Duration>;
+
+    /// The path is another one: the peer's address has changed, or ours.
+    fn handle_moved(&mut self, now: Time);
+
+    /// What is known of the hop from below.
+    fn handle_link_event(&mut self, now: Time, event: LinkEvent);
+
+    /// Tells a round-trip time that was measured before the association began, by the handshake.
+    fn seed_round_trip(&mut self, now: Time, rtt: Duration);
+
+    /// Takes in the packet that came under `number`, authentic and new. One that cannot be read is
+    /// counted in [`HopStats::malformed`].
+    fn handle(&mut self, now: Time, number: u64, packet: &[u8]);
+
+    /// Writes the next packet that should leave now into `out`, if there is one.
+    ///
+    /// No number may be used twice under the same keys, and `fresh` is the least that was not. A
+    /// transport that numbers its own packets returns its number, which must be at least that; any
+    /// other returns `fresh`.
+    fn poll(&mut self, now: Time, fresh: u64, out: &mut [u8]) -> Option<Packet>;
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    fn next_timeout(&self) -> Option<Time>;
+
+    /// Lets timers that are due act.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// Ends the association: the peer is told, streams are gone.
+    fn close(&mut self, reason: CloseReason);
+
+    /// Why the association ended, if it has.
+    fn closed(&self) -> Option<CloseReason>;
+
+    /// The mobile accepts connections on `port` from now on, and the base is told (MOB-8). A
+    /// transport that has no such message leaves it to the session.
+    fn listen(&mut self, _port: u16) {}
+
+    /// The mobile no longer accepts connections on `port`, and the base is told.
+    fn unlisten(&mut self, _port: u16) {}
+
+    /// Whether the peer is known to accept connections on `port`: a base may then accept or refuse
+    /// them without asking. `None` where the transport does not tell.
+    fn peer_listens(&self, _port: u16) -> Option<bool> {
+        None
+    }
+
+    /// Counters and present values.
+    fn stats(&self) -> HopStats;
+}
