@@ -8,7 +8,7 @@ use lasthop_session::handoff::{
     Base, BaseEvent, Config, Mobile, MobileEvent, SessionId, SessionState,
 };
 use lasthop_units::{Bytes, Time};
-use lasthop_wire::mhp::handoff::{BaseName, Datagram, Message, Pieces, Reason};
+use lasthop_wire::mhp::handoff::{BaseName, CopyName, Datagram, Message, Pieces, Reason};
 
 const MOBILE: u32 = 9;
 const SESSIONS_MAX: usize = 6;
@@ -56,7 +56,7 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
     let piece: Vec<u8>;
     let session = SessionId(u64::from(small(input)));
     let attempt = small(input);
-    let message = match next::<u8>(input) % 11 {
+    let message = match next::<u8>(input) % 16 {
         0 => Message::Greet { holder: name(input), since: small(input) },
         1 => Message::Resume { since: small(input) },
         2 => Message::Handover {
@@ -64,6 +64,8 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
             piece: next::<u8>(input).into(),
             window: next(input),
             since: small(input),
+            copy: next::<bool>(input)
+                .then(|| CopyName { len: next::<u8>(input).into(), digest: small(input).into() }),
         },
         3 => {
             let pieces = vec![Pieces { first: small(input), count: next(input) }; 3];
@@ -81,6 +83,21 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
         7 => Message::Given { frozen: small(input) },
         8 => Message::Stale { frozen: small(input) },
         9 => Message::Moved { to: name(input), since: small(input) },
+        10 => Message::Expect { candidate: name(input) },
+        11 => {
+            let pieces = vec![Pieces { first: small(input), count: next(input) }; 3];
+            Message::Fetch { number: small(input), piece: next::<u8>(input).into(), pieces }
+        }
+        12 | 13 => {
+            // A copy is any bytes; some begin as a remainder does.
+            let whole = [&[next::<u8>(input)][..], &state(session, next(input)).encode()].concat();
+            let offset = usize::from(next::<u8>(input)) % 8 * 62;
+            let end = whole.len().min(offset + 62);
+            piece = whole.get(offset..end).unwrap_or_default().to_vec();
+            let total = whole.len() as u64;
+            Message::Ahead { number: small(input), total, offset: offset as u64, bytes: &piece }
+        }
+        14 => Message::Have { number: small(input) },
         _ => Message::Refuse(Reason::from_code(next(input))),
     };
     let mut datagram = Vec::new();
@@ -132,6 +149,10 @@ impl World {
                 let state = (argument & 3 > 0).then(|| state(session, len));
                 self.bases[at].frozen(self.now, session, state);
             }
+            BaseEvent::Copy(session) => {
+                let state = (argument & 3 > 0).then(|| state(session, len));
+                self.bases[at].copied(self.now, session, state);
+            }
             BaseEvent::Rebuild(state) => {
                 self.bases[at].rebuilt(self.now, state.session, argument & 3 > 0);
             }
@@ -141,7 +162,7 @@ impl World {
 
     fn operate(&mut self, input: &mut Unstructured<'_>) {
         let [operation, argument]: [u8; 2] = next(input);
-        match operation % 10 {
+        match operation % 11 {
             0..=3 => {
                 let ways = [(1, 2), (2, 1), (MOBILE, 1), (MOBILE, 2), (1, MOBILE), (2, MOBILE)];
                 let (from, to) = ways[usize::from(argument % 6)];
@@ -155,6 +176,10 @@ impl World {
             }
             6 => self.mobile.handle_upcall(self.now, 1 + u32::from(argument % 3)),
             7 => self.answer(argument, next(input)),
+            10 => {
+                let lead = Duration::from_millis(u64::from(next::<u16>(input)));
+                self.mobile.handle_imminent(self.now, 1 + u32::from(argument % 3), lead);
+            }
             8 => self.bases[usize::from(argument & 1)].forget(SessionId(u64::from(argument >> 6))),
             _ => self.advance(Duration::from_millis(u64::from(argument) * u64::from(argument))),
         }
@@ -186,6 +211,7 @@ impl World {
             }
             assert!(self.bases[at].pending() <= self.bases[at].sessions());
             assert!(self.bases[at].sessions() <= SESSIONS_MAX);
+            assert!(self.bases[at].copies() <= 2 * PENDING_MAX);
         }
         let timeouts =
             self.bases.iter().map(Base::next_timeout).chain([self.mobile.next_timeout()]);

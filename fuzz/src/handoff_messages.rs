@@ -7,11 +7,17 @@ use lasthop_wire::mhp::{self, Decoded};
 
 fn is_bounded(message: &Message<'_>, bytes: &[u8]) {
     match message {
-        Message::Greet { holder: name, .. } | Message::Moved { to: name, .. } => {
+        Message::Greet { holder: name, .. }
+        | Message::Moved { to: name, .. }
+        | Message::Expect { candidate: name } => {
             assert!(name.as_bytes().len() <= MAX_BASE_NAME_LEN);
         }
-        Message::Pull { pieces, .. } => assert!(pieces.len() <= PULL_MAX),
-        Message::State { bytes: piece, .. } => assert!(piece.len() < bytes.len()),
+        Message::Pull { pieces, .. } | Message::Fetch { pieces, .. } => {
+            assert!(pieces.len() <= PULL_MAX)
+        }
+        Message::State { bytes: piece, .. } | Message::Ahead { bytes: piece, .. } => {
+            assert!(piece.len() < bytes.len())
+        }
         _ => {}
     }
 }

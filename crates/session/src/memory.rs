@@ -306,9 +306,14 @@ impl Streams for End {
 
 impl Movable for End {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.streams.get(&id.0).filter(|s| !s.closing && s.peer_reset.is_none())?;
-        let stream = self.streams.remove(&id.0)?;
-        let mut send: Vec<u8> = stream.kept.into();
+        let state = self.snapshot(id)?;
+        self.streams.remove(&id.0);
+        Some(state)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        let stream = self.streams.get(&id.0).filter(|s| !s.closing && s.peer_reset.is_none())?;
+        let mut send: Vec<u8> = stream.kept.iter().copied().collect();
         let send_start = stream.crossed - send.len() as u64;
         send.extend_from_slice(&stream.unsent[..stream.committed]);
         Some(StreamState {
@@ -316,7 +321,7 @@ impl Movable for End {
             send,
             send_ended: stream.ending,
             received: stream.consumed + stream.unread.len() as u64,
-            unread: stream.unread,
+            unread: stream.unread.clone(),
             recv_ended: stream.peer_ended,
         })
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::Reason;
+use lasthop_wire::mhp::handoff::{CopyName, Reason};
 
 use super::Retry;
 use super::pull::Pull;
@@ -11,8 +11,8 @@ use super::pull::Pull;
 /// Who wants a session's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted<A> {
-    /// Another base, which takes at most `limit` bytes, in pieces of that size.
-    Base { addr: A, limit: u64, piece: u16, window: u16, since: u32 },
+    /// Another base, which takes at most `limit` bytes, in pieces of that size, and may have a copy.
+    Base { addr: A, limit: u64, piece: u16, window: u16, since: u32, copy: Option<CopyName> },
     /// The mobile itself: it is here again.
     Mobile(A),
 }
@@ -69,7 +69,43 @@ pub(super) struct Leaving<A> {
     pub(super) frozen: u32,
     /// Absent until the world has given it.
     pub(super) state: Option<Vec<u8>>,
+    /// As what it is sent, once it is, and of which copy if it is not sent as it is. Its number
+    /// stands for that too.
+    pub(super) form: Option<Form>,
     pub(super) heard: Time,
+}
+
+/// What is sent of a state.
+#[derive(Debug)]
+pub(super) enum Form {
+    Whole,
+    /// What that copy lacks.
+    Remainder(CopyName, Vec<u8>),
+}
+
+impl<A> Leaving<A> {
+    /// What is sent of it.
+    pub(super) fn package(&self) -> Option<&[u8]> {
+        match self.form.as_ref()? {
+            Form::Whole => self.state.as_deref(),
+            Form::Remainder(_, bytes) => Some(bytes),
+        }
+    }
+
+    /// It is sent in that form from here on. In another than before it is another state, as far as
+    /// its pieces go, which must not mix.
+    pub(super) fn set_form(&mut self, form: Form) {
+        let copy = |form: &Form| match form {
+            Form::Whole => None,
+            Form::Remainder(copy, _) => Some(*copy),
+        };
+        match &self.form {
+            Some(before) if copy(before) == copy(&form) => return,
+            Some(_) => self.frozen = self.frozen.saturating_add(1),
+            None => {}
+        }
+        self.form = Some(form);
+    }
 }
 
 /// Where a session stands, as far as this base is concerned.

@@ -5,7 +5,7 @@ use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionStat
 
 use super::Address;
 use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing, moved};
-use super::entry::{Arriving, Holder, Leaving, Role, Wanted};
+use super::entry::{Arriving, Form, Holder, Leaving, Role, Wanted};
 
 impl<A: Address> Base<A> {
     /// A base wants a session (MHP-16).
@@ -78,7 +78,7 @@ impl<A: Address> Base<A> {
     ) {
         let known = self.sessions.get(&session).map_or(0, |entry| entry.number);
         let frozen = known.max(since).saturating_add(1);
-        let leaving = Leaving { wanted, frozen, state: None, heard: now };
+        let leaving = Leaving { wanted, frozen, state: None, form: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.events.push_back(BaseEvent::Freeze(session));
     }
@@ -86,9 +86,18 @@ impl<A: Address> Base<A> {
     /// Gives a frozen state to whoever wants it, if the world has frozen it.
     pub(super) fn serve(&mut self, now: Time, session: SessionId) {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
-        let Role::Leaving(Leaving { wanted, state: Some(bytes), .. }) = &entry.role else { return };
+        let Role::Leaving(leaving) = &mut entry.role else { return };
+        let Some(bytes) = &leaving.state else { return };
         let (attempt, total) = (entry.attempt, bytes.len() as u64);
-        match *wanted {
+        let form = match leaving.wanted {
+            Wanted::Base { copy: Some(copy), .. } => self.ahead.remainder(session, copy, bytes),
+            _ => None,
+        };
+        let form = form.map_or(Form::Whole, |(copy, bytes)| Form::Remainder(copy, bytes));
+        leaving.set_form(form);
+        entry.number = leaving.frozen;
+        let Some(bytes) = &leaving.state else { return };
+        match leaving.wanted {
             Wanted::Base { addr, limit, .. } if total > limit => {
                 self.say(addr, session, attempt, Message::Refuse(Reason::TooLarge));
             }
@@ -111,11 +120,11 @@ impl<A: Address> Base<A> {
     }
 
     fn send_pieces(&mut self, to: A, session: SessionId, attempt: u32, len: u16, run: Pieces) {
-        let Some(Role::Leaving(Leaving { state: Some(bytes), .. })) =
-            self.sessions.get(&session).map(|entry| &entry.role)
+        let Some(Role::Leaving(leaving)) = self.sessions.get(&session).map(|entry| &entry.role)
         else {
             return;
         };
+        let Some(bytes) = leaving.package() else { return };
         let (total, piece) = (bytes.len() as u64, u64::from(len));
         for n in 0..u64::from(run.count) {
             let offset = (u64::from(run.first) + n) * piece;
@@ -134,15 +143,12 @@ impl<A: Address> Base<A> {
         offset: u64,
         len: u16,
     ) -> Option<Message<'_>> {
-        let Role::Leaving(Leaving { wanted, frozen, state: Some(bytes), .. }) =
-            &self.sessions.get(&session)?.role
-        else {
-            return None;
-        };
-        let start = usize::try_from(offset).ok().filter(|_| wanted.is_base(to))?;
+        let Role::Leaving(leaving) = &self.sessions.get(&session)?.role else { return None };
+        let (bytes, frozen) = (leaving.package()?, leaving.frozen);
+        let start = usize::try_from(offset).ok().filter(|_| leaving.wanted.is_base(to))?;
         let end = bytes.len().min(start + usize::from(len));
         let total = bytes.len() as u64;
-        Some(Message::State { frozen: *frozen, total, offset, bytes: bytes.get(start..end)? })
+        Some(Message::State { frozen, total, offset, bytes: bytes.get(start..end)? })
     }
 
     /// Pieces are missing.
@@ -191,6 +197,7 @@ impl<A: Address> Base<A> {
                 if !wanted && attempt <= entry.attempt {
                     return;
                 }
+                self.ahead.forget(session);
                 let until = now + self.config.remember;
                 let to = Holder { addr: from, since: frozen };
                 self.set(session, attempt, Role::Given { to, until });

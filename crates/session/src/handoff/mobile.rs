@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use lasthop_units::Time;
+use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
 use thiserror::Error;
 
@@ -35,6 +35,16 @@ pub enum MobileEvent<A> {
     Broken(Broken),
 }
 
+/// A base where the mobile expects to be soon.
+#[derive(Debug)]
+struct Expecting<A> {
+    candidate: A,
+    /// Until then it is said; what it led to outlives it by [`Config::ahead`].
+    until: Time,
+    /// When to tell the base that it is with; never again once that has answered.
+    retry: Retry,
+}
+
 #[derive(Debug)]
 struct Pending<A> {
     to: A,
@@ -53,6 +63,7 @@ pub struct Mobile<A> {
     since: u32,
     attempt: u32,
     pending: Option<Pending<A>>,
+    expecting: Option<Expecting<A>>,
     events: VecDeque<MobileEvent<A>>,
 }
 
@@ -67,6 +78,7 @@ impl<A: Address> Mobile<A> {
             since: 0,
             attempt: 0,
             pending: None,
+            expecting: None,
             events: VecDeque::new(),
         }
     }
@@ -95,16 +107,41 @@ impl<A: Address> Mobile<A> {
             None => self.events.push_back(MobileEvent::Suspend),
             Some(_) => {}
         }
+        self.expecting = None;
         self.attempt = self.attempt.saturating_add(1);
         let retry = Retry::now(now, &self.config);
         self.pending = Some(Pending { to: base, started: now, retry });
     }
 
+    /// The lower layer says that the mobile will be with that base in about `lead` (MOB-39): the base
+    /// that it is with is told, so that the state goes there ahead. Whether it comes true or not,
+    /// nothing else depends on it. A later word replaces an earlier one; one during a handoff is
+    /// ignored.
+    pub fn handle_imminent(&mut self, now: Time, candidate: A, lead: Duration) {
+        if self.pending.is_some() || candidate == self.holder {
+            return;
+        }
+        let until = now + lead.max(self.config.retry);
+        match &mut self.expecting {
+            Some(known) if known.candidate == candidate => known.until = until,
+            _ => {
+                let retry = Retry::now(now, &self.config);
+                self.expecting = Some(Expecting { candidate, until, retry });
+            }
+        }
+    }
+
     /// Takes in a datagram of a handoff. Any other is ignored.
-    pub fn handle_datagram(&mut self, _now: Time, datagram: &[u8]) {
+    pub fn handle_datagram(&mut self, now: Time, datagram: &[u8]) {
         let Ok(datagram) = Datagram::decode(datagram) else { return };
         if datagram.session != self.session || datagram.attempt != self.attempt {
             return;
+        }
+        if datagram.message == Message::Expected
+            && let Some(expecting) = &mut self.expecting
+        {
+            // Said again while it is awaited, or the base would take it for an error.
+            expecting.retry = Retry { next: now + self.config.ahead / 2, ..expecting.retry };
         }
         let Some(pending) = &self.pending else { return };
         match datagram.message {
@@ -136,6 +173,14 @@ impl<A: Address> Mobile<A> {
     /// Writes the datagram that should leave now into `out`, in place of what was there; where it
     /// goes.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<A> {
+        let expecting = self.expecting.as_mut().filter(|expecting| expecting.retry.next <= now);
+        if let Some(expecting) = expecting {
+            expecting.retry.again(now, &self.config);
+            let message = Message::Expect { candidate: expecting.candidate.to_name() };
+            out.clear();
+            Datagram { session: self.session, attempt: self.attempt, message }.encode(out);
+            return Some(self.holder);
+        }
         let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;
         pending.retry.again(now, &self.config);
         let message = Message::Greet { holder: self.holder.to_name(), since: self.since };
@@ -147,8 +192,11 @@ impl<A: Address> Mobile<A> {
     /// When to call [`handle_timeout`](Self::handle_timeout) and
     /// [`poll_transmit`](Self::poll_transmit).
     pub fn next_timeout(&self) -> Option<Time> {
-        let pending = self.pending.as_ref()?;
-        Some(pending.retry.next.min(pending.started + self.config.give_up))
+        let pending = self.pending.as_ref();
+        let pending = pending.map(|p| p.retry.next.min(p.started + self.config.give_up));
+        let expecting = self.expecting.as_ref();
+        let expecting = expecting.map(|e| e.retry.next.min(e.until));
+        [pending, expecting].into_iter().flatten().min()
     }
 
     /// Gives up a handoff that has taken too long (MHP-21).
@@ -157,5 +205,6 @@ impl<A: Address> Mobile<A> {
         if self.pending.as_ref().is_some_and(late) {
             self.give_up(Broken::TimedOut);
         }
+        self.expecting.take_if(|expecting| expecting.until <= now);
     }
 }

@@ -1,4 +1,5 @@
-//! Handing a session from base to base (MHP-15..MHP-23; ITCP-3, ITCP-7, SRP-13 and SPL-3 reuse it).
+//! Handing a session from base to base (MHP-15..MHP-23; ITCP-3, ITCP-7, SRP-13, SPL-3 and MOB-37
+//! reuse it), and telling the next base ahead what can be told (MOB-39..MOB-43).
 //!
 //! [`Mobile`] and [`Base`] are machines over datagrams: they ask, repeat and give up, and say when
 //! the world is to suspend, freeze, rebuild and resume. What moves is a
@@ -14,8 +15,11 @@ use core::net::{IpAddr, SocketAddr};
 use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::mhp::handoff::{BaseName, STATE_OVERHEAD};
 
+mod ahead;
 mod base;
+mod delta;
 mod entry;
+mod fetch;
 mod give;
 mod mobile;
 mod pull;
@@ -44,6 +48,10 @@ pub struct Config {
     pub forward: Duration,
     /// How long a base remembers where a session went. Longer than any mobile tries.
     pub remember: Duration,
+    /// How long a copy that was sent ahead is kept without news (MOB-41).
+    pub ahead: Duration,
+    /// How long after one copy the next is made.
+    pub renew: Duration,
     /// The largest datagram between bases.
     pub datagram: Bytes,
     /// Pieces of a state on their way at once.
@@ -68,6 +76,8 @@ impl Config {
             hold: Duration::from_secs(60),
             forward: Duration::from_secs(10),
             remember: Duration::from_secs(120),
+            ahead: Duration::from_secs(5),
+            renew: Duration::from_millis(50),
             datagram: Bytes::new(1200),
             window: 32,
             state_max: Bytes::from_mib(16),

@@ -54,6 +54,12 @@ impl Pull {
         true
     }
 
+    /// What has come from the beginning without a hole.
+    pub(super) fn prefix(&self) -> &[u8] {
+        let pieces = self.have.iter().take_while(|have| **have).count();
+        &self.bytes[..self.bytes.len().min(pieces * self.piece)]
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.got as usize == self.have.len()
     }

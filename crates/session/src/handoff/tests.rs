@@ -14,6 +14,7 @@ use super::*;
 use crate::memory::{Limits, Pair};
 use crate::{ConnId, Event, RecvState, Session};
 
+mod ahead;
 mod requirements;
 mod schedules;
 
@@ -92,9 +93,11 @@ struct World {
     panics_on_broken: bool,
 }
 
-/// Byte `at` of what connection `id` carries in one direction.
+/// Byte `at` of what connection `id` carries in one direction, unlike any other stretch.
 fn byte(id: ConnId, up: bool, at: usize) -> u8 {
-    (at as u64).wrapping_mul(0x9e37_79b9).wrapping_add(id.0 * 7 + u64::from(up)).to_be_bytes()[4]
+    let n = (at as u64).wrapping_add((id.0 * 7 + u64::from(up)) << 32);
+    let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56) as u8
 }
 
 fn bytes(id: ConnId, up: bool, from: usize, n: usize) -> Vec<u8> {
@@ -242,6 +245,11 @@ impl World {
         self.poll();
     }
 
+    fn imminent(&mut self, base: u32, lead: Duration) {
+        self.mobile.handle_imminent(self.now, base, lead);
+        self.poll();
+    }
+
     /// The station that uses the session.
     fn serving(&self) -> Option<usize> {
         self.stations.iter().position(|station| station.surrogate.is_some())
@@ -336,6 +344,18 @@ impl World {
                 station.machine.rebuilt(self.now, session, true);
                 let users = self.stations.iter().filter(|s| s.surrogate.is_some()).count();
                 assert_eq!(users, 1, "a state is never used by two bases");
+            }
+            BaseEvent::Copy(session) => {
+                let state = station.surrogate.as_ref().map(|surrogate| {
+                    let hop = &self.pairs[surrogate.pair].base;
+                    let mut state = surrogate.session.preview(hop, session);
+                    for connection in &mut state.connections {
+                        let wired = self.wired.entry(ConnId(connection.id)).or_default();
+                        connection.wired = wired.encode();
+                    }
+                    state
+                });
+                station.machine.copied(self.now, session, state);
             }
             _ => {}
         }

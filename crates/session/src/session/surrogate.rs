@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, StreamError, StreamId, Streams};
+use lasthop_hop::{Movable, StreamError, StreamId, StreamState, Streams};
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{
     ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
@@ -45,6 +45,25 @@ impl Session {
         }
         let (ended, forgotten) = self.ended.take();
         SessionState { session, connections, ended, forgotten, hop: Vec::new() }
+    }
+
+    /// Base: what the connections hold at this moment, to be sent to another base ahead (MOB-39). The
+    /// caller adds the wired halves. It is no state to go on from, but has most of the bytes of the
+    /// one that [`freeze`](Self::freeze) will give.
+    pub fn preview(&self, hop: &impl Movable, session: SessionId) -> SessionState {
+        let ids = self.table.ids().into_iter().filter(|id| !is_provisional(*id));
+        let connections = ids.filter_map(|id| {
+            let conn = self.table.get(id)?;
+            let stream = conn.stream.and_then(|stream| hop.snapshot(stream));
+            preview(id, conn, stream.unwrap_or_default())
+        });
+        SessionState {
+            session,
+            connections: connections.collect(),
+            ended: Vec::new(),
+            forgotten: 0,
+            hop: Vec::new(),
+        }
     }
 
     /// Base: a session with the connections of another base, which wait for the mobile to reopen
@@ -318,14 +337,29 @@ impl Session {
 
 /// What a connection takes along; its bytes leave it. `None` for one that is over but for reading,
 /// or that nobody but this session knows.
-fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
-    let stage = match conn.phase() {
+fn stage(conn: &Conn) -> Option<Stage> {
+    Some(match conn.phase() {
         Phase::Connecting(opening) => Stage::Connecting(opening),
         Phase::Refusing(refusal) => Stage::Refusing(refusal),
         Phase::Open if conn.is_over() => Stage::Over,
         Phase::Open => Stage::Open,
         Phase::Asking(_) | Phase::Reading => return None,
-    };
+    })
+}
+
+fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionState> {
+    let stage = stage(conn)?;
+    let Origin { target, bound, .. } = conn.origin.as_deref()?.clone();
+    let rest = |bytes: &dyn Fn(&Rest) -> &[u8]| conn.rest.as_ref().map_or(&[][..], |r| bytes(r));
+    let up = [rest(&|rest| rest.unread()), &stream.unread].concat();
+    let down = [&stream.send, rest(&|rest| &rest.resend)].concat();
+    let direction = |bytes, ended| Direction { start: 0, bytes, ended };
+    let (up, down) = (direction(up, stream.recv_ended), direction(down, conn.finishing));
+    Some(ConnectionState { id: id.0, stage, target, bound, up, down, wired: Vec::new() })
+}
+
+fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
+    let stage = stage(conn)?;
     let Origin { target, bound, .. } = *conn.origin.take()?;
     let rest = conn.rest.take().unwrap_or_default();
     let unread = rest.unread();

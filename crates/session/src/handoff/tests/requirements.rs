@@ -247,7 +247,8 @@ fn the_old_base_forwards_and_tells_stragglers_where_the_session_went() {
     assert!(world.stations[0].surrogate.is_none());
     let lasts = Config::base().forward;
     assert!(world.base_told.contains(&(1, BaseEvent::Forward { session: ID, to: 2, lasts })));
-    let message = Message::Handover { limit: 1 << 24, piece: 1000, window: 8, since: 0 };
+    let message =
+        Message::Handover { limit: 1 << 24, piece: 1000, window: 8, since: 0, copy: None };
     let mut ask = vec![];
     Datagram { session: ID, attempt: 9, message }.encode(&mut ask);
     world.flying.push((3, 1, ask));

@@ -65,7 +65,12 @@ impl Run {
                     world.answer(at, accept);
                 }
             }
-            (42..58, Some(id)) => {
+            (42..46, _) => {
+                // Right, wrong or never to come true.
+                let (base, lead) = (1 + self.dice.below(3), self.dice.below(8000));
+                world.imminent(base as u32, lead as u32 * MS);
+            }
+            (46..58, Some(id)) => {
                 if let Some(at) = world.serving() {
                     world.relay(at, id, n, m);
                 }
@@ -114,6 +119,10 @@ impl Run {
             }
         }
         assert!(!world.mobile.is_pending(), "a handoff that never ends");
+        for _ in 0..40 {
+            world.wait(500 * MS);
+            while world.deliver() {}
+        }
     }
 
     fn check(&self) {
@@ -134,10 +143,12 @@ impl Run {
         let at = world.serving().expect("somebody serves");
         let surrogate = world.stations[at].surrogate.as_ref().expect("it serves");
         assert_eq!(surrogate.session.connections(), 0, "left at base {}", at + 1);
+        let copies: usize = world.stations.iter().map(|station| station.machine.copies()).sum();
+        assert_eq!(copies, 0, "copies that nobody drops");
     }
 }
 
-/// MHP-18, MHP-19, MHP-20, MHP-23: nothing is lost or doubled, whatever the network does.
+/// MHP-18, MHP-19, MHP-20, MHP-23, MOB-39..43: nothing is lost or doubled, whatever the network does.
 #[test]
 fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
     let mut resumed = 0;

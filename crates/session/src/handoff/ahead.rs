@@ -1,0 +1,409 @@
+//! Predictive transfer: a copy of a session's state goes to the base that is expected next, before
+//! the radio lets go (MOB-39 to MOB-41).
+//!
+//! A copy changes nothing: the session is used on where it stands, and at the handoff a copy only
+//! spares bytes (see [`delta`](super::delta)). It is renewed while the handoff is awaited, each
+//! time by what has changed, and dropped on both sides when nothing comes of it.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{BaseName, CopyName, Message, Pieces, SessionId, SessionState};
+
+use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing};
+use super::entry::Role;
+use super::pull::Pull;
+use super::{Address, Config, Retry, delta};
+
+/// Copies that leave, and copies that came.
+#[derive(Debug)]
+pub(super) struct Ahead<A> {
+    leaving: BTreeMap<SessionId, Leaving<A>>,
+    came: BTreeMap<SessionId, Came<A>>,
+}
+
+/// A copy on its way to a candidate.
+#[derive(Debug)]
+struct Leaving<A> {
+    to: A,
+    attempt: u32,
+    number: u32,
+    /// The copy that the candidate has, as far as it said so.
+    had: Option<Vec<u8>>,
+    /// The copy that is being sent; absent until the world has made it.
+    copy: Option<Vec<u8>>,
+    /// As what it is sent.
+    package: Vec<u8>,
+    /// When the mobile said last that it will go there.
+    expected: Time,
+    /// When to send again, or, once the candidate has it, when to make a new one.
+    retry: Retry,
+}
+
+/// A copy that came, or is coming.
+#[derive(Debug)]
+struct Came<A> {
+    from: A,
+    attempt: u32,
+    /// The latest copy that is whole, and its number.
+    whole: Option<(u32, Vec<u8>)>,
+    coming: Option<(u32, u16, Pull)>,
+    heard: Time,
+    retry: Retry,
+}
+
+impl<A> Default for Ahead<A> {
+    fn default() -> Self {
+        Self { leaving: BTreeMap::new(), came: BTreeMap::new() }
+    }
+}
+
+impl<A> Leaving<A> {
+    /// The candidate said that it has all of it.
+    fn is_done(&self) -> bool {
+        self.copy.is_none() && self.had.is_some()
+    }
+
+    fn memory(&self) -> usize {
+        let copies = [&self.had, &self.copy].into_iter().flatten().map(Vec::len);
+        copies.sum::<usize>() + self.package.len()
+    }
+
+    fn next_timeout(&self, config: &Config) -> Time {
+        self.retry.next.min(self.expected + config.ahead)
+    }
+}
+
+impl<A> Came<A> {
+    /// The last copy that is whole, or the beginning of the first.
+    fn copy(&self) -> Option<&[u8]> {
+        let coming = || {
+            let prefix = self.coming.as_ref()?.2.prefix();
+            Some(prefix).filter(|bytes| !bytes.is_empty() && !delta::is_remainder(bytes))
+        };
+        self.whole.as_ref().map(|(_, bytes)| &bytes[..]).or_else(coming)
+    }
+
+    fn memory(&self) -> usize {
+        let whole = self.whole.as_ref().map_or(0, |(_, bytes)| bytes.len());
+        whole + self.coming.as_ref().map_or(0, |(_, _, pull)| pull.total())
+    }
+
+    fn next_timeout(&self, config: &Config) -> Time {
+        let expiry = self.heard + config.ahead;
+        if self.coming.is_some() { self.retry.next.min(expiry) } else { expiry }
+    }
+}
+
+impl<A: Address> Ahead<A> {
+    /// The copy of a session that came from that base, or as much as has come of it.
+    pub(super) fn copy_from(&self, session: SessionId, base: A) -> Option<CopyName> {
+        let came = self.came.get(&session).filter(|came| came.from == base)?;
+        came.copy().map(delta::name)
+    }
+
+    /// The state that a remainder makes of the copy that came. Its only use: it is gone afterwards.
+    pub(super) fn complete(
+        &mut self,
+        session: SessionId,
+        remainder: &[u8],
+        limit: u64,
+    ) -> Option<Vec<u8>> {
+        delta::whole(self.came.remove(&session)?.copy()?, remainder, limit)
+    }
+
+    /// What is to be sent of a state to somebody who has the copy of that name, if it is known here.
+    pub(super) fn remainder(
+        &self,
+        session: SessionId,
+        name: CopyName,
+        state: &[u8],
+    ) -> Option<(CopyName, Vec<u8>)> {
+        let leaving = self.leaving.get(&session)?;
+        let mut copies = [&leaving.copy, &leaving.had].into_iter().flatten();
+        let copy = copies.find_map(|copy| delta::named(copy, name))?;
+        Some((name, delta::remainder(copy, state)))
+    }
+
+    /// The session is no longer used here, or begins to be.
+    pub(super) fn forget(&mut self, session: SessionId) {
+        self.leaving.remove(&session);
+        self.came.remove(&session);
+    }
+
+    /// Bytes that are held.
+    pub(super) fn memory(&self) -> usize {
+        let came: usize = self.came.values().map(Came::memory).sum();
+        came + self.leaving.values().map(Leaving::memory).sum::<usize>()
+    }
+
+    /// Copies that are held.
+    pub(super) fn len(&self) -> usize {
+        self.leaving.len() + self.came.len()
+    }
+
+    pub(super) fn next_timeout(&self, config: &Config) -> Option<Time> {
+        let leaving = self.leaving.values().map(|leaving| leaving.next_timeout(config));
+        leaving.chain(self.came.values().map(|came| came.next_timeout(config))).min()
+    }
+
+    /// A piece of the copy that leaves, if it is still that one's.
+    pub(super) fn piece(
+        &self,
+        session: SessionId,
+        to: A,
+        number: u32,
+        offset: u64,
+        len: u16,
+    ) -> Option<Message<'_>> {
+        let leaving = self.leaving.get(&session)?;
+        if (leaving.to, leaving.number) != (to, number) || leaving.copy.is_none() {
+            return None;
+        }
+        let start = usize::try_from(offset).ok()?;
+        let end = leaving.package.len().min(start.checked_add(usize::from(len))?);
+        let (total, bytes) = (leaving.package.len() as u64, leaving.package.get(start..end)?);
+        Some(Message::Ahead { number, total, offset, bytes })
+    }
+}
+
+impl<A: Address> Base<A> {
+    /// A mobile expects to go to another base soon (MOB-39).
+    pub(super) fn on_expect(
+        &mut self,
+        now: Time,
+        mobile: A,
+        session: SessionId,
+        attempt: u32,
+        candidate: &BaseName,
+    ) {
+        let serves = |role: &Role<A>| matches!(role, Role::Serving | Role::Failed { .. });
+        let here = self.sessions.get(&session).is_none_or(|entry| serves(&entry.role));
+        let Some(to) = A::from_name(candidate).filter(|to| here && *to != self.addr) else {
+            return;
+        };
+        let known = self.ahead.leaving.get_mut(&session).filter(|leaving| leaving.to == to);
+        if let Some(leaving) = known {
+            leaving.expected = now;
+        } else if self.ahead.leaving.len() < self.config.pending_max {
+            let retry = Retry { next: Time::NEVER, wait: self.config.retry };
+            let leaving = Leaving {
+                to,
+                attempt,
+                number: 0,
+                had: None,
+                copy: None,
+                package: Vec::new(),
+                expected: now,
+                retry,
+            };
+            self.ahead.leaving.insert(session, leaving);
+            self.events.push_back(BaseEvent::Copy(session));
+        }
+        self.say(mobile, session, attempt, Message::Expected);
+    }
+
+    /// The copy that was asked for, or `None` if the world has no such session.
+    pub fn copied(&mut self, now: Time, session: SessionId, state: Option<SessionState>) {
+        let held = self.ahead.memory() as u64;
+        let config = self.config;
+        if self.is_frozen(session) {
+            return;
+        }
+        let Some(leaving) = self.ahead.leaving.get_mut(&session) else { return };
+        let copy = state.map(|state| state.encode()).filter(|copy| {
+            let len = copy.len() as u64;
+            len <= config.state_max.get() && held + 2 * len <= config.memory_max.get()
+        });
+        let Some(copy) = copy else {
+            self.ahead.leaving.remove(&session);
+            return;
+        };
+        leaving.package = match &leaving.had {
+            Some(had) => delta::remainder(had, &copy),
+            None => copy.clone(),
+        };
+        leaving.copy = Some(copy);
+        leaving.number = leaving.number.saturating_add(1);
+        leaving.retry = Retry::after_progress(now, &config);
+        let first = Pieces { first: 0, count: ahead_window(&config) };
+        self.send_ahead(session, config.piece(), first);
+    }
+
+    /// The session is on its way: copies of it are of use as they are.
+    fn is_frozen(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|entry| matches!(entry.role, Role::Leaving(_)))
+    }
+
+    fn send_ahead(&mut self, session: SessionId, len: u16, run: Pieces) {
+        let Some(leaving) = self.ahead.leaving.get(&session) else { return };
+        let &Leaving { to, attempt, number, .. } = leaving;
+        let (total, piece) = (leaving.package.len() as u64, u64::from(len));
+        for n in 0..u64::from(run.count) {
+            let offset = (u64::from(run.first) + n) * piece;
+            if offset >= total || self.outbox.len() >= OUTBOX_MAX {
+                return;
+            }
+            let out = Out::Ahead { number, offset, len };
+            self.put(Outgoing { to, session, attempt, out });
+        }
+    }
+
+    /// The candidate lacks pieces.
+    pub(super) fn on_fetch(
+        &mut self,
+        now: Time,
+        from: A,
+        session: SessionId,
+        number: u32,
+        piece: u16,
+        pieces: &[Pieces],
+    ) {
+        let config = self.config;
+        let Some(leaving) = self.ahead.leaving.get_mut(&session) else { return };
+        if (leaving.to, leaving.number) != (from, number) || leaving.is_done() || piece == 0 {
+            return;
+        }
+        leaving.retry = Retry::after_progress(now, &config);
+        for run in pieces {
+            self.send_ahead(session, piece, *run);
+        }
+    }
+
+    /// The candidate has it all.
+    pub(super) fn on_have(&mut self, now: Time, from: A, session: SessionId, number: u32) {
+        let config = self.config;
+        let Some(leaving) = self.ahead.leaving.get_mut(&session) else { return };
+        if (leaving.to, leaving.number) != (from, number) {
+            return;
+        }
+        if let Some(copy) = leaving.copy.take() {
+            leaving.had = Some(copy);
+            leaving.package = Vec::new();
+            leaving.retry = Retry { next: now + config.renew, wait: config.retry };
+        }
+    }
+
+    /// A piece of a copy came, of a session that is neither here nor on its way here.
+    pub(super) fn on_ahead(
+        &mut self,
+        now: Time,
+        from: A,
+        (session, attempt, number): (SessionId, u32, u32),
+        total: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) {
+        let used = |role: &Role<A>| !matches!(role, Role::Given { .. } | Role::Failed { .. });
+        if self.sessions.get(&session).is_some_and(|entry| used(&entry.role)) {
+            return;
+        }
+        let (config, held) = (self.config, self.ahead.memory() as u64);
+        let known = self.ahead.came.get(&session).is_some_and(|came| came.from == from);
+        if !known {
+            self.ahead.came.remove(&session);
+            if self.ahead.came.len() >= config.pending_max {
+                return;
+            }
+        }
+        let came = self.ahead.came.entry(session).or_insert_with(|| Came {
+            from,
+            attempt,
+            whole: None,
+            coming: None,
+            heard: now,
+            retry: Retry::after_progress(now, &config),
+        });
+        came.heard = now;
+        if came.whole.as_ref().is_some_and(|(whole, _)| *whole >= number) {
+            // Our word for it was lost.
+            return self.say(from, session, attempt, Message::Have { number });
+        }
+        if came.coming.as_ref().is_none_or(|(coming, ..)| *coming < number) {
+            let Some(piece) = piece_len(total, offset, bytes.len()) else { return };
+            let fits = total <= config.state_max.get() && held + total <= config.memory_max.get();
+            if !fits {
+                return;
+            }
+            let pull = Pull::new(total as usize, piece, ahead_window(&config));
+            came.coming = Some((number, piece, pull));
+        }
+        let Some((coming, piece, pull)) = &mut came.coming else { return };
+        if *coming != number || pull.total() as u64 != total || !pull.add(offset, bytes) {
+            return;
+        }
+        came.retry = Retry::after_progress(now, &config);
+        if pull.is_complete() {
+            self.finish_copy(from, session, attempt);
+        } else if let Some(run) = pull.next_run() {
+            let pieces = [run].to_vec();
+            let message = Message::Fetch { number, piece: *piece, pieces };
+            self.say(from, session, attempt, message);
+        }
+    }
+
+    fn finish_copy(&mut self, from: A, session: SessionId, attempt: u32) {
+        let limit = self.config.state_max.get();
+        let Some(came) = self.ahead.came.get_mut(&session) else { return };
+        let Some((number, _, pull)) = came.coming.take() else { return };
+        let bytes = pull.into_bytes();
+        let whole = match (delta::is_remainder(&bytes), &came.whole) {
+            (false, _) => Some(bytes),
+            (true, Some((_, before))) => delta::whole(before, &bytes, limit),
+            (true, None) => None,
+        };
+        if let Some(whole) = whole {
+            came.whole = Some((number, whole));
+            self.say(from, session, attempt, Message::Have { number });
+        }
+    }
+
+    /// Sends, asks and makes anew what is due, and drops what nothing came of (MOB-41).
+    pub(super) fn handle_ahead_timeout(&mut self, now: Time) {
+        let config = self.config;
+        self.ahead.leaving.retain(|_, leaving| leaving.expected + config.ahead > now);
+        self.ahead.came.retain(|_, came| came.heard + config.ahead > now);
+        let due = |next: Time| next <= now;
+        let leaving: Vec<SessionId> =
+            self.ahead.leaving.iter().filter(|(_, l)| due(l.retry.next)).map(|(s, _)| *s).collect();
+        for session in leaving {
+            let frozen = self.is_frozen(session);
+            let Some(leaving) = self.ahead.leaving.get_mut(&session) else { continue };
+            if frozen {
+                leaving.retry.next = Time::NEVER;
+            } else if leaving.is_done() {
+                leaving.retry.next = Time::NEVER;
+                self.events.push_back(BaseEvent::Copy(session));
+            } else {
+                leaving.retry.again(now, &config);
+                self.send_ahead(session, config.piece(), Pieces { first: 0, count: 1 });
+            }
+        }
+        let waiting = |came: &Came<A>| came.coming.is_some() && due(came.retry.next);
+        let came: Vec<SessionId> =
+            self.ahead.came.iter().filter(|(_, c)| waiting(c)).map(|(s, _)| *s).collect();
+        for session in came {
+            let Some(came) = self.ahead.came.get_mut(&session) else { continue };
+            came.retry.again(now, &config);
+            let (from, attempt) = (came.from, came.attempt);
+            let Some((number, piece, pull)) = &came.coming else { continue };
+            let message = Message::Fetch { number: *number, piece: *piece, pieces: pull.missing() };
+            self.say(from, session, attempt, message);
+        }
+    }
+}
+
+/// Copies are in no hurry, and must not stand in the way of states.
+fn ahead_window(config: &Config) -> u16 {
+    config.window.div_ceil(4)
+}
+
+/// How long the pieces are, if this one tells: the last may be shorter.
+fn piece_len(total: u64, offset: u64, len: usize) -> Option<u16> {
+    let last = offset.checked_add(len as u64)? >= total;
+    if last && offset > 0 {
+        return None;
+    }
+    u16::try_from(len).ok().filter(|len| *len > 0)
+}

@@ -1,0 +1,292 @@
+//! The new base's part: a session is asked for, fetched and rebuilt.
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::handoff::{Message, Reason, SessionId, SessionState};
+
+use super::base::{Base, moved};
+use super::entry::{Arriving, ArrivingStage, Entry, Holder, Leaving, Role, Wanted};
+use super::pull::Pull;
+use super::{Address, Config, Retry, delta};
+
+impl<A: Address> Base<A> {
+    /// A mobile wants to go on here (MHP-15).
+    pub(super) fn on_greet(
+        &mut self,
+        now: Time,
+        mobile: A,
+        session: SessionId,
+        attempt: u32,
+        holder: Holder<A>,
+    ) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            return self.begin(now, mobile, session, attempt, holder);
+        };
+        if attempt < entry.attempt {
+            return;
+        }
+        let again = attempt == entry.attempt;
+        let known = entry.role.holder().filter(|known| known.since > holder.since);
+        let holder = known.unwrap_or(holder);
+        match &mut entry.role {
+            Role::Serving if again => {
+                let since = entry.number;
+                self.say(mobile, session, attempt, Message::Resume { since });
+            }
+            Role::Failed { reason, .. } if again && *reason != Reason::Busy => {
+                let reason = *reason;
+                self.say(mobile, session, attempt, Message::Refuse(reason));
+            }
+            Role::Rebuilding(waiting) if again => *waiting = mobile,
+            Role::Arriving(arriving) if again => arriving.mobile = mobile,
+            Role::Given { .. } | Role::Leaving(_) if again => {}
+            Role::Serving | Role::Rebuilding(_) => {
+                self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
+            }
+            Role::Leaving(leaving) => {
+                entry.attempt = attempt;
+                leaving.wanted = Wanted::Mobile(mobile);
+                leaving.heard = now;
+                self.serve(now, session);
+            }
+            // The state may be ours already, if only we knew: that is asked for first.
+            Role::Arriving(arriving) if arriving.stage.is_taking() => {
+                entry.attempt = attempt;
+                arriving.mobile = mobile;
+                arriving.wanted = None;
+                self.restart(now, session);
+            }
+            Role::Given { .. } | Role::Arriving(_) | Role::Failed { .. } => {
+                self.begin(now, mobile, session, attempt, holder);
+            }
+        }
+    }
+
+    /// Makes a surrogate that waits for its state (MHP-16).
+    fn begin(&mut self, now: Time, mobile: A, session: SessionId, attempt: u32, holder: Holder<A>) {
+        let room = self.has_room(now, session) || self.pending.contains(&session);
+        if !room {
+            return self.say(mobile, session, attempt, Message::Refuse(Reason::Busy));
+        }
+        if holder.addr == self.addr {
+            return self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
+        }
+        let arriving = Arriving {
+            mobile,
+            holder,
+            stage: ArrivingStage::Asking,
+            heard: now,
+            retry: Retry::now(now, &self.config),
+            wanted: None,
+        };
+        self.set(session, attempt, Role::Arriving(arriving));
+        self.restart(now, session);
+    }
+
+    /// Asks at once, as if for the first time.
+    pub(super) fn restart(&mut self, now: Time, session: SessionId) {
+        let config = self.config;
+        if let Some(arriving) = self.arriving(session) {
+            arriving.heard = now;
+            arriving.retry = Retry::after_progress(now, &config);
+            self.ask(session);
+        }
+    }
+
+    fn arriving(&mut self, session: SessionId) -> Option<&mut Arriving<A>> {
+        match &mut self.sessions.get_mut(&session)?.role {
+            Role::Arriving(arriving) => Some(arriving),
+            _ => None,
+        }
+    }
+
+    /// Asks the old base for what is missing.
+    pub(super) fn ask(&mut self, session: SessionId) {
+        let Config { state_max, window, .. } = self.config;
+        let (piece, limit) = (self.config.piece(), state_max.get());
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let Role::Arriving(arriving) = &entry.role else { return };
+        let message = match &arriving.stage {
+            ArrivingStage::Asking => {
+                let Holder { addr, since } = arriving.holder;
+                let copy = self.ahead.copy_from(session, addr);
+                Message::Handover { limit, piece, window, since, copy }
+            }
+            ArrivingStage::Pulling { pull, .. } => Message::Pull { piece, pieces: pull.missing() },
+            ArrivingStage::Taking { frozen, .. } => Message::Take { frozen: *frozen },
+        };
+        self.say(arriving.holder.addr, session, entry.attempt, message);
+    }
+
+    pub(super) fn is_awaited(&self, session: SessionId, attempt: u32, from: A) -> bool {
+        self.sessions.get(&session).is_some_and(|entry| {
+            entry.attempt == attempt
+                && matches!(&entry.role, Role::Arriving(arriving) if arriving.holder.addr == from)
+        })
+    }
+
+    /// As [`is_awaited`](Self::is_awaited), but not once all is here: it may be ours already, and
+    /// what was said to an earlier request must not make us drop it.
+    pub(super) fn is_fetched(&self, session: SessionId, attempt: u32, from: A) -> bool {
+        self.is_awaited(session, attempt, from)
+            && self.sessions.get(&session).is_some_and(
+                |entry| matches!(&entry.role, Role::Arriving(arriving) if !arriving.stage.is_taking()),
+            )
+    }
+
+    /// A piece of the state came (MHP-17).
+    pub(super) fn on_piece(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        frozen: u32,
+        total: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) {
+        if total > self.config.state_max.get() {
+            return self.refuse(now, session, Reason::TooLarge);
+        }
+        let fetching: usize =
+            self.pending.iter().filter_map(|s| self.sessions.get(s)).map(Entry::fetching).sum();
+        let config = self.config;
+        let held = (fetching + self.ahead.memory()) as u64;
+        let Some(arriving) = self.arriving(session) else { return };
+        if let ArrivingStage::Pulling { frozen: of, .. } = arriving.stage
+            && of < frozen
+        {
+            // What was begun is no longer to be had.
+            arriving.stage = ArrivingStage::Asking;
+        }
+        if matches!(arriving.stage, ArrivingStage::Asking) {
+            if held + total > config.memory_max.get() {
+                return self.refuse(now, session, Reason::Busy);
+            }
+            let pull = Pull::new(total as usize, config.piece(), config.window);
+            arriving.stage = ArrivingStage::Pulling { pull, frozen };
+        }
+        let ArrivingStage::Pulling { pull, frozen: of } = &mut arriving.stage else { return };
+        if *of != frozen || pull.total() as u64 != total || !pull.add(offset, bytes) {
+            return;
+        }
+        arriving.heard = now;
+        arriving.retry = Retry::after_progress(now, &config);
+        if pull.is_complete() {
+            self.complete(now, session);
+        } else if let Some(run) = pull.next_run() {
+            let holder = arriving.holder.addr;
+            let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+            let pieces = [run].to_vec();
+            let message = Message::Pull { piece: config.piece(), pieces };
+            self.say(holder, session, attempt, message);
+        }
+    }
+
+    /// All is here: the old base must give up its claim before anything is used.
+    fn complete(&mut self, now: Time, session: SessionId) {
+        let Some(arriving) = self.arriving(session) else { return };
+        let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
+        let ArrivingStage::Pulling { pull, frozen } = stage else { return };
+        let limit = self.config.state_max.get();
+        let mut bytes = pull.into_bytes();
+        if delta::is_remainder(&bytes) {
+            // Should the copy be another one after all, the whole is asked for.
+            let Some(whole) = self.ahead.complete(session, &bytes, limit) else {
+                return self.restart(now, session);
+            };
+            bytes = whole;
+        }
+        let Some(arriving) = self.arriving(session) else { return };
+        match SessionState::decode(&bytes) {
+            Ok(state) if state.session == session => {
+                arriving.stage = ArrivingStage::Taking { bytes, frozen };
+                self.restart(now, session);
+            }
+            _ => self.refuse(now, session, Reason::Malformed),
+        }
+    }
+
+    /// The state is ours (MHP-17).
+    pub(super) fn on_given(&mut self, now: Time, session: SessionId, frozen: u32) {
+        let Some(arriving) = self.arriving(session) else { return };
+        let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
+        let bytes = match stage {
+            ArrivingStage::Taking { bytes, frozen: of } if of == frozen => bytes,
+            other => {
+                arriving.stage = other;
+                return;
+            }
+        };
+        let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(arriving.mobile));
+        let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        let (frozen, state) = (frozen.saturating_add(1), Some(bytes));
+        let leaving = Leaving { wanted, frozen, state, form: None, heard: now };
+        self.set(session, attempt, Role::Leaving(leaving));
+        self.serve(now, session);
+    }
+
+    /// What is here was used by the old base since.
+    pub(super) fn on_stale(&mut self, now: Time, session: SessionId, frozen: u32) {
+        let Some(arriving) = self.arriving(session) else { return };
+        let stale = match &arriving.stage {
+            ArrivingStage::Asking => false,
+            ArrivingStage::Pulling { frozen: of, .. }
+            | ArrivingStage::Taking { frozen: of, .. } => *of == frozen,
+        };
+        if stale {
+            arriving.stage = ArrivingStage::Asking;
+            self.restart(now, session);
+        }
+    }
+
+    /// Another base has it: ask there. Only later news is followed, so that nobody is sent in
+    /// circles.
+    pub(super) fn on_moved(&mut self, now: Time, session: SessionId, to: Holder<A>) {
+        let own = self.addr;
+        let Some(arriving) = self.arriving(session) else { return };
+        if to.since <= arriving.holder.since {
+            return;
+        }
+        if to.addr == own {
+            return self.fail(now, session, Reason::Unknown);
+        }
+        if let Some(Wanted::Base { addr, .. }) = arriving.wanted.take() {
+            // Whoever waits for it here had better ask there too.
+            return self.point_to(now, session, addr, to);
+        }
+        arriving.holder = to;
+        arriving.stage = ArrivingStage::Asking;
+        self.restart(now, session);
+    }
+
+    /// Tells `base` that another has the session, and remembers it.
+    pub(super) fn point_to(&mut self, now: Time, session: SessionId, base: A, to: Holder<A>) {
+        let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        let until = now + self.config.remember;
+        self.set(session, attempt, Role::Given { to, until });
+        self.say(base, session, attempt, moved(to));
+    }
+
+    /// The new base cannot take it: both others are told.
+    fn refuse(&mut self, now: Time, session: SessionId, reason: Reason) {
+        let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        let Some(holder) = self.arriving(session).map(|arriving| arriving.holder.addr) else {
+            return;
+        };
+        self.say(holder, session, attempt, Message::Refuse(reason));
+        self.fail(now, session, reason);
+    }
+
+    /// The session cannot be had; the mobile is told, and again whenever it greets (MHP-21).
+    pub(super) fn fail(&mut self, now: Time, session: SessionId, reason: Reason) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let Role::Arriving(arriving) = &entry.role else { return };
+        let (attempt, mobile, holder) = (entry.attempt, arriving.mobile, Some(arriving.holder));
+        let to = match arriving.wanted {
+            Some(Wanted::Base { addr, .. }) => addr,
+            _ => mobile,
+        };
+        let until = now + self.config.remember;
+        self.set(session, attempt, Role::Failed { reason, holder, until });
+        self.say(to, session, attempt, Message::Refuse(reason));
+    }
+}
