@@ -11,10 +11,12 @@ use lasthop_agent::obtcp::{
     Base, BaseConfig, Eviction, LocalTimer, Memory, Repair, Router, RouterConfig,
 };
 use lasthop_agent::snoop::{self, Snoop, Timer};
+use lasthop_agent::unsplit::{self, Unsplit};
 use lasthop_agent::{Agent, Connection, Output, Packet, Side, Tcp};
 use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
+use lasthop_wire::unsplit::{Header, Request};
 
 /// Where sequence numbers begin, on either side: they soon wrap.
 const ORIGIN: u32 = u32::MAX - 3000;
@@ -38,11 +40,14 @@ struct Wire {
     id: usize,
     tcp: Option<Tcp>,
     frame: Option<u32>,
+    compressed: Option<Header>,
+    /// It was expanded to another connection's, as its checksum tells.
+    wrong: bool,
 }
 
 impl Packet for Wire {
     fn tcp(&self) -> Option<Tcp> {
-        self.tcp
+        self.tcp.filter(|_| self.compressed.is_none() && !self.wrong)
     }
 
     fn set_segment(&mut self, segment: &Segment) {
@@ -57,6 +62,27 @@ impl Packet for Wire {
 
     fn set_frame(&mut self, frame: Option<u32>) {
         self.frame = frame;
+    }
+
+    fn compressed(&self) -> Option<Header> {
+        self.compressed
+    }
+
+    fn compress(&mut self, header: &Header) -> bool {
+        // Every seventh has something that a compressed header cannot tell.
+        let can = self.tcp().is_some() && !self.id.is_multiple_of(7);
+        if can {
+            self.compressed = Some(*header);
+        }
+        can
+    }
+
+    fn expand(&mut self, src: SocketAddr, dst: SocketAddr) {
+        self.compressed = None;
+        if let Some(tcp) = &mut self.tcp {
+            self.wrong = (tcp.src, tcp.dst) != (src, dst);
+            (tcp.src, tcp.dst) = (src, dst);
+        }
     }
 }
 
@@ -137,7 +163,7 @@ fn packet(input: &mut Unstructured<'_>, side: Side, id: usize) -> Wire {
     let [kind, flags, size]: [u8; 3] = next(input);
     let frame = (kind & 1 == 1).then(|| u32::from(next::<u8>(input)));
     if kind > 240 {
-        return Wire { id, tcp: None, frame };
+        return Wire { id, tcp: None, frame, compressed: None, wrong: false };
     }
     let connection = connection(input);
     let (src, dst) = match side {
@@ -150,6 +176,9 @@ fn packet(input: &mut Unstructured<'_>, side: Side, id: usize) -> Wire {
     if kind & 2 == 2 {
         let [value, echo]: [u8; 2] = next(input);
         options.timestamps = Some(Timestamps { value: value.into(), echo: echo.into() });
+    }
+    if kind & 12 == 12 {
+        options.cid = Some(cid(input));
     }
     for _ in 0..(kind >> 2 & 3) {
         options.sack.push(seq(input), seq(input));
@@ -170,7 +199,25 @@ fn packet(input: &mut Unstructured<'_>, side: Side, id: usize) -> Wire {
         options,
         len,
     };
-    Wire { id, tcp: Some(Tcp { src, dst, segment }), frame }
+    let compressed = next::<bool>(input).then(|| header(input));
+    Wire { id, tcp: Some(Tcp { src, dst, segment }), frame, compressed, wrong: false }
+}
+
+fn cid(input: &mut Unstructured<'_>) -> u16 {
+    u16::from(next::<u8>(input) % 8)
+}
+
+fn header(input: &mut Unstructured<'_>) -> Header {
+    let bits: u8 = next(input);
+    let on = |bit: u8| bits >> bit & 1 == 1;
+    Header {
+        cid: cid(input),
+        cycle: on(0),
+        reply: on(1),
+        repeat: on(2),
+        request: on(3).then(|| Request { ack: seq(input), nis: seq(input) }),
+        offer: on(4).then(|| cid(input)),
+    }
 }
 
 fn message(input: &mut Unstructured<'_>) -> Message {
@@ -180,10 +227,15 @@ fn message(input: &mut Unstructured<'_>) -> Message {
     for _ in 0..kind >> 3 {
         ranges.push(seq(input), seq(input));
     }
-    match kind & 3 {
+    match kind & 7 {
         0 => Message::Snack { connection, missing: ranges },
         1 => Message::Congestion { connection, lost: ranges },
         2 => Message::BadState { connection },
+        3 => {
+            let request = Request { ack: seq(input), nis: seq(input) };
+            Message::Request { cid: cid(input), reply: kind & 8 == 8, request }
+        }
+        4 => Message::UnknownCid { cid: cid(input) },
         _ => Message::LinkAck { latest: next::<u8>(input).into(), come: next(input) },
     }
 }
@@ -216,7 +268,7 @@ pub fn run(bytes: &[u8]) {
     let input = &mut Unstructured::new(bytes);
     let [which, switches, size]: [u8; 3] = next(input);
     let on = |bit: u8| switches >> bit & 1 == 1;
-    match which % 6 {
+    match which % 8 {
         0 => {
             let config = snoop::Config {
                 dupacks: u32::from(size % 3),
@@ -270,6 +322,31 @@ pub fn run(bytes: &[u8]) {
                 ..MTcpConfig::default()
             };
             drive(input, MTcp::new(&config), |agent| agent.kept() <= config.buffer * CONNECTIONS);
+        }
+        end @ (6 | 7) => {
+            let config = unsplit::Config {
+                segments: 1 + usize::from(size % 16),
+                memory: Bytes::new(u64::from(size) * 100),
+                connections: CONNECTIONS,
+                idle: Duration::from_secs(20),
+                first_cid: if on(0) { u16::MAX } else { 1 },
+                tries: u32::from(size >> 4),
+                tick: Duration::from_millis(u64::from(switches) * 2),
+                ride: Duration::from_millis(u64::from(on(1))),
+                gaps: usize::from(size % 4),
+                mtu: if on(2) { 576 } else { 1500 },
+                hide_sack: on(3),
+                ..unsplit::Config::default()
+            };
+            let agent = match end {
+                6 => Unsplit::at_base(&config),
+                _ => Unsplit::at_mobile(&config),
+            };
+            drive(input, agent, |agent| {
+                agent.memory() <= config.memory
+                    && agent.kept() <= config.segments * CONNECTIONS
+                    && agent.connections() <= CONNECTIONS
+            });
         }
         end => {
             let config = LinkConfig {

@@ -5,6 +5,7 @@
 
 pub mod agent_messages;
 pub mod agents;
+pub mod bare;
 pub mod datagram;
 pub mod frames;
 pub mod handoff;
@@ -13,6 +14,7 @@ pub mod handshake;
 pub mod http_connect;
 pub mod mhp;
 pub mod mobile_ip;
+pub mod mobile_tcp_packets;
 pub mod packet;
 pub mod scenario;
 pub mod socks5;

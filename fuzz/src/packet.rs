@@ -1,10 +1,11 @@
-//! The decoders of IP, TCP and UDP, on any bytes: what is read can be written and read again.
+//! The decoders of IP, TCP and UDP, and that of compressed headers, on any bytes: what is read can be
+//! written and read again.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::tcp::Segment;
-use lasthop_wire::udp;
+use lasthop_wire::{udp, unsplit};
 
 fn transport(between: &Addresses, protocol: Protocol, bytes: &[u8]) {
     match protocol {
@@ -52,8 +53,44 @@ fn packet(bytes: &[u8], depth: u32) {
     // Protocols that IPv6 takes for extension headers mean something else behind IPv4.
     assert_eq!(Header::parse(&again), Ok((header, payload)));
     transport(&header.addresses, header.protocol, payload);
+    compress(bytes, header, payload);
     if depth > 0 && matches!(header.protocol, Protocol::IPV4 | Protocol::IPV6) {
         packet(payload, depth - 1);
+    }
+}
+
+/// A packet with its headers compressed comes out as it went in, but for an identification that means
+/// nothing.
+fn compress(packet: &[u8], header: Header, payload: &[u8]) {
+    let hop = unsplit::Header { cid: 1, offer: Some(2), ..unsplit::Header::default() };
+    let mut compressed = Vec::new();
+    if unsplit::compress(packet, &hop, &mut compressed).is_err() {
+        assert!(compressed.is_empty());
+        return;
+    }
+    let port = |at: usize| u16::from_be_bytes([payload[at], payload[at + 1]]);
+    let src = SocketAddr::new(header.addresses.src(), port(0));
+    let dst = SocketAddr::new(header.addresses.dst(), port(2));
+    let mut whole = Vec::new();
+    assert_eq!(unsplit::expand(&compressed, (src, dst), &mut whole), Ok(hop));
+    let id = if header.dont_fragment { 0 } else { header.id };
+    assert_eq!(Header::parse(&whole), Ok((Header { id, ..header }, payload)));
+}
+
+/// Bytes that claim to be a packet with compressed headers.
+fn expand(bytes: &[u8]) {
+    for between in addresses() {
+        let ends = (SocketAddr::new(between.src(), 80), SocketAddr::new(between.dst(), 4000));
+        let mut whole = Vec::new();
+        let Ok(header) = unsplit::expand(bytes, ends, &mut whole) else {
+            assert!(whole.is_empty());
+            continue;
+        };
+        assert_eq!(unsplit::parse(bytes), Ok(header));
+        let (mut again, mut same) = (Vec::new(), Vec::new());
+        assert_eq!(unsplit::compress(&whole, &header, &mut again), Ok(()));
+        assert_eq!(unsplit::expand(&again, ends, &mut same), Ok(header));
+        assert_eq!(whole, same);
     }
 }
 
@@ -66,6 +103,7 @@ fn addresses() -> [Addresses; 2] {
 /// One input: a packet, the payload of one, and both again with IPv4's checksum made right.
 pub fn run(bytes: &[u8]) {
     packet(bytes, 3);
+    expand(bytes);
     for between in addresses() {
         segment(&between, bytes);
         datagram(&between, bytes);

@@ -6,14 +6,17 @@ use std::env;
 use std::net::SocketAddr;
 
 use lasthop_fuzz::{
-    agent_messages, agents, datagram, frames, handoff, handoff_messages, handshake, http_connect,
-    mhp, mobile_ip, packet, scenario, socks5, srp, tcp, tcp_streams,
+    agent_messages, agents, bare, datagram, frames, handoff, handoff_messages, handshake,
+    http_connect, mhp, mobile_ip, mobile_tcp_packets, packet, scenario, socks5, srp, tcp,
+    tcp_streams,
 };
 use lasthop_units::{Seed, Stream};
 use lasthop_wire::agent::{Connection, Message, Ranges};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
+use lasthop_wire::mobile_tcp::{self, Code, Control, DataHeader, Extension};
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq, Timestamps};
 use lasthop_wire::udp;
+use lasthop_wire::unsplit::Request;
 
 const ROUNDS: u64 = 400_000;
 const LONGEST: u64 = 2_000;
@@ -107,6 +110,8 @@ fn messages_of_agents() {
         Message::Congestion { connection, lost: ranges },
         Message::BadState { connection },
         Message::LinkAck { latest: 70, come: 0b101 },
+        Message::Request { cid: 3, reply: true, request: Request { ack: Seq(9), nis: Seq(99) } },
+        Message::UnknownCid { cid: 3 },
     ];
     let samples = samples.map(|message| {
         let mut out = vec![0; Message::MAX_LEN];
@@ -124,9 +129,24 @@ fn agents_in_the_path() {
     let data = |n: u8| [0x01, 7, 0, 0, 150, 0, n, 10];
     let ack = |n: u8| [0x00, 7, 16, 0, 0, 0, 10, n];
     let traffic: Vec<u8> = (10..30).flat_map(data).chain((5..40).flat_map(ack)).collect();
-    let samples = [0, 1, 2, 3, 4, 5].map(|agent| [&[agent, 0b1011, 77], &traffic[..]].concat());
+    let samples =
+        [0, 1, 2, 3, 4, 5, 6, 7].map(|agent| [&[agent, 0b1011, 77], &traffic[..]].concat());
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     smoke("agents", 2, agents::run, &samples);
+}
+
+/// Openings, data both ways, restarts of either end, and packets of others.
+#[test]
+fn bare_hop() {
+    // Opens at one end, carries across, writes and reads.
+    let pass = [24, 255, 25, 255, 31, 40, 24, 255, 25, 255];
+    let one = [&pass[..], &[0, 0, 2, 12], &pass, &pass, &[9, 12, 11, 9]].concat();
+    let both = [&one[..], &[1, 0, 3, 12], &pass, &pass, &[8, 13, 12, 1], &pass].concat();
+    let restarts = [&both[..], &[16, 31], &one, &[17, 31, 2, 12], &pass, &one].concat();
+    let stranger = [&one[..], &[255, 5, 0, 0x10], &pass, &[255, 100, 0, 0x10, 0, 1], &one].concat();
+    let forged = [0, 0x18, 0, 1, 0x80, 0, 0, 0, 0x40, 0, 0, 0, b'x'];
+    let named = [&one[..], &[255, 2 * forged.len() as u8 + 1], &forged, &pass].concat();
+    smoke("bare", 20, bare::run, &[&one, &both, &restarts, &stranger, &named]);
 }
 
 #[test]
@@ -220,6 +240,22 @@ fn mobile_ip_messages() {
 }
 
 #[test]
+fn mobile_tcp_packets() {
+    let mut request = [b'd'; mobile_tcp::DATA_HEADER + 11];
+    let code = Code::ACK.with(Code::RRQ).with(Code::RCR);
+    DataHeader { code, window: 16_384, ..DataHeader::default() }
+        .emit(11, &mut request)
+        .expect("room for it");
+    let mut opening = [0; mobile_tcp::CONTROL_HEADER];
+    let control = Control { code: Code::SYN, max_packet: 1460, ..Control::default() };
+    control.emit(&mut opening).expect("room for it");
+    let mut extended = [0; 60];
+    let extensions = [Extension::Message(&[1, 1, 0, 2, 0, 9]), Extension::ResetCode(1 << 20)];
+    control.emit_extended(&extensions, &mut extended).expect("room for it");
+    smoke("mobile_tcp_packets", 1, mobile_tcp_packets::run, &[&request, &opening, &extended]);
+}
+
+#[test]
 fn packets() {
     let between = |[src, dst]: [&str; 2]| {
         let [src, dst] = [src, dst].map(|address| address.parse().expect("an address"));
@@ -258,6 +294,8 @@ fn packets() {
     // Behind a header of options for the next hop.
     let fixed = [&[0x60, 0, 0, 0, 0, 16, 0, 64][..], &[1; 32], &[17, 0, 1, 4, 0, 0, 0, 0]].concat();
     samples.push([&fixed[..], &[0, 1, 0, 2, 0, 8, 0, 0]].concat());
+    let compressed = [&[0xae, 0x7b][..], &[0; 10], &[0x60, 0x10], &[0; 40]].concat();
+    samples.push(compressed);
     let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
     smoke("packet", 2, packet::run, &samples);
 }

@@ -18,6 +18,7 @@ mod rtt;
 mod silent;
 pub mod snoop;
 pub mod table;
+pub mod unsplit;
 
 pub use packet::{Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -38,8 +39,8 @@ pub trait Agent<P: Packet> {
     /// The hop's state changed.
     fn handle_link_event(&mut self, _now: Time, _event: LinkEvent) {}
 
-    /// Whether [`handle_queue`](Self::handle_queue) is to be called before each packet that comes
-    /// from the fixed side.
+    /// Whether [`handle_queue`](Self::handle_queue) is to be called before each packet that is about
+    /// to go over the hop: one from the fixed side at a base, one from the mobile's TCP at a mobile.
     fn watches_queue(&self) -> bool {
         false
     }

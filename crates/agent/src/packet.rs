@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 
 use lasthop_wire::agent::Message;
 use lasthop_wire::tcp::Segment;
+use lasthop_wire::unsplit::Header;
 
 pub use lasthop_wire::agent::Connection;
 
@@ -45,6 +46,22 @@ pub trait Packet: Clone {
 
     /// Gives it a number for the link's own recovery, or takes it away.
     fn set_frame(&mut self, _frame: Option<u32>) {}
+
+    /// The header with which it crosses a hop in place of those of IP and TCP, if it does (ALT-4). It
+    /// has no [`tcp`](Self::tcp) then.
+    fn compressed(&self) -> Option<Header> {
+        None
+    }
+
+    /// Takes that header in place of its own; false if it has to go as it is, such as a fragment, one
+    /// with IP options, or one whose carrier knows no such thing.
+    fn compress(&mut self, _header: &Header) -> bool {
+        false
+    }
+
+    /// Becomes a whole packet again, from `src` to `dst`. If the checksum of its TCP header says that
+    /// it is not, it has no [`tcp`](Self::tcp).
+    fn expand(&mut self, _src: SocketAddr, _dst: SocketAddr) {}
 }
 
 /// What an agent reads of a TCP packet.

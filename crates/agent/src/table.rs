@@ -147,6 +147,13 @@ impl<S> Table<S> {
         Some((oldest, self.remove(&oldest)?))
     }
 
+    /// Whether one more connection can be known without another giving way that has had a packet
+    /// within `lately`.
+    pub fn has_room(&self, now: Time, lately: Duration) -> bool {
+        let silent = |(used, _)| now.since(used) >= lately;
+        self.entries.len() < self.limit || self.silent.longest().is_some_and(silent)
+    }
+
     /// Takes out the connection that was silent longest, if there is no room for another. Before
     /// [`insert`](Self::insert) of one that is not known, for an agent that has more to forget.
     pub fn make_room(&mut self) -> Option<(Connection, S)> {
@@ -236,6 +243,20 @@ mod tests {
         assert_eq!(table.pop_expired(second(10)), None);
         assert_eq!(table.pop_expired(second(11)), Some((connection(2), 'b')));
         assert!(table.is_empty() && table.silent.len() == 0);
+    }
+
+    #[test]
+    fn one_that_is_in_use_need_not_give_way() {
+        let mut table = Table::new(2, Duration::from_secs(100));
+        let lately = Duration::from_secs(5);
+        table.insert(second(0), connection(1), 'a');
+        assert!(table.has_room(second(0), lately));
+        table.insert(second(1), connection(2), 'b');
+        assert!(!table.has_room(second(4), lately));
+        assert!(table.has_room(second(5), lately));
+        table.get(second(5), &connection(1));
+        assert!(!table.has_room(second(5), lately));
+        assert!(table.has_room(second(6), lately));
     }
 
     #[test]

@@ -124,13 +124,6 @@ impl<P: Packet> Snoop<P> {
         }
     }
 
-    /// Whether the queue in front of the hop is nearly full: new segments are then not kept, so that
-    /// a loss there reaches the fixed host as what it is, congestion (SNP-7). ns-2 draws the line
-    /// where one more packet fits.
-    pub fn set_queue_full(&mut self, full: bool) {
-        self.queue_full = full;
-    }
-
     /// What has happened so far.
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -312,8 +305,10 @@ impl<P: Packet> Agent<P> for Snoop<P> {
         true
     }
 
+    /// While it is nearly full new segments are not kept, so that a loss there reaches the fixed host
+    /// as what it is, congestion (SNP-7). ns-2 draws the line where one more packet fits.
     fn handle_queue(&mut self, nearly_full: bool) {
-        self.set_queue_full(nearly_full);
+        self.queue_full = nearly_full;
     }
 
     fn forget(&mut self, mobile: IpAddr) {

@@ -250,9 +250,9 @@ fn the_cache_has_a_limit() {
 #[test]
 fn nothing_is_kept_while_the_links_queue_is_full() {
     let mut base = base(Config::default(), 3);
-    base.agent.set_queue_full(true);
+    base.agent.handle_queue(true);
     base.data(3..4);
-    base.agent.set_queue_full(false);
+    base.agent.handle_queue(false);
     base.data(4..6);
     assert_eq!((base.agent.kept(), base.agent.stats().left_out), (2, 1));
     assert_eq!(base.ack(3), [Ack(3)]);
@@ -264,9 +264,9 @@ fn nothing_is_kept_while_the_links_queue_is_full() {
 fn what_was_not_kept_makes_a_sample_worthless() {
     let mut base = base(Config::default(), 0);
     base.data(0..1);
-    base.agent.set_queue_full(true);
+    base.agent.handle_queue(true);
     base.data(1..2);
-    base.agent.set_queue_full(false);
+    base.agent.handle_queue(false);
     base.data(2..3);
     base.now += Duration::from_millis(600);
     assert_eq!(base.ack(3), [Ack(3)]);
