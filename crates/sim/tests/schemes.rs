@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use lasthop_hop::{Discipline, HopConfig, Window};
+use lasthop_hop::{Discipline, HopConfig, Window, mobile_tcp};
 use lasthop_radio::{LinkConfig, Pacing, RadioConfig};
 use lasthop_session::{Config as Session, handoff};
 use lasthop_sim::net::{Datagram, Observer, SharedObserver, Sight, TapPoint};
@@ -64,12 +64,17 @@ fn journey(help: Help, way: Way, pauses: &[(u64, u64)]) -> Journey {
     }
 }
 
-fn schemes() -> [Help; 4] {
+fn mobile_tcp() -> mobile_tcp::Config {
+    mobile_tcp::Config { max_packet: Bytes::new(240), ..mobile_tcp::Config::default() }
+}
+
+fn schemes() -> [Help; 5] {
     [
         Help::Nothing,
         Help::Split(HopKind::SplitTcp(hop_tcp())),
         Help::Split(HopKind::ITcp(hop_tcp())),
         Help::Split(HopKind::Srp(srp())),
+        Help::Split(HopKind::MobileTcp(mobile_tcp())),
     ]
 }
 
@@ -100,6 +105,17 @@ fn every_scheme_survives_handoffs_and_the_fixed_host_notices_nothing() {
             assert!(outcome.received.is_some() && !outcome.broken);
             assert_eq!((outcome.resets, outcome.accepted), (0, 1));
         }
+    }
+}
+
+/// MOB-1: frames of the hop cross a channel that both directions take turns on, too.
+#[test]
+fn every_scheme_moves_a_file_over_a_half_duplex_radio() {
+    for help in schemes() {
+        let name = format!("{help:?}");
+        let half_duplex = Journey { half_duplex: true, ..journey(help, Way::Down, &[]) };
+        let outcome = run(&half_duplex);
+        assert_eq!(outcome.bytes.get(), 102_400, "{name}: {outcome:?}");
     }
 }
 

@@ -1,4 +1,5 @@
 use core::net::Ipv4Addr;
+use std::collections::VecDeque;
 
 use lasthop_agent::{Agent, Output, Side};
 use lasthop_units::{LinkEvent, Time};
@@ -19,12 +20,14 @@ pub struct Linked<N, A> {
     link: Option<LinkId>,
     /// What the node sends while it is attended to.
     sent: Vec<Packet>,
+    /// What the agent has for the node, while the node is attended to.
+    back: VecDeque<Packet>,
 }
 
 impl<N: Node, A: Agent<Packet>> Linked<N, A> {
     /// `node` at `addr` behind `agent`, which talks to the one at `peer`.
     pub const fn new(node: N, addr: Ipv4Addr, agent: A, peer: Ipv4Addr) -> Self {
-        Self { node, agent, addr, peer, link: None, sent: Vec::new() }
+        Self { node, agent, addr, peer, link: None, sent: Vec::new(), back: VecDeque::new() }
     }
 
     /// The node behind the agent.
@@ -49,24 +52,52 @@ impl<N: Node, A: Agent<Packet>> Linked<N, A> {
         let mut sent = core::mem::take(&mut self.sent);
         ctx.divert(&mut sent, |ctx| act(&mut self.node, ctx));
         for packet in sent.drain(..) {
-            self.agent.handle_packet(ctx.now(), Side::Mobile, packet);
+            if self.agent.watches_queue() {
+                let full = ctx.is_nearly_full(packet.next_address(), packet.ip_len());
+                self.agent.handle_queue(full);
+                self.agent.handle_packet(ctx.now(), Side::Mobile, packet);
+                // The next packet finds the queue as this one leaves it.
+                self.send_ahead(ctx);
+            } else {
+                self.agent.handle_packet(ctx.now(), Side::Mobile, packet);
+            }
         }
         self.sent = sent;
+    }
+
+    /// Sends what the agent has for the link, and keeps what it has for the node.
+    fn send_ahead(&mut self, ctx: &mut Context<'_>) {
+        while let Some((towards, packet)) = self.next(ctx) {
+            match (towards, packet) {
+                (Side::Fixed, Some(packet)) => {
+                    // Whoever drops it has counted it.
+                    let _ = ctx.send(packet);
+                }
+                (Side::Mobile, Some(packet)) => self.back.push_back(packet),
+                (_, None) => {}
+            }
+        }
+    }
+
+    /// What the agent has to hand on next; no packet if there is none that can be.
+    fn next(&mut self, ctx: &Context<'_>) -> Option<(Side, Option<Packet>)> {
+        Some(match self.agent.poll_output()? {
+            Output::Packet { towards, packet } => (towards, Some(packet)),
+            Output::Segment { towards, connection, segment } => {
+                (towards, segment_packet(ctx, towards, connection, segment))
+            }
+            Output::Message { towards, message } => {
+                (towards, message_packet(ctx, (self.addr, self.peer), &message))
+            }
+        })
     }
 
     /// Hands on all that the agent has to hand on. What that makes the node send passes the agent
     /// in turn.
     fn empty(&mut self, ctx: &mut Context<'_>) {
-        while let Some(output) = self.agent.poll_output() {
-            let (towards, packet) = match output {
-                Output::Packet { towards, packet } => (towards, Some(packet)),
-                Output::Segment { towards, connection, segment } => {
-                    (towards, segment_packet(ctx, towards, connection, segment))
-                }
-                Output::Message { towards, message } => {
-                    (towards, message_packet(ctx, (self.addr, self.peer), &message))
-                }
-            };
+        loop {
+            let back = self.back.pop_front().map(|packet| (Side::Mobile, Some(packet)));
+            let Some((towards, packet)) = back.or_else(|| self.next(ctx)) else { return };
             match (towards, packet, self.link) {
                 (Side::Fixed, Some(packet), _) => {
                     // Whoever drops it has counted it.

@@ -1,16 +1,17 @@
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use core::ops::Deref;
 
 use lasthop_agent::{Connection, Packet as Seen, Side, Tcp};
 use lasthop_wire::agent::{Message, PORT};
 use lasthop_wire::tcp::Segment;
+use lasthop_wire::unsplit::Header;
 
 use crate::net::{Body, Context, Packet};
 
 impl Seen for Packet {
     fn tcp(&self) -> Option<Tcp> {
         // What is in a tunnel is hidden from whoever stands at its side (MIP-3).
-        if self.corrupted || self.encrypted || self.tunnel.is_some() {
+        if self.corrupted || self.encrypted || self.tunnel.is_some() || self.body.is_frame() {
             return None;
         }
         let segment = *self.deref().tcp()?;
@@ -30,6 +31,31 @@ impl Seen for Packet {
 
     fn set_frame(&mut self, frame: Option<u32>) {
         self.frame = frame;
+    }
+
+    fn compressed(&self) -> Option<Header> {
+        match self.body {
+            Body::Compressed { header, .. } if !self.corrupted => Some(header),
+            _ => None,
+        }
+    }
+
+    fn compress(&mut self, header: &Header) -> bool {
+        let Some(Tcp { segment, .. }) = Seen::tcp(self) else { return false };
+        self.body = Body::Compressed { header: *header, segment };
+        true
+    }
+
+    fn expand(&mut self, src: SocketAddr, dst: SocketAddr) {
+        let (IpAddr::V4(from), IpAddr::V4(to)) = (src.ip(), dst.ip()) else { return };
+        if let Body::Compressed { segment, .. } = self.body {
+            let (src_port, dst_port) = (src.port(), dst.port());
+            let was = (self.src, self.dst, segment.src_port, segment.dst_port);
+            // TCP's checksum covers what the header left out.
+            self.corrupted |= was != (from, to, src_port, dst_port);
+            (self.src, self.dst) = (from, to);
+            self.body = Body::Tcp(Segment { src_port, dst_port, ..segment });
+        }
     }
 }
 

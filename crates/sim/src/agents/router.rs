@@ -5,7 +5,7 @@ use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::agent::Message;
 
 use super::packet::{message_of, message_packet, segment_packet};
-use crate::net::{Context, LinkId, Node, Packet, RouterStats};
+use crate::net::{Body, Context, LinkId, Node, Packet, RouterStats};
 
 /// Where the agents are that an agent talks to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -57,7 +57,7 @@ impl<A> Help<A> {
             | Message::BadState { connection } => {
                 self.mobiles.iter().any(|mobile| connection.mobile.ip() == IpAddr::V4(*mobile))
             }
-            Message::LinkAck { .. } => true,
+            Message::LinkAck { .. } | Message::Request { .. } | Message::UnknownCid { .. } => true,
         };
         let from = |side: &Side| self.peer(*side) == Some(src);
         [Side::Mobile, Side::Fixed].into_iter().find(from).filter(|_| concerned)
@@ -174,7 +174,9 @@ impl<A: Agent<Packet>> Node for AgentRouter<A> {
             self.handle_own(ctx, &packet);
             return;
         }
-        if !packet.pass_router() {
+        // What is compressed ends here, unless an agent makes it whole again.
+        let compressed = matches!(packet.body, Body::Compressed { .. });
+        if !packet.pass_router() && !compressed {
             self.stats.expired += 1;
             return;
         }
@@ -189,6 +191,7 @@ impl<A: Agent<Packet>> Node for AgentRouter<A> {
                 agent.handle_packet(ctx.now(), side, packet);
                 self.empty(ctx, i);
             }
+            None if compressed => self.stats.expired += 1,
             None => self.forward(ctx, packet),
         }
     }

@@ -1,8 +1,10 @@
 //! Packets of the simulated network as bytes.
 
+use core::net::Ipv4Addr;
+
 use lasthop_wire::ip::{self, Addresses, Header, Protocol};
 use lasthop_wire::tcp::{Flags, Segment};
-use lasthop_wire::udp;
+use lasthop_wire::{udp, unsplit};
 
 use super::PacketError;
 use crate::net::{Body, Datagram, Ecn, Payload};
@@ -11,6 +13,10 @@ use crate::net::{Body, Datagram, Ecn, Payload};
 const PERIOD: usize = 256;
 /// No packet has a longer payload.
 const MOST: usize = u16::MAX as usize;
+/// What IANA keeps for nobody: a frame has no protocol of IP's.
+const RESERVED: Protocol = Protocol(255);
+/// The EtherType of a hop's datagrams, each behind its length in 16 bits.
+const HOP_DATAGRAM: u16 = 0x88b6;
 
 /// Where packets are built, again and again in the same memory.
 pub(super) struct Scratch {
@@ -45,6 +51,16 @@ impl Scratch {
 
     pub(super) fn datagram(&mut self, packet: &Datagram) -> Result<(), PacketError> {
         self.packet.clear();
+        match &packet.body {
+            Body::Frame { ethertype } => {
+                self.push_frame(packet, *ethertype);
+                return Ok(());
+            }
+            Body::Compressed { header, segment } => {
+                return self.push_compressed(packet, header, segment);
+            }
+            _ => {}
+        }
         let between = Addresses::V4 { src: packet.src, dst: packet.dst };
         let mut header = Header::new(between, protocol(&packet.body));
         header.ttl = packet.ttl;
@@ -78,10 +94,51 @@ impl Scratch {
                 let header = udp::Header { src_port, dst_port };
                 header.emit(between, payload, &mut self.packet)?;
             }
-            Body::Other { .. } => {
+            Body::Other { .. } | Body::Frame { .. } | Body::Compressed { .. } => {
                 let payload = bytes(&self.pattern, 0, payload);
                 self.packet.extend_from_slice(payload);
             }
+        }
+        Ok(())
+    }
+
+    fn push_frame(&mut self, frame: &Datagram, ethertype: u16) {
+        self.push_stations(frame, ethertype);
+        self.packet.extend_from_slice(bytes(&self.pattern, 0, frame.payload()));
+        if frame.corrupted {
+            self.corrupt();
+        }
+    }
+
+    fn push_stations(&mut self, frame: &Datagram, ethertype: u16) {
+        self.packet.extend_from_slice(&station(frame.dst));
+        self.packet.extend_from_slice(&station(frame.src));
+        self.packet.extend_from_slice(&ethertype.to_be_bytes());
+    }
+
+    /// The length in front is the carrier's: Ethernet pads short frames.
+    fn push_compressed(
+        &mut self,
+        packet: &Datagram,
+        header: &unsplit::Header,
+        segment: &Segment,
+    ) -> Result<(), PacketError> {
+        let between = Addresses::V4 { src: packet.src, dst: packet.dst };
+        let mut ip = Header::new(between, Protocol::TCP);
+        ip.ttl = packet.ttl;
+        ip.traffic_class = ecn_bits(packet.ecn);
+        let len = segment.header_len() as usize + packet.payload_len() as usize;
+        ip.emit(len, &mut self.packet)?;
+        self.push_segment(&between, segment, packet.payload())?;
+        let mut compressed = Vec::with_capacity(self.packet.len());
+        unsplit::compress(&self.packet, header, &mut compressed)?;
+        let len = u16::try_from(compressed.len()).unwrap_or(u16::MAX);
+        self.packet.clear();
+        self.push_stations(packet, HOP_DATAGRAM);
+        self.packet.extend_from_slice(&len.to_be_bytes());
+        self.packet.extend_from_slice(&compressed);
+        if packet.corrupted {
+            self.corrupt();
         }
         Ok(())
     }
@@ -117,11 +174,18 @@ fn bytes<'a>(pattern: &'a [u8], from: u32, payload: Payload<'a>) -> &'a [u8] {
     }
 }
 
+/// A station's Ethernet address: locally administered, with its IP address in it.
+fn station(addr: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = addr.octets();
+    [0x02, 0, a, b, c, d]
+}
+
 fn protocol(body: &Body) -> Protocol {
     match *body {
         Body::Tcp(_) => Protocol::TCP,
         Body::Udp { .. } => Protocol::UDP,
         Body::Other { protocol } => Protocol(protocol),
+        Body::Frame { .. } | Body::Compressed { .. } => RESERVED,
     }
 }
 

@@ -5,6 +5,11 @@
 //! the mere length of a payload. The file has whole packets: a payload that nobody wrote is a
 //! pattern that follows from its place in the stream, so that checksums are right and a
 //! retransmission carries the bytes of its original.
+//!
+//! An interface of a pcapng file has one link type, and those here have IP packets. Where frames
+//! without IP header pass, there is a second interface for them from the first one on, called as the
+//! other with ` frames` behind it. Its link type is Ethernet's: the frame's own EtherType, stations
+//! with addresses made from their IP addresses, and neither padding nor check sequence.
 
 mod bytes;
 
@@ -14,7 +19,7 @@ use std::io::{self, BufWriter, Write};
 use lasthop_units::Time;
 use lasthop_wire::ip::{self, Addresses};
 use lasthop_wire::tcp::Segment;
-use lasthop_wire::{tcp, udp};
+use lasthop_wire::{tcp, udp, unsplit};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
@@ -64,6 +69,9 @@ pub enum PacketError {
     /// The datagram is too long.
     #[error(transparent)]
     Udp(#[from] udp::EmitError),
+    /// The segment cannot travel with a compressed header.
+    #[error(transparent)]
+    Compressed(#[from] unsplit::CompressError),
 }
 
 /// Which way a packet goes, seen from its interface.
@@ -89,6 +97,14 @@ impl Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interface(u32);
 
+/// An interface as the file describes it.
+struct Known {
+    /// Its name, and what else is said of it.
+    names: [String; 2],
+    /// The one beside it that has the frames which pass the same place.
+    frames: Option<Interface>,
+}
+
 /// When and where a packet was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen<'a> {
@@ -110,7 +126,8 @@ pub struct Capture<W: Write> {
     writer: PcapNgWriter<BufWriter<W>>,
     /// Zero for no limit, as in the file.
     snaplen: u32,
-    interfaces: u32,
+    /// Each interface of the file, in the file's order.
+    interfaces: Vec<Known>,
     watched: Vec<(TapPoint, Interface)>,
     scratch: Scratch,
     /// Packets offered to a link that has not said yet whether it takes them: in order, at most
@@ -138,7 +155,7 @@ impl<W: Write> Capture<W> {
         Ok(Self {
             writer,
             snaplen: snaplen.unwrap_or(0),
-            interfaces: 0,
+            interfaces: Vec::new(),
             watched: Vec::new(),
             scratch: Scratch::new(),
             held: Vec::new(),
@@ -156,8 +173,14 @@ impl<W: Write> Capture<W> {
         name: &str,
         description: &str,
     ) -> Result<Interface, CaptureError> {
+        let names = [name, description].map(str::to_owned);
+        self.describe(Known { names, frames: None }, DataLink::RAW)
+    }
+
+    fn describe(&mut self, known: Known, linktype: DataLink) -> Result<Interface, CaptureError> {
+        let [name, description] = &known.names;
         let block = InterfaceDescriptionBlock {
-            linktype: DataLink::RAW,
+            linktype,
             snaplen: self.snaplen,
             options: vec![
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
@@ -166,9 +189,31 @@ impl<W: Write> Capture<W> {
             ],
         };
         self.writer.write_pcapng_block(block).map_err(CaptureError::from_pcap)?;
-        let interface = Interface(self.interfaces);
-        self.interfaces += 1;
+        let interface = Interface(u32::try_from(self.interfaces.len()).unwrap_or(u32::MAX));
+        self.interfaces.push(known);
         Ok(interface)
+    }
+
+    /// The interface that takes the packet in place of `interface`: of a frame, the one for frames.
+    fn interface_for(
+        &mut self,
+        interface: Interface,
+        packet: &Datagram,
+    ) -> Result<Interface, CaptureError> {
+        let Some(known) = self.interfaces.get(interface.0 as usize) else {
+            return Err(CaptureError::NoInterface(interface.0));
+        };
+        if !packet.body.is_frame() {
+            return Ok(interface);
+        }
+        if let Some(frames) = known.frames {
+            return Ok(frames);
+        }
+        let [name, description] = &known.names;
+        let names = [format!("{name} frames"), description.clone()];
+        let frames = self.describe(Known { names, frames: None }, DataLink::ETHERNET)?;
+        self.interfaces[interface.0 as usize].frames = Some(frames);
+        Ok(frames)
     }
 
     /// Adds an interface for what is seen at `point`; the network's own `tap` must name the same
@@ -195,6 +240,7 @@ impl<W: Write> Capture<W> {
     ///
     /// The packet is longer than IP allows, or the file cannot be written.
     pub fn record(&mut self, seen: Seen<'_>, packet: &Datagram) -> Result<(), CaptureError> {
+        let seen = Seen { interface: self.interface_for(seen.interface, packet)?, ..seen };
         let built = self.scratch.datagram(packet);
         self.check(seen, built)?;
         self.write(seen)
@@ -233,7 +279,7 @@ impl<W: Write> Capture<W> {
 
     fn check(&self, seen: Seen<'_>, built: Result<(), PacketError>) -> Result<(), CaptureError> {
         built.map_err(|reason| CaptureError::Packet { at: seen.at, reason })?;
-        if seen.interface.0 >= self.interfaces {
+        if seen.interface.0 as usize >= self.interfaces.len() {
             return Err(CaptureError::NoInterface(seen.interface.0));
         }
         Ok(())
@@ -278,13 +324,15 @@ impl<W: Write> Capture<W> {
             Sight::Left(_) => self.record(Seen { direction: Direction::Inbound, ..sent }, packet),
             // What a link refuses has been offered to it before, and is one packet in the file.
             Sight::Entered(_) => {
+                let sent = Seen { interface: self.interface_for(interface, packet)?, ..sent };
                 let built = self.scratch.datagram(packet);
                 self.check(sent, built)?;
                 self.hold(sent)
             }
             Sight::Refused(_, reason) => {
                 let why = format!("dropped: {reason}");
-                match self.held.iter_mut().find(|held| held.interface_id == interface.0) {
+                let own = self.interface_for(interface, packet)?;
+                match self.held.iter_mut().find(|held| held.interface_id == own.0) {
                     Some(held) => held.options.push(EnhancedPacketOption::Comment(why.into())),
                     None => self.record(Seen { comment: Some(&why), ..sent }, packet)?,
                 }

@@ -40,12 +40,15 @@ fn read(file: &[u8]) -> (Vec<String>, Vec<Read>) {
     while let Some(block) = reader.next_block() {
         match block.unwrap() {
             Block::InterfaceDescription(block) => {
-                assert_eq!(block.linktype, DataLink::RAW);
                 assert!(block.options.contains(&InterfaceDescriptionOption::IfTsResol(9)));
-                names.extend(block.options.iter().find_map(|option| match option {
+                let name = block.options.iter().find_map(|option| match option {
                     InterfaceDescriptionOption::IfName(name) => Some(name.to_string()),
                     _ => None,
-                }));
+                });
+                let frames = name.as_ref().is_some_and(|name| name.ends_with(" frames"));
+                let linktype = if frames { DataLink::ETHERNET } else { DataLink::RAW };
+                assert_eq!(block.linktype, linktype);
+                names.extend(name);
             }
             Block::EnhancedPacket(block) => packets.push(Read {
                 interface: block.interface_id,
@@ -161,6 +164,36 @@ fn a_capture_has_each_packet_at_each_point_with_time_and_direction() {
     assert_eq!((out.at, out.flags), (8_320_000, Some(1)));
     assert!(packets.iter().filter(|p| p.interface == 0).all(|p| p.flags == Some(2)));
     assert!(packets.iter().all(|p| p.data.len() as u32 == p.original));
+}
+
+/// MOB-1: a frame without IP header is one of Ethernet's in the file, on an interface of its own
+/// beside the one of the place where it passed; dropped and damaged ones say so as packets do.
+#[test]
+fn frames_have_an_ethernet_interface_beside_the_packets() {
+    let mut stand = Stand::new(None);
+    let frame = Body::Frame { ethertype: 0x88b5 };
+    stand.send(Body::Tcp(segment(1, 10)), |_| {});
+    stand.send(frame, |packet| packet.set_bytes(b"sixteen bytes ..and data"));
+    stand.send(frame, |packet| {
+        packet.set_bytes(&[7; 20]);
+        packet.corrupted = true;
+    });
+    stand.send(frame, |packet| packet.set_virtual(1501));
+    stand.send(Body::Tcp(segment(11, 10)), |_| {});
+    let (names, packets) = read(&stand.file());
+    assert_eq!(names, ["hop.in", "hop.out", "hop.in frames", "hop.out frames"]);
+    let at = |interface| packets.iter().filter(move |p| p.interface == interface);
+    let sizes = |interface| at(interface).map(|p| p.original).collect::<Vec<_>>();
+    assert_eq!((sizes(0), sizes(1)), (vec![50, 50], vec![50, 50]));
+    assert_eq!((sizes(2), sizes(3)), (vec![14 + 24, 14 + 20, 14 + 1501], vec![14 + 24, 14 + 20]));
+    let first = &at(3).next().unwrap().data;
+    assert_eq!(first[..14], [2, 0, 10, 0, 0, 2, 2, 0, 10, 0, 0, 1, 0x88, 0xb5]);
+    assert_eq!(first[14..], *b"sixteen bytes ..and data");
+    let damaged = at(3).nth(1).unwrap();
+    assert_eq!(damaged.data[14..], [[7; 19].as_slice(), &[6]].concat());
+    assert_eq!(damaged.comment.as_deref(), Some("corrupted on the way"));
+    let dropped = at(2).nth(2).unwrap().comment.as_deref();
+    assert_eq!(dropped, Some("dropped: the packet is longer than the MTU"));
 }
 
 #[test]

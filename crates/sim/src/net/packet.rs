@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use lasthop_units::Bytes;
 use lasthop_wire::tcp::Segment;
+use lasthop_wire::unsplit;
 
 use super::trace;
 
@@ -56,6 +57,21 @@ pub enum Body {
         /// The number, such as 1 for ICMP.
         protocol: u8,
     },
+    /// A frame of one link: there is no IP header, and a link is charged the payload and nothing
+    /// else (MOB-1). The packet's addresses stand for the two stations of the link; no router
+    /// forwards it, and nothing can put it into a tunnel.
+    Frame {
+        /// What the payload is, as on Ethernet.
+        ethertype: u16,
+    },
+    /// A TCP segment with a compressed header in place of IP's and TCP's (ALT-4): a frame too.
+    Compressed {
+        /// What the link is charged for beside options and payload.
+        header: unsplit::Header,
+        /// What it becomes again; its `len` is the packet's payload length. Its ports do not cross
+        /// the link.
+        segment: Segment,
+    },
 }
 
 impl Body {
@@ -65,8 +81,15 @@ impl Body {
         match self {
             Self::Tcp(segment) => segment.header_len(),
             Self::Udp { .. } => UDP_HEADER,
-            Self::Other { .. } => 0,
+            Self::Other { .. } | Self::Frame { .. } => 0,
+            Self::Compressed { header, segment } => header.header_len() + segment.options.len(),
         }
+    }
+
+    /// Whether it travels on one link only.
+    #[inline]
+    pub const fn is_frame(&self) -> bool {
+        matches!(self, Self::Frame { .. } | Self::Compressed { .. })
     }
 }
 
@@ -104,7 +127,7 @@ pub enum Headers {
     Free,
 }
 
-/// An IP packet as the network sees it.
+/// An IP packet, or a frame of one link, as the network sees it.
 #[derive(Debug)]
 pub struct Datagram {
     /// The source address.
@@ -186,12 +209,12 @@ impl Datagram {
         Self { bytes: Vec::new(), ..*self }
     }
 
-    /// Its segment, if it is TCP's.
+    /// Its segment, if it is TCP's, compressed or not.
     #[inline]
     pub const fn tcp(&self) -> Option<&Segment> {
         match &self.body {
-            Body::Tcp(segment) => Some(segment),
-            Body::Udp { .. } | Body::Other { .. } => None,
+            Body::Tcp(segment) | Body::Compressed { segment, .. } => Some(segment),
+            Body::Udp { .. } | Body::Other { .. } | Body::Frame { .. } => None,
         }
     }
 
@@ -210,8 +233,8 @@ impl Datagram {
     #[inline]
     pub fn payload_len(&self) -> u32 {
         match &self.body {
-            Body::Tcp(segment) => segment.len,
-            Body::Udp { .. } | Body::Other { .. } => self.len,
+            Body::Tcp(segment) | Body::Compressed { segment, .. } => segment.len,
+            Body::Udp { .. } | Body::Other { .. } | Body::Frame { .. } => self.len,
         }
     }
 
@@ -246,8 +269,8 @@ impl Datagram {
 
     fn set_len(&mut self, len: u32) {
         match &mut self.body {
-            Body::Tcp(segment) => segment.len = len,
-            Body::Udp { .. } | Body::Other { .. } => self.len = len,
+            Body::Tcp(segment) | Body::Compressed { segment, .. } => segment.len = len,
+            Body::Udp { .. } | Body::Other { .. } | Body::Frame { .. } => self.len = len,
         }
     }
 
@@ -257,11 +280,13 @@ impl Datagram {
         self.tunnel.map_or(self.dst, |tunnel| tunnel.dst)
     }
 
-    /// Length of the whole IP datagram, any tunnel's header included.
+    /// Length of the whole IP datagram, any tunnel's header included; of a frame, which has no IP
+    /// header, its payload's and that of a compressed header.
     #[inline]
     pub fn ip_len(&self) -> Bytes {
         let tunnel = if self.tunnel.is_some() { IP_HEADER } else { 0 };
-        let headers = tunnel + IP_HEADER + self.body.header_len();
+        let ip = if self.body.is_frame() { 0 } else { tunnel + IP_HEADER };
+        let headers = ip + self.body.header_len();
         Bytes::new(u64::from(headers) + u64::from(self.payload_len()))
     }
 
@@ -343,9 +368,12 @@ impl Pool {
 pub struct Packet(Option<Box<Slot>>);
 
 impl Packet {
-    /// Puts it into a tunnel; one that it was in already is replaced (MIP-3).
+    /// Puts it into a tunnel; one that it was in already is replaced (MIP-3). A frame, which is no
+    /// IP packet, stays outside.
     pub fn encapsulate(&mut self, src: Ipv4Addr, dst: Ipv4Addr) {
-        self.tunnel = Some(Tunnel { src, dst });
+        if !self.body.is_frame() {
+            self.tunnel = Some(Tunnel { src, dst });
+        }
     }
 
     /// Takes it out of its tunnel.
@@ -353,12 +381,13 @@ impl Packet {
         self.tunnel.take()
     }
 
-    /// A router's step: false if the packet has passed too many.
+    /// A router's step: false if the packet has passed too many, or is a frame, which ends where its
+    /// link ends.
     #[inline]
     pub fn pass_router(&mut self) -> bool {
         let datagram = self.datagram_mut();
         datagram.ttl = datagram.ttl.saturating_sub(1);
-        datagram.ttl > 0
+        datagram.ttl > 0 && !datagram.body.is_frame()
     }
 
     /// Sees to it that the digest stands for the headers; what a link is charged.

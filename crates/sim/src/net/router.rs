@@ -8,6 +8,7 @@ use super::{Context, LinkId, Node, Packet};
 #[derive(Clone, Debug, Default)]
 pub struct Router {
     addrs: Vec<Ipv4Addr>,
+    bridges: bool,
     stats: RouterStats,
 }
 
@@ -20,7 +21,7 @@ pub struct RouterStats {
     pub consumed: u64,
     /// Came in damaged (LNK-10).
     pub corrupted: u64,
-    /// Had passed too many routers.
+    /// Had passed too many routers, or were frames of a link, which nobody forwards.
     pub expired: u64,
     /// No route, or the link did not take it.
     pub dropped: u64,
@@ -29,7 +30,13 @@ pub struct RouterStats {
 impl Router {
     /// A router with these addresses of its own.
     pub fn new(addrs: impl IntoIterator<Item = Ipv4Addr>) -> Self {
-        Self { addrs: addrs.into_iter().collect(), stats: RouterStats::default() }
+        Self { addrs: addrs.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Not a router but a point within a link, such as the air that both directions of a half-duplex
+    /// radio pass: it hands on whatever comes, frames too, and leaves no trace in any header.
+    pub fn bridge() -> Self {
+        Self { bridges: true, ..Self::default() }
     }
 
     /// What it did.
@@ -45,7 +52,7 @@ impl Node for Router {
             self.stats.corrupted += 1;
         } else if self.addrs.contains(&packet.next_address()) {
             self.stats.consumed += 1;
-        } else if !packet.pass_router() {
+        } else if !self.bridges && !packet.pass_router() {
             self.stats.expired += 1;
         } else if ctx.send(packet).is_ok() {
             self.stats.forwarded += 1;

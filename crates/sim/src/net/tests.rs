@@ -160,6 +160,46 @@ fn headers_may_be_free() {
     assert_eq!(chain.network.node(chain.b).talker().heard[0].0, Time::from_millis(31));
 }
 
+/// MOB-1: a frame has no IP header: a link is charged its payload and nothing else. It ends where its
+/// link ends: no router forwards it, and no tunnel takes it further.
+#[test]
+fn a_frame_is_its_payload_and_stays_on_its_link() {
+    let mut chain = chain(seeded(), Talker::default(), &megabit(5));
+    let send = |network: &mut Network<Thing>, node, (src, dst), len| {
+        network.with_node(node, |_, ctx| {
+            let mut packet = ctx.packet(src, dst, Body::Frame { ethertype: 0x88b5 });
+            packet.set_virtual(len);
+            packet.encapsulate(src, dst);
+            assert_eq!((packet.ip_len().get(), packet.tunnel), (u64::from(len), None));
+            ctx.send(packet).expect("a route");
+        });
+    };
+    send(&mut chain.network, chain.a, (A, B), 1016);
+    send(&mut chain.network, chain.a, (A, R), 16);
+    chain.network.run_until(Time::from_secs(1)).expect("no halt");
+    assert_eq!(chain.network.link_stats(chain.links[0]).delivered.bytes, 1016 + 16);
+    assert_eq!(chain.network.link_stats(chain.links[1]).delivered.bytes, 0);
+    let router = chain.network.node(chain.r).router().stats();
+    assert_eq!((router.expired, router.consumed, router.forwarded), (1, 1, 0));
+    send(&mut chain.network, chain.r, (A, B), 1);
+    chain.network.run_until(Time::from_secs(2)).expect("no halt");
+    assert_eq!(chain.network.node(chain.b).talker().heard.len(), 1);
+}
+
+/// A point within a link hands frames on, whatever their age.
+#[test]
+fn a_bridge_hands_on_what_a_router_does_not() {
+    let mut chain = chain(seeded(), Talker::default(), &megabit(5));
+    *chain.network.node_mut(chain.r) = Thing::Router(Router::bridge());
+    chain.network.with_node(chain.a, |_, ctx| {
+        let mut packet = ctx.packet(A, B, Body::Frame { ethertype: 0x88b5 });
+        packet.set_real(20)[0] = 7;
+        ctx.send(packet).expect("a route");
+    });
+    chain.network.run_until(Time::from_secs(1)).expect("no halt");
+    assert_eq!(chain.network.node(chain.b).talker().heard.len(), 1);
+}
+
 /// MIP-3: a packet in a tunnel is 20 bytes longer, and goes where the tunnel ends.
 #[test]
 fn a_tunnel_costs_20_bytes_and_routes_by_its_end() {

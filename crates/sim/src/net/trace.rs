@@ -103,6 +103,12 @@ pub(super) fn digest(packet: &Datagram) -> u64 {
         }
         Body::Udp { src_port, dst_port } => (u64::from(*src_port) << 16 | u64::from(*dst_port), 17),
         Body::Other { protocol } => (u64::from(*protocol), 1),
+        Body::Frame { ethertype } => (u64::from(*ethertype), 2),
+        Body::Compressed { header, segment } => {
+            let numbers = u64::from(segment.seq.0) << 32 | u64::from(segment.ack.0);
+            let rest = u64::from(segment.flags.bits()) << 16 | u64::from(segment.window);
+            (numbers, u64::from(header.cid) << 32 | rest | 1 << 63)
+        }
     };
     let encrypted = u64::from(packet.encrypted).rotate_right(2);
     let rest = u64::from(packet.payload_len()).rotate_right(24) ^ frame ^ congested ^ encrypted;

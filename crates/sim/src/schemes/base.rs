@@ -182,7 +182,9 @@ impl BaseStation {
     fn handle_own(&mut self, now: Time, mut packet: Packet) {
         match packet.body {
             Body::Tcp(segment) if is_hop(&segment) => self.handle_hop(now, packet),
-            Body::Udp { dst_port: SRP_PORT, .. } => self.handle_hop(now, packet),
+            Body::Udp { dst_port: SRP_PORT, .. } | Body::Frame { .. } => {
+                self.handle_hop(now, packet);
+            }
             Body::Udp { dst_port: HANDOFF_PORT, .. } => {
                 if let (Some(from), Some(bytes)) = (udp_source(&packet), packet.bytes_mut()) {
                     self.handoff.handle_datagram(now, SocketAddr::V4(from), bytes);
@@ -261,6 +263,11 @@ impl BaseStation {
                 }
                 BaseEvent::Forward { session, to, lasts } => {
                     self.note_departure(now, session, to, lasts)
+                }
+                BaseEvent::Copy(session) => {
+                    let copy = self.mobiles.get(&mobile_of(session));
+                    let copy = copy.map(|surrogates| surrogates.preview(now, session));
+                    self.handoff.copied(now, session, copy);
                 }
                 // Nobody came for it; the mobile still may, until its connections time out.
                 BaseEvent::Expired(state) => self.rebuild(now, state),

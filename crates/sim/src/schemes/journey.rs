@@ -13,6 +13,7 @@
 
 use core::net::Ipv4Addr;
 
+use lasthop_hop::MobileEnd;
 use lasthop_radio::{ConfigError, LinkConfig, RadioConfig};
 use lasthop_session::{self as session, handoff};
 use lasthop_tcp as tcp;
@@ -127,8 +128,8 @@ pub struct Outcome {
 /// How far a transfer is at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Sample {
-    /// The congestion window of the sending TCP on the hop, or of the only one; what SRP has in
-    /// flight.
+    /// The congestion window of the sending TCP on the hop, or of the only one; what SRP or
+    /// Mobile TCP has in flight.
     pub cwnd: Bytes,
     /// Bytes that the sending application wrote.
     pub sent: Bytes,
@@ -291,7 +292,7 @@ impl Journey {
             return Ok(Cell { down, up, air: [down, up] });
         }
         let near = LinkConfig { mtu: self.radio.up.mtu, ..LinkConfig::default() };
-        let [before, after] = [(); 2].map(|()| network.add_node(Place::Router(Router::default())));
+        let [before, after] = [(); 2].map(|()| network.add_node(Place::Router(Router::bridge())));
         let up = network.add_link(mobile, before, &near)?;
         let down = network.add_link(base, before, &near)?;
         let channel = network.add_link(before, after, &self.radio.up)?;
@@ -495,6 +496,7 @@ impl Run {
                     streams.sockets().last().map(|s| s.connection().probe().cwnd)
                 }
                 MobileHop::Srp(srp) => Some(srp.stats().inflight),
+                MobileHop::MobileTcp(mobile) => Some(mobile.stats().inflight),
             },
             (Place::Host(host), Way::Up) => host.connections().next().map(|(_, c)| c.probe().cwnd),
             (_, Way::Down) => match self.network.node(self.fixed) {

@@ -13,7 +13,7 @@ use lasthop_tcp::{self as tcp, Estimates};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp};
-use super::{HANDOFF_PORT, SRP_PORT, session_of};
+use super::{HANDOFF_PORT, SRP_PORT, Tidings, session_of};
 use crate::content::Content as Bytestream;
 use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets};
 use crate::net::{Body, Context, LinkId, Node, Packet};
@@ -137,6 +137,13 @@ impl<A: App> MobileStation<A> {
         &self.carried.hop
     }
 
+    /// The lower layer says that the mobile will be in the cell of `base` in about `lead` (MOB-39).
+    pub fn handle_imminent(&mut self, ctx: &mut Context<'_>, base: Ipv4Addr, lead: Duration) {
+        let candidate = SocketAddr::V4(SocketAddrV4::new(base, HANDOFF_PORT));
+        self.carried.handoff.handle_imminent(ctx.now(), candidate, lead);
+        self.settle(ctx);
+    }
+
     /// The upcall of the IP layer: the mobile is in the cell of `base` (MHP-15, MIP-6).
     pub fn handle_handoff(&mut self, ctx: &mut Context<'_>, base: Ipv4Addr) {
         let carried = &mut self.carried;
@@ -221,6 +228,7 @@ impl Carried {
         self.hops += 1;
         let seed = self.seed.child(&format!("hop {}", self.hops));
         self.hop = MobileHop::new(&self.config.hop, self.base, seed, self.now);
+        self.listeners.iter().for_each(|port| self.hop.listen(*port));
         self.session.resume(self.now, &mut self.hop, session_of(self.addr));
     }
 
@@ -343,7 +351,9 @@ impl Carried {
                     self.handoff.handle_datagram(now, bytes);
                 }
             }
-            Body::Tcp(_) | Body::Udp { src_port: SRP_PORT, .. } if from_base => {
+            Body::Tcp(_) | Body::Udp { src_port: SRP_PORT, .. } | Body::Frame { .. }
+                if from_base =>
+            {
                 let lost = self.hop.handle_packet(now, packet);
                 self.on_lost(lost);
             }
@@ -392,10 +402,10 @@ impl<A: App> Node for MobileStation<A> {
         self.settle(ctx);
     }
 
-    /// A token is the address of the base in whose cell the mobile is.
     fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
-        if let Ok(base) = u32::try_from(token) {
-            self.handle_handoff(ctx, Ipv4Addr::from_bits(base));
+        match Tidings::of_token(token) {
+            Tidings::Here(base) => self.handle_handoff(ctx, base),
+            Tidings::Imminent(base, lead) => self.handle_imminent(ctx, base, lead),
         }
     }
 }
@@ -426,6 +436,7 @@ impl Sockets for Carried {
     /// The connection of TCP's is the surrogate's: it has the base's configuration.
     fn listen(&mut self, port: u16, _config: tcp::Config, _content: Content) {
         self.listeners.insert(port);
+        self.hop.listen(port);
     }
 
     fn open_udp(&mut self, port: u16) {

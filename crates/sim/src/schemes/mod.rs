@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 
 use lasthop_session::handoff::SessionId;
+use lasthop_units::Duration;
 
 mod base;
 mod frozen;
@@ -17,6 +18,37 @@ pub use base::{BaseConfig, BaseCounts, BaseStation};
 pub use mobile::{Handoff, MobileConfig, MobileStation};
 pub use streams::{HOP_PORT, TcpStreams};
 pub use transport::{BaseHop, HopKind, MobileHop, SRP_PORT};
+
+/// What the layer below tells a mobile of bases. It comes as a [token](crate::net::Event::Token).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tidings {
+    /// The mobile is in the cell of this base (MHP-15).
+    Here(Ipv4Addr),
+    /// It will be in about so long, to the millisecond (MOB-39).
+    Imminent(Ipv4Addr, Duration),
+}
+
+impl Tidings {
+    /// The token.
+    pub fn token(self) -> u64 {
+        match self {
+            Self::Here(base) => u64::from(base.to_bits()),
+            Self::Imminent(base, lead) => {
+                let ms = lead.as_millis().min(u128::from(u32::MAX - 1)) as u64;
+                u64::from(base.to_bits()) | (ms + 1) << 32
+            }
+        }
+    }
+
+    /// What a token says.
+    pub fn of_token(token: u64) -> Self {
+        let base = Ipv4Addr::from_bits(token as u32);
+        match (token >> 32).checked_sub(1) {
+            None => Self::Here(base),
+            Some(ms) => Self::Imminent(base, Duration::from_millis(ms)),
+        }
+    }
+}
 
 /// The UDP port of handoffs, at mobiles and at bases.
 pub const HANDOFF_PORT: u16 = 4434;

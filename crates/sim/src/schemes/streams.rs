@@ -416,11 +416,13 @@ impl Streams for TcpStreams {
 
 impl Movable for TcpStreams {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        let entry = self.entries.get(&id.0)?;
-        if entry.closed || entry.reset.is_some() {
-            return None;
-        }
-        let entry = self.remove(id.0)?;
+        let state = self.snapshot(id)?;
+        self.remove(id.0)?;
+        Some(state)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        let entry = self.entries.get(&id.0).filter(|e| !e.closed && e.reset.is_none())?;
         let join = |(a, b): (&[u8], &[u8])| [a, b].concat();
         let connection = entry.socket.connection();
         Some(StreamState {

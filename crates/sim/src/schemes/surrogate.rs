@@ -187,6 +187,17 @@ impl Surrogates {
         state
     }
 
+    /// What is held at this moment, to be sent to another base ahead (MOB-39).
+    pub(super) fn preview(&self, now: Time, session: SessionId) -> SessionState {
+        let mut state = self.session.preview(&self.hop, session);
+        for connection in &mut state.connections {
+            if let Some(wired) = self.wired.get(&ConnId(connection.id)) {
+                connection.wired = wired.encode(now);
+            }
+        }
+        state
+    }
+
     pub(super) fn mobile(&self) -> Ipv4Addr {
         self.mobile
     }

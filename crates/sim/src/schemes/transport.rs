@@ -2,13 +2,17 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use lasthop_hop::mobile_tcp::{self, MobileTcp};
 use lasthop_hop::seal::Keypair;
+use lasthop_hop::srp::CloseReason;
 use lasthop_hop::{
-    Association, AssociationEvent, AssociationId, Base, HopConfig, Mobile, Movable, RecvState,
-    StreamError, StreamEvent, StreamId, StreamState, Streams,
+    Association, AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd,
+    HopConfig, Mobile, MobileEnd, Movable, RecvState, StreamError, StreamEvent, StreamId,
+    StreamState, Streams,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Seed, Time};
+use lasthop_wire::mobile_tcp::ETHERTYPE;
 
 use super::streams::TcpStreams;
 use crate::net::{Body, Context, Packet, Payload};
@@ -27,6 +31,8 @@ pub enum HopKind {
     ITcp(tcp::Config),
     /// SRP, unsealed.
     Srp(HopConfig),
+    /// Mobile TCP in frames of the hop, with no IP and unsealed (MOB-1).
+    MobileTcp(mobile_tcp::Config),
 }
 
 impl HopKind {
@@ -36,6 +42,7 @@ impl HopKind {
             Self::SplitTcp(_) => "split-tcp",
             Self::ITcp(_) => "i-tcp",
             Self::Srp(_) => "srp",
+            Self::MobileTcp(_) => "mobile-tcp",
         }
     }
 
@@ -51,6 +58,8 @@ pub enum MobileHop {
     Tcp(Box<TcpStreams>),
     /// SRP's.
     Srp(Box<Mobile<SocketAddrV4>>),
+    /// Mobile TCP's; stations have their nodes' addresses.
+    MobileTcp(Box<BareMobile<Ipv4Addr>>),
 }
 
 /// Whether the association, and with it all its streams, was lost.
@@ -63,6 +72,8 @@ pub enum BaseHop {
     Tcp(Box<TcpStreams>),
     /// SRP's, and the association that stands.
     Srp(Box<Base<SocketAddrV4>>, Option<AssociationId>),
+    /// Mobile TCP's, and the mobile's life that is known.
+    MobileTcp(Box<BareBase<Ipv4Addr>>, Option<AssociationId>),
 }
 
 /// Whose packets they are.
@@ -84,6 +95,16 @@ impl MobileHop {
                 let base = SocketAddrV4::new(base, SRP_PORT);
                 Self::Srp(Box::new(Mobile::unsealed(config.clone(), claim, base, seed, now)))
             }
+            HopKind::MobileTcp(config) => {
+                Self::MobileTcp(Box::new(BareMobile::new(config.clone(), base, seed, now)))
+            }
+        }
+    }
+
+    /// Fixed hosts may open connections to that port: who asks for none needs not be asked (MOB-8).
+    pub(super) fn listen(&mut self, port: u16) {
+        if let Self::MobileTcp(mobile) = self {
+            mobile.listen(port);
         }
     }
 
@@ -95,7 +116,14 @@ impl MobileHop {
                 if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
                     mobile.handle_datagram(now, from, bytes);
                 }
-                return take_lost(mobile);
+                return take_lost(mobile.as_mut());
+            }
+            Self::MobileTcp(mobile) => {
+                let from = station(packet);
+                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
+                    mobile.handle_datagram(now, from, bytes);
+                }
+                return take_lost(mobile.as_mut());
             }
         }
         Lost(false)
@@ -105,7 +133,7 @@ impl MobileHop {
     pub(super) fn estimates(&self, id: StreamId) -> Option<tcp::Estimates> {
         match self {
             Self::Tcp(streams) => streams.estimates(id),
-            Self::Srp(_) => None,
+            Self::Srp(_) | Self::MobileTcp(_) => None,
         }
     }
 
@@ -126,6 +154,11 @@ impl MobileHop {
                     send_datagram(ctx, ends.here, t.to, &scratch.0[..t.len]);
                 }
             }
+            Self::MobileTcp(mobile) => {
+                while let Some(t) = mobile.poll_transmit(now, &mut scratch.0) {
+                    send_frame(ctx, ends.here, t.to, &scratch.0[..t.len]);
+                }
+            }
         }
     }
 
@@ -133,6 +166,7 @@ impl MobileHop {
         match self {
             Self::Tcp(streams) => streams.next_timeout(),
             Self::Srp(mobile) => mobile.next_timeout(),
+            Self::MobileTcp(mobile) => mobile.next_timeout(),
         }
     }
 
@@ -141,7 +175,11 @@ impl MobileHop {
             Self::Tcp(streams) => streams.handle_timeout(now),
             Self::Srp(mobile) => {
                 mobile.handle_timeout(now);
-                return take_lost(mobile);
+                return take_lost(mobile.as_mut());
+            }
+            Self::MobileTcp(mobile) => {
+                mobile.handle_timeout(now);
+                return take_lost(mobile.as_mut());
             }
         }
         Lost(false)
@@ -152,6 +190,7 @@ impl MobileHop {
             // Ordinary TCP listens to nobody.
             Self::Tcp(_) => {}
             Self::Srp(mobile) => mobile.handle_link_event(now, event),
+            Self::MobileTcp(mobile) => mobile.handle_link_event(now, event),
         }
     }
 }
@@ -164,6 +203,10 @@ impl BaseHop {
                 Self::Tcp(Box::new(TcpStreams::base(*config, seed.stream("iss"))))
             }
             HopKind::Srp(config) => Self::Srp(Box::new(Base::unsealed(config.clone(), seed)), None),
+            HopKind::MobileTcp(config) => {
+                let base = BareBase::new(config.clone(), BareBounds::default(), seed);
+                Self::MobileTcp(Box::new(base), None)
+            }
         }
     }
 
@@ -175,7 +218,14 @@ impl BaseHop {
                 if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
                     base.handle_datagram(now, from, bytes);
                 }
-                return note_associations(base, standing);
+                return note_associations(base.as_mut(), standing);
+            }
+            Self::MobileTcp(base, standing) => {
+                let from = station(packet);
+                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
+                    base.handle_datagram(now, from, bytes);
+                }
+                return note_associations(base.as_mut(), standing);
             }
         }
         Lost(false)
@@ -185,7 +235,7 @@ impl BaseHop {
     pub(super) fn estimates(&self, id: StreamId) -> Option<tcp::Estimates> {
         match self {
             Self::Tcp(streams) => streams.estimates(id),
-            Self::Srp(..) => None,
+            Self::Srp(..) | Self::MobileTcp(..) => None,
         }
     }
 
@@ -205,6 +255,11 @@ impl BaseHop {
                     send_datagram(ctx, ends.here, t.to, &scratch.0[..t.len]);
                 }
             }
+            Self::MobileTcp(base, _) => {
+                while let Some(t) = base.poll_transmit(now, &mut scratch.0) {
+                    send_frame(ctx, ends.here, t.to, &scratch.0[..t.len]);
+                }
+            }
         }
     }
 
@@ -212,6 +267,7 @@ impl BaseHop {
         match self {
             Self::Tcp(streams) => streams.next_timeout(),
             Self::Srp(base, _) => base.next_timeout(),
+            Self::MobileTcp(base, _) => base.next_timeout(),
         }
     }
 
@@ -220,10 +276,23 @@ impl BaseHop {
             Self::Tcp(streams) => streams.handle_timeout(now),
             Self::Srp(base, standing) => {
                 base.handle_timeout(now);
-                return note_associations(base, standing);
+                return note_associations(base.as_mut(), standing);
+            }
+            Self::MobileTcp(base, standing) => {
+                base.handle_timeout(now);
+                return note_associations(base.as_mut(), standing);
             }
         }
         Lost(false)
+    }
+
+    /// Whether the mobile is known to accept connections on that port; `None` if it must be asked
+    /// (MOB-8).
+    pub fn listens(&self, port: u16) -> Option<bool> {
+        match self {
+            Self::MobileTcp(base, standing) => base.listens((*standing)?, port),
+            Self::Tcp(_) | Self::Srp(..) => None,
+        }
     }
 
     fn association(&self) -> Option<&Association<SocketAddrV4>> {
@@ -231,10 +300,19 @@ impl BaseHop {
         base.associations().find(|(id, _, _)| id == standing).map(|(_, _, found)| found)
     }
 
+    fn connections(&self) -> Option<&MobileTcp> {
+        let Self::MobileTcp(base, Some(standing)) = self else { return None };
+        base.peer_transport(*standing)
+    }
+
     fn streams(&mut self) -> Option<&mut dyn Movable> {
         match self {
             Self::Tcp(streams) => Some(streams.as_mut()),
             Self::Srp(base, standing) => {
+                let found = base.association_mut((*standing)?)?;
+                Some(found)
+            }
+            Self::MobileTcp(base, standing) => {
                 let found = base.association_mut((*standing)?)?;
                 Some(found)
             }
@@ -257,7 +335,7 @@ impl Scratch {
     }
 }
 
-fn take_lost(mobile: &mut Mobile<SocketAddrV4>) -> Lost {
+fn take_lost(mobile: &mut impl MobileEnd) -> Lost {
     let mut lost = false;
     while let Some(event) = mobile.poll_association_event() {
         lost |= matches!(event, AssociationEvent::Lost(_));
@@ -265,11 +343,15 @@ fn take_lost(mobile: &mut Mobile<SocketAddrV4>) -> Lost {
     Lost(lost)
 }
 
-fn note_associations(base: &mut Base<SocketAddrV4>, standing: &mut Option<AssociationId>) -> Lost {
+fn note_associations(base: &mut impl BaseEnd, standing: &mut Option<AssociationId>) -> Lost {
     let mut lost = false;
     while let Some((id, event)) = base.poll_event() {
         match event {
             AssociationEvent::Up => *standing = Some(id),
+            // The mobile has come back with a new one, on which it says what becomes of connections.
+            AssociationEvent::Lost(CloseReason::Replaced) => {
+                standing.take_if(|standing| *standing == id);
+            }
             AssociationEvent::Lost(_) if *standing == Some(id) => {
                 lost = true;
                 *standing = None;
@@ -335,11 +417,23 @@ pub(super) fn send_udp(
     let _ = ctx.send(packet);
 }
 
+/// Sends a packet of Mobile TCP's as it is.
+fn send_frame(ctx: &mut Context<'_>, here: Ipv4Addr, to: Ipv4Addr, bytes: &[u8]) {
+    let mut packet = ctx.packet(here, to, Body::Frame { ethertype: ETHERTYPE });
+    packet.set_bytes(bytes);
+    let _ = ctx.send(packet);
+}
+
+/// Which station of the hop sent a frame of Mobile TCP's.
+fn station(packet: &Packet) -> Option<Ipv4Addr> {
+    matches!(packet.body, Body::Frame { ethertype: ETHERTYPE }).then_some(packet.src)
+}
+
 /// Who sent a UDP datagram.
 pub(super) fn udp_source(packet: &Packet) -> Option<SocketAddrV4> {
     match packet.body {
         Body::Udp { src_port, .. } => Some(SocketAddrV4::new(packet.src, src_port)),
-        Body::Tcp(_) | Body::Other { .. } => None,
+        Body::Tcp(_) | Body::Other { .. } | Body::Frame { .. } | Body::Compressed { .. } => None,
     }
 }
 
@@ -390,6 +484,7 @@ impl MobileHop {
         match self {
             Self::Tcp(streams) => streams.as_ref(),
             Self::Srp(mobile) => mobile.as_ref(),
+            Self::MobileTcp(mobile) => mobile.as_ref(),
         }
     }
 
@@ -397,6 +492,7 @@ impl MobileHop {
         match self {
             Self::Tcp(streams) => streams.as_mut(),
             Self::Srp(mobile) => mobile.as_mut(),
+            Self::MobileTcp(mobile) => mobile.as_mut(),
         }
     }
 }
@@ -404,6 +500,10 @@ impl MobileHop {
 impl Movable for MobileHop {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.inner_mut().detach(id)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.inner().snapshot(id)
     }
 }
 
@@ -443,6 +543,7 @@ impl Streams for BaseHop {
         match self {
             Self::Tcp(streams) => streams.received(id),
             Self::Srp(..) => self.association().map_or(&[], |a| a.received(id)),
+            Self::MobileTcp(..) => self.connections().map_or(&[], |c| c.received(id)),
         }
     }
 
@@ -456,6 +557,7 @@ impl Streams for BaseHop {
         match self {
             Self::Tcp(streams) => streams.recv_state(id),
             Self::Srp(..) => self.association().map_or(RecvState::Open, |a| a.recv_state(id)),
+            Self::MobileTcp(..) => self.connections().map_or(RecvState::Open, |c| c.recv_state(id)),
         }
     }
 
@@ -469,5 +571,13 @@ impl Streams for BaseHop {
 impl Movable for BaseHop {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams()?.detach(id)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        match self {
+            Self::Tcp(streams) => streams.snapshot(id),
+            Self::Srp(..) => self.association()?.snapshot(id),
+            Self::MobileTcp(..) => self.connections()?.snapshot(id),
+        }
     }
 }

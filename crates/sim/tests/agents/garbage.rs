@@ -6,6 +6,7 @@ use lasthop_sim::net::{Body, Context, Packet};
 use lasthop_units::Stream;
 use lasthop_wire::agent::{Connection, Message, PORT, Ranges};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
+use lasthop_wire::unsplit::Request;
 
 use crate::settings::pick;
 
@@ -87,10 +88,17 @@ fn wrong(random: &mut Stream, like: &Packet, mobile: Ipv4Addr) -> Option<Message
         false => Connection { fixed: dst, mobile: src },
     };
     let near = if down { segment.seq } else { segment.ack };
-    Some(match random.below(4) {
+    let cid = random.below(6) as u16;
+    Some(match random.below(6) {
         0 => Message::Snack { connection, missing: ranges(random, near) },
         1 => Message::Congestion { connection, lost: ranges(random, near) },
         2 => Message::BadState { connection },
+        3 => Message::Request {
+            cid,
+            reply: random.chance(0.5),
+            request: Request { ack: near, nis: near + random.below(5000) as u32 },
+        },
+        4 => Message::UnknownCid { cid },
         _ => Message::LinkAck { latest: random.next_u64() as u32, come: random.next_u64() },
     })
 }

@@ -6,6 +6,7 @@ use lasthop_agent::link::LinkRetransmission;
 use lasthop_agent::m_tcp::MTcp;
 use lasthop_agent::obtcp::{Base, Router};
 use lasthop_agent::snoop::Snoop;
+use lasthop_agent::unsplit::{self, Unsplit};
 use lasthop_agent::{Agent, Output, Side};
 use lasthop_sim::net::Packet;
 use lasthop_units::{LinkEvent, Stream, Time};
@@ -20,6 +21,7 @@ pub(crate) enum Helper {
     Base(Box<Base<Packet>>),
     Router(Box<Router<Packet>>),
     Link(Box<LinkRetransmission<Packet>>),
+    Unsplit(Box<Unsplit<Packet>>),
 }
 
 macro_rules! each {
@@ -30,12 +32,13 @@ macro_rules! each {
             Helper::Base($agent) => $act,
             Helper::Router($agent) => $act,
             Helper::Link($agent) => $act,
+            Helper::Unsplit($agent) => $act,
         }
     };
 }
 
 impl Helper {
-    /// A fresh one. A link's end begins its count of frames anywhere.
+    /// A fresh one. A link's end begins its count of frames anywhere, and so may the CIDs of a half.
     pub(crate) fn new(settings: &Settings, random: &mut Stream) -> Self {
         match settings {
             Settings::Snoop(config) => Self::Snoop(Box::new(Snoop::new(config.clone()))),
@@ -53,6 +56,16 @@ impl Helper {
             Settings::LinkAtMobile(config) => {
                 let config = restarted(config, random);
                 Self::Link(Box::new(LinkRetransmission::at_mobile(&config)))
+            }
+            Settings::UnsplitAtBase(config) => {
+                let first_cid = any_cid(random);
+                let config = unsplit::Config { first_cid, ..config.clone() };
+                Self::Unsplit(Box::new(Unsplit::at_base(&config)))
+            }
+            Settings::UnsplitAtMobile(config) => {
+                let first_cid = any_cid(random);
+                let config = unsplit::Config { first_cid, ..config.clone() };
+                Self::Unsplit(Box::new(Unsplit::at_mobile(&config)))
             }
         }
     }
@@ -77,6 +90,15 @@ impl Helper {
             }
             (Self::Link(agent), Settings::LinkAtBase(config) | Settings::LinkAtMobile(config)) => {
                 ("link", agent.kept(), config.copies)
+            }
+            (
+                Self::Unsplit(agent),
+                Settings::UnsplitAtBase(config) | Settings::UnsplitAtMobile(config),
+            ) => {
+                if agent.memory() > config.memory {
+                    return Some(format!("a half keeps {}", agent.memory()));
+                }
+                ("a half", agent.kept(), config.segments * config.connections)
             }
             _ => return Some("an agent of another kind".into()),
         };
@@ -104,13 +126,11 @@ impl Helper {
             agent.prime(now, packet);
         }
     }
+}
 
-    /// The queue in front of the hop is nearly full, or is not (SNP-7).
-    pub(crate) fn set_queue_full(&mut self, full: bool) {
-        if let Self::Snoop(agent) = self {
-            agent.set_queue_full(full);
-        }
-    }
+/// Mostly one that the half before had too: even so no connection may come to harm.
+fn any_cid(random: &mut Stream) -> u16 {
+    if random.chance(0.7) { 1 } else { random.next_u64() as u16 }
 }
 
 fn restarted(
@@ -131,6 +151,14 @@ impl Agent<Packet> for Helper {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         each!(self, agent => agent.handle_link_event(now, event));
+    }
+
+    fn watches_queue(&self) -> bool {
+        each!(self, agent => agent.watches_queue())
+    }
+
+    fn handle_queue(&mut self, nearly_full: bool) {
+        each!(self, agent => agent.handle_queue(nearly_full));
     }
 
     fn forget(&mut self, mobile: IpAddr) {

@@ -14,6 +14,7 @@ mod node;
 mod plan;
 mod run;
 mod settings;
+mod unsplit;
 
 use std::env;
 
@@ -113,6 +114,12 @@ fn link_retransmission_keeps_streams_exact_and_hangs_nothing() {
 #[test]
 fn m_tcp_keeps_streams_exact_and_hangs_nothing() {
     keeps_its_promises(Kind::MTcp);
+}
+
+/// ALT-1 to ALT-8.
+#[test]
+fn unsplit_mobile_tcp_keeps_streams_exact_and_hangs_nothing() {
+    keeps_its_promises(Kind::Unsplit);
 }
 
 #[test]

@@ -14,13 +14,15 @@ pub(crate) enum Kind {
     /// Link retransmission: delayed dupacks and congestion coherence, EBSN.
     Link,
     MTcp,
+    /// Both halves of a hop with compressed headers.
+    Unsplit,
     /// Several at once.
     Stacked,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Snoop, Self::Obtcp, Self::Link, Self::MTcp, Self::Stacked];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Snoop, Self::Obtcp, Self::Link, Self::MTcp, Self::Unsplit, Self::Stacked];
 
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -28,6 +30,7 @@ impl Kind {
             Self::Obtcp => "obtcp",
             Self::Link => "link",
             Self::MTcp => "m-tcp",
+            Self::Unsplit => "mobile-tcp-unsplit",
             Self::Stacked => "stacked",
         }
     }
@@ -94,8 +97,6 @@ pub(crate) enum Trouble {
     Garbage { place: Place, number: u64, from_fixed: bool },
     /// A packet that passed before comes again.
     Replay { place: Place, number: u64 },
-    /// The queue in front of the hop is nearly full, or is not.
-    QueueFull { place: Place, full: bool },
     /// The other base gets a packet ahead.
     Prime { number: u64 },
 }
@@ -170,12 +171,6 @@ impl Plan {
                 all.push((at(r), Trouble::Replay { place, number }));
             }
         }
-        if r.chance(0.2) && !places.is_empty() {
-            for _ in 0..r.below(10) {
-                let place = pick(r, &places);
-                all.push((at(r), Trouble::QueueFull { place, full: r.chance(0.5) }));
-            }
-        }
         if self.bases > 1 && r.chance(0.3) {
             for _ in 0..r.below(20) {
                 all.push((at(r), Trouble::Prime { number: r.next_u64() }));
@@ -214,6 +209,7 @@ fn agents(kind: Kind, mobile_router: bool, r: &mut Stream) -> Agents {
             ..none
         },
         Kind::Link => with_link(none, mobile_router, r),
+        Kind::Unsplit => with_unsplit(none, mobile_router, r),
         Kind::Stacked => stacked(mobile_router, r),
     }
 }
@@ -229,6 +225,16 @@ fn with_link(agents: Agents, mobile_router: bool, r: &mut Stream) -> Agents {
     }
 }
 
+/// Both ends of the first radio link compress and recover.
+fn with_unsplit(agents: Agents, mobile_router: bool, r: &mut Stream) -> Agents {
+    let base = Some(Settings::UnsplitAtBase(settings::unsplit(r)));
+    let far = Some(Settings::UnsplitAtMobile(settings::unsplit(r)));
+    match mobile_router {
+        true => Agents { base, router: far, ..agents },
+        false => Agents { base, mobile: far, ..agents },
+    }
+}
+
 fn stacked(mobile_router: bool, r: &mut Stream) -> Agents {
     let any = |r: &mut Stream| match r.chance(0.5) {
         true => Settings::Snoop(settings::snoop(r)),
@@ -236,7 +242,8 @@ fn stacked(mobile_router: bool, r: &mut Stream) -> Agents {
     };
     let none = Agents { gateway: Some(any(r)), ..Agents::default() };
     match (r.below(3), mobile_router) {
-        (0, _) => with_link(none, mobile_router, r),
+        (0, _) if r.chance(0.5) => with_link(none, mobile_router, r),
+        (0, _) => with_unsplit(none, mobile_router, r),
         (1, true) => Agents {
             base: Some(Settings::Base(settings::base(r))),
             router: Some(Settings::Router(settings::router(r))),

@@ -209,13 +209,6 @@ impl<'a> Run<'a> {
                 self.litter(*place, *number, *from_fixed);
             }
             Trouble::Replay { place, number } => self.replay(*place, *number),
-            Trouble::QueueFull { place, full } => {
-                if let Some(node) = self.node(*place) {
-                    self.network.with_node(node, |kind, ctx| {
-                        kind.with_agent(ctx, |agent, _| agent.set_queue_full(*full));
-                    });
-                }
-            }
             Trouble::Prime { number } => self.prime(*number),
         }
     }
@@ -288,7 +281,7 @@ impl<'a> Run<'a> {
             Kind::Station(_) => {
                 if let Some(help) = kind.help() {
                     help.peers.fixed = help.peers.fixed.map(|_| peer);
-                    if matches!(help.agent, Helper::Link(_)) {
+                    if matches!(help.agent, Helper::Link(_) | Helper::Unsplit(_)) {
                         help.agent.forget(mobile);
                     }
                 }

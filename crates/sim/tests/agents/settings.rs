@@ -4,6 +4,7 @@ use lasthop_agent::link::LinkConfig;
 use lasthop_agent::m_tcp::MTcpConfig;
 use lasthop_agent::obtcp::{self, BaseConfig, Eviction, LocalTimer, Memory, Repair, RouterConfig};
 use lasthop_agent::snoop::{self, Timer};
+use lasthop_agent::unsplit;
 use lasthop_tcp::mobility::{Atcp, FastRetransmit, Freeze, Greet, LinkLayerFreeze};
 use lasthop_tcp::{Algorithm, Coherence, Config, DelayedAck, Mobility};
 use lasthop_units::{Bytes, Duration, Stream};
@@ -17,6 +18,8 @@ pub(crate) enum Settings {
     Router(RouterConfig),
     LinkAtBase(LinkConfig),
     LinkAtMobile(LinkConfig),
+    UnsplitAtBase(unsplit::Config),
+    UnsplitAtMobile(unsplit::Config),
 }
 
 /// One of these.
@@ -113,6 +116,26 @@ pub(crate) fn link(random: &mut Stream, notify: bool) -> LinkConfig {
         notify,
         notice_interval: millis(random, 5, 200),
         ..LinkConfig::default()
+    }
+}
+
+pub(crate) fn unsplit(random: &mut Stream) -> unsplit::Config {
+    let tight = random.chance(0.3);
+    unsplit::Config {
+        segments: if tight { 1 + random.below(8) as usize } else { 256 },
+        memory: if tight { Bytes::new(random.below(20_000)) } else { Bytes::from_mib(64) },
+        connections: if tight { 1 + random.below(2) as usize } else { 64 },
+        idle: Duration::from_secs(pick(random, &[0, 15, 300])),
+        first_cid: 1,
+        tries: pick(random, &[0, 1, 3, 10]),
+        tick: millis(random, 0, 300),
+        longest: millis(random, 0, 3000),
+        initial: millis(random, 0, 1500),
+        ride: millis(random, 0, 20),
+        offers: random.below(10) as u32,
+        mtu: pick(random, &[0, 576, 1500]),
+        gaps: pick(random, &[1, 4, 32]),
+        hide_sack: random.chance(0.3),
     }
 }
 

@@ -84,6 +84,11 @@ fn a_slow_reader_closes_the_fixed_hosts_window() {
                 association_memory: buffer,
                 ..config
             }),
+            HopKind::MobileTcp(config) => HopKind::MobileTcp(lasthop_hop::mobile_tcp::Config {
+                window: buffer,
+                send_buffer: buffer,
+                ..config
+            }),
         };
         let mut plan = Plan::new(hop.clone());
         plan.wired_tcp = buffers(plan.wired_tcp);

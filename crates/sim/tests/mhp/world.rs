@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::rc::Rc;
 
-use lasthop_hop::{Discipline, HopConfig, Window};
+use lasthop_hop::{Discipline, HopConfig, Window, mobile_tcp};
 use lasthop_radio::{LinkConfig, Loss, Pacing, RadioConfig};
 use lasthop_session::{Config as SessionConfig, handoff};
 use lasthop_sim::Content as Bytestream;
 use lasthop_sim::net::host::{App, Content, Ending, Event as Told, FlowId, Host, Io};
 use lasthop_sim::net::{
     Body, Config, Context, Datagram, Event, LinkId, Network, Node, NodeId, Observer, Packet,
-    Router, Sight, TapPoint,
+    Payload, Router, Sight, TapPoint,
 };
 use lasthop_sim::schemes::{
-    BaseConfig, BaseStation, HOP_PORT, HopKind, MobileConfig, MobileStation, SRP_PORT,
+    BaseConfig, BaseStation, HOP_PORT, HopKind, MobileConfig, MobileStation, SRP_PORT, Tidings,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Seed, Time};
@@ -77,8 +77,16 @@ pub(crate) fn srp_today() -> HopKind {
     })
 }
 
-pub(crate) fn schemes() -> [HopKind; 4] {
-    [HopKind::SplitTcp(hop_tcp()), HopKind::ITcp(hop_tcp()), srp_1994(), srp_today()]
+/// The paper's, for frames of 256 bytes.
+pub(crate) fn mobile_tcp() -> HopKind {
+    HopKind::MobileTcp(mobile_tcp::Config {
+        max_packet: Bytes::new(240),
+        ..mobile_tcp::Config::default()
+    })
+}
+
+pub(crate) fn schemes() -> [HopKind; 5] {
+    [HopKind::SplitTcp(hop_tcp()), HopKind::ITcp(hop_tcp()), srp_1994(), srp_today(), mobile_tcp()]
 }
 
 /// What two applications do with a connection to a port: each sends so much, then ends.
@@ -410,15 +418,18 @@ impl Plan {
         world
     }
 
-    fn add_base(&self, world: &mut World, n: usize, seed: Seed) {
+    fn station(&self, n: usize, seed: Seed) -> BaseStation {
         let config = BaseConfig {
             hop: self.hop.clone(),
             wired: self.wired_tcp,
             session: self.session.1,
             handoff: handoff::Config::base(),
         };
-        let seed = seed.child(&format!("base {n}"));
-        let mut station = BaseStation::new(base_addr(n), config, seed);
+        BaseStation::new(base_addr(n), config, seed.child(&format!("base {n}")))
+    }
+
+    fn add_base(&self, world: &mut World, n: usize, seed: Seed) {
+        let mut station = self.station(n, seed);
         let cells = (0..self.mobiles).map(|mobile| (mobile, mobile.min(self.bases - 1)));
         cells.filter(|(_, cell)| *cell == n).for_each(|(m, _)| station.serve(mobile_addr(m)));
         let base = world.network.add_node(Any::Base(Box::new(station)));
@@ -499,8 +510,26 @@ impl World {
         route(self.bases[from], None);
         route(self.bases[to], Some(self.radios[n][to][0]));
         route(self.router, Some(self.towards[to]));
-        let token = u64::from(base_addr(to).to_bits());
+        let token = Tidings::Here(base_addr(to)).token();
         self.network.schedule(then, Event::Token { node: mobile, token });
+    }
+
+    /// Mobile `n` is warned at `at` that it will be with base `to` in about `lead`, whether it will
+    /// or not.
+    pub(crate) fn warn(&mut self, n: usize, at: Time, lead: Duration, to: usize) {
+        let token = Tidings::Imminent(base_addr(to), lead).token();
+        self.network.schedule(at, Event::Token { node: self.mobiles[n], token });
+    }
+
+    /// A base forgets all that it knew, but who is in its cell.
+    pub(crate) fn crash(&mut self, plan: &Plan, n: usize) {
+        let seed = Seed::from_u64(plan.seed).child(&format!("crash at {:?}", self.network.now()));
+        let mut station = plan.station(n, seed);
+        for (mobile, _) in self.cells.iter().enumerate().filter(|(_, cell)| **cell == n) {
+            station.serve(mobile_addr(mobile));
+        }
+        let base = self.bases[n];
+        self.network.with_node(base, |node, _| *node = Any::Base(Box::new(station)));
     }
 
     /// For a while the campus network, which is `usual` otherwise, loses packets.
@@ -607,12 +636,21 @@ impl World {
     }
 }
 
-/// Segments and datagrams that passed a point.
+/// Segments, datagrams and frames that passed a point.
 #[derive(Default)]
 pub(crate) struct Log {
     pub(crate) segments: Vec<Seen>,
     pub(crate) datagrams: Vec<(Time, u16, u32)>,
+    pub(crate) frames: Vec<Frame>,
     pub(crate) longest: u64,
+}
+
+/// A frame without IP header, and what the link was charged for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Frame {
+    pub(crate) ethertype: u16,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) len: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -639,7 +677,12 @@ impl Observer for Log {
             Body::Udp { dst_port, .. } => {
                 self.datagrams.push((at, dst_port, packet.payload_len()));
             }
-            Body::Other { .. } => {}
+            Body::Frame { ethertype } => {
+                let Payload::Real(bytes) = packet.payload() else { panic!("no bytes: {packet:?}") };
+                let (bytes, len) = (bytes.to_vec(), packet.ip_len().get());
+                self.frames.push(Frame { ethertype, bytes, len });
+            }
+            Body::Other { .. } | Body::Compressed { .. } => {}
         }
     }
 }

@@ -6,6 +6,7 @@ use lasthop_agent::link::{LinkConfig, LinkRetransmission};
 use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
 use lasthop_agent::obtcp::{self, Base, Router};
 use lasthop_agent::snoop::{self, Snoop};
+use lasthop_agent::unsplit::{self, Unsplit};
 use lasthop_agent::{Agent, Output, Side};
 use lasthop_sim::agents::{AgentRouter, Help, Peers};
 use lasthop_sim::net::Packet;
@@ -15,8 +16,8 @@ use lasthop_wire::agent::Message;
 use super::network::address;
 use crate::run::RunError;
 use crate::scenario::{
-    AgentSettings, LocalTimer, MTcpSettings, NodeIndex, ObtcpSettings, PathHelp, RecoverySettings,
-    Scenario, Scheme, SnoopSettings, Station,
+    LocalTimer, MTcpSettings, NodeIndex, ObtcpSettings, PathHelp, RecoverySettings, Scenario,
+    Scheme, SnoopSettings, Station,
 };
 
 /// Any agent.
@@ -27,93 +28,63 @@ pub(super) enum Helper {
     ObtcpBase(Box<Base<Packet>>),
     ObtcpRouter(Box<Router<Packet>>),
     Link(Box<LinkRetransmission<Packet>>),
+    Unsplit(Box<Unsplit<Packet>>),
+}
+
+/// Asks whichever it is.
+macro_rules! each {
+    ($helper:expr, $agent:ident => $act:expr) => {
+        match $helper {
+            Helper::Snoop($agent) => $act,
+            Helper::MTcp($agent) => $act,
+            Helper::ObtcpBase($agent) => $act,
+            Helper::ObtcpRouter($agent) => $act,
+            Helper::Link($agent) => $act,
+            Helper::Unsplit($agent) => $act,
+        }
+    };
 }
 
 impl Agent<Packet> for Helper {
     #[inline]
     fn handle_packet(&mut self, now: Time, from: Side, packet: Packet) {
-        match self {
-            Self::Snoop(agent) => agent.handle_packet(now, from, packet),
-            Self::MTcp(agent) => agent.handle_packet(now, from, packet),
-            Self::ObtcpBase(agent) => agent.handle_packet(now, from, packet),
-            Self::ObtcpRouter(agent) => agent.handle_packet(now, from, packet),
-            Self::Link(agent) => agent.handle_packet(now, from, packet),
-        }
+        each!(self, agent => agent.handle_packet(now, from, packet));
     }
 
     fn handle_message(&mut self, now: Time, from: Side, message: &Message) {
-        match self {
-            Self::Snoop(agent) => agent.handle_message(now, from, message),
-            Self::MTcp(agent) => agent.handle_message(now, from, message),
-            Self::ObtcpBase(agent) => agent.handle_message(now, from, message),
-            Self::ObtcpRouter(agent) => agent.handle_message(now, from, message),
-            Self::Link(agent) => agent.handle_message(now, from, message),
-        }
+        each!(self, agent => agent.handle_message(now, from, message));
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        match self {
-            Self::Snoop(agent) => agent.handle_link_event(now, event),
-            Self::MTcp(agent) => agent.handle_link_event(now, event),
-            Self::ObtcpBase(agent) => agent.handle_link_event(now, event),
-            Self::ObtcpRouter(agent) => agent.handle_link_event(now, event),
-            Self::Link(agent) => agent.handle_link_event(now, event),
-        }
+        each!(self, agent => agent.handle_link_event(now, event));
     }
 
     #[inline]
     fn watches_queue(&self) -> bool {
-        matches!(self, Self::Snoop(_) | Self::MTcp(_))
+        each!(self, agent => agent.watches_queue())
     }
 
+    #[inline]
     fn handle_queue(&mut self, nearly_full: bool) {
-        match self {
-            Self::Snoop(agent) => agent.handle_queue(nearly_full),
-            Self::MTcp(agent) => agent.handle_queue(nearly_full),
-            _ => {}
-        }
+        each!(self, agent => agent.handle_queue(nearly_full));
     }
 
     fn forget(&mut self, mobile: IpAddr) {
-        match self {
-            Self::Snoop(agent) => agent.forget(mobile),
-            Self::MTcp(agent) => agent.forget(mobile),
-            Self::ObtcpBase(agent) => agent.forget(mobile),
-            Self::ObtcpRouter(agent) => agent.forget(mobile),
-            Self::Link(agent) => agent.forget(mobile),
-        }
+        each!(self, agent => agent.forget(mobile));
     }
 
     #[inline]
     fn poll_output(&mut self) -> Option<Output<Packet>> {
-        match self {
-            Self::Snoop(agent) => agent.poll_output(),
-            Self::MTcp(agent) => agent.poll_output(),
-            Self::ObtcpBase(agent) => agent.poll_output(),
-            Self::ObtcpRouter(agent) => agent.poll_output(),
-            Self::Link(agent) => agent.poll_output(),
-        }
+        each!(self, agent => agent.poll_output())
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Snoop(agent) => Agent::<Packet>::next_timeout(&**agent),
-            Self::MTcp(agent) => Agent::<Packet>::next_timeout(&**agent),
-            Self::ObtcpBase(agent) => Agent::<Packet>::next_timeout(&**agent),
-            Self::ObtcpRouter(agent) => Agent::<Packet>::next_timeout(&**agent),
-            Self::Link(agent) => Agent::<Packet>::next_timeout(&**agent),
-        }
+        each!(self, agent => agent.next_timeout())
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Snoop(agent) => agent.handle_timeout(now),
-            Self::MTcp(agent) => agent.handle_timeout(now),
-            Self::ObtcpBase(agent) => agent.handle_timeout(now),
-            Self::ObtcpRouter(agent) => agent.handle_timeout(now),
-            Self::Link(agent) => agent.handle_timeout(now),
-        }
+        each!(self, agent => agent.handle_timeout(now));
     }
 }
 
@@ -126,6 +97,7 @@ impl Helper {
             Self::ObtcpBase(_) => "obtcp-base",
             Self::ObtcpRouter(_) => "obtcp-router",
             Self::Link(_) => "link",
+            Self::Unsplit(_) => "unsplit",
         }
     }
 
@@ -172,6 +144,16 @@ impl Helper {
                 let s = agent.stats();
                 vec![("local_retransmits", s.sender.retransmitted), ("given_up", s.sender.given_up)]
             }
+            Self::Unsplit(agent) => {
+                let s = agent.stats();
+                vec![
+                    ("local_retransmits", s.local_retransmits),
+                    ("local_timeouts", s.timeouts),
+                    ("suppressed", s.suppressed),
+                    ("compressed", s.compressed),
+                    ("plain", s.plain),
+                ]
+            }
         }
     }
 }
@@ -189,7 +171,7 @@ pub(super) fn at_node(
         let behind = help.stations.iter().find(|s| s.router == Some(index));
         let mobiles = vec![address(help.mobile.0)];
         if let Some(station) = base {
-            let agent = at_base(&scenario.agent, help.scheme)?;
+            let agent = at_base(scenario, help.scheme, station)?;
             router.add(Help { mobiles, peers: peers_of_base(help, station), hop: None, agent });
         } else if let Some(station) = behind.filter(|_| help.scheme == Scheme::Obtcp) {
             let config = obtcp_router(&scenario.agent.obtcp);
@@ -205,13 +187,14 @@ pub(super) fn at_node(
 fn peers_of_base(help: &PathHelp, station: &Station) -> Peers {
     let beyond = match help.scheme {
         Scheme::Obtcp => station.router,
-        scheme if scheme.recovers_on_link() => Some(help.mobile),
+        scheme if scheme.ends_at_mobile() => Some(help.mobile),
         _ => None,
     };
     Peers { fixed: None, mobile: beyond.map(|n| address(n.0)) }
 }
 
-fn at_base(settings: &AgentSettings, scheme: Scheme) -> Result<Helper, RunError> {
+fn at_base(scenario: &Scenario, scheme: Scheme, station: &Station) -> Result<Helper, RunError> {
+    let settings = &scenario.agent;
     Ok(match scheme {
         Scheme::Obtcp => {
             let config = obtcp_base(&settings.obtcp);
@@ -222,14 +205,25 @@ fn at_base(settings: &AgentSettings, scheme: Scheme) -> Result<Helper, RunError>
             let config = LinkConfig { notify, ..recovery(&settings.link) };
             Helper::Link(Box::new(LinkRetransmission::at_base(&config)))
         }
+        Scheme::MobileTcpUnsplit => {
+            Helper::Unsplit(Box::new(Unsplit::at_base(&unsplit(scenario, station))))
+        }
         Scheme::MTcp => Helper::MTcp(Box::new(MTcp::new(&m_tcp(&settings.m_tcp)))),
         _ => Helper::Snoop(Box::new(Snoop::new(snoop(&settings.snoop)))),
     })
 }
 
-/// The mobile's own end of a link that recovers.
-pub(super) fn at_mobile(settings: &AgentSettings) -> Helper {
-    Helper::Link(Box::new(LinkRetransmission::at_mobile(&recovery(&settings.link))))
+/// The mobile's own end of what its base does.
+pub(super) fn at_mobile(scenario: &Scenario, scheme: Scheme, station: &Station) -> Helper {
+    match scheme {
+        Scheme::MobileTcpUnsplit => {
+            Helper::Unsplit(Box::new(Unsplit::at_mobile(&unsplit(scenario, station))))
+        }
+        _ => {
+            let config = recovery(&scenario.agent.link);
+            Helper::Link(Box::new(LinkRetransmission::at_mobile(&config)))
+        }
+    }
 }
 
 fn refused(error: obtcp::ConfigError) -> RunError {
@@ -253,6 +247,24 @@ fn snoop(said: &SnoopSettings) -> snoop::Config {
         use_sack: said.use_sack.unwrap_or(usual.use_sack),
         hide_sack: said.hide_sack.unwrap_or(usual.hide_sack),
         eln: said.eln.unwrap_or(usual.eln),
+        ..usual
+    }
+}
+
+fn unsplit(scenario: &Scenario, station: &Station) -> unsplit::Config {
+    let (said, usual) = (&scenario.agent.unsplit, unsplit::Config::default());
+    let hop = &scenario.link(station.hop).radio;
+    unsplit::Config {
+        segments: said.cache.map_or(usual.segments, |n| n as usize),
+        tries: said.tries.unwrap_or(usual.tries),
+        tick: said.tick.map_or(usual.tick, |s| s.0),
+        initial: said.initial_timer.map_or(usual.initial, |s| s.0),
+        longest: said.longest_timer.map_or(usual.longest, |s| s.0),
+        ride: said.ride.map_or(usual.ride, |s| s.0),
+        offers: said.offers.unwrap_or(usual.offers),
+        gaps: said.gaps.map_or(usual.gaps, |n| n as usize),
+        hide_sack: said.hide_sack.unwrap_or(usual.hide_sack),
+        mtu: hop.up.mtu.min(hop.down.mtu),
         ..usual
     }
 }

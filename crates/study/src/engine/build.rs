@@ -86,10 +86,11 @@ pub(super) fn machine(
     for (i, _) in flows.filter(|(_, flow)| flow.encrypted) {
         host.encrypt(port(i));
     }
-    let recovers = |h: &&PathHelp| h.mobile == index && h.scheme.recovers_on_link();
-    Ok(match help.iter().find(recovers).and_then(|h| h.stations.first()) {
-        Some(station) => {
-            let (agent, base) = (agents::at_mobile(&scenario.agent), address(station.base.0));
+    let mut halves = help.iter().filter(|h| h.mobile == index && h.scheme.ends_at_mobile());
+    Ok(match halves.find_map(|h| Some((h.scheme, h.stations.first()?))) {
+        Some((scheme, station)) => {
+            let agent = agents::at_mobile(scenario, scheme, station);
+            let base = address(station.base.0);
             Machine::Linked(Box::new(Linked::new(host, address(index.0), agent, base)))
         }
         None => Machine::Host(Box::new(host)),

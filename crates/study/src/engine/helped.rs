@@ -1,6 +1,6 @@
 //! Mobiles that are helped: which they are, by what, and at which bases their surrogates live.
 
-use lasthop_hop::{Discipline, HopConfig, Window};
+use lasthop_hop::{Discipline, HopConfig, Window, mobile_tcp};
 use lasthop_session::{Config as SessionConfig, handoff};
 use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
@@ -10,7 +10,8 @@ use super::build::least_mtu;
 use super::tcp::config;
 use crate::run::RunError;
 use crate::scenario::{
-    Flow, LinkIndex, MOST_HELD, NodeIndex, NodeKind, Scenario, Scheme, Srp, SrpWindow,
+    Flow, LinkIndex, MOST_HELD, MobileTcpSettings, NodeIndex, NodeKind, Scenario, Scheme, Srp,
+    SrpWindow,
 };
 
 /// Bytes of the IP and UDP headers in front of SRP (SRP-12).
@@ -238,6 +239,7 @@ fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {
     match flow.schemes.surrogate() {
         Some(Scheme::SplitTcp) => HopKind::SplitTcp(hop_tcp(scenario, flow, mtu)),
         Some(Scheme::ITcp) => HopKind::ITcp(hop_tcp(scenario, flow, mtu)),
+        Some(Scheme::MobileTcp) => HopKind::MobileTcp(mobile_tcp(scenario, mtu)),
         _ => HopKind::Srp(srp(scenario, mtu)),
     }
 }
@@ -250,6 +252,41 @@ fn hop_tcp(scenario: &Scenario, flow: &Flow, mtu: u32) -> TcpConfig {
     match flow.tcp.hop.send_buffer {
         Some(_) => TcpConfig { send_buffer: said.send_buffer.min(MOST_HELD), ..said },
         None => TcpConfig { send_buffer: scenario.agent.buffer(), ..said },
+    }
+}
+
+/// Packets are frames of the hop, so that its MTU bounds header, data and padding.
+fn mobile_tcp(scenario: &Scenario, mtu: u32) -> mobile_tcp::Config {
+    let (said, usual) = (&scenario.mobile_tcp, mobile_tcp::Config::default());
+    let buffer = scenario.agent.buffer();
+    let pad = Bytes::new(u64::from(said.pad.unwrap_or(0)));
+    let room = Bytes::new(u64::from(mtu.saturating_sub(MobileTcpSettings::HEADER)));
+    let packet = said.packet.map_or(usual.max_packet, |n| Bytes::new(u64::from(n)));
+    let packet = packet.min(room.saturating_sub(pad));
+    // In whole packets: each time that a buffer fills, what is left over goes by itself.
+    let packets = buffer.get() / packet.get().max(1);
+    let whole = Bytes::new(packets * packet.get()).max(buffer.min(packet));
+    mobile_tcp::Config {
+        window: said.window.unwrap_or(buffer).min(MobileTcpSettings::MOST_WINDOW),
+        send_buffer: said.send_buffer.unwrap_or(whole),
+        max_packet: packet,
+        tick: said.tick.map_or(usual.tick, |s| s.0),
+        rto_initial: said.rto.map_or(usual.rto_initial, |s| s.0),
+        backoff_max: said.backoff.map_or(usual.backoff_max, |s| s.0),
+        give_up_after: match said.give_up {
+            Some(0) => u32::MAX,
+            Some(expiries) => expiries,
+            None => usual.give_up_after,
+        },
+        silence_limit: match said.give_up {
+            Some(0) => FOR_EVER,
+            _ => usual.silence_limit,
+        },
+        ack_every: said.ack_every.unwrap_or(usual.ack_every),
+        nagle: said.nagle.unwrap_or(usual.nagle),
+        inflight: said.inflight,
+        pad,
+        ..usual
     }
 }
 

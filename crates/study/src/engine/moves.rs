@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use lasthop_agent::m_tcp::MTcp;
 use lasthop_sim::net::{Event, LinkId, Node, NodeId, Packet};
+use lasthop_sim::schemes::Tidings;
 use lasthop_sim::signals::{
     Outage, Prediction, Quality, Signal, Signals, SignalsConfig, SignalsError,
 };
@@ -139,12 +140,17 @@ impl World<'_> {
         signal: Signal,
     ) {
         let mobile = handoff.mobile;
-        if let Signal::HandoffComplete { base } = signal
-            && self.helped.iter().any(|h| h.mobile == mobile)
-        {
-            let (node, token) = (self.nodes[mobile.0], u64::from(base.to_bits()));
+        let tidings = match signal {
+            Signal::HandoffComplete { base } => Some(Tidings::Here(base)),
+            Signal::HandoffImminent { candidate, lead } => Some(Tidings::Imminent(candidate, lead)),
+            _ => None,
+        };
+        if let Some(tidings) = tidings.filter(|_| self.helped.iter().any(|h| h.mobile == mobile)) {
+            let (node, token) = (self.nodes[mobile.0], tidings.token());
             self.network.schedule(at, Event::Token { node, token });
-            return;
+            if let Tidings::Here(_) = tidings {
+                return;
+            }
         }
         let event = signal.link_event();
         let link = if matches!(event, LinkEvent::Up | LinkEvent::Complete) { new } else { old };
@@ -196,7 +202,7 @@ impl World<'_> {
             let change = Change::Base { node, base };
             self.transfers.push_back(Transfer { at: up, mobile, change });
         }
-        if help.scheme.recovers_on_link() {
+        if help.scheme.ends_at_mobile() {
             let token = u64::from(address(new.base.0).to_bits());
             let node = self.nodes[help.mobile.0];
             self.network.schedule(up, Event::Token { node, token });

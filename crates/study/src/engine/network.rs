@@ -149,7 +149,7 @@ impl<'a> World<'a> {
         // Its connections are the hop's; of several the latest stands for all.
         match mobile.hop() {
             MobileHop::Tcp(streams) => streams.sockets().last().map(|s| s.connection().probe()),
-            MobileHop::Srp(_) => None,
+            MobileHop::Srp(_) | MobileHop::MobileTcp(_) => None,
         }
     }
 

@@ -24,6 +24,8 @@ pub struct AgentSettings {
     pub m_tcp: MTcpSettings,
     /// The link's own recovery (DDA-1, CC-4, EBS-1).
     pub link: RecoverySettings,
+    /// ALT.
+    pub unsplit: UnsplitSettings,
 }
 
 /// Snoop (SNP).
@@ -139,6 +141,30 @@ pub struct RecoverySettings {
     pub notice_interval: Option<Span>,
 }
 
+/// Mobile TCP's unsplit alternative, at both ends of the hop (ALT).
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct UnsplitSettings {
+    /// Segments that are kept of a connection in each direction.
+    pub cache: Option<u32>,
+    /// How often one segment is sent again.
+    pub tries: Option<u32>,
+    /// The least time of the retransmission timer (MOB-34).
+    pub tick: Option<Span>,
+    /// The retransmission timer before there is a round trip to go by.
+    pub initial_timer: Option<Span>,
+    /// The longest time of the retransmission timer.
+    pub longest_timer: Option<Span>,
+    /// How long a request waits for a packet to ride on.
+    pub ride: Option<Span>,
+    /// How often a connection's identifier is offered where its beginning was not seen.
+    pub offers: Option<u32>,
+    /// Gaps that are kept apart.
+    pub gaps: Option<u32>,
+    /// SACK blocks are taken off acknowledgements that pass while a hole is being repaired.
+    pub hide_sack: Option<bool>,
+}
+
 /// The least cache of obTCP's agents: the largest window of the paper's senders (OBB-8).
 const OBTCP_CACHE: u32 = 16;
 
@@ -171,6 +197,8 @@ impl AgentSettings {
             ("m-tcp", "cache", self.m_tcp.cache),
             ("m-tcp", "window", self.m_tcp.window),
             ("link", "copies", self.link.copies),
+            ("unsplit", "cache", self.unsplit.cache),
+            ("unsplit", "gaps", self.unsplit.gaps),
         ] {
             if count == Some(0) {
                 let message = "0 would help nobody";
@@ -193,6 +221,9 @@ impl AgentSettings {
             ("m-tcp", "probe", self.m_tcp.probe),
             ("link", "initial-timeout", self.link.initial_timeout),
             ("link", "least-timeout", self.link.least_timeout),
+            ("unsplit", "tick", self.unsplit.tick),
+            ("unsplit", "initial-timer", self.unsplit.initial_timer),
+            ("unsplit", "longest-timer", self.unsplit.longest_timer),
         ] {
             if span.is_some_and(|s| s.0.is_zero()) {
                 wrong.add(&["agent", scheme, key], "is zero, expected a time above it", "");

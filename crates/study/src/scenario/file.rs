@@ -10,13 +10,14 @@ use serde::{Deserialize, Deserializer};
 
 use super::agents::AgentSettings;
 use super::help::{MobileSettings, RwcFile};
+use super::mobile_tcp::MobileTcpSettings;
 use super::model::{Headers, NodeKind};
 use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::tree::{Entry, Node, Table, Value};
 
 /// The keys at the top of a file, those of a sweep included.
-pub(crate) const TOP: [&str; 21] = [
+pub(crate) const TOP: [&str; 22] = [
     "name",
     "about",
     "runs",
@@ -31,6 +32,7 @@ pub(crate) const TOP: [&str; 21] = [
     "flow",
     "tcp",
     "srp",
+    "mobile-tcp",
     "agent",
     "mobile",
     "rwc",
@@ -66,6 +68,8 @@ pub(crate) struct ScenarioFile {
     pub(crate) tcp: TcpGroups,
     #[serde(default)]
     pub(crate) srp: SrpFile,
+    #[serde(default)]
+    pub(crate) mobile_tcp: MobileTcpSettings,
     #[serde(default)]
     pub(crate) agent: AgentSettings,
     #[serde(default)]

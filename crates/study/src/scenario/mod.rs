@@ -10,6 +10,7 @@ mod complaint;
 mod draw;
 mod file;
 mod help;
+mod mobile_tcp;
 mod model;
 mod path;
 mod problem;
@@ -45,11 +46,13 @@ use tree::{Node, Table, Value};
 
 pub use agents::{
     AgentSettings, LocalTimer, MTcpSettings, ObtcpSettings, RecoverySettings, SnoopSettings,
+    UnsplitSettings,
 };
 pub use help::{
     AtcpSettings, CoherenceSettings, DelayedDupacksSettings, FastRtxSettings, FreezeSettings,
     GreetSettings, LinkLayerFreezeSettings, MobileSettings, ThawOn,
 };
+pub use mobile_tcp::MobileTcpSettings;
 pub use model::Node as ScenarioNode;
 pub use model::{
     Capture, End, Flow, FlowTcp, Handoff, Headers, Link, LinkIndex, Measure, MobileIp, Move,

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::agents::AgentSettings;
 use super::help::MobileSettings;
+use super::mobile_tcp::MobileTcpSettings;
 use super::scheme::Schemes;
 use super::tcp::TcpSettings;
 
@@ -31,6 +32,8 @@ pub struct Scenario {
     pub signals: Signals,
     /// SRP on the hop.
     pub srp: Srp,
+    /// Mobile TCP on the hop.
+    pub mobile_tcp: MobileTcpSettings,
     /// The surrogates at the bases, and the agents in the path.
     pub agent: AgentSettings,
     /// The mobile's own TCP, where a scheme needs it.

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use super::complaint::Complaints;
+use super::mobile_tcp::MobileTcpSettings;
 use super::model::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario};
 use super::scheme::{Place, Scheme};
 
@@ -158,9 +159,9 @@ fn stations(
             wrong.add_once(&at(flow), message, remedy);
             return None;
         }
-        if scheme.recovers_on_link() && beyond.0 != mobile {
-            let message =
-                format!("{scheme} recovers on the link between a base and the mobile host");
+        if scheme.ends_at_mobile() && beyond.0 != mobile {
+            let does = if scheme.recovers_on_link() { "recovers" } else { "compresses headers" };
+            let message = format!("{scheme} {does} on the link between a base and the mobile host");
             let remedy = "let the mobile host be at the other end of the base's link";
             wrong.add_once(&at(flow), message, remedy);
             return None;
@@ -193,6 +194,57 @@ pub(crate) fn check(scenario: &Scenario, wrong: &mut Complaints) {
         }
     }
     all_share_windows(scenario, wrong);
+    hops_keep_order(scenario, wrong);
+    packets_fit(scenario, wrong);
+}
+
+/// Mobile TCP's packets are the hop's frames: what the scenario says of them must fit (LNK-3).
+fn packets_fit(scenario: &Scenario, wrong: &mut Complaints) {
+    let said = &scenario.mobile_tcp;
+    let around = MobileTcpSettings::HEADER + said.pad.unwrap_or(0);
+    let (key, data) = match said.packet {
+        Some(packet) => ("packet", packet),
+        None => ("pad", MobileTcpSettings::LEAST_PACKET),
+    };
+    let helped = scenario.flows.iter().filter(|f| f.schemes.contains(Scheme::MobileTcp));
+    for mobile in helped.filter_map(|flow| scenario.mobile_end(flow)) {
+        for link in scenario.links.iter().filter(|l| l.ends.contains(&mobile)) {
+            let mtu = link.radio.up.mtu.min(link.radio.down.mtu);
+            if around.saturating_add(data) > mtu {
+                let message = format!(
+                    "{data} bytes of data and {around} around them are more than the {mtu} that \
+                     link `{}` carries",
+                    link.name
+                );
+                wrong.add_once(
+                    &["mobile-tcp", key],
+                    message,
+                    "give less, or raise the link's `mtu`",
+                );
+            }
+        }
+    }
+}
+
+/// Where a gap is a loss at once, nothing may be overtaken (MOB-25, LNK-11).
+fn hops_keep_order(scenario: &Scenario, wrong: &mut Complaints) {
+    for flow in &scenario.flows {
+        let Some(scheme) = flow.schemes.iter().find(|s| s.needs_order()) else { continue };
+        let Some(mobile) = scenario.mobile_end(flow) else { continue };
+        for link in scenario.links.iter().filter(|l| l.ends.contains(&mobile)) {
+            let ways = [("forward", &link.radio.up), ("backward", &link.radio.down)];
+            let reorders = ways.iter().find(|(_, way)| way.reorder.is_some());
+            if let Some((way, _)) = reorders {
+                let message = format!(
+                    "{way} packets overtake others, and {scheme} of flow `{}` takes each gap for a \
+                     loss",
+                    flow.name
+                );
+                let remedy = "leave `reorder` out, or use srp, which bears it";
+                wrong.add_once(&["link", &link.name, "reorder"], message, remedy);
+            }
+        }
+    }
 }
 
 /// Priorities are between all flows of a mobile (RWC-1).

@@ -62,6 +62,7 @@ impl Builder<'_> {
         let mobile_ip = self.mobile_ip(file.mobile_ip.as_ref(), &nodes);
         let measure = self.measure(&file.measure, end, &nodes, links.as_deref());
         file.agent.check(&mut self.wrong);
+        file.mobile_tcp.check(&mut self.wrong);
         let signals = self.signals(&file.signals, flows.as_deref().unwrap_or_default());
         file.mobile.check(&mut self.wrong);
         let rwc = file.rwc.resolve(flows.as_deref().unwrap_or_default(), &mut self.wrong);
@@ -92,6 +93,7 @@ impl Builder<'_> {
             mobile_ip,
             signals,
             srp,
+            mobile_tcp: file.mobile_tcp,
             agent: file.agent.clone(),
             mobile: file.mobile.clone(),
             rwc,

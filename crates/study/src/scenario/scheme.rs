@@ -17,6 +17,10 @@ pub enum Scheme {
     ITcp,
     /// TCP on the wire, the Selective Repeat Protocol on the hop (SRP).
     Srp,
+    /// TCP on the wire, Haas and Warkhedi's Mobile TCP on the bare hop (MOB).
+    MobileTcp,
+    /// One TCP from end to end whose headers the base compresses and whose losses it repairs (ALT).
+    MobileTcpUnsplit,
     /// The base keeps copies, retransmits them and holds duplicate acknowledgements back (SNP).
     Snoop,
     /// Agents at the base and at the mobile router, each for its own hop (OBB, OBM).
@@ -115,16 +119,15 @@ const PATH: Traits = Traits {
 const MOBILE: Traits =
     Traits { place: Place::Mobile, changes_mobile: true, uses_signals: true, ..NOTHING };
 
-/// Schemes that are known by name but are not among [`Scheme::ALL`].
-const PLANNED: [&str; 2] = ["mobile-tcp", "mobile-tcp-unsplit"];
-
 impl Scheme {
     /// All of them, `none` first.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::None,
         Self::SplitTcp,
         Self::ITcp,
         Self::Srp,
+        Self::MobileTcp,
+        Self::MobileTcpUnsplit,
         Self::Snoop,
         Self::Obtcp,
         Self::DelayedDupacks,
@@ -155,6 +158,8 @@ impl Scheme {
             Self::SplitTcp => "split-tcp",
             Self::ITcp => "i-tcp",
             Self::Srp => "srp",
+            Self::MobileTcp => "mobile-tcp",
+            Self::MobileTcpUnsplit => "mobile-tcp-unsplit",
             Self::Snoop => "snoop",
             Self::Obtcp => "obtcp",
             Self::DelayedDupacks => "delayed-dupacks",
@@ -178,7 +183,9 @@ impl Scheme {
     pub const fn traits(self) -> Traits {
         match self {
             Self::None => NOTHING,
-            Self::SplitTcp | Self::ITcp | Self::Srp => SURROGATE,
+            Self::SplitTcp | Self::ITcp | Self::Srp | Self::MobileTcp => SURROGATE,
+            // The mobile's end of the hop compresses, too (ALT-1, ALT-4).
+            Self::MobileTcpUnsplit => Traits { changes_mobile: true, ..PATH },
             Self::Snoop => PATH,
             Self::Obtcp => Traits { needs_mobile_router: true, ..PATH },
             // Its link recovery looks at no header of TCP's (DDA-1).
@@ -200,12 +207,23 @@ impl Scheme {
         matches!(self, Self::DelayedDupacks | Self::CongestionCoherence | Self::Ebsn)
     }
 
+    /// Whether the mobile host has the other end of what its base does, so that both must be at one
+    /// link: the link's recovery, or compressed headers (ALT-4).
+    pub const fn ends_at_mobile(self) -> bool {
+        self.recovers_on_link() || matches!(self, Self::MobileTcpUnsplit)
+    }
+
+    /// Whether it takes any gap for a loss, which holds only where the hop keeps its order (MOB-25).
+    pub const fn needs_order(self) -> bool {
+        matches!(self, Self::MobileTcp)
+    }
+
     /// Whether it can do nothing without being told of a disconnection beforehand (FRZ-1, LLT-2).
     pub const fn needs_warning(self) -> bool {
         matches!(self, Self::Freeze | Self::LlFreeze)
     }
 
-    const fn bit(self) -> u16 {
+    const fn bit(self) -> u32 {
         1 << self as u16
     }
 }
@@ -217,10 +235,6 @@ impl fmt::Display for Scheme {
 }
 
 fn named<E: de::Error>(name: &str) -> Result<Scheme, E> {
-    if PLANNED.contains(&name) {
-        let known = Scheme::NAMES.join(", ");
-        return Err(E::custom(format!("scheme `{name}` is not built in yet (there are: {known})")));
-    }
     Scheme::of_name(name).ok_or_else(|| E::unknown_variant(name, &Scheme::NAMES))
 }
 
@@ -232,7 +246,7 @@ impl<'de> Deserialize<'de> for Scheme {
 
 /// The schemes that help one flow: none, one, or several that go together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Schemes(u16);
+pub struct Schemes(u32);
 
 impl Schemes {
     /// No help at all.
@@ -402,6 +416,10 @@ mod tests {
             [Scheme::Freeze, Scheme::Atcp],
             [Scheme::Srp, Scheme::Freeze],
             [Scheme::Srp, Scheme::Snoop],
+            [Scheme::MobileTcp, Scheme::Srp],
+            [Scheme::MobileTcp, Scheme::Freeze],
+            [Scheme::MobileTcp, Scheme::MobileTcpUnsplit],
+            [Scheme::MobileTcpUnsplit, Scheme::Snoop],
             [Scheme::MTcp, Scheme::Atcp],
             [Scheme::Snoop, Scheme::Snoop],
         ] {
@@ -409,7 +427,7 @@ mod tests {
             assert!(all(&[pair[1], pair[0]]).is_err(), "{pair:?}");
         }
         let told = all(&[Scheme::Srp, Scheme::Freeze]).expect_err("refused");
-        assert!(told.contains("`freeze` can be combined with: snoop, obtcp"), "{told}");
+        assert!(told.contains("can be combined with: mobile-tcp-unsplit, snoop, obtcp"), "{told}");
         assert!(all(&[Scheme::Freeze, Scheme::Srp]).expect_err("refused").contains("stands alone"));
     }
 }

@@ -245,17 +245,73 @@ fn values_that_cannot_be_read_say_what_was_expected() {
     refuses("216", "\"small\"", "tcp.mobile.mss", "the text `small`", "");
 }
 
+/// MOB-25, LNK-11: Mobile TCP takes each gap for a loss, so that its hop must keep its order; other
+/// links, and other schemes, may do as they like.
+#[test]
+fn a_hop_that_reorders_is_refused_under_mobile_tcp() {
+    let hop = |scheme: &str, way: &str| {
+        let text = GOOD.replacen("scheme = \"none\"", &format!("scheme = \"{scheme}\""), 1);
+        let at = "[link.radio-east]\n";
+        assert!(text.contains(at));
+        let text = text.replacen(at, &format!("{at}{way}reorder = \"2% by 20ms\"\n"), 1);
+        parse(&text).map_or_else(|e| e.problems().to_vec(), |_| Vec::new())
+    };
+    for way in ["", "backward."] {
+        let found = hop("mobile-tcp", way);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].key.starts_with("link.radio-east"), "{}", found[0]);
+        assert!(found[0].message.contains("takes each gap for a loss"), "{}", found[0]);
+        assert!(found[0].remedy.clone().unwrap_or_default().contains("srp"), "{}", found[0]);
+        assert!(hop("srp", way).is_empty());
+    }
+    let wire = GOOD.replacen("scheme = \"none\"", "scheme = \"mobile-tcp\"", 1);
+    good(&wire.replacen("[link.wire]\n", "[link.wire]\nreorder = \"2% by 20ms\"\n", 1));
+}
+
+/// MOB-13, MOB-20: values that no packet could say are refused by name.
+#[test]
+fn mobile_tcp_is_refused_what_it_cannot_say() {
+    for (key, value, told) in [
+        ("window", "\"33KiB\"", "is more than 32767 B"),
+        ("window", "\"0 B\"", "0 moves nothing"),
+        ("send-buffer", "\"65MiB\"", "is more than 64 MiB"),
+        ("packet", "15", "15 bytes are less than the 16 of a header"),
+        ("packet", "70000", "70000 is more than 65535"),
+        ("pad", "70000", "70000 is more than 65535"),
+        ("ack-every", "0", "0 moves nothing"),
+        ("tick", "\"10us\"", "is shorter than 1ms"),
+        ("inflight", "\"0 B\"", "0 moves nothing"),
+    ] {
+        let text = format!("{GOOD}[mobile-tcp]\n{key} = {value}\n");
+        let found = problems(&text);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].key, format!("mobile-tcp.{key}"));
+        assert_eq!(found[0].line, text.lines().count());
+        assert!(found[0].message.contains(told), "{}", found[0]);
+    }
+    let text = GOOD.replacen("scheme = \"none\"", "scheme = \"mobile-tcp\"", 1);
+    for (key, value) in [("packet", 500), ("pad", 240)] {
+        let narrow = text.replacen("[link.radio-east]\n", "[link.radio-east]\nmtu = 256\n", 1);
+        let found = problems(&format!("{narrow}[mobile-tcp]\n{key} = {value}\n"));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].key, format!("mobile-tcp.{key}"));
+        assert!(found[0].message.contains("than the 256 that link `radio-east`"), "{}", found[0]);
+    }
+    let all = "[mobile-tcp]\nwindow = \"16KiB\"\nsend-buffer = \"64KiB\"\npacket = 1460\n\
+               tick = \"200ms\"\nack-every = 2\npad = 24\nrto = \"1s\"\nbackoff = \"1s\"\ngive-up = 12\n\
+               inflight = \"8KiB\"\n";
+    let scenario = first(&good(&format!("{GOOD}{all}")), 1);
+    assert_eq!((scenario.mobile_tcp.pad, scenario.mobile_tcp.give_up), (Some(24), Some(12)));
+}
+
 #[test]
 fn names_that_are_none_of_a_list_get_the_list() {
-    let schemes = "none, split-tcp, i-tcp, srp, snoop, obtcp, delayed-dupacks, m-tcp, \
-                   congestion-coherence, ebsn, fast-rtx-handoff, freeze, ll-freeze, atcp, rwc";
+    let schemes = "none, split-tcp, i-tcp, srp, mobile-tcp, mobile-tcp-unsplit, snoop, \
+                   obtcp, delayed-dupacks, m-tcp, congestion-coherence, ebsn, fast-rtx-handoff, \
+                   freeze, ll-freeze, atcp, rwc";
     let none = "scheme = \"none\"";
     refuses(none, "scheme = \"snop\"", "scheme", "`snop` is unknown", "mean `snoop`?");
     refuses(none, "scheme = \"ufo\"", "scheme", "`ufo` is unknown", schemes);
-    let planned = "`mobile-tcp` is not built in yet";
-    refuses(none, "scheme = \"mobile-tcp\"", "scheme", planned, "");
-    let planned = "`mobile-tcp-unsplit` is not built in yet";
-    refuses(none, "scheme = \"mobile-tcp-unsplit\"", "scheme", planned, "");
     refuses("\"mobile-host\"", "\"mobil-host\"", "node.phone", "unknown", "`mobile-host`");
     refuses("\"bsd-1990s\"", "\"bsd\"", "tcp.stack", "`bsd` is unknown", "modern, bsd-1990s, ns2");
     let traffic = "{ fil = { size = \"100kB\" } }";

@@ -34,7 +34,11 @@ fn unpack(packet: &Datagram) -> Option<Envelope> {
     let message = match packet.body {
         Body::Other { protocol: ICMP } => Message::decode_icmp(bytes),
         Body::Udp { dst_port: REGISTRATION_PORT, .. } => Message::decode_udp(bytes),
-        Body::Tcp(_) | Body::Udp { .. } | Body::Other { .. } => None,
+        Body::Tcp(_)
+        | Body::Udp { .. }
+        | Body::Other { .. }
+        | Body::Frame { .. }
+        | Body::Compressed { .. } => None,
     }?;
     Some(Envelope { src: packet.src, dst: packet.dst, message })
 }

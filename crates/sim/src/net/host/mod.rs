@@ -278,7 +278,9 @@ impl<A: App> Node for Host<A> {
         match packet.body {
             Body::Tcp(_) => first = self.handle_tcp(ctx, &packet),
             Body::Udp { dst_port, .. } => self.handle_udp(ctx, dst_port, &packet),
-            Body::Other { .. } => self.stack.stats.stray += 1,
+            Body::Other { .. } | Body::Frame { .. } | Body::Compressed { .. } => {
+                self.stack.stats.stray += 1;
+            }
         }
         drop(packet);
         if let Some(slot) = first {

@@ -173,7 +173,7 @@ fn what_is_not_there_yet_is_said_before_anything_runs() {
     assert!(error.contains("home and foreign agents") && error.contains("not yet"), "{error}");
 }
 
-const SCHEMES: [&str; 5] = ["none", "split-tcp", "i-tcp", "srp", "srp-1994"];
+const SCHEMES: [&str; 6] = ["none", "split-tcp", "i-tcp", "srp", "srp-1994", "mobile-tcp"];
 
 /// The scenario with a scheme, by its name or by that of its profile.
 fn helped_by(scheme: &str, text: &str) -> String {

@@ -314,6 +314,59 @@ fn parameters_are_read_swept_and_refused_by_name() {
     assert_eq!(study.points().len(), 3);
 }
 
+/// MOB-1, MOB-11: a full packet on the hop is 16 bytes and its data where TCP's is 40 and, with
+/// timestamps, 12 more; 24 bytes of padding make up for it.
+#[test]
+fn mobile_tcp_saves_24_bytes_of_each_packet_on_the_hop() {
+    let full = |scheme: &str, rest: &str| {
+        let quick = "[measure]\nfrom = \"2s\"\n";
+        let text = filled(scheme, "", &format!("variant = \"newreno\"\n{rest}{quick}"));
+        let outcome = run(&text.replace("to = \"phone\"", "to = \"phone\"\ntcp.mss = 1000"), 1);
+        let [bytes, packets] =
+            ["bytes", "packets"].map(|what| metric(&outcome, &format!("radio.forward.{what}")));
+        bytes / packets
+    };
+    let packet = |pad: u32| format!("[mobile-tcp]\npacket = 1000\npad = {pad}\n");
+    let [tcp, bare, padded] =
+        [full("none", ""), full("mobile-tcp", &packet(0)), full("mobile-tcp", &packet(24))];
+    assert!((tcp - 1040.0).abs() < 1.0, "{tcp}");
+    assert!((bare - 1016.0).abs() < 1.0, "{bare}");
+    assert!((padded - 1040.0).abs() < 1.0, "{padded}");
+}
+
+/// MOB-23, MOB-26, MOB-28: Mobile TCP repairs the hop's losses at the hop's rate, where TCP on the same
+/// hop takes them for congestion, and without loss it is no worse.
+#[test]
+fn mobile_tcp_beats_tcp_on_the_same_lossy_hop() {
+    let none = goodput("mobile-tcp", "", "[agent]\nbuffer = \"32KiB\"\n");
+    assert!(none > 1.9e6 * 0.97, "{none}");
+    for loss in [5, 10, 20] {
+        let radio = format!("forward.loss = \"{loss}%\"");
+        let [split, mobile] = ["split-tcp", "mobile-tcp"]
+            .map(|scheme| goodput(scheme, &radio, "[agent]\nbuffer = \"32KiB\"\n"));
+        assert!(mobile > 1.3 * split, "{loss} %: {mobile} against {split}");
+    }
+}
+
+/// ALT-1, ALT-4, ALT-6: one TCP from end to end, with shorter packets on the hop than TCP has, and
+/// losses repaired there.
+#[test]
+fn the_unsplit_alternative_compresses_and_repairs() {
+    let hop = |scheme: &str| {
+        let outcome = run(&filled(scheme, "forward.loss = \"5%\"", ""), 1);
+        let [bytes, packets] =
+            ["bytes", "packets"].map(|what| metric(&outcome, &format!("radio.forward.{what}")));
+        (bytes / packets, metric(&outcome, "download.goodput_bps"), outcome)
+    };
+    let (plain, none, _) = hop("none");
+    let (compressed, helped, outcome) = hop("mobile-tcp-unsplit");
+    assert!(compressed < plain - 15.0, "{compressed} against {plain}");
+    assert!(helped > 1.5 * none, "{helped} against {none}");
+    assert!(metric(&outcome, "base.unsplit.local_retransmits") > 100.0);
+    assert!(metric(&outcome, "phone.unsplit.compressed") > 100.0);
+    assert!(metric(&outcome, "download.acked_early_bytes") < 0.5);
+}
+
 /// ns-2's packets without counted headers are shorter on the air.
 #[test]
 fn headers_can_be_free() {
