@@ -7,16 +7,24 @@ use lasthop_linux::emulator::{
     self, Control, EmulatorError, Port, Ports, Snapshot, UdpLimits, UdpRelay,
 };
 use lasthop_linux::netns::Netns;
+use lasthop_linux::packet_socket::PacketSocket;
 use lasthop_radio::{Direction, LinkStats, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 
 use crate::error::LabError;
+use crate::tap::Tap;
+
+/// The far ends of interfaces that carry frames.
+const AT_MOBILE: &str = "mobile0";
+const AT_BASE: &str = "base0";
 
 /// A running link. It ends when this is dropped, and its interfaces vanish with it.
 #[derive(Debug)]
 pub struct Air {
     control: Control,
     thread: Option<JoinHandle<Result<Snapshot, EmulatorError>>>,
+    /// Where the far ends of virtual Ethernet interfaces are.
+    place: Option<Netns>,
 }
 
 impl Air {
@@ -38,6 +46,38 @@ impl Air {
         };
         let ports = Ports::interfaces(open(mobile)?, open(base)?);
         Self::start(ports, config, seed)
+    }
+
+    /// Joins two new virtual Ethernet interfaces, both called `name`, one in `base` and one in
+    /// `mobile`: every frame crosses, whatever its type. They have neither addresses nor are they
+    /// up.
+    ///
+    /// # Errors
+    ///
+    /// The interfaces are not permitted, or `config` describes no radio.
+    pub fn between_frames(
+        base: &Netns,
+        mobile: &Netns,
+        name: &str,
+        config: &RadioConfig,
+        seed: Seed,
+    ) -> Result<Self, LabError> {
+        // The far ends have a place of their own, where no stack answers what passes. It is gone
+        // when the emulator has closed its sockets there.
+        let air = Netns::anonymous()?;
+        for quiet in ["ipv6.conf.default.disable_ipv6", "ipv6.conf.all.disable_ipv6"] {
+            air.sysctl(quiet, "1")?;
+        }
+        let open = |host: &Netns, far: &str| -> Result<Port, LabError> {
+            host.veth(name, &air, far)?;
+            // What the radio loses has to be whole packets of the host's making.
+            air.ip(&format!("link set dev {far} mtu 65535\nlink set dev {far} up\n"))?;
+            air.enter(|| Port::interface(far))?.map_err(LabError::Frames)
+        };
+        let (at_mobile, at_base) = (open(mobile, AT_MOBILE)?, open(base, AT_BASE)?);
+        let mut link = Self::start(Ports::interfaces(at_mobile, at_base), config, seed)?;
+        link.place = Some(air);
+        Ok(link)
     }
 
     /// Joins a new UDP port of the loopback interface, which is returned, with the base at `base`.
@@ -68,7 +108,18 @@ impl Air {
             .name("air".into())
             .spawn(move || emulator::run(ports, &config, seed, &handle))
             .map_err(|e| LabError::io("starting a link", e))?;
-        Ok(Self { control, thread: Some(thread) })
+        Ok(Self { control, thread: Some(thread), place: None })
+    }
+
+    /// Counts what both hosts send from here on; none if the link carries no frames.
+    ///
+    /// # Errors
+    ///
+    /// The interfaces cannot be opened once more.
+    pub fn tap(&self) -> Result<Option<Tap>, LabError> {
+        let Some(place) = &self.place else { return Ok(None) };
+        let open = |far: &str| place.enter(|| PacketSocket::open(far))?.map_err(LabError::Frames);
+        Tap::start(vec![open(AT_MOBILE)?, open(AT_BASE)?]).map(Some)
     }
 
     /// What the link did since the last reset in one direction.

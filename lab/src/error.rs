@@ -1,6 +1,7 @@
 use std::io;
 
 use lasthop_linux::netns::NetnsError;
+use lasthop_linux::packet_socket::PacketSocketError;
 use lasthop_linux::tun::TunError;
 use thiserror::Error;
 
@@ -48,6 +49,9 @@ pub enum LabError {
     /// A TUN interface could not be had.
     #[error(transparent)]
     Tun(#[from] TunError),
+    /// An Ethernet interface could not be had.
+    #[error(transparent)]
+    Frames(#[from] PacketSocketError),
     /// Something did not happen in time.
     #[error("{0} took too long")]
     TooLong(String),
@@ -67,6 +71,7 @@ impl LabError {
             Self::Tun(TunError::Io { source, .. }) => {
                 matches!(source.kind(), NotFound | PermissionDenied)
             }
+            Self::Frames(PacketSocketError::NotPermitted(_)) => true,
             _ => false,
         }
     }

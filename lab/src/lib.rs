@@ -15,6 +15,7 @@ pub mod http;
 pub mod process;
 mod program;
 pub mod scheme;
+pub mod tap;
 pub mod topology;
 
 pub use error::LabError;

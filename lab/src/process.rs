@@ -86,13 +86,18 @@ impl Daemon {
         }
     }
 
+    /// Ends it without asking.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Asks it to end, once more after a while, and waits; false if it had to be killed.
     pub fn stop(&mut self) -> bool {
         if self.ask_to_end(GRACE / 4) || self.ask_to_end(GRACE) {
             return true;
         }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
         false
     }
 

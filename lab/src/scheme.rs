@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 use std::time::Instant;
@@ -19,7 +19,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use crate::client::Via;
 use crate::error::LabError;
 use crate::process::Daemon;
-use crate::topology::{Family, Lab, has_congestion_control};
+use crate::topology::{BASE_MAC, Family, Lab, RADIO, has_congestion_control};
 
 const TICK: Duration = Duration::from_millis(20);
 
@@ -32,6 +32,36 @@ pub enum Scheme {
     SplitTcp(String),
     /// `lasthop base` and `lasthop mobile` with SRP on the hop.
     Srp,
+    /// `lasthop base` and `lasthop mobile` with Mobile TCP on the hop, over UDP and sealed as SRP is.
+    MobileTcp,
+}
+
+/// A hop of `lasthop base` and `lasthop mobile`, in the command's own words.
+#[derive(Clone, Default, Debug)]
+pub struct Hop {
+    /// Arguments of both, such as `--hop` and its value.
+    pub both: Vec<String>,
+    /// More for the base.
+    pub base: Vec<String>,
+    /// More for the mobile.
+    pub mobile: Vec<String>,
+    /// By raw frames of the radio's interfaces, which must be Ethernet.
+    pub ethernet: bool,
+    /// The mobile is not told where on the link the base is.
+    pub find: bool,
+    /// Without keys, by explicit choice.
+    pub bare: bool,
+}
+
+impl Hop {
+    /// The hop called `name`, over UDP and sealed.
+    pub fn new(name: &str) -> Self {
+        Self { both: words(&["--hop", name]), ..Self::default() }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
 }
 
 impl Scheme {
@@ -39,7 +69,7 @@ impl Scheme {
     pub fn congestion(&self) -> Option<&str> {
         match self {
             Self::Kernel(name) | Self::SplitTcp(name) => Some(name),
-            Self::Srp => None,
+            Self::Srp | Self::MobileTcp => None,
         }
     }
 }
@@ -50,6 +80,7 @@ impl fmt::Display for Scheme {
             Self::Kernel(name) => f.pad(&format!("kernel-{name}")),
             Self::SplitTcp(name) => f.pad(&format!("split-tcp-{name}")),
             Self::Srp => f.pad("srp"),
+            Self::MobileTcp => f.pad("mobile-tcp"),
         }
     }
 }
@@ -60,8 +91,10 @@ impl FromStr for Scheme {
 
     fn from_str(s: &str) -> Result<Self, String> {
         let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-        if s == "srp" {
-            return Ok(Self::Srp);
+        match s {
+            "srp" => return Ok(Self::Srp),
+            "mobile-tcp" => return Ok(Self::MobileTcp),
+            _ => {}
         }
         let kernel = s.strip_prefix("kernel-").and_then(named).map(Self::Kernel);
         let split = s.strip_prefix("split-tcp-").and_then(named).map(Self::SplitTcp);
@@ -76,6 +109,9 @@ impl FromStr for Scheme {
 pub struct Carrier {
     via: Via,
     daemons: Vec<Daemon>,
+    /// How the base is started again, which is the first of the daemons.
+    base: Option<(Netns, Vec<String>)>,
+    program: PathBuf,
     /// Held while the processes may read them.
     _keys: Option<[Key; 2]>,
 }
@@ -99,54 +135,100 @@ impl Carrier {
         match scheme {
             Scheme::Kernel(name) => {
                 lab.set_congestion(name)?;
-                Ok(Self { via: Via::Direct, daemons: Vec::new(), _keys: None })
+                Ok(Self {
+                    via: Via::Direct,
+                    daemons: Vec::new(),
+                    base: None,
+                    program: program.to_owned(),
+                    _keys: None,
+                })
             }
             Scheme::SplitTcp(name) => {
                 if !has_congestion_control(&lab.base, name)? {
                     return Err(LabError::NoCongestionControl(name.clone()));
                 }
-                let hop = ["--hop", "split-tcp", "--congestion", name];
-                Self::hop(lab, family, program, &hop, patience)
+                let mut hop = Hop::new("split-tcp");
+                hop.both.extend(words(&["--congestion", name]));
+                Self::start_hop(&hop, lab, family, program, patience)
             }
-            Scheme::Srp => Self::hop(lab, family, program, &["--hop", "srp"], patience),
+            Scheme::Srp => Self::start_hop(&Hop::new("srp"), lab, family, program, patience),
+            Scheme::MobileTcp => {
+                Self::start_hop(&Hop::new("mobile-tcp"), lab, family, program, patience)
+            }
         }
     }
 
-    fn hop(
+    /// Starts `lasthop base` and `lasthop mobile` with this hop between them.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn start_hop(
+        hop: &Hop,
         lab: &Lab,
         family: Family,
         program: &Path,
-        hop: &[&str],
         patience: Duration,
     ) -> Result<Self, LabError> {
-        let listen = lab.base_address(family).to_string();
-        let reach = lab.base_from_mobile(family).to_string();
         let proxy = lab.proxy_address();
-        let (base_key, mobile_key) = (Key::generate()?, Key::generate()?);
-
-        let mut base = lab.base.command(program);
-        base.args(["base", "--listen", &listen, "--key", &base_key.path()])
-            .args(["--allow", &mobile_key.public])
-            .args(hop);
+        let (mut base, mut mobile) = (words(&["base"]), words(&["mobile"]));
+        if hop.ethernet {
+            base.extend(words(&["--carrier", "ethernet", "--interface", RADIO]));
+            let mac = if hop.find { String::new() } else { format!("/{BASE_MAC}") };
+            mobile.extend(words(&["--base", &format!("ether:{RADIO}{mac}")]));
+        } else {
+            base.extend(words(&["--listen", &lab.base_address(family).to_string()]));
+            mobile.extend(words(&["--base", &lab.base_from_mobile(family).to_string()]));
+        }
+        let keys = if hop.bare { None } else { Some([Key::generate()?, Key::generate()?]) };
+        match &keys {
+            Some([of_base, of_mobile]) => {
+                base.extend(words(&["--key", &of_base.path(), "--allow", &of_mobile.public]));
+                mobile.extend(words(&["--key", &of_mobile.path(), "--base-key", &of_base.public]));
+            }
+            None => [&mut base, &mut mobile]
+                .into_iter()
+                .for_each(|args| args.extend(words(&["--seal", "none"]))),
+        }
+        mobile.extend(words(&["--proxy", &proxy.to_string()]));
         let server = lab.server_address(family).ip();
         if server.is_loopback() {
             // A base does not let mobiles reach itself unless told to.
-            base.args(["--allow-target", &server.to_string()]);
+            base.extend(words(&["--allow-target", &server.to_string()]));
         }
-        let mut mobile = lab.mobile.command(program);
-        mobile
-            .args(["mobile", "--base", &reach, "--base-key", &base_key.public])
-            .args(["--key", &mobile_key.path(), "--proxy", &proxy.to_string()])
-            .args(hop);
-        for command in [&mut base, &mut mobile] {
-            // No status socket is wanted at the usual place, where a base at work may have its own.
-            command.env("XDG_RUNTIME_DIR", "/dev/null");
-        }
-        let daemons = vec![Daemon::spawn(base)?, Daemon::spawn(mobile)?];
-        let keys = Some([base_key, mobile_key]);
-        let mut carrier = Self { via: Via::Socks5(proxy), daemons, _keys: keys };
+        base.extend(hop.both.iter().chain(&hop.base).cloned());
+        mobile.extend(hop.both.iter().chain(&hop.mobile).cloned());
+        let daemons =
+            vec![spawn(&lab.base, program, &base)?, spawn(&lab.mobile, program, &mobile)?];
+        let mut carrier = Self {
+            via: Via::Socks5(proxy),
+            daemons,
+            base: Some((lab.base.clone(), base)),
+            program: program.to_owned(),
+            _keys: keys,
+        };
         carrier.wait_for_proxy(&lab.mobile, proxy, patience)?;
         Ok(carrier)
+    }
+
+    /// Kills the base, without a word to anybody, and starts it again.
+    ///
+    /// # Errors
+    ///
+    /// It could not be started.
+    pub fn restart_base(&mut self) -> Result<(), LabError> {
+        if let (Some((host, args)), Some(daemon)) = (&self.base, self.daemons.first_mut()) {
+            daemon.kill();
+            *daemon = spawn(host, &self.program, args)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the mobile, which says goodbye.
+    pub fn stop_mobile(&mut self) {
+        if self.daemons.len() > 1 {
+            self.daemons.pop();
+        }
     }
 
     fn wait_for_proxy(
@@ -181,6 +263,13 @@ impl Carrier {
     }
 }
 
+fn spawn(host: &Netns, program: &Path, args: &[String]) -> Result<Daemon, LabError> {
+    let mut command = host.command(program);
+    // No status socket is wanted at the usual place, where a base at work may have its own.
+    command.args(args).env("XDG_RUNTIME_DIR", "/dev/null");
+    Daemon::spawn(command)
+}
+
 /// A new key pair whose secret is in a file without a name, which no crash can leave behind.
 #[derive(Debug)]
 struct Key {
@@ -212,7 +301,7 @@ mod tests {
 
     #[test]
     fn schemes_are_read_as_they_are_shown() {
-        for name in ["srp", "split-tcp-bbr", "kernel-cubic"] {
+        for name in ["srp", "mobile-tcp", "split-tcp-bbr", "kernel-cubic"] {
             assert_eq!(name.parse::<Scheme>().unwrap().to_string(), name);
         }
         for bad in ["", "kernel-", "split-tcp", "tcp"] {

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Both links are emulated by `lasthop-radio` in this process. The base forwards between them, so
-//! that end-to-end connections cross it as they would any router.
+//! that end-to-end connections cross it as they would any router. The radio carries IP packets
+//! between TUN interfaces, or whole Ethernet frames between virtual Ethernet interfaces.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -28,6 +29,21 @@ pub const RADIO: &str = "radio0";
 const HOP_PORT: u16 = 4433;
 const PROXY_PORT: u16 = 1080;
 
+/// What the radio carries.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Medium {
+    /// IP packets.
+    #[default]
+    Ip,
+    /// Ethernet frames, of whatever type.
+    Ethernet,
+}
+
+/// The Ethernet address of the base's end of a radio that carries frames.
+pub const BASE_MAC: &str = "02:00:5e:10:00:01";
+/// The Ethernet address of the mobile's end.
+pub const MOBILE_MAC: &str = "02:00:5e:10:00:02";
+
 /// Which addresses to use.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Family {
@@ -45,6 +61,8 @@ pub struct Topology {
     pub wired: RadioConfig,
     /// The radio.
     pub radio: RadioConfig,
+    /// What the radio carries.
+    pub medium: Medium,
     /// The MTU of the radio's interfaces, if not what the radio carries. Larger than that, the
     /// radio is a black hole for what exceeds it.
     pub interface_mtu: Option<u32>,
@@ -73,6 +91,7 @@ impl Default for Topology {
         Self {
             wired: RadioConfig::both(wired),
             radio: RadioConfig::both(radio),
+            medium: Medium::default(),
             interface_mtu: None,
             seed: Seed::from_u64(0),
         }
@@ -128,7 +147,16 @@ impl Lab {
         let (fixed, base, mobile) = (Netns::anonymous()?, Netns::anonymous()?, Netns::anonymous()?);
         let seed = topology.seed;
         let wired = Air::between(&fixed, &base, WIRED, &topology.wired, seed.child("wired"))?;
-        let radio = Air::between(&base, &mobile, RADIO, &topology.radio, seed.child("radio"))?;
+        let between = match topology.medium {
+            Medium::Ip => Air::between,
+            Medium::Ethernet => Air::between_frames,
+        };
+        let radio = between(&base, &mobile, RADIO, &topology.radio, seed.child("radio"))?;
+        if topology.medium == Medium::Ethernet {
+            for (host, mac) in [(&base, BASE_MAC), (&mobile, MOBILE_MAC)] {
+                host.ip(&format!("link set dev {RADIO} address {mac}\n"))?;
+            }
+        }
         let lab = Self { wired: Some(wired), radio, fixed, base, mobile, loopback: None };
         lab.configure_links(topology)?;
         lab.configure_routes()?;

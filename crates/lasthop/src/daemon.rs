@@ -5,7 +5,8 @@ use std::io::IsTerminal;
 use anyhow::Context;
 use clap::Args;
 use lasthop_linux::Stop;
-use lasthop_linux::config::KeyText;
+use lasthop_linux::config::{Inflight, KeyText, MobileTcpFile};
+use lasthop_units::Bytes;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
@@ -21,6 +22,28 @@ pub(crate) struct LogOptions {
     /// Log one JSON object a line
     #[arg(long)]
     log_json: bool,
+}
+
+/// Mobile TCP's settings that are worth a flag.
+#[derive(Args, Debug)]
+pub(crate) struct MobileTcpOptions {
+    /// What a connection of mobile-tcp may receive before it is read, at most 32767 bytes
+    /// [default: 16KiB]
+    #[arg(long, value_name = "SIZE", value_parser = MobileTcpFile::parse_window)]
+    window: Option<Bytes>,
+
+    /// What all connections of mobile-tcp together may have on their way, or none for no bound
+    /// [default: 64KiB on udp, none on ethernet]
+    #[arg(long, value_name = "SIZE")]
+    inflight: Option<Inflight>,
+}
+
+impl MobileTcpOptions {
+    /// Flags win over the file.
+    pub(crate) fn apply(&self, file: &mut MobileTcpFile) {
+        file.window = self.window.or(file.window);
+        file.inflight = self.inflight.or(file.inflight);
+    }
 }
 
 /// Starts logging to standard error, and turns SIGTERM and SIGINT into requests to stop.

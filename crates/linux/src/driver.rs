@@ -83,8 +83,6 @@ pub(crate) trait Role {
 
     /// A new association's session.
     fn session(&self) -> Session;
-    /// The name of the hop, for people.
-    fn hop_name(&self) -> &'static str;
     /// Starts to watch what is the role's own.
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()>;
     /// Somebody connects to listener `n`.
@@ -229,14 +227,14 @@ impl<H: Hop, W> Core<H, W> {
     }
 
     /// Relays bytes between connection `conn` of a session and `socket`; `preface` goes first into
-    /// the session. The waiting state comes back.
-    pub(crate) fn relay(&mut self, key: Key, take: impl FnOnce(W) -> (Socket, Vec<u8>)) {
+    /// the session. `take` gives both, or nothing: then there is no connection.
+    pub(crate) fn relay(&mut self, key: Key, take: impl FnOnce(W) -> Option<(Socket, Vec<u8>)>) {
         let Some(Connection { name, target, since, phase, reset, .. }) = self.remove(key) else {
             return;
         };
         let (Some((id, conn)), Phase::Waiting(waiting)) = (name, phase) else { return };
+        let Some((socket, preface)) = take(waiting) else { return };
         tracing::debug!(connection = conn.0, target, "connection opened");
-        let (socket, preface) = take(waiting);
         let token = socket.token;
         let phase = Phase::Relaying(Relay::new(conn, socket, preface));
         let key = self.connections.insert(Connection {
@@ -295,7 +293,7 @@ impl<H: Hop, W> Core<H, W> {
         self.next_timeout().filter(|at| *at != Time::NEVER).map(|at| at - self.clock.now())
     }
 
-    fn report<R: Role>(&self, role: &R) -> Report {
+    fn report(&self, role: &str) -> Report {
         let name = |id: &H::Id| format!("{id:?}");
         let connections = self.connections.iter().map(|(_, c)| {
             let (state, to_hop, from_hop) = match &c.phase {
@@ -313,10 +311,10 @@ impl<H: Hop, W> Core<H, W> {
             }
         });
         Report {
-            role: R::NAME.to_owned(),
+            role: role.to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.now.as_secs_f64(),
-            hop: role.hop_name().to_owned(),
+            hop: self.hop.name().to_owned(),
             associations: self.hop.reports(self.now),
             connections: connections.collect(),
             counters: Counters { garbage: self.hop.garbage(), ..self.counters },
@@ -420,7 +418,7 @@ impl<R: Role> Driver<R> {
                 control.handle_client(&mut turn, key, readiness);
             }
             None => {
-                let report = self.core.report(&self.role);
+                let report = self.core.report(R::NAME);
                 let (_, mut turn) = self.core.turn();
                 control.handle_listener(&mut turn, &report);
             }

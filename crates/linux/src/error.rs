@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::carrier::ether::EtherError;
 use crate::keyfile::KeyFileError;
 
 /// Why a base or a mobile does not start, or stops.
@@ -19,6 +20,12 @@ pub enum RunError {
         /// What the kernel said.
         source: io::Error,
     },
+    /// An interface cannot carry the hop.
+    #[error(transparent)]
+    Ether(#[from] EtherError),
+    /// What was configured does not fit what was found.
+    #[error("{0}")]
+    Misfit(String),
     /// The status socket cannot be served.
     #[error("cannot serve the status socket {}: {source}", path.display())]
     Control {

@@ -1,7 +1,6 @@
 //! What the event loop needs of a hop beside its streams. One relay serves every hop through this.
 
 use std::fmt::Debug;
-use std::net::SocketAddr;
 
 use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::Time;
@@ -45,8 +44,8 @@ pub(crate) struct Turn<'a> {
 pub(crate) enum HopEvent<I> {
     /// It stands; streams can be opened.
     Up(I),
-    /// Its peer has a new address.
-    Moved(I, SocketAddr),
+    /// Its peer has a new address, which is this.
+    Moved(I, String),
     /// It is over, and every stream with it.
     Lost(I, String),
     /// The base cannot be reached, or not any more, for this reason; another address may do better.
@@ -54,11 +53,14 @@ pub(crate) enum HopEvent<I> {
 }
 
 /// One way across the hop: its sockets, its machines, its associations.
-pub(crate) trait Hop {
+pub(crate) trait Hop: Send + 'static {
     /// Names an association.
-    type Id: Copy + Ord + Debug;
+    type Id: Copy + Ord + Debug + Send;
     /// An association's streams.
     type Streams: Streams;
+
+    /// What the operator calls the hop.
+    fn name(&self) -> &'static str;
 
     /// One of the hop's own descriptors is ready.
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness);

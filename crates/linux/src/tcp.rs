@@ -94,6 +94,16 @@ pub(crate) fn listen(addr: SocketAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// Refuses who connects from here on; the address stays ours.
+pub(crate) fn stop_listening(fd: impl AsFd) {
+    let _ = rustix::net::shutdown(fd, Shutdown::Read);
+}
+
+/// Listens again after [`stop_listening`].
+pub(crate) fn listen_again(fd: impl AsFd) -> io::Result<()> {
+    Ok(rustix::net::listen(fd, BACKLOG)?)
+}
+
 /// What accepting brought.
 pub(crate) enum Accepted {
     /// A connection and its peer.

@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args;
 use lasthop_linux::Congestion;
 use lasthop_linux::base::{Base, BaseConfig, BaseFile, Network};
-use lasthop_linux::config::{self, HopKind, KeyText, SealKind};
+use lasthop_linux::config::{self, CarrierKind, HopKind, KeyText, SealKind};
+use lasthop_linux::publish::PublishFile;
 use lasthop_units::parse_duration;
 
-use crate::daemon;
+use crate::daemon::{self, MobileTcpOptions};
 
 /// Serves mobiles. A flag wins over the configuration file.
 #[derive(Args, Debug)]
@@ -29,9 +30,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PUBLIC KEY", value_parser = daemon::public_key)]
     allow: Vec<KeyText>,
 
-    /// What crosses the hop: srp or split-tcp [default: srp]
+    /// What crosses the hop: srp, mobile-tcp or split-tcp [default: srp]
     #[arg(long, value_name = "NAME")]
     hop: Option<HopKind>,
+
+    /// What moves the datagrams of srp and mobile-tcp: udp, or ethernet for raw frames without IP
+    /// [default: udp]
+    #[arg(long, value_name = "NAME")]
+    carrier: Option<CarrierKind>,
+
+    /// The interface on which mobiles are served with --carrier ethernet
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
 
     /// What protects the hop: noise, or none on a hop that is private already [default: noise]
     #[arg(long, value_name = "NAME")]
@@ -40,6 +50,14 @@ pub(crate) struct Options {
     /// The congestion control of split-tcp, as the kernel calls it (bbr, cubic)
     #[arg(long, value_name = "NAME")]
     congestion: Option<Congestion>,
+
+    /// Let fixed hosts reach a mobile's server: who connects to ADDRESS:PORT is offered to the mobile
+    /// for its PORT, or to the mobile with this key; may be given several times
+    #[arg(long, value_name = "ADDRESS:PORT -> [KEY:]PORT")]
+    publish: Vec<PublishFile>,
+
+    #[command(flatten)]
+    mobile_tcp: MobileTcpOptions,
 
     /// Let connections go to this network even if it is the base itself; may be given several times
     #[arg(long, value_name = "ADDRESS/BITS")]
@@ -79,6 +97,8 @@ impl Options {
         daemon::replace(&mut file.allow, &self.allow);
         file.key = self.key.clone().or(file.key);
         file.hop = self.hop.or(file.hop);
+        file.carrier = self.carrier.or(file.carrier);
+        file.interface = self.interface.clone().or(file.interface);
         file.seal = self.seal.or(file.seal);
         file.congestion = self.congestion.clone().or(file.congestion);
         file.control = self.control.clone().or(file.control);
@@ -86,6 +106,8 @@ impl Options {
         file.targets.deny.extend_from_slice(&self.deny_target);
         file.targets.connect_timeout = self.connect_timeout.or(file.targets.connect_timeout);
         file.limits.associations = self.max_associations.or(file.limits.associations);
+        file.publish.extend_from_slice(&self.publish);
+        self.mobile_tcp.apply(&mut file.mobile_tcp);
         file.limits.connections = self.max_connections.or(file.limits.connections);
         Ok(file.try_into()?)
     }
@@ -95,8 +117,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
     let base = Base::bind(config)?;
-    for addr in base.local_addrs() {
-        tracing::info!(%addr, "serving mobiles");
+    for addr in base.places() {
+        tracing::info!(addr, "serving mobiles");
     }
     Ok(base.run(&stop)?)
 }
@@ -104,6 +126,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+
+    use lasthop_linux::config::Place;
 
     use super::*;
 
@@ -122,7 +146,7 @@ mod tests {
     #[test]
     fn the_common_case_needs_no_file() {
         let config = config(&["--key", "base.key", "--allow", KEY]).unwrap();
-        assert_eq!(config.listen, ["[::]:4433".parse::<SocketAddr>().unwrap()]);
+        assert_eq!(config.place, Place::Internet(vec!["[::]:4433".parse().unwrap()]));
         assert_eq!((config.hop, config.seal), (HopKind::Srp, SealKind::Noise));
         assert_eq!(config.allow[0].to_string(), KEY);
     }
@@ -133,11 +157,34 @@ mod tests {
             (&["--allow", KEY][..], "the base's key is missing"),
             (&["--key", "k"], "a mobile that is served is missing"),
             (&["--key", "k", "--allow", "x"], "44 base64 characters"),
-            (&["--key", "k", "--allow", KEY, "--hop", "carrier-pigeon"], "srp and split-tcp"),
+            (
+                &["--key", "k", "--allow", KEY, "--hop", "carrier-pigeon"],
+                "srp, mobile-tcp and split-tcp",
+            ),
             (&["--key", "k", "--allow", KEY, "--congestion", "warp"], "available: "),
             (&["--key", "k", "--allow", KEY, "--congestion", "reno"], "split-tcp"),
             (&["--seal", "none", "--allow", KEY], "has no meaning"),
             (&["--config", "/nonexistent"], "cannot read /nonexistent"),
+            (&["--seal", "none", "--carrier", "pigeon"], "udp and ethernet"),
+            (&["--seal", "none", "--carrier", "ethernet"], "the interface for Ethernet is missing"),
+            (&["--seal", "none", "--interface", "eth0"], "carrier = \"ethernet\" only"),
+            (
+                &[
+                    "--seal",
+                    "none",
+                    "--carrier",
+                    "ethernet",
+                    "--interface",
+                    "eth0",
+                    "--listen",
+                    "[::]:4433",
+                ],
+                "frames have no port",
+            ),
+            (&["--seal", "none", "--hop", "split-tcp", "--carrier", "udp"], "kernel's TCP"),
+            (&["--seal", "none", "--inflight", "64KiB"], "hop = \"mobile-tcp\" only"),
+            (&["--seal", "none", "--hop", "mobile-tcp", "--window", "32KiB"], "32767"),
+            (&["--seal", "none", "--publish", "8080"], "0.0.0.0:8080 -> 80"),
         ] {
             let error = config(args).unwrap_err().to_string();
             assert!(error.contains(said), "{args:?}: {error}");

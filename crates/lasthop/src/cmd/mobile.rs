@@ -3,10 +3,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lasthop_linux::Congestion;
-use lasthop_linux::config::{self, HopKind, KeyText, SealKind};
-use lasthop_linux::mobile::{BaseAddress, Connect, Mobile, MobileConfig, MobileFile};
+use lasthop_linux::config::{self, CarrierKind, HopKind, KeyText, SealKind};
+use lasthop_linux::mobile::{BaseText, Connect, Mobile, MobileConfig, MobileFile};
+use lasthop_linux::publish::Server;
 
-use crate::daemon;
+use crate::daemon::{self, MobileTcpOptions};
 
 /// Carries connections over the hop to a base. A flag wins over the configuration file.
 #[derive(Args, Debug)]
@@ -15,9 +16,10 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Where the base is; a name is looked up again whenever the base is lost
+    /// Where the base is; a name is looked up again whenever the base is lost. On raw Ethernet:
+    /// ether:INTERFACE/ADDRESS, or ether:INTERFACE for the base that answers there
     #[arg(long, value_name = "HOST:PORT")]
-    base: Option<BaseAddress>,
+    base: Option<BaseText>,
 
     /// The base's public key
     #[arg(long, value_name = "PUBLIC KEY", value_parser = daemon::public_key)]
@@ -37,9 +39,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "WHEN")]
     connect: Option<Connect>,
 
-    /// What crosses the hop: srp or split-tcp, as the base has it [default: srp]
+    /// What crosses the hop: srp, mobile-tcp or split-tcp, as the base has it [default: srp]
     #[arg(long, value_name = "NAME")]
     hop: Option<HopKind>,
+
+    /// What moves the datagrams of srp and mobile-tcp: udp, or ethernet for raw frames without IP
+    /// [default: udp, or as --base says]
+    #[arg(long, value_name = "NAME")]
+    carrier: Option<CarrierKind>,
+
+    /// The interface to the base with --carrier ethernet
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
 
     /// What protects the hop: noise or none, as the base has it [default: noise]
     #[arg(long, value_name = "NAME")]
@@ -48,6 +59,14 @@ pub(crate) struct Options {
     /// The congestion control of split-tcp, as the kernel calls it (bbr, cubic)
     #[arg(long, value_name = "NAME")]
     congestion: Option<Congestion>,
+
+    /// Let fixed hosts reach a server here through the base: who comes for PORT is connected with
+    /// ADDRESS:PORT; may be given several times
+    #[arg(long, value_name = "PORT -> ADDRESS:PORT")]
+    publish: Vec<Server>,
+
+    #[command(flatten)]
+    mobile_tcp: MobileTcpOptions,
 
     /// Connections at once [default: 4096]
     #[arg(long, value_name = "COUNT")]
@@ -73,9 +92,13 @@ impl Options {
         file.key = self.key.clone().or(file.key);
         file.connect = self.connect.or(file.connect);
         file.hop = self.hop.or(file.hop);
+        file.carrier = self.carrier.or(file.carrier);
+        file.interface = self.interface.clone().or(file.interface);
         file.seal = self.seal.or(file.seal);
         file.congestion = self.congestion.clone().or(file.congestion);
         file.control = self.control.clone().or(file.control);
+        file.publish.extend_from_slice(&self.publish);
+        self.mobile_tcp.apply(&mut file.mobile_tcp);
         file.limits.connections = self.max_connections.or(file.limits.connections);
         Ok(file.try_into()?)
     }
@@ -95,6 +118,9 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 mod tests {
     use clap::Parser;
 
+    use lasthop_linux::config::Place;
+    use lasthop_linux::mobile::BaseAddress;
+
     use super::*;
 
     #[derive(Parser)]
@@ -107,13 +133,17 @@ mod tests {
         Command::try_parse_from([&["mobile"], args].concat())?.options.config()
     }
 
+    fn internet(host: &str, port: u16) -> Place<BaseAddress> {
+        Place::Internet(BaseAddress { host: host.to_owned(), port })
+    }
+
     const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
 
     #[test]
     fn the_common_case_needs_no_file() {
         let config =
             config(&["--base", "[2001:db8::1]:4433", "--base-key", KEY, "--key", "m.key"]).unwrap();
-        assert_eq!((config.base.host.as_str(), config.base.port), ("2001:db8::1", 4433));
+        assert_eq!(config.base, internet("2001:db8::1", 4433));
         assert_eq!(config.proxy, ["127.0.0.1:1080".parse::<SocketAddr>().unwrap()]);
         assert_eq!(config.connect, Connect::Faithful);
     }
@@ -128,9 +158,46 @@ mod tests {
             (&["--base", "::1:4433"], "brackets"),
             (&["--base", "b:0"], "HOST:PORT"),
             (&["--connect", "late"], "faithful and early"),
+            (&["--base", "ether:eth0/02:00"], "02:00:5e:10:00:01"),
+            (&["--base", "ether:eth0/ff:ff:ff:ff:ff:ff"], "leave it out"),
+            (&["--base", "ether:"], "ether:INTERFACE"),
+            (&["--seal", "none", "--base", "b:1", "--carrier", "ethernet"], "ether:INTERFACE"),
+            (&["--seal", "none", "--base", "ether:a", "--carrier", "udp"], "carrier = \"udp\""),
+            (&["--seal", "none", "--base", "ether:a", "--interface", "b"], "`base` is at a"),
+            (&["--seal", "none", "--base", "b:1", "--interface", "b"], "`interface` is of"),
+            (&["--seal", "none", "--carrier", "ethernet"], "the interface for Ethernet"),
+            (&["--seal", "none", "--base", "ether:a", "--hop", "split-tcp"], "no meaning"),
+            (&["--publish", "80"], "8080 -> 127.0.0.1:80"),
+            (
+                &[
+                    "--seal",
+                    "none",
+                    "--base",
+                    "b:1",
+                    "--publish",
+                    "1 -> 127.0.0.1:1",
+                    "--publish",
+                    "1 -> 127.0.0.1:2",
+                ],
+                "port 1 stands there twice",
+            ),
         ] {
             let error = config(args).unwrap_err().to_string();
             assert!(error.contains(said), "{args:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_base_on_an_ethernet_link_is_named_or_found() {
+        let seal = ["--seal", "none"];
+        for (args, peer) in [
+            (&["--base", "ether:eth0/02:00:00:00:00:01"][..], Some("02:00:00:00:00:01")),
+            (&["--base", "ether:eth0"], None),
+            (&["--carrier", "ethernet", "--interface", "eth0"], None),
+        ] {
+            let got = config(&[&seal, args].concat()).unwrap().base;
+            let peer = peer.map(|mac| mac.parse().unwrap());
+            assert_eq!(got, Place::Ethernet { interface: "eth0".to_owned(), peer });
         }
     }
 
@@ -143,6 +210,6 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let got = config(&["--config", path.to_str().unwrap(), "--base", "b:2"]).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!((got.base.host.as_str(), got.base.port), ("b", 2));
+        assert_eq!(got.base, internet("b", 2));
     }
 }

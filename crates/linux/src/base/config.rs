@@ -8,7 +8,10 @@ use lasthop_hop::seal::PublicKey;
 use serde::Deserialize;
 
 use super::policy::{Network, TargetPolicy};
-use crate::config::{self, ConfigError, HopKind, KeyText, SealKind, SrpFile};
+use crate::config::{
+    self, CarrierKind, ConfigError, HopKind, KeyText, MobileTcpFile, Place, SealKind, SrpFile,
+};
+use crate::publish::{self, PublishFile, Published};
 use crate::tcp::Congestion;
 
 /// Where mobiles are served when nobody says.
@@ -28,6 +31,10 @@ pub struct BaseFile {
     pub allow: Option<Vec<KeyText>>,
     /// What crosses the hop.
     pub hop: Option<HopKind>,
+    /// What moves its datagrams.
+    pub carrier: Option<CarrierKind>,
+    /// The interface whose frames they are.
+    pub interface: Option<String>,
     /// What protects it.
     pub seal: Option<SealKind>,
     /// The congestion control of split-tcp.
@@ -41,6 +48,10 @@ pub struct BaseFile {
     pub limits: LimitsFile,
     /// SRP's few settings.
     pub srp: SrpFile,
+    /// Mobile TCP's.
+    pub mobile_tcp: MobileTcpFile,
+    /// Servers on mobiles that fixed hosts reach here.
+    pub publish: Vec<PublishFile>,
 }
 
 /// The `[targets]` table.
@@ -88,8 +99,8 @@ impl Default for BaseLimits {
 /// All that a base needs to know.
 #[derive(Clone, Debug)]
 pub struct BaseConfig {
-    /// Addresses on which mobiles are served.
-    pub listen: Vec<SocketAddr>,
+    /// Where mobiles are served.
+    pub place: Place<Vec<SocketAddr>>,
     /// The file with the base's key; unused without a seal.
     pub key: PathBuf,
     /// The mobiles that are served; unused without a seal.
@@ -110,6 +121,10 @@ pub struct BaseConfig {
     pub limits: BaseLimits,
     /// SRP's few settings.
     pub srp: SrpFile,
+    /// Mobile TCP's.
+    pub mobile_tcp: MobileTcpFile,
+    /// Servers on mobiles that fixed hosts reach here.
+    pub publish: Vec<Published>,
 }
 
 impl TryFrom<BaseFile> for BaseConfig {
@@ -134,13 +149,31 @@ impl TryFrom<BaseFile> for BaseConfig {
             let why = "`allow` has no meaning with seal = \"none\": nobody can prove a key";
             return Err(ConfigError::Contradiction(why.to_owned()));
         }
-        if hop == HopKind::Srp && file.congestion.is_some() {
-            let why = "`congestion` is of hop = \"split-tcp\" only";
-            return Err(ConfigError::Contradiction(why.to_owned()));
-        }
+        config::check_hop(hop, file.congestion.as_ref(), file.carrier, &file.mobile_tcp)?;
+        let place = match (file.carrier.unwrap_or_default(), file.interface, file.listen) {
+            (CarrierKind::Udp, Some(_), _) => {
+                return Err(config::contradiction("`interface` is of carrier = \"ethernet\" only"));
+            }
+            (CarrierKind::Udp, None, listen) => {
+                Place::Internet(listen.unwrap_or_else(|| vec![LISTEN]))
+            }
+            (CarrierKind::Ethernet, _, Some(_)) => {
+                let why = "`listen` has no meaning with carrier = \"ethernet\": frames have no \
+                           port; say `interface`";
+                return Err(config::contradiction(why));
+            }
+            (CarrierKind::Ethernet, None, None) => {
+                let how = "say `interface = \"NAME\"` or --interface NAME (see ip link)";
+                return Err(ConfigError::Missing { what: "the interface for Ethernet", how });
+            }
+            (CarrierKind::Ethernet, Some(interface), None) => {
+                Place::Ethernet { interface, peer: None }
+            }
+        };
+        let publish = publish::published(file.publish, &allow)?;
         let limits = BaseLimits::default();
         Ok(Self {
-            listen: file.listen.unwrap_or_else(|| vec![LISTEN]),
+            place,
             key,
             allow,
             hop,
@@ -149,6 +182,8 @@ impl TryFrom<BaseFile> for BaseConfig {
             control: file.control,
             targets: TargetPolicy { allow: file.targets.allow, deny: file.targets.deny },
             srp: file.srp,
+            mobile_tcp: file.mobile_tcp,
+            publish,
             connect_timeout: file.targets.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             limits: BaseLimits {
                 associations: file.limits.associations.unwrap_or(limits.associations),

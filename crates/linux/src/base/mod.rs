@@ -1,7 +1,7 @@
 //! `lasthop base`: serves mobiles, and makes their connections to the fixed network.
 
 mod config;
-mod dial;
+mod door;
 mod policy;
 
 pub use config::{BaseConfig, BaseFile, BaseLimits};
@@ -12,24 +12,34 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use lasthop_hop::seal::{Keypair, Responder};
-use lasthop_session::{ConnId, Event, Refusal, Session, Target};
+use lasthop_hop::mobile_tcp::MobileTcp;
+use lasthop_hop::seal::{Keypair, PublicKey, Responder};
+use lasthop_hop::srp::Srp;
+use lasthop_hop::{BareBase, BareBounds, BaseEnd};
+use lasthop_session::{ConnId, Event, Refusal, ResetReason, Session, Target};
 use lasthop_units::Seed;
 
-use self::dial::{Dial, Outcome};
-use crate::config::{HopKind, SealKind};
+use self::door::Door;
+use crate::carrier::Carrier;
+use crate::carrier::ether::{Ether, Framing};
+use crate::carrier::udp::Udp;
+use crate::config::{HopKind, Place, SealKind};
+use crate::datagram::DatagramBase;
+use crate::datagram::settings::{self, Passage};
+use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Source, Turn};
-use crate::reactor::Readiness;
+use crate::reactor::{Interest, Readiness};
 use crate::resolve::Answer;
 use crate::slab::Key;
 use crate::split::{Bounds, SplitBase};
-use crate::srp::{self, SrpBase};
 use crate::stop::Stop;
-use crate::tcp::{self, Socket};
-use crate::udp::Udp;
+use crate::tcp::{self, Accepted, Socket};
 use crate::{control, cpu, keyfile};
+
+/// How long accepting pauses when descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a base's connection does before it stands.
 #[derive(Debug)]
@@ -38,44 +48,83 @@ pub(crate) enum Surrogate {
     Resolving,
     /// It connects.
     Dialling(Dial),
+    /// A fixed host has made it, and the mobile is asked for its end.
+    Offered(Socket),
+}
+
+impl Dials for Surrogate {
+    fn dial(&mut self) -> Option<&mut Dial> {
+        match self {
+            Self::Dialling(dial) => Some(dial),
+            Self::Resolving | Self::Offered(_) => None,
+        }
+    }
 }
 
 /// A base that is bound and not yet running.
 pub struct Base {
-    driver: AnyDriver,
+    service: Box<dyn Service>,
 }
 
-/// One loop for each hop; all else is the same code.
-enum AnyDriver {
-    Srp(Box<Driver<BaseRole<SrpBase>>>),
-    Split(Box<Driver<BaseRole<SplitBase>>>),
+/// A loop with any hop.
+trait Service: Send {
+    fn local_addrs(&self) -> Vec<SocketAddr>;
+    fn places(&self) -> Vec<String>;
+    fn run(&mut self, stop: &Stop) -> io::Result<()>;
+}
+
+impl<H: BaseHop> Service for Driver<BaseRole<H>> {
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.hop().local_addrs()
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.hop().places()
+    }
+
+    fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        self.run(stop)
+    }
 }
 
 impl Base {
-    /// Binds every address and reads the keys.
+    /// Opens every address or interface and reads the keys.
     ///
     /// # Errors
     ///
-    /// Says which address, file or socket cannot be used, and why.
+    /// Says which address, interface, file or socket cannot be used, and why.
     pub fn bind(config: BaseConfig) -> Result<Self, RunError> {
         let seed = keyfile::entropy().map_err(RunError::Kernel)?;
         let keys = match config.seal {
             SealKind::Noise => Some(keyfile::load(&config.key)?),
             SealKind::None => None,
         };
-        let driver = match config.hop {
-            HopKind::Srp => AnyDriver::Srp(driver(srp(&config, keys, seed)?, &config)?),
-            HopKind::SplitTcp => AnyDriver::Split(driver(split(&config, keys, seed)?, &config)?),
+        let service = match (config.hop, &config.place) {
+            (HopKind::SplitTcp, _) => service(split(&config, keys, seed)?, &config)?,
+            (hop, Place::Internet(listen)) => {
+                let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
+                let udp = Udp::bind(listen)
+                    .map_err(|(addr, source)| RunError::Listen { addr, source })?;
+                datagrams(hop, &config, keys, seed, udp, Passage::udp(ipv6))?
+            }
+            (hop, Place::Ethernet { interface, .. }) => {
+                let framing = Framing::of(hop, config.seal);
+                let ether = Ether::open(interface, framing)?;
+                let passage = Passage::ether(ether.mtu(), framing.overhead());
+                datagrams(hop, &config, keys, seed, ether, passage)?
+            }
         };
-        Ok(Self { driver })
+        Ok(Self { service })
     }
 
-    /// Where it listens for mobiles.
+    /// The Internet addresses on which it listens for mobiles.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        match &self.driver {
-            AnyDriver::Srp(driver) => driver.hop().local_addrs(),
-            AnyDriver::Split(driver) => driver.hop().local_addrs(),
-        }
+        self.service.local_addrs()
+    }
+
+    /// Where it listens for mobiles, whatever the carrier.
+    pub fn places(&self) -> Vec<String> {
+        self.service.places()
     }
 
     /// Serves until `stop` is requested.
@@ -83,34 +132,73 @@ impl Base {
     /// # Errors
     ///
     /// The kernel refused what the loop cannot do without.
-    pub fn run(self, stop: &Stop) -> Result<(), RunError> {
-        match self.driver {
-            AnyDriver::Srp(mut driver) => driver.run(stop),
-            AnyDriver::Split(mut driver) => driver.run(stop),
-        }
-        .map_err(RunError::Kernel)
+    pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
+        self.service.run(stop).map_err(RunError::Kernel)
     }
 }
 
-fn driver<H: BaseHop>(hop: H, config: &BaseConfig) -> Result<Box<Driver<BaseRole<H>>>, RunError> {
+fn service<H: BaseHop>(hop: H, config: &BaseConfig) -> Result<Box<dyn Service>, RunError> {
+    let doors = Door::open_all(&config.publish)
+        .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     let control = control::open(config.control.as_deref(), "base")?;
-    let driver = Driver::new(BaseRole::new(config), hop, control);
-    driver.map(Box::new).map_err(RunError::Kernel)
+    let driver = Driver::new(BaseRole::new(config, doors), hop, control);
+    Ok(Box::new(driver.map_err(RunError::Kernel)?))
 }
 
-fn srp(config: &BaseConfig, keys: Option<Keypair>, seed: Seed) -> Result<SrpBase, RunError> {
-    let ipv6 = config.listen.iter().any(SocketAddr::is_ipv6);
-    let hop = srp::config(&config.srp, ipv6, config.limits.connections);
-    let machine = match keys {
-        Some(keys) => lasthop_hop::Base::new(hop, keys, config.allow.clone(), seed),
-        None => lasthop_hop::Base::unsealed(hop, seed),
-    };
-    let udp =
-        Udp::bind(&config.listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
-    Ok(SrpBase::new(machine.with_fast_aes(cpu::fast_aes()), udp))
+/// The hop of a transport over `carrier`.
+fn datagrams<C: Carrier>(
+    hop: HopKind,
+    config: &BaseConfig,
+    keys: Option<Keypair>,
+    seed: Seed,
+    carrier: C,
+    passage: Passage,
+) -> Result<Box<dyn Service>, RunError> {
+    let (streams, allow) = (config.limits.connections, config.allow.clone());
+    match (hop, keys) {
+        (HopKind::MobileTcp, Some(keys)) => {
+            let sealed = settings::SEALED;
+            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
+            let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, seed);
+            over("mobile-tcp", machine.with_fast_aes(cpu::fast_aes()), carrier, config)
+        }
+        (HopKind::MobileTcp, None) => {
+            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
+            let bounds =
+                BareBounds { peers_max: config.limits.associations, ..BareBounds::default() };
+            let machine = BareBase::new(settings, bounds, seed);
+            over("mobile-tcp", machine, carrier, config)
+        }
+        (_, keys) => {
+            let settings = settings::srp(&config.srp, passage, streams);
+            let machine = match keys {
+                Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allow, seed),
+                None => lasthop_hop::Base::unsealed(settings, seed),
+            };
+            over("srp", machine.with_fast_aes(cpu::fast_aes()), carrier, config)
+        }
+    }
+}
+
+fn over<M, C>(
+    name: &'static str,
+    machine: M,
+    carrier: C,
+    config: &BaseConfig,
+) -> Result<Box<dyn Service>, RunError>
+where
+    M: BaseEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    service(DatagramBase::new(name, machine, carrier), config)
 }
 
 fn split(config: &BaseConfig, keys: Option<Keypair>, seed: Seed) -> Result<SplitBase, RunError> {
+    // A configuration with frames and split-tcp is refused when it is read.
+    let listen = match &config.place {
+        Place::Internet(listen) => listen.as_slice(),
+        Place::Ethernet { .. } => &[],
+    };
     let (responder, allowed) = match keys {
         Some(keys) => (Responder::new(keys, seed.child("responder")), Some(config.allow.clone())),
         None => (Responder::unsealed(), None),
@@ -118,36 +206,48 @@ fn split(config: &BaseConfig, keys: Option<Keypair>, seed: Seed) -> Result<Split
     let bounds =
         Bounds { associations: config.limits.associations, streams: config.limits.connections };
     let congestion = config.congestion.as_ref();
-    SplitBase::bind(&config.listen, congestion, responder, allowed, bounds, seed)
+    SplitBase::bind(listen, congestion, responder, allowed, bounds, seed)
         .map_err(|(addr, source)| RunError::Listen { addr, source })
 }
 
 /// The hop of a base, which listens by itself.
 pub(crate) trait BaseHop: Hop {
-    /// The hop's name.
-    const NAME: &'static str;
-
-    /// Where mobiles are served.
+    /// The Internet addresses at which mobiles are served.
     fn local_addrs(&self) -> Vec<SocketAddr>;
+
+    /// Where mobiles are served, for people.
+    fn places(&self) -> Vec<String> {
+        self.local_addrs().iter().map(ToString::to_string).collect()
+    }
 
     /// Starts to watch its sockets.
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;
 
     /// Takes no new association and no new stream from here on.
     fn stop(&mut self, turn: &mut Turn<'_>);
+
+    /// The key of the mobile at the other end of an association, where mobiles have keys.
+    fn key_of(&self, id: Self::Id) -> Option<PublicKey>;
+
+    /// Whether that mobile has a server on `port`; `None` if only asking it tells.
+    fn listens(&self, _id: Self::Id, _port: u16) -> Option<bool> {
+        None
+    }
 }
 
 /// The base's part of the loop.
-pub(crate) struct BaseRole<H> {
+pub(crate) struct BaseRole<H: Hop> {
     policy: TargetPolicy,
     connect_timeout: Duration,
     session: lasthop_session::Config,
     connections_max: usize,
-    hop: std::marker::PhantomData<H>,
+    doors: Vec<Door>,
+    /// The mobiles that are here, the last to come last.
+    mobiles: Vec<(H::Id, Option<PublicKey>)>,
 }
 
 impl<H: BaseHop> BaseRole<H> {
-    fn new(config: &BaseConfig) -> Self {
+    fn new(config: &BaseConfig, doors: Vec<Door>) -> Self {
         Self {
             policy: config.targets.clone(),
             connect_timeout: config.connect_timeout,
@@ -156,16 +256,17 @@ impl<H: BaseHop> BaseRole<H> {
                 ..lasthop_session::Config::base()
             },
             connections_max: config.limits.connections_total,
-            hop: std::marker::PhantomData,
+            doors,
+            mobiles: Vec::new(),
         }
     }
 
     fn open(&mut self, core: &mut CoreOf<Self>, id: H::Id, conn: ConnId, target: &Target) {
         if core.stopping {
-            return self.turn_away(core, id, conn, target, Refusal::ShuttingDown);
+            return dial::turn_away(core, id, conn, &target.to_string(), Refusal::ShuttingDown);
         }
         if core.connections.len() >= self.connections_max {
-            return self.turn_away(core, id, conn, target, Refusal::TooMany);
+            return dial::turn_away(core, id, conn, &target.to_string(), Refusal::TooMany);
         }
         let key = core.add(target.to_string(), Surrogate::Resolving);
         core.name(key, id, conn);
@@ -174,7 +275,7 @@ impl<H: BaseHop> BaseRole<H> {
             Target::Name(name, port) => {
                 core.arm(core.now + self.connect_timeout, Timer::Connection(key));
                 if core.resolver.ask(Asker::Connection(key), name.as_str(), *port).is_err() {
-                    self.refuse(core, key, Refusal::TooMany);
+                    dial::refuse(core, key, Refusal::TooMany);
                 }
             }
         }
@@ -183,73 +284,64 @@ impl<H: BaseHop> BaseRole<H> {
     fn dial(&mut self, core: &mut CoreOf<Self>, key: Key, mut addresses: Vec<SocketAddr>) {
         addresses.retain(|addr| self.policy.allows(addr.ip()));
         if addresses.is_empty() {
-            return self.refuse(core, key, Refusal::NotAllowed);
+            return dial::refuse(core, key, Refusal::NotAllowed);
         }
         let dial = Dial::new(addresses, core.now + self.connect_timeout);
         if let Some(waiting) = core.waiting(key) {
             *waiting = Surrogate::Dialling(dial);
-            self.advance(core, key, None);
+            dial::advance(core, key, None);
         }
     }
 
-    /// Moves a dial on, after a timer or after attempt `n` was ready.
-    fn advance(&mut self, core: &mut CoreOf<Self>, key: Key, n: Option<u32>) {
-        let now = core.now;
-        let Some(connection) = core.connections.get_mut(key) else { return };
-        let Phase::Waiting(Surrogate::Dialling(dial)) = &mut connection.phase else {
-            return;
-        };
-        let outcome = match n {
-            Some(n) => dial.handle_ready(now, &mut core.reactor, key, n),
-            None => dial.advance(now, &mut core.reactor, key),
-        };
-        match outcome {
-            Outcome::Going(at) => core.arm(at, Timer::Connection(key)),
-            Outcome::Refused(refusal) => {
-                dial.cancel(&mut core.reactor);
-                self.refuse(core, key, refusal);
-            }
-            Outcome::Connected(fd) => self.accept(core, key, fd),
+    /// The association with the mobile that `key` names, or with the last that came.
+    fn find(&self, key: Option<PublicKey>) -> Option<H::Id> {
+        let named = |(_, other): &&(H::Id, Option<PublicKey>)| key.is_none() || *other == key;
+        self.mobiles.iter().rev().find(named).map(|(id, _)| *id)
+    }
+
+    /// Opens the doors whose mobile is here, and shuts the others: who knocks there is refused by
+    /// the kernel.
+    fn tend_doors(&mut self, core: &CoreOf<Self>) {
+        for n in 0..self.doors.len() {
+            let here = !core.stopping && self.find(self.doors[n].mobile()).is_some();
+            self.doors[n].set_open(here);
         }
     }
 
-    fn accept(&mut self, core: &mut CoreOf<Self>, key: Key, fd: OwnedFd) {
-        tcp::tune(&fd);
-        let bound = tcp::local_addr(&fd);
-        let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name) else { return };
-        let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Connection(key)) else {
-            return self.refuse(core, key, Refusal::TooMany);
-        };
-        core.relay(key, |_| (socket, Vec::new()));
-        if let Some((session, streams)) = core.session(id) {
-            session.accept(streams, conn, bound);
-        }
-    }
-
-    fn refuse(&mut self, core: &mut CoreOf<Self>, key: Key, refusal: Refusal) {
-        let Some(connection) = core.remove(key) else { return };
-        if let Some((id, conn)) = connection.name {
+    /// Offers the mobile a connection that a fixed host has made (MOB-8).
+    fn offer(&mut self, core: &mut CoreOf<Self>, n: usize, fd: OwnedFd, from: SocketAddr) {
+        let Some(door) = self.doors.get(n) else { return };
+        let (port, mobile) = (door.port(), self.find(door.mobile()));
+        let to = SocketAddr::new(tcp::local_addr(&fd).ip(), port);
+        let full = core.stopping || core.connections.len() >= self.connections_max;
+        // Where the mobile has told its ports, it need not be asked.
+        let Some(id) = mobile.filter(|id| !full && core.hop.listens(*id, port) != Some(false))
+        else {
+            tracing::debug!(%from, port, "a fixed host is turned away");
             core.counters.refused += 1;
-            let target = connection.target;
-            tracing::debug!(connection = conn.0, target, reason = %refusal, "connection refused");
-            if let Some((session, streams)) = core.session(id) {
-                session.refuse(streams, conn, refusal);
-            }
+            return tcp::abort_on_close(&fd);
+        };
+        tcp::tune(&fd);
+        // The source needs the key, and the key the socket: the source is corrected after.
+        let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
+        let token = socket.token;
+        let key = core.add(format!("{from} -> mobile:{port}"), Surrogate::Offered(socket));
+        core.reactor.reassign(token, Source::Connection(key));
+        let now = core.now;
+        let offered = core.session(id).map(|(session, hop)| session.offer(now, hop, to, from));
+        match offered {
+            Some(Ok(conn)) => core.name(key, id, conn),
+            _ => self.dismiss(core, key, Refusal::TooMany),
         }
     }
 
-    fn turn_away(
-        &mut self,
-        core: &mut CoreOf<Self>,
-        id: H::Id,
-        conn: ConnId,
-        target: &Target,
-        refusal: Refusal,
-    ) {
+    /// Resets a fixed host whose connection the mobile does not take, or not any more (MOB-9).
+    fn dismiss(&mut self, core: &mut CoreOf<Self>, key: Key, refusal: Refusal) {
+        let Some(connection) = core.remove(key) else { return };
         core.counters.refused += 1;
-        tracing::debug!(connection = conn.0, %target, reason = %refusal, "connection refused");
-        if let Some((session, streams)) = core.session(id) {
-            session.refuse(streams, conn, refusal);
+        tracing::debug!(target = connection.target, reason = %refusal, "connection refused");
+        if let Phase::Waiting(Surrogate::Offered(socket)) = connection.phase {
+            socket.close(&mut core.reactor, true);
         }
     }
 }
@@ -264,32 +356,75 @@ impl<H: BaseHop> Role for BaseRole<H> {
         Session::base(self.session)
     }
 
-    fn hop_name(&self) -> &'static str {
-        H::NAME
-    }
-
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()> {
+        for (n, door) in self.doors.iter().enumerate() {
+            core.reactor.add(door.fd(), Interest::Read, Source::Listener(n))?;
+        }
         let (hop, mut turn) = core.turn();
         hop.start(&mut turn)
     }
 
-    fn handle_listener(&mut self, _core: &mut CoreOf<Self>, _n: usize) {}
+    fn handle_listener(&mut self, core: &mut CoreOf<Self>, n: usize) {
+        // A flood of connections must not starve the others; the rest comes with the timer.
+        for _ in 0..64 {
+            let Some(door) = self.doors.get(n) else { return };
+            match tcp::accept(door.fd()) {
+                Accepted::Connection(fd, from) => self.offer(core, n, fd, tcp::canonical(from)),
+                Accepted::Empty => return,
+                Accepted::Exhausted(e) => {
+                    tracing::warn!(error = %e, "accepting pauses");
+                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(n));
+                }
+            }
+        }
+        core.arm(core.now, Timer::Accept(n));
+    }
 
-    fn handle_waiting(&mut self, _core: &mut CoreOf<Self>, _key: Key, _readiness: Readiness) {}
+    fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness) {
+        let Some(Surrogate::Offered(socket)) = core.waiting(key) else { return };
+        socket.ready(readiness);
+        // Only an error can be told from a half-close here.
+        if matches!(tcp::connected(&socket.fd), Some(Ok(()))) {
+            return;
+        }
+        let name = core.connections.get(key).and_then(|c| c.name);
+        self.dismiss(core, key, Refusal::Other(0));
+        if let Some((id, conn)) = name
+            && let Some((session, streams)) = core.session(id)
+        {
+            session.reset(streams, conn, ResetReason::Aborted);
+        }
+    }
 
     fn handle_attempt(&mut self, core: &mut CoreOf<Self>, key: Key, n: u32) {
-        self.advance(core, key, Some(n));
+        dial::advance(core, key, Some(n));
     }
 
     fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: H::Id, event: Event) {
-        if let Event::Connect { id: conn, target } = event {
-            self.open(core, id, conn, &target);
+        match event {
+            Event::Connect { id: conn, target } => self.open(core, id, conn, &target),
+            Event::Opened { id: conn, .. } => {
+                if let Some(key) = core.find(id, conn) {
+                    core.relay(key, |surrogate| match surrogate {
+                        Surrogate::Offered(socket) => Some((socket, Vec::new())),
+                        _ => None,
+                    });
+                }
+            }
+            Event::Failed { id: conn, refusal } => {
+                if let Some(key) = core.find(id, conn) {
+                    self.dismiss(core, key, refusal);
+                }
+            }
+            _ => {}
         }
     }
 
     fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Surrogate, _reset: bool) {
-        if let Surrogate::Dialling(mut dial) = waiting {
-            dial.cancel(&mut core.reactor);
+        match waiting {
+            Surrogate::Dialling(mut dial) => dial.cancel(&mut core.reactor),
+            Surrogate::Offered(socket) => socket.close(&mut core.reactor, true),
+            Surrogate::Resolving => {}
         }
     }
 
@@ -302,32 +437,44 @@ impl<H: BaseHop> Role for BaseRole<H> {
             Ok(addresses) => self.dial(core, key, addresses),
             Err(e) => {
                 tracing::debug!(error = %e, "a name was not resolved");
-                self.refuse(core, key, crate::resolve::refusal(&e));
+                dial::refuse(core, key, crate::resolve::refusal(&e));
             }
         }
     }
 
     fn handle_timer(&mut self, core: &mut CoreOf<Self>, timer: Timer) {
-        let Timer::Connection(key) = timer else { return };
+        let key = match timer {
+            Timer::Accept(n) => return self.handle_listener(core, n),
+            Timer::Connection(key) => key,
+            Timer::Resolve | Timer::Grace => return,
+        };
         match core.waiting(key) {
-            Some(Surrogate::Dialling(_)) => self.advance(core, key, None),
-            Some(Surrogate::Resolving) => self.refuse(core, key, Refusal::ResolverFailed),
-            None => {}
+            Some(Surrogate::Dialling(_)) => dial::advance(core, key, None),
+            Some(Surrogate::Resolving) => dial::refuse(core, key, Refusal::ResolverFailed),
+            Some(Surrogate::Offered(_)) | None => {}
         }
     }
 
-    fn handle_association(&mut self, _core: &mut CoreOf<Self>, event: &HopEvent<H::Id>) {
+    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<H::Id>) {
         match event {
-            HopEvent::Up(id) => tracing::info!(association = ?id, "association up"),
+            HopEvent::Up(id) => {
+                tracing::info!(association = ?id, "association up");
+                self.mobiles.push((*id, core.hop.key_of(*id)));
+                self.tend_doors(core);
+            }
             HopEvent::Moved(id, to) => tracing::info!(association = ?id, %to, "association moved"),
             HopEvent::Lost(id, reason) => {
                 tracing::info!(association = ?id, reason, "association lost");
+                self.mobiles.retain(|(other, _)| other != id);
+                self.tend_doors(core);
             }
             HopEvent::Unreachable(_) => {}
         }
     }
 
     fn stop(&mut self, core: &mut CoreOf<Self>) {
+        // Closing a listener takes it out of the epoll set.
+        self.doors.clear();
         let (hop, mut turn) = core.turn();
         hop.stop(&mut turn);
     }

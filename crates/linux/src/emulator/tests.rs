@@ -10,6 +10,7 @@ use lasthop_units::{Rate, Seed};
 
 use super::*;
 use crate::netns::{Netns, NetnsError};
+use crate::offload;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -207,6 +208,43 @@ fn tcp_checksum_errors(snmp: &str) -> u64 {
         .collect();
     let column = lines[0].iter().position(|name| *name == "InCsumErrors").expect("listed");
     lines[1][column].parse().expect("a number")
+}
+
+#[test]
+fn frames_of_any_type_cross_the_radio_unchanged() {
+    let Some(place) = Place::new() else { return };
+    let (place, ports) = place.with_veth();
+    let mut frame = offload::NOTHING_LEFT.to_vec();
+    // To everyone, from a locally administered address, of the first experimental type.
+    frame.extend([0xff; 6]);
+    frame.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    frame.extend(pattern(700));
+    let socket = |host: &Netns| {
+        let open = || PacketSocket::open("eth0").expect("opens");
+        host.enter(open).expect("entered")
+    };
+    let (from, to) = (socket(&place.mobile), socket(&place.base));
+    let running = Running::start(ports, RadioConfig::both(link(20, Vec::new())));
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let mut got = [0; 2048];
+    loop {
+        assert!(std::time::Instant::now() < deadline, "it did not come");
+        // Until the kernel has noticed that both ends are there it drops what is sent.
+        rustix::net::send(&from, &frame, rustix::net::SendFlags::empty()).expect("sent");
+        thread::sleep(Duration::from_millis(20));
+        // What the hosts' own stacks say comes too.
+        if let Ok((n, _)) = rustix::net::recv(&to, &mut got[..], rustix::net::RecvFlags::DONTWAIT)
+            && got_type(&got[..n]) == Some([0x88, 0xb5])
+        {
+            break assert_eq!(got[..n], frame);
+        }
+    }
+    assert!(running.finish().up.delivered.bytes >= 700);
+}
+
+/// The EtherType of a frame with an offload header.
+fn got_type(frame: &[u8]) -> Option<[u8; 2]> {
+    frame.get(offload::HEADER_LENGTH + 12..)?.first_chunk().copied()
 }
 
 #[test]

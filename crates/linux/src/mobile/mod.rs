@@ -3,19 +3,28 @@
 mod config;
 mod guest;
 
-pub use config::{BaseAddress, Connect, MobileConfig, MobileFile};
+pub use config::{BaseAddress, BaseText, Connect, MobileConfig, MobileFile};
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::Keypair;
+use lasthop_hop::srp::Srp;
+use lasthop_hop::{BareMobile, MobileEnd};
 use lasthop_session::{ConnId, Event, Refusal, ResetReason, Session, Target};
 use lasthop_units::{Seed, Time};
 
 use self::guest::{Guest, Wish};
-use crate::config::{HopKind, SealKind};
+use crate::carrier::Carrier;
+use crate::carrier::ether::{Ether, Framing};
+use crate::carrier::udp::Udp;
+use crate::config::{HopKind, Place, SealKind};
+use crate::datagram::DatagramMobile;
+use crate::datagram::settings::{self, Passage};
+use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Source, Turn};
@@ -23,12 +32,12 @@ use crate::reactor::{Interest, Readiness};
 use crate::resolve::Answer;
 use crate::slab::Key;
 use crate::split::{Seal, SplitMobile};
-use crate::srp::{self, SrpMobile};
 use crate::stop::Stop;
 use crate::tcp::{self, Accepted, Socket};
-use crate::udp::{Route, Udp};
 use crate::{clock, control, cpu, keyfile};
 
+/// How long a server of the mobile's may take to answer.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an application may take to say what it wants, or to read why it does not get it.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long accepting pauses when descriptors have run out.
@@ -36,15 +45,42 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The base's name is looked up again this long after the resolver has failed.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
 
-/// A mobile that is bound and not yet running.
-pub struct Mobile {
-    driver: AnyDriver,
+/// What a mobile's connection does before it stands.
+pub(crate) enum Waiting {
+    /// An application says what it wants.
+    Guest(Guest),
+    /// A fixed host's is being connected with a server here.
+    Calling(Dial),
 }
 
-/// One loop for each hop; all else is the same code.
-enum AnyDriver {
-    Srp(Box<Driver<MobileRole<SrpMobile>>>),
-    Split(Box<Driver<MobileRole<SplitMobile>>>),
+impl Dials for Waiting {
+    fn dial(&mut self) -> Option<&mut Dial> {
+        match self {
+            Self::Calling(dial) => Some(dial),
+            Self::Guest(_) => None,
+        }
+    }
+}
+
+/// A mobile that is bound and not yet running.
+pub struct Mobile {
+    service: Box<dyn Service>,
+}
+
+/// A loop with any hop.
+trait Service: Send {
+    fn local_addrs(&self) -> Vec<SocketAddr>;
+    fn run(&mut self, stop: &Stop) -> io::Result<()>;
+}
+
+impl<H: MobileHop> Service for Driver<MobileRole<H>> {
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.role().local_addrs()
+    }
+
+    fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        self.run(stop)
+    }
 }
 
 impl Mobile {
@@ -52,7 +88,7 @@ impl Mobile {
     ///
     /// # Errors
     ///
-    /// Says which address, file or socket cannot be used, and why.
+    /// Says which address, interface, file or socket cannot be used, and why.
     pub fn bind(config: MobileConfig) -> Result<Self, RunError> {
         let seed = keyfile::entropy().map_err(RunError::Kernel)?;
         let keys = match &config.key {
@@ -64,19 +100,28 @@ impl Mobile {
             (SealKind::Noise, Some(base)) => Seal::Noise(keys, base),
             _ => Seal::Off(*keys.public()),
         };
-        let driver = match config.hop {
-            HopKind::Srp => AnyDriver::Srp(driver(srp(&config, seal, seed)?, config)?),
-            HopKind::SplitTcp => AnyDriver::Split(driver(split(&config, seal, seed), config)?),
+        let service = match (config.hop, &config.base) {
+            (HopKind::SplitTcp, _) => service(split(&config, seal, seed), config)?,
+            (_, Place::Internet(base)) => {
+                let base_is_v4 = base.host.parse::<Ipv4Addr>().is_ok();
+                let udp =
+                    Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
+                datagrams(config, seal, seed, udp, Passage::udp(!base_is_v4), None)?
+            }
+            (hop, Place::Ethernet { interface, peer }) => {
+                let framing = Framing::of(hop, config.seal);
+                let ether = Ether::open(interface, framing)?;
+                let passage = Passage::ether(ether.mtu(), framing.overhead());
+                let peer = *peer;
+                datagrams(config, seal, seed, ether, passage, peer)?
+            }
         };
-        Ok(Self { driver })
+        Ok(Self { service })
     }
 
     /// Where applications are served.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        match &self.driver {
-            AnyDriver::Srp(driver) => driver.role().local_addrs(),
-            AnyDriver::Split(driver) => driver.role().local_addrs(),
-        }
+        self.service.local_addrs()
     }
 
     /// Serves until `stop` is requested.
@@ -84,23 +129,16 @@ impl Mobile {
     /// # Errors
     ///
     /// The kernel refused what the loop cannot do without.
-    pub fn run(self, stop: &Stop) -> Result<(), RunError> {
-        match self.driver {
-            AnyDriver::Srp(mut driver) => driver.run(stop),
-            AnyDriver::Split(mut driver) => driver.run(stop),
-        }
-        .map_err(RunError::Kernel)
+    pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
+        self.service.run(stop).map_err(RunError::Kernel)
     }
 }
 
-fn driver<H: MobileHop>(
-    hop: H,
-    config: MobileConfig,
-) -> Result<Box<Driver<MobileRole<H>>>, RunError> {
+fn service<H: MobileHop>(hop: H, config: MobileConfig) -> Result<Box<dyn Service>, RunError> {
     let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
     let control = control::open(config.control.as_deref(), "mobile")?;
     let driver = Driver::new(MobileRole::new(config, listeners), hop, control);
-    driver.map(Box::new).map_err(RunError::Kernel)
+    Ok(Box::new(driver.map_err(RunError::Kernel)?))
 }
 
 fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
@@ -111,23 +149,70 @@ fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
     Ok(fd)
 }
 
-fn srp(config: &MobileConfig, seal: Seal, seed: Seed) -> Result<SrpMobile, RunError> {
-    let base_is_v4 = config.base.host.parse::<Ipv4Addr>().is_ok();
-    let hop = srp::config(&config.srp, !base_is_v4, config.connections);
+/// The hop of a transport over `carrier`, with a base at `peer` if that is known.
+fn datagrams<C: Carrier>(
+    config: MobileConfig,
+    seal: Seal,
+    seed: Seed,
+    carrier: C,
+    passage: Passage,
+    peer: Option<C::Route>,
+) -> Result<Box<dyn Service>, RunError> {
+    let streams = config.connections;
     let now = Time::ZERO;
-    let (machine, base_key) = match seal {
-        Seal::Noise(keys, base) => {
-            let machine = lasthop_hop::Mobile::new(hop, keys, base, Route::NOWHERE, seed, now);
-            (machine, Some(base))
+    match (config.hop, seal) {
+        (HopKind::MobileTcp, Seal::Noise(keys, base)) => {
+            let sealed = settings::SEALED;
+            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
+            let machine = lasthop_hop::Mobile::<_, MobileTcp>::new(
+                settings,
+                keys,
+                base,
+                C::NOWHERE,
+                seed,
+                now,
+            );
+            let machine = machine
+                .with_fast_aes(now, cpu::fast_aes())
+                .with_wall_clock(now, clock::wall_nanos());
+            over("mobile-tcp", machine, carrier, peer, config)
         }
-        Seal::Off(claim) => {
-            (lasthop_hop::Mobile::unsealed(hop, claim, Route::NOWHERE, seed, now), None)
+        (HopKind::MobileTcp, Seal::Off(_)) => {
+            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
+            let machine = BareMobile::new(settings, C::NOWHERE, seed, now);
+            over("mobile-tcp", machine, carrier, peer, config)
         }
-    };
-    let machine =
-        machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, clock::wall_nanos());
-    let udp = Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
-    Ok(SrpMobile::new(machine, udp, base_key))
+        (_, seal) => {
+            let settings = settings::srp(&config.srp, passage, streams);
+            let machine: lasthop_hop::Mobile<C::Route, Srp> = match &seal {
+                Seal::Noise(keys, base) => {
+                    let keys = keys.clone();
+                    lasthop_hop::Mobile::new(settings, keys, *base, C::NOWHERE, seed, now)
+                }
+                Seal::Off(claim) => {
+                    lasthop_hop::Mobile::unsealed(settings, *claim, C::NOWHERE, seed, now)
+                }
+            };
+            let machine = machine
+                .with_fast_aes(now, cpu::fast_aes())
+                .with_wall_clock(now, clock::wall_nanos());
+            over("srp", machine, carrier, peer, config)
+        }
+    }
+}
+
+fn over<M, C>(
+    name: &'static str,
+    machine: M,
+    carrier: C,
+    peer: Option<C::Route>,
+    config: MobileConfig,
+) -> Result<Box<dyn Service>, RunError>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    service(DatagramMobile::new(name, machine, carrier, config.base_key, peer), config)
 }
 
 fn split(config: &MobileConfig, seal: Seal, seed: Seed) -> SplitMobile {
@@ -136,9 +221,6 @@ fn split(config: &MobileConfig, seal: Seal, seed: Seed) -> SplitMobile {
 
 /// The hop of a mobile: one association, to a base whose address may change.
 pub(crate) trait MobileHop: Hop<Id = ()> {
-    /// The hop's name.
-    const NAME: &'static str;
-
     /// Starts to watch its sockets.
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;
 
@@ -147,6 +229,10 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
 
     /// Uses this address of the base from here on.
     fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr);
+
+    /// Tells the base of servers on these ports, whenever it has to be told (MOB-8). Where the hop
+    /// has no words for it, the base asks for each connection.
+    fn listen(&mut self, _ports: &[u16]) {}
 }
 
 /// Where the base's address is.
@@ -171,6 +257,14 @@ pub(crate) struct MobileRole<H> {
 
 type Core<H> = CoreOf<MobileRole<H>>;
 
+/// The application of a connection that is not relayed yet.
+fn guest<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Guest> {
+    match core.waiting(key)? {
+        Waiting::Guest(guest) => Some(guest),
+        Waiting::Calling(_) => None,
+    }
+}
+
 impl<H: MobileHop> MobileRole<H> {
     fn new(config: MobileConfig, listeners: Vec<OwnedFd>) -> Self {
         Self {
@@ -187,7 +281,8 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     fn look_up_base(&mut self, core: &mut Core<H>) {
-        let base = &self.config.base;
+        // On a link there is nothing to look up.
+        let Place::Internet(base) = &self.config.base else { return };
         if self.base.asking {
             return;
         }
@@ -218,17 +313,20 @@ impl<H: MobileHop> MobileRole<H> {
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
         let token = socket.token;
-        let key = core.add(String::new(), Guest::new(socket));
+        let key = core.add(String::new(), Waiting::Guest(Guest::new(socket)));
         core.reactor.reassign(token, Source::Connection(key));
         core.arm(core.now + PATIENCE, Timer::Connection(key));
     }
 
     fn advance(&mut self, core: &mut Core<H>, key: Key) {
-        let Some(guest) = core.waiting(key) else { return };
+        let Some(guest) = guest(core, key) else { return };
         match guest.advance() {
             Wish::Wait => {}
             Wish::Open(target) => self.open(core, key, &target),
-            Wish::Relay => core.relay(key, Guest::into_relay),
+            Wish::Relay => core.relay(key, |waiting| match waiting {
+                Waiting::Guest(guest) => Some(guest.into_relay()),
+                Waiting::Calling(_) => None,
+            }),
             Wish::Leave => self.leave(core, key),
         }
     }
@@ -261,7 +359,7 @@ impl<H: MobileHop> MobileRole<H> {
             tracing::debug!(target = connection.target, %reason, "connection refused");
             core.arm(core.now + PATIENCE, Timer::Connection(key));
         }
-        if let Some(guest) = core.waiting(key) {
+        if let Some(guest) = guest(core, key) {
             guest.answer(result);
             self.advance(core, key);
         }
@@ -270,7 +368,7 @@ impl<H: MobileHop> MobileRole<H> {
     /// The application is gone: so is its connection.
     fn leave(&mut self, core: &mut Core<H>, key: Key) {
         let Some(connection) = core.remove(key) else { return };
-        if let Phase::Waiting(guest) = connection.phase {
+        if let Phase::Waiting(Waiting::Guest(guest)) = connection.phase {
             guest.socket.close(&mut core.reactor, false);
         }
         if let Some((id, conn)) = connection.name
@@ -286,9 +384,40 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
+    /// What the operator calls the base.
+    fn base_name(&self) -> &str {
+        match &self.config.base {
+            Place::Internet(base) => &base.host,
+            Place::Ethernet { interface, .. } => interface,
+        }
+    }
+
+    /// A fixed host wants a server of ours (MOB-8).
+    fn call(&mut self, core: &mut Core<H>, conn: ConnId, target: &Target) {
+        let server = match target {
+            Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),
+            Target::Name(..) => None,
+        };
+        let refusal = match server {
+            _ if core.stopping => Refusal::ShuttingDown,
+            Some(_) if core.connections.len() >= self.config.connections => Refusal::TooMany,
+            Some(server) => {
+                let caller = core.session(()).and_then(|(session, _)| session.caller(conn));
+                tracing::debug!(connection = conn.0, ?caller, server = %server.server, "called");
+                let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT);
+                let key = core.add(server.server.to_string(), Waiting::Calling(dial));
+                core.name(key, (), conn);
+                return dial::advance(core, key, None);
+            }
+            // As a closed port answers.
+            None => Refusal::Refused,
+        };
+        dial::turn_away(core, (), conn, &target.to_string(), refusal);
+    }
+
     fn complain(&mut self, why: &str) {
         if self.complaint.as_deref() != Some(why) {
-            tracing::warn!(base = self.config.base.host, why, "the base cannot be reached");
+            tracing::warn!(base = self.base_name(), why, "the base cannot be reached");
             self.complaint = Some(why.to_owned());
         }
     }
@@ -296,19 +425,17 @@ impl<H: MobileHop> MobileRole<H> {
 
 impl<H: MobileHop> Role for MobileRole<H> {
     type Hop = H;
-    type Waiting = Guest;
+    type Waiting = Waiting;
 
     const NAME: &'static str = "mobile";
 
     fn session(&self) -> Session {
-        Session::mobile(lasthop_session::Config {
+        let mut session = Session::mobile(lasthop_session::Config {
             max_connections: self.config.connections,
             ..lasthop_session::Config::mobile()
-        })
-    }
-
-    fn hop_name(&self) -> &'static str {
-        H::NAME
+        });
+        session.set_listening(!self.config.publish.is_empty());
+        session
     }
 
     fn start(&mut self, core: &mut Core<H>) -> io::Result<()> {
@@ -317,6 +444,8 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
         let (hop, mut turn) = core.turn();
         hop.start(&mut turn)?;
+        let ports: Vec<u16> = self.config.publish.iter().map(|server| server.port).collect();
+        hop.listen(&ports);
         core.open_session((), || self.session());
         self.look_up_base(core);
         Ok(())
@@ -339,16 +468,19 @@ impl<H: MobileHop> Role for MobileRole<H> {
     }
 
     fn handle_waiting(&mut self, core: &mut Core<H>, key: Key, readiness: Readiness) {
-        if let Some(guest) = core.waiting(key) {
+        if let Some(guest) = guest(core, key) {
             guest.socket.ready(readiness);
             self.advance(core, key);
         }
     }
 
-    fn handle_attempt(&mut self, _core: &mut Core<H>, _key: Key, _n: u32) {}
+    fn handle_attempt(&mut self, core: &mut Core<H>, key: Key, n: u32) {
+        dial::advance(core, key, Some(n));
+    }
 
     fn handle_opening(&mut self, core: &mut Core<H>, (): (), event: Event) {
         match event {
+            Event::Connect { id, target } => self.call(core, id, &target),
             Event::Opened { id, bound } => self.handle_opened(core, id, bound),
             Event::Failed { id, refusal } => {
                 if let Some(key) = core.find((), id) {
@@ -361,8 +493,11 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
     }
 
-    fn handle_gone(&mut self, core: &mut Core<H>, guest: Guest, reset: bool) {
-        guest.socket.close(&mut core.reactor, reset);
+    fn handle_gone(&mut self, core: &mut Core<H>, waiting: Waiting, reset: bool) {
+        match waiting {
+            Waiting::Guest(guest) => guest.socket.close(&mut core.reactor, reset),
+            Waiting::Calling(mut dial) => dial.cancel(&mut core.reactor),
+        }
     }
 
     fn handle_answer(&mut self, core: &mut Core<H>, answer: Answer<Asker>) {
@@ -391,7 +526,8 @@ impl<H: MobileHop> Role for MobileRole<H> {
             Timer::Accept(n) if !core.stopping => self.handle_listener(core, n),
             Timer::Resolve => self.look_up_base(core),
             Timer::Connection(key) => {
-                if core.waiting(key).is_some_and(|guest| guest.dawdles())
+                dial::advance(core, key, None);
+                if guest(core, key).is_some_and(|guest| guest.dawdles())
                     && core.connections.get(key).is_some_and(|c| c.since + PATIENCE <= core.now)
                 {
                     self.leave(core, key);
@@ -405,7 +541,7 @@ impl<H: MobileHop> Role for MobileRole<H> {
         match event {
             HopEvent::Up(()) => {
                 self.complaint = None;
-                tracing::info!(base = self.config.base.host, "association up");
+                tracing::info!(base = self.base_name(), "association up");
             }
             HopEvent::Moved((), to) => tracing::info!(%to, "association moved"),
             HopEvent::Lost((), why) => {

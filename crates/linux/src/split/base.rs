@@ -12,12 +12,13 @@ use lasthop_units::{Seed, Stream as Random, Time};
 use lasthop_wire::datagram::{MAX_INIT_LEN, MAX_REPLY_LEN};
 
 use super::cipher::{CONTROL, SharedKeys};
-use super::record::{End, Inbound};
+use super::record::{End, Inbound, Outbound};
 use super::stream::Stream;
 use super::streams::SplitTcp;
 use super::wires::{Place, Wires};
 use super::{
-    GREETING_TIMEOUT, KIND_CONTROL, KIND_STREAM, PREFACE_LEN, STREAM_PREFACE_LEN, hello, preface,
+    GREETING_TIMEOUT, KIND_CONTROL, KIND_STREAM, PREFACE_LEN, STREAM_PREFACE_LEN, hello, lost,
+    preface,
 };
 use crate::base::BaseHop;
 use crate::control::AssociationReport;
@@ -59,6 +60,57 @@ enum Verdict {
     Stream(u32, u64),
 }
 
+/// The connection on which an association began.
+struct Control {
+    key: Key,
+    socket: Socket,
+    into: Inbound,
+    out: Outbound,
+}
+
+impl Control {
+    /// Hears what the mobile says, which is nothing but its proof, and says what waits. False if the
+    /// connection is over.
+    fn exchange(&mut self) -> bool {
+        loop {
+            // A mobile proves itself with one byte; whatever else it says is dropped.
+            let opened = self.into.advance();
+            self.into.consume(self.into.plain().len());
+            if opened.is_err() || self.into.end() != End::Open {
+                return false;
+            }
+            match self.socket.read(self.into.space()) {
+                Moved::Bytes(n) => self.into.filled(n),
+                Moved::Blocked => return self.flush(),
+                Moved::End | Moved::Broken(_) => return false,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        loop {
+            let pending = self.out.pending();
+            if pending.is_empty() {
+                return true;
+            }
+            match self.socket.write(pending) {
+                Moved::Bytes(n) => self.out.sent(n),
+                Moved::Blocked | Moved::End => return true,
+                Moved::Broken(_) => return false,
+            }
+        }
+    }
+
+    /// Asks for a connection for `stream`; false if too many questions wait.
+    fn ask(&mut self, stream: u64) -> bool {
+        let number = stream.to_be_bytes();
+        let Some(room) = self.out.space().first_chunk_mut() else { return false };
+        *room = number;
+        self.out.commit(number.len());
+        true
+    }
+}
+
 struct Association {
     peer: PublicKey,
     address: SocketAddr,
@@ -68,7 +120,7 @@ struct Association {
     streams: SplitTcp,
     /// Something sealed with the keys has opened, so the init was no replay.
     confirmed: bool,
-    control: Option<(Key, Socket, Inbound)>,
+    control: Option<Control>,
     since: Time,
     active: bool,
 }
@@ -226,15 +278,21 @@ impl SplitBase {
             *place = Place::Own(Own::Control(id));
         }
         let keys = SharedKeys::new(keys);
-        greeting.into.start(keys.stream(CONTROL).1);
+        let (sealer, opener) = keys.stream(CONTROL);
+        greeting.into.start(opener);
+        let mut out = Outbound::new(0);
+        out.start(sealer);
+        let (socket, into) = (greeting.socket, greeting.into);
+        // A mobile may still have streams of an association before, whose numbers are not these.
+        let first = 2 * u64::from(self.random.next_u64() as u32) + 1;
         let association = Association {
             peer,
             address: greeting.from,
             keys,
             seen: ReplayWindow::new(),
-            streams: SplitTcp::new(self.bounds.streams),
+            streams: SplitTcp::new(self.bounds.streams, first),
             confirmed: false,
-            control: Some((key, greeting.socket, greeting.into)),
+            control: Some(Control { key, socket, into, out }),
             since: turn.now,
             active: false,
         };
@@ -258,7 +316,13 @@ impl SplitBase {
         let Some(association) = self.associations.get_mut(&id) else {
             return self.cut(turn, key);
         };
-        if !association.streams.has_room() || !association.seen.accept(stream / 2) {
+        let ours = stream % 2 == 1;
+        let wanted = if ours {
+            association.streams.awaits(stream)
+        } else {
+            association.streams.has_room() && association.seen.accept(stream / 2)
+        };
+        if !wanted {
             return self.cut(turn, key);
         }
         let Some(greeting) = self.greetings.remove(&key) else { return };
@@ -266,8 +330,15 @@ impl SplitBase {
             *place = Place::Stream(id, stream);
         }
         let sealer = association.keys.stream(stream).0;
-        let accepted = Stream::accept(key, greeting.socket, greeting.into, sealer);
-        association.streams.incoming(stream, accepted);
+        if ours {
+            if let Some(waiting) = association.streams.get_mut(stream) {
+                waiting.adopt(key, greeting.socket, greeting.into, sealer);
+                association.streams.touch(stream);
+            }
+        } else {
+            let accepted = Stream::accept(key, greeting.socket, greeting.into, sealer);
+            association.streams.incoming(stream, accepted);
+        }
         self.activate(id);
     }
 
@@ -291,22 +362,10 @@ impl SplitBase {
 
     fn handle_control(&mut self, turn: &mut Turn<'_>, id: u32, readiness: Readiness) {
         let Some(association) = self.associations.get_mut(&id) else { return };
-        let Some((_, socket, into)) = &mut association.control else { return };
-        socket.ready(readiness);
-        let alive = loop {
-            // A mobile proves itself with one byte; whatever else it says is dropped.
-            let opened = into.advance();
-            into.consume(into.plain().len());
-            if opened.is_err() || into.end() != End::Open {
-                break false;
-            }
-            match socket.read(into.space()) {
-                Moved::Bytes(n) => into.filled(n),
-                Moved::Blocked => break true,
-                Moved::End | Moved::Broken(_) => break false,
-            }
-        };
-        let proven = into.opened();
+        let Some(control) = &mut association.control else { return };
+        control.socket.ready(readiness);
+        let alive = control.exchange();
+        let proven = control.into.opened();
         if proven {
             self.confirm(id);
         }
@@ -317,9 +376,9 @@ impl SplitBase {
 
     fn drop_control(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
         let Some(association) = self.associations.get_mut(&id) else { return };
-        if let Some((key, socket, _)) = association.control.take() {
-            self.wires.places.remove(key);
-            socket.close(turn.reactor, true);
+        if let Some(control) = association.control.take() {
+            self.wires.places.remove(control.key);
+            control.socket.close(turn.reactor, true);
         }
         self.end_if_idle(id, why);
     }
@@ -335,6 +394,15 @@ impl SplitBase {
         } else {
             self.associations.remove(&id);
         }
+    }
+}
+
+/// Asks the mobile for a connection for a stream of the base's own, once.
+fn call(id: u64, streams: &mut SplitTcp, control: Option<&mut Control>) {
+    let Some(stream) = streams.get_mut(id).filter(|s| !s.started() && !s.asked) else { return };
+    stream.asked = true;
+    if !control.is_some_and(|control| control.ask(id)) {
+        stream.break_off(lost());
     }
 }
 
@@ -382,11 +450,12 @@ fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict
         let Some(names) = raw.get(PREFACE_LEN..STREAM_PREFACE_LEN) else { return Verdict::Wait };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
-        let Some(keys) = known.get(&association).map(|a| &a.keys) else { return Verdict::Garbage };
-        // A mobile's streams are even; a base opens none.
-        if stream % 2 == 1 {
+        let Some(claimed) = known.get(&association) else { return Verdict::Garbage };
+        // A mobile's streams are even; of the odd ones only those are wanted that it was asked for.
+        if stream % 2 == 1 && !claimed.streams.awaits(stream) {
             return Verdict::Garbage;
         }
+        let keys = &claimed.keys;
         greeting.into.skip(STREAM_PREFACE_LEN);
         greeting.into.start(keys.stream(stream).1);
         greeting.claims = Some((association, stream));
@@ -402,6 +471,10 @@ fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict
 impl Hop for SplitBase {
     type Id = u32;
     type Streams = SplitTcp;
+
+    fn name(&self) -> &'static str {
+        "split-tcp"
+    }
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         match self.wires.places.get(key) {
@@ -470,7 +543,12 @@ impl Hop for SplitBase {
                 self.wires.abandon(turn, stream, code);
             }
             while let Some(stream) = streams.next_dirty() {
+                call(stream, streams, association.control.as_mut());
                 streams.pump(stream);
+            }
+            if let Some(control) = &mut association.control {
+                // A connection that is over says so by its own event.
+                control.flush();
             }
             touched.push(*id);
         }
@@ -534,8 +612,6 @@ impl Hop for SplitBase {
 }
 
 impl BaseHop for SplitBase {
-    const NAME: &'static str = "split-tcp";
-
     fn local_addrs(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(tcp::local_addr).collect()
     }
@@ -551,5 +627,9 @@ impl BaseHop for SplitBase {
     fn stop(&mut self, _turn: &mut Turn<'_>) {
         // Closing a listener takes it out of the epoll set.
         self.listeners.clear();
+    }
+
+    fn key_of(&self, id: u32) -> Option<PublicKey> {
+        self.associations.get(&id).map(|a| a.peer)
     }
 }

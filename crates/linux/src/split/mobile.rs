@@ -10,7 +10,7 @@ use lasthop_session::ResetReason;
 use lasthop_units::{Seed, Stream as Random, Time};
 
 use super::cipher::{CONTROL, SharedKeys};
-use super::record::Outbound;
+use super::record::{End, Inbound, Outbound};
 use super::streams::SplitTcp;
 use super::wires::{Place, Wires};
 use super::{GREETING_TIMEOUT, KIND_CONTROL, hello, preface, stream_preface};
@@ -53,6 +53,7 @@ struct Standing {
     association: u32,
     keys: SharedKeys,
     out: Outbound,
+    into: Inbound,
 }
 
 enum Control {
@@ -89,7 +90,7 @@ impl SplitMobile {
             congestion,
             random: seed.stream("split-mobile"),
             base: None,
-            streams: SplitTcp::new(streams_max),
+            streams: SplitTcp::new(streams_max, 0),
             wires: Wires::new(),
             control: Control::Down,
             retry_at: Time::NEVER,
@@ -163,7 +164,7 @@ impl SplitMobile {
             }
             Control::Up(standing) => {
                 standing.socket.ready(readiness);
-                flush(standing).and_then(|()| listen(standing))
+                flush(standing).and_then(|()| listen(standing, &mut self.streams))
             }
         };
         if let Err(why) = outcome {
@@ -177,11 +178,15 @@ impl SplitMobile {
             return;
         };
         let mut out = Outbound::new(0);
-        out.start(keys.stream(CONTROL).0);
+        let (sealer, opener) = keys.stream(CONTROL);
+        out.start(sealer);
+        let mut into = Inbound::new(0);
+        into.start(opener);
         out.space()[0] = 0;
         out.commit(1);
         let Greeting { place, socket, .. } = *greeting;
-        self.control = Control::Up(Box::new(Standing { place, socket, association, keys, out }));
+        self.control =
+            Control::Up(Box::new(Standing { place, socket, association, keys, out, into }));
         self.retry_after = RETRY_MIN;
         self.since = turn.now;
         self.events.push_back(HopEvent::Up(()));
@@ -199,6 +204,9 @@ impl SplitMobile {
         match made {
             Ok((place, socket)) => {
                 stream.connect(place, socket, stream_preface(association, id), keys);
+                if id % 2 == 1 {
+                    stream.prove();
+                }
             }
             Err(_) => stream.break_off(ResetReason::AssociationLost.code()),
         }
@@ -266,19 +274,43 @@ fn flush(standing: &mut Standing) -> Result<(), String> {
     }
 }
 
-/// A base says nothing on a standing control connection; only its end matters.
-fn listen(standing: &mut Standing) -> Result<(), String> {
-    match standing.socket.read(&mut [0; 64]) {
-        Moved::Blocked => Ok(()),
-        Moved::Bytes(_) => Err("the base said something that is not understood".to_owned()),
-        Moved::End => Err("the base closed the connection".to_owned()),
-        Moved::Broken(e) => Err(e.to_string()),
+/// What a base says on a standing control connection are the streams that it opens.
+fn listen(standing: &mut Standing, streams: &mut SplitTcp) -> Result<(), String> {
+    let strange = || "the base said something that is not understood".to_owned();
+    loop {
+        standing.into.advance().map_err(|_| strange())?;
+        while !standing.into.plain().is_empty() {
+            let number = standing.into.plain().first_chunk().ok_or_else(strange)?;
+            let id = u64::from_be_bytes(*number);
+            standing.into.consume(number.len());
+            if id % 2 == 0 {
+                return Err(strange());
+            }
+            // Otherwise the base hears no more of it and gives up.
+            if streams.has_room() && !streams.contains(id) {
+                streams.called(id);
+            }
+            standing.into.advance().map_err(|_| strange())?;
+        }
+        if standing.into.end() != End::Open {
+            return Err(strange());
+        }
+        match standing.socket.read(standing.into.space()) {
+            Moved::Bytes(n) => standing.into.filled(n),
+            Moved::Blocked => return Ok(()),
+            Moved::End => return Err("the base closed the connection".to_owned()),
+            Moved::Broken(e) => return Err(e.to_string()),
+        }
     }
 }
 
 impl Hop for SplitMobile {
     type Id = ();
     type Streams = SplitTcp;
+
+    fn name(&self) -> &'static str {
+        "split-tcp"
+    }
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         match self.wires.places.get(key) {
@@ -374,8 +406,6 @@ impl Hop for SplitMobile {
 }
 
 impl MobileHop for SplitMobile {
-    const NAME: &'static str = "split-tcp";
-
     fn start(&mut self, _turn: &mut Turn<'_>) -> io::Result<()> {
         Ok(())
     }

@@ -8,8 +8,13 @@
 //! ```text
 //! control:  "LHT" | version (1) | 0 | length (2) | init       <-  length (2) | reply
 //!           then one record from the mobile, which proves that its init was no replay
+//!           records from the base: the numbers (8 each) of streams that it opens
 //! stream:   "LHT" | version (1) | 1 | association (4) | stream (8) | records
 //! ```
+//!
+//! Only the mobile connects, which may be behind an address translator. A stream that the base
+//! opens has an odd number, which it tells; the mobile gives it a connection whose first record is
+//! empty, so that the base knows whose it is before it says anything itself.
 //!
 //! Integers are big-endian. An association lives as long as its control connection or one of its
 //! streams. A stream's number is accepted once, and only if its first record opens.

@@ -122,6 +122,11 @@ impl Outbound {
         self.open = 0;
     }
 
+    /// Proves to the peer that we have the keys, without a byte. They must be known.
+    pub(crate) fn prove(&mut self) {
+        self.record(DATA, 0);
+    }
+
     /// Ends the stream. The keys must be known.
     pub(crate) fn finish(&mut self) {
         self.close();

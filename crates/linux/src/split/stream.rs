@@ -52,6 +52,10 @@ pub(super) struct Stream {
     writer_waits: bool,
     pub(super) dirty: bool,
     pub(super) closed: bool,
+    /// The peer was asked for a connection.
+    pub(super) asked: bool,
+    /// The peer has asked for it, and nobody has heard of it yet.
+    pub(super) called: bool,
 }
 
 impl Stream {
@@ -71,6 +75,8 @@ impl Stream {
             writer_waits: false,
             dirty: false,
             closed: false,
+            asked: false,
+            called: false,
         }
     }
 
@@ -93,6 +99,24 @@ impl Stream {
         self.preface = preface;
         self.out.start(sealer);
         self.into.start(opener);
+        if self.finish == Finish::Wanted {
+            self.out.finish();
+        }
+    }
+
+    /// A stream that the peer has opened and we give a connection: it hears from us first.
+    pub(super) fn prove(&mut self) {
+        self.out.prove();
+    }
+
+    /// Uses the connection that the peer has made for this stream of ours, and the records that came
+    /// on it so far.
+    pub(super) fn adopt(&mut self, place: Key, socket: Socket, mut into: Inbound, sealer: Sealer) {
+        into.grow(IN_CAPACITY);
+        self.place = Some(place);
+        self.socket = Some(socket);
+        self.into = into;
+        self.out.start(sealer);
         if self.finish == Finish::Wanted {
             self.out.finish();
         }
@@ -222,6 +246,11 @@ impl Stream {
 
     fn has_news(&self) -> bool {
         self.broken.is_some() || !self.into.plain().is_empty() || self.into.end() != End::Open
+    }
+
+    /// Whether it has a connection that stands.
+    pub(super) fn stands(&self) -> bool {
+        self.socket.is_some() && !self.connecting
     }
 
     /// Whether both directions are over and everything was read.

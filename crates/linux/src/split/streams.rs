@@ -12,7 +12,8 @@ use super::stream::{SpaceError, Stream};
 pub struct SplitTcp {
     streams: HashMap<u64, Stream>,
     max: usize,
-    opened: u64,
+    /// The next stream that this side opens.
+    next: u64,
     events: VecDeque<StreamEvent>,
     /// Streams on which something may move.
     dirty: Vec<u64>,
@@ -32,12 +33,13 @@ pub(super) struct Totals {
 }
 
 impl SplitTcp {
-    /// No streams, and never more than `max` at once.
-    pub(super) fn new(max: usize) -> Self {
+    /// No streams, and never more than `max` at once. The first that this side opens is `next`: an
+    /// even number at a mobile, an odd one at a base.
+    pub(super) fn new(max: usize, next: u64) -> Self {
         Self {
             streams: HashMap::new(),
             max,
-            opened: 0,
+            next,
             events: VecDeque::new(),
             dirty: Vec::new(),
             abandoned: Vec::new(),
@@ -65,6 +67,25 @@ impl SplitTcp {
         self.streams.insert(id, stream);
         self.events.push_back(StreamEvent::Incoming(StreamId(id)));
         self.touch(id);
+    }
+
+    /// Takes a stream that the peer opens and this side gives a connection. It is heard of once that
+    /// stands: before, a refusal could not be told.
+    pub(super) fn called(&mut self, id: u64) {
+        let mut stream = Stream::new();
+        stream.called = true;
+        self.streams.insert(id, stream);
+        self.touch(id);
+    }
+
+    /// Whether this side has opened the stream and it has no connection yet.
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.streams.get(&id).is_some_and(|stream| !stream.started())
+    }
+
+    /// Whether there is a stream of that number.
+    pub(super) fn contains(&self, id: u64) -> bool {
+        self.streams.contains_key(&id)
     }
 
     pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Stream> {
@@ -116,7 +137,19 @@ impl SplitTcp {
     pub(super) fn pump(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let news = stream.pump();
+        if stream.called && stream.is_broken() {
+            if let Some(stream) = self.streams.remove(&id) {
+                self.abandoned.push((stream, 0));
+            }
+            return;
+        }
+        if stream.called && !stream.stands() {
+            return;
+        }
         let id = StreamId(id);
+        if std::mem::take(&mut stream.called) {
+            self.events.push_back(StreamEvent::Incoming(id));
+        }
         if news.readable {
             self.events.push_back(StreamEvent::Readable(id));
         }
@@ -146,8 +179,8 @@ impl Streams for SplitTcp {
         if !self.has_room() {
             return Err(StreamError::TooMany);
         }
-        let id = self.opened * 2;
-        self.opened += 1;
+        let id = self.next;
+        self.next += 2;
         self.streams.insert(id, Stream::new());
         self.touch(id);
         Ok(StreamId(id))

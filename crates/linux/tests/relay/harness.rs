@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use lasthop_linux::Stop;
 use lasthop_linux::base::{Base, BaseConfig, BaseFile};
-use lasthop_linux::config::{HopKind, KeyText, SealKind};
+use lasthop_linux::config::{HopKind, KeyText, Place, SealKind};
 use lasthop_linux::control::{self, Report};
 use lasthop_linux::keyfile::{self, Existing};
-use lasthop_linux::mobile::{BaseAddress, Connect, Mobile, MobileConfig, MobileFile};
+use lasthop_linux::mobile::{BaseAddress, BaseText, Connect, Mobile, MobileConfig, MobileFile};
+use lasthop_linux::publish::{PublishFile, Server};
 
 /// Nothing in these tests should take longer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -24,11 +25,19 @@ pub(crate) struct Setting {
     pub(crate) seal: SealKind,
     pub(crate) connect: Connect,
     pub(crate) allow_mobile: bool,
+    /// Servers on the mobile, and where fixed hosts reach them.
+    pub(crate) published: Vec<(SocketAddr, Option<SocketAddr>)>,
 }
 
 impl Setting {
     pub(crate) fn new(hop: HopKind) -> Self {
-        Self { hop, seal: SealKind::Noise, connect: Connect::Faithful, allow_mobile: true }
+        Self {
+            hop,
+            seal: SealKind::Noise,
+            connect: Connect::Faithful,
+            allow_mobile: true,
+            published: Vec::new(),
+        }
     }
 }
 
@@ -103,11 +112,22 @@ impl Pair {
             ..BaseFile::default()
         };
         file.targets.allow = vec!["127.0.0.0/8".parse().unwrap()];
+        file.publish = setting
+            .published
+            .iter()
+            .map(|(listen, _)| PublishFile { listen: *listen, mobile: None, port: None })
+            .collect();
+        let servers = setting.published.iter().filter_map(|(listen, server)| {
+            Some(Server { port: listen.port(), server: (*server)? })
+        });
         let mut base_config = BaseConfig::try_from(file).unwrap();
         let (base, running_base) = start_base(base_config.clone());
-        base_config.listen = vec![base];
+        base_config.place = Place::Internet(vec![base]);
         let file = MobileFile {
-            base: Some(BaseAddress { host: base.ip().to_string(), port: base.port() }),
+            base: Some(BaseText::Internet(BaseAddress {
+                host: base.ip().to_string(),
+                port: base.port(),
+            })),
             base_key: Some(KeyText(*keys[0].public())),
             key: Some(dir.join("mobile")),
             proxy: Some(vec!["127.0.0.1:0".parse().unwrap()]),
@@ -115,6 +135,7 @@ impl Pair {
             hop: Some(setting.hop),
             seal: Some(setting.seal),
             control: Some(dir.join("mobile.sock")),
+            publish: servers.collect(),
             ..MobileFile::default()
         };
         let mobile = Mobile::bind(MobileConfig::try_from(file).unwrap()).unwrap();
@@ -237,11 +258,31 @@ pub(crate) fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
+/// A port that is free, on the loopback address of either family.
+pub(crate) fn free_port(ipv6: bool) -> SocketAddr {
+    let any = if ipv6 { "[::1]:0" } else { "127.0.0.1:0" };
+    TcpListener::bind(any).unwrap().local_addr().unwrap()
+}
+
 /// Serves one connection with `serve`, and closes it.
 pub(crate) fn serve_once(serve: impl FnOnce(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = listener.local_addr().unwrap();
     thread::spawn(move || serve(listener.accept().unwrap().0));
+    addr
+}
+
+/// Serves every connection with `serve`, and closes it.
+pub(crate) fn serve_all(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let serve = std::sync::Arc::new(serve);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (stream, serve) = (stream.unwrap(), std::sync::Arc::clone(&serve));
+            thread::spawn(move || serve(stream));
+        }
+    });
     addr
 }
 

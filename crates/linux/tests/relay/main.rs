@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod harness;
+mod publish;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -21,6 +22,9 @@ macro_rules! with_each_hop {
     ($($name:ident,)*) => {
         mod srp {
             $(#[test] fn $name() { super::$name(super::HopKind::Srp) })*
+        }
+        mod mobile_tcp {
+            $(#[test] fn $name() { super::$name(super::HopKind::MobileTcp) })*
         }
         mod split_tcp {
             $(#[test] fn $name() { super::$name(super::HopKind::SplitTcp) })*
@@ -190,7 +194,7 @@ fn garbage_on_the_bases_port_changes_a_counter_only(hop: HopKind) {
     let pair = Pair::sealed(hop);
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 1400], b"LHT\x01\x00\xff\xff", b"L"] {
         match hop {
-            HopKind::Srp => harness::send_datagram(pair.base, garbage),
+            HopKind::Srp | HopKind::MobileTcp => harness::send_datagram(pair.base, garbage),
             HopKind::SplitTcp => harness::send_and_await_end(pair.base, garbage),
         }
     }
@@ -239,9 +243,9 @@ fn the_status_socket_tells_of_associations_and_connections(hop: HopKind) {
     let mut client = pair.connect(echo_server());
     client.write_all(&pattern(1000)).unwrap();
     client.read_exact(&mut [0; 1000]).unwrap();
-    let name = if hop == HopKind::Srp { "srp" } else { "split-tcp" };
+    let name = hop.to_string();
     for (role, report) in [("mobile", pair.mobile_report()), ("base", pair.base_report())] {
-        assert_eq!((report.role.as_str(), report.hop.as_str()), (role, name));
+        assert_eq!((report.role.as_str(), report.hop.as_str()), (role, name.as_str()));
         assert_eq!(report.associations[0].state, "up", "{role}");
         let connection = &report.connections[0];
         assert_eq!((connection.bytes_to_hop, connection.bytes_from_hop), (1000, 1000), "{role}");

@@ -1,5 +1,6 @@
-//! Connecting to a fixed host that may have several addresses: the next attempt starts when the
-//! last has failed or has taken too long (the idea of RFC 8305), and the first that stands wins.
+//! Connecting to a host that may have several addresses: the next attempt starts when the last has
+//! failed or has taken too long (the idea of RFC 8305), and the first that stands wins. A base
+//! connects to fixed hosts that way, a mobile to its own servers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,13 +8,14 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use lasthop_session::Refusal;
+use lasthop_session::{ConnId, Refusal};
 use lasthop_units::Time;
 
-use crate::hop::Source;
+use crate::driver::{Core, Phase, Timer};
+use crate::hop::{Hop, Source};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::slab::Key;
-use crate::tcp;
+use crate::tcp::{self, Socket};
 
 /// How long an attempt has before the next starts beside it (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -134,6 +136,70 @@ impl Dial {
         for Attempt { fd, token, .. } in self.attempts.drain(..) {
             reactor.remove(&fd, token);
         }
+    }
+}
+
+/// A connection that may be dialling before it stands.
+pub(crate) trait Dials {
+    /// Its dial, if that is what it does.
+    fn dial(&mut self) -> Option<&mut Dial>;
+}
+
+/// Moves a connection's dial on, after a timer or after attempt `n` was ready. One that stands is
+/// accepted and relayed, one that failed refused.
+pub(crate) fn advance<H: Hop, W: Dials>(core: &mut Core<H, W>, key: Key, n: Option<u32>) {
+    let now = core.now;
+    let Some(connection) = core.connections.get_mut(key) else { return };
+    let Phase::Waiting(waiting) = &mut connection.phase else { return };
+    let Some(dial) = waiting.dial() else { return };
+    let outcome = match n {
+        Some(n) => dial.handle_ready(now, &mut core.reactor, key, n),
+        None => dial.advance(now, &mut core.reactor, key),
+    };
+    match outcome {
+        Outcome::Going(at) => core.arm(at, Timer::Connection(key)),
+        Outcome::Refused(refusal) => {
+            dial.cancel(&mut core.reactor);
+            refuse(core, key, refusal);
+        }
+        Outcome::Connected(fd) => accept(core, key, fd),
+    }
+}
+
+fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
+    tcp::tune(&fd);
+    let bound = tcp::local_addr(&fd);
+    let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name) else { return };
+    let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Connection(key)) else {
+        return refuse(core, key, Refusal::TooMany);
+    };
+    core.relay(key, |_| Some((socket, Vec::new())));
+    if let Some((session, streams)) = core.session(id) {
+        session.accept(streams, conn, bound);
+    }
+}
+
+/// Ends a connection that does not come about; its peer on the hop is told why.
+pub(crate) fn refuse<H: Hop, W>(core: &mut Core<H, W>, key: Key, refusal: Refusal) {
+    let Some(connection) = core.remove(key) else { return };
+    if let Some((id, conn)) = connection.name {
+        let target = connection.target;
+        turn_away(core, id, conn, &target, refusal);
+    }
+}
+
+/// Refuses what was asked for.
+pub(crate) fn turn_away<H: Hop, W>(
+    core: &mut Core<H, W>,
+    id: H::Id,
+    conn: ConnId,
+    target: &str,
+    refusal: Refusal,
+) {
+    core.counters.refused += 1;
+    tracing::debug!(connection = conn.0, target, reason = %refusal, "connection refused");
+    if let Some((session, streams)) = core.session(id) {
+        session.refuse(streams, conn, refusal);
     }
 }
 

@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use lasthop_units::Time;
 
+use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::hop::{Source, Turn};
 use crate::reactor::{Interest, Readiness};
@@ -31,7 +32,7 @@ const DATAGRAM_MAX: usize = 9_216;
 
 /// Where a datagram goes to, or comes from: the peer, and what of ours it used. An answer goes back
 /// the way the question came, also on a host with several addresses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Route {
     /// The peer.
     pub(crate) peer: SocketAddr,
@@ -39,15 +40,6 @@ pub(crate) struct Route {
     pub(crate) local: Option<IpAddr>,
     /// Which of our sockets.
     pub(crate) socket: usize,
-}
-
-impl Route {
-    /// A route to nowhere: what goes there is dropped.
-    pub(crate) const NOWHERE: Self = Self {
-        peer: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
-        local: None,
-        socket: 0,
-    };
 }
 
 /// A UDP socket.
@@ -80,7 +72,7 @@ impl Batch {
             segment: 0,
             segments: 0,
             ended: false,
-            route: Route::NOWHERE,
+            route: Udp::NOWHERE,
             next: None,
         }
     }
@@ -139,52 +131,55 @@ impl Udp {
         Self::bind(&[v6]).or_else(|_| Self::bind(&[v4]))
     }
 
-    /// Where each socket is bound.
-    pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.sockets.iter().map(|socket| tcp::local_addr(&socket.fd)).collect()
+    /// Sends the batch. False if the kernel would not take it now: it is kept.
+    fn flush(&mut self) -> bool {
+        let Batch { len, segment, segments, route, .. } = self.batch;
+        let nowhere = segments == 0 || route == Udp::NOWHERE;
+        if let Some(socket) = self.sockets.get_mut(route.socket)
+            && !nowhere
+            && !socket.send(&self.batch.buf[..len], (segments > 1).then_some(segment), route)
+        {
+            return false;
+        }
+        self.batch.start_again();
+        true
     }
+}
 
-    /// Watches every socket; the events of socket `n` come back with `keys(n)`.
-    pub(crate) fn watch(
-        &self,
-        turn: &mut Turn<'_>,
-        mut keys: impl FnMut(usize) -> Key,
-    ) -> io::Result<()> {
+impl Carrier for Udp {
+    type Route = Route;
+
+    const NOWHERE: Route = Route {
+        peer: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+        local: None,
+        socket: 0,
+    };
+
+    fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         for (n, socket) in self.sockets.iter().enumerate() {
             turn.reactor.add(&socket.fd, Interest::ReadWrite, Source::Hop(keys(n)))?;
         }
         Ok(())
     }
 
-    /// Notes what the kernel reported of socket `n`.
-    pub(crate) fn ready(&mut self, n: usize, readiness: Readiness) {
+    fn ready(&mut self, _turn: &mut Turn<'_>, n: usize, readiness: Readiness) {
         if let Some(socket) = self.sockets.get_mut(n) {
             socket.readable |= readiness.readable;
             socket.writable |= readiness.writable;
         }
     }
 
-    /// Whether datagrams may wait in the kernel.
-    pub(crate) fn readable(&self) -> bool {
+    fn readable(&self) -> bool {
         self.sockets.iter().any(|socket| socket.readable)
     }
 
-    /// The route to `peer` by the first socket.
-    pub(crate) fn route(&self, peer: SocketAddr) -> Route {
-        let peer = match (self.sockets.first(), peer.ip()) {
-            (Some(socket), IpAddr::V4(ip)) if socket.ipv6 => {
-                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
-            }
-            _ => peer,
-        };
-        Route { peer, local: None, socket: 0 }
+    fn is_blocked(&self) -> bool {
+        self.batch.segments > 0
     }
 
-    /// Hands every datagram that the kernel has to `take`, up to a turn's share.
-    ///
     /// The clock is read after each call to the kernel: a stamp from before it would make datagrams
     /// that arrived meanwhile look early, and the hop's least delay shorter than it is.
-    pub(crate) fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Route, &mut [u8])) {
+    fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Route, &mut [u8])) {
         for (n, socket) in self.sockets.iter_mut().enumerate() {
             for _ in 0..CALLS_MAX {
                 if !socket.readable {
@@ -195,9 +190,11 @@ impl Udp {
         }
     }
 
-    /// Sends what `poll` writes until it has nothing more, in batches. While the kernel takes no
-    /// more, `poll` is left alone.
-    pub(crate) fn send(&mut self, mut poll: impl FnMut(&mut [u8]) -> Option<(Route, usize)>) {
+    fn send(
+        &mut self,
+        _turn: &mut Turn<'_>,
+        mut poll: impl FnMut(&mut [u8]) -> Option<(Route, usize)>,
+    ) {
         // What the kernel did not take before goes first.
         if self.batch.segments > 0 && !self.flush() {
             return;
@@ -216,18 +213,27 @@ impl Udp {
         self.flush();
     }
 
-    /// Sends the batch. False if the kernel would not take it now: it is kept.
-    fn flush(&mut self) -> bool {
-        let Batch { len, segment, segments, route, .. } = self.batch;
-        let nowhere = segments == 0 || route.peer == Route::NOWHERE.peer;
-        if let Some(socket) = self.sockets.get_mut(route.socket)
-            && !nowhere
-            && !socket.send(&self.batch.buf[..len], (segments > 1).then_some(segment), route)
-        {
-            return false;
-        }
-        self.batch.start_again();
-        true
+    /// By the first socket.
+    fn route_to(&self, peer: SocketAddr) -> Option<Route> {
+        let peer = match (self.sockets.first(), peer.ip()) {
+            (Some(socket), IpAddr::V4(ip)) if socket.ipv6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
+            }
+            _ => peer,
+        };
+        Some(Route { peer, local: None, socket: 0 })
+    }
+
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|socket| tcp::local_addr(&socket.fd)).collect()
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.local_addrs().iter().map(ToString::to_string).collect()
+    }
+
+    fn show(&self, route: Route) -> String {
+        tcp::canonical(route.peer).to_string()
     }
 }
 
@@ -331,7 +337,9 @@ mod tests {
 
     fn send_all(udp: &mut Udp, route: Route, datagrams: &[Vec<u8>]) {
         let mut waiting: VecDeque<_> = datagrams.iter().collect();
-        udp.send(|out| {
+        let mut reactor = Reactor::new().unwrap();
+        let mut turn = Turn { now: Time::ZERO, clock: Clock::start(), reactor: &mut reactor };
+        udp.send(&mut turn, |out| {
             let datagram = waiting.pop_front()?;
             out[..datagram.len()].copy_from_slice(datagram);
             Some((route, datagram.len()))
@@ -344,12 +352,13 @@ mod tests {
         let clock = Clock::start();
         let mut turn = Turn { now: Time::ZERO, clock, reactor: &mut reactor };
         let key = Slab::new().insert(());
-        udp.watch(&mut turn, |_| key).unwrap();
+        udp.watch(&mut turn, &mut |_| key).unwrap();
         let (mut got, mut ready) = (Vec::new(), Vec::new());
         while got.len() < count {
             reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
             assert!(!ready.is_empty(), "{} of {count} came", got.len());
-            udp.ready(0, ready[0].1);
+            let mut turn = Turn { now: Time::ZERO, clock, reactor: &mut reactor };
+            udp.ready(&mut turn, 0, ready[0].1);
             udp.receive(&clock, |_, _, datagram| got.push(datagram.to_vec()));
         }
         got
@@ -361,7 +370,7 @@ mod tests {
         let lengths = [1200, 1200, 1200, 700, 1200, 1, 1400, 1400, 9000, 20, 20];
         let datagrams: Vec<Vec<u8>> =
             lengths.iter().enumerate().map(|(i, len)| vec![i as u8; *len]).collect();
-        let route = a.route(b.local_addrs()[0]);
+        let route = a.route_to(b.local_addrs()[0]).unwrap();
         send_all(&mut a, route, &datagrams);
         assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
     }
@@ -370,7 +379,7 @@ mod tests {
     fn a_long_row_is_cut_into_batches() {
         let (mut a, mut b) = (loopback(), loopback());
         let datagrams: Vec<Vec<u8>> = (0..500u32).map(|i| vec![i as u8; 1300]).collect();
-        let route = a.route(b.local_addrs()[0]);
+        let route = a.route_to(b.local_addrs()[0]).unwrap();
         send_all(&mut a, route, &datagrams);
         assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
     }
@@ -378,6 +387,6 @@ mod tests {
     #[test]
     fn what_goes_nowhere_is_dropped() {
         let mut a = loopback();
-        send_all(&mut a, Route::NOWHERE, &[vec![1; 100], vec![2; 200]]);
+        send_all(&mut a, Udp::NOWHERE, &[vec![1; 100], vec![2; 200]]);
     }
 }

@@ -1,0 +1,274 @@
+//! The mobile's end: one carrier, whatever network it is on.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_hop::seal::PublicKey;
+use lasthop_hop::srp::CloseReason;
+use lasthop_hop::{AssociationEvent, MobileEnd};
+use lasthop_units::Time;
+
+use super::{next_timeout, report, why};
+use crate::carrier::Carrier;
+use crate::control::AssociationReport;
+use crate::hop::{Hop, HopEvent, Turn};
+use crate::mobile::MobileHop;
+use crate::reactor::Readiness;
+use crate::slab::{Key, Slab};
+
+/// A base that does not answer for so long may have moved: it is looked for again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the base is.
+enum Whereabouts<R> {
+    /// Where [`MobileHop::set_base`] says, or the configuration.
+    Told(Option<R>),
+    /// Where the first authentic answer came from, once there was one.
+    Found(Option<R>),
+}
+
+/// The mobile's end.
+pub(crate) struct DatagramMobile<M, C: Carrier> {
+    name: &'static str,
+    machine: M,
+    base_key: Option<PublicKey>,
+    base: Whereabouts<C::Route>,
+    carrier: C,
+    sockets: Slab<usize>,
+    ports: Vec<u16>,
+    events: VecDeque<HopEvent<()>>,
+    active: bool,
+    now: Time,
+    since: Time,
+    complain_at: Time,
+}
+
+impl<M, C> DatagramMobile<M, C>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    /// Runs `machine`, whose base is nowhere yet, over `carrier`, as the hop called `name`. Without a `base` it is where
+    /// [`MobileHop::set_base`] tells; on a carrier that reaches everyone it is found.
+    pub(crate) fn new(
+        name: &'static str,
+        machine: M,
+        carrier: C,
+        base_key: Option<PublicKey>,
+        base: Option<C::Route>,
+    ) -> Self {
+        let base = match (base, carrier.everyone()) {
+            (None, Some(_)) => Whereabouts::Found(None),
+            _ => Whereabouts::Told(base),
+        };
+        Self {
+            name,
+            machine,
+            base_key,
+            base,
+            carrier,
+            sockets: Slab::new(),
+            ports: Vec::new(),
+            events: VecDeque::new(),
+            active: false,
+            now: Time::ZERO,
+            since: Time::ZERO,
+            complain_at: Time::ZERO + PATIENCE,
+        }
+    }
+
+    fn is_silent(&self) -> bool {
+        !self.machine.is_up() || self.machine.stats().silent
+    }
+
+    /// Asks everyone for the base from here on, if it was found that way.
+    fn seek(&mut self, now: Time) {
+        if let (Whereabouts::Found(found), Some(everyone)) =
+            (&mut self.base, self.carrier.everyone())
+        {
+            *found = None;
+            self.machine.set_base_address(now, everyone);
+        }
+    }
+}
+
+/// Hands a datagram to the machine. True if it proves that its sender is the base.
+fn take<M: MobileEnd>(machine: &mut M, now: Time, from: M::Address, datagram: &mut [u8]) -> bool {
+    let heard = |machine: &M| (machine.is_up(), machine.stats().datagrams_received);
+    let before = heard(machine);
+    machine.handle_datagram(now, from, datagram);
+    machine.is_up() && heard(machine) != before
+}
+
+impl<M, C> Hop for DatagramMobile<M, C>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    type Id = ();
+    type Streams = M;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        if let Some(n) = self.sockets.get(key) {
+            self.carrier.ready(turn, *n, readiness);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let below = next_timeout(&self.carrier, self.machine.next_timeout(), self.now);
+        [below, Some(self.complain_at)].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.carrier.handle_timeout(turn);
+        self.machine.handle_timeout(turn.now);
+        self.active = true;
+        if self.complain_at <= turn.now {
+            self.complain_at = turn.now + PATIENCE;
+            if self.is_silent() {
+                self.seek(turn.now);
+                let why = "the base does not answer".to_owned();
+                self.events.push_back(HopEvent::Unreachable(why));
+            }
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        self.now = turn.now;
+        let (machine, now) = (&mut self.machine, turn.now);
+        let (mut some, base) = (false, &mut self.base);
+        self.carrier.receive(&turn.clock, |now, from, datagram| {
+            some = true;
+            match base {
+                Whereabouts::Found(found @ None) => {
+                    if take(machine, now, from, datagram) {
+                        *found = Some(from);
+                        machine.set_base_address(now, from);
+                    }
+                }
+                _ => machine.handle_datagram(now, from, datagram),
+            }
+        });
+        while let Some(event) = self.carrier.poll_link_event() {
+            self.machine.handle_link_event(now, event);
+        }
+        self.active |= some;
+        while let Some(event) = self.machine.poll_association_event() {
+            let event = match event {
+                AssociationEvent::Up => {
+                    self.since = now;
+                    for port in &self.ports {
+                        self.machine.listen(*port);
+                    }
+                    HopEvent::Up(())
+                }
+                AssociationEvent::Moved => HopEvent::Moved((), self.shown_base()),
+                AssociationEvent::Lost(reason) => {
+                    self.seek(now);
+                    HopEvent::Lost((), why(reason))
+                }
+            };
+            self.events.push_back(event);
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        let (machine, now) = (&mut self.machine, turn.now);
+        self.now = now;
+        self.carrier.send(turn, |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<()>> {
+        self.events.pop_front()
+    }
+
+    fn poll_active(&mut self) -> Option<()> {
+        std::mem::take(&mut self.active).then_some(())
+    }
+
+    fn is_active(&self) -> bool {
+        self.carrier.readable()
+    }
+
+    fn streams(&mut self, (): ()) -> Option<&mut M> {
+        Some(&mut self.machine)
+    }
+
+    fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.machine.close(CloseReason::Shutdown);
+        self.flush(turn);
+    }
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let stats = self.machine.stats();
+        let (state, age) = match (self.machine.is_up(), stats.silent) {
+            (true, false) => ("up", now - self.since),
+            (true, true) => ("silent", now - self.since),
+            (false, _) => ("connecting", Duration::ZERO),
+        };
+        let address = self.known_base().map(|route| self.carrier.show(route));
+        vec![report(0, self.base_key, address, state, age, &stats)]
+    }
+
+    fn garbage(&self) -> u64 {
+        self.machine.refused()
+    }
+}
+
+impl<M, C: Carrier> DatagramMobile<M, C> {
+    fn known_base(&self) -> Option<C::Route> {
+        match self.base {
+            Whereabouts::Told(base) | Whereabouts::Found(base) => base,
+        }
+    }
+
+    fn shown_base(&self) -> String {
+        self.carrier.show(self.known_base().unwrap_or(C::NOWHERE))
+    }
+}
+
+impl<M, C> MobileHop for DatagramMobile<M, C>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        let sockets = &mut self.sockets;
+        self.carrier.watch(turn, &mut |n| sockets.insert(n))?;
+        if let Some(base) = self.known_base() {
+            self.machine.set_base_address(turn.now, base);
+        }
+        self.seek(turn.now);
+        Ok(())
+    }
+
+    fn is_up(&self) -> bool {
+        self.machine.is_up()
+    }
+
+    fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
+        if let (Some(route), Whereabouts::Told(base)) =
+            (self.carrier.route_to(addr), &mut self.base)
+            && base.replace(route) != Some(route)
+        {
+            self.machine.set_base_address(turn.now, route);
+        }
+    }
+
+    fn listen(&mut self, ports: &[u16]) {
+        self.ports = ports.to_vec();
+        if self.machine.is_up() {
+            for port in ports {
+                self.machine.listen(*port);
+            }
+        }
+    }
+}
