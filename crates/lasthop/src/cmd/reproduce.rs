@@ -6,12 +6,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use lasthop_study::report::{Book, Report};
 use lasthop_study::reproduce::league::{self, League};
+use lasthop_study::reproduce::mobile_tcp_2001::{self, Processing};
 use lasthop_study::reproduce::{
-    self, Criterion, Label, Only, PAPERS, Paper, Reproduction, Request, Study, print,
+    self, Criterion, Label, Only, PAPERS, Paper, Reproduction, Request, print,
 };
 
 /// How many runs a cell gets with `--quick` at most; half of the usual number where that is less.
@@ -45,14 +46,23 @@ pub(crate) struct Options {
     /// The paper, such as mhp-srp-1994; or league, or all
     paper: Option<String>,
 
-    /// How many runs each cell gets [default: 40; of obtcp-2010, whose runs are long, 5; of the
-    /// league 10]
+    /// How many runs each cell gets [default: 40; of obtcp-2010, whose runs are long, 5; of
+    /// mobile-tcp-2001 and the league 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: Option<u32>,
 
     /// Few runs of each cell, for a first look: 5, of obtcp-2010 3
     #[arg(long, conflicts_with = "runs")]
     quick: bool,
+
+    /// Experiments as long as the papers', where ours are shorter otherwise: the 100 000 buffers of
+    /// mobile-tcp-2001
+    #[arg(long)]
+    full: bool,
+
+    /// Measure what protocols cost on this machine, for mobile-tcp-2001's figures 10 to 14
+    #[arg(long, value_name = "EFFORT")]
+    measure: Option<Effort>,
 
     /// Where all random processes start; the same seed gives the same values
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -80,6 +90,15 @@ pub(crate) struct Options {
     list: bool,
 }
 
+/// How thoroughly processing costs are measured.
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Effort {
+    /// Some ten seconds
+    Quick,
+    /// A few minutes
+    Full,
+}
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let Some(id) = &options.paper else {
         return say(&papers());
@@ -89,6 +108,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
     match id.as_str() {
         ALL => everything(options),
+        league::ID if options.full || options.measure.is_some() => {
+            bail!(
+                "{id}: it has one length and measures no processor; leave --full and --measure out"
+            )
+        }
         league::ID if options.list => list(options, league::labels()?, league::RUNS),
         league::ID => one_league(options),
         _ => one_paper(options, id),
@@ -96,11 +120,18 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn one_paper(options: &Options, id: &str) -> anyhow::Result<()> {
-    let (paper, study) = reproduce::find(id)?;
+    let paper = reproduce::find(id)?;
+    let study = paper.study;
+    if options.measure.is_some() && id != mobile_tcp_2001::ID {
+        bail!("{id}: --measure is for mobile-tcp-2001, whose figures are of processor time");
+    }
+    if options.full && !study.longer {
+        bail!("{id}: its experiments are as long as the paper's already; leave --full out");
+    }
     if options.list {
         return list(options, (study.labels)()?, study.runs);
     }
-    let reproduction = reproduced(options, study)?;
+    let reproduction = reproduced(options, paper)?;
     write_report(options, &reproduction.report)?;
     tell(options, &reproduction)?;
     refuse_if_nothing_ran(paper, &reproduction)
@@ -118,25 +149,24 @@ fn one_league(options: &Options) -> anyhow::Result<()> {
     say(&format!("{}{criteria}", league::tables(&league.cells)))
 }
 
-/// The league and every paper that is reproduced: a summary, and one report whose first page is the
+/// The league and every paper: a summary, and one report whose first page is the
 /// league.
 fn everything(options: &Options) -> anyhow::Result<()> {
     if !options.only.is_empty() {
         bail!("--only chooses cells of one paper or of the league, and `{ALL}` is all of them");
     }
-    let studies = || PAPERS.iter().filter_map(|paper| Some((paper, paper.study?)));
     if options.list {
         let mut list = said_of(league::ID, &league::labels()?);
-        for (paper, study) in studies() {
-            list.push_str(&said_of(paper.id, &(study.labels)()?));
+        for paper in &PAPERS {
+            list.push_str(&said_of(paper.id, &(paper.study.labels)()?));
         }
         return say(&list);
     }
     let league = league_of(options)?;
     summarise(options, league::ID, &league.criteria)?;
     let mut parts = vec![league.report];
-    for (paper, study) in studies() {
-        let reproduction = reproduced(options, study)?;
+    for paper in &PAPERS {
+        let reproduction = reproduced(options, paper)?;
         summarise(options, paper.id, &reproduction.criteria)?;
         parts.push(reproduction.report);
     }
@@ -179,15 +209,33 @@ fn request(options: &Options, usual: u32) -> Request {
         seed: options.seed,
         jobs: options.jobs,
         only: options.only.clone(),
+        full: options.full,
+        processing: None,
         version: version(),
     }
 }
 
-fn reproduced(options: &Options, study: Study) -> anyhow::Result<Reproduction> {
+fn reproduced(options: &Options, paper: &Paper) -> anyhow::Result<Reproduction> {
+    let mut request = request(options, paper.study.runs);
+    if let Some(effort) = options.measure.filter(|_| paper.id == mobile_tcp_2001::ID) {
+        // Before the runs, which take all cores.
+        request.processing = Some(measured(effort)?);
+    }
     let progress = Progress::default();
-    let result = (study.reproduce)(&request(options, study.runs), &progress);
+    let result = (paper.study.reproduce)(&request, &progress);
     progress.0.finish_and_clear();
     Ok(result?)
+}
+
+/// What protocols cost on this machine, as the report takes it.
+fn measured(effort: Effort) -> anyhow::Result<Processing> {
+    let effort = match effort {
+        Effort::Quick => lasthop_cost::Options::quick(),
+        Effort::Full => lasthop_cost::Options::full(),
+    };
+    let costs = lasthop_cost::measure(&effort, &mut |step| eprintln!("measuring: {step}"));
+    let plain = serde_json::to_value(&costs).context("what was measured is no JSON")?;
+    serde_json::from_value(plain).context("what was measured is not what the report takes")
 }
 
 fn league_of(options: &Options) -> anyhow::Result<League> {
@@ -237,9 +285,8 @@ fn papers() -> String {
     let line = |id: &str, state: &str, about: &str| format!("{id:<16} {state:<20} {about}\n");
     let paper = |paper: &Paper| {
         let Paper { id, authors, year, title, study } = paper;
-        let state = study.map(|study| format!("reproduced, {} runs", study.runs));
-        let state = state.as_deref().unwrap_or("not yet");
-        line(id, state, &format!("{authors} ({year}): {title}"))
+        let state = format!("reproduced, {} runs", study.runs);
+        line(id, &state, &format!("{authors} ({year}): {title}"))
     };
     let league = "every scheme over every kind of hop, then and today";
     let rest = [
@@ -317,6 +364,27 @@ mod tests {
         assert!(papers.contains("league           measured, 10 runs "), "{papers}");
         assert!(papers.contains("obtcp-2010       reproduced, 5 runs   Sardar"), "{papers}");
         assert!(papers.contains("mhp-srp-1994     reproduced, 40 runs  Yavatkar"), "{papers}");
+        assert!(papers.contains("mobile-tcp-2001  reproduced, 10 runs  Haas"), "{papers}");
+    }
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn what_a_paper_has_no_use_for_is_refused_before_anything_runs() {
+        let refusal = |line: &[&str]| {
+            let line = ["reproduce"].iter().chain(line);
+            run(&<Line as clap::Parser>::try_parse_from(line).unwrap().options)
+                .unwrap_err()
+                .to_string()
+        };
+        assert!(refusal(&["obtcp-2010", "--full"]).contains("leave --full out"));
+        let measure = refusal(&["obtcp-2010", "--measure", "quick"]);
+        assert!(measure.contains("--measure is for mobile-tcp-2001"), "{measure}");
+        assert!(refusal(&["league", "--full"]).contains("leave --full and --measure out"));
     }
 
     #[test]

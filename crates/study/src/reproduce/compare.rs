@@ -1,6 +1,6 @@
 use super::cell::Label;
 use super::run::Measured;
-use crate::stats::{self, Ratio};
+use crate::stats::{self, Estimate, Ratio};
 
 /// How far a ratio of two schemes may be from the published one, as a part of it.
 pub const RATIO_TOLERANCE: f64 = 0.35;
@@ -125,6 +125,20 @@ impl Comparison {
     /// The pairs of two schemes.
     pub fn pairs_of(&self, first: &str, second: &str) -> impl Iterator<Item = &Pair> {
         self.pairs.iter().filter(move |p| p.first.scheme == first && p.second.scheme == second)
+    }
+
+    /// The cell of a table, row, column and scheme; none if it was not run.
+    pub fn at(&self, place: [&str; 4]) -> Option<&Measured> {
+        let is_it = |m: &&Measured| {
+            let Label { table, row, column, scheme } = &m.label;
+            [table, row, column, scheme] == place
+        };
+        self.cells.iter().map(|compared| &compared.cell).find(is_it)
+    }
+
+    /// The estimate there; none if it was not run, or a run of it failed.
+    pub fn whole(&self, place: [&str; 4]) -> Option<Estimate> {
+        self.at(place).filter(|m| m.ours.failures() == 0)?.ours.estimate()
     }
 
     /// The cells that the paper prints.

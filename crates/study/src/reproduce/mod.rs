@@ -9,6 +9,7 @@ mod compare;
 pub mod league;
 pub mod ll_trigger_2017;
 pub mod mhp_srp_1994;
+pub mod mobile_tcp_2001;
 pub mod obtcp_2010;
 mod page;
 mod papers;

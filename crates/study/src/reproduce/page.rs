@@ -38,7 +38,7 @@ pub(super) fn note(name: &str, text: &str) -> Note {
 }
 
 /// What had to be right and how much of it is.
-pub(super) fn verdicts(criteria: &[Criterion]) -> Block {
+fn verdicts(criteria: &[Criterion]) -> Block {
     Block::Verdicts(criteria.iter().map(Verdict::of).collect())
 }
 
@@ -56,8 +56,34 @@ pub(super) fn marks(comparison: &Comparison, what: &str) -> Block {
     ))
 }
 
+/// The first section: what had to be right, whatever else is to be said of the result, and how to
+/// get it again.
+pub(super) fn result(
+    criteria: &[Criterion],
+    more: Vec<Block>,
+    request: &Request,
+    paper: &str,
+) -> Section {
+    let mut blocks = vec![verdicts(criteria)];
+    blocks.extend(more);
+    blocks.extend(again(request, paper));
+    Section::new("Result", blocks)
+}
+
+/// How it was measured, and what the marks of cells mean: the paper's own notes, and what is the same
+/// for all papers.
+pub(super) fn method(mut notes: Vec<Note>) -> Section {
+    notes.push(note("unpublished", "The paper prints no value here."));
+    Section::new("How it was measured and marked", vec![Block::Notes(notes)])
+}
+
+/// What it means for a cell to be near.
+pub(super) fn near() -> Note {
+    note("near", "Our mean is within 10 % of a value that is printed without an interval.")
+}
+
 /// What was run, and the command that gives the same values again.
-pub(super) fn again(request: &Request, paper: &str) -> [Block; 2] {
+fn again(request: &Request, paper: &str) -> [Block; 2] {
     let told = format!(
         "By lasthop {}, {} runs of each cell, seed {}. This gives the same values again:",
         request.version, request.runs, request.seed

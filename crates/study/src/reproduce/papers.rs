@@ -6,6 +6,7 @@ use super::cell::{Label, Only, OnlyError};
 use super::compare::{Comparison, Criterion};
 use super::ll_trigger_2017;
 use super::mhp_srp_1994;
+use super::mobile_tcp_2001::{self, Processing};
 use super::obtcp_2010;
 use super::run::Progress;
 use super::rwc_atcp_2003;
@@ -13,42 +14,42 @@ use crate::published::PublishedError;
 use crate::report::Report;
 use crate::scenario::ScenarioError;
 
-/// The papers whose schemes lasthop has or is to have.
+/// The papers whose schemes lasthop has.
 pub const PAPERS: [Paper; 5] = [
     Paper {
         id: "mhp-srp-1994",
         authors: "Yavatkar, Bhagawat",
         year: 1994,
         title: "Improving End-to-End Performance of TCP over Mobile Internetworks",
-        study: Some(mhp_srp_1994::STUDY),
+        study: mhp_srp_1994::STUDY,
     },
     Paper {
         id: "mobile-tcp-2001",
         authors: "Haas, Warkhedi",
         year: 2001,
         title: "The design and performance of Mobile TCP for wireless networks",
-        study: None,
+        study: mobile_tcp_2001::STUDY,
     },
     Paper {
         id: "rwc-atcp-2003",
         authors: "Raisinghani, Singh, Iyer",
         year: 2003,
         title: "Improving TCP Performance over Mobile Wireless Environments using Cross Layer Feedback",
-        study: Some(rwc_atcp_2003::STUDY),
+        study: rwc_atcp_2003::STUDY,
     },
     Paper {
         id: "obtcp-2010",
         authors: "Sardar, Saha, Hassan",
         year: 2010,
         title: "A New Protocol to improve TCP Performance in Network Mobility",
-        study: Some(obtcp_2010::STUDY),
+        study: obtcp_2010::STUDY,
     },
     Paper {
         id: "ll-trigger-2017",
         authors: "Mohammad, Potrus",
         year: 2017,
         title: "A Method for Compensation of TCP Throughput Degrading During Movement of Mobile Node",
-        study: Some(ll_trigger_2017::STUDY),
+        study: ll_trigger_2017::STUDY,
     },
 ];
 
@@ -63,15 +64,57 @@ pub struct Paper {
     pub year: u16,
     /// Its title.
     pub title: &'static str,
-    /// How its experiments are reproduced; none where they are not.
-    pub study: Option<Study>,
+    /// How its experiments are reproduced.
+    pub study: Study,
 }
+
+/// What every paper's module has: its name, what it publishes, and how it is reproduced. The module
+/// has `RUNS`, `cells::all` and `reproduce_with`; `$runner` runs its cells. `full` stands where the
+/// paper's experiments are longer than ours usually are.
+macro_rules! paper {
+    ($id:literal, $runner:expr) => {
+        $crate::reproduce::papers::paper!(@ $id, $runner, false);
+    };
+    ($id:literal, $runner:expr, full) => {
+        $crate::reproduce::papers::paper!(@ $id, $runner, true);
+    };
+    (@ $id:literal, $runner:expr, $longer:literal) => {
+        /// The name that `lasthop reproduce` takes.
+        pub const ID: &str = $id;
+
+        /// How the paper is reproduced.
+        pub(super) const STUDY: $crate::reproduce::Study = $crate::reproduce::Study {
+            runs: RUNS,
+            longer: $longer,
+            labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
+            reproduce: |request, progress| reproduce_with(&$runner, request, progress),
+        };
+
+        /// What the paper publishes.
+        ///
+        /// # Errors
+        /// None, as long as the file in the repository is as its tests saw it.
+        pub fn published() -> Result<Published, ReproduceError> {
+            const TEXT: &str = include_str!(concat!(
+                env!("CARGO_MANIFEST_DIR"),
+                "/../../papers/",
+                $id,
+                "/published.toml"
+            ));
+            Ok(Published::parse(TEXT)?)
+        }
+    };
+}
+pub(super) use paper;
 
 /// How a paper's experiments are reproduced.
 #[derive(Clone, Copy, Debug)]
 pub struct Study {
     /// How many runs each cell gets if nobody says.
     pub runs: u32,
+    /// The paper's own experiments are longer than those that are run unless [`Request::full`] is
+    /// set.
+    pub longer: bool,
     /// The labels of all cells, in order.
     pub labels: fn() -> Result<Vec<Label>, ReproduceError>,
     /// Runs the experiments and compares.
@@ -89,6 +132,10 @@ pub struct Request {
     pub jobs: Option<NonZeroUsize>,
     /// Which cells; all of them if empty.
     pub only: Vec<Only>,
+    /// Experiments are as long as the paper's, where ours are shorter otherwise.
+    pub full: bool,
+    /// Processing costs, where somebody measured them; for mobile-tcp-2001.
+    pub processing: Option<Processing>,
     /// The version that runs, with its commit where that is known; for the report.
     pub version: String,
 }
@@ -97,7 +144,8 @@ impl Request {
     /// The command line that gives the same values again. It leaves out what changes none.
     pub fn command(&self, paper: &str) -> String {
         let only: String = self.only.iter().map(|only| format!(" --only '{only}'")).collect();
-        format!("lasthop reproduce {paper} --runs {} --seed {}{only}", self.runs, self.seed)
+        let full = if self.full { " --full" } else { "" };
+        format!("lasthop reproduce {paper} --runs {} --seed {}{full}{only}", self.runs, self.seed)
     }
 }
 
@@ -123,14 +171,6 @@ pub enum ReproduceError {
         /// The papers there are.
         known: String,
     },
-    /// The paper is known, but none of its experiments is set up.
-    #[error("{id} is not reproduced yet; these are: {reproduced}")]
-    NotYet {
-        /// What was asked for.
-        id: &'static str,
-        /// The papers that are reproduced.
-        reproduced: String,
-    },
     /// A choice of cells makes no sense.
     #[error(transparent)]
     Only(#[from] OnlyError),
@@ -151,23 +191,15 @@ pub enum ReproduceError {
     Threads(#[from] rayon::ThreadPoolBuildError),
 }
 
-/// The paper called `id` and how it is reproduced.
+/// The paper called `id`.
 ///
 /// # Errors
-/// If there is no such paper, or it is not reproduced; the error lists those that are.
-pub fn find(id: &str) -> Result<(&'static Paper, Study), ReproduceError> {
-    let ids = |papers: &mut dyn Iterator<Item = &Paper>| {
-        papers.map(|paper| paper.id).collect::<Vec<_>>().join(", ")
-    };
-    let Some(paper) = PAPERS.iter().find(|paper| paper.id == id) else {
-        let known = ids(&mut PAPERS.iter());
-        return Err(ReproduceError::Unknown { id: id.to_owned(), known });
-    };
-    let Some(study) = paper.study else {
-        let reproduced = ids(&mut PAPERS.iter().filter(|paper| paper.study.is_some()));
-        return Err(ReproduceError::NotYet { id: paper.id, reproduced });
-    };
-    Ok((paper, study))
+/// If there is no such paper; the error lists those that there are.
+pub fn find(id: &str) -> Result<&'static Paper, ReproduceError> {
+    PAPERS.iter().find(|paper| paper.id == id).ok_or_else(|| {
+        let known: Vec<&str> = PAPERS.iter().map(|paper| paper.id).collect();
+        ReproduceError::Unknown { id: id.to_owned(), known: known.join(", ") }
+    })
 }
 
 #[cfg(test)]
@@ -179,8 +211,6 @@ mod tests {
         let refusal = find("mhp-1994").unwrap_err().to_string();
         assert!(refusal.contains("`mhp-1994`") && refusal.contains("mhp-srp-1994"), "{refusal}");
         assert!(refusal.contains("`league` and `all`"), "{refusal}");
-        let later = find("mobile-tcp-2001").unwrap_err().to_string();
-        assert!(later.contains("mobile-tcp-2001 is not reproduced yet"), "{later}");
-        assert_eq!(find("mhp-srp-1994").unwrap().0.year, 1994);
+        assert_eq!(find("mobile-tcp-2001").unwrap().year, 2001);
     }
 }

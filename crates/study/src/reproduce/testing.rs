@@ -9,6 +9,8 @@ pub(super) fn request(only: &[&str], runs: u32) -> Request {
         seed: 1,
         jobs: None,
         only: only.iter().map(|only| only.parse().unwrap()).collect(),
+        full: false,
+        processing: None,
         version: "0.0.0".to_owned(),
     }
 }

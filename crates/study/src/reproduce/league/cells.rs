@@ -206,6 +206,8 @@ const fn reason(scheme: Scheme) -> &'static str {
         "needs a mobile router between the base and the mobile"
     } else if scheme.recovers_on_link() {
         "recovers on one link, between a base and the mobile itself"
+    } else if scheme.ends_at_mobile() {
+        "has its other end at the mobile itself, next to the base"
     } else {
         "needs a base next to the mobile, and there is a mobile router"
     }

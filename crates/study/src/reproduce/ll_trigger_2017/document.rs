@@ -3,7 +3,7 @@
 use super::{Shown, figures};
 use crate::published::Published;
 use crate::report::{Block, Report, Section};
-use crate::reproduce::page::{self, again, inconsistencies, marks, note, said, setup, verdicts};
+use crate::reproduce::page::{self, inconsistencies, marks, near, note, said, setup};
 use crate::reproduce::{Comparison, Criterion, Request, Setup};
 
 /// What a report is made of.
@@ -38,10 +38,8 @@ pub(super) fn report(content: &Content<'_>) -> Report {
 }
 
 fn result(content: &Content<'_>) -> Section {
-    let mut blocks =
-        vec![verdicts(content.criteria), marks(content.comparison, "the paper prints")];
-    blocks.extend(again(content.request, super::ID));
-    Section::new("Result", blocks)
+    let marks = vec![marks(content.comparison, "the paper prints")];
+    page::result(content.criteria, marks, content.request, super::ID)
 }
 
 /// Why the results are as they are. A reason belongs here once it has been found.
@@ -244,13 +242,12 @@ fn method() -> Section {
             "A scheme works with encrypted TCP headers if none of its agents on the way reads them. \
              That is a fact too, and not measured.",
         ),
-        note("near", "Our mean is within 10 % of a value that is printed without an interval."),
+        near(),
         note(
             "ratio, order",
             "As to the other schemes that the paper prints in the same row and column: ratios \
              within 35 % of the published ones; the same order.",
         ),
-        note("unpublished", "The paper prints no value here."),
     ];
-    Section::new("How it was measured and marked", vec![Block::Notes(notes)])
+    page::method(notes)
 }

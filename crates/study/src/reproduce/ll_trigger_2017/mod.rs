@@ -16,7 +16,7 @@ use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
 use super::compare::Comparison;
-use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::papers::{ReproduceError, Reproduction, Request, paper};
 use super::run::{Progress, compared};
 use crate::published::Published;
 use cells::{BINS, FIGURE_7, MINIMUM};
@@ -24,28 +24,10 @@ use cells::{BINS, FIGURE_7, MINIMUM};
 pub use cells::{Case, Measure};
 pub use runner::{Runner, Shown, Simulated};
 
-/// The name that `lasthop reproduce` takes.
-pub const ID: &str = "ll-trigger-2017";
-
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;
 
-const PUBLISHED: &str = include_str!("../../../../../papers/ll-trigger-2017/published.toml");
-
-/// How the paper is reproduced.
-pub(super) const STUDY: Study = Study {
-    runs: RUNS,
-    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
-    reproduce: |request, progress| reproduce_with(&Simulated, request, progress),
-};
-
-/// What the paper publishes.
-///
-/// # Errors
-/// None, as long as the file in the repository is as its tests saw it.
-pub fn published() -> Result<Published, ReproduceError> {
-    Ok(Published::parse(PUBLISHED)?)
-}
+paper!("ll-trigger-2017", Simulated);
 
 /// Runs the chosen cells with `runner` and compares them with the paper's.
 ///
@@ -91,11 +73,7 @@ fn mean(
     column: &str,
     scheme: &str,
 ) -> Option<f64> {
-    let is_it = |label: &super::Label| {
-        [&label.table, &label.row, &label.column, &label.scheme] == [table, row, column, scheme]
-    };
-    let mut cells = comparison.cells.iter().map(|c| &c.cell);
-    Some(cells.find(|m| is_it(&m.label))?.ours.estimate()?.mean)
+    Some(comparison.at([table, row, column, scheme])?.ours.estimate()?.mean)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ impl CellRunner<Case> for Echo {
             return Err(Failure::Incomplete("<time> is over & out".to_owned()));
         }
         let sign = if self.reversed { -1.0 } else { 1.0 };
-        let split = ["split-tcp", "i-tcp", "srp"].contains(&label.scheme.as_str());
+        let split = ["split-tcp", "i-tcp", "srp", "mobile-tcp"].contains(&label.scheme.as_str());
         Ok(match cell.case.measure {
             Measure::Goodput => {
                 let time: f64 = label.row.trim_end_matches(" s").parse().unwrap();

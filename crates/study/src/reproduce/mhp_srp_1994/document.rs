@@ -8,7 +8,7 @@ use crate::report::chart::{
     Chart, Line, Lines, Range, RangeSeries, Ranges, RatioPoint, Ratios, Span,
 };
 use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone};
-use crate::reproduce::page::{self, again, inconsistencies, note, paragraph, said, verdicts};
+use crate::reproduce::page::{self, inconsistencies, note, paragraph, said};
 use crate::reproduce::{
     Compared, Comparison, Course, Criterion, Kind, Label, Mark, Measured, Order, Pair,
     RATIO_TOLERANCE, Request, print,
@@ -63,9 +63,7 @@ pub(super) fn report(content: &Content<'_>) -> Report {
 }
 
 fn result(content: &Content<'_>) -> Section {
-    let mut blocks = vec![verdicts(content.criteria)];
-    blocks.extend(again(content.request, super::ID));
-    Section::new("Result", blocks)
+    page::result(content.criteria, Vec::new(), content.request, super::ID)
 }
 
 fn tables(content: &Content<'_>) -> Section {

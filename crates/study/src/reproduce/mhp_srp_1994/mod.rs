@@ -10,7 +10,7 @@ use lasthop_units::Seed;
 
 use super::cell::{Cell, Label, chosen};
 use super::compare::{Comparison, Criterion, Mark, Order, Pair};
-use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::papers::{ReproduceError, Reproduction, Request, paper};
 use super::run::{CellRunner, Course, Progress, compared, seed_of};
 use crate::published::Published;
 
@@ -18,28 +18,10 @@ pub use cells::{Case, Handoffs, Scheme};
 pub use runner::Simulated;
 pub use setup::{Bursts, Direction, Flavour, VARIATIONS, Variation, World};
 
-/// The name that `lasthop reproduce` takes.
-pub const ID: &str = "mhp-srp-1994";
-
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;
 
-const PUBLISHED: &str = include_str!("../../../../../papers/mhp-srp-1994/published.toml");
-
-/// How the paper is reproduced.
-pub(super) const STUDY: Study = Study {
-    runs: RUNS,
-    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
-    reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
-};
-
-/// What the paper publishes.
-///
-/// # Errors
-/// None, as long as the file in the repository is as its tests saw it.
-pub fn published() -> Result<Published, ReproduceError> {
-    Ok(Published::parse(PUBLISHED)?)
-}
+paper!("mhp-srp-1994", Simulated::default());
 
 /// Runs the chosen cells with `runner` and compares them with the paper's.
 ///

@@ -16,7 +16,7 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::papers::{ReproduceError, Reproduction, Request, paper};
 use super::run::{Progress, compared, seed_of};
 use crate::analysis::obtcp::checks;
 use crate::analysis::obtcp::reference::Reference;
@@ -25,28 +25,10 @@ use crate::published::Published;
 pub use cells::{Case, Level, Measure};
 pub use runner::{Runner, Series, Simulated};
 
-/// The name that `lasthop reproduce` takes.
-pub const ID: &str = "obtcp-2010";
-
 /// How many runs each cell gets if nobody says: few, since a run is 2000 s long.
 const RUNS: u32 = 5;
 
-const PUBLISHED: &str = include_str!("../../../../../papers/obtcp-2010/published.toml");
-
-/// How the paper is reproduced.
-pub(super) const STUDY: Study = Study {
-    runs: RUNS,
-    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
-    reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
-};
-
-/// What the paper publishes.
-///
-/// # Errors
-/// None, as long as the file in the repository is as its tests saw it.
-pub fn published() -> Result<Published, ReproduceError> {
-    Ok(Published::parse(PUBLISHED)?)
-}
+paper!("obtcp-2010", Simulated::default());
 
 /// Runs the chosen cells with `runner` and compares them with the paper's.
 ///

@@ -2,7 +2,7 @@
 
 use super::beside::Ns2;
 use super::cells::{AFTER, BEFORE, FLOWS, GOODPUT, IDLE, TRANSFERS, Transfer};
-use super::gains::{cell, estimate, gain, ideal, largest, lengths};
+use super::gains::{gain, ideal, largest, lengths};
 use crate::reproduce::{Comparison, Criterion};
 
 /// How far the rates of the two downloads may be from the paper's.
@@ -39,8 +39,7 @@ fn downloads(comparison: &Comparison) -> Vec<Criterion> {
         ours.is_some() && ours == c.cell.published.map(|p| p.mean)
     });
     let sum = |(table, total, flows): (&str, f64, usize), row: &str| {
-        let flow =
-            |n: usize| Some(estimate(comparison, [table, row, &format!("f{n}"), "rwc"])?.mean);
+        let flow = |n: usize| Some(comparison.whole([table, row, &format!("f{n}"), "rwc"])?.mean);
         let sum: Option<f64> = (1..=flows).map(flow).sum();
         sum.map(|sum| sum == total)
     };
@@ -56,12 +55,11 @@ fn downloads(comparison: &Comparison) -> Vec<Criterion> {
     ];
     let rates = expected.into_iter().flat_map(|(table, row, scheme, rates)| {
         FLOWS.into_iter().zip(rates).filter_map(move |(flow, expected)| {
-            let ours = estimate(comparison, [table, row, flow, scheme])?.mean;
+            let ours = comparison.whole([table, row, flow, scheme])?.mean;
             Some((ours / expected - 1.0).abs() <= RATES)
         })
     });
-    let lossy =
-        |row: &str, flow: &str| estimate(comparison, ["figure4", row, flow, "rwc"])?.interval();
+    let lossy = |row: &str, flow: &str| comparison.whole(["figure4", row, flow, "rwc"])?.interval();
     let moved = FLOWS.into_iter().enumerate().filter_map(|(n, flow)| {
         let (before, after) = (lossy(BEFORE, flow)?, lossy(AFTER, flow)?);
         Some(if n == 0 { after.lo > before.hi } else { after.hi < before.lo })
@@ -123,7 +121,7 @@ fn others(comparison: &Comparison) -> Vec<Criterion> {
         let receiving = TRANSFERS.iter().filter(move |t| t.down && t.local == local);
         receiving.flat_map(move |t| {
             lengths(comparison, t).into_iter().filter_map(move |row| {
-                let of = |scheme| Some(estimate(comparison, [t.table, row, GOODPUT, scheme])?.mean);
+                let of = |scheme| Some(comparison.whole([t.table, row, GOODPUT, scheme])?.mean);
                 Some(right(of("atcp")?, of(other)?))
             })
         })
@@ -166,7 +164,7 @@ fn bounds(comparison: &Comparison, ns2: &Ns2) -> Vec<Criterion> {
     let ideal = TRANSFERS.iter().flat_map(|t| {
         lengths(comparison, t).into_iter().flat_map(move |row| {
             schemes(t).filter_map(move |scheme| {
-                let ours = estimate(comparison, [t.table, row, GOODPUT, scheme])?;
+                let ours = comparison.whole([t.table, row, GOODPUT, scheme])?;
                 let ideal = ideal(comparison, t, row)?;
                 let slack = ABOVE * ideal.mean + ERRORS * ideal.error(ours.n);
                 Some(ours.mean <= ideal.mean + slack)
@@ -176,13 +174,13 @@ fn bounds(comparison: &Comparison, ns2: &Ns2) -> Vec<Criterion> {
     let idle = TRANSFERS.iter().filter(|t| t.local).flat_map(|t| {
         let table = t.idle();
         lengths(comparison, t).into_iter().filter_map(move |row| {
-            let of = |scheme| Some(estimate(comparison, [&table, row, IDLE, scheme])?.mean);
+            let of = |scheme| Some(comparison.whole([&table, row, IDLE, scheme])?.mean);
             Some(of("atcp")? <= of("none")? + BINS)
         })
     });
     let reno = TRANSFERS.iter().flat_map(|t| {
         ns2.of(t.table).iter().filter_map(move |point| {
-            let m = cell(comparison, [t.table, &point.length, GOODPUT, "none"])?;
+            let m = comparison.at([t.table, &point.length, GOODPUT, "none"])?;
             let ours = m.ours.estimate()?.mean;
             Some((ours - point.mean).abs() <= point.half + NS2 * point.mean)
         })

@@ -4,7 +4,7 @@ use super::beside::Ns2;
 use super::{Shown, figures};
 use crate::published::Published;
 use crate::report::{Block, Report, Section};
-use crate::reproduce::page::{self, again, inconsistencies, note, said, setup, verdicts};
+use crate::reproduce::page::{self, inconsistencies, near, note, said, setup};
 use crate::reproduce::{Comparison, Criterion, Request, Setup};
 
 /// What a report is made of.
@@ -42,9 +42,7 @@ pub(super) fn report(content: &Content<'_>) -> Report {
 }
 
 fn result(content: &Content<'_>) -> Section {
-    let mut blocks = vec![verdicts(content.criteria)];
-    blocks.extend(again(content.request, super::ID));
-    Section::new("Result", blocks)
+    page::result(content.criteria, Vec::new(), content.request, super::ID)
 }
 
 /// Why the curves are as they are. A reason belongs here once it has been found.
@@ -159,8 +157,7 @@ fn method() -> Section {
             "From the link's return to the next data that arrives, to 10 ms, at most until the next \
              disconnection; the mean over disconnections.",
         ),
-        note("near", "Our mean is within 10 % of a value that is printed without an interval."),
-        note("unpublished", "The paper prints no value here."),
+        near(),
     ];
-    Section::new("How it was measured and marked", vec![Block::Notes(notes)])
+    page::method(notes)
 }

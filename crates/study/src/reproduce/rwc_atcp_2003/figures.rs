@@ -2,7 +2,7 @@
 
 use super::cells::{GOODPUT, IDLE, NEVER, SENSITIVITY, TRANSFERS, Transfer};
 use super::document::Content;
-use super::gains::{Gain, cell, gain, ideal, largest, lengths};
+use super::gains::{Gain, gain, ideal, largest, lengths};
 use super::{Series, Shown};
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
@@ -161,7 +161,7 @@ fn colour(scheme: &str) -> usize {
 fn percents(content: &Content<'_>, transfer: &Transfer) -> Chart {
     let rows = lengths(content.comparison, transfer);
     let bound = |row: &str| {
-        let reno = cell(content.comparison, [transfer.table, row, GOODPUT, "none"])?;
+        let reno = content.comparison.at([transfer.table, row, GOODPUT, "none"])?;
         let reno = reno.ours.estimate()?.mean;
         let mean = 100.0 * (ideal(content.comparison, transfer, row)?.mean / reno - 1.0);
         Some(Range { mean, interval: None })
@@ -188,7 +188,7 @@ fn goodputs(content: &Content<'_>, transfer: &Transfer) -> Chart {
     let rows = lengths(content.comparison, transfer);
     let ours = transfer.schemes.iter().map(|scheme| {
         let at = |row: &&str| {
-            let m = cell(content.comparison, [transfer.table, row, GOODPUT, scheme])?;
+            let m = content.comparison.at([transfer.table, row, GOODPUT, scheme])?;
             let estimate = m.ours.estimate()?;
             Some(Range { mean: estimate.mean, interval: estimate.interval() })
         };
@@ -216,7 +216,7 @@ fn table(content: &Content<'_>, transfer: &Transfer) -> Table {
     let helped: Vec<&str> = transfer.schemes.iter().copied().filter(|s| *s != "none").collect();
     let ns2 = content.ns2.of(transfer.table);
     let row = |row: &&str| {
-        let at = |scheme: &str| cell(content.comparison, [transfer.table, row, GOODPUT, scheme]);
+        let at = |scheme: &str| content.comparison.at([transfer.table, row, GOODPUT, scheme]);
         let ours = transfer.schemes.iter().map(|scheme| at(scheme).map_or_else(dash, measured));
         let gains = helped.iter().map(|scheme| {
             gain(content.comparison, [transfer.table, row, GOODPUT], scheme)
@@ -239,8 +239,8 @@ fn table(content: &Content<'_>, transfer: &Transfer) -> Table {
     };
     let rows = [NEVER].into_iter().chain(lengths(content.comparison, transfer));
     let rows = rows.filter(|row| {
-        cell(content.comparison, [transfer.table, row, GOODPUT, "none"]).is_some()
-            || cell(content.comparison, [transfer.table, row, GOODPUT, "atcp"]).is_some()
+        content.comparison.at([transfer.table, row, GOODPUT, "none"]).is_some()
+            || content.comparison.at([transfer.table, row, GOODPUT, "atcp"]).is_some()
     });
     let head = ["disconnection".to_owned()]
         .into_iter()
@@ -258,7 +258,7 @@ fn table(content: &Content<'_>, transfer: &Transfer) -> Table {
 fn idle(content: &Content<'_>, transfer: &Transfer) -> Table {
     let table = transfer.idle();
     let row = |row: &&str| {
-        let at = |scheme: &&str| cell(content.comparison, [&table, row, IDLE, scheme]);
+        let at = |scheme: &&str| content.comparison.at([&table, row, IDLE, scheme]);
         let ours = transfer.schemes.iter().map(|scheme| at(scheme).map_or_else(dash, measured));
         [Entry::text(*row)].into_iter().chain(ours).collect()
     };

@@ -1,8 +1,8 @@
 //! What schemes gain on Reno, and how near they come to what a disconnection leaves.
 
 use super::cells::{GOODPUT, NEVER, Transfer};
-use crate::reproduce::{Comparison, Measured};
-use crate::stats::{self, Estimate, Interval};
+use crate::reproduce::Comparison;
+use crate::stats::{self, Interval};
 
 /// From one disconnection to the next, in seconds.
 const PERIOD: f64 = 10.0;
@@ -26,32 +26,13 @@ impl Gain {
     }
 }
 
-/// The cell there; none if it was not run.
-pub(super) fn cell<'a>(
-    comparison: &'a Comparison,
-    [table, row, column, scheme]: [&str; 4],
-) -> Option<&'a Measured> {
-    let is_it = |m: &&Measured| {
-        let label = &m.label;
-        [&label.table, &label.row, &label.column, &label.scheme]
-            .into_iter()
-            .eq([table, row, column, scheme])
-    };
-    comparison.cells.iter().map(|c| &c.cell).find(is_it)
-}
-
-/// The estimate there; none if it was not run, or a run of it failed.
-pub(super) fn estimate(comparison: &Comparison, place: [&str; 4]) -> Option<Estimate> {
-    cell(comparison, place).filter(|m| m.ours.failures() == 0)?.ours.estimate()
-}
-
 /// A scheme's gain at a place.
 pub(super) fn gain(
     comparison: &Comparison,
     [table, row, column]: [&str; 3],
     scheme: &str,
 ) -> Option<Gain> {
-    let of = |scheme: &str| estimate(comparison, [table, row, column, scheme]);
+    let of = |scheme: &str| comparison.whole([table, row, column, scheme]);
     let ratio = stats::ratio(&of(scheme)?, &of("none")?)?;
     let percent = |value: f64| 100.0 * (value - 1.0);
     let interval = ratio.interval.map(|i| Interval { lo: percent(i.lo), hi: percent(i.hi) });
@@ -100,7 +81,7 @@ impl Ideal {
 
 /// The most that any scheme can have over disconnections of this length.
 pub(super) fn ideal(comparison: &Comparison, transfer: &Transfer, row: &str) -> Option<Ideal> {
-    let whole = estimate(comparison, [transfer.table, NEVER, GOODPUT, "none"])?.mean;
+    let whole = comparison.whole([transfer.table, NEVER, GOODPUT, "none"])?.mean;
     let length: f64 = row.strip_suffix(" s")?.parse().ok()?;
     let share = length / PERIOD;
     // Of a uniform length.

@@ -15,7 +15,7 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::papers::{ReproduceError, Reproduction, Request, Study};
+use super::papers::{ReproduceError, Reproduction, Request, paper};
 use super::run::{Progress, compared, seed_of};
 use crate::published::Published;
 use beside::Ns2;
@@ -24,28 +24,10 @@ use cells::{AFTER, FLOWS};
 pub use cells::Case;
 pub use runner::{Runner, Series, Simulated};
 
-/// The name that `lasthop reproduce` takes.
-pub const ID: &str = "rwc-atcp-2003";
-
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;
 
-const PUBLISHED: &str = include_str!("../../../../../papers/rwc-atcp-2003/published.toml");
-
-/// How the paper is reproduced.
-pub(super) const STUDY: Study = Study {
-    runs: RUNS,
-    labels: || Ok(cells::all(&published()?)?.into_iter().map(|cell| cell.label).collect()),
-    reproduce: |request, progress| reproduce_with(&Simulated::default(), request, progress),
-};
-
-/// What the paper publishes.
-///
-/// # Errors
-/// None, as long as the file in the repository is as its tests saw it.
-pub fn published() -> Result<Published, ReproduceError> {
-    Ok(Published::parse(PUBLISHED)?)
-}
+paper!("rwc-atcp-2003", Simulated::default());
 
 /// Runs the chosen cells with `runner` and compares them with the paper's.
 ///

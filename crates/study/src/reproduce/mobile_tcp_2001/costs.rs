@@ -1,0 +1,226 @@
+//! The report's section about processing costs (figures 10 to 14).
+
+use super::document::Content;
+use super::processing::{Processing, Ratio, StackCost};
+use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
+use crate::report::{Block, Entry, Figure, Section, Table};
+use crate::reproduce::page::{dash, note, paragraph};
+use crate::stats::Interval;
+
+const TITLE: &str = "Figures 10 to 14: processing costs on this machine";
+
+/// The stacks that are drawn, with their colours.
+const DRAWN: [(&str, usize); 4] =
+    [("tcp-ip", 0), ("mobile-tcp", 2), ("mobile-tcp-standard", 4), ("kernel-loopback", 1)];
+
+/// What was measured, or how to have it measured.
+pub(super) fn section(content: &Content<'_>) -> Section {
+    let Some(costs) = &content.request.processing else {
+        return Section::new(TITLE, absent());
+    };
+    let mut blocks = vec![paragraph(&machine(costs)), Block::Table(ratios(content, costs))];
+    if let Some(figure) = latencies(costs) {
+        blocks.push(figure);
+    }
+    blocks.push(Block::Table(lines(costs)));
+    blocks.push(Block::Table(throughputs(costs)));
+    blocks.push(Block::Table(shares(costs)));
+    blocks.push(Block::Table(engines(costs)));
+    blocks.push(Block::Table(bulk(costs)));
+    let missing = costs.not_measured.iter().map(|m| note(&m.stack, &m.why)).collect::<Vec<_>>();
+    if !missing.is_empty() {
+        blocks.push(paragraph("Not measured:"));
+        blocks.push(Block::Notes(missing));
+    }
+    blocks.retain(|block| !matches!(block, Block::Table(table) if table.rows.is_empty()));
+    Section::new(TITLE, blocks)
+}
+
+fn absent() -> Vec<Block> {
+    vec![
+        paragraph(
+            "These figures are of processor time, which no simulation has. They were not measured \
+             for this report. To have them, on a quiet machine:",
+        ),
+        Block::Code("lasthop reproduce mobile-tcp-2001 --measure full --report FILE".to_owned()),
+    ]
+}
+
+fn machine(costs: &Processing) -> String {
+    let m = &costs.machine;
+    let not = |is: bool| if is { "" } else { "not " };
+    format!(
+        "Measured on {}, {} cores, Linux {}; {}optimised, {}kept on one core; effort: {}. Times are \
+         this machine's; the paper's was a Pentium under Windows 95, so that ratios and shares are \
+         what can be compared.",
+        m.cpu,
+        m.cores,
+        m.kernel,
+        not(m.optimised),
+        not(m.pinned),
+        costs.effort
+    )
+}
+
+fn digits(value: f64) -> String {
+    match value.abs() {
+        v if v < 1.0 => format!("{value:.4}"),
+        v if v < 100.0 => format!("{value:.2}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+fn spanned(value: f64, lo: Option<f64>, hi: Option<f64>) -> Entry {
+    let small = lo.zip(hi).map(|(lo, hi)| format!("[{}, {}]", digits(lo), digits(hi)));
+    Entry::with_small(digits(value), small.unwrap_or_default())
+}
+
+fn ratios(content: &Content<'_>, costs: &Processing) -> Table {
+    let printed = |ratio: &Ratio| {
+        let estimate = content.published.table("processing")?.estimate(ratio.name(), "value")?;
+        let interval = estimate.interval().map(|i| (i.lo, i.hi));
+        Some(spanned(estimate.mean, interval.map(|i| i.0), interval.map(|i| i.1)))
+    };
+    let row = |ratio: &Ratio| {
+        vec![
+            Entry::text(ratio.name()),
+            printed(ratio).unwrap_or_else(dash),
+            spanned(ratio.value, ratio.lo, ratio.hi),
+            Entry::text(ratio.meaning.clone()),
+        ]
+    };
+    Table {
+        caption: "Beside what the paper prints".to_owned(),
+        head: ["what", "published", "ours", "in words"].map(str::to_owned).to_vec(),
+        rows: costs.ratios.iter().map(row).collect(),
+    }
+}
+
+fn latencies(costs: &Processing) -> Option<Block> {
+    let stacks: Vec<(&StackCost, usize)> =
+        DRAWN.iter().filter_map(|(name, colour)| Some((costs.stack(name)?, *colour))).collect();
+    let first = stacks.first()?.0;
+    let drawn = stacks.iter().map(|(stack, colour)| {
+        let point = |p: &super::processing::Point| {
+            let interval = Interval { lo: p.latency_lo_ns / 1e3, hi: p.latency_hi_ns / 1e3 };
+            Some(Range { mean: p.latency_ns / 1e3, interval: Some(interval) })
+        };
+        RangeSeries {
+            name: stack.stack.clone(),
+            colour: *colour,
+            hollow: stack.stack.starts_with("kernel"),
+            ranges: stack.points.iter().map(point).collect(),
+        }
+    });
+    Some(Block::Figure(Figure {
+        caption:
+            "Figure 13: half an exchange by the size of its buffers, the median over rounds and \
+            its quartiles."
+                .to_owned(),
+        charts: vec![Chart::Ranges(Ranges {
+            title: "protocol latency".to_owned(),
+            x_label: "bytes".to_owned(),
+            y_label: "µs".to_owned(),
+            categories: first.points.iter().map(|p| p.size.to_string()).collect(),
+            series: drawn.collect(),
+        })],
+    }))
+}
+
+fn lines(costs: &Processing) -> Table {
+    let row = |stack: &StackCost| {
+        let of = |e: super::processing::Estimate| spanned(e.value, Some(e.lo), Some(e.hi));
+        let kb = stack.points.last().map_or_else(dash, |p| Entry::text(digits(p.cpu_ns_per_kb)));
+        vec![
+            Entry::with_small(stack.stack.clone(), stack.title.clone()),
+            of(stack.latency.intercept_ns),
+            of(stack.latency.slope_ns_per_byte),
+            Entry::text(format!("{:.3}", stack.latency.r_squared)),
+            of(stack.cpu.intercept_ns),
+            of(stack.cpu.slope_ns_per_byte),
+            kb,
+        ]
+    };
+    let head = [
+        "stack",
+        "latency, ns",
+        "ns a byte",
+        "r²",
+        "processor time, ns",
+        "ns a byte",
+        "ns for 1000 bytes, largest buffer",
+    ];
+    Table {
+        caption: "Straight lines over the size of buffers (figures 11 to 13)".to_owned(),
+        head: head.map(str::to_owned).to_vec(),
+        rows: costs.stacks.iter().map(row).collect(),
+    }
+}
+
+fn throughputs(costs: &Processing) -> Table {
+    let row = |t: &super::processing::Throughput| {
+        vec![
+            Entry::text(t.stack.clone()),
+            Entry::text(t.size.to_string()),
+            Entry::text(t.kind.clone()),
+            Entry::text(digits(t.bits_per_s / 1e6)),
+        ]
+    };
+    Table {
+        caption:
+            "Figure 10: throughput of exchanges in Mbit/s, measured without a link's rate and \
+            computed with one"
+                .to_owned(),
+        head: ["stack", "bytes", "how", "Mbit/s"].map(str::to_owned).to_vec(),
+        rows: costs.throughput.iter().map(row).collect(),
+    }
+}
+
+fn shares(costs: &Processing) -> Table {
+    let row = |share: &super::processing::Share| {
+        vec![
+            Entry::text(share.stack.clone()),
+            Entry::text(share.size.to_string()),
+            Entry::text(share.component.clone()),
+            Entry::text(digits(share.ns)),
+            Entry::text(format!("{:.1}", share.percent)),
+        ]
+    };
+    Table {
+        caption: "Figure 14: what the parts of a stack take".to_owned(),
+        head: ["stack", "bytes", "part", "ns", "%"].map(str::to_owned).to_vec(),
+        rows: costs.shares.iter().map(row).collect(),
+    }
+}
+
+fn bulk(costs: &Processing) -> Table {
+    let row = |bulk: &super::processing::BulkCost| {
+        vec![
+            Entry::text(bulk.stack.clone()),
+            Entry::text(bulk.write.to_string()),
+            Entry::text(digits(bulk.cpu_ns_per_kb)),
+        ]
+    };
+    Table {
+        caption: "Bulk transfers: processor time for 1000 bytes".to_owned(),
+        head: ["stack", "bytes in a write", "ns"].map(str::to_owned).to_vec(),
+        rows: costs.bulk.iter().map(row).collect(),
+    }
+}
+
+fn engines(costs: &Processing) -> Table {
+    let row = |engine: &super::processing::EngineCost| {
+        let allocations = engine.allocations_per_packet;
+        vec![
+            Entry::text(engine.engine.clone()),
+            Entry::text(engine.size.to_string()),
+            spanned(engine.ns_per_packet, Some(engine.lo_ns), Some(engine.hi_ns)),
+            allocations.map_or_else(dash, |n| Entry::text(digits(n))),
+        ]
+    };
+    Table {
+        caption: "The engines alone: a packet sent, received and acknowledged".to_owned(),
+        head: ["engine", "bytes", "ns", "allocations"].map(str::to_owned).to_vec(),
+        rows: costs.engine.iter().map(row).collect(),
+    }
+}

@@ -1,0 +1,70 @@
+//! Haas and Warkhedi, 2001: Mobile TCP over a hop that fades.
+//!
+//! Figures 15 to 18 are simulated, from the scenario files in `papers/mobile-tcp-2001`, with handoffs
+//! (section 3.5) and the unsplit alternative (section 6) beside them. Figures 10 to 14 are of processor
+//! time: whoever can read a clock measures them and hands them over as data ([`Processing`]).
+
+mod cells;
+mod costs;
+mod criteria;
+mod document;
+pub mod fades;
+mod figures;
+mod gains;
+mod half_duplex;
+mod ns2;
+pub mod processing;
+mod runner;
+
+use super::cell::chosen;
+use super::papers::{ReproduceError, Reproduction, Request, paper};
+use super::run::{CellRunner, Progress, compared};
+use crate::published::Published;
+
+pub use cells::Case;
+pub use processing::Processing;
+pub use runner::Simulated;
+
+/// How many runs each cell gets if nobody says.
+const RUNS: u32 = 10;
+
+paper!("mobile-tcp-2001", Simulated::default(), full);
+
+/// Runs the chosen cells with `runner` and compares them with the paper's.
+///
+/// # Errors
+/// If a choice of cells makes no sense, or the threads cannot be had.
+pub fn reproduce_with(
+    runner: &dyn CellRunner<Case>,
+    request: &Request,
+    progress: &dyn Progress,
+) -> Result<Reproduction, ReproduceError> {
+    let published = published()?;
+    let checks = fades::checks()?;
+    let ns2 = ns2::Ns2::read()?;
+    let mut cells = chosen(cells::all(&published)?, &request.only)?;
+    if request.full {
+        for cell in &mut cells {
+            cell.case = cell.case.clone().whole();
+        }
+    }
+    let comparison = compared(&cells, runner, request, progress)?;
+    let criteria = criteria::all(
+        &comparison,
+        &checks,
+        &ns2,
+        request.processing.as_ref().map(|costs| (costs, &published)),
+    );
+    let report = document::report(&document::Content {
+        published: &published,
+        request,
+        comparison: &comparison,
+        criteria: &criteria,
+        checks: &checks,
+        ns2: &ns2,
+    });
+    Ok(Reproduction { comparison, criteria, report })
+}
+
+#[cfg(test)]
+mod tests;
