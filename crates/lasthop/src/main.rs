@@ -35,6 +35,8 @@ enum Command {
     Sim(Box<cmd::sim::Options>),
     /// Run a published paper's experiments and print its values and ours side by side
     Reproduce(cmd::reproduce::Options),
+    /// Measure what protocol processing costs here: Mobile TCP, our TCP/IP and the kernel's
+    Cost(cmd::cost::Options),
 }
 
 fn main() -> ExitCode {
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
         Command::Demo(o) => cmd::demo::run(o),
         Command::Sim(o) => cmd::sim::run(o),
         Command::Reproduce(o) => cmd::reproduce::run(o),
+        Command::Cost(o) => cmd::cost::run(o),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,4 +1,5 @@
 pub(crate) mod base;
+pub(crate) mod cost;
 pub(crate) mod demo;
 pub(crate) mod exec;
 pub(crate) mod keygen;

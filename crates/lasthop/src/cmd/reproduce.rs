@@ -8,12 +8,15 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use lasthop_cost::Measured;
 use lasthop_study::report::{Book, Report};
 use lasthop_study::reproduce::league::{self, League};
 use lasthop_study::reproduce::mobile_tcp_2001::{self, Processing};
 use lasthop_study::reproduce::{
     self, Criterion, Label, Only, PAPERS, Paper, Reproduction, Request, print,
 };
+
+use super::cost;
 
 /// How many runs a cell gets with `--quick` at most; half of the usual number where that is less.
 const QUICK: u32 = 5;
@@ -219,7 +222,9 @@ fn reproduced(options: &Options, paper: &Paper) -> anyhow::Result<Reproduction> 
     let mut request = request(options, paper.study.runs);
     if let Some(effort) = options.measure.filter(|_| paper.id == mobile_tcp_2001::ID) {
         // Before the runs, which take all cores.
-        request.processing = Some(measured(effort)?);
+        let costs = cost::measured(matches!(effort, Effort::Full));
+        say(&if options.json { cost::lines(&costs)? } else { cost::tables(&costs) + "\n" })?;
+        request.processing = Some(processing(&costs)?);
     }
     let progress = Progress::default();
     let result = (paper.study.reproduce)(&request, &progress);
@@ -228,13 +233,8 @@ fn reproduced(options: &Options, paper: &Paper) -> anyhow::Result<Reproduction> 
 }
 
 /// What protocols cost on this machine, as the report takes it.
-fn measured(effort: Effort) -> anyhow::Result<Processing> {
-    let effort = match effort {
-        Effort::Quick => lasthop_cost::Options::quick(),
-        Effort::Full => lasthop_cost::Options::full(),
-    };
-    let costs = lasthop_cost::measure(&effort, &mut |step| eprintln!("measuring: {step}"));
-    let plain = serde_json::to_value(&costs).context("what was measured is no JSON")?;
+fn processing(costs: &Measured) -> anyhow::Result<Processing> {
+    let plain = serde_json::to_value(costs).context("what was measured is no JSON")?;
     serde_json::from_value(plain).context("what was measured is not what the report takes")
 }
 
