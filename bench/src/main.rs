@@ -1,5 +1,6 @@
 //! What speed is claimed, and the runs that show it, peers included.
 
+mod cables;
 mod figure;
 mod peer;
 mod process;
@@ -55,6 +56,8 @@ enum Figure {
     Fair,
     /// Speed and CPU on a clean path
     Clean,
+    /// CPU per GB on a clean path of 1 Gbit/s, beside SRP's
+    Cost,
     /// 500 connections at once
     Many,
     /// All of these
@@ -90,6 +93,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Step => &[figure::step::run],
         Figure::Fair => &[figure::fair::run],
         Figure::Clean => &[figure::clean::run],
+        Figure::Cost => &[figure::cost::run],
         Figure::Many => &[figure::many::run],
         Figure::All => &[
             figure::loss::run,
@@ -99,6 +103,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::fair::run,
             figure::many::run,
             figure::clean::run,
+            figure::cost::run,
         ],
         Figure::QuicBase(options) => return quic_tunnel::run_base(options).map(|()| 0),
         Figure::QuicMobile(options) => return quic_tunnel::run_mobile(options).map(|()| 0),

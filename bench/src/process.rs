@@ -30,16 +30,27 @@ pub(crate) fn lasthop() -> Result<&'static Path> {
 /// CPU time, in user and system mode, of all children that have ended and were waited for, and of
 /// their own (proc_pid_stat(5), cutime and cstime).
 pub(crate) fn children_cpu() -> Result<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").context("reading /proc/self/stat")?;
-    let ticks = waited_ticks(&stat).context("/proc/self/stat has no times of children")?;
+    cpu_in("/proc/self/stat", 16)
+}
+
+/// CPU time, in user and system mode, of a running process so far (proc_pid_stat(5), utime and
+/// stime); that of its children is not in it.
+pub(crate) fn cpu_of(pid: u32) -> Result<Duration> {
+    cpu_in(&format!("/proc/{pid}/stat"), 14)
+}
+
+fn cpu_in(file: &str, first: usize) -> Result<Duration> {
+    let stat = std::fs::read_to_string(file).with_context(|| format!("reading {file}"))?;
+    let ticks = ticks(&stat, first).with_context(|| format!("{file} has no CPU times"))?;
     let per_second = rustix::param::clock_ticks_per_second();
     Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
 }
 
-/// Fields 16 and 17; the second may contain spaces and parentheses of its own.
-fn waited_ticks(stat: &str) -> Option<u64> {
+/// The sum of field `first`, counted from 1, and the next. The second field may contain spaces and
+/// parentheses of its own.
+fn ticks(stat: &str, first: usize) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut times = after_name.split_ascii_whitespace().skip(16 - 3);
+    let mut times = after_name.split_ascii_whitespace().skip(first.checked_sub(3)?);
     let user: u64 = times.next()?.parse().ok()?;
     let system: u64 = times.next()?.parse().ok()?;
     Some(user + system)
@@ -50,11 +61,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_times_of_children_are_found_behind_any_name() {
+    fn times_are_found_behind_any_name() {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4194560 110 2 0 0 3 4 50 6 20 0 1 0 99";
-        assert_eq!(waited_ticks(stat), Some(56));
-        assert_eq!(waited_ticks("7 (a) S 1"), None);
+        assert_eq!(ticks(stat, 14), Some(7));
+        assert_eq!(ticks(stat, 16), Some(56));
+        assert_eq!(ticks("7 (a) S 1", 14), None);
         assert!(children_cpu().is_ok());
+        assert!(cpu_of(std::process::id()).is_ok());
     }
 
     #[test]

@@ -126,12 +126,12 @@ impl Report {
         let mut text = String::new();
         if names != self.heading && !names.is_empty() {
             let head: String = names.iter().map(|name| format!(" {name:>14}")).collect();
-            text = format!("\n{:<8} {:<16} {:<14}{head}\n", row.figure, "peer", "cell");
+            text = format!("\n{:<8} {:<17} {:<14}{head}\n", row.figure, "peer", "cell");
             self.heading = names;
         }
         let values: String = row.values.iter().map(|(_, v)| format!(" {:>14}", shown(v))).collect();
         let line = format!(
-            "{:<8} {:<16} {:<14}{values}  {}",
+            "{:<8} {:<17} {:<14}{values}  {}",
             row.figure,
             row.peer,
             row.cell,

@@ -1,16 +1,14 @@
 //! Speed and CPU where nothing is in the way: three hosts joined by plain virtual cables.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use lasthop_lab::topology::{RADIO, WIRED};
-use lasthop_linux::netns::Netns;
+use anyhow::{Result, bail};
 use lasthop_units::{Bytes, Duration, Rate};
 
 use super::Setting;
-use crate::peer::{self, Hosts, Peer};
+use crate::cables::cabled;
+use crate::peer::{self, Below, Peer};
 use crate::process::children_cpu;
 use crate::pump::{Sinks, start_source};
 use crate::report::{Report, Row};
@@ -29,6 +27,9 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
     let told = Rate::from_mbps(5000);
     let peers = [
         Peer::Srp,
+        Peer::MobileTcp(Below::Frames),
+        Peer::MobileTcp(Below::SealedFrames),
+        Peer::MobileTcp(Below::Udp),
         Peer::SplitTcp("cubic"),
         Peer::Kernel("cubic"),
         Peer::Proxy("cubic"),
@@ -76,27 +77,4 @@ fn measure(setting: &Setting, peer: &Peer, connections: usize, cell: &str) -> Re
         .claim("every byte right", right)
         .claim_if(ours, "at least 1.5 Gbit/s", rate >= RATE)
         .claim_if(ours, "at most 5 CPU seconds per GB", cpu <= CPU))
-}
-
-/// Fixed host, base and mobile in a row, with the lab's addresses.
-fn cabled() -> Result<Hosts> {
-    let (fixed, base, mobile) = (Netns::anonymous()?, Netns::anonymous()?, Netns::anonymous()?);
-    let [at_fixed, at_wired] = [2, 1].map(|n| Ipv4Addr::new(10, 0, 1, n));
-    let [at_mobile, at_hop] = [2, 1].map(|n| Ipv4Addr::new(10, 0, 2, n));
-    fixed.veth(WIRED, &base, WIRED)?;
-    base.veth(RADIO, &mobile, RADIO)?;
-    for (host, interface, address) in [
-        (&fixed, WIRED, at_fixed),
-        (&base, WIRED, at_wired),
-        (&base, RADIO, at_hop),
-        (&mobile, RADIO, at_mobile),
-    ] {
-        host.interface_up(interface, &[(address.into(), 24)])?;
-    }
-    fixed.route(None, at_wired.into())?;
-    mobile.route(None, at_hop.into())?;
-    base.sysctl("ipv4.ip_forward", "1").context("letting the base forward")?;
-    let server = (at_fixed, 80).into();
-    let hop = SocketAddrV4::new(at_hop, 4433);
-    Ok(Hosts { fixed, base, mobile, server, wired: at_wired, hop })
 }

@@ -9,9 +9,9 @@ use lasthop_lab::condition::Condition;
 use lasthop_units::{Duration, Rate};
 
 use super::{DELAY, RATE, Setting, with_radio};
-use crate::peer::Peer;
+use crate::peer::{Below, Peer};
 use crate::report::{Report, Row};
-use crate::stage::{Flow, Stage, limit};
+use crate::stage::{Ended, Flow, Stage, limit};
 
 const FIGURE: &str = "loss";
 /// The share of the limit that is claimed.
@@ -19,16 +19,22 @@ const SHARE: f64 = 0.96;
 /// The share of what is offered that the radio's queue may drop.
 const DROPPED: f64 = 0.03;
 
-/// A radio and a direction.
+/// Transfers at once where there are many: 512 KiB of Mobile TCP's windows, beside 100 kB that are
+/// on the radio's round trip and 150 kB that its queue holds.
+const CROWD: usize = 32;
+
+/// A radio, a direction, and how many use it.
 #[derive(Clone, Copy, Debug)]
 struct Cell {
     condition: Condition,
     rate: Rate,
     delay: Duration,
     direction: Direction,
+    /// Transfers at once.
+    transfers: usize,
 }
 
-/// `loss-5`, and what is not as usual: `loss-5-2M`, `loss-0-300ms-up`.
+/// `loss-5`, and what is not as usual: `loss-5-2M`, `loss-0-300ms-up`, `loss-0-of-32`.
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = self.condition.to_string();
@@ -41,13 +47,16 @@ impl fmt::Display for Cell {
         if self.direction == Direction::Upload {
             name += "-up";
         }
+        if self.transfers != 1 {
+            name += &format!("-of-{}", self.transfers);
+        }
         f.pad(&name)
     }
 }
 
 impl Cell {
     fn plain(condition: Condition) -> Self {
-        Cell { condition, rate: RATE, delay: DELAY, direction: Direction::Download }
+        Cell { condition, rate: RATE, delay: DELAY, direction: Direction::Download, transfers: 1 }
     }
 
     /// Time for start-up, which on a long path takes more round trips' time.
@@ -60,8 +69,13 @@ impl Cell {
         if self.rate != RATE || self.delay != DELAY {
             return vec![Peer::Srp, Peer::Quic, Peer::QuicTold(self.rate)];
         }
+        if self.transfers != 1 {
+            let mobile_tcp = [Below::Udp, Below::Frames].map(Peer::MobileTcp);
+            return [&[Peer::Srp][..], &mobile_tcp, &[Peer::SplitTcp("bbr")]].concat();
+        }
         vec![
             Peer::Srp,
+            Peer::MobileTcp(Below::Udp),
             Peer::SplitTcp("bbr"),
             Peer::Kernel("cubic"),
             Peer::Kernel("bbr"),
@@ -87,6 +101,7 @@ fn cells(quick: bool) -> Vec<Cell> {
         let upload = Cell { direction: Direction::Upload, ..Cell::plain(Loss(10)) };
         let mut cells = [Loss(0), Loss(5), Loss(20), Fades(10)].map(Cell::plain).to_vec();
         cells.push(upload);
+        cells.extend(crowded());
         return cells;
     }
     let usual = [Loss(0), Loss(5), Loss(10), Loss(20), Loss(30), Fades(5), Fades(10)];
@@ -99,20 +114,32 @@ fn cells(quick: bool) -> Vec<Cell> {
     let uploads: Vec<_> =
         cells.iter().map(|cell| Cell { direction: Direction::Upload, ..*cell }).collect();
     cells.extend(uploads);
+    cells.extend(crowded());
     cells
 }
 
+/// Many at once, whose windows together exceed what the radio and its queue hold: what becomes of a
+/// hop without congestion control, and of one whose sum is bounded.
+fn crowded() -> [Cell; 2] {
+    [0, 5].map(|loss| Cell { transfers: CROWD, ..Cell::plain(Condition::Loss(loss)) })
+}
+
 fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
-    let topology = with_radio(cell.condition.topology(), cell.rate, cell.delay);
+    let mut topology = with_radio(cell.condition.topology(), cell.rate, cell.delay);
+    topology.medium = peer.medium();
     let stage = Stage::build(&setting.seeded(topology, cell))?;
     let mut running = stage.start(peer, 0)?;
-    let flow = stage.endless(running.client(), cell.direction)?;
+    let flows: Vec<Flow> = (0..cell.transfers)
+        .map(|_| stage.endless(running.client(), cell.direction))
+        .collect::<Result<_>>()?;
     let span = Duration::from_secs(setting.choose(6, 12));
-    let measured = span_of(&stage, &flow, cell.settle(), span);
+    let measured = span_of(&stage, &flows[0], cell.settle(), span);
     running.check()?;
-    let ((from, to), ended) = flow.end(measured)?;
     let radio = stage.radio(cell.direction);
-    let goodput = Rate::of(ended.received.between(from, to), to - from);
+    let ((from, to), ended) = end_all(flows, measured)?;
+    let bytes = ended.iter().map(|one| one.received.between(from, to)).sum();
+    let right = ended.iter().all(|one| one.sha256_ok);
+    let goodput = Rate::of(bytes, to - from);
     let most = limit(cell.rate, radio.loss());
     let share = goodput.as_bps() as f64 / most.as_bps() as f64;
     let wait = mean_wait(radio.queue.wait, radio.queue.served);
@@ -123,11 +150,19 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
         .number("loss", radio.loss())
         .number("queue_drops", radio.queue_drop_share())
         .number("queue_ms", wait.as_secs_f64() * 1e3)
-        .value("sha256_ok", ended.sha256_ok)
-        .claim("every byte right", ended.sha256_ok)
+        .value("sha256_ok", right)
+        .claim("every byte right", right)
         .claim_if(ours, format!("share >= {SHARE}"), share >= SHARE)
         .claim_if(ours, format!("queue drops <= {DROPPED}"), radio.queue_drop_share() <= DROPPED)
         .claim_if(ours, "mean queue < half the round trip", wait < cell.delay))
+}
+
+/// Ends all transfers, and checks every byte of each.
+fn end_all<T>(flows: Vec<Flow>, measured: Result<T>) -> Result<(T, Vec<Ended>)> {
+    // Every one is stopped, whatever became of the others.
+    let all: Vec<Result<Ended>> = flows.into_iter().map(|flow| Ok(flow.end(Ok(()))?.1)).collect();
+    let all: Vec<Ended> = all.into_iter().collect::<Result<_>>()?;
+    Ok((measured?, all))
 }
 
 /// Waits through start-up and the measured span, which the radio's statistics then cover.

@@ -1,6 +1,7 @@
 //! One module for each figure.
 
 pub(crate) mod clean;
+pub(crate) mod cost;
 pub(crate) mod fair;
 pub(crate) mod loss;
 pub(crate) mod many;

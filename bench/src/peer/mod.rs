@@ -15,9 +15,13 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use lasthop_lab::client::{Client, Via};
 use lasthop_lab::process::Daemon;
+use lasthop_lab::topology::Medium;
 use lasthop_linux::netns::Netns;
 use lasthop_units::{Duration, Rate};
 use tempfile::TempDir;
+
+use crate::process::cpu_of;
+use lasthop::Hop;
 
 /// How long a peer may take until it can be used.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -30,6 +34,8 @@ pub(crate) enum Peer {
     Srp,
     /// The same, where the application is told at once that its connection stands.
     SrpEarly,
+    /// Mobile TCP on the hop.
+    MobileTcp(Below),
     /// lasthop with the kernel's TCP on the hop.
     SplitTcp(&'static str),
     /// The kernel's TCP from end to end.
@@ -42,7 +48,26 @@ pub(crate) enum Peer {
     QuicTold(Rate),
 }
 
+/// What Mobile TCP runs over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Below {
+    /// Raw Ethernet frames, bare: the paper's own place.
+    Frames,
+    /// Raw Ethernet frames, sealed.
+    SealedFrames,
+    /// UDP, sealed, with the bound on what is on its way that is usual there.
+    Udp,
+}
+
 impl Peer {
+    /// What the radio has to carry for this one.
+    pub(crate) fn medium(&self) -> Medium {
+        match self {
+            Peer::MobileTcp(Below::Frames | Below::SealedFrames) => Medium::Ethernet,
+            _ => Medium::Ip,
+        }
+    }
+
     /// Whether the claims are about this one.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Peer::Srp | Peer::SrpEarly)
@@ -54,6 +79,9 @@ impl fmt::Display for Peer {
         match self {
             Peer::Srp => f.pad("srp"),
             Peer::SrpEarly => f.pad("srp-early"),
+            Peer::MobileTcp(Below::Frames) => f.pad("mobile-tcp"),
+            Peer::MobileTcp(Below::SealedFrames) => f.pad("mobile-tcp-sealed"),
+            Peer::MobileTcp(Below::Udp) => f.pad("mobile-tcp-udp"),
             Peer::SplitTcp(name) => f.pad(&format!("split-tcp-{name}")),
             Peer::Kernel(name) => f.pad(&format!("kernel-{name}")),
             Peer::Proxy(name) => f.pad(&format!("{}-{name}", proxy::installed())),
@@ -120,10 +148,18 @@ impl std::error::Error for NotInstalled {}
 /// thread at the latest.
 pub(crate) fn start(peer: &Peer, hosts: &Hosts, place: u16) -> Result<Running> {
     match peer {
-        Peer::Srp => lasthop::start(hosts, place, &["--hop", "srp"], &[]),
-        Peer::SrpEarly => lasthop::start(hosts, place, &["--hop", "srp"], &["--connect", "early"]),
+        Peer::Srp => lasthop::start(hosts, place, &Hop::named(&["srp"])),
+        Peer::SrpEarly => {
+            let hop = Hop { mobile: &["--connect", "early"], ..Hop::named(&["srp"]) };
+            lasthop::start(hosts, place, &hop)
+        }
+        Peer::MobileTcp(below) => {
+            let frames = *below != Below::Udp;
+            let hop = Hop { frames, bare: *below == Below::Frames, ..Hop::named(&["mobile-tcp"]) };
+            lasthop::start(hosts, place, &hop)
+        }
         Peer::SplitTcp(name) => {
-            lasthop::start(hosts, place, &["--hop", "split-tcp", "--congestion", name], &[])
+            lasthop::start(hosts, place, &Hop::named(&["split-tcp", "--congestion", name]))
         }
         Peer::Kernel(name) => kernel::start(hosts, name),
         Peer::Proxy(name) => proxy::start(hosts, place, name),
@@ -141,6 +177,15 @@ impl Running {
     /// A client at the mobile.
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// CPU time so far of its process at the base, and of the one at the mobile.
+    pub(crate) fn cpu(&self) -> Result<[Duration; 2]> {
+        let of = |n: usize| match self.daemons.get(n) {
+            Some(daemon) => cpu_of(daemon.id()),
+            None => Ok(Duration::ZERO),
+        };
+        Ok([of(0)?, of(1)?])
     }
 
     /// An error with its last words if a process has ended.
@@ -178,7 +223,7 @@ fn launch(
 }
 
 /// The file of a program of this name, in the directories of `PATH` and where Debian keeps daemons.
-fn which(name: &str) -> Option<PathBuf> {
+pub(crate) fn which(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
@@ -200,5 +245,6 @@ mod tests {
     fn only_srp_is_held_to_the_claims() {
         assert!(Peer::Srp.is_ours() && Peer::SrpEarly.is_ours());
         assert!(!Peer::Quic.is_ours() && !Peer::SplitTcp("bbr").is_ours());
+        assert!(!Peer::MobileTcp(Below::Frames).is_ours());
     }
 }
