@@ -27,8 +27,8 @@ const WORDS_AT_ONCE: f64 = 100.0;
 pub struct BareBounds {
     /// Mobiles that are remembered at once. Further ones are refused and counted.
     pub peers_max: usize,
-    /// A mobile without connections that says nothing for so long is forgotten. It is asked for a
-    /// sign of life after half the time.
+    /// A mobile without connections that says nothing for so long is forgotten. Any mobile is asked
+    /// for a sign of life after half the time.
     pub idle: Duration,
 }
 
@@ -228,7 +228,7 @@ impl<A: Copy + Ord> BareBase<A> {
     }
 
     /// Asks a mobile that says nothing whether it is there, and forgets it if it has no connections
-    /// and does not answer.
+    /// and does not answer. Connections are given up by the transport, after a longer silence.
     fn check(&mut self, now: Time, id: u64) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         if peer.check_at > now {
@@ -236,9 +236,7 @@ impl<A: Copy + Ord> BareBase<A> {
         }
         let (half, unheard) = (self.bounds.idle / 2, now.since(peer.heard));
         peer.check_at = now + half;
-        if peer.transport.stats().streams > 0 {
-            // The transport gives up connections that get no answer.
-        } else if unheard >= self.bounds.idle {
+        if unheard >= self.bounds.idle && peer.transport.stats().streams == 0 {
             self.stats.expired += 1;
             self.forget(id, CloseReason::Silence);
         } else if unheard >= half {

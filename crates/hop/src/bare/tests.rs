@@ -539,6 +539,58 @@ fn an_idle_mobile_that_answers_is_not_forgotten() {
     assert_eq!(w.base_events.len(), 1);
 }
 
+/// An answer to another life's greeting means nothing.
+#[test]
+fn an_answer_to_another_life_is_refused() {
+    let mut w = World::new(1.0, 1);
+    w.run(Duration::from_secs(1));
+    let mut out = [0; 100];
+    let answer = Word::Answer { life: 4711, instance: 1, first_stream: 1 };
+    let len = answer.emit(&mut out).unwrap();
+    let now = w.now;
+    w.mobile().handle_datagram(now, BASE, &mut out[..len]);
+    assert_eq!((w.mobile().is_up(), w.mobile().refused()), (false, 1));
+}
+
+/// A mobile that was forgotten is a stranger, and told so.
+#[test]
+fn a_mobile_that_was_forgotten_is_told_so() {
+    let mut w = World::new(0.0, 1);
+    w.mobiles.clear();
+    w.base.handle_datagram(w.now, 10, &mut greeting(10));
+    w.run(Duration::from_secs(100));
+    assert_eq!((w.base.peers(), w.base.stats().expired), (0, 1));
+    let mut packet = [0; 16];
+    let header = DataHeader { code: Code::ACK, cid: Cid(3), ..DataHeader::default() };
+    header.emit(0, &mut packet).unwrap();
+    w.base.handle_datagram(w.now, 10, &mut packet);
+    w.transmit();
+    let (_, to, said) = w.recorded.last().unwrap();
+    assert_eq!((*to, Word::decode(said)), (10, Some(Word::Unknown)));
+}
+
+/// A mobile that goes away with connections that nobody uses is noticed, after the silence that
+/// connections are meant to survive.
+#[test]
+fn a_mobile_that_goes_away_with_idle_connections_is_noticed() {
+    let mut w = World::new(0.0, 1);
+    let config = mobile_tcp::Config {
+        silence_limit: Duration::from_secs(300),
+        ..mobile_tcp::Config::default()
+    };
+    w.base = BareBase::new(config, BareBounds::default(), Seed::from_u64(1).child("base"));
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"\xffidle").unwrap();
+    w.run(Duration::from_secs(200));
+    assert_eq!((read(w.at_base(1), id), w.base.peers()), (b"\xffidle".to_vec(), 1));
+    w.mobiles.clear();
+    w.run(Duration::from_secs(200));
+    assert_eq!(w.base.peers(), 1, "a dead zone may last");
+    w.run(Duration::from_secs(200));
+    let last = w.base_events.last().map(|e| e.1);
+    assert_eq!((last, w.base.peers()), (Some(AssociationEvent::Lost(CloseReason::Silence)), 0));
+}
+
 #[test]
 fn a_close_is_told_to_the_other_end() {
     let mut w = World::new(0.0, 1);

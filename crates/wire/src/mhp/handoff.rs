@@ -365,7 +365,10 @@ pub enum Message<'a> {
         candidate: BaseName,
     },
     /// The answer: the candidate is being told what can be told now.
-    Expected,
+    Expected {
+        /// As in [`Expect`](Self::Expect).
+        candidate: BaseName,
+    },
     /// Base to candidate: a piece of a copy of the state, to be had before it is needed (MOB-39).
     Ahead {
         /// The copy's number; it rises.
@@ -388,7 +391,7 @@ pub enum Message<'a> {
     },
     /// Candidate to base: that copy is here.
     Have {
-        /// As in [`Ahead`](Self::Ahead).
+        /// As in [`Ahead`](Self::Ahead). Zero: none is here, and what came builds on one.
         number: u32,
     },
 }
@@ -452,7 +455,7 @@ impl<'a> Message<'a> {
             Self::Moved { .. } => TYPE_MOVED,
             Self::Refuse(_) => TYPE_REFUSE,
             Self::Expect { .. } => TYPE_EXPECT,
-            Self::Expected => TYPE_EXPECTED,
+            Self::Expected { .. } => TYPE_EXPECTED,
             Self::Ahead { .. } => TYPE_AHEAD,
             Self::Fetch { .. } => TYPE_FETCH,
             Self::Have { .. } => TYPE_HAVE,
@@ -495,8 +498,7 @@ impl<'a> Message<'a> {
                 out.extend_from_slice(bytes);
             }
             Self::Refuse(reason) => out.push(reason.code()),
-            Self::Expect { candidate } => candidate.put(out),
-            Self::Expected => {}
+            Self::Expect { candidate } | Self::Expected { candidate } => candidate.put(out),
         }
     }
 
@@ -536,7 +538,7 @@ impl<'a> Message<'a> {
                 Self::Refuse(Reason::from_code(code))
             }
             TYPE_EXPECT => Self::Expect { candidate: BaseName::take(&mut body)? },
-            TYPE_EXPECTED => Self::Expected,
+            TYPE_EXPECTED => Self::Expected { candidate: BaseName::take(&mut body)? },
             TYPE_AHEAD => Self::Ahead {
                 number: body.take_u32("copy's number")?,
                 total: body.take_u64("total")?,

@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod life;
 mod opening;
+mod rules;
 mod schedules;
 
 use alloc::collections::VecDeque;

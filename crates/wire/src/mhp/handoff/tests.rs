@@ -30,7 +30,7 @@ fn messages() -> Vec<Message<'static>> {
             copy: Some(CopyName { len: 70_000, digest: u64::MAX - 1 }),
         },
         Message::Expect { candidate: name(&[10, 0, 0, 3, 17, 81]) },
-        Message::Expected,
+        Message::Expected { candidate: name(&[10, 0, 0, 3, 17, 81]) },
         Message::Ahead { number: 2, total: 2000, offset: 1100, bytes: &[8; 40] },
         Message::Fetch { number: 2, piece: 1100, pieces: vec![Pieces { first: 1, count: 3 }] },
         Message::Have { number: 2 },

@@ -1,5 +1,6 @@
 //! The engine alone: oracles, windows, the timer.
 
+mod rules;
 mod schedules;
 
 use alloc::vec;

@@ -10,7 +10,8 @@ use super::*;
 struct Link {
     loss: f64,
     copies: f64,
-    /// Packets that one may overtake.
+    /// Packets that one may overtake, and by which one may be overtaken: a copy that is older than
+    /// the sequence space less a window cannot be told from what is new (MOB-13).
     reorder: usize,
     damage: f64,
 }
@@ -18,7 +19,8 @@ struct Link {
 struct Wire {
     link: Link,
     numbers: lasthop_units::Stream,
-    flying: Vec<Vec<u8>>,
+    /// Packets, and how many have overtaken each.
+    flying: Vec<(usize, Vec<u8>)>,
 }
 
 impl Wire {
@@ -35,11 +37,13 @@ impl Wire {
             packet[at] ^= 1 << (self.numbers.next_u64() % 8);
         }
         if self.chance(self.link.copies) {
-            self.flying.push(packet.clone());
+            self.flying.push((0, packet.clone()));
         }
         let back = (self.numbers.next_u64() as usize) % (self.link.reorder + 1);
-        let at = self.flying.len().saturating_sub(back);
-        self.flying.insert(at, packet);
+        let may = |(overtaken, _): &&mut (usize, _)| *overtaken < self.link.reorder;
+        let passed = self.flying.iter_mut().rev().take(back).take_while(may);
+        let at = passed.map(|(overtaken, _)| *overtaken += 1).count();
+        self.flying.insert(self.flying.len() - at, (0, packet));
     }
 }
 
@@ -80,7 +84,7 @@ fn run(seed: u64, link: Link, len: usize, config: &Config) -> f64 {
             }
             let flying = &mut wires[1 - me].flying;
             if !flying.is_empty() && (numbers.next_u64() & 1 == 0 || !moved) {
-                let packet = flying.remove(0);
+                let (_, packet) = flying.remove(0);
                 moved = true;
                 if let Ok(Packet::Data(header, data)) = Packet::decode(&packet) {
                     ends[me].handle(now, &header, data);
