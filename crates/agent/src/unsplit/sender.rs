@@ -29,6 +29,9 @@ struct Note {
     at: Time,
     /// How often this half has sent it since its end did.
     tries: u32,
+    /// Since then the other half has said that it lacks it: the hop has lost it. A copy that only the
+    /// timer sent may be needless.
+    lacking: bool,
     /// Its end has sent it more than once, or out of order.
     by_sender: bool,
 }
@@ -275,7 +278,8 @@ impl<P: Clone> Sender<P> {
             return;
         }
         let (sent, now) = (self.sent, context.now);
-        let note = Note { first: sent, last: sent, at: now, tries: 0, by_sender: again };
+        let note =
+            Note { first: sent, last: sent, at: now, tries: 0, lacking: false, by_sender: again };
         match self.cache.store(segment.seq, segment.end(), packet.clone(), note) {
             Stored::New => context.stats.cached += 1,
             Stored::Again => {
@@ -298,6 +302,7 @@ impl<P: Clone> Sender<P> {
             let late = kept.note.tries == 0 && shown.is_some_and(|shown| kept.note.first > shown);
             if !late && kept.note.tries < context.config.tries {
                 self.sent += 1;
+                kept.note.lacking = true;
                 repeat(context, self.sent, kept, &mut self.repairs);
             }
         }
@@ -360,7 +365,7 @@ impl<P: Clone> Sender<P> {
         self.unheard = false;
         self.arm(context);
         let hides = context.config.hide_sack && !segment.options.sack.is_empty();
-        let repairs = |kept: &mut Kept<P, Note>| kept.note.tries > 0 && !kept.note.by_sender;
+        let repairs = |kept: &mut Kept<P, Note>| kept.note.lacking && !kept.note.by_sender;
         if hides && self.cache.holding(segment.ack).is_some_and(repairs) {
             return Verdict::HideSack;
         }
@@ -381,8 +386,8 @@ impl<P: Clone> Sender<P> {
         let duplicates = self.duplicates;
         let unheard = core::mem::take(&mut self.unheard);
         let is_due_to_repair = |kept: &mut Kept<P, Note>| {
-            let Note { first, last, tries, by_sender, .. } = kept.note;
-            tries > 0 && !by_sender && duplicates <= last - first
+            let Note { first, last, lacking, by_sender, .. } = kept.note;
+            lacking && !by_sender && duplicates <= last - first
         };
         if unheard || !self.cache.holding(segment.ack).is_some_and(is_due_to_repair) {
             context.stats.duplicates_passed += 1;

@@ -8,13 +8,18 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use lasthop_units::Time;
+use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{BaseName, CopyName, Message, Pieces, SessionId, SessionState};
 
 use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing};
 use super::entry::Role;
 use super::pull::Pull;
 use super::{Address, Config, Retry, delta};
+
+/// The number of no copy.
+const NOTHING: u32 = 0;
+/// Bytes of a copy for which it waits once more as long before it is renewed.
+const RENEWED: u64 = 256 * 1024;
 
 /// Copies that leave, and copies that came.
 #[derive(Debug)]
@@ -87,7 +92,7 @@ impl<A> Came<A> {
 
     fn memory(&self) -> usize {
         let whole = self.whole.as_ref().map_or(0, |(_, bytes)| bytes.len());
-        whole + self.coming.as_ref().map_or(0, |(_, _, pull)| pull.total())
+        whole + self.coming.as_ref().map_or(0, |(_, _, pull)| pull.memory())
     }
 
     fn next_timeout(&self, config: &Config) -> Time {
@@ -132,10 +137,28 @@ impl<A: Address> Ahead<A> {
         self.came.remove(&session);
     }
 
+    /// The session's state is coming: the copy that it may build on is kept for so long.
+    pub(super) fn heard(&mut self, session: SessionId, now: Time) {
+        if let Some(came) = self.came.get_mut(&session) {
+            came.heard = now;
+        }
+    }
+
+    /// Drops the copies of other sessions.
+    pub(super) fn keep_only(&mut self, session: SessionId) {
+        self.leaving.retain(|other, _| *other == session);
+        self.came.retain(|other, _| *other == session);
+    }
+
     /// Bytes that are held.
     pub(super) fn memory(&self) -> usize {
         let came: usize = self.came.values().map(Came::memory).sum();
         came + self.leaving.values().map(Leaving::memory).sum::<usize>()
+    }
+
+    /// Whether a copy of that session may come: one from another base gives way to it.
+    fn has_room(&self, session: SessionId, most: usize) -> bool {
+        self.came.contains_key(&session) || self.came.len() < most
     }
 
     /// Copies that are held.
@@ -183,10 +206,17 @@ impl<A: Address> Base<A> {
         let Some(to) = A::from_name(candidate).filter(|to| here && *to != self.addr) else {
             return;
         };
+        let is_known = self.ahead.leaving.contains_key(&session);
+        let room = is_known || self.ahead.leaving.len() < self.config.pending_max;
         let known = self.ahead.leaving.get_mut(&session).filter(|leaving| leaving.to == to);
         if let Some(leaving) = known {
             leaving.expected = now;
-        } else if self.ahead.leaving.len() < self.config.pending_max {
+            if leaving.attempt < attempt {
+                // It went, or was about to, and came back: no copy was made meanwhile.
+                leaving.attempt = attempt;
+                self.events.push_back(BaseEvent::Copy(session));
+            }
+        } else if room {
             let retry = Retry { next: Time::NEVER, wait: self.config.retry };
             let leaving = Leaving {
                 to,
@@ -201,20 +231,20 @@ impl<A: Address> Base<A> {
             self.ahead.leaving.insert(session, leaving);
             self.events.push_back(BaseEvent::Copy(session));
         }
-        self.say(mobile, session, attempt, Message::Expected);
+        let candidate = candidate.clone();
+        self.say(mobile, session, attempt, Message::Expected { candidate });
     }
 
     /// The copy that was asked for, or `None` if the world has no such session.
     pub fn copied(&mut self, now: Time, session: SessionId, state: Option<SessionState>) {
-        let held = self.ahead.memory() as u64;
-        let config = self.config;
+        let (free, config) = (self.free_memory(), self.config);
         if self.is_frozen(session) {
             return;
         }
         let Some(leaving) = self.ahead.leaving.get_mut(&session) else { return };
         let copy = state.map(|state| state.encode()).filter(|copy| {
             let len = copy.len() as u64;
-            len <= config.state_max.get() && held + 2 * len <= config.memory_max.get()
+            len <= config.state_max.get() && 2 * len <= free
         });
         let Some(copy) = copy else {
             self.ahead.leaving.remove(&session);
@@ -225,6 +255,13 @@ impl<A: Address> Base<A> {
             None => copy.clone(),
         };
         leaving.copy = Some(copy);
+        self.begin_ahead(now, session);
+    }
+
+    /// The first pieces of another package.
+    fn begin_ahead(&mut self, now: Time, session: SessionId) {
+        let config = self.config;
+        let Some(leaving) = self.ahead.leaving.get_mut(&session) else { return };
         leaving.number = leaving.number.saturating_add(1);
         leaving.retry = Retry::after_progress(now, &config);
         let first = Pieces { first: 0, count: ahead_window(&config) };
@@ -271,17 +308,26 @@ impl<A: Address> Base<A> {
         }
     }
 
-    /// The candidate has it all.
+    /// The candidate has it all, or ([`NOTHING`]) none that the package builds on.
     pub(super) fn on_have(&mut self, now: Time, from: A, session: SessionId, number: u32) {
         let config = self.config;
         let Some(leaving) = self.ahead.leaving.get_mut(&session) else { return };
+        if leaving.to == from
+            && number == NOTHING
+            && let (Some(_), Some(copy)) = (&leaving.had, &leaving.copy)
+        {
+            leaving.package = copy.clone();
+            leaving.had = None;
+            return self.begin_ahead(now, session);
+        }
         if (leaving.to, leaving.number) != (from, number) {
             return;
         }
         if let Some(copy) = leaving.copy.take() {
+            let len = copy.len() as u64;
             leaving.had = Some(copy);
             leaving.package = Vec::new();
-            leaving.retry = Retry { next: now + config.renew, wait: config.retry };
+            leaving.retry = Retry { next: now + renewal(&config, len), wait: config.retry };
         }
     }
 
@@ -296,44 +342,47 @@ impl<A: Address> Base<A> {
         bytes: &[u8],
     ) {
         let used = |role: &Role<A>| !matches!(role, Role::Given { .. } | Role::Failed { .. });
-        if self.sessions.get(&session).is_some_and(|entry| used(&entry.role)) {
+        let used = self.sessions.get(&session).is_some_and(|entry| used(&entry.role));
+        if used || number == NOTHING {
             return;
         }
-        let (config, held) = (self.config, self.ahead.memory() as u64);
-        let known = self.ahead.came.get(&session).is_some_and(|came| came.from == from);
-        if !known {
-            self.ahead.came.remove(&session);
-            if self.ahead.came.len() >= config.pending_max {
-                return;
-            }
+        let config = self.config;
+        let known = self.ahead.came.get(&session).filter(|came| came.from == from);
+        let whole = known.and_then(|came| came.whole.as_ref()).map_or(NOTHING, |(n, _)| *n);
+        if number < whole {
+            // Late, or of a base that counts anew: then what is here is let go in the end.
+            return;
         }
-        let came = self.ahead.came.entry(session).or_insert_with(|| Came {
-            from,
-            attempt,
-            whole: None,
-            coming: None,
-            heard: now,
-            retry: Retry::after_progress(now, &config),
-        });
-        came.heard = now;
-        if came.whole.as_ref().is_some_and(|(whole, _)| *whole >= number) {
+        if number == whole {
             // Our word for it was lost.
+            self.ahead.heard(session, now);
             return self.say(from, session, attempt, Message::Have { number });
         }
-        if came.coming.as_ref().is_none_or(|(coming, ..)| *coming < number) {
-            let Some(piece) = piece_len(total, offset, bytes.len()) else { return };
-            let fits = total <= config.state_max.get() && held + total <= config.memory_max.get();
-            if !fits {
+        let coming = known.and_then(|came| came.coming.as_ref()).map(|(n, ..)| *n);
+        let pull = if coming.is_none_or(|coming| coming < number) {
+            let room = known.is_some() || self.ahead.has_room(session, config.pending_max);
+            let fits = total <= config.state_max.get();
+            let piece = piece_len(total, offset, bytes.len()).filter(|_| room && fits);
+            let Some(piece) = piece else { return };
+            if !self.has_memory(total + total.div_ceil(u64::from(piece))) {
                 return;
             }
-            let pull = Pull::new(total as usize, piece, ahead_window(&config));
-            came.coming = Some((number, piece, pull));
+            Some((number, piece, Pull::new(total as usize, piece, ahead_window(&config))))
+        } else {
+            None
+        };
+        let retry = Retry::after_progress(now, &config);
+        let fresh = || Came { from, attempt, whole: None, coming: None, heard: now, retry };
+        let came = self.ahead.came.entry(session).or_insert_with(fresh);
+        if came.from != from {
+            *came = fresh();
         }
+        came.coming = pull.or(came.coming.take());
         let Some((coming, piece, pull)) = &mut came.coming else { return };
         if *coming != number || pull.total() as u64 != total || !pull.add(offset, bytes) {
             return;
         }
-        came.retry = Retry::after_progress(now, &config);
+        (came.heard, came.attempt, came.retry) = (now, attempt, retry);
         if pull.is_complete() {
             self.finish_copy(from, session, attempt);
         } else if let Some(run) = pull.next_run() {
@@ -344,19 +393,27 @@ impl<A: Address> Base<A> {
     }
 
     fn finish_copy(&mut self, from: A, session: SessionId, attempt: u32) {
-        let limit = self.config.state_max.get();
-        let Some(came) = self.ahead.came.get_mut(&session) else { return };
-        let Some((number, _, pull)) = came.coming.take() else { return };
+        let coming = self.ahead.came.get_mut(&session).and_then(|came| came.coming.take());
+        let Some((number, _, pull)) = coming else { return };
         let bytes = pull.into_bytes();
+        let limit = self.config.state_max.get().min(self.free_memory());
+        let Some(came) = self.ahead.came.get_mut(&session) else { return };
         let whole = match (delta::is_remainder(&bytes), &came.whole) {
             (false, _) => Some(bytes),
             (true, Some((_, before))) => delta::whole(before, &bytes, limit),
             (true, None) => None,
         };
-        if let Some(whole) = whole {
-            came.whole = Some((number, whole));
-            self.say(from, session, attempt, Message::Have { number });
-        }
+        let number = match whole {
+            Some(whole) => {
+                came.whole = Some((number, whole));
+                number
+            }
+            None => {
+                self.ahead.came.remove(&session);
+                NOTHING
+            }
+        };
+        self.say(from, session, attempt, Message::Have { number });
     }
 
     /// Sends, asks and makes anew what is due, and drops what nothing came of (MOB-41).
@@ -394,6 +451,12 @@ impl<A: Address> Base<A> {
     }
 }
 
+/// A large copy costs more to make, and is made less often for it.
+fn renewal(config: &Config, len: u64) -> Duration {
+    let times = u32::try_from(len / RENEWED).unwrap_or(u32::MAX);
+    config.renew.saturating_mul(times.saturating_add(1))
+}
+
 /// Copies are in no hurry, and must not stand in the way of states.
 fn ahead_window(config: &Config) -> u16 {
     config.window.div_ceil(4)
@@ -402,7 +465,7 @@ fn ahead_window(config: &Config) -> u16 {
 /// How long the pieces are, if this one tells: the last may be shorter.
 fn piece_len(total: u64, offset: u64, len: usize) -> Option<u16> {
     let last = offset.checked_add(len as u64)? >= total;
-    if last && offset > 0 {
+    if last && offset > 0 || total == 0 {
         return None;
     }
     u16::try_from(len).ok().filter(|len| *len > 0)

@@ -307,6 +307,26 @@ impl<A: Address> Base<A> {
         self.sessions.insert(session, entry);
     }
 
+    /// Bytes that may yet be held of states and copies.
+    pub(super) fn free_memory(&self) -> u64 {
+        let entries = self.pending.iter().filter_map(|session| self.sessions.get(session));
+        let held = entries.map(Entry::fetching).sum::<usize>() + self.ahead.memory();
+        self.config.memory_max.get().saturating_sub(held as u64)
+    }
+
+    pub(super) fn has_memory(&self, bytes: u64) -> bool {
+        bytes <= self.free_memory()
+    }
+
+    /// As [`has_memory`](Self::has_memory), of a session's state: copies of others give way to it,
+    /// since all that they do is to spare bytes.
+    pub(super) fn make_memory(&mut self, session: SessionId, bytes: u64) -> bool {
+        if !self.has_memory(bytes) {
+            self.ahead.keep_only(session);
+        }
+        self.has_memory(bytes)
+    }
+
     /// Whether one more session may be on its way.
     pub(super) fn has_room(&mut self, now: Time, session: SessionId) -> bool {
         if self.sessions.len() >= self.config.sessions_max {

@@ -166,6 +166,16 @@ mod tests {
         assert_eq!(whole(&longer, &remainder, 60_000), Some(state));
     }
 
+    /// A stretch begins where it begins, and not with a block.
+    #[test]
+    fn a_stretch_is_found_from_its_first_byte() {
+        let (copy, new) = (noise(1, 128), noise(2, 10));
+        let state = [&new[..], &copy[33..]].concat();
+        let remainder = remainder(&copy, &state);
+        assert!(remainder.len() < HEADER_LEN + new.len() + 10, "{}", remainder.len());
+        assert_eq!(whole(&copy, &remainder, 200), Some(state));
+    }
+
     #[test]
     fn another_copy_or_a_damaged_remainder_gives_nothing() {
         let (copy, state) = (noise(1, 5000), noise(2, 5000));

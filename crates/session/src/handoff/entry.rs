@@ -21,6 +21,14 @@ impl<A: Copy + Eq> Wanted<A> {
     pub(super) fn is_base(&self, base: A) -> bool {
         matches!(self, Self::Base { addr, .. } if *addr == base)
     }
+
+    /// The copy that it has.
+    fn copy(&self) -> Option<CopyName> {
+        match self {
+            Self::Base { copy, .. } => *copy,
+            Self::Mobile(_) => None,
+        }
+    }
 }
 
 /// Which base has a session, as far as is known.
@@ -69,9 +77,10 @@ pub(super) struct Leaving<A> {
     pub(super) frozen: u32,
     /// Absent until the world has given it.
     pub(super) state: Option<Vec<u8>>,
-    /// As what it is sent, once it is, and of which copy if it is not sent as it is. Its number
-    /// stands for that too.
+    /// As what it is sent, once it is. Its number stands for that too.
     pub(super) form: Option<Form>,
+    /// The copy that the form was chosen for, if whoever wants it named one.
+    pub(super) formed_for: Option<CopyName>,
     pub(super) heard: Time,
 }
 
@@ -83,7 +92,7 @@ pub(super) enum Form {
     Remainder(CopyName, Vec<u8>),
 }
 
-impl<A> Leaving<A> {
+impl<A: Copy + Eq> Leaving<A> {
     /// What is sent of it.
     pub(super) fn package(&self) -> Option<&[u8]> {
         match self.form.as_ref()? {
@@ -92,9 +101,15 @@ impl<A> Leaving<A> {
         }
     }
 
+    /// The form was chosen for whoever wants it: it costs too much to be chosen at every request.
+    pub(super) fn is_formed(&self) -> bool {
+        self.form.is_some() && self.formed_for == self.wanted.copy()
+    }
+
     /// It is sent in that form from here on. In another than before it is another state, as far as
     /// its pieces go, which must not mix.
     pub(super) fn set_form(&mut self, form: Form) {
+        self.formed_for = self.wanted.copy();
         let copy = |form: &Form| match form {
             Form::Whole => None,
             Form::Remainder(copy, _) => Some(*copy),
@@ -172,7 +187,7 @@ impl<A> Entry<A> {
     pub(super) fn fetching(&self) -> usize {
         match &self.role {
             Role::Arriving(Arriving { stage: ArrivingStage::Pulling { pull, .. }, .. }) => {
-                pull.total()
+                pull.memory()
             }
             Role::Arriving(Arriving { stage: ArrivingStage::Taking { bytes, .. }, .. }) => {
                 bytes.len()

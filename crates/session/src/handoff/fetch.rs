@@ -4,7 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{Message, Reason, SessionId, SessionState};
 
 use super::base::{Base, moved};
-use super::entry::{Arriving, ArrivingStage, Entry, Holder, Leaving, Role, Wanted};
+use super::entry::{Arriving, ArrivingStage, Holder, Leaving, Role, Wanted};
 use super::pull::Pull;
 use super::{Address, Config, Retry, delta};
 
@@ -146,10 +146,7 @@ impl<A: Address> Base<A> {
         if total > self.config.state_max.get() {
             return self.refuse(now, session, Reason::TooLarge);
         }
-        let fetching: usize =
-            self.pending.iter().filter_map(|s| self.sessions.get(s)).map(Entry::fetching).sum();
         let config = self.config;
-        let held = (fetching + self.ahead.memory()) as u64;
         let Some(arriving) = self.arriving(session) else { return };
         if let ArrivingStage::Pulling { frozen: of, .. } = arriving.stage
             && of < frozen
@@ -158,12 +155,15 @@ impl<A: Address> Base<A> {
             arriving.stage = ArrivingStage::Asking;
         }
         if matches!(arriving.stage, ArrivingStage::Asking) {
-            if held + total > config.memory_max.get() {
+            if !self.make_memory(session, total) {
                 return self.refuse(now, session, Reason::Busy);
             }
+            let Some(arriving) = self.arriving(session) else { return };
             let pull = Pull::new(total as usize, config.piece(), config.window);
             arriving.stage = ArrivingStage::Pulling { pull, frozen };
         }
+        self.ahead.heard(session, now);
+        let Some(arriving) = self.arriving(session) else { return };
         let ArrivingStage::Pulling { pull, frozen: of } = &mut arriving.stage else { return };
         if *of != frozen || pull.total() as u64 != total || !pull.add(offset, bytes) {
             return;
@@ -186,10 +186,11 @@ impl<A: Address> Base<A> {
         let Some(arriving) = self.arriving(session) else { return };
         let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
         let ArrivingStage::Pulling { pull, frozen } = stage else { return };
-        let limit = self.config.state_max.get();
         let mut bytes = pull.into_bytes();
+        let limit = self.config.state_max.get().min(self.free_memory());
         if delta::is_remainder(&bytes) {
-            // Should the copy be another one after all, the whole is asked for.
+            // Should the copy be another one after all, or too much come of it, the whole is asked
+            // for.
             let Some(whole) = self.ahead.complete(session, &bytes, limit) else {
                 return self.restart(now, session);
             };
@@ -218,8 +219,9 @@ impl<A: Address> Base<A> {
         };
         let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(arriving.mobile));
         let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        self.ahead.forget(session);
         let (frozen, state) = (frozen.saturating_add(1), Some(bytes));
-        let leaving = Leaving { wanted, frozen, state, form: None, heard: now };
+        let leaving = Leaving { wanted, frozen, state, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.serve(now, session);
     }

@@ -78,7 +78,8 @@ impl<A: Address> Base<A> {
     ) {
         let known = self.sessions.get(&session).map_or(0, |entry| entry.number);
         let frozen = known.max(since).saturating_add(1);
-        let leaving = Leaving { wanted, frozen, state: None, form: None, heard: now };
+        let leaving =
+            Leaving { wanted, frozen, state: None, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.events.push_back(BaseEvent::Freeze(session));
     }
@@ -89,12 +90,14 @@ impl<A: Address> Base<A> {
         let Role::Leaving(leaving) = &mut entry.role else { return };
         let Some(bytes) = &leaving.state else { return };
         let (attempt, total) = (entry.attempt, bytes.len() as u64);
-        let form = match leaving.wanted {
-            Wanted::Base { copy: Some(copy), .. } => self.ahead.remainder(session, copy, bytes),
-            _ => None,
-        };
-        let form = form.map_or(Form::Whole, |(copy, bytes)| Form::Remainder(copy, bytes));
-        leaving.set_form(form);
+        if !leaving.is_formed() {
+            let form = match leaving.wanted {
+                Wanted::Base { copy: Some(copy), .. } => self.ahead.remainder(session, copy, bytes),
+                _ => None,
+            };
+            let form = form.map_or(Form::Whole, |(copy, bytes)| Form::Remainder(copy, bytes));
+            leaving.set_form(form);
+        }
         entry.number = leaving.frozen;
         let Some(bytes) = &leaving.state else { return };
         match leaving.wanted {

@@ -137,8 +137,9 @@ impl<A: Address> Mobile<A> {
         if datagram.session != self.session || datagram.attempt != self.attempt {
             return;
         }
-        if datagram.message == Message::Expected
+        if let Message::Expected { candidate } = &datagram.message
             && let Some(expecting) = &mut self.expecting
+            && A::from_name(candidate) == Some(expecting.candidate)
         {
             // Said again while it is awaited, or the base would take it for an error.
             expecting.retry = Retry { next: now + self.config.ahead / 2, ..expecting.retry };

@@ -50,7 +50,7 @@ pub struct Config {
     pub remember: Duration,
     /// How long a copy that was sent ahead is kept without news (MOB-41).
     pub ahead: Duration,
-    /// How long after one copy the next is made.
+    /// How long after one copy the next is made; as long again for every 256 KiB of it.
     pub renew: Duration,
     /// The largest datagram between bases.
     pub datagram: Bytes,
@@ -58,7 +58,7 @@ pub struct Config {
     pub window: u16,
     /// The largest state of one session that is taken.
     pub state_max: Bytes,
-    /// The memory of all states that are being fetched.
+    /// The memory of all states that are being fetched, and of copies, which give way to states.
     pub memory_max: Bytes,
     /// Sessions on their way at once.
     pub pending_max: usize,

@@ -38,6 +38,11 @@ impl Pull {
         self.bytes.len()
     }
 
+    /// Bytes that it takes, one for each piece included.
+    pub(super) fn memory(&self) -> usize {
+        self.bytes.len() + self.have.len()
+    }
+
     /// A piece arrived; whether it is new.
     pub(super) fn add(&mut self, offset: u64, bytes: &[u8]) -> bool {
         let Ok(offset) = usize::try_from(offset) else { return false };

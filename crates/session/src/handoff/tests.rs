@@ -15,6 +15,7 @@ use crate::memory::{Limits, Pair};
 use crate::{ConnId, Event, RecvState, Session};
 
 mod ahead;
+mod copies;
 mod requirements;
 mod schedules;
 
@@ -418,6 +419,10 @@ impl World {
             station.machine.handle_timeout(self.now);
         }
         self.poll();
+        let machines = self.stations.iter().map(|station| station.machine.next_timeout());
+        for due in machines.chain([self.mobile.next_timeout()]).flatten() {
+            assert!(due > self.now, "a timer stays due");
+        }
     }
 
     fn carry(&mut self, up: usize, down: usize) {

@@ -328,3 +328,181 @@ fn blocks_that_tell_of_a_repair_can_be_hidden() {
         assert_eq!(out.tcp.segment.ack, partial.tcp.segment.ack);
     }
 }
+
+/// ALT-8: a copy that the timer sent although the hop had lost nothing hides no loss beyond the base.
+#[test]
+fn a_needless_copy_keeps_no_duplicate_back() {
+    let mut hop = Hop::open();
+    let from = Side::Mobile;
+    for n in 0..4 {
+        hop.cross(from, data(from, n));
+    }
+    // The way to the fixed host is long, and 0 is lost there.
+    for copy in hop.at(500, Side::Mobile).hop {
+        assert_eq!(hop.arrive(Side::Fixed, copy).handed, []);
+    }
+    for message in hop.at(501, Side::Fixed).messages {
+        hop.arrive_message(Side::Mobile, &message);
+    }
+    hop.cross(Side::Fixed, ack(Side::Fixed, 0));
+    for _ in 0..3 {
+        assert_eq!(hop.cross(Side::Fixed, ack(Side::Fixed, 0)), ack(Side::Fixed, 0));
+    }
+    assert_eq!(hop.mobile.stats().suppressed, 0);
+}
+
+/// A request that was overtaken on its way asks for what has come since.
+#[test]
+fn an_old_request_repairs_nothing() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    for n in 0..5 {
+        hop.send(from, data(from, n));
+    }
+    let asks =
+        |ack, nis| Message::Request { cid: 1, reply: false, request: request(from, ack, nis) };
+    assert_eq!(hop.arrive_message(from, &asks(4, 4)).hop, []);
+    assert_eq!(hop.arrive_message(from, &asks(1, 2)).hop, []);
+    assert_eq!(hop.base.stats().ignored_requests, 1);
+}
+
+/// MOB-27: of a hole that is being filled a packet is lost again, and so is the request that the one
+/// before it caused: what lies behind it tells.
+#[test]
+fn a_smaller_hole_than_was_filled_is_a_new_one() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    let (_, repairs) =
+        stream(&mut hop, from, &[(0, true, 0), (1, true, 0), (2, true, 0), (3, false, 0)]);
+    for copy in [repairs[0], repairs[2]] {
+        hop.arrive(Side::Mobile, copy);
+    }
+    let up = one(&hop.send(Side::Mobile, ack(Side::Mobile, 1)));
+    assert_eq!(numbers(from, &hop.arrive(Side::Fixed, up).hop), [1]);
+}
+
+/// A segment that was sent twice measures no round trip (RFC 6298 section 3).
+#[test]
+fn a_repaired_segment_is_no_measurement() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    hop.send(from, data(from, 0));
+    let copy = one(&hop.at(500, from).hop);
+    hop.at(510, from);
+    hop.arrive(Side::Mobile, copy);
+    hop.cross(Side::Mobile, ack(Side::Mobile, 1));
+    hop.send(from, data(from, 1));
+    assert_eq!(hop.base.next_timeout(), Some(ms(1010)));
+}
+
+/// ALT-6: packets that change places in front of the hop are no loss on it.
+#[test]
+fn what_came_late_to_the_hop_is_not_sent_again() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    let sent: Vec<Wire> = [0, 2, 1].map(|n| one(&hop.send(from, data(from, n)))).to_vec();
+    for packet in &sent[..2] {
+        hop.arrive(Side::Mobile, *packet);
+    }
+    let up = one(&hop.send(Side::Mobile, ack(Side::Mobile, 1)));
+    assert_eq!(said(&up).request, Some(request(from, 1, 2)));
+    assert_eq!(hop.arrive(from, up).hop, []);
+}
+
+/// The timer rests while the far end can take nothing, and goes on when it can.
+#[test]
+fn a_closed_window_stops_the_timer() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    hop.cross(from, data(from, 0));
+    hop.send(from, data(from, 1));
+    let mut closed = ack(Side::Mobile, 1);
+    closed.tcp.segment.window = 0;
+    hop.cross(Side::Mobile, closed);
+    assert_eq!(hop.base.next_timeout(), None);
+    hop.cross(Side::Mobile, ack(Side::Mobile, 1));
+    assert!(hop.base.next_timeout().is_some());
+}
+
+/// RFC 5681 section 2: a segment that changes the window is no duplicate; those behind it are.
+#[test]
+fn a_window_update_passes_and_duplicates_of_it_do_not() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    stream(&mut hop, from, &[(0, false, 1), (1, true, 0), (2, false, 1)]);
+    let mut update = ack(Side::Mobile, 1);
+    update.tcp.segment.window = 6000;
+    hop.send(from, data(from, 3));
+    let up = one(&hop.send(Side::Mobile, update));
+    assert_eq!(hop.arrive(from, up).handed, [update]);
+    let up = one(&hop.send(Side::Mobile, update));
+    assert_eq!(hop.arrive(from, up).handed, []);
+}
+
+/// The timer sends what the other half lacks, not what the far end has yet to acknowledge.
+#[test]
+fn the_timer_leaves_out_what_has_crossed() {
+    let mut hop = Hop::open();
+    let from = Side::Mobile;
+    hop.cross(from, data(from, 0));
+    hop.cross(Side::Fixed, ack(Side::Fixed, 1));
+    for n in 1..3 {
+        hop.send(from, data(from, n));
+    }
+    let message = Message::Request { cid: 1, reply: false, request: request(from, 2, 2) };
+    hop.arrive_message(from, &message);
+    assert_eq!(numbers(from, &hop.at(500, from).hop), [2]);
+}
+
+/// ALT-8: an acknowledgement that was lost beyond the base is old news once a later one has passed.
+#[test]
+fn a_later_acknowledgement_makes_up_for_a_lost_one() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    stream(&mut hop, from, &[(0, false, 1), (0, true, 0), (1, false, 2), (2, true, 0)]);
+    let (answers, _) = stream(&mut hop, from, &[(3, false, 2)]);
+    assert_eq!(answers, []);
+}
+
+/// A SYN-ACK that is sent again has no copy thrown away; without another half there is none.
+#[test]
+fn copies_are_kept_for_another_half_and_through_a_repeated_opening() {
+    let mut hop = Hop::open();
+    hop.send(Side::Fixed, data(Side::Fixed, 0));
+    hop.send(Side::Fixed, syn_ack(1, Side::Fixed));
+    assert_eq!(hop.base.kept(), 1);
+    let mut alone = Hop::new();
+    alone.send(Side::Fixed, data(Side::Fixed, 0));
+    assert_eq!((alone.base.kept(), alone.base.next_timeout()), (0, None));
+}
+
+/// ALT-7: where the link says that the hop carries again, whoever was not heard offers again.
+#[test]
+fn a_hop_that_carries_again_is_offered_a_cid_again() {
+    let mut hop = Hop::new();
+    let offers = |hop: &mut Hop| {
+        (0..20)
+            .filter(|_| {
+                hop.now += Duration::from_secs(60);
+                let on_hop = one(&hop.send(Side::Mobile, ack(Side::Mobile, 0)));
+                on_hop.tcp.segment.options.cid.is_some()
+            })
+            .count()
+    };
+    assert_eq!(offers(&mut hop), 8);
+    let now = hop.now;
+    hop.mobile.handle_link_event(now, lasthop_units::LinkEvent::Up);
+    assert_eq!(offers(&mut hop), 8);
+}
+
+/// ALT-8: what its end sends again while nothing is kept is its end's from there on.
+#[test]
+fn an_older_copy_than_its_ends_hides_nothing() {
+    let mut hop = Hop::open();
+    let from = Side::Fixed;
+    stream(&mut hop, from, &[(0, false, 1), (1, true, 0)]);
+    hop.base.handle_queue(true);
+    hop.send(from, data(from, 1));
+    let (answers, _) = stream(&mut hop, from, &[(2, false, 1), (3, false, 1)]);
+    assert_eq!(answers, [ack(Side::Mobile, 1); 2]);
+}

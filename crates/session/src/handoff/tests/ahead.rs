@@ -2,10 +2,10 @@
 
 use super::*;
 
-const LEAD: Duration = Duration::from_millis(300);
+pub(super) const LEAD: Duration = Duration::from_millis(300);
 
 /// A connection of whose bytes the base holds so many, in either direction.
-fn loaded(up: usize, down: usize) -> (World, ConnId) {
+pub(super) fn loaded(up: usize, down: usize) -> (World, ConnId) {
     let limits = Limits { buffer: 40_000, unacknowledged: 700, ..Limits::default() };
     let mut world = World::with(1, limits, Config::base());
     let id = world.opened();
@@ -16,7 +16,7 @@ fn loaded(up: usize, down: usize) -> (World, ConnId) {
 }
 
 /// Bytes of the state that went from one base to another with that type of message.
-fn sent(world: &World, from: u32, to: u32, ahead: bool) -> usize {
+pub(super) fn sent(world: &World, from: u32, to: u32, ahead: bool) -> usize {
     let of = |bytes: &[u8]| match Datagram::decode(bytes).map(|d| d.message) {
         Ok(Message::State { bytes, .. }) if !ahead => bytes.len(),
         Ok(Message::Ahead { bytes, .. }) if ahead => bytes.len(),
@@ -27,7 +27,7 @@ fn sent(world: &World, from: u32, to: u32, ahead: bool) -> usize {
 }
 
 /// Lets time pass with control datagrams delivered and nothing else.
-fn pass(world: &mut World, time: Duration) {
+pub(super) fn pass(world: &mut World, time: Duration) {
     let end = world.now + time;
     while world.now < end {
         world.wait(10 * MS);
@@ -36,7 +36,7 @@ fn pass(world: &mut World, time: Duration) {
 }
 
 /// All that either side holds arrives in the end.
-fn finish(world: &mut World, id: ConnId) {
+pub(super) fn finish(world: &mut World, id: ConnId) {
     world.run(Duration::from_secs(1));
     for _ in 0..20 {
         world.read_all();
@@ -215,4 +215,207 @@ fn copies_are_bounded_in_number_and_in_size() {
     assert!(base.copies() <= 3);
     base.handle_timeout(Time::ZERO + Duration::from_secs(6));
     assert_eq!((base.copies(), base.next_timeout()), (0, None));
+}
+
+/// What a stranger says, as a datagram.
+pub(super) fn said(session: u64, message: Message<'_>) -> Vec<u8> {
+    let mut out = vec![];
+    Datagram { session: SessionId(session), attempt: 0, message }.encode(&mut out);
+    out
+}
+
+/// A remainder may say the same stretch of its copy again and again: what comes of it counts.
+#[test]
+fn a_remainder_that_swells_stays_within_the_memory() {
+    let config = Config { memory_max: Bytes::new(100_000), ..Config::base() };
+    let mut base = Base::new(config, 2u32);
+    let mut most = 0;
+    for session in 0..20 {
+        let mut copy = vec![7; 1000];
+        let first = Message::Ahead { number: 1, total: 1000, offset: 0, bytes: &copy };
+        base.handle_datagram(Time::ZERO, 1, &said(session, first));
+        for number in 2..=4 {
+            // No new bytes and the whole copy, twenty times.
+            let state = copy.repeat(20);
+            let mut bytes = delta::remainder(&copy, &[])[..17].to_vec();
+            bytes.extend(&delta::remainder(&[], &state)[17..25]);
+            for _ in 0..20 {
+                bytes.extend([0, 0]);
+                bytes.extend((0x8000_0000 | copy.len() as u32).to_be_bytes());
+            }
+            let (total, offset) = (bytes.len() as u64, 0);
+            let message = Message::Ahead { number, total, offset, bytes: &bytes };
+            base.handle_datagram(Time::ZERO, 1, &said(session, message));
+            copy = state;
+            most = most.max(base.ahead.memory());
+        }
+    }
+    assert!((20_000..=100_000).contains(&most), "{most} bytes");
+}
+
+/// Copies are a convenience: they give way to a state that is needed.
+#[test]
+fn copies_of_strangers_stand_in_the_way_of_no_handoff() {
+    let config = Config { memory_max: Bytes::new(100_000), ..Config::base() };
+    let limits = Limits { buffer: 40_000, unacknowledged: 700, ..Limits::default() };
+    let mut world = World::with(1, limits, config);
+    let id = world.opened();
+    world.write(id, 20_000);
+    world.carry(usize::MAX, 0);
+    world.relay(0, id, 0, 20_000);
+    for session in 0..50 {
+        let message = Message::Ahead { number: 1, total: 9000, offset: 0, bytes: &[7; 1000] };
+        let now = world.now;
+        world.stations[1].machine.handle_datagram(now, 77, &said(session, message));
+    }
+    world.upcall(2);
+    pass(&mut world, 100 * MS);
+    assert_eq!(world.resumed, 1);
+    finish(&mut world, id);
+}
+
+/// A request that was repeated on its way costs nothing anew and changes nothing, though the copy is
+/// gone by then.
+#[test]
+fn a_late_request_does_not_change_what_is_sent() {
+    let (mut world, _) = loaded(20_000, 20_000);
+    world.imminent(2, LEAD);
+    pass(&mut world, 100 * MS);
+    world.upcall(2);
+    let asks = |m: &Message<'_>| matches!(m, Message::Handover { .. });
+    let is = |bytes: &[u8]| Datagram::decode(bytes).is_ok_and(|d| asks(&d.message));
+    while !world.sent.iter().any(|(.., bytes)| is(bytes)) {
+        assert!(world.deliver());
+    }
+    let handover = world.sent.iter().find(|(.., bytes)| is(bytes)).unwrap().2.clone();
+    let machine = &mut world.stations[0].machine;
+    let numbers = |machine: &mut Base<u32>, now| {
+        machine.handle_datagram(now, 2, &handover);
+        while let Some(event) = machine.poll_event() {
+            assert!(matches!(event, BaseEvent::Freeze(_)), "{event:?}");
+        }
+        let mut out = vec![];
+        let mut numbers = vec![];
+        while machine.poll_transmit(now, &mut out).is_some() {
+            if let Message::State { frozen, total, .. } = Datagram::decode(&out).unwrap().message {
+                numbers.push((frozen, total));
+            }
+        }
+        numbers
+    };
+    assert_eq!(numbers(machine, world.now), []);
+    let state =
+        SessionState { session: ID, connections: vec![], ended: vec![], forgotten: 0, hop: vec![] };
+    machine.frozen(world.now, ID, Some(state));
+    let before = numbers(machine, world.now);
+    assert!(!before.is_empty());
+    let later = world.now + Duration::from_secs(6);
+    machine.handle_timeout(later);
+    assert_eq!(machine.copies(), 0);
+    let after = numbers(machine, later);
+    assert_eq!(after.first(), before.first());
+}
+
+/// A word about one candidate is not taken for one about another.
+#[test]
+fn an_answer_about_an_earlier_candidate_does_not_silence_the_mobile() {
+    let mut mobile = Mobile::new(Config::mobile(), ID, 1u32);
+    let mut out = vec![];
+    for candidate in [2, 3] {
+        mobile.handle_imminent(Time::ZERO, candidate, Duration::from_secs(1));
+        assert_eq!(mobile.poll_transmit(Time::ZERO, &mut out), Some(1));
+    }
+    let answer = |candidate: u32| Message::Expected { candidate: candidate.to_name() };
+    mobile.handle_datagram(Time::ZERO, &said(ID.0, answer(2)));
+    let late = Time::ZERO + 200 * MS;
+    assert_eq!(mobile.poll_transmit(late, &mut out), Some(1), "3 has no answer");
+    mobile.handle_datagram(late, &said(ID.0, answer(3)));
+    assert_eq!(mobile.poll_transmit(late + 600 * MS, &mut out), None);
+}
+
+/// As many predictions as there may be: one of them may still change.
+#[test]
+fn a_prediction_changes_its_candidate_where_there_is_no_room_for_another() {
+    let mut base = Base::new(Config { pending_max: 1, ..Config::base() }, 1u32);
+    let expect = |candidate: u32| Message::Expect { candidate: candidate.to_name() };
+    for candidate in [2, 3] {
+        base.handle_datagram(Time::ZERO, 100, &said(1, expect(candidate)));
+        assert_eq!(base.poll_event(), Some(BaseEvent::Copy(SessionId(1))));
+    }
+    base.handle_datagram(Time::ZERO, 100, &said(2, expect(2)));
+    assert_eq!((base.poll_event(), base.copies()), (None, 1));
+}
+
+/// MOB-41: the mobile goes and comes back at once; a later word has copies made as before.
+#[test]
+fn a_mobile_that_came_back_is_foreseen_again() {
+    let (mut world, id) = loaded(20_000, 20_000);
+    world.imminent(2, LEAD);
+    pass(&mut world, 100 * MS);
+    world.upcall(2);
+    while world.serving().is_some() {
+        assert!(world.deliver());
+    }
+    world.stations[1].dead = true;
+    pass(&mut world, 100 * MS);
+    world.upcall(1);
+    pass(&mut world, 300 * MS);
+    world.stations[1].dead = false;
+    assert_eq!((world.resumed, world.serving()), (1, Some(0)));
+    world.run(100 * MS);
+    world.imminent(2, 2 * LEAD);
+    let before = world.count(|_, _, m| matches!(m, Message::Have { .. }));
+    pass(&mut world, 500 * MS);
+    assert!(world.count(|_, _, m| matches!(m, Message::Have { .. })) > before + 2);
+    world.upcall(2);
+    pass(&mut world, 100 * MS);
+    assert_eq!(world.resumed, 2);
+    assert_eq!(world.stations[1].machine.copies(), 0);
+    finish(&mut world, id);
+}
+
+/// A copy that was of no use is not kept beside the session itself.
+#[test]
+fn what_came_ahead_goes_when_the_session_comes() {
+    let (mut world, id) = loaded(20_000, 20_000);
+    world.imminent(2, LEAD);
+    pass(&mut world, 100 * MS);
+    world.stations[0].machine = Base::new(Config::base(), 1);
+    world.upcall(2);
+    pass(&mut world, 100 * MS);
+    assert_eq!((world.resumed, world.stations[1].machine.copies()), (1, 0));
+    finish(&mut world, id);
+}
+
+/// A base that was restarted counts its copies from one again: what the candidate has of before is
+/// not taken for them, and gives way.
+#[test]
+fn a_restarted_base_sends_its_copies_anew() {
+    let (mut world, id) = loaded(20_000, 20_000);
+    world.imminent(2, Duration::from_secs(20));
+    pass(&mut world, 500 * MS);
+    world.stations[0].machine = Base::new(Config::base(), 1);
+    world.read(id, 10_000);
+    world.carry(0, usize::MAX);
+    pass(&mut world, Duration::from_secs(10));
+    world.upcall(2);
+    pass(&mut world, 100 * MS);
+    assert_eq!(world.resumed, 1);
+    assert!(sent(&world, 1, 2, false) < 2000, "{}", sent(&world, 1, 2, false));
+    finish(&mut world, id);
+}
+
+/// A candidate that was restarted has no copy that a remainder could build on: it gets a whole one.
+#[test]
+fn a_restarted_candidate_gets_the_whole_copy() {
+    let (mut world, id) = loaded(20_000, 20_000);
+    world.imminent(2, Duration::from_secs(3));
+    pass(&mut world, 200 * MS);
+    world.stations[1].machine = Base::new(Config::base(), 2);
+    pass(&mut world, 600 * MS);
+    world.upcall(2);
+    pass(&mut world, 100 * MS);
+    assert_eq!(world.resumed, 1);
+    assert!(sent(&world, 1, 2, false) < 2000, "{}", sent(&world, 1, 2, false));
+    finish(&mut world, id);
 }
