@@ -349,7 +349,8 @@ impl World {
             BaseEvent::Copy(session) => {
                 let state = station.surrogate.as_ref().map(|surrogate| {
                     let hop = &self.pairs[surrogate.pair].base;
-                    let mut state = surrogate.session.preview(hop, session);
+                    let mut state =
+                        surrogate.session.preview(hop, session, Config::base().state_max);
                     for connection in &mut state.connections {
                         let wired = self.wired.entry(ConnId(connection.id)).or_default();
                         connection.wired = wired.encode();

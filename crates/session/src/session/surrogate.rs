@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_hop::{Movable, StreamError, StreamId, StreamState, Streams};
-use lasthop_units::Time;
+use lasthop_units::{Bytes, Time};
 use lasthop_wire::mhp::handoff::{
     ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
 };
@@ -47,23 +47,24 @@ impl Session {
         SessionState { session, connections, ended, forgotten, hop: Vec::new() }
     }
 
-    /// Base: what the connections hold at this moment, to be sent to another base ahead (MOB-39). The
-    /// caller adds the wired halves. It is no state to go on from, but has most of the bytes of the
-    /// one that [`freeze`](Self::freeze) will give.
-    pub fn preview(&self, hop: &impl Movable, session: SessionId) -> SessionState {
-        let ids = self.table.ids().into_iter().filter(|id| !is_provisional(*id));
-        let connections = ids.filter_map(|id| {
-            let conn = self.table.get(id)?;
+    /// Base: what the connections hold at this moment, to be sent to another base ahead (MOB-39), up
+    /// to `limit` bytes of it. The caller adds the wired halves. It is no state to go on from, but has
+    /// most of the bytes of the one that [`freeze`](Self::freeze) will give.
+    pub fn preview(&self, hop: &impl Movable, session: SessionId, limit: Bytes) -> SessionState {
+        let mut left = limit.get();
+        let mut connections = Vec::new();
+        for id in self.table.ids().into_iter().filter(|id| !is_provisional(*id)) {
+            let Some(conn) = self.table.get(id) else { continue };
             let stream = conn.stream.and_then(|stream| hop.snapshot(stream));
-            preview(id, conn, stream.unwrap_or_default())
-        });
-        SessionState {
-            session,
-            connections: connections.collect(),
-            ended: Vec::new(),
-            forgotten: 0,
-            hop: Vec::new(),
+            let Some(state) = preview(id, conn, stream.unwrap_or_default()) else { continue };
+            let len = (state.up.bytes.len() + state.down.bytes.len()) as u64;
+            if len > left {
+                break;
+            }
+            left -= len;
+            connections.push(state);
         }
+        SessionState { session, connections, ended: Vec::new(), forgotten: 0, hop: Vec::new() }
     }
 
     /// Base: a session with the connections of another base, which wait for the mobile to reopen

@@ -266,7 +266,9 @@ impl BaseStation {
                 }
                 BaseEvent::Copy(session) => {
                     let copy = self.mobiles.get(&mobile_of(session));
-                    let copy = copy.map(|surrogates| surrogates.preview(now, session));
+                    let copy = copy.map(|surrogates| {
+                        surrogates.preview(now, session, self.config.handoff.state_max)
+                    });
                     self.handoff.copied(now, session, copy);
                 }
                 // Nobody came for it; the mobile still may, until its connections time out.

@@ -9,7 +9,7 @@ use lasthop_session::{
     self as session, ConnId, Event, RecvState, Refusal, ResetReason, Session, Target,
 };
 use lasthop_tcp::{self as tcp, Estimates, Ports, Socket, reset_for};
-use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_units::{Bytes, Seed, Stream as Numbers, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::frozen;
@@ -187,9 +187,10 @@ impl Surrogates {
         state
     }
 
-    /// What is held at this moment, to be sent to another base ahead (MOB-39).
-    pub(super) fn preview(&self, now: Time, session: SessionId) -> SessionState {
-        let mut state = self.session.preview(&self.hop, session);
+    /// What is held at this moment, to be sent to another base ahead (MOB-39), but not much more
+    /// than `limit`.
+    pub(super) fn preview(&self, now: Time, session: SessionId, limit: Bytes) -> SessionState {
+        let mut state = self.session.preview(&self.hop, session, limit);
         for connection in &mut state.connections {
             if let Some(wired) = self.wired.get(&ConnId(connection.id)) {
                 connection.wired = wired.encode(now);
