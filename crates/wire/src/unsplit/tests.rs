@@ -249,3 +249,61 @@ proptest! {
         prop_assert!(is_truncated);
     }
 }
+
+/// What else stands in the bytes of the class and of the label is not taken for either.
+#[test]
+fn class_and_label_keep_to_their_bits() {
+    let said = Said { traffic_class: 0xb9, label: 0xa_bcde, ..plain() };
+    let whole = packet(true, &said);
+    let bytes = compressed(&whole, &Header::default());
+    assert_eq!(bytes[1] & 0x03, 1, "congestion is told with the flags");
+    assert_eq!(bytes[19..23], [0xb8, 0x0a, 0xbc, 0xde], "class without it, then the label");
+    let mut noisy = bytes.clone();
+    noisy[19] |= 0x03;
+    noisy[20] |= 0xf0;
+    for bytes in [&bytes, &noisy] {
+        let mut out = Vec::new();
+        expand(bytes, ends(true), &mut out).unwrap();
+        assert_eq!(out, whole);
+    }
+}
+
+/// A packet is appended: what stands before it stays, and the label finds its place behind it.
+#[test]
+fn a_packet_is_expanded_behind_what_is_there() {
+    let whole = packet(true, &Said { label: 0x1_2345, ..plain() });
+    let bytes = compressed(&whole, &Header::default());
+    let mut out = b"before".to_vec();
+    expand(&bytes, ends(true), &mut out).unwrap();
+    assert_eq!(out, [b"before", &whole[..]].concat());
+}
+
+/// An extension of IPv6's before TCP would be lost.
+#[test]
+fn an_extension_header_is_sent_as_it_is() {
+    let mut whole = packet(true, &plain());
+    // Hop-by-hop options of eight bytes, then TCP.
+    whole[6] = 0;
+    let len = u16::from_be_bytes([whole[4], whole[5]]) + 8;
+    whole[4..6].copy_from_slice(&len.to_be_bytes());
+    whole.splice(40..40, [6, 0, 1, 4, 0, 0, 0, 0]);
+    let mut out = Vec::new();
+    assert!(compress(&whole, &Header::default(), &mut out).is_err());
+    assert!(out.is_empty());
+}
+
+/// A TCP header that says to be shorter than any is no TCP header, on either side.
+#[test]
+fn a_data_offset_below_five_words_is_refused() {
+    for words in 0..5u8 {
+        let mut whole = packet(false, &plain());
+        whole[32] = words << 4;
+        let mut out = Vec::new();
+        let refused = compress(&whole, &Header::default(), &mut out);
+        let least = CompressError::Truncated { found: usize::from(words) * 4, least: 20 };
+        assert_eq!((refused, out.is_empty()), (Err(least), true));
+        let mut bytes = compressed(&packet(false, &plain()), &Header::default());
+        bytes[12] = words << 4;
+        assert_eq!(parse(&bytes), Err(ParseError::HeaderLength(words)));
+    }
+}
