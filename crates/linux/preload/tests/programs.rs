@@ -198,13 +198,19 @@ fn a_program_that_speaks_to_the_proxy_itself_sees_the_proxy() {
     let proxy = Proxy::start();
     let script = r#"
 host, port = os.environ["LASTHOP_PROXY"].split(":")
-s = socket.create_connection(("192.0.2.1", 7))
-local = s.getsockname()
-s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-s.close()
-p = socket.socket()
-p.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-p.bind(local)
+# Somebody else may have taken the port once it is free.
+for _ in range(100):
+    s = socket.create_connection(("192.0.2.1", 7))
+    local = s.getsockname()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    s.close()
+    p = socket.socket()
+    p.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        p.bind(local)
+        break
+    except OSError:
+        p.close()
 p.connect((host, int(port)))
 print(p.getpeername() == (host, int(port)))
 "#;
