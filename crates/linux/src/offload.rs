@@ -6,6 +6,7 @@
 //! begun. The header that `PACKET_VNET_HDR` puts before each frame says what is left to do
 //! (virtio 1.2, section 5.1.6).
 
+use lasthop_wire::checksum::{self, Sum};
 use thiserror::Error;
 
 /// The length of the header before each frame.
@@ -78,7 +79,7 @@ impl Unfinished {
 pub fn finish_checksum(todo: Unfinished, frame: &mut [u8]) -> Result<(), OffloadError> {
     let Some((start, offset)) = todo.checksum else { return Ok(()) };
     let covered = frame.get_mut(start..).ok_or(OffloadError::Truncated)?;
-    let sum = !fold(sum(covered));
+    let sum = checksum::of(covered);
     let field = covered.get_mut(offset..offset + 2).ok_or(OffloadError::Truncated)?;
     field.copy_from_slice(&never_zero(sum, offset == UDP_CHECKSUM_OFFSET));
     Ok(())
@@ -180,8 +181,8 @@ impl Layout {
             put16(out, self.ip + 10, 0);
             let header = usize::from(out[self.ip] & 0x0f).max(5) * 4;
             let header = &out[self.ip..(self.ip + header).min(self.transport)];
-            let checksum = !fold(sum(header));
-            out[self.ip + 10..self.ip + 12].copy_from_slice(&checksum.to_ne_bytes());
+            let checksum = checksum::of(header);
+            put16(out, self.ip + 10, checksum);
         } else {
             put16(out, self.ip + 4, (length - 40) as u16);
         }
@@ -215,8 +216,8 @@ impl Layout {
         };
         let protocol = if self.is_tcp { 6 } else { 17 };
         let length = ((out.len() - self.transport) as u32).to_be_bytes();
-        let pseudo = sum(addresses) + sum(&[0, protocol]) + sum(&length);
-        let checksum = !fold(pseudo + sum(&out[self.transport..]));
+        let pseudo = Sum::new().with(addresses).with(&[0, protocol]).with(&length);
+        let checksum = pseudo.with(&out[self.transport..]).checksum();
         let field = self.transport + offset;
         out[field..field + 2].copy_from_slice(&never_zero(checksum, !self.is_tcp));
     }
@@ -278,31 +279,10 @@ fn put16(out: &mut [u8], at: usize, n: u16) {
     out[at..at + 2].copy_from_slice(&n.to_be_bytes());
 }
 
-/// The sum for the Internet checksum (RFC 1071), in the machine's own byte order, which the sum
-/// does not mind as long as the result is written in that order too.
-fn sum(bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(4);
-    let mut sum = 0_u64;
-    for word in words.by_ref() {
-        sum += u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]));
-    }
-    let mut tail = [0; 4];
-    let rest = words.remainder();
-    tail[..rest.len()].copy_from_slice(rest);
-    sum + u64::from(u32::from_ne_bytes(tail))
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// UDP has a zero checksum mean that there is none (RFC 768).
 fn never_zero(checksum: u16, is_udp: bool) -> [u8; 2] {
     let checksum = if is_udp && checksum == 0 { 0xffff } else { checksum };
-    checksum.to_ne_bytes()
+    checksum.to_be_bytes()
 }
 
 #[cfg(test)]
@@ -436,8 +416,10 @@ mod tests {
             let mut begun = good.clone();
             let addresses = if v4 { &good[26..34] } else { &good[22..54] };
             let length = ((good.len() - start) as u32).to_be_bytes();
-            let pseudo = sum(addresses) + sum(&[0, if tcp { 6 } else { 17 }]) + sum(&length);
-            begun[start + offset..start + offset + 2].copy_from_slice(&fold(pseudo).to_ne_bytes());
+            let pseudo =
+                Sum::new().with(addresses).with(&[0, if tcp { 6 } else { 17 }]).with(&length);
+            begun[start + offset..start + offset + 2]
+                .copy_from_slice(&(!pseudo.checksum()).to_be_bytes());
             let todo = header(NEEDS_CHECKSUM, GSO_NONE, 0, start as u16, offset as u16);
             finish_checksum(todo, &mut begun).expect("finishes");
             assert_eq!(begun, good);
