@@ -50,24 +50,10 @@ impl PacketSocket {
     pub fn open(name: &str) -> Result<Self, PacketSocketError> {
         let io =
             |doing| move |source| PacketSocketError::Io { name: name.to_owned(), doing, source };
-        // Protocol zero: nothing arrives before the socket is bound to its interface.
-        // SAFETY: creates a descriptor that nobody else owns.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-                0,
-            )
-        };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            return Err(match error.kind() {
-                io::ErrorKind::PermissionDenied => PacketSocketError::NotPermitted(name.to_owned()),
-                _ => io("opening a packet socket")(error),
-            });
-        }
-        // SAFETY: the descriptor was just made and is owned by nothing else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = open(libc::SOCK_RAW).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => PacketSocketError::NotPermitted(name.to_owned()),
+            _ => io("opening a packet socket")(error),
+        })?;
         let index = rustix::net::netdevice::name_to_index(&fd, name)
             .map_err(|_| PacketSocketError::NoInterface(name.to_owned()))?;
         let socket = Self { fd };
@@ -77,8 +63,9 @@ impl PacketSocket {
         socket
             .set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)
             .map_err(io("ignoring outgoing frames"))?;
-        socket.grow_buffers();
-        socket.bind(index).map_err(io("binding to the interface"))?;
+        grow_buffers(socket.as_fd(), SOCKET_BUFFER, SOCKET_BUFFER);
+        bind(socket.as_fd(), &address(index, libc::ETH_P_ALL as u16))
+            .map_err(io("binding to the interface"))?;
         socket.listen_to_all(index).map_err(io("listening to all addresses"))?;
         Ok(socket)
     }
@@ -100,34 +87,6 @@ impl PacketSocket {
         if result == 0 { stats.tp_drops } else { 0 }
     }
 
-    /// Large buffers need a privilege beyond that for raw frames; without, the usual limit holds.
-    fn grow_buffers(&self) {
-        for (forced, usual) in
-            [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-        {
-            if self.set(libc::SOL_SOCKET, forced, &SOCKET_BUFFER).is_err() {
-                let _ = self.set(libc::SOL_SOCKET, usual, &SOCKET_BUFFER);
-            }
-        }
-    }
-
-    fn bind(&self, index: u32) -> io::Result<()> {
-        // SAFETY: a plain C structure of integers, for which zero is valid.
-        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        address.sll_ifindex = index as libc::c_int;
-        // SAFETY: the kernel reads the structure, whose size is given.
-        let result = unsafe {
-            libc::bind(
-                self.fd.as_raw_fd(),
-                ptr::from_ref(&address).cast(),
-                mem::size_of_val(&address) as libc::socklen_t,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-
     /// Frames for the far side carry its address, not this interface's.
     fn listen_to_all(&self, index: u32) -> io::Result<()> {
         let membership = libc::packet_mreq {
@@ -140,18 +99,70 @@ impl PacketSocket {
     }
 
     fn set<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
-        // SAFETY: the kernel reads the value, whose size is given.
-        let result = unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                level,
-                option,
-                ptr::from_ref(value).cast(),
-                mem::size_of::<T>() as libc::socklen_t,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        set(self.fd.as_fd(), level, option, value)
     }
+}
+
+/// Opens a packet socket of that kind, which never waits. It receives nothing before it is bound:
+/// its protocol is zero.
+pub(crate) fn open(kind: libc::c_int) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: creates a descriptor that nobody else owns.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just made and is owned by nothing else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Large buffers need a privilege beyond that for raw frames; without, the usual limit holds.
+pub(crate) fn grow_buffers(fd: BorrowedFd<'_>, receive: libc::c_int, send: libc::c_int) {
+    for (forced, usual, size) in [
+        (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive),
+        (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send),
+    ] {
+        if set(fd, libc::SOL_SOCKET, forced, &size).is_err() {
+            let _ = set(fd, libc::SOL_SOCKET, usual, &size);
+        }
+    }
+}
+
+/// An interface, and the frames of one type on it.
+pub(crate) fn address(index: u32, ethertype: u16) -> libc::sockaddr_ll {
+    // SAFETY: a plain C structure of integers, for which zero is valid.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = ethertype.to_be();
+    address.sll_ifindex = index as libc::c_int;
+    address
+}
+
+/// From here on the socket receives what the address says.
+pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_ll) -> io::Result<()> {
+    // SAFETY: the kernel reads the structure, whose size is given.
+    let result = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            ptr::from_ref(address).cast(),
+            mem::size_of_val(address) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
+    // SAFETY: the kernel reads the value, whose size is given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            option,
+            ptr::from_ref(value).cast(),
+            mem::size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 impl AsFd for PacketSocket {

@@ -5,10 +5,11 @@
 use std::ffi::CString;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use super::mac::Mac;
+use crate::packet_socket;
 
 /// The most frames in one call.
 pub(super) const BATCH: usize = 64;
@@ -41,16 +42,7 @@ pub(super) struct Socket {
 impl Socket {
     /// A socket that receives nothing yet: it is good for asking about interfaces.
     pub(super) fn new(ethertype: u16) -> io::Result<Self> {
-        let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: creates a descriptor that nobody else owns. Protocol zero: nothing arrives
-        // before the socket is bound.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the descriptor was just made and is owned by nothing else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { fd, index: 0, ethertype })
+        Ok(Self { fd: packet_socket::open(libc::SOCK_DGRAM)?, index: 0, ethertype })
     }
 
     /// What the kernel knows of the interface `name`.
@@ -94,43 +86,10 @@ impl Socket {
 
     /// Receives the frames of interface `index` from here on.
     pub(super) fn bind(&mut self, index: u32) -> io::Result<()> {
-        // Large buffers need a privilege beyond that for raw frames; without, the usual limit holds.
-        for (forced, usual, size) in [
-            (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, RECEIVE_BUFFER),
-            (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, SEND_BUFFER),
-        ] {
-            if self.set(forced, size).is_err() {
-                let _ = self.set(usual, size);
-            }
-        }
-        let address = self.address(index, None);
-        // SAFETY: the kernel reads the structure, whose size is given.
-        let result = unsafe {
-            libc::bind(
-                self.fd.as_raw_fd(),
-                ptr::from_ref(&address).cast(),
-                mem::size_of_val(&address) as libc::socklen_t,
-            )
-        };
-        if result != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        packet_socket::grow_buffers(self.as_fd(), RECEIVE_BUFFER, SEND_BUFFER);
+        packet_socket::bind(self.as_fd(), &packet_socket::address(index, self.ethertype))?;
         self.index = index;
         Ok(())
-    }
-
-    fn set(&self, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
-        // SAFETY: the kernel reads the value, whose size is given.
-        let result = unsafe {
-            libc::setsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                ptr::from_ref(&value).cast(),
-                mem::size_of_val(&value) as libc::socklen_t,
-            )
-        };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     /// The interface to which the socket is still bound: none once the interface has gone, even if
@@ -150,16 +109,10 @@ impl Socket {
         (result == 0).then(|| u32::try_from(address.sll_ifindex).ok()).flatten()
     }
 
-    fn address(&self, index: u32, to: Option<Mac>) -> libc::sockaddr_ll {
-        // SAFETY: a plain C structure of integers, for which zero is valid.
-        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-        address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = self.ethertype.to_be();
-        address.sll_ifindex = index as libc::c_int;
-        if let Some(Mac(mac)) = to {
-            address.sll_halen = mac.len() as u8;
-            address.sll_addr[..mac.len()].copy_from_slice(&mac);
-        }
+    fn address(&self, Mac(mac): Mac) -> libc::sockaddr_ll {
+        let mut address = packet_socket::address(self.index, self.ethertype);
+        address.sll_halen = mac.len() as u8;
+        address.sll_addr[..mac.len()].copy_from_slice(&mac);
         address
     }
 
@@ -235,7 +188,7 @@ impl Socket {
         {
             part.iov_base = payload.as_ptr().cast_mut().cast();
             part.iov_len = payload.len();
-            *name = self.address(self.index, Some(to));
+            *name = self.address(to);
             message.msg_hdr.msg_name = ptr::from_mut(name).cast();
             message.msg_hdr.msg_namelen = mem::size_of_val(name) as libc::socklen_t;
             message.msg_hdr.msg_iov = part;
