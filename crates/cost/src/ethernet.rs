@@ -3,10 +3,11 @@
 use std::io::{IoSlice, IoSliceMut};
 
 use lasthop_linux::packet_socket::{PacketSocket, PacketSocketError};
+use lasthop_wire::mobile_tcp::ETHERTYPE;
 use rustix::io::{readv, writev};
 
 use crate::kernel::{Hosts, INTERFACES};
-use crate::link::{ETHERNET, Queue, TYPE_MOBILE_TCP};
+use crate::link::{ETHERNET, Queue};
 use crate::pair::Wire;
 
 /// The header that the socket wants before a frame: nothing is left undone in ours.
@@ -52,7 +53,7 @@ impl Wire for Ethernet {
             let mut pieces = [IoSliceMut::new(&mut offload), IoSliceMut::new(room)];
             let Ok(n) = readv(&self.sockets[to], &mut pieces) else { break };
             // The socket takes whatever frame the interface does.
-            if room[ETHERNET - 2..ETHERNET] == TYPE_MOBILE_TCP.to_be_bytes() {
+            if room[ETHERNET - 2..ETHERNET] == ETHERTYPE.to_be_bytes() {
                 queue.send(n.saturating_sub(OFFLOAD_HEADER));
                 self.coming[to] -= 1;
             }

@@ -6,8 +6,6 @@ pub const ETHERNET: usize = 14;
 pub const MTU: usize = 1500;
 /// IPv4's type.
 pub const TYPE_IPV4: u16 = 0x0800;
-/// Mobile TCP's type: IEEE 802's first for local experiments.
-pub const TYPE_MOBILE_TCP: u16 = 0x88b5;
 
 /// An Ethernet address.
 pub type Mac = [u8; 6];
@@ -91,6 +89,8 @@ pub(crate) fn payload(frame: &[u8], own: Mac, ethertype: u16) -> Option<&[u8]> {
 
 #[cfg(test)]
 mod tests {
+    use lasthop_wire::mobile_tcp::ETHERTYPE;
+
     use super::*;
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
         let frame = queue.front().unwrap();
         assert_eq!(payload(frame, [2; 6], TYPE_IPV4).map(<[u8]>::len), Some(6));
         assert!(payload(frame, [1; 6], TYPE_IPV4).is_none());
-        assert!(payload(frame, [2; 6], TYPE_MOBILE_TCP).is_none());
+        assert!(payload(frame, [2; 6], ETHERTYPE).is_none());
         assert!(payload(&frame[..13], [2; 6], TYPE_IPV4).is_none());
     }
 }

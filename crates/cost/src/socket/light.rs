@@ -46,8 +46,7 @@ impl<S: Stack> Sockets<S> for Light {
             false => push(stack, conn, data),
             true => skip_in(stack, conn, data.len()),
         };
-        stack.output(now, conn, link);
-        if n == 0 { Err(SocketError::WouldBlock) } else { Ok(n) }
+        sent(stack, conn, n, now, link)
     }
 
     #[inline]
@@ -64,11 +63,7 @@ impl<S: Stack> Sockets<S> for Light {
             false => pull(stack, conn, out),
             true => skip_out(stack, conn, out.len()),
         };
-        if n == 0 {
-            return Err(SocketError::WouldBlock);
-        }
-        stack.output(now, conn, link);
-        Ok(n)
+        received(stack, conn, n, now, link)
     }
 
     #[inline]
@@ -100,8 +95,7 @@ impl<S: Stack> Sockets<S> for Direct {
         link: &mut Queue,
     ) -> Result<usize, SocketError> {
         let n = skip_in(stack, Conn(fd.0), data.len());
-        stack.output(now, Conn(fd.0), link);
-        if n == 0 { Err(SocketError::WouldBlock) } else { Ok(n) }
+        sent(stack, Conn(fd.0), n, now, link)
     }
 
     #[inline]
@@ -114,11 +108,7 @@ impl<S: Stack> Sockets<S> for Direct {
         link: &mut Queue,
     ) -> Result<usize, SocketError> {
         let n = skip_out(stack, Conn(fd.0), out.len());
-        if n == 0 {
-            return Err(SocketError::WouldBlock);
-        }
-        stack.output(now, Conn(fd.0), link);
-        Ok(n)
+        received(stack, Conn(fd.0), n, now, link)
     }
 
     #[inline]
@@ -128,6 +118,35 @@ impl<S: Stack> Sockets<S> for Direct {
     fn readable(&self, stack: &S, fd: Fd) -> bool {
         !stack.received(Conn(fd.0)).is_empty()
     }
+}
+
+/// So many bytes are with the transport: whatever it has to send leaves.
+#[inline]
+fn sent<S: Stack>(
+    stack: &mut S,
+    conn: Conn,
+    n: usize,
+    now: Time,
+    link: &mut Queue,
+) -> Result<usize, SocketError> {
+    stack.output(now, conn, link);
+    if n == 0 { Err(SocketError::WouldBlock) } else { Ok(n) }
+}
+
+/// So many bytes were taken: the transport may have a window to tell.
+#[inline]
+fn received<S: Stack>(
+    stack: &mut S,
+    conn: Conn,
+    n: usize,
+    now: Time,
+    link: &mut Queue,
+) -> Result<usize, SocketError> {
+    if n == 0 {
+        return Err(SocketError::WouldBlock);
+    }
+    stack.output(now, conn, link);
+    Ok(n)
 }
 
 /// Sends up to `most` bytes as they lie in the transport's buffer.

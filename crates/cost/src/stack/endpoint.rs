@@ -5,10 +5,11 @@ use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::srp::Role;
 use lasthop_hop::{RecvState, StreamEvent, StreamId, Streams};
 use lasthop_units::Time;
+use lasthop_wire::mobile_tcp::ETHERTYPE;
 
 use super::mobile_tcp::config;
 use super::{Conn, MACS, Stack, Standing};
-use crate::link::{self, ETHERNET, Mac, Queue, TYPE_MOBILE_TCP};
+use crate::link::{self, ETHERNET, Mac, Queue};
 
 /// A whole endpoint with its link address and its peer's.
 pub struct Endpoint {
@@ -97,13 +98,13 @@ impl Stack for Endpoint {
     fn output(&mut self, now: Time, _conn: Conn, link: &mut Queue) {
         while let Some(frame) = link.slot() {
             let Some(len) = self.transport.poll(now, &mut frame[ETHERNET..]) else { return };
-            link::put_header(frame, self.neighbour, self.mac, TYPE_MOBILE_TCP);
+            link::put_header(frame, self.neighbour, self.mac, ETHERTYPE);
             link.send(ETHERNET + len);
         }
     }
 
     fn input(&mut self, now: Time, frame: &[u8]) -> Option<Conn> {
-        let packet = link::payload(frame, self.mac, TYPE_MOBILE_TCP)?;
+        let packet = link::payload(frame, self.mac, ETHERTYPE)?;
         self.transport.handle(now, packet).ok()?;
         // With one connection the events tell nothing more.
         while let Some(event) = self.transport.poll_event() {

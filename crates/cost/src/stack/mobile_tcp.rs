@@ -3,10 +3,10 @@
 
 use lasthop_hop::mobile_tcp::{Config, Connection, Terms};
 use lasthop_units::{Bytes, Time};
-use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet, Seq16};
+use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, ETHERTYPE, Packet, Seq16};
 
 use super::{Conn, MACS, Stack, Standing};
-use crate::link::{self, ETHERNET, Mac, Queue, TYPE_MOBILE_TCP};
+use crate::link::{self, ETHERNET, Mac, Queue};
 
 /// Nothing but windows limits what is sent (MOB-3).
 const ANY: Bytes = Bytes::new(u64::MAX);
@@ -170,13 +170,13 @@ impl Stack for Mobile {
                 None => entry.connection.poll(now, ANY, room),
             };
             let Some(len) = len else { return };
-            link::put_header(frame, self.neighbour, self.mac, TYPE_MOBILE_TCP);
+            link::put_header(frame, self.neighbour, self.mac, ETHERTYPE);
             link.send(ETHERNET + len);
         }
     }
 
     fn input(&mut self, now: Time, frame: &[u8]) -> Option<Conn> {
-        let packet = link::payload(frame, self.mac, TYPE_MOBILE_TCP)?;
+        let packet = link::payload(frame, self.mac, ETHERTYPE)?;
         match Packet::decode(packet).ok()? {
             Packet::Data(header, data) => self.on_data(now, &header, data),
             Packet::Control(control, _) => self.on_control(now, &control),

@@ -3,6 +3,7 @@
 use core::net::Ipv4Addr;
 
 use lasthop_wire::ip::{self, Addresses, Header, Protocol};
+use lasthop_wire::mobile_tcp::ETHERTYPE_HOP;
 use lasthop_wire::tcp::{Flags, Segment};
 use lasthop_wire::{udp, unsplit};
 
@@ -15,8 +16,6 @@ const PERIOD: usize = 256;
 const MOST: usize = u16::MAX as usize;
 /// What IANA keeps for nobody: a frame has no protocol of IP's.
 const RESERVED: Protocol = Protocol(255);
-/// The EtherType of a hop's datagrams, each behind its length in 16 bits.
-const HOP_DATAGRAM: u16 = 0x88b6;
 
 /// Where packets are built, again and again in the same memory.
 pub(super) struct Scratch {
@@ -134,7 +133,7 @@ impl Scratch {
         unsplit::compress(&self.packet, header, &mut compressed)?;
         let len = u16::try_from(compressed.len()).unwrap_or(u16::MAX);
         self.packet.clear();
-        self.push_stations(packet, HOP_DATAGRAM);
+        self.push_stations(packet, ETHERTYPE_HOP);
         self.packet.extend_from_slice(&len.to_be_bytes());
         self.packet.extend_from_slice(&compressed);
         if packet.corrupted {
