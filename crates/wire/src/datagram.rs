@@ -22,7 +22,7 @@ pub const MAC_LEN: usize = 16;
 pub const KEY_LEN: usize = 32;
 
 /// The longest that [`Limits`] may be.
-pub const MAX_LIMITS: usize = 128;
+pub const MAX_LIMITS: usize = 255;
 
 /// Length of a data datagram's header, all of which the seal authenticates.
 pub const DATA_HEADER_LEN: usize = field::NUMBER.end;
@@ -83,7 +83,7 @@ pub enum DatagramError {
 
 /// What a datagram is.
 ///
-/// Numbers 5 to 15 are free. There is no trusted "unsupported version" or "refused" message: it
+/// Numbers 6 to 15 are free. There is no trusted "unsupported version" or "refused" message: it
 /// could not be authenticated, so whoever receives an unknown kind counts it and does nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -98,6 +98,8 @@ pub enum Kind {
     PlainInit = 3,
     /// As [`Kind::HandshakeReply`], unsealed.
     PlainReply = 4,
+    /// A base has no association of the name that a data datagram was for. Anybody can say so.
+    Unknown = 5,
 }
 
 impl Kind {
@@ -119,6 +121,7 @@ impl Kind {
             2 => Ok(Self::HandshakeReply),
             3 => Ok(Self::PlainInit),
             4 => Ok(Self::PlainReply),
+            5 => Ok(Self::Unknown),
             n => Err(DatagramError::Kind(n)),
         }
     }
@@ -208,6 +211,37 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Data<T> {
     pub fn split_mut(&mut self) -> (&[u8], &mut [u8]) {
         let (header, body) = self.0.as_mut().split_at_mut(DATA_HEADER_LEN);
         (header, body)
+    }
+}
+
+/// A base's answer to data for an association that it does not have: it was restarted, or has given
+/// the association up. It is a hint, which costs whoever believes it a handshake and no more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Unknown {
+    /// The association, by the number that the data was for.
+    pub receiver: u32,
+}
+
+impl Unknown {
+    /// Its length: less than that of any data that it answers.
+    pub const LEN: usize = field::RECEIVER.end;
+
+    /// Its bytes.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[field::VERSION_KIND] = Kind::Unknown.first_byte();
+        out[field::RECEIVER].copy_from_slice(&self.receiver.to_be_bytes());
+        out
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// Another version or kind, too short or too long.
+    pub fn parse(datagram: &[u8]) -> Result<Self, DatagramError> {
+        Kind::Unknown.expect(datagram, Self::LEN, Self::LEN)?;
+        Ok(Self { receiver: be32(datagram, field::RECEIVER) })
     }
 }
 

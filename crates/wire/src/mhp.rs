@@ -9,7 +9,7 @@
 //! | offset | bytes | what |
 //! | --- | --- | --- |
 //! | 0 | 1 | version, [`VERSION`] |
-//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused, 4 Offer; 16 to 39 belong to [`handoff`] |
+//! | 1 | 1 | type: 1 Open, 2 Opened, 3 Refused, 4 Offer; 16 to 63 belong to [`handoff`] |
 //! | 2 | 2 | length of the body, big-endian, at most [`MAX_BODY_LEN`] |
 //!
 //! A body may be longer than this version knows: what follows the known fields is skipped, so that
@@ -26,7 +26,7 @@ use thiserror::Error;
 pub mod handoff;
 mod outcome;
 
-use handoff::{Reopen, Reopened, Roll};
+use handoff::{Reopen, Reopened, Roll, SessionId};
 pub use outcome::{Refusal, ResetReason};
 
 /// The version that this code speaks.
@@ -47,6 +47,8 @@ const TYPE_OFFER: u8 = 4;
 
 const FLAG_EARLY: u8 = 1;
 const FLAG_NUMBERED: u8 = 2;
+const FLAG_SOURCE: u8 = 4;
+const FLAG_RESUMED: u8 = 8;
 
 const ADDRESS_IPV4: u8 = 1;
 const ADDRESS_IPV6: u8 = 2;
@@ -186,6 +188,13 @@ pub enum Message {
         /// The connection's number where it is not the stream's: after a handoff, streams count
         /// from the beginning and connections go on.
         connection: Option<u64>,
+        /// The application's own address, where the base is to know it. A peer that is too old to
+        /// know the field skips it.
+        source: Option<SocketAddr>,
+        /// The mobile's session and how often it has resumed, once it has: what is opened after a
+        /// handoff is for the base that has the session, and waits until it has. A peer that is too
+        /// old to know the field skips it.
+        resumed: Option<(SessionId, u32)>,
     },
     /// The answer to [`Open`](Self::Open) or [`Offer`](Self::Offer): the connection stands.
     Opened {
@@ -258,13 +267,22 @@ impl Message {
         let start = out.len();
         out.extend_from_slice(&[VERSION, self.kind(), 0, 0]);
         match self {
-            Self::Open { opening, target, connection } => {
+            Self::Open { opening, target, connection, source, resumed } => {
                 let early = if *opening == Opening::Early { FLAG_EARLY } else { 0 };
                 let numbered = if connection.is_some() { FLAG_NUMBERED } else { 0 };
-                out.push(early | numbered);
+                let sourced = if source.is_some() { FLAG_SOURCE } else { 0 };
+                let later = if resumed.is_some() { FLAG_RESUMED } else { 0 };
+                out.push(early | numbered | sourced | later);
                 put_target(out, target);
                 if let Some(n) = connection {
                     out.extend_from_slice(&n.to_be_bytes());
+                }
+                if let Some(source) = source {
+                    put_addr(out, source);
+                }
+                if let Some((session, turn)) = resumed {
+                    out.extend_from_slice(&session.0.to_be_bytes());
+                    out.extend_from_slice(&turn.to_be_bytes());
                 }
             }
             Self::Opened { bound } => put_addr(out, bound),
@@ -344,7 +362,21 @@ fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
                 0 => None,
                 _ => Some(u64::from_be_bytes(body.take("connection")?)),
             };
-            Ok(Message::Open { opening, target, connection })
+            let source = match flags & FLAG_SOURCE {
+                0 => None,
+                _ => {
+                    let [kind] = body.take("address kind")?;
+                    Some(take_addr(&mut body, kind)?)
+                }
+            };
+            let resumed = match flags & FLAG_RESUMED {
+                0 => None,
+                _ => {
+                    let session = u64::from_be_bytes(body.take("session")?);
+                    Some((SessionId(session), u32::from_be_bytes(body.take("turn")?)))
+                }
+            };
+            Ok(Message::Open { opening, target, connection, source, resumed })
         }
         TYPE_OPENED => {
             let [kind] = body.take("address kind")?;

@@ -60,10 +60,10 @@ fn other_versions_and_kinds_are_told_apart() {
 #[test]
 fn handshake_messages_have_a_least_and_a_greatest_length() {
     let init = |n| HandshakeInit::new_checked(vec![0x11; n]).is_ok();
-    assert!(!init(127) && init(128) && init(256) && !init(257));
-    assert_eq!((MIN_INIT_LEN, MAX_INIT_LEN), (128, 256));
+    assert!(!init(127) && init(128) && init(383) && !init(384));
+    assert_eq!((MIN_INIT_LEN, MAX_INIT_LEN), (128, 383));
     let reply = |n| HandshakeReply::new_checked(vec![0x12; n]).is_ok();
-    assert!(!reply(83) && reply(84) && reply(212) && !reply(213));
+    assert!(!reply(83) && reply(84) && reply(339) && !reply(340));
 }
 
 #[test]
@@ -154,4 +154,20 @@ proptest! {
         prop_assert_eq!(PlainReply::parse(&out[..n]), Ok(reply));
         prop_assert_eq!(reply_receiver(&out[..n]), Ok(other));
     }
+}
+
+#[test]
+fn an_answer_to_data_for_nobody_is_shorter_than_any_data_and_names_the_association() {
+    let unknown = Unknown { receiver: 0x0102_0304 };
+    let bytes = unknown.to_bytes();
+    assert_eq!(bytes, [0x15, 0, 1, 2, 3, 4]);
+    assert!(bytes.len() < DATA_HEADER_LEN);
+    assert_eq!(Unknown::parse(&bytes), Ok(unknown));
+    assert_eq!(
+        Unknown::parse(&bytes[..5]).err(),
+        Some(DatagramError::Truncated { found: 5, least: 6 })
+    );
+    let long = [&bytes[..], &[0]].concat();
+    assert_eq!(Unknown::parse(&long).err(), Some(DatagramError::Oversized { found: 7, most: 6 }));
+    assert_eq!(Unknown::parse(&[0x10; 6]).err(), Some(DatagramError::Kind(0)));
 }

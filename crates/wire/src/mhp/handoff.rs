@@ -4,11 +4,13 @@
 //! Stream messages have the header of every MHP message. Datagrams have the same header and then,
 //! each, a path (one byte, zero for now), flags (one byte), the session (eight) and the attempt
 //! (four): a session's handoffs are numbered by the mobile, and a later number outdoes an earlier.
-//! Bodies may be longer than this version knows; the rest is skipped.
+//! Bodies may be longer than this version knows; the rest is skipped. Everything up to the attempt
+//! is where it is in every version (see [`Envelope`]).
 
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
+use core::ops::RangeInclusive;
 
 use super::{
     FLAG_EARLY, HEADER_LEN, MhpError, Opening, Reader, Target, VERSION, put_addr, put_target,
@@ -16,38 +18,30 @@ use super::{
 };
 use crate::varint;
 
+mod message;
 mod reason;
 mod state;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 pub use reason::Reason;
 pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
+pub use trust::{GRANTS_MAX, Grant, Warrant};
 
 pub(super) const TYPE_REOPEN: u8 = 16;
 pub(super) const TYPE_REOPENED: u8 = 17;
 pub(super) const TYPE_ROLL: u8 = 18;
-const TYPE_GREET: u8 = 20;
-const TYPE_RESUME: u8 = 21;
-const TYPE_HANDOVER: u8 = 22;
-const TYPE_PULL: u8 = 23;
-const TYPE_STATE: u8 = 24;
-const TYPE_TAKE: u8 = 25;
-const TYPE_GIVEN: u8 = 26;
-const TYPE_MOVED: u8 = 27;
-const TYPE_REFUSE: u8 = 28;
-const TYPE_STALE: u8 = 29;
-const TYPE_EXPECT: u8 = 30;
-const TYPE_EXPECTED: u8 = 31;
-const TYPE_AHEAD: u8 = 32;
-const TYPE_FETCH: u8 = 33;
-const TYPE_HAVE: u8 = 34;
-
 const FLAG_ENDED: u8 = 2;
 const FLAG_ASKING: u8 = 4;
+const FLAG_SOURCE: u8 = 8;
 const FLAG_LAST: u8 = 1;
+const FLAG_CRITICAL: u8 = 1;
 const FLAG_OVER: u8 = 1;
 
+/// Types of the datagrams of a handoff, of this version and of later ones. Where a session carries
+/// them, a stream that begins with one is no connection's.
+pub const DATAGRAM_TYPES: RangeInclusive<u8> = 20..=63;
 /// Connections that one [`Roll`] names at most: with eight bytes each it fits every body.
 pub const ROLL_MAX: usize = 120;
 /// The longest name of a base, in bytes.
@@ -82,8 +76,21 @@ pub struct Reopen {
     pub kept: u64,
     /// The mobile has the base's end.
     pub ended: bool,
-    /// The mobile has no answer to its opening yet: how it was asked, and where to.
-    pub asking: Option<(Opening, Target)>,
+    /// The mobile has no answer to its opening yet.
+    pub asking: Option<Asking>,
+    /// How often the mobile has resumed, this time included; zero from a peer that is too old to say.
+    pub turn: u32,
+}
+
+/// An opening without an answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asking {
+    /// How it was asked.
+    pub opening: Opening,
+    /// Where to.
+    pub target: Target,
+    /// The application's own address, where the base is to know it.
+    pub source: Option<SocketAddr>,
 }
 
 /// Base to mobile, in answer to [`Reopen`].
@@ -109,21 +116,29 @@ pub struct Roll {
     pub connections: Vec<u64>,
     /// There are no more.
     pub last: bool,
+    /// As in [`Reopen::turn`].
+    pub turn: u32,
 }
 
 impl Reopen {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        let early = self.asking.as_ref().is_some_and(|(opening, _)| *opening == Opening::Early);
-        let flags = flag(early, FLAG_EARLY)
+        let asking = self.asking.as_ref();
+        let source = asking.and_then(|asking| asking.source.as_ref());
+        let flags = flag(asking.is_some_and(|a| a.opening == Opening::Early), FLAG_EARLY)
             | flag(self.ended, FLAG_ENDED)
-            | flag(self.asking.is_some(), FLAG_ASKING);
+            | flag(asking.is_some(), FLAG_ASKING)
+            | flag(source.is_some(), FLAG_SOURCE);
         out.extend_from_slice(&[0, flags]);
         for n in [self.session.0, self.connection, self.expected, self.kept] {
             out.extend_from_slice(&n.to_be_bytes());
         }
-        if let Some((_, target)) = &self.asking {
-            put_target(out, target);
+        if let Some(asking) = asking {
+            put_target(out, &asking.target);
         }
+        if let Some(source) = source {
+            put_addr(out, source);
+        }
+        out.extend_from_slice(&self.turn.to_be_bytes());
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
@@ -135,9 +150,17 @@ impl Reopen {
         let opening = if flags & FLAG_EARLY == 0 { Opening::Faithful } else { Opening::Early };
         let asking = match flags & FLAG_ASKING {
             0 => None,
-            _ => Some((opening, take_target(body)?)),
+            _ => Some(Asking {
+                opening,
+                target: take_target(body)?,
+                source: match flags & FLAG_SOURCE {
+                    0 => None,
+                    _ => take_bound(body)?,
+                },
+            }),
         };
-        Ok(Self { session, connection, expected, kept, ended: flags & FLAG_ENDED != 0, asking })
+        let ended = flags & FLAG_ENDED != 0;
+        Ok(Self { session, connection, expected, kept, ended, asking, turn: take_turn(body) })
     }
 }
 
@@ -168,6 +191,7 @@ impl Roll {
             put_varint(out, id.saturating_sub(before));
             before = *id;
         }
+        out.extend_from_slice(&self.turn.to_be_bytes());
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
@@ -183,8 +207,12 @@ impl Roll {
             before = before.saturating_add(body.take_varint("connection")?);
             connections.push(before);
         }
-        Ok(Self { session, connections, last: flags & FLAG_LAST != 0 })
+        Ok(Self { session, connections, last: flags & FLAG_LAST != 0, turn: take_turn(body) })
     }
+}
+
+fn take_turn(body: &mut Reader<'_>) -> u32 {
+    body.take_u32("turn").unwrap_or(0)
 }
 
 const fn flag(on: bool, bit: u8) -> u8 {
@@ -280,10 +308,19 @@ pub struct CopyName {
 }
 
 impl CopyName {
+    /// Says that there is none where more follows.
+    const NONE: Self = Self { len: 0, digest: 0 };
+
+    fn put(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.len.to_be_bytes());
+        out.extend_from_slice(&self.digest.to_be_bytes());
+    }
+
     /// Absent where the sender had none, or is too old to say.
     fn take(body: &mut Reader<'_>) -> Option<Self> {
         let len = body.take_u64("copy's length").ok()?;
-        Some(Self { len, digest: body.take_u64("copy's digest").ok()? })
+        let copy = Self { len, digest: body.take_u64("copy's digest").ok()? };
+        (copy != Self::NONE).then_some(copy)
     }
 }
 
@@ -296,6 +333,9 @@ pub enum Message<'a> {
         holder: BaseName,
         /// The number of the state that it got; zero if the session began there.
         since: u32,
+        /// For each base that may hold the state, the mobile's word to it that it goes to the base
+        /// greeted; at most [`GRANTS_MAX`].
+        grants: Vec<(BaseName, Grant)>,
     },
     /// New base to mobile: the session stands here (MHP-18).
     Resume {
@@ -315,6 +355,8 @@ pub enum Message<'a> {
         /// What came of a copy of the state [ahead](Self::Ahead), if anything did: what it has need
         /// not come again (MOB-40).
         copy: Option<CopyName>,
+        /// Who wants it; absent between bases that ask for no grants.
+        warrant: Option<Warrant>,
     },
     /// New base to old: these pieces are missing.
     Pull {
@@ -339,6 +381,8 @@ pub enum Message<'a> {
     Take {
         /// As in [`State`](Self::State).
         frozen: u32,
+        /// As in [`Handover`](Self::Handover).
+        warrant: Option<Warrant>,
     },
     /// Old base to new: it is yours, and nobody else's.
     Given {
@@ -364,10 +408,12 @@ pub enum Message<'a> {
         /// The candidate.
         candidate: BaseName,
     },
-    /// The answer: the candidate is being told what can be told now.
+    /// The answer: the candidate is being told what can be told now; or will not be.
     Expected {
         /// As in [`Expect`](Self::Expect).
         candidate: BaseName,
+        /// Why not.
+        refused: Option<Reason>,
     },
     /// Base to candidate: a piece of a copy of the state, to be had before it is needed (MOB-39).
     Ahead {
@@ -394,6 +440,53 @@ pub enum Message<'a> {
         /// As in [`Ahead`](Self::Ahead). Zero: none is here, and what came builds on one.
         number: u32,
     },
+    /// Base to the one that keeps a session's wired sockets: give me their bytes from here on.
+    Attach {
+        /// By whose word, for the handoff that brought the session here.
+        warrant: Warrant,
+    },
+    /// The answer: their connections can be reopened.
+    Attached,
+    /// Mobile to the base that it is with, as their association begins: what was granted in earlier
+    /// handoffs is void.
+    Here {
+        /// The number of the state that this base got; zero if the session began here.
+        since: u32,
+    },
+}
+
+/// What all versions say of a datagram at the same place, so that even what cannot be read can be
+/// refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Envelope {
+    /// The sender's version.
+    pub version: u8,
+    /// The message's type.
+    pub kind: u8,
+    /// Whoever does not know the type is to refuse it; without that it is skipped.
+    pub critical: bool,
+    /// Whose.
+    pub session: SessionId,
+    /// Which of the session's handoffs.
+    pub attempt: u32,
+}
+
+impl Envelope {
+    /// Reads a datagram's first bytes; `None` if there are too few.
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let (&[version, kind, ..], body) = bytes.split_first_chunk::<HEADER_LEN>()?;
+        let mut body = Reader(body);
+        let [_path, flags] = body.take("flags").ok()?;
+        let session = SessionId(body.take_u64("session").ok()?);
+        let attempt = body.take_u32("attempt").ok()?;
+        Some(Self { version, kind, critical: flags & FLAG_CRITICAL != 0, session, attempt })
+    }
+
+    /// Whether it says itself that something is refused. A refusal is never refused, or two bases
+    /// would never stop.
+    pub fn is_refusal(&self) -> bool {
+        self.kind == message::TYPE_REFUSE
+    }
 }
 
 /// A datagram of a handoff.
@@ -439,141 +532,4 @@ impl<'a> Datagram<'a> {
         let attempt = body.take_u32("attempt")?;
         Ok(Self { session, attempt, message: Message::decode(kind, body)? })
     }
-}
-
-impl<'a> Message<'a> {
-    fn kind(&self) -> u8 {
-        match self {
-            Self::Greet { .. } => TYPE_GREET,
-            Self::Resume { .. } => TYPE_RESUME,
-            Self::Handover { .. } => TYPE_HANDOVER,
-            Self::Pull { .. } => TYPE_PULL,
-            Self::State { .. } => TYPE_STATE,
-            Self::Take { .. } => TYPE_TAKE,
-            Self::Given { .. } => TYPE_GIVEN,
-            Self::Stale { .. } => TYPE_STALE,
-            Self::Moved { .. } => TYPE_MOVED,
-            Self::Refuse(_) => TYPE_REFUSE,
-            Self::Expect { .. } => TYPE_EXPECT,
-            Self::Expected { .. } => TYPE_EXPECTED,
-            Self::Ahead { .. } => TYPE_AHEAD,
-            Self::Fetch { .. } => TYPE_FETCH,
-            Self::Have { .. } => TYPE_HAVE,
-        }
-    }
-
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Resume { since: frozen }
-            | Self::Take { frozen }
-            | Self::Given { frozen }
-            | Self::Stale { frozen }
-            | Self::Have { number: frozen } => {
-                out.extend_from_slice(&frozen.to_be_bytes());
-            }
-            Self::Greet { holder: name, since } | Self::Moved { to: name, since } => {
-                out.extend_from_slice(&since.to_be_bytes());
-                name.put(out);
-            }
-            Self::Handover { limit, piece, window, since, copy } => {
-                out.extend_from_slice(&limit.to_be_bytes());
-                out.extend_from_slice(&piece.to_be_bytes());
-                out.extend_from_slice(&window.to_be_bytes());
-                out.extend_from_slice(&since.to_be_bytes());
-                if let Some(copy) = copy {
-                    out.extend_from_slice(&copy.len.to_be_bytes());
-                    out.extend_from_slice(&copy.digest.to_be_bytes());
-                }
-            }
-            Self::Pull { piece, pieces } => put_pieces(out, *piece, pieces),
-            Self::Fetch { number, piece, pieces } => {
-                out.extend_from_slice(&number.to_be_bytes());
-                put_pieces(out, *piece, pieces);
-            }
-            Self::State { frozen, total, offset, bytes }
-            | Self::Ahead { number: frozen, total, offset, bytes } => {
-                out.extend_from_slice(&frozen.to_be_bytes());
-                out.extend_from_slice(&total.to_be_bytes());
-                out.extend_from_slice(&offset.to_be_bytes());
-                out.extend_from_slice(bytes);
-            }
-            Self::Refuse(reason) => out.push(reason.code()),
-            Self::Expect { candidate } | Self::Expected { candidate } => candidate.put(out),
-        }
-    }
-
-    fn decode(kind: u8, mut body: Reader<'a>) -> Result<Self, MhpError> {
-        Ok(match kind {
-            TYPE_GREET => {
-                let since = body.take_u32("state's number")?;
-                Self::Greet { holder: BaseName::take(&mut body)?, since }
-            }
-            TYPE_RESUME => Self::Resume { since: body.take_u32("state's number")? },
-            TYPE_HANDOVER => Self::Handover {
-                limit: body.take_u64("limit")?,
-                piece: body.take_u16("piece size")?,
-                window: body.take_u16("window")?,
-                since: body.take_u32("state's number")?,
-                copy: CopyName::take(&mut body),
-            },
-            TYPE_PULL => {
-                let (piece, pieces) = take_pieces(&mut body)?;
-                Self::Pull { piece, pieces }
-            }
-            TYPE_STATE => Self::State {
-                frozen: body.take_u32("state's number")?,
-                total: body.take_u64("total")?,
-                offset: body.take_u64("offset")?,
-                bytes: body.0,
-            },
-            TYPE_TAKE => Self::Take { frozen: body.take_u32("state's number")? },
-            TYPE_GIVEN => Self::Given { frozen: body.take_u32("state's number")? },
-            TYPE_STALE => Self::Stale { frozen: body.take_u32("state's number")? },
-            TYPE_MOVED => {
-                let since = body.take_u32("state's number")?;
-                Self::Moved { to: BaseName::take(&mut body)?, since }
-            }
-            TYPE_REFUSE => {
-                let [code] = body.take("reason")?;
-                Self::Refuse(Reason::from_code(code))
-            }
-            TYPE_EXPECT => Self::Expect { candidate: BaseName::take(&mut body)? },
-            TYPE_EXPECTED => Self::Expected { candidate: BaseName::take(&mut body)? },
-            TYPE_AHEAD => Self::Ahead {
-                number: body.take_u32("copy's number")?,
-                total: body.take_u64("total")?,
-                offset: body.take_u64("offset")?,
-                bytes: body.0,
-            },
-            TYPE_FETCH => {
-                let number = body.take_u32("copy's number")?;
-                let (piece, pieces) = take_pieces(&mut body)?;
-                Self::Fetch { number, piece, pieces }
-            }
-            TYPE_HAVE => Self::Have { number: body.take_u32("copy's number")? },
-            _ => return Err(MhpError::Type(kind)),
-        })
-    }
-}
-
-fn put_pieces(out: &mut Vec<u8>, piece: u16, pieces: &[Pieces]) {
-    let pieces = &pieces[..pieces.len().min(PULL_MAX)];
-    out.extend_from_slice(&piece.to_be_bytes());
-    out.push(pieces.len() as u8);
-    for run in pieces {
-        out.extend_from_slice(&run.first.to_be_bytes());
-        out.extend_from_slice(&run.count.to_be_bytes());
-    }
-}
-
-/// Bytes in each piece, and the runs that are wanted.
-fn take_pieces(body: &mut Reader<'_>) -> Result<(u16, Vec<Pieces>), MhpError> {
-    let piece = body.take_u16("piece size")?;
-    let [count] = body.take("count")?;
-    let mut pieces = Vec::new();
-    for _ in 0..usize::from(count).min(PULL_MAX) {
-        let first = body.take_u32("first piece")?;
-        pieces.push(Pieces { first, count: body.take_u16("number of pieces")? });
-    }
-    Ok((piece, pieces))
 }

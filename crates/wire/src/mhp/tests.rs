@@ -13,7 +13,13 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 fn open(target: Target) -> Message {
-    Message::Open { opening: Opening::Faithful, target, connection: None }
+    Message::Open {
+        opening: Opening::Faithful,
+        target,
+        connection: None,
+        source: None,
+        resumed: None,
+    }
 }
 
 fn addr() -> impl Strategy<Value = SocketAddr> {
@@ -29,9 +35,18 @@ fn target() -> impl Strategy<Value = Target> {
 fn message() -> impl Strategy<Value = Message> {
     let opening = prop_oneof![Just(Opening::Faithful), Just(Opening::Early)];
     prop_oneof![
-        (opening, target(), any::<Option<u64>>()).prop_map(|(opening, target, connection)| {
-            Message::Open { opening, target, connection }
-        }),
+        (
+            (opening, target(), any::<Option<u64>>()),
+            prop::option::of(addr()),
+            prop::option::of((any::<u64>().prop_map(SessionId), any::<u32>())),
+        )
+            .prop_map(|((opening, target, connection), source, resumed)| Message::Open {
+                opening,
+                target,
+                connection,
+                source,
+                resumed,
+            }),
         addr().prop_map(|bound| Message::Opened { bound }),
         (addr(), addr(), any::<Option<u64>>()).prop_map(|(to, from, connection)| Message::Offer {
             to,
@@ -49,7 +64,13 @@ fn the_layout_is_the_documented_one() {
     assert_eq!(encoded(&open(Target::Addr(to))), [1, 1, 0, 8, 0, 1, 1, 187, 192, 0, 2, 7]);
 
     let name = Target::from_host("a.b", 80).expect("name");
-    let early = Message::Open { opening: Opening::Early, target: name, connection: None };
+    let early = Message::Open {
+        opening: Opening::Early,
+        target: name,
+        connection: None,
+        source: None,
+        resumed: None,
+    };
     assert_eq!(encoded(&early), [1, 1, 0, 8, 1, 3, 0, 80, 3, b'a', b'.', b'b']);
 
     let bound = "[2001:db8::1]:5".parse().expect("address");
@@ -77,7 +98,7 @@ fn fields_that_a_newer_peer_adds_are_skipped() {
 #[test]
 fn unknown_flags_are_ignored() {
     let mut bytes = encoded(&open(Target::from_host("h", 1).expect("name")));
-    bytes[HEADER_LEN] = 0xfc;
+    bytes[HEADER_LEN] = 0xf0;
     let Ok(Decoded::Complete { message: Message::Open { opening, .. }, .. }) = decode(&bytes)
     else {
         panic!("not read")

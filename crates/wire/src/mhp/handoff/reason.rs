@@ -17,6 +17,10 @@ pub enum Reason {
     Malformed,
     /// A later handoff of the session is under way.
     Outdated,
+    /// The message, or the session's state, is of a version that is not understood.
+    Version,
+    /// The base or the mobile is not known, or the mobile has not granted it.
+    Unauthorised,
     /// A code that a newer peer sent.
     Other(u8),
 }
@@ -31,6 +35,8 @@ impl Reason {
             Self::Unreachable => 4,
             Self::Malformed => 5,
             Self::Outdated => 6,
+            Self::Version => 7,
+            Self::Unauthorised => 8,
             Self::Other(code) => code,
         }
     }
@@ -44,6 +50,8 @@ impl Reason {
             4 => Self::Unreachable,
             5 => Self::Malformed,
             6 => Self::Outdated,
+            7 => Self::Version,
+            8 => Self::Unauthorised,
             other => Self::Other(other),
         }
     }
@@ -58,6 +66,10 @@ impl fmt::Display for Reason {
             Self::Unreachable => f.write_str("the base that holds the session does not answer"),
             Self::Malformed => f.write_str("the session's state cannot be rebuilt"),
             Self::Outdated => f.write_str("a later handoff of the session is under way"),
+            Self::Version => f.write_str("the base speaks another version of handoffs"),
+            Self::Unauthorised => {
+                f.write_str("the base does not know who asks, or the mobile has not granted it")
+            }
             Self::Other(code) => write!(f, "the base refused (code {code})"),
         }
     }

@@ -70,6 +70,9 @@ pub struct ConnectionState {
     pub down: Direction,
     /// The wired half, in whatever form the two worlds understand.
     pub wired: Vec<u8>,
+    /// Whoever opened the connection, where that is known: the application's own address, or the
+    /// fixed host's.
+    pub source: Option<SocketAddr>,
 }
 
 /// A connection that is over, and that the mobile may still ask about.
@@ -92,6 +95,9 @@ pub struct SessionState {
     pub ended: Vec<Ended>,
     /// Of connections up to this number it is no longer known how they ended, but for `ended`.
     pub forgotten: u64,
+    /// How often the mobile had resumed when its connections were last asked for; zero if nobody
+    /// counted. What it asked before that is out of date.
+    pub turn: u32,
     /// What the old hop's transport learned, in whatever form the two worlds understand; may be
     /// empty.
     pub hop: Vec<u8>,
@@ -134,6 +140,7 @@ impl SessionState {
             let len = (out.len() - start - 4) as u32;
             out[start..start + 4].copy_from_slice(&len.to_be_bytes());
         }
+        out.extend_from_slice(&self.turn.to_be_bytes());
         out
     }
 
@@ -141,7 +148,7 @@ impl SessionState {
     pub fn encoded_len(&self) -> usize {
         let one = |c: &ConnectionState| 350 + c.up.bytes.len() + c.down.bytes.len() + c.wired.len();
         let connections: usize = self.connections.iter().map(one).sum();
-        32 + self.hop.len() + 17 * self.ended.len() + connections
+        36 + self.hop.len() + 17 * self.ended.len() + connections
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
@@ -170,7 +177,9 @@ impl SessionState {
             let record = take_bytes(&mut body, "connection")?;
             connections.push(ConnectionState::decode(Reader(record))?);
         }
-        Ok(Self { session, connections, ended, forgotten, hop })
+        // Absent where the peer is too old to say.
+        let turn = if body.0.is_empty() { 0 } else { body.take_u32("turn")? };
+        Ok(Self { session, connections, ended, forgotten, turn, hop })
     }
 }
 
@@ -197,6 +206,9 @@ impl ConnectionState {
             put_bytes(out, &direction.bytes);
         }
         put_bytes(out, &self.wired);
+        if self.source.is_some() {
+            put_bound(out, self.source.as_ref());
+        }
     }
 
     fn decode(mut body: Reader<'_>) -> Result<Self, StateError> {
@@ -217,7 +229,9 @@ impl ConnectionState {
         let up = take_direction(&mut body, flags & FLAG_UP_ENDED != 0)?;
         let down = take_direction(&mut body, flags & FLAG_DOWN_ENDED != 0)?;
         let wired = take_bytes(&mut body, "wired half")?.to_vec();
-        Ok(Self { id, stage, target, bound, up, down, wired })
+        // Absent where it is not known, or the peer is too old to say.
+        let source = if body.0.is_empty() { None } else { take_bound(&mut body)? };
+        Ok(Self { id, stage, target, bound, up, down, wired, source })
     }
 }
 

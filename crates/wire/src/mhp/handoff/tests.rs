@@ -17,26 +17,40 @@ fn name(bytes: &[u8]) -> BaseName {
     BaseName::new(bytes).expect("short enough")
 }
 
+fn warrant() -> Warrant {
+    Warrant { mobile: name(&[9; 32]), grant: Grant([3; Grant::LEN]) }
+}
+
+fn handover(copy: Option<CopyName>, warrant: Option<Warrant>) -> Message<'static> {
+    Message::Handover { limit: 1 << 24, piece: 1100, window: 32, since: 3, copy, warrant }
+}
+
 fn messages() -> Vec<Message<'static>> {
     vec![
-        Message::Greet { holder: name(b"base 1"), since: 2 },
-        Message::Resume { since: 4 },
-        Message::Handover { limit: 1 << 24, piece: 1100, window: 32, since: 3, copy: None },
-        Message::Handover {
-            limit: 7,
-            piece: 9,
-            window: 1,
-            since: 0,
-            copy: Some(CopyName { len: 70_000, digest: u64::MAX - 1 }),
+        Message::Greet { holder: name(b"base 1"), since: 2, grants: vec![] },
+        Message::Greet {
+            holder: name(&[7; 32]),
+            since: 2,
+            grants: vec![(name(&[7; 32]), Grant([1; 16])); GRANTS_MAX],
         },
+        Message::Resume { since: 4 },
+        handover(None, None),
+        handover(Some(CopyName { len: 70_000, digest: u64::MAX - 1 }), None),
+        handover(None, Some(warrant())),
+        handover(Some(CopyName { len: 1, digest: 0 }), Some(warrant())),
         Message::Expect { candidate: name(&[10, 0, 0, 3, 17, 81]) },
-        Message::Expected { candidate: name(&[10, 0, 0, 3, 17, 81]) },
+        Message::Expected { candidate: name(&[10, 0, 0, 3, 17, 81]), refused: None },
+        Message::Expected { candidate: name(b"b3"), refused: Some(Reason::Unauthorised) },
         Message::Ahead { number: 2, total: 2000, offset: 1100, bytes: &[8; 40] },
         Message::Fetch { number: 2, piece: 1100, pieces: vec![Pieces { first: 1, count: 3 }] },
         Message::Have { number: 2 },
         Message::Pull { piece: 1100, pieces: vec![Pieces { first: 5, count: 9 }; 3] },
         Message::State { frozen: 6, total: 10, offset: 4, bytes: b"abcdef" },
-        Message::Take { frozen: 6 },
+        Message::Take { frozen: 6, warrant: None },
+        Message::Take { frozen: 6, warrant: Some(warrant()) },
+        Message::Attach { warrant: warrant() },
+        Message::Attached,
+        Message::Here { since: 4 },
         Message::Given { frozen: 6 },
         Message::Stale { frozen: 6 },
         Message::Moved { to: name(&[0; MAX_BASE_NAME_LEN]), since: 9 },
@@ -47,7 +61,7 @@ fn messages() -> Vec<Message<'static>> {
 
 #[test]
 fn the_layout_of_datagrams_is_the_documented_one() {
-    let greet = datagram(Message::Greet { holder: name(b"b1"), since: 2 });
+    let greet = datagram(Message::Greet { holder: name(b"b1"), since: 2, grants: vec![] });
     assert_eq!(
         greet,
         [1, 20, 0, 21, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3, 0, 0, 0, 2, 2, b'b', b'1']
@@ -76,9 +90,47 @@ fn a_newer_datagram_is_read_as_far_as_it_is_known_or_refused_by_name() {
     assert!(Datagram::decode(&bytes).is_ok());
     bytes[0] = 2;
     assert_eq!(Datagram::decode(&bytes), Err(MhpError::Version(2)));
-    bytes[..2].copy_from_slice(&[1, 35]);
-    assert_eq!(Datagram::decode(&bytes), Err(MhpError::Type(35)));
+    bytes[..2].copy_from_slice(&[1, 39]);
+    assert_eq!(Datagram::decode(&bytes), Err(MhpError::Type(39)));
     assert_eq!(BaseName::new(&[0; MAX_BASE_NAME_LEN + 1]), None);
+}
+
+/// What a base before grants says is read, and what it does not know it skips.
+#[test]
+fn grants_stand_behind_what_an_older_base_reads() {
+    let cut = |message, by: usize| {
+        let mut bytes = datagram(message);
+        bytes.truncate(bytes.len() - by);
+        let body = (bytes.len() - HEADER_LEN) as u16;
+        bytes[2..4].copy_from_slice(&body.to_be_bytes());
+        Datagram::decode(bytes.leak()).map(|datagram| datagram.message)
+    };
+    let greet = |grants| Message::Greet { holder: name(b"b1"), since: 2, grants };
+    let granted = greet(vec![(name(b"b1"), Grant([1; 16]))]);
+    assert_eq!(cut(granted.clone(), 1 + 3 + 16), Ok(greet(vec![])));
+    assert_eq!(cut(granted, 1), Err(MhpError::Truncated("grant")));
+    let len = 33 + Grant::LEN;
+    assert_eq!(cut(handover(None, Some(warrant())), len), Ok(handover(None, None)));
+    assert_eq!(cut(handover(None, Some(warrant())), len + 16), Ok(handover(None, None)));
+    let take = |warrant| Message::Take { frozen: 6, warrant };
+    assert_eq!(cut(take(Some(warrant())), len), Ok(take(None)));
+    let many = vec![(name(b""), Grant([0; 16])); GRANTS_MAX + 1];
+    let Ok(Message::Greet { grants, .. }) = cut(greet(many), 0) else { panic!("not read") };
+    assert_eq!(grants.len(), GRANTS_MAX);
+}
+
+#[test]
+fn what_cannot_be_read_still_says_what_it_is_about() {
+    let mut bytes = datagram(Message::Attached);
+    bytes[..2].copy_from_slice(&[9, 200]);
+    bytes[5] = 1;
+    let envelope =
+        Envelope { version: 9, kind: 200, critical: true, session: SessionId(7), attempt: 3 };
+    assert_eq!(Envelope::read(&bytes), Some(envelope));
+    assert!(!envelope.is_refusal());
+    assert_eq!(Envelope::read(&bytes[..17]), None);
+    let refusal = datagram(Message::Refuse(Reason::Version));
+    assert!(Envelope::read(&refusal).is_some_and(|envelope| envelope.is_refusal()));
 }
 
 fn target() -> Target {
@@ -95,18 +147,26 @@ fn every_stream_message_comes_back() {
         kept: 3,
         ended: true,
         asking: None,
+        turn: 3,
     };
-    let asking = Some((Opening::Early, target()));
+    let asking = |source| Some(Asking { opening: Opening::Early, target: target(), source });
     let all = [
-        mhp::Message::Reopen(Reopen { asking, ended: false, ..reopen.clone() }),
+        mhp::Message::Reopen(Reopen { asking: asking(None), ended: false, ..reopen.clone() }),
+        mhp::Message::Reopen(Reopen { asking: asking(bound), ..reopen.clone() }),
         mhp::Message::Reopen(reopen),
         mhp::Message::Reopened(Reopened { expected: 5, ended: true, over: false, bound }),
         mhp::Message::Reopened(Reopened { expected: 5, ended: false, over: true, bound: None }),
-        mhp::Message::Roll(Roll { session: SessionId(9), connections: vec![], last: true }),
+        mhp::Message::Roll(Roll {
+            session: SessionId(9),
+            connections: vec![],
+            last: true,
+            turn: 1 << 31,
+        }),
         mhp::Message::Roll(Roll {
             session: SessionId(9),
             connections: (0..ROLL_MAX as u64).map(|n| n << 40).collect(),
             last: false,
+            turn: 2,
         }),
     ];
     for message in all {
@@ -128,6 +188,7 @@ fn state() -> SessionState {
         up: direction(100, b"to the server", true),
         down: direction(1 << 33, b"to the mobile", false),
         wired: b"opaque".to_vec(),
+        source: "10.1.0.1:5000".parse().ok(),
     };
     let refused = ConnectionState {
         id: 8,
@@ -136,6 +197,7 @@ fn state() -> SessionState {
         up: Direction::default(),
         down: Direction::default(),
         wired: vec![],
+        source: None,
         ..connection.clone()
     };
     let early = ConnectionState { stage: Stage::Connecting(Opening::Early), ..refused.clone() };
@@ -144,6 +206,7 @@ fn state() -> SessionState {
         connections: vec![connection, refused, early],
         ended: vec![Ended { id: 2, reset: None }, Ended { id: 4, reset: Some(1) }],
         forgotten: 2,
+        turn: 5,
         hop: b"rtt".to_vec(),
     }
 }
@@ -154,7 +217,10 @@ fn a_sessions_state_comes_back_and_no_cut_one_is_read() {
     let bytes = state().encode();
     assert!(bytes.len() <= state().encoded_len());
     assert_eq!(SessionState::decode(&bytes), Ok(state()));
-    for cut in 0..bytes.len() {
+    // An older peer does not say how often the mobile has resumed.
+    let older = bytes.len() - 4;
+    assert_eq!(SessionState::decode(&bytes[..older]), Ok(SessionState { turn: 0, ..state() }));
+    for cut in (0..bytes.len()).filter(|cut| *cut != older) {
         assert!(SessionState::decode(&bytes[..cut]).is_err(), "cut at {cut}");
     }
 }
@@ -171,7 +237,7 @@ fn a_state_of_another_version_is_refused_by_name() {
 proptest! {
     #[test]
     fn garbage_never_panics(
-        kind in 16u8..32,
+        kind in 16u8..40,
         bytes in prop::collection::vec(any::<u8>(), 0..300),
         at in any::<prop::sample::Index>(),
         flip in any::<u8>(),
