@@ -20,6 +20,14 @@ pub struct HopConfig {
     pub association_window: Bytes,
     /// What all streams of an association may hold at most, in each direction.
     pub association_memory: Bytes,
+    /// What a stream takes from its writer ahead of sending it, as time at the present rate, which
+    /// streams share. What is taken must move at a handoff; what is not stays with the writer.
+    pub ahead: Duration,
+    /// But at least this.
+    pub ahead_min: Bytes,
+    /// Datagrams in the first round trip. More than the default suits a path that is known to be
+    /// wired and fast.
+    pub initial_datagrams: u32,
     /// Streams that one association may have open at once.
     pub streams_max: usize,
     /// Silence after which the association and its streams are given up.
@@ -84,6 +92,9 @@ impl Default for HopConfig {
             stream_memory: Bytes::from_mib(64),
             association_window: Bytes::from_mib(4),
             association_memory: Bytes::from_mib(256),
+            ahead: Duration::from_millis(250),
+            ahead_min: Bytes::from_kib(256),
+            initial_datagrams: 32,
             streams_max: 4096,
             silence_limit: Duration::from_secs(1800),
             keepalive: Duration::from_secs(15),

@@ -25,7 +25,7 @@ mod transport;
 
 pub use association::{
     Association, AssociationEvent, AssociationId, AssociationView, Base, BaseEnd, BaseStats,
-    Mobile, MobileEnd, MobileStats, Transmit,
+    GREETING_MAX, Mobile, MobileEnd, MobileStats, Transmit,
 };
 pub use bare::{BareBase, BareBounds, BareMobile, BareStats};
 pub use config::{Discipline, HopConfig, Limits, Window};

@@ -151,3 +151,59 @@ pub trait Movable: Streams {
     /// (MOB-39).
     fn snapshot(&self, id: StreamId) -> Option<StreamState>;
 }
+
+impl<T: Streams + ?Sized> Streams for &mut T {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        (**self).open()
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        (**self).poll_event()
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        (**self).send_space(id)
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        (**self).commit(id, n);
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        (**self).finish(id);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        (**self).reset(id, code);
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        (**self).received(id)
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        (**self).consume(id, n);
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        (**self).recv_state(id)
+    }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        (**self).set_priority(id, priority);
+    }
+
+    fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
+        (**self).write(id, data)
+    }
+}
+
+impl<T: Movable + ?Sized> Movable for &mut T {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        (**self).detach(id)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        (**self).snapshot(id)
+    }
+}

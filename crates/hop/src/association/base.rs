@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN};
+use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Unknown};
 
 use super::{Association, AssociationEvent, Outcome, Transmit, open};
 use crate::config::Limits;
@@ -16,12 +16,18 @@ use crate::tokens::Tokens;
 use crate::transport::Transport;
 
 /// Handshakes that are answered but not yet confirmed, at most.
+/// Greetings that wait to be heard.
+const CALLS_MAX: usize = 64;
 const CANDIDATES_MAX: usize = 64;
 /// How long a candidate waits for its first authentic datagram.
 const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
 /// Diffie-Hellmans are done for so many inits a second, and so many at once.
 const HANDSHAKES_PER_SECOND: f64 = 100.0;
 const HANDSHAKES_AT_ONCE: f64 = 50.0;
+
+/// So many times a second, and so many at once, a mobile is told that its association is not here.
+const UNKNOWN_PER_SECOND: f64 = 200.0;
+const UNKNOWN_AT_ONCE: f64 = 100.0;
 
 /// Names an association at a base. Never reused while the base runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -74,12 +80,20 @@ pub struct Base<A, T: Transport = Srp> {
     entries: BTreeMap<u64, Entry<A, T>>,
     next_id: u64,
     by_receiver: BTreeMap<u32, u64>,
-    by_mobile: BTreeMap<[u8; 32], u64>,
+    /// The oldest first.
+    by_mobile: BTreeMap<[u8; 32], VecDeque<u64>>,
+    /// Associations of one mobile at once.
+    per_mobile: usize,
     pub(super) candidates: Vec<Candidate>,
     /// Replies to send: where to, and which candidate's.
     pub(super) replies: VecDeque<(A, u32)>,
+    /// Whom to tell that an association is not here, and by which name it was called.
+    unknown: VecDeque<(A, u32)>,
+    unknown_tokens: Tokens,
     schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
+    /// Greetings that were heard, with whose they are.
+    calls: VecDeque<(PublicKey, Vec<u8>)>,
     tokens: Tokens,
     stats: BaseStats,
 }
@@ -116,13 +130,25 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             next_id: 0,
             by_receiver: BTreeMap::new(),
             by_mobile: BTreeMap::new(),
+            per_mobile: 1,
             candidates: Vec::new(),
             replies: VecDeque::new(),
+            unknown: VecDeque::new(),
+            unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),
             schedule: Schedule::default(),
             events: VecDeque::new(),
+            calls: VecDeque::new(),
             tokens: Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
             stats: BaseStats::default(),
         }
+    }
+
+    /// Lets each peer have up to `n` associations at once; one more replaces its oldest. A mobile
+    /// has one, and a new one replaces it; a base that calls on another has one for each purpose.
+    #[must_use]
+    pub fn with_many(mut self, n: usize) -> Self {
+        self.per_mobile = n.max(1);
+        self
     }
 
     /// Tells that this machine has AES in hardware: the seal uses it with mobiles that have it too.
@@ -228,13 +254,18 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             self.stats.throttled += 1;
             return true;
         }
+        let greeting = Limits::greeting(&request.hello().limits);
+        if self.sealed && !greeting.is_empty() && self.calls.len() < CALLS_MAX {
+            self.calls.push_back((mobile, greeting.to_vec()));
+        }
         let receiver = self.new_receiver();
         let standing = limits.standing.filter(|receiver| self.knows(*receiver, &mobile));
         let hello = Hello {
             receiver,
             fast_aes: self.fast_aes,
             stamp: 0,
-            limits: Limits { first_stream: 1, standing, ..T::limits(&self.config) }.encode(T::ID),
+            limits: Limits { first_stream: 1, standing, ..T::limits(&self.config) }
+                .encode(T::ID, &[]),
         };
         let mut reply = alloc::vec![0; MAX_REPLY_LEN];
         let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };
@@ -301,6 +332,10 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
     /// A candidate becomes the mobile's association when it has proved to hold the keys.
     fn promote(&mut self, now: Time, from: A, receiver: u32, datagram: &mut [u8]) -> bool {
         let Some(at) = self.candidates.iter().position(|c| c.receiver == receiver) else {
+            // The mobile need not find out by silence that this base was restarted.
+            if self.unknown.len() < CANDIDATES_MAX && self.unknown_tokens.take(now) {
+                self.unknown.push_back((from, receiver));
+            }
             return false;
         };
         let Some((number, frames)) = open(&mut self.candidates[at].keys, None, datagram) else {
@@ -315,13 +350,15 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         }
         association.take(now, from, number, frames);
         // The mobile has given its old association up: so does the base.
-        if let Some(old) = self.by_mobile.get(mobile.as_bytes()).copied() {
+        let known = self.by_mobile.get(mobile.as_bytes());
+        let oldest = known.filter(|ids| ids.len() >= self.per_mobile).and_then(VecDeque::front);
+        if let Some(old) = oldest.copied() {
             self.forget(old, CloseReason::Replaced);
         }
         let id = self.next_id;
         self.next_id += 1;
         self.by_receiver.insert(receiver, id);
-        self.by_mobile.insert(*mobile.as_bytes(), id);
+        self.by_mobile.entry(*mobile.as_bytes()).or_default().push_back(id);
         let entry = Entry { association, mobile, receiver, slot: Slot::default() };
         self.entries.insert(id, entry);
         self.events.push_back((AssociationId(id), AssociationEvent::Up));
@@ -334,8 +371,11 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
     fn forget(&mut self, id: u64, reason: CloseReason) {
         let Some(entry) = self.entries.remove(&id) else { return };
         self.by_receiver.remove(&entry.receiver);
-        if self.by_mobile.get(entry.mobile.as_bytes()) == Some(&id) {
-            self.by_mobile.remove(entry.mobile.as_bytes());
+        if let Some(ids) = self.by_mobile.get_mut(entry.mobile.as_bytes()) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_mobile.remove(entry.mobile.as_bytes());
+            }
         }
         self.schedule.remove(id, &entry.slot);
         self.events.push_back((AssociationId(id), AssociationEvent::Lost(reason)));
@@ -345,6 +385,14 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         if let Some(entry) = self.entries.get_mut(&id) {
             self.schedule.touch(id, &mut entry.slot);
         }
+    }
+
+    /// What a mobile says with the first datagram of a handshake ([`Mobile::greet`]). The mobile is
+    /// who it says it is, but may have said so at another time.
+    ///
+    /// [`Mobile::greet`]: super::Mobile::greet
+    pub fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
+        self.calls.pop_front()
     }
 
     /// Writes the next datagram that should leave now into `out`, which must have room for the
@@ -358,6 +406,11 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             let reply = &candidate.reply;
             out.get_mut(..reply.len())?.copy_from_slice(reply);
             return Some(Transmit { to, len: reply.len() });
+        }
+        if let Some((to, receiver)) = self.unknown.pop_front() {
+            let unknown = Unknown { receiver }.to_bytes();
+            out.get_mut(..unknown.len())?.copy_from_slice(&unknown);
+            return Some(Transmit { to, len: unknown.len() });
         }
         while let Some(id) = self.schedule.ready() {
             let transmit =

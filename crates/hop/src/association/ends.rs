@@ -1,6 +1,8 @@
 //! What whoever runs a hop's ends needs of them, whatever transport they carry and whether they
 //! are associations or bare.
 
+use core::time::Duration;
+
 use lasthop_units::{LinkEvent, Time};
 
 use super::{Association, AssociationEvent, AssociationId, Base, Mobile, Transmit};
@@ -30,6 +32,13 @@ pub trait MobileEnd: Movable {
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
     fn handle_timeout(&mut self, now: Time);
 
+    /// Our own address may be another: something is said at once, so that the base, which goes by the
+    /// newest authentic datagram, answers to where it came from.
+    fn handle_roamed(&mut self, now: Time);
+
+    /// For how long the base has not answered, if it was asked something.
+    fn silent_for(&self, now: Time) -> Option<Duration>;
+
     /// What is known of the hop from below.
     fn handle_link_event(&mut self, now: Time, event: LinkEvent);
 
@@ -44,6 +53,10 @@ pub trait MobileEnd: Movable {
 
     /// Connections to `port` are no longer accepted.
     fn unlisten(&mut self, port: u16);
+
+    /// Has the base hear this with the first datagram of a handshake, where handshakes carry anything
+    /// ([`Mobile::greet`]).
+    fn greet(&mut self, _now: Time, _greeting: &[u8]) {}
 
     /// Data can pass.
     fn is_up(&self) -> bool;
@@ -91,6 +104,12 @@ pub trait BaseEnd {
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
     fn handle_timeout(&mut self, now: Time);
 
+    /// What a mobile says before an association with it stands ([`Base::poll_call`]); nothing where
+    /// handshakes carry nothing.
+    fn poll_call(&mut self) -> Option<(PublicKey, alloc::vec::Vec<u8>)> {
+        None
+    }
+
     /// What happened to relations with mobiles, in order.
     fn poll_event(&mut self) -> Option<(AssociationId, AssociationEvent)>;
 
@@ -136,6 +155,14 @@ impl<A: Copy + Eq, T: Transport> MobileEnd for Mobile<A, T> {
         self.handle_timeout(now);
     }
 
+    fn handle_roamed(&mut self, now: Time) {
+        self.handle_roamed(now);
+    }
+
+    fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.silent_for(now)
+    }
+
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         self.handle_link_event(now, event);
     }
@@ -154,6 +181,10 @@ impl<A: Copy + Eq, T: Transport> MobileEnd for Mobile<A, T> {
 
     fn unlisten(&mut self, port: u16) {
         self.transport_mut().unlisten(port);
+    }
+
+    fn greet(&mut self, now: Time, greeting: &[u8]) {
+        self.greet(now, greeting);
     }
 
     fn is_up(&self) -> bool {
@@ -195,6 +226,10 @@ impl<A: Copy + Eq, T: Transport> BaseEnd for Base<A, T> {
 
     fn poll_event(&mut self) -> Option<(AssociationId, AssociationEvent)> {
         self.poll_event()
+    }
+
+    fn poll_call(&mut self) -> Option<(PublicKey, alloc::vec::Vec<u8>)> {
+        self.poll_call()
     }
 
     fn poll_touched(&mut self) -> Option<AssociationId> {

@@ -6,6 +6,9 @@ use lasthop_wire::varint;
 
 use crate::config::Limits;
 
+/// What a mobile may say in its first datagram.
+pub const GREETING_MAX: usize = datagram::MAX_LIMITS - 48;
+
 impl Limits {
     /// Nothing may be sent yet: the peer has not spoken.
     pub(crate) const UNKNOWN: Self = Self {
@@ -16,9 +19,9 @@ impl Limits {
         standing: None,
     };
 
-    /// Five numbers and, unless it is 0, the [`Transport::ID`] of the transport that they bound; a
-    /// later version may append more.
-    pub(super) fn encode(&self, transport: u64) -> datagram::Limits {
+    /// Five numbers and, unless it is 0, the [`Transport::ID`] of the transport that they bound; behind
+    /// them the greeting, if there is one, with its length. A later version may append more.
+    pub(super) fn encode(&self, transport: u64, greeting: &[u8]) -> datagram::Limits {
         let fields = [
             self.stream_window.get(),
             self.association_window.get(),
@@ -27,15 +30,39 @@ impl Limits {
             self.standing.map_or(0, |n| u64::from(n) + 1),
             transport,
         ];
-        let fields = if transport == 0 { &fields[..5] } else { &fields[..] };
-        let mut bytes = [0; 48];
+        let bare = transport == 0 && greeting.is_empty();
+        let fields = if bare { &fields[..5] } else { &fields[..] };
+        let mut bytes = [0; datagram::MAX_LIMITS];
         let mut len = 0;
-        for n in fields {
-            let n = (*n).min(varint::MAX);
+        let mut put = |bytes: &mut [u8], n: u64| {
+            let n = n.min(varint::MAX);
             varint::put(&mut bytes[len..], n);
             len += varint::len(n);
+            len
+        };
+        let mut end = 0;
+        for n in fields {
+            end = put(&mut bytes, *n);
         }
-        datagram::Limits::new(&bytes[..len]).unwrap_or(datagram::Limits::NONE)
+        if !greeting.is_empty() {
+            let start = put(&mut bytes, greeting.len() as u64);
+            end = start + greeting.len();
+            bytes[start..end].copy_from_slice(greeting);
+        }
+        datagram::Limits::new(&bytes[..end]).unwrap_or(datagram::Limits::NONE)
+    }
+
+    /// What the mobile says behind the limits; nothing if it says nothing, or cut short.
+    pub(super) fn greeting(limits: &datagram::Limits) -> &[u8] {
+        let read = || {
+            let mut rest: &[u8] = limits;
+            for _ in 0..6 {
+                rest = varint::get(rest)?.1;
+            }
+            let (len, rest) = varint::get(rest)?;
+            rest.get(..usize::try_from(len).ok()?)
+        };
+        read().unwrap_or_default()
     }
 
     /// `None` if a number is missing, or if they are another transport's.
@@ -73,7 +100,12 @@ mod tests {
             standing: Some(0),
         };
         for transport in [0, 1] {
-            let encoded = limits.encode(transport);
+            let encoded = limits.encode(transport, &[]);
+            assert_eq!(Limits::greeting(&encoded), b"");
+            let greeting = [7; GREETING_MAX];
+            let greeted = limits.encode(transport, &greeting);
+            assert_eq!(Limits::decode(&greeted, transport), Some(limits));
+            assert_eq!(Limits::greeting(&greeted), greeting);
             assert_eq!(Limits::decode(&encoded, transport), Some(limits));
             assert_eq!(Limits::decode(&encoded, 1 - transport), None);
         }

@@ -2,10 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::{Data, Kind};
+use lasthop_wire::datagram::{Data, Kind, Unknown};
 
 use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
 use crate::config::Limits;
@@ -20,7 +21,7 @@ use crate::transport::Transport;
 /// An init is repeated after so long, the first few times.
 const RETRY: Duration = Duration::from_millis(250);
 const EAGER_TRIES: u32 = 20;
-const RETRY_PATIENT: Duration = Duration::from_secs(1);
+const RETRY_PATIENT: Duration = Duration::from_millis(500);
 /// After so long a silence the base may have lost the association: a new one is asked for beside.
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
 /// And so long after the last time that the base was asked.
@@ -68,7 +69,11 @@ pub struct Mobile<A, T: Transport = Srp> {
     /// Our name for the association that stands.
     receiver: u32,
     asking: Option<Asking>,
+    /// What the base is to hear with the first datagram.
+    greeting: Vec<u8>,
     doubted: Time,
+    /// When the mobile last believed that the base has no such association.
+    believed: Option<Time>,
     events: VecDeque<AssociationEvent>,
     stats: MobileStats,
 }
@@ -86,6 +91,20 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     ) -> Self {
         let claim = *keys.public();
         Self::build(config, Some(keys), claim, base, base_addr, seed, now)
+    }
+
+    /// Has the base hear `greeting` with the first datagram of a handshake, half a round trip before
+    /// the association stands there, and without proof that it is fresh: whoever heard it once can
+    /// say it again. Nothing happens if it is longer than [`GREETING_MAX`](super::GREETING_MAX) or the
+    /// association stands already.
+    pub fn greet(&mut self, now: Time, greeting: &[u8]) {
+        if self.association.link.is_none()
+            && greeting.len() <= super::GREETING_MAX
+            && greeting != self.greeting
+        {
+            self.greeting = greeting.to_vec();
+            self.ask(now);
+        }
     }
 
     /// A mobile on a hop that goes unsealed by explicit choice: nothing is encrypted and anybody on
@@ -123,7 +142,9 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
             association,
             receiver: 0,
             asking: None,
+            greeting: Vec::new(),
             doubted: now,
+            believed: None,
             events: VecDeque::new(),
             stats: MobileStats::default(),
         };
@@ -187,6 +208,26 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         self.events.pop_front()
     }
 
+    /// Our own address may be another: something is said at once, so that the base, which goes by the
+    /// newest authentic datagram, answers to where it came from. A handshake under way is tried again.
+    pub fn handle_roamed(&mut self, now: Time) {
+        if let Some(asking) = &mut self.asking {
+            asking.next_try = now;
+        }
+        if self.is_up() {
+            self.association.transport.handle_moved(now);
+            self.association.transport.probe(now);
+        }
+    }
+
+    /// For how long the base has not answered, if it was asked something.
+    pub fn silent_for(&self, now: Time) -> Option<Duration> {
+        match &self.asking {
+            Some(asking) if !self.is_up() => Some(now.since(asking.first_sent)),
+            _ => self.association.transport.silent_for(now),
+        }
+    }
+
     /// What is known of the hop from below.
     pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         if event == LinkEvent::Up
@@ -207,6 +248,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         let taken = match Kind::of(datagram) {
             Ok(Kind::Data) => self.handle_data(now, from, datagram),
             Ok(Kind::HandshakeReply | Kind::PlainReply) => self.handle_reply(now, datagram),
+            Ok(Kind::Unknown) => self.handle_unknown(now, datagram),
             _ => false,
         };
         if !taken {
@@ -263,6 +305,8 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         let peer = self.base_addr;
         self.association.link = Some(Link::new(keys, hello.receiver, peer));
         self.receiver = receiver;
+        // It was heard. A later handshake is for another reason.
+        self.greeting = Vec::new();
         self.association.transport.establish(now, &limits);
         if tries == 1 {
             self.association.transport.seed_round_trip(now, now.since(sent));
@@ -271,6 +315,21 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         self.association.transport.ping();
         if !was_up {
             self.events.push_back(AssociationEvent::Up);
+        }
+        true
+    }
+
+    /// The base, or somebody who hears what we send, says that it has no such association. The answer
+    /// to a handshake tells what is true.
+    fn handle_unknown(&mut self, now: Time, datagram: &[u8]) -> bool {
+        let Ok(unknown) = Unknown::parse(datagram) else { return false };
+        if self.association.remote() != Some(unknown.receiver) {
+            return false;
+        }
+        let lately = self.believed.is_some_and(|at| now.since(at) < DOUBT_AGAIN);
+        if self.asking.is_none() && !lately {
+            self.believed = Some(now);
+            self.ask(now);
         }
         true
     }
@@ -304,7 +363,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
                 standing: self.association.remote(),
                 ..T::limits(&self.config)
             }
-            .encode(T::ID),
+            .encode(T::ID, &self.greeting),
         };
         let initiator = match &self.keys {
             Some(keys) => Initiator::new(keys, &self.base, 0, hello, Seed::from_bytes(entropy)),

@@ -19,6 +19,7 @@ use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, DataHeader, TAG_LEN, recover
 
 pub use base::{AssociationId, Base, BaseStats};
 pub use ends::{AssociationView, BaseEnd, MobileEnd};
+pub use limits::GREETING_MAX;
 pub use mobile::{Mobile, MobileStats};
 
 use crate::config::Limits;

@@ -19,7 +19,7 @@ use crate::transport::Transport;
 /// A greeting is repeated after so long, the first few times.
 const RETRY: Duration = Duration::from_millis(250);
 const EAGER_TRIES: u32 = 20;
-const RETRY_PATIENT: Duration = Duration::from_secs(1);
+const RETRY_PATIENT: Duration = Duration::from_millis(500);
 
 /// A greeting that is not answered yet.
 #[derive(Clone, Copy)]
@@ -196,6 +196,22 @@ impl<A: Copy + Eq> MobileEnd for BareMobile<A> {
         if self.standing.is_some() {
             Transport::handle_timeout(&mut self.transport, now);
             self.notice_end(now);
+        }
+    }
+
+    /// At another address a base takes this mobile for a stranger, and says so.
+    fn handle_roamed(&mut self, now: Time) {
+        if let Some(asking) = &mut self.asking {
+            asking.next_try = now;
+        } else if self.standing.is_some() {
+            Transport::probe(&mut self.transport, now);
+        }
+    }
+
+    fn silent_for(&self, now: Time) -> Option<Duration> {
+        match &self.asking {
+            Some(asking) if self.standing.is_none() => Some(now.since(asking.first_sent)),
+            _ => Transport::silent_for(&self.transport, now),
         }
     }
 

@@ -152,6 +152,8 @@ fn opening(opener: Role, destination: SocketAddrV4, source: SocketAddrV4) -> Mes
             opening: Opening::Faithful,
             target: Target::Addr(destination.into()),
             connection: None,
+            source: None,
+            resumed: None,
         },
         Role::Base => {
             Message::Offer { to: destination.into(), from: source.into(), connection: None }
@@ -186,7 +188,7 @@ mod tests {
     }
 
     fn open(opening: Opening, target: Target, connection: Option<u64>) -> Vec<u8> {
-        encoded(&Message::Open { opening, target, connection })
+        encoded(&Message::Open { opening, target, connection, source: None, resumed: None })
     }
 
     /// What the peer's stream begins with, after a packet of `head`.
@@ -215,6 +217,13 @@ mod tests {
         let name = Target::Name(HostName::new("fixed.example").unwrap(), 443);
         let offer = |to, from, connection| encoded(&Message::Offer { to, from, connection });
         let (here, there) = (v4(1, 80), v4(2, 5000));
+        let from = encoded(&Message::Open {
+            opening: Opening::Faithful,
+            target: target(here),
+            connection: None,
+            source: Some(there.into()),
+            resumed: None,
+        });
         let mut longer = open(Opening::Faithful, target(here), None);
         longer.push(7);
         longer[3] += 1;
@@ -224,6 +233,7 @@ mod tests {
             (Role::Mobile, open(Opening::Early, target(here), None), false, false),
             (Role::Mobile, open(Opening::Faithful, name, None), false, true),
             (Role::Mobile, open(Opening::Faithful, Target::Addr(v6()), None), false, true),
+            (Role::Mobile, from, false, true),
             (Role::Mobile, longer, false, true),
             (Role::Base, open(Opening::Faithful, target(here), None), false, true),
             (Role::Base, offer(here.into(), there.into(), None), true, true),

@@ -34,17 +34,20 @@
 //! key, and a new one follows from it every 2^23 packets, with no bits on the wire.
 
 mod aead;
+mod grant;
 mod handshake;
 mod keys;
 mod noise;
 mod window;
 
 pub use aead::{Cipher, Forged, OpeningKey, SealError, SealingKey};
+pub use grant::GrantKey;
 pub use handshake::{
     Established, Fingerprint, HandshakeError, Initiator, Keys, Request, Responder,
 };
 pub use keys::{KeyError, Keypair, PublicKey, SecretKey};
 pub use lasthop_wire::datagram::{Hello, Limits};
+pub use lasthop_wire::mhp::handoff::Grant;
 pub use window::ReplayWindow;
 
 #[cfg(test)]

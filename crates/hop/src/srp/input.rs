@@ -19,7 +19,8 @@ const UNSEEN_MAX: usize = 4096;
 const REORDERING_MEMORY: Duration = Duration::from_secs(20);
 
 impl Srp {
-    /// Takes in the frames of an authentic datagram with its number.
+    /// Takes in the frames of an authentic datagram with its number. One with bytes of a stream that
+    /// was [taken out](crate::Movable::detach) is as good as lost.
     ///
     /// # Errors
     ///
@@ -36,6 +37,9 @@ impl Srp {
         if self.is_silent() && self.log.oldest().is_some() {
             // The peer is there again, whatever it says.
             self.silence.probe_now(now);
+        }
+        if self.is_for_detached(payload) {
+            return Ok(());
         }
         self.received.on_datagram(now, number);
         let outcome = self.obey_all(now, payload);

@@ -36,7 +36,7 @@ mod windowed;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -132,6 +132,9 @@ pub struct Srp {
     next_peer: u64,
     /// Streams before that which the peer has not begun, by half their number.
     unseen: RangeSet,
+    /// Streams that were taken out: the peer may not know yet, and their bytes are not ours to
+    /// acknowledge.
+    detached: BTreeSet<u64>,
     /// Streams with something lost, and with something new, in turn.
     urgent: VecDeque<u64>,
     active: VecDeque<u64>,
@@ -206,6 +209,7 @@ impl Srp {
             overhead,
             streams: BTreeMap::new(),
             unseen: RangeSet::default(),
+            detached: BTreeSet::new(),
             local_open: 0,
             next_local: if role == Role::Mobile { 0 } else { 1 },
             next_peer: if role == Role::Mobile { 1 } else { 0 },
@@ -222,7 +226,7 @@ impl Srp {
             log: SentLog::new(),
             received: Received::new(),
             round_trip: RoundTrip::default(),
-            rate: RateControl::new(now),
+            rate: RateControl::new(now, config.initial_datagrams),
             mtu,
             silence: Silence::new(),
             copies: Copies::new(now),

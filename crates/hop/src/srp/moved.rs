@@ -1,8 +1,14 @@
 //! Taking streams out, to go on over another hop.
 
+use lasthop_wire::frame::{Frame, Frames};
+
 use super::Srp;
 use super::stream::Stream;
 use crate::streams::{Movable, RecvState, StreamId, StreamState};
+
+/// Streams that were taken out and are remembered; the oldest are forgotten first. An association
+/// has some thousands of streams at once.
+const DETACHED_MAX: usize = 1 << 16;
 
 impl Stream {
     fn can_move(&self) -> bool {
@@ -25,10 +31,31 @@ impl Stream {
     }
 }
 
+impl Srp {
+    /// Whether a datagram carries bytes of a stream that was taken out. They are acknowledged where
+    /// the stream went, or sent again; were they acknowledged here, the peer would take them for
+    /// delivered, and nobody had them (MHP-19).
+    pub(super) fn is_for_detached(&self, payload: &[u8]) -> bool {
+        if self.detached.is_empty() {
+            return false;
+        }
+        let mut frames = Frames::new(payload).filter_map(Result::ok);
+        frames.any(|frame| matches!(frame, Frame::Stream(f) if self.detached.contains(&f.id)))
+    }
+
+    fn remember_detached(&mut self, id: u64) {
+        if self.detached.len() >= DETACHED_MAX {
+            self.detached.pop_first();
+        }
+        self.detached.insert(id);
+    }
+}
+
 impl Movable for Srp {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams.get(&id.0).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(&id.0)?;
+        self.remember_detached(id.0);
         self.leave_shares();
         if self.is_local(id.0) {
             self.local_open -= 1;
@@ -94,5 +121,45 @@ mod tests {
         assert_eq!(got.recv_ended, received == 5000);
         assert_eq!((mobile.detach(id), base.detach(id)), (None, None));
         assert_eq!(mobile.send_space(id), Err(crate::StreamError::Unknown));
+    }
+
+    /// MHP-19: what arrives for a stream that has moved is not acknowledged, so the peer still has it
+    /// when its end of the stream moves too.
+    #[test]
+    fn bytes_for_a_stream_that_was_taken_out_stay_with_the_peer() {
+        let config = HopConfig::default();
+        let limits = Limits::of(&config);
+        let mut mobile = Srp::new(config.clone(), Role::Mobile, limits, 40, Time::ZERO);
+        let mut base = Srp::new(config, Role::Base, limits, 40, Time::ZERO);
+        mobile.establish(Time::ZERO, &limits);
+        let id = mobile.open().unwrap();
+        let other = mobile.open().unwrap();
+        mobile.write(id, b"before").unwrap();
+        let run = |from: u64, mobile: &mut Srp, base: &mut Srp| {
+            let mut out = vec![0; 1500];
+            for ms in from..from + 300 {
+                let now = Time::ZERO + Duration::from_millis(ms);
+                for turn in [true, false] {
+                    let (a, b) =
+                        if turn { (&mut *mobile, &mut *base) } else { (&mut *base, &mut *mobile) };
+                    a.handle_timeout(now);
+                    while let Some(packet) = a.poll(now, &mut out) {
+                        b.handle(now, packet.number, &out[..packet.len]).unwrap();
+                    }
+                }
+            }
+        };
+        run(0, &mut mobile, &mut base);
+        assert_eq!(mobile.snapshot(id).unwrap().send_start, 6, "it was acknowledged");
+        let moved = base.detach(id).unwrap();
+        assert_eq!((moved.received, moved.unread), (6, b"before".to_vec()));
+        mobile.write(id, b"after").unwrap();
+        mobile.write(other, b"else").unwrap();
+        run(300, &mut mobile, &mut base);
+        let kept = mobile.detach(id).unwrap();
+        assert_eq!((kept.send_start, kept.send), (6, b"after".to_vec()));
+        // Other streams are none the worse, once the peer's end has moved as well.
+        run(600, &mut mobile, &mut base);
+        assert_eq!(base.received(other), b"else");
     }
 }

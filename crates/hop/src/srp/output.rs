@@ -210,6 +210,11 @@ impl Srp {
             self.repeat(content, exact, &mut w, &mut told);
         }
         if told.is_empty() {
+            // Nothing waits to be repeated: what waits to be sent asks as well as a ping does.
+            self.write_controls(&mut w, &mut told);
+            self.write_data(&mut w, &mut told);
+        }
+        if told.is_empty() {
             w.put(&Frame::Ping);
         }
         w.put(&Frame::Urge);

@@ -39,8 +39,6 @@ const INTERVAL_DATAGRAMS: u64 = 8;
 const LOSS_DATAGRAMS: f64 = 300.0;
 /// Shortest interval.
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
-/// What is sent in the first round trip, in datagrams.
-const INITIAL_DATAGRAMS: f64 = 32.0;
 /// Never slower than this, whatever was measured: a hop that carries TCP carries this.
 const RATE_FLOOR: f64 = 16_000.0;
 
@@ -118,6 +116,8 @@ struct Look {
 /// Measures the hop and says how fast and how much to send.
 #[derive(Debug)]
 pub(super) struct RateControl {
+    /// Datagrams in the first round trip.
+    initial: u32,
     mode: Mode,
     /// Pacing rate, bits per second.
     rate: f64,
@@ -158,8 +158,9 @@ pub(super) struct RateControl {
 }
 
 impl RateControl {
-    pub(super) fn new(now: Time) -> Self {
+    pub(super) fn new(now: Time, initial: u32) -> Self {
         Self {
+            initial,
             mode: Mode::Startup,
             rate: 0.0,
             capacity: 0.0,
@@ -204,7 +205,7 @@ impl RateControl {
         }
         let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
         let bytes = self.rate.max(self.capacity) / 8.0 * round_trip.as_secs_f64();
-        (2.0 * bytes) as u64 + (INITIAL_DATAGRAMS as u64) * datagram as u64
+        (2.0 * bytes) as u64 + u64::from(self.initial) * datagram as u64
     }
 
     /// The window is the means of control at present, and not only a bound.
@@ -236,7 +237,7 @@ impl RateControl {
     pub(super) fn on_round_trip(&mut self, now: Time, rtt: Duration, datagram: usize) {
         self.rtt_min_us.insert(now, (rtt.as_micros() as u64).max(1));
         if self.rate == 0.0 {
-            let first = INITIAL_DATAGRAMS * datagram as f64 * 8.0;
+            let first = f64::from(self.initial) * datagram as f64 * 8.0;
             self.rate = (first / self.rtt_min().as_secs_f64()).clamp(RATE_FLOOR, 1e9);
         }
     }

@@ -9,12 +9,7 @@ use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 
 /// Room is offered in pieces of at most so many bytes.
 const SPACE_MAX: u64 = 256 * 1024;
-/// At least so much is taken from the application ahead of sending.
-const UNSENT_MIN: u64 = 256 * 1024;
-/// And what the hop carries in so many milliseconds: enough to bridge the wired side's round trip
-/// when sending resumes.
-const UNSENT_MS: u64 = 250;
-/// But never more than this.
+/// Nothing more than this is taken from the application ahead of sending, however fast the hop.
 const UNSENT_MAX: u64 = 8 * 1024 * 1024;
 
 /// Both halves of a stream and where it waits.
@@ -82,8 +77,10 @@ impl Srp {
     fn send_room(&self, send: &SendHalf) -> u64 {
         // Streams that send share the rate.
         let streams = self.active.len().max(1) as u64;
-        let ahead = (self.pacing_rate().as_bps() / 8000).saturating_mul(UNSENT_MS) / streams;
-        let unsent = ahead.clamp(UNSENT_MIN, UNSENT_MAX).saturating_sub(send.unsent());
+        let ms = self.config.ahead.as_millis() as u64;
+        let ahead = (self.pacing_rate().as_bps() / 8000).saturating_mul(ms) / streams;
+        let least = self.config.ahead_min.get().min(UNSENT_MAX);
+        let unsent = ahead.clamp(least, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
         unsent.min(stream).min(self.association_room())
     }
@@ -92,7 +89,7 @@ impl Srp {
     fn room_worth_waking(&self) -> u64 {
         let stream = self.config.stream_memory.get();
         let all = self.config.association_memory.get();
-        (UNSENT_MIN.min(stream).min(all) / 8).max(1)
+        (self.config.ahead_min.get().min(stream).min(all) / 8).max(1)
     }
 
     fn association_room(&self) -> u64 {

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_wire::datagram::Unknown;
 
 use super::*;
 use crate::config::HopConfig;
@@ -295,6 +296,44 @@ fn a_restarted_base_gets_a_new_association_and_old_streams_are_reset() {
 }
 
 #[test]
+fn a_restarted_base_says_that_it_does_not_know_the_association() {
+    let mut w = World::new(0.0, 1);
+    let old = w.mobile().open().unwrap();
+    w.mobile().write(old, b"a").unwrap();
+    w.run(Duration::from_secs(2));
+    w.mobile_events();
+    w.base = new_base(2);
+    w.mobile().write(old, b"into the void").unwrap();
+    // Two round trips, and no silence to wait for.
+    w.run(Duration::from_millis(200));
+    let events = w.mobile_events();
+    assert_eq!(events, [AssociationEvent::Lost(CloseReason::Silence), AssociationEvent::Up]);
+}
+
+#[test]
+fn whoever_says_that_the_association_is_unknown_costs_a_handshake_and_no_more() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"before ").unwrap();
+    w.run(Duration::from_secs(2));
+    w.mobile_events();
+    // Whoever listens knows what the association is called.
+    let heard = w.recorded.iter().rev().filter(|(to, _)| *to == BASE);
+    let receiver = heard.filter_map(|(_, bytes)| Data::new_checked(bytes).ok()).next().unwrap();
+    let mut forged = Unknown { receiver: receiver.header().receiver }.to_bytes();
+    let (now, handshakes) = (w.now, w.mobile().mobile_stats().handshakes);
+    for _ in 0..100 {
+        w.mobile().handle_datagram(now, BASE, &mut forged);
+        w.run(Duration::from_millis(1));
+    }
+    w.mobile().write(id, b"and after").unwrap();
+    w.run(Duration::from_millis(900));
+    assert_eq!(w.mobile().mobile_stats().handshakes, handshakes + 1);
+    assert_eq!(w.mobile_events(), []);
+    assert_eq!(read(w.association(), id), b"before and after");
+}
+
+#[test]
 fn a_silent_radio_does_not_cost_the_association() {
     let mut w = World::new(0.0, 1);
     let id = w.mobile().open().unwrap();
@@ -321,6 +360,51 @@ fn a_restarted_mobile_replaces_its_association_at_the_base() {
     let reasons: Vec<_> = w.base_events.iter().map(|e| e.1).collect();
     assert!(reasons.contains(&AssociationEvent::Lost(CloseReason::Replaced)), "{reasons:?}");
     assert_eq!(w.base.associations().count(), 1);
+}
+
+#[test]
+fn a_peer_that_may_have_many_associations_loses_its_oldest_to_one_too_many() {
+    let mut w = World::new(0.0, 1);
+    w.base = new_base(2).with_many(2);
+    for _ in 0..3 {
+        w.mobiles[0].1 = new_mobile(1, w.now, *keys(0).public());
+        let id = w.mobile().open().unwrap();
+        w.mobile().write(id, b"a").unwrap();
+        w.run(Duration::from_secs(1));
+    }
+    let lost: Vec<_> = w.base_events.iter().filter(|e| e.1 != AssociationEvent::Up).collect();
+    let first = w.base_events[0].0;
+    assert_eq!(lost, [&(first, AssociationEvent::Lost(CloseReason::Replaced))]);
+    assert_eq!(w.base.associations().count(), 2);
+}
+
+#[test]
+fn a_greeting_is_heard_before_the_association_stands_and_once() {
+    let mut w = World::new(0.0, 1);
+    w.mobile().greet(Time::ZERO, b"on my way");
+    let heard = |w: &mut World| {
+        let calls: Vec<_> = std::iter::from_fn(|| w.base.poll_call()).collect();
+        (calls, w.base.associations().count())
+    };
+    let call = (*keys(1).public(), b"on my way".to_vec());
+    let mut at_first = Vec::new();
+    for _ in 0..1000 {
+        w.run(Duration::from_millis(1));
+        let (calls, associations) = heard(&mut w);
+        if !calls.is_empty() {
+            assert_eq!(associations, 0);
+            at_first = calls;
+            break;
+        }
+    }
+    assert_eq!(at_first, [call]);
+    w.run(Duration::from_secs(2));
+    assert!(w.mobile().is_up());
+    let now = w.now;
+    w.mobile().greet(now, b"too late");
+    w.base = new_base(2);
+    w.run(Duration::from_secs(60));
+    assert_eq!(heard(&mut w).0, [], "a new handshake says nothing of an old matter");
 }
 
 #[test]

@@ -102,7 +102,13 @@ fn encoded(message: &Message) -> Vec<u8> {
 }
 
 fn open_to(to: impl Into<SocketAddr>, opening: Opening) -> Vec<u8> {
-    encoded(&Message::Open { opening, target: Target::Addr(to.into()), connection: None })
+    encoded(&Message::Open {
+        opening,
+        target: Target::Addr(to.into()),
+        connection: None,
+        source: None,
+        resumed: None,
+    })
 }
 
 fn opened(bound: impl Into<SocketAddr>) -> Vec<u8> {

@@ -123,6 +123,27 @@ fn a_link_up_event_resumes_at_once() {
     assert!(first.is_some_and(|t| t < Duration::from_millis(70)), "{first:?}");
 }
 
+/// SRP-13: what was never sent does not wait for an answer either, if there is nothing to repeat.
+#[test]
+fn a_probe_with_nothing_to_repeat_carries_what_waits() {
+    let mut w = World::new(1);
+    Bulk::start(&mut w, 1, 100_000).run(&mut w, Time::from_secs(2));
+    while w.step(Time::from_secs(2)) {}
+    w.silences.push((w.now, Time::from_secs(5)));
+    // Only this is outstanding while nothing comes through.
+    let now = w.now;
+    w.ends[0][1].probe(now);
+    while w.step(Time::from_secs(5)) {}
+    assert!(w.ends[0][1].is_silent());
+    let mut little = Bulk::start(&mut w, 1, 500);
+    little.pump(&mut w);
+    let now = w.now;
+    w.ends[0][1].handle_link_event(now, LinkEvent::Up);
+    little.run(&mut w, now + Duration::from_secs(1));
+    let one_way = w.pipes[1].delay + Duration::from_millis(1);
+    assert!(little.first_byte - now <= one_way, "{:?}", little.first_byte - now);
+}
+
 #[test]
 fn a_link_that_is_said_to_be_down_is_still_tried() {
     let mut w = World::new(1);
