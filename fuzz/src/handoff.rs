@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use arbitrary::Unstructured;
 use lasthop_session::handoff::{
-    Base, BaseEvent, Config, Mobile, MobileEvent, SessionId, SessionState,
+    Authority, Base, BaseEvent, Claim, Config, Granter, Mobile, MobileEvent, SessionId,
+    SessionState,
 };
 use lasthop_units::{Bytes, Time};
-use lasthop_wire::mhp::handoff::{BaseName, CopyName, Datagram, Message, Pieces, Reason};
+use lasthop_wire::mhp::handoff::{
+    BaseName, CopyName, Datagram, Grant, Message, Pieces, Reason, Warrant,
+};
 
 const MOBILE: u32 = 9;
 const SESSIONS_MAX: usize = 6;
@@ -36,7 +39,7 @@ fn next<'a, T: arbitrary::Arbitrary<'a> + Default>(input: &mut Unstructured<'a>)
 
 fn state(session: SessionId, len: u16) -> SessionState {
     let hop = vec![7; usize::from(len % 1024)];
-    SessionState { session, connections: vec![], ended: vec![], forgotten: 0, hop }
+    SessionState { session, connections: vec![], ended: vec![], forgotten: 0, turn: 0, hop }
 }
 
 /// Numbers that meet each other often.
@@ -51,13 +54,49 @@ fn name(input: &mut Unstructured<'_>) -> BaseName {
     BaseName::new(&(1 + small(input) % 3).to_be_bytes()).expect("short")
 }
 
+/// Knows the mobile and the two bases, and takes every even grant for the mobile's.
+struct Even;
+
+impl Granter<u32> for Even {
+    fn grants(&self, _session: SessionId, attempt: u32, to: u32) -> Vec<(u32, Grant)> {
+        [1, 2, 3]
+            .into_iter()
+            .filter(|n| *n != to)
+            .map(|n| (n, Grant([2 * attempt as u8; 16])))
+            .collect()
+    }
+}
+
+impl Authority<u32> for Even {
+    fn is_base(&self, name: u32) -> bool {
+        matches!(name, 1 | 2)
+    }
+
+    fn is_mobile(&self, name: u32) -> bool {
+        name == MOBILE
+    }
+
+    fn holds(&self, _mobile: u32, _claim: &Claim<u32>, grant: &Grant) -> bool {
+        grant.0[0] % 2 == 0
+    }
+}
+
+fn warrant(input: &mut Unstructured<'_>) -> Option<Warrant> {
+    let mobile = BaseName::new(&MOBILE.to_be_bytes()).expect("short");
+    (next::<u8>(input) > 30).then(|| Warrant { mobile, grant: Grant([next(input); 16]) })
+}
+
 /// A datagram that somebody might send.
 fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
     let piece: Vec<u8>;
     let session = SessionId(u64::from(small(input)));
     let attempt = small(input);
-    let message = match next::<u8>(input) % 16 {
-        0 => Message::Greet { holder: name(input), since: small(input) },
+    let message = match next::<u8>(input) % 18 {
+        0 => {
+            let grants =
+                vec![(name(input), Grant([next(input); 16])); usize::from(next::<u8>(input) % 4)];
+            Message::Greet { holder: name(input), since: small(input), grants }
+        }
         1 => Message::Resume { since: small(input) },
         2 => Message::Handover {
             limit: next::<u16>(input).into(),
@@ -66,6 +105,7 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
             since: small(input),
             copy: next::<bool>(input)
                 .then(|| CopyName { len: next::<u8>(input).into(), digest: small(input).into() }),
+            warrant: warrant(input),
         },
         3 => {
             let pieces = vec![Pieces { first: small(input), count: next(input) }; 3];
@@ -79,7 +119,7 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
             let total = whole.len() as u64;
             Message::State { frozen: small(input), total, offset: offset as u64, bytes: &piece }
         }
-        6 => Message::Take { frozen: small(input) },
+        6 => Message::Take { frozen: small(input), warrant: warrant(input) },
         7 => Message::Given { frozen: small(input) },
         8 => Message::Stale { frozen: small(input) },
         9 => Message::Moved { to: name(input), since: small(input) },
@@ -98,6 +138,11 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
             Message::Ahead { number: small(input), total, offset: offset as u64, bytes: &piece }
         }
         14 => Message::Have { number: small(input) },
+        15 => Message::Here { since: small(input) },
+        16 => match warrant(input) {
+            Some(warrant) => Message::Attach { warrant },
+            None => Message::Attached,
+        },
         _ => Message::Refuse(Reason::from_code(next(input))),
     };
     let mut datagram = Vec::new();
@@ -111,8 +156,8 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
 
 struct World {
     now: Time,
-    mobile: Mobile<u32>,
-    bases: [Base<u32>; 2],
+    mobile: Mobile<u32, Even>,
+    bases: [Base<u32, Even>; 2],
     /// What is on its way: from, to, what. A few wait; more are lost.
     flying: Vec<(u32, u32, Vec<u8>)>,
     /// Answers that the bases' worlds owe.
@@ -120,20 +165,31 @@ struct World {
 }
 
 impl World {
+    /// The mobile is with the first base, which knows it.
     fn new() -> Self {
-        Self {
+        let mut world = Self {
             now: Time::ZERO,
-            mobile: Mobile::new(config(), SessionId(1), 1),
-            bases: [1, 2].map(|addr| Base::new(config(), addr)),
+            mobile: Mobile::with_granter(config(), SessionId(1), 1, Even),
+            bases: [1, 2].map(|addr| Base::with_authority(config(), addr, Even)),
             flying: vec![],
             owed: vec![],
-        }
+        };
+        world.mobile.reached(world.now, 1);
+        let mut here = vec![];
+        assert_eq!(world.mobile.poll_transmit(world.now, &mut here), Some(1));
+        world.receive(MOBILE, 1, &here);
+        world
     }
 
     fn receive(&mut self, from: u32, to: u32, datagram: &[u8]) {
         match to {
-            MOBILE => self.mobile.handle_datagram(self.now, datagram),
-            1 | 2 => self.bases[to as usize - 1].handle_datagram(self.now, from, datagram),
+            MOBILE => self.mobile.handle_datagram(self.now, from, datagram),
+            1 | 2 => {
+                let base = &mut self.bases[to as usize - 1];
+                if base.check_attach(from, datagram).is_none() {
+                    base.handle_datagram(self.now, from, datagram);
+                }
+            }
             _ => {}
         }
     }
@@ -145,7 +201,12 @@ impl World {
         let which = usize::from(argument >> 2) % self.owed.len();
         let (at, event) = self.owed.swap_remove(which);
         match event {
-            BaseEvent::Freeze(session) => {
+            BaseEvent::Freeze { session, .. } if argument & 3 == 3 => {
+                if !self.bases[at].stays(self.now, session) {
+                    self.bases[at].frozen(self.now, session, Some(state(session, len)));
+                }
+            }
+            BaseEvent::Freeze { session, .. } => {
                 let state = (argument & 3 > 0).then(|| state(session, len));
                 self.bases[at].frozen(self.now, session, state);
             }
@@ -153,7 +214,7 @@ impl World {
                 let state = (argument & 3 > 0).then(|| state(session, len));
                 self.bases[at].copied(self.now, session, state);
             }
-            BaseEvent::Rebuild(state) => {
+            BaseEvent::Rebuild { state, .. } => {
                 self.bases[at].rebuilt(self.now, state.session, argument & 3 > 0);
             }
             _ => {}
@@ -162,7 +223,7 @@ impl World {
 
     fn operate(&mut self, input: &mut Unstructured<'_>) {
         let [operation, argument]: [u8; 2] = next(input);
-        match operation % 11 {
+        match operation % 14 {
             0..=3 => {
                 let ways = [(1, 2), (2, 1), (MOBILE, 1), (MOBILE, 2), (1, MOBILE), (2, MOBILE)];
                 let (from, to) = ways[usize::from(argument % 6)];
@@ -180,6 +241,11 @@ impl World {
                 let lead = Duration::from_millis(u64::from(next::<u16>(input)));
                 self.mobile.handle_imminent(self.now, 1 + u32::from(argument % 3), lead);
             }
+            11 => self.mobile.reached(self.now, 1 + u32::from(argument % 3)),
+            12 => self.bases[usize::from(argument & 1)]
+                .unreachable(self.now, 1 + u32::from(argument >> 6)),
+            13 => self.bases[usize::from(argument & 1)]
+                .reached(self.now, 1 + u32::from(argument >> 6)),
             8 => self.bases[usize::from(argument & 1)].forget(SessionId(u64::from(argument >> 6))),
             _ => self.advance(Duration::from_millis(u64::from(argument) * u64::from(argument))),
         }
@@ -194,7 +260,8 @@ impl World {
 
     fn settle(&mut self) {
         while let Some(event) = self.mobile.poll_event() {
-            assert!(event == MobileEvent::Suspend || !self.mobile.is_pending(), "{event:?}");
+            let quiet = matches!(event, MobileEvent::Resumed { .. } | MobileEvent::Broken(_));
+            assert!(!quiet || !self.mobile.is_pending(), "{event:?}");
         }
         let mut out = vec![];
         let mut sent = 0;

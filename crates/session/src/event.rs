@@ -51,6 +51,8 @@ pub enum Event {
         id: ConnId,
         /// Where to.
         target: Target,
+        /// Who opens it: the application's own address, if the mobile told it, or the fixed host's.
+        source: Option<SocketAddr>,
     },
     /// Bytes, or the peer's end, can be read where there was nothing before.
     Readable(ConnId),

@@ -32,4 +32,4 @@ pub use lasthop_hop::{RecvState, StreamError};
 pub use lasthop_stream::SharesError;
 pub use lasthop_wire::mhp::handoff::{SessionId, SessionState};
 pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
-pub use session::{Config, Session, Stats};
+pub use session::{Config, Session, Stats, left_over};

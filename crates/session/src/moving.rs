@@ -14,13 +14,14 @@ use crate::table::{Conn, Held};
 pub(crate) struct Origin {
     pub(crate) target: Target,
     pub(crate) bound: Option<SocketAddr>,
-    /// The fixed host, if it is the one that opens.
+    /// Who opens it: the fixed host, or the application where that is told.
     pub(crate) from: Option<SocketAddr>,
 }
 
-impl From<Target> for Origin {
-    fn from(target: Target) -> Self {
-        Self { target, bound: None, from: None }
+impl Origin {
+    /// Of a connection that is asked for.
+    pub(crate) fn new(target: Target, from: Option<SocketAddr>) -> Self {
+        Self { target, bound: None, from }
     }
 }
 

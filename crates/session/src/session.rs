@@ -12,12 +12,17 @@ use crate::moving::Origin;
 use crate::table::{Held, Phase, Table};
 use crate::{ConnId, Event};
 
+mod channel;
 mod ended;
+mod hold;
 mod opening;
+mod port;
 mod resume;
 mod surrogate;
 #[cfg(test)]
 mod tests;
+
+pub use port::left_over;
 
 /// What a session is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,12 +97,18 @@ pub struct Session {
     stats: Stats,
     /// Names the session once it has moved.
     name: Option<SessionId>,
+    /// How often the mobile has resumed; at a base, as far as its connections have been asked for.
+    turn: Option<u32>,
+    /// Base: how often it had at the base before.
+    since: u32,
     /// The number of the next connection that this side opens, if its stream has a lower one.
     next: u64,
     /// Mobile: fixed hosts may open connections.
     listens: bool,
     moves: resume::Moves,
     ended: ended::Ended,
+    channel: channel::Channel,
+    holds: hold::Holds,
 }
 
 impl Session {
@@ -121,19 +132,24 @@ impl Session {
             scratch: Vec::new(),
             stats: Stats::default(),
             name: None,
+            turn: None,
+            since: 0,
             next: 0,
             listens: false,
             moves: resume::Moves::default(),
             ended: ended::Ended::default(),
+            channel: channel::Channel::default(),
+            holds: hold::Holds::default(),
         }
     }
 
     /// Connections that are not closed yet, half-open ones included.
     pub fn connections(&self) -> usize {
-        self.table.len()
+        self.table.named()
     }
 
-    /// Connections whose opening has no result yet.
+    /// Connections whose opening has no result yet, and streams that have not said yet which
+    /// connection they carry.
     pub fn half_open(&self) -> usize {
         self.table.half_open()
     }
@@ -179,6 +195,22 @@ impl Session {
         target: &Target,
         opening: Opening,
     ) -> Result<ConnId, StreamError> {
+        self.connect_from(now, hop, target, opening, None)
+    }
+
+    /// As [`connect`](Self::connect); the base is told the application's own address, `source`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn connect_from(
+        &mut self,
+        now: Time,
+        hop: &mut impl Streams,
+        target: &Target,
+        opening: Opening,
+        source: Option<SocketAddr>,
+    ) -> Result<ConnId, StreamError> {
         self.advance(now);
         if self.role == Role::Base {
             return Err(StreamError::Unknown);
@@ -192,7 +224,7 @@ impl Session {
         self.table.insert(id, Phase::Asking(opening));
         self.arm(id);
         if let Some(conn) = self.table.get_mut(id) {
-            conn.origin = Some(Box::new(target.clone().into()));
+            conn.origin = Some(Box::new(Origin::new(target.clone(), source)));
         }
         if let Some(stream) = stream {
             self.table.attach(id, stream);
@@ -214,7 +246,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`StreamError::TooMany`] at a bound of the session or of the transport;
+    /// [`StreamError::TooMany`] at a bound of the session or of the transport, and while the mobile's
+    /// session is [wanted](Self::poll_wanted), which may have connections of any number;
     /// [`StreamError::Unknown`] at a mobile.
     pub fn offer(
         &mut self,
@@ -227,7 +260,7 @@ impl Session {
         if self.role == Role::Mobile {
             return Err(StreamError::Unknown);
         }
-        if self.is_full() {
+        if self.is_full() || self.holds.is_waiting() {
             return Err(StreamError::TooMany);
         }
         let stream = hop.open()?;
@@ -237,8 +270,7 @@ impl Session {
         self.arm(id);
         self.table.attach(id, stream);
         if let Some(conn) = self.table.get_mut(id) {
-            let origin = Origin { target: to.into(), bound: None, from: Some(from) };
-            conn.origin = Some(Box::new(origin));
+            conn.origin = Some(Box::new(Origin::new(to.into(), Some(from))));
         }
         let connection = (id.0 != stream.0).then_some(id.0);
         if let Err(e) = self.say(hop, id, &Message::Offer { to, from, connection }) {
@@ -322,8 +354,12 @@ impl Session {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
+            if self.release(hop) {
+                continue;
+            }
             let Some(event) = hop.poll_event() else {
                 self.reopen_waiting(hop);
+                self.read_stalled_channel(hop);
                 return self.events.pop_front();
             };
             self.handle_stream_event(hop, event);
@@ -425,6 +461,12 @@ impl Session {
     /// [`Event::Failed`] or [`Event::Reset`] and [`Event::Closed`].
     pub fn reset_all(&mut self, hop: &mut impl Streams, reason: ResetReason) {
         self.moves.clear();
+        self.holds.clear();
+        if self.role == Role::Mobile {
+            // Nothing that is opened from here on has to come after what was.
+            self.name = None;
+        }
+        self.close_channel(hop, reason);
         for (id, conn) in self.table.take_all() {
             if let Some(stream) = conn.stream {
                 hop.reset(stream, reason.code());
@@ -514,9 +556,11 @@ impl Session {
     }
 
     fn is_full(&self) -> bool {
-        // At a base, what is parked comes back on streams that must not be turned away.
+        // At a base, what is parked comes back on streams that must not be turned away, and what is
+        // held has a bound of its own.
         let returning = if self.role == Role::Base { self.table.parked() } else { 0 };
-        self.table.len() - returning >= self.config.max_connections
-            || (returning == 0 && self.table.half_open() >= self.config.max_half_open)
+        let held = self.holds.len();
+        self.table.len() - returning - held >= self.config.max_connections
+            || (returning == 0 && self.table.half_open() - held >= self.config.max_half_open)
     }
 }

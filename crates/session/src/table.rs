@@ -54,8 +54,12 @@ impl Backlog {
         &self.bytes[self.taken..]
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len() - self.taken
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.taken == self.bytes.len()
+        self.len() == 0
     }
 
     pub(crate) fn take(&mut self, n: usize) {
@@ -66,7 +70,8 @@ impl Backlog {
     }
 
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
+        // What was taken is moved out of the way at most once for each byte.
+        if self.taken > self.bytes.len() / 2 {
             self.bytes.drain(..self.taken);
             self.taken = 0;
         }
@@ -168,6 +173,8 @@ pub(crate) struct Table {
     by_stream: HashMap<u64, ConnId, BuildHasherDefault<IdHasher>>,
     half_open: usize,
     parked: usize,
+    /// Streams that are nobody's connection yet.
+    unnamed: usize,
     first: Option<ConnId>,
     last: Option<ConnId>,
 }
@@ -175,6 +182,11 @@ pub(crate) struct Table {
 impl Table {
     pub(crate) fn len(&self) -> usize {
         self.conns.len()
+    }
+
+    /// Connections, without the streams that have not said yet which one they carry.
+    pub(crate) fn named(&self) -> usize {
+        self.conns.len() - self.unnamed
     }
 
     /// Connections in any phase before `Open`.
@@ -247,6 +259,8 @@ impl Table {
         if let Some(stream) = conn.stream.filter(|stream| to != ConnId(stream.0)) {
             self.by_stream.insert(stream.0, to);
         }
+        self.unnamed -= usize::from(is_provisional(from));
+        self.unnamed += usize::from(is_provisional(to));
         self.conns.insert(to, conn);
     }
 
@@ -275,6 +289,7 @@ impl Table {
         self.conns.insert(id, conn);
         self.half_open += usize::from(phase != Phase::Open);
         self.parked += 1;
+        self.unnamed += usize::from(is_provisional(id));
     }
 
     /// Moves a connection on; its deadline is cleared.
@@ -293,6 +308,7 @@ impl Table {
         self.park(id);
         let removed = self.conns.remove(&id);
         self.parked -= usize::from(removed.is_some());
+        self.unnamed -= usize::from(removed.is_some() && is_provisional(id));
         self.half_open -= usize::from(removed.as_ref().is_some_and(|c| c.phase != Phase::Open));
         removed.is_some()
     }

@@ -14,7 +14,7 @@ use lasthop_wire::mhp::handoff::{BaseName, CopyName, Message, Pieces, SessionId,
 use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing};
 use super::entry::Role;
 use super::pull::Pull;
-use super::{Address, Config, Retry, delta};
+use super::{Address, Authority, Config, Denied, Retry, delta};
 
 /// The number of no copy.
 const NOTHING: u32 = 0;
@@ -191,7 +191,7 @@ impl<A: Address> Ahead<A> {
     }
 }
 
-impl<A: Address> Base<A> {
+impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A mobile expects to go to another base soon (MOB-39).
     pub(super) fn on_expect(
         &mut self,
@@ -202,10 +202,19 @@ impl<A: Address> Base<A> {
         candidate: &BaseName,
     ) {
         let serves = |role: &Role<A>| matches!(role, Role::Serving | Role::Failed { .. });
-        let here = self.sessions.get(&session).is_none_or(|entry| serves(&entry.role));
-        let Some(to) = A::from_name(candidate).filter(|to| here && *to != self.addr) else {
-            return;
+        let entry = self.sessions.get(&session);
+        let here = entry.map_or(!self.authority.needs_grants(), |entry| serves(&entry.role));
+        if let Err(why) = self.owns(mobile, session) {
+            return self.refuse_candidate(mobile, session, attempt, candidate.clone(), why);
+        }
+        let to = A::from_name(candidate).filter(|to| self.authority.is_base(*to));
+        let Some(to) = to else {
+            let why = Denied::UnknownCandidate;
+            return self.refuse_candidate(mobile, session, attempt, candidate.clone(), why);
         };
+        if !here || to == self.addr {
+            return;
+        }
         let is_known = self.ahead.leaving.contains_key(&session);
         let room = is_known || self.ahead.leaving.len() < self.config.pending_max;
         let known = self.ahead.leaving.get_mut(&session).filter(|leaving| leaving.to == to);
@@ -232,7 +241,7 @@ impl<A: Address> Base<A> {
             self.events.push_back(BaseEvent::Copy(session));
         }
         let candidate = candidate.clone();
-        self.say(mobile, session, attempt, Message::Expected { candidate });
+        self.say(mobile, session, attempt, Message::Expected { candidate, refused: None });
     }
 
     /// The copy that was asked for, or `None` if the world has no such session.

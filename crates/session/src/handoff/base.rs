@@ -8,7 +8,7 @@ use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionSt
 
 use super::ahead::Ahead;
 use super::entry::{Entry, Holder, Role, Wanted};
-use super::{Address, Config};
+use super::{Address, Authority, Config, Denied, Open};
 
 /// Datagrams that wait to be sent, at most. What is beyond is as good as lost.
 pub(super) const OUTBOX_MAX: usize = 4096;
@@ -16,10 +16,21 @@ pub(super) const OUTBOX_MAX: usize = 4096;
 /// What the world is to do at a base.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BaseEvent<A> {
-    /// Stop using the session, and hand its state to [`Base::frozen`].
-    Freeze(SessionId),
+    /// Stop using the session, and hand its state to [`Base::frozen`]; if it is not that mobile's,
+    /// hand it nothing.
+    Freeze {
+        /// Which.
+        session: SessionId,
+        /// In whose name it is asked for; absent only where no grants are asked for.
+        mobile: Option<A>,
+    },
     /// Make the session anew from this state, then call [`Base::rebuilt`].
-    Rebuild(SessionState),
+    Rebuild {
+        /// All that there is of it.
+        state: SessionState,
+        /// Whose it is from here on.
+        mobile: A,
+    },
     /// The session stands here and the mobile is being told (MHP-18).
     Resumed {
         /// Which.
@@ -38,8 +49,38 @@ pub enum BaseEvent<A> {
     },
     /// Nobody came for the frozen state: reset its connections.
     Expired(SessionState),
+    /// The session broke and began anew at another base: reset what is here of it.
+    Over(SessionId),
     /// Hand what the session holds at this moment to [`Base::copied`], and go on using it (MOB-39).
     Copy(SessionId),
+    /// A mobile's session begins here; or it begins anew, after this base was restarted or the session
+    /// broke. No state of it comes from elsewhere: what the mobile wants to carry on here is to be
+    /// declined, and what an earlier association with it left here is over.
+    Begins {
+        /// Which.
+        session: SessionId,
+        /// The mobile.
+        mobile: A,
+    },
+    /// The session does not come here in that handoff. There is nothing to be done: the mobile is told
+    /// and [`Begins`](Self::Begins) anew, or comes once more, or has left.
+    Lost {
+        /// Which.
+        session: SessionId,
+        /// The mobile that wanted it here.
+        mobile: A,
+        /// Why.
+        reason: Reason,
+    },
+    /// Something was asked and refused, and nothing released: to be logged.
+    Refused {
+        /// Of which session.
+        session: SessionId,
+        /// Who asked.
+        from: A,
+        /// Why it was refused.
+        why: Denied,
+    },
 }
 
 /// A datagram to be written.
@@ -69,9 +110,10 @@ pub(super) struct Outgoing<A> {
 
 /// A base's end of all its handoffs (MHP-16, MHP-17).
 #[derive(Debug)]
-pub struct Base<A> {
+pub struct Base<A, T = Open> {
     pub(super) config: Config,
     pub(super) addr: A,
+    pub(super) authority: T,
     pub(super) sessions: BTreeMap<SessionId, Entry<A>>,
     /// Those on their way.
     pub(super) pending: BTreeSet<SessionId>,
@@ -81,17 +123,35 @@ pub struct Base<A> {
 }
 
 impl<A: Address> Base<A> {
-    /// A base that others call `addr`.
+    /// A base that others call `addr`, and that believes everybody.
     pub fn new(config: Config, addr: A) -> Self {
+        Self::with_authority(config, addr, Open)
+    }
+}
+
+impl<A: Address, T: Authority<A>> Base<A, T> {
+    /// A base that others call `addr`, and that believes whom `authority` believes.
+    pub fn with_authority(config: Config, addr: A, authority: T) -> Self {
         Self {
             config,
             addr,
+            authority,
             sessions: BTreeMap::new(),
             pending: BTreeSet::new(),
             ahead: Ahead::default(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// Whom this base believes.
+    pub fn authority(&self) -> &T {
+        &self.authority
+    }
+
+    /// Whom this base believes, to be changed. Of what it has believed already nothing is taken back.
+    pub fn authority_mut(&mut self) -> &mut T {
+        &mut self.authority
     }
 
     /// Sessions that are on their way here or from here.
@@ -111,16 +171,29 @@ impl<A: Address> Base<A> {
 
     /// Takes in a datagram of a handoff. Any other is ignored.
     pub fn handle_datagram(&mut self, now: Time, from: A, datagram: &[u8]) {
-        let Ok(Datagram { session, attempt, message }) = Datagram::decode(datagram) else { return };
+        let Datagram { session, attempt, message } = match Datagram::decode(datagram) {
+            Ok(datagram) => datagram,
+            Err(error) => return self.on_unreadable(from, datagram, error),
+        };
+        if !self.admits(from, session, attempt, &message) {
+            return;
+        }
         match message {
-            Message::Greet { holder, since } => {
-                if let Some(addr) = A::from_name(&holder) {
-                    self.on_greet(now, from, session, attempt, Holder { addr, since });
-                }
+            Message::Greet { holder, since, grants } => {
+                let holder = A::from_name(&holder).map(|addr| Holder { addr, since });
+                self.on_greet(now, from, session, attempt, holder, &grants);
             }
-            Message::Handover { limit, piece, window, since, copy } => {
-                let wanted = Wanted::Base { addr: from, limit, piece, window, since, copy };
-                self.on_handover(now, from, session, attempt, wanted);
+            Message::Here { since } => self.on_here(from, session, attempt, since),
+            Message::Handover { limit, piece, window, since, copy, warrant } => {
+                match self.warranted(from, session, attempt, warrant.as_ref()) {
+                    Ok(mobile) => {
+                        let addr = from;
+                        let wanted =
+                            Wanted::Base { addr, mobile, limit, piece, window, since, copy };
+                        self.on_handover(now, from, session, attempt, wanted);
+                    }
+                    Err(why) => self.deny(from, session, attempt, why),
+                }
             }
             Message::Pull { piece, pieces } => {
                 self.on_pull(now, from, session, attempt, piece, &pieces);
@@ -135,7 +208,9 @@ impl<A: Address> Base<A> {
                 self.on_fetch(now, from, session, number, piece, &pieces);
             }
             Message::Have { number } => self.on_have(now, from, session, number),
-            Message::Take { frozen } => self.on_take(now, from, session, attempt, frozen),
+            Message::Take { frozen, warrant } => {
+                self.on_take(now, from, (session, attempt, frozen), warrant.as_ref());
+            }
             Message::State { frozen, total, offset, bytes }
                 if self.is_awaited(session, attempt, from) =>
             {
@@ -148,9 +223,8 @@ impl<A: Address> Base<A> {
                 self.on_stale(now, session, frozen);
             }
             Message::Moved { to, since } if self.is_fetched(session, attempt, from) => {
-                if let Some(addr) = A::from_name(&to) {
-                    self.on_moved(now, session, Holder { addr, since });
-                }
+                let to = A::from_name(&to).map(|addr| Holder { addr, since });
+                self.on_moved(now, session, to);
             }
             Message::Refuse(reason) if self.is_fetched(session, attempt, from) => {
                 self.fail(now, session, reason);
@@ -167,13 +241,31 @@ impl<A: Address> Base<A> {
             return self.events.extend(state.map(BaseEvent::Expired));
         };
         leaving.heard = now;
+        let wanted = leaving.wanted;
         if let Some(state) = state {
             leaving.state = Some(state.encode());
+            if let Some(entry) = self.sessions.get_mut(&session) {
+                entry.owner = wanted.mobile().or(entry.owner);
+            }
             return self.serve(now, session);
         }
-        let (Wanted::Base { addr, .. } | Wanted::Mobile(addr)) = leaving.wanted;
         self.forget(session);
-        self.say(addr, session, attempt, Message::Refuse(Reason::Unknown));
+        self.deny(wanted.addr(), session, attempt, Denied::For(Reason::Unknown));
+        if let Wanted::Mobile(mobile) = wanted {
+            self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Unknown });
+        }
+    }
+
+    /// In answer to [`Freeze`](BaseEvent::Freeze): the session is used here as before, for it is its
+    /// own mobile that has come back, and the world moves connections to the hop over which they are
+    /// asked for. False if it is another base that wants the session, which must be frozen then.
+    pub fn stays(&mut self, now: Time, session: SessionId) -> bool {
+        let entry = self.sessions.get_mut(&session);
+        let Some((attempt, leaving)) = entry.and_then(Entry::unfrozen) else { return false };
+        let Wanted::Mobile(mobile) = leaving.wanted else { return false };
+        self.set(session, attempt, Role::Rebuilding(mobile));
+        self.rebuilt(now, session, true);
+        true
     }
 
     /// The session that was to be rebuilt stands; or it cannot, and is lost.
@@ -257,8 +349,7 @@ impl<A: Address> Base<A> {
                 }
                 Role::Leaving(leaving) if leaving.heard + self.config.hold <= now => {
                     let state = leaving.state.take();
-                    let state = state.and_then(|bytes| SessionState::decode(&bytes).ok());
-                    self.events.extend(state.map(BaseEvent::Expired));
+                    self.expire(state);
                     self.forget(session);
                 }
                 _ => {}
@@ -266,6 +357,12 @@ impl<A: Address> Base<A> {
         }
         self.handle_ahead_timeout(now);
         self.sweep(now);
+    }
+
+    /// A frozen state that nobody will have.
+    pub(super) fn expire(&mut self, state: Option<Vec<u8>>) {
+        let state = state.and_then(|bytes| SessionState::decode(&bytes).ok());
+        self.events.extend(state.map(BaseEvent::Expired));
     }
 
     /// Forgets what needs no longer be remembered.
@@ -298,7 +395,9 @@ impl<A: Address> Base<A> {
             Role::Leaving(leaving) => leaving.frozen,
             _ => self.sessions.get(&session).map_or(0, |entry| entry.number),
         };
-        let entry = Entry { attempt, role, number, gave };
+        let known = self.sessions.get_mut(&session);
+        let (owner, grants) = known.map_or((None, None), |e| (e.owner, e.grants.take()));
+        let entry = Entry { attempt, role, number, gave, owner, grants };
         if entry.is_pending() {
             self.pending.insert(session);
         } else {

@@ -197,6 +197,7 @@ mod tests {
             connections: vec![],
             ended: vec![],
             forgotten: 0,
+            turn: 0,
             hop: vec![],
         };
         assert!(!is_remainder(&state.encode()));

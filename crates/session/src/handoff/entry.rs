@@ -1,9 +1,10 @@
 //! What a base knows of one session.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{CopyName, Reason};
+use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason};
 
 use super::Retry;
 use super::pull::Pull;
@@ -11,8 +12,17 @@ use super::pull::Pull;
 /// Who wants a session's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wanted<A> {
-    /// Another base, which takes at most `limit` bytes, in pieces of that size, and may have a copy.
-    Base { addr: A, limit: u64, piece: u16, window: u16, since: u32, copy: Option<CopyName> },
+    /// Another base, in that mobile's name, which takes at most `limit` bytes, in pieces of that size,
+    /// and may have a copy.
+    Base {
+        addr: A,
+        mobile: Option<A>,
+        limit: u64,
+        piece: u16,
+        window: u16,
+        since: u32,
+        copy: Option<CopyName>,
+    },
     /// The mobile itself: it is here again.
     Mobile(A),
 }
@@ -20,6 +30,21 @@ pub(super) enum Wanted<A> {
 impl<A: Copy + Eq> Wanted<A> {
     pub(super) fn is_base(&self, base: A) -> bool {
         matches!(self, Self::Base { addr, .. } if *addr == base)
+    }
+
+    /// The mobile, if it was named.
+    pub(super) fn mobile(&self) -> Option<A> {
+        match self {
+            Self::Base { mobile, .. } => *mobile,
+            Self::Mobile(mobile) => Some(*mobile),
+        }
+    }
+
+    /// Who is to be told.
+    pub(super) fn addr(&self) -> A {
+        match self {
+            Self::Base { addr, .. } | Self::Mobile(addr) => *addr,
+        }
     }
 
     /// The copy that it has.
@@ -44,13 +69,17 @@ pub(super) struct Holder<A> {
 #[derive(Debug)]
 pub(super) struct Arriving<A> {
     pub(super) mobile: A,
+    /// The handoff that the mobile wants it for. Another base may have asked for it in a later one.
+    pub(super) attempt: u32,
     /// The base that is asked.
     pub(super) holder: Holder<A>,
     pub(super) stage: ArrivingStage,
     pub(super) heard: Time,
     pub(super) retry: Retry,
-    /// A base that wants it next.
+    /// A base that wants it next, once all is here.
     pub(super) wanted: Option<Wanted<A>>,
+    /// The number for which another base was named that is as late as the one that is asked.
+    pub(super) turned: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -155,6 +184,18 @@ pub(super) struct Entry<A> {
     /// To whom the state with that number was given, for as long as it has not come back: that base
     /// may ask once more whether it may use it, whatever happened here since.
     pub(super) gave: Option<(A, u32)>,
+    /// The mobile, if it was here or was named.
+    pub(super) owner: Option<A>,
+    /// What it brought when it came here.
+    pub(super) grants: Option<Box<Grants<A>>>,
+}
+
+/// A mobile's grants to bases that may hold its session.
+#[derive(Debug)]
+pub(super) struct Grants<A> {
+    /// The handoff that they are for.
+    pub(super) attempt: u32,
+    pub(super) list: Vec<(A, Grant)>,
 }
 
 impl<A: Copy> Role<A> {
@@ -173,6 +214,18 @@ impl<A> Entry<A> {
     /// Whether the session is on its way and so has timers.
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.role, Role::Arriving(_) | Role::Leaving(_))
+    }
+
+    /// Another base got a state of that number, and what is here is older.
+    pub(super) fn is_outdone(&self, since: u32) -> bool {
+        match &self.role {
+            Role::Serving | Role::Rebuilding(_) => self.number < since,
+            Role::Leaving(leaving) => leaving.frozen <= since,
+            Role::Arriving(Arriving { stage: ArrivingStage::Taking { frozen, .. }, .. }) => {
+                *frozen <= since
+            }
+            _ => false,
+        }
     }
 
     /// The state that the world has yet to give, and for which handoff.

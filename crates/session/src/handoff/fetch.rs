@@ -1,14 +1,16 @@
 //! The new base's part: a session is asked for, fetched and rebuilt.
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{Message, Reason, SessionId, SessionState};
+use lasthop_wire::mhp::handoff::{
+    BaseName, Grant, Message, Reason, SessionId, SessionState, StateError,
+};
 
-use super::base::{Base, moved};
+use super::base::{Base, BaseEvent, moved};
 use super::entry::{Arriving, ArrivingStage, Holder, Leaving, Role, Wanted};
 use super::pull::Pull;
-use super::{Address, Config, Retry, delta};
+use super::{Address, Authority, Config, Denied, Retry, delta};
 
-impl<A: Address> Base<A> {
+impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A mobile wants to go on here (MHP-15).
     pub(super) fn on_greet(
         &mut self,
@@ -16,29 +18,74 @@ impl<A: Address> Base<A> {
         mobile: A,
         session: SessionId,
         attempt: u32,
-        holder: Holder<A>,
+        holder: Option<Holder<A>>,
+        grants: &[(BaseName, Grant)],
     ) {
-        let Some(entry) = self.sessions.get_mut(&session) else {
-            return self.begin(now, mobile, session, attempt, holder);
+        let holder = match self.believed(mobile, session, holder) {
+            Ok(holder) => holder,
+            Err(why) => return self.deny(mobile, session, attempt, why),
         };
-        if attempt < entry.attempt {
-            return;
+        let latest = self.sessions.get(&session).map(|entry| entry.attempt);
+        let known = latest.is_some_and(|latest| attempt < latest)
+            || latest == Some(attempt) && self.greet_again(mobile, session, attempt);
+        if !known {
+            self.go_on(now, mobile, session, attempt, holder, grants);
         }
-        let again = attempt == entry.attempt;
+    }
+
+    /// The base that a mobile names as its session's holder, if both may be believed.
+    fn believed(
+        &mut self,
+        mobile: A,
+        session: SessionId,
+        holder: Option<Holder<A>>,
+    ) -> Result<Holder<A>, Denied> {
+        let known = |addr: A| addr == self.addr || self.authority.is_base(addr);
+        let holder = holder.filter(|holder| known(holder.addr)).ok_or(Denied::UnknownHolder)?;
+        self.owns(mobile, session)?;
+        Ok(holder)
+    }
+
+    /// A greeting that came before is answered as before; whether that is all.
+    fn greet_again(&mut self, mobile: A, session: SessionId, attempt: u32) -> bool {
+        let Some(entry) = self.sessions.get_mut(&session) else { return false };
+        let message = match &mut entry.role {
+            Role::Serving => Message::Resume { since: entry.number },
+            Role::Failed { reason: Reason::Busy, .. } => return false,
+            Role::Failed { reason, .. } => Message::Refuse(*reason),
+            Role::Rebuilding(waiting) | Role::Arriving(Arriving { mobile: waiting, .. }) => {
+                *waiting = mobile;
+                return true;
+            }
+            Role::Given { .. } | Role::Leaving(_) => return true,
+        };
+        self.say(mobile, session, attempt, message);
+        true
+    }
+
+    /// A mobile comes here for the first time, or once more.
+    fn go_on(
+        &mut self,
+        now: Time,
+        mobile: A,
+        session: SessionId,
+        attempt: u32,
+        holder: Holder<A>,
+        grants: &[(BaseName, Grant)],
+    ) {
+        self.welcome(mobile, session, attempt, grants);
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            self.begin(now, mobile, session, attempt, holder, grants);
+            return self.welcome(mobile, session, attempt, grants);
+        };
         let known = entry.role.holder().filter(|known| known.since > holder.since);
         let holder = known.unwrap_or(holder);
+        if holder.addr != self.addr && entry.is_outdone(holder.since) {
+            self.drop_outdone(session);
+            return self.begin(now, mobile, session, attempt, holder, grants);
+        }
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
         match &mut entry.role {
-            Role::Serving if again => {
-                let since = entry.number;
-                self.say(mobile, session, attempt, Message::Resume { since });
-            }
-            Role::Failed { reason, .. } if again && *reason != Reason::Busy => {
-                let reason = *reason;
-                self.say(mobile, session, attempt, Message::Refuse(reason));
-            }
-            Role::Rebuilding(waiting) if again => *waiting = mobile,
-            Role::Arriving(arriving) if again => arriving.mobile = mobile,
-            Role::Given { .. } | Role::Leaving(_) if again => {}
             Role::Serving | Role::Rebuilding(_) => {
                 self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
             }
@@ -51,34 +98,59 @@ impl<A: Address> Base<A> {
             // The state may be ours already, if only we knew: that is asked for first.
             Role::Arriving(arriving) if arriving.stage.is_taking() => {
                 entry.attempt = attempt;
+                arriving.attempt = attempt;
                 arriving.mobile = mobile;
                 arriving.wanted = None;
                 self.restart(now, session);
             }
             Role::Given { .. } | Role::Arriving(_) | Role::Failed { .. } => {
-                self.begin(now, mobile, session, attempt, holder);
+                self.begin(now, mobile, session, attempt, holder, grants);
             }
         }
     }
 
+    /// The session broke, and began anew at another base: what is here of it is nobody's.
+    fn drop_outdone(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.get_mut(&session) else { return };
+        match &mut entry.role {
+            Role::Serving | Role::Rebuilding(_) => self.events.push_back(BaseEvent::Over(session)),
+            Role::Leaving(leaving) => {
+                let state = leaving.state.take();
+                self.expire(state);
+            }
+            _ => {}
+        }
+    }
+
     /// Makes a surrogate that waits for its state (MHP-16).
-    fn begin(&mut self, now: Time, mobile: A, session: SessionId, attempt: u32, holder: Holder<A>) {
+    fn begin(
+        &mut self,
+        now: Time,
+        mobile: A,
+        session: SessionId,
+        attempt: u32,
+        holder: Holder<A>,
+        grants: &[(BaseName, Grant)],
+    ) {
         let room = self.has_room(now, session) || self.pending.contains(&session);
         if !room {
-            return self.say(mobile, session, attempt, Message::Refuse(Reason::Busy));
+            return self.deny(mobile, session, attempt, Denied::For(Reason::Busy));
         }
         if holder.addr == self.addr {
             return self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
         }
         let arriving = Arriving {
             mobile,
+            attempt,
             holder,
             stage: ArrivingStage::Asking,
             heard: now,
             retry: Retry::now(now, &self.config),
             wanted: None,
+            turned: None,
         };
         self.set(session, attempt, Role::Arriving(arriving));
+        self.welcome(mobile, session, attempt, grants);
         self.restart(now, session);
     }
 
@@ -109,18 +181,22 @@ impl<A: Address> Base<A> {
             ArrivingStage::Asking => {
                 let Holder { addr, since } = arriving.holder;
                 let copy = self.ahead.copy_from(session, addr);
-                Message::Handover { limit, piece, window, since, copy }
+                let warrant = self.warrant(session, addr);
+                Message::Handover { limit, piece, window, since, copy, warrant }
             }
             ArrivingStage::Pulling { pull, .. } => Message::Pull { piece, pieces: pull.missing() },
-            ArrivingStage::Taking { frozen, .. } => Message::Take { frozen: *frozen },
+            ArrivingStage::Taking { frozen, .. } => {
+                let warrant = self.warrant(session, arriving.holder.addr);
+                Message::Take { frozen: *frozen, warrant }
+            }
         };
-        self.say(arriving.holder.addr, session, entry.attempt, message);
+        self.say(arriving.holder.addr, session, arriving.attempt, message);
     }
 
     pub(super) fn is_awaited(&self, session: SessionId, attempt: u32, from: A) -> bool {
         self.sessions.get(&session).is_some_and(|entry| {
-            entry.attempt == attempt
-                && matches!(&entry.role, Role::Arriving(arriving) if arriving.holder.addr == from)
+            matches!(&entry.role, Role::Arriving(arriving)
+                if (arriving.attempt, arriving.holder.addr) == (attempt, from))
         })
     }
 
@@ -173,8 +249,7 @@ impl<A: Address> Base<A> {
         if pull.is_complete() {
             self.complete(now, session);
         } else if let Some(run) = pull.next_run() {
-            let holder = arriving.holder.addr;
-            let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+            let (holder, attempt) = (arriving.holder.addr, arriving.attempt);
             let pieces = [run].to_vec();
             let message = Message::Pull { piece: config.piece(), pieces };
             self.say(holder, session, attempt, message);
@@ -202,6 +277,7 @@ impl<A: Address> Base<A> {
                 arriving.stage = ArrivingStage::Taking { bytes, frozen };
                 self.restart(now, session);
             }
+            Err(StateError::Version(_)) => self.refuse(now, session, Reason::Version),
             _ => self.refuse(now, session, Reason::Malformed),
         }
     }
@@ -217,7 +293,11 @@ impl<A: Address> Base<A> {
                 return;
             }
         };
-        let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(arriving.mobile));
+        let mobile = arriving.mobile;
+        let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(mobile));
+        if let Wanted::Base { .. } = wanted {
+            self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Outdated });
+        }
         let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
         self.ahead.forget(session);
         let (frozen, state) = (frozen.saturating_add(1), Some(bytes));
@@ -234,27 +314,38 @@ impl<A: Address> Base<A> {
             ArrivingStage::Pulling { frozen: of, .. }
             | ArrivingStage::Taking { frozen: of, .. } => *of == frozen,
         };
-        if stale {
-            arriving.stage = ArrivingStage::Asking;
-            self.restart(now, session);
+        if !stale {
+            return;
         }
+        arriving.stage = ArrivingStage::Asking;
+        if let Some(Wanted::Base { addr, .. }) = arriving.wanted.take() {
+            // Whoever waits for it here has a later grant than ours, and had better ask there.
+            let to = Holder { addr: arriving.holder.addr, since: frozen };
+            return self.point_to(now, session, addr, to);
+        }
+        self.restart(now, session);
     }
 
-    /// Another base has it: ask there. Only later news is followed, so that nobody is sent in
-    /// circles.
-    pub(super) fn on_moved(&mut self, now: Time, session: SessionId, to: Holder<A>) {
+    /// Another base has it: ask there. Only later news is followed, or once what is as late, so that
+    /// nobody is sent in circles.
+    pub(super) fn on_moved(&mut self, now: Time, session: SessionId, to: Option<Holder<A>>) {
         let own = self.addr;
+        let to = to.filter(|to| to.addr == own || self.authority.is_base(to.addr));
         let Some(arriving) = self.arriving(session) else { return };
-        if to.since <= arriving.holder.since {
+        let Some(to) = to else {
+            let from = arriving.holder.addr;
+            self.note(from, session, Denied::UnknownHolder);
+            return self.fail(now, session, Reason::Unauthorised);
+        };
+        let known = arriving.holder.since;
+        let turns = to.since == known && arriving.turned != Some(known);
+        if to.since <= known && !turns {
             return;
         }
         if to.addr == own {
             return self.fail(now, session, Reason::Unknown);
         }
-        if let Some(Wanted::Base { addr, .. }) = arriving.wanted.take() {
-            // Whoever waits for it here had better ask there too.
-            return self.point_to(now, session, addr, to);
-        }
+        arriving.turned = turns.then_some(to.since);
         arriving.holder = to;
         arriving.stage = ArrivingStage::Asking;
         self.restart(now, session);
@@ -263,6 +354,10 @@ impl<A: Address> Base<A> {
     /// Tells `base` that another has the session, and remembers it.
     pub(super) fn point_to(&mut self, now: Time, session: SessionId, base: A, to: Holder<A>) {
         let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        if let Some(arriving) = self.arriving(session) {
+            let (mobile, reason) = (arriving.mobile, Reason::Outdated);
+            self.events.push_back(BaseEvent::Lost { session, mobile, reason });
+        }
         let until = now + self.config.remember;
         self.set(session, attempt, Role::Given { to, until });
         self.say(base, session, attempt, moved(to));
@@ -270,10 +365,8 @@ impl<A: Address> Base<A> {
 
     /// The new base cannot take it: both others are told.
     fn refuse(&mut self, now: Time, session: SessionId, reason: Reason) {
-        let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
-        let Some(holder) = self.arriving(session).map(|arriving| arriving.holder.addr) else {
-            return;
-        };
+        let Some(arriving) = self.arriving(session) else { return };
+        let (holder, attempt) = (arriving.holder.addr, arriving.attempt);
         self.say(holder, session, attempt, Message::Refuse(reason));
         self.fail(now, session, reason);
     }
@@ -290,5 +383,6 @@ impl<A: Address> Base<A> {
         let until = now + self.config.remember;
         self.set(session, attempt, Role::Failed { reason, holder, until });
         self.say(to, session, attempt, Message::Refuse(reason));
+        self.events.push_back(BaseEvent::Lost { session, mobile, reason });
     }
 }

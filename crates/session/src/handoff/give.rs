@@ -1,13 +1,13 @@
 //! The old base's part: a session is frozen and given away.
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState};
+use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState, Warrant};
 
-use super::Address;
 use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing, moved};
 use super::entry::{Arriving, Form, Holder, Leaving, Role, Wanted};
+use super::{Address, Authority, Denied};
 
-impl<A: Address> Base<A> {
+impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A base wants a session (MHP-16).
     pub(super) fn on_handover(
         &mut self,
@@ -22,17 +22,26 @@ impl<A: Address> Base<A> {
             Wanted::Mobile(_) => 0,
         };
         let Some(entry) = self.sessions.get_mut(&session) else {
+            // A grant of before this base was restarted would be as good as any: the mobile has to
+            // say first that it is here.
+            if self.authority.needs_grants() {
+                return self.deny(from, session, attempt, Denied::For(Reason::Unknown));
+            }
             if !self.has_room(now, session) {
-                return self.say(from, session, attempt, Message::Refuse(Reason::Busy));
+                return self.deny(from, session, attempt, Denied::For(Reason::Busy));
             }
             return self.freeze(now, session, attempt, wanted, since);
         };
         if attempt < entry.attempt {
-            return self.say(from, session, attempt, Message::Refuse(Reason::Outdated));
+            return self.deny(from, session, attempt, Denied::Outdated);
         }
         let newer = attempt > entry.attempt;
         match &mut entry.role {
             Role::Serving | Role::Rebuilding(_) | Role::Failed { holder: None, .. } if newer => {
+                self.freeze(now, session, attempt, wanted, since);
+            }
+            // It could not be had, and the mobile has begun anew here since.
+            Role::Failed { holder: Some(holder), .. } if newer && holder.since < since => {
                 self.freeze(now, session, attempt, wanted, since);
             }
             Role::Leaving(leaving) if newer || leaving.wanted.is_base(from) => {
@@ -43,11 +52,10 @@ impl<A: Address> Base<A> {
             }
             Role::Given { to, .. } => {
                 // What was given to the one that asks is not given twice: it may have used it.
-                let message = match to.addr == from {
-                    false => moved(*to),
-                    true if newer => Message::Refuse(Reason::Unknown),
-                    true => return,
-                };
+                if to.addr == from {
+                    return self.deny(from, session, attempt, Denied::For(Reason::Unknown));
+                }
+                let message = moved(*to);
                 self.say(from, session, attempt, message);
             }
             Role::Arriving(arriving) if newer && arriving.stage.is_taking() => {
@@ -62,7 +70,9 @@ impl<A: Address> Base<A> {
                 let holder = *holder;
                 self.point_to(now, session, from, holder);
             }
-            _ => {}
+            // Said again by the base that it is already being had for.
+            Role::Arriving(arriving) if arriving.wanted.is_some_and(|w| w.is_base(from)) => {}
+            _ => self.deny(from, session, attempt, Denied::Outdated),
         }
     }
 
@@ -81,7 +91,7 @@ impl<A: Address> Base<A> {
         let leaving =
             Leaving { wanted, frozen, state: None, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
-        self.events.push_back(BaseEvent::Freeze(session));
+        self.events.push_back(BaseEvent::Freeze { session, mobile: wanted.mobile() });
     }
 
     /// Gives a frozen state to whoever wants it, if the world has frozen it.
@@ -102,7 +112,7 @@ impl<A: Address> Base<A> {
         let Some(bytes) = &leaving.state else { return };
         match leaving.wanted {
             Wanted::Base { addr, limit, .. } if total > limit => {
-                self.say(addr, session, attempt, Message::Refuse(Reason::TooLarge));
+                self.deny(addr, session, attempt, Denied::For(Reason::TooLarge));
             }
             Wanted::Base { addr, piece, window, .. } => {
                 self.send_pieces(addr, session, attempt, piece, Pieces { first: 0, count: window });
@@ -110,13 +120,14 @@ impl<A: Address> Base<A> {
             Wanted::Mobile(mobile) => match SessionState::decode(bytes) {
                 Ok(state) => {
                     self.set(session, attempt, Role::Rebuilding(mobile));
-                    self.events.push_back(BaseEvent::Rebuild(state));
+                    self.events.push_back(BaseEvent::Rebuild { state, mobile });
                 }
                 Err(_) => {
                     let until = now + self.config.remember;
                     let reason = Reason::Malformed;
                     self.set(session, attempt, Role::Failed { reason, holder: None, until });
                     self.say(mobile, session, attempt, Message::Refuse(reason));
+                    self.events.push_back(BaseEvent::Lost { session, mobile, reason });
                 }
             },
         }
@@ -184,9 +195,8 @@ impl<A: Address> Base<A> {
         &mut self,
         now: Time,
         from: A,
-        session: SessionId,
-        attempt: u32,
-        frozen: u32,
+        (session, attempt, frozen): (SessionId, u32, u32),
+        warrant: Option<&Warrant>,
     ) {
         let Some(entry) = self.sessions.get_mut(&session) else {
             return self.say(from, session, attempt, Message::Stale { frozen });
@@ -199,6 +209,10 @@ impl<A: Address> Base<A> {
                 let wanted = attempt == entry.attempt && leaving.wanted.is_base(from);
                 if !wanted && attempt <= entry.attempt {
                     return;
+                }
+                // It has pieces by an earlier grant, and needs one for this handoff to use them.
+                if !wanted && let Err(why) = self.warranted(from, session, attempt, warrant) {
+                    return self.deny(from, session, attempt, why);
                 }
                 self.ahead.forget(session);
                 let until = now + self.config.remember;

@@ -4,10 +4,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
-use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
+use lasthop_wire::mhp::handoff::{BaseName, Datagram, Message, Reason, SessionId};
 use thiserror::Error;
 
-use super::{Address, Config, Retry};
+use super::{Address, Config, Grant, Granter, Open, Retry};
 
 /// Why a session is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -23,13 +23,35 @@ pub enum Broken {
 /// What the world is to do at the mobile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MobileEvent<A> {
-    /// Take all connections out of the old hop: [`Session::suspend`](crate::Session::suspend).
-    Suspend,
-    /// The session stands at that base: carry on over a hop to it,
-    /// [`Session::resume`](crate::Session::resume).
+    /// Take all connections out of the hop that they are on,
+    /// [`Session::suspend`](crate::Session::suspend), and make a hop to that base. They may be
+    /// carried on over it at once, [`Session::resume`](crate::Session::resume), where the base holds
+    /// what comes too early, or else when they have [`Resumed`](Self::Resumed). A handoff during
+    /// another says it again.
+    Suspend {
+        /// The new base.
+        to: A,
+    },
+    /// The session stands at that base.
     Resumed {
         /// Where.
         base: A,
+    },
+    /// That base will not have the session, though nothing has happened to it: it is still where it
+    /// was. Unless another upcall leads elsewhere, or back, this base is asked again until the
+    /// session is [`Broken`](Self::Broken).
+    Refused {
+        /// The base that was greeted.
+        base: A,
+        /// Why.
+        reason: Reason,
+    },
+    /// The state does not go to that candidate ahead; a handoff to it is likely to be refused too.
+    Unexpected {
+        /// The base that was expected.
+        candidate: A,
+        /// Why.
+        reason: Reason,
     },
     /// The session is lost; reset its connections.
     Broken(Broken),
@@ -50,12 +72,17 @@ struct Pending<A> {
     to: A,
     started: Time,
     retry: Retry,
+    /// The mobile's word to each base that may hold the session.
+    grants: Vec<(BaseName, Grant)>,
+    /// The new base's last word against it.
+    refused: Option<Reason>,
 }
 
 /// The mobile's end of handoffs (MHP-15).
 #[derive(Debug)]
-pub struct Mobile<A> {
+pub struct Mobile<A, G = Open> {
     config: Config,
+    granter: G,
     session: SessionId,
     /// The last base that is known to have held the state.
     holder: A,
@@ -64,21 +91,33 @@ pub struct Mobile<A> {
     attempt: u32,
     pending: Option<Pending<A>>,
     expecting: Option<Expecting<A>>,
+    /// The base where the session stands is to be told that it does.
+    tells: bool,
     events: VecDeque<MobileEvent<A>>,
 }
 
 impl<A: Address> Mobile<A> {
-    /// A mobile whose session begins at `base`. The session's name must be its own for its whole
-    /// life and not another's.
+    /// A mobile whose session begins at `base`, and whose bases ask for no grants. The session's name
+    /// must be its own for its whole life and not another's.
     pub fn new(config: Config, session: SessionId, base: A) -> Self {
+        Self::with_granter(config, session, base, Open)
+    }
+}
+
+impl<A: Address, G: Granter<A>> Mobile<A, G> {
+    /// A mobile whose session begins at `base`, with what makes its grants. Nobody but the mobile and
+    /// its bases should be able to guess the session's name.
+    pub fn with_granter(config: Config, session: SessionId, base: A, granter: G) -> Self {
         Self {
             config,
+            granter,
             session,
             holder: base,
             since: 0,
             attempt: 0,
             pending: None,
             expecting: None,
+            tells: false,
             events: VecDeque::new(),
         }
     }
@@ -93,7 +132,12 @@ impl<A: Address> Mobile<A> {
         self.holder
     }
 
-    /// Whether a handoff is under way: connections are suspended.
+    /// The base that the handoff under way leads to.
+    pub fn going(&self) -> Option<A> {
+        self.pending.as_ref().map(|pending| pending.to)
+    }
+
+    /// Whether a handoff is under way: connections are suspended, or wait for their new base.
     pub fn is_pending(&self) -> bool {
         self.pending.is_some()
     }
@@ -104,13 +148,28 @@ impl<A: Address> Mobile<A> {
         match &self.pending {
             None if base == self.holder => return,
             Some(pending) if pending.to == base => return,
-            None => self.events.push_back(MobileEvent::Suspend),
-            Some(_) => {}
+            _ => self.events.push_back(MobileEvent::Suspend { to: base }),
         }
-        self.expecting = None;
+        (self.expecting, self.tells) = (None, false);
         self.attempt = self.attempt.saturating_add(1);
         let retry = Retry::now(now, &self.config);
-        self.pending = Some(Pending { to: base, started: now, retry });
+        let grants = self.granter.grants(self.session, self.attempt, base);
+        let grants = grants.into_iter().map(|(holder, grant)| (holder.to_name(), grant)).collect();
+        self.pending = Some(Pending { to: base, started: now, retry, grants, refused: None });
+    }
+
+    /// An association with that base has just begun: what is due for it is said at once, and its time
+    /// to answer begins. The base where the session stands is told how often it has moved, so that no
+    /// grant of before counts.
+    pub fn reached(&mut self, now: Time, base: A) {
+        match &mut self.pending {
+            Some(pending) if pending.to == base => {
+                pending.retry = Retry::now(now, &self.config);
+                pending.started = now;
+            }
+            Some(_) => {}
+            None => self.tells |= base == self.holder,
+        }
     }
 
     /// The lower layer says that the mobile will be with that base in about `lead` (MOB-39): the base
@@ -131,30 +190,53 @@ impl<A: Address> Mobile<A> {
         }
     }
 
-    /// Takes in a datagram of a handoff. Any other is ignored.
-    pub fn handle_datagram(&mut self, now: Time, datagram: &[u8]) {
+    /// Takes in a datagram of a handoff that a base sent. Any other is ignored.
+    pub fn handle_datagram(&mut self, now: Time, from: A, datagram: &[u8]) {
         let Ok(datagram) = Datagram::decode(datagram) else { return };
         if datagram.session != self.session || datagram.attempt != self.attempt {
             return;
         }
-        if let Message::Expected { candidate } = &datagram.message
-            && let Some(expecting) = &mut self.expecting
-            && A::from_name(candidate) == Some(expecting.candidate)
+        if let Message::Expected { candidate, refused } = &datagram.message
+            && from == self.holder
         {
-            // Said again while it is awaited, or the base would take it for an error.
-            expecting.retry = Retry { next: now + self.config.ahead / 2, ..expecting.retry };
+            return self.on_expected(now, A::from_name(candidate), *refused);
         }
-        let Some(pending) = &self.pending else { return };
+        let Some(pending) = self.pending.as_mut().filter(|pending| pending.to == from) else {
+            return;
+        };
         match datagram.message {
             Message::Resume { since } => {
-                (self.holder, self.since) = (pending.to, since);
+                (self.holder, self.since) = (from, since);
                 self.pending = None;
-                self.events.push_back(MobileEvent::Resumed { base: self.holder });
+                self.events.push_back(MobileEvent::Resumed { base: from });
             }
             // It may have time later.
             Message::Refuse(Reason::Busy) => {}
+            Message::Refuse(reason @ (Reason::Unauthorised | Reason::Version)) => {
+                let before = pending.refused.replace(reason);
+                let event = MobileEvent::Refused { base: from, reason };
+                self.events.extend((before != Some(reason)).then_some(event));
+            }
             Message::Refuse(reason) => self.give_up(Broken::Refused(reason)),
             _ => {}
+        }
+    }
+
+    fn on_expected(&mut self, now: Time, candidate: Option<A>, refused: Option<Reason>) {
+        let Some(expecting) = &mut self.expecting else { return };
+        if candidate != Some(expecting.candidate) {
+            return;
+        }
+        match refused {
+            // Said again while it is awaited, or the base would take it for an error.
+            None | Some(Reason::Busy) => {
+                expecting.retry = Retry { next: now + self.config.ahead / 2, ..expecting.retry };
+            }
+            Some(reason) => {
+                let candidate = expecting.candidate;
+                self.expecting = None;
+                self.events.push_back(MobileEvent::Unexpected { candidate, reason });
+            }
         }
     }
 
@@ -162,6 +244,7 @@ impl<A: Address> Mobile<A> {
         if let Some(pending) = self.pending.take() {
             // Nobody's news of the session that was is worth more than this.
             (self.holder, self.since) = (pending.to, self.since.saturating_add(1 << 16));
+            self.tells = true;
         }
         self.events.push_back(MobileEvent::Broken(broken));
     }
@@ -174,20 +257,49 @@ impl<A: Address> Mobile<A> {
     /// Writes the datagram that should leave now into `out`, in place of what was there; where it
     /// goes.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<A> {
+        let (to, message) = self.next_message(now)?;
+        out.clear();
+        Datagram { session: self.session, attempt: self.attempt, message }.encode(out);
+        Some(to)
+    }
+
+    /// The greeting of the handoff under way, to be said to the new base in whatever way reaches it
+    /// first, in at most `room` bytes: with grants for as many bases as fit, the last holder's first.
+    /// It is still to be said in the usual way, with all of them.
+    pub fn greeting(&self, room: usize) -> Option<Vec<u8>> {
+        let pending = self.pending.as_ref()?;
+        let holder = self.holder.to_name();
+        let mut grants = pending.grants.clone();
+        grants.sort_by_key(|(name, _)| *name != holder);
+        loop {
+            let message = Message::Greet {
+                holder: holder.clone(),
+                since: self.since,
+                grants: grants.clone(),
+            };
+            let mut out = Vec::new();
+            Datagram { session: self.session, attempt: self.attempt, message }.encode(&mut out);
+            if out.len() <= room {
+                return Some(out);
+            }
+            grants.pop()?;
+        }
+    }
+
+    fn next_message(&mut self, now: Time) -> Option<(A, Message<'static>)> {
+        let (holder, since) = (self.holder, self.since);
+        if core::mem::take(&mut self.tells) {
+            return Some((holder, Message::Here { since }));
+        }
         let expecting = self.expecting.as_mut().filter(|expecting| expecting.retry.next <= now);
         if let Some(expecting) = expecting {
             expecting.retry.again(now, &self.config);
-            let message = Message::Expect { candidate: expecting.candidate.to_name() };
-            out.clear();
-            Datagram { session: self.session, attempt: self.attempt, message }.encode(out);
-            return Some(self.holder);
+            return Some((holder, Message::Expect { candidate: expecting.candidate.to_name() }));
         }
         let pending = self.pending.as_mut().filter(|pending| pending.retry.next <= now)?;
         pending.retry.again(now, &self.config);
-        let message = Message::Greet { holder: self.holder.to_name(), since: self.since };
-        out.clear();
-        Datagram { session: self.session, attempt: self.attempt, message }.encode(out);
-        Some(pending.to)
+        let grants = pending.grants.clone();
+        Some((pending.to, Message::Greet { holder: holder.to_name(), since, grants }))
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout) and
@@ -202,9 +314,9 @@ impl<A: Address> Mobile<A> {
 
     /// Gives up a handoff that has taken too long (MHP-21).
     pub fn handle_timeout(&mut self, now: Time) {
-        let late = |pending: &Pending<A>| pending.started + self.config.give_up <= now;
-        if self.pending.as_ref().is_some_and(late) {
-            self.give_up(Broken::TimedOut);
+        let late = |pending: &&Pending<A>| pending.started + self.config.give_up <= now;
+        if let Some(pending) = self.pending.as_ref().filter(late) {
+            self.give_up(pending.refused.map_or(Broken::TimedOut, Broken::Refused));
         }
         self.expecting.take_if(|expecting| expecting.until <= now);
     }

@@ -16,21 +16,28 @@ use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::mhp::handoff::{BaseName, STATE_OVERHEAD};
 
 mod ahead;
+mod attach;
 mod base;
 mod delta;
 mod entry;
 mod fetch;
 mod give;
+mod guard;
+mod keys;
 mod mobile;
 mod pull;
 #[cfg(test)]
 mod tests;
+mod trust;
 
+pub use attach::{Attach, attached, read_attached, refuse};
 pub use base::{Base, BaseEvent};
+pub use keys::{BaseKeys, MobileKeys};
 pub use lasthop_wire::mhp::handoff::{
-    ConnectionState, Direction, Reason, SessionId, SessionState, Stage,
+    ConnectionState, Direction, Grant, Reason, SessionId, SessionState, Stage,
 };
 pub use mobile::{Broken, Mobile, MobileEvent};
+pub use trust::{Authority, Claim, Denied, Granter, Open};
 
 /// Patience and bounds of a handoff.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -90,6 +97,23 @@ impl Config {
     /// For a base.
     pub const fn base() -> Self {
         Self { give_up: Duration::from_secs(25), ..Self::mobile() }
+    }
+
+    /// For datagrams that travel on a reliable stream: large pieces, more of them at once, and requests
+    /// that are repeated only because the other end may have been restarted meanwhile. A stream's
+    /// association notices by itself that the other end is gone, so a base waits less long for an
+    /// answer.
+    #[must_use]
+    pub const fn over_streams(self) -> Self {
+        let patience = Duration::from_secs(10);
+        let hasty = self.give_up.as_nanos() < Self::mobile().give_up.as_nanos();
+        Self {
+            retry: Duration::from_secs(1),
+            give_up: if hasty { patience } else { self.give_up },
+            datagram: Bytes::new(16 * 1024 + STATE_OVERHEAD as u64),
+            window: 64,
+            ..self
+        }
     }
 
     /// Bytes of state in one datagram.

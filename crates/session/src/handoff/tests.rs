@@ -2,22 +2,39 @@
 //! network that loses, repeats and reorders.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use lasthop_units::{Bytes, Duration, Seed, Stream as Numbers, Time};
-use lasthop_wire::mhp::handoff::{Datagram, Message};
+use lasthop_wire::mhp::handoff::{Datagram, Message, Warrant};
 use lasthop_wire::mhp::{Opening, Refusal, ResetReason, Target};
 
 use super::*;
 use crate::memory::{Limits, Pair};
 use crate::{ConnId, Event, RecvState, Session};
+use toy::Toy;
+
+/// With `LASTHOP_VERBOSE`, when the tests are compiled, all is told.
+macro_rules! trace {
+    ($world:expr, $($text:tt)*) => {
+        if $world.verbose {
+            std::println!("{:?} {}", $world.now, format_args!($($text)*));
+        }
+    };
+}
 
 mod ahead;
+mod attacks;
+mod bases;
 mod copies;
+mod early;
 mod requirements;
 mod schedules;
+mod toy;
+mod trust;
 
 const MOBILE: u32 = 100;
 const ID: SessionId = SessionId(0xabcd);
@@ -59,13 +76,40 @@ struct Surrogate {
     pair: usize,
     /// Openings that the fixed host has not answered.
     asked: Vec<ConnId>,
+    /// The handoff for which the mobile made the association, and whether it greeted there since.
+    attempt: u32,
+    greeted: bool,
+    /// The mobile asks there for what is not.
+    wanted: bool,
+    /// When the mobile was last at the other end.
+    alive: Time,
+}
+
+impl Surrogate {
+    fn new(session: Session, pair: usize, attempt: u32, now: Time) -> Self {
+        let (greeted, wanted) = (false, false);
+        Self { session, pair, asked: vec![], attempt, greeted, wanted, alive: now }
+    }
 }
 
 struct Station {
-    machine: Base<u32>,
+    machine: Base<u32, Toy>,
     surrogate: Option<Surrogate>,
+    /// The mobile's new association, over which it carries on before its session is here.
+    guest: Option<Surrogate>,
     /// Answers no datagram and sends none.
     dead: bool,
+}
+
+/// A base that knows the mobile and the two others.
+fn base(config: Config, name: u32) -> Base<u32, Toy> {
+    Base::with_authority(config, name, Toy { own: name })
+}
+
+fn brief(message: &Message<'_>) -> String {
+    let mut text = format!("{message:?}");
+    text.truncate(90);
+    text
 }
 
 struct World {
@@ -73,25 +117,36 @@ struct World {
     numbers: Numbers,
     loss: f64,
     limits: Limits,
+    config: Config,
+    /// The mobile carries on over its new hop at once.
+    early: bool,
     session: Session,
-    mobile: Mobile<u32>,
+    mobile: Mobile<u32, Toy>,
+    /// Its handoffs.
+    attempt: u32,
     pairs: Vec<Pair>,
-    /// The mobile's hop.
+    /// The mobile's hop; the base at its other end was restarted since.
     pair: usize,
+    cut: bool,
     stations: Vec<Station>,
     /// From, to, what.
     flying: Vec<(u32, u32, Vec<u8>)>,
     sent: Vec<(u32, u32, Vec<u8>)>,
+    /// Where the mobile went in each handoff.
+    went: BTreeMap<u32, u32>,
     apps: BTreeMap<ConnId, App>,
     wired: BTreeMap<ConnId, Wired>,
-    /// Connections that somebody gave up on purpose.
+    /// Connections that somebody gave up on purpose, or that a crash took.
     spoiled: BTreeSet<ConnId>,
     told: Vec<MobileEvent<u32>>,
     base_told: Vec<(u32, BaseEvent<u32>)>,
     events: Vec<Event>,
-    /// Handoffs that came to their end.
+    /// Handoffs that came to their end, sessions that broke and bases that were restarted.
     resumed: usize,
+    broken: usize,
+    crashes: usize,
     panics_on_broken: bool,
+    verbose: bool,
 }
 
 /// Byte `at` of what connection `id` carries in one direction, unlike any other stretch.
@@ -119,22 +174,28 @@ impl World {
     }
 
     fn with(seed: u64, limits: Limits, config: Config) -> Self {
-        let fresh = |n| Station { machine: Base::new(config, n), surrogate: None, dead: false };
+        let fresh =
+            |n| Station { machine: base(config, n), surrogate: None, guest: None, dead: false };
         let mut stations: Vec<Station> = (1..=3).map(fresh).collect();
         let session = Session::base(crate::Config::base());
-        stations[0].surrogate = Some(Surrogate { session, pair: 0, asked: vec![] });
-        Self {
+        stations[0].surrogate = Some(Surrogate::new(session, 0, 0, Time::ZERO));
+        let mut world = Self {
             now: Time::ZERO,
             numbers: Seed::from_u64(seed).stream("handoff"),
             loss: 0.0,
             limits,
+            config,
+            early: false,
             session: Session::mobile(crate::Config::mobile()),
-            mobile: Mobile::new(Config::mobile(), ID, 1),
+            mobile: Mobile::with_granter(Config::mobile(), ID, 1, Toy { own: MOBILE }),
+            attempt: 0,
             pairs: vec![Pair::new(limits)],
             pair: 0,
+            cut: false,
             stations,
             flying: vec![],
             sent: vec![],
+            went: BTreeMap::new(),
             apps: BTreeMap::new(),
             wired: BTreeMap::new(),
             spoiled: BTreeSet::new(),
@@ -142,8 +203,16 @@ impl World {
             base_told: vec![],
             events: vec![],
             resumed: 0,
+            broken: 0,
+            crashes: 0,
             panics_on_broken: true,
-        }
+            verbose: option_env!("LASTHOP_VERBOSE").is_some(),
+        };
+        world.mobile.reached(Time::ZERO, 1);
+        world.poll();
+        world.deliver();
+        (world.sent, world.base_told) = (vec![], vec![]);
+        world
     }
 
     fn connect(&mut self, opening: Opening) -> Option<ConnId> {
@@ -200,7 +269,8 @@ impl World {
         let Some(id) = surrogate.asked.pop() else { return };
         let hop = &mut self.pairs[surrogate.pair].base;
         if accept {
-            self.wired.entry(id).or_default().accepted = true;
+            // Another base may have connected for it, and lost it before the mobile knew.
+            self.wired.insert(id, Wired { accepted: true, ..Wired::default() });
             surrogate.session.accept(hop, id, bound());
         } else {
             self.spoiled.insert(id);
@@ -251,19 +321,24 @@ impl World {
         self.poll();
     }
 
-    /// The station that uses the session.
+    /// The station that uses the session; where one broke, another may still.
     fn serving(&self) -> Option<usize> {
-        self.stations.iter().position(|station| station.surrogate.is_some())
+        let at = |is: &dyn Fn(&Surrogate) -> bool| {
+            self.stations.iter().position(|station| station.surrogate.as_ref().is_some_and(is))
+        };
+        at(&|surrogate| surrogate.pair == self.pair).or_else(|| at(&|_| true))
     }
 
     /// Lets every machine say what it has to say.
     fn poll(&mut self) {
         while let Some(event) = self.mobile.poll_event() {
+            trace!(self, "mobile: {event:?}");
             self.told.push(event);
             self.on_mobile_event(event);
         }
         for at in 0..self.stations.len() {
             while let Some(event) = self.stations[at].machine.poll_event() {
+                trace!(self, "base {}: {event:?}", at + 1);
                 self.base_told.push((at as u32 + 1, event.clone()));
                 self.on_base_event(at, event);
             }
@@ -283,6 +358,24 @@ impl World {
     }
 
     fn send(&mut self, from: u32, to: u32, datagram: Vec<u8>) {
+        let Datagram { attempt, message, .. } = Datagram::decode(&datagram).expect("readable");
+        trace!(self, "{from} to {to}, {attempt}: {}", brief(&message));
+        match message {
+            Message::Greet { .. } => {
+                self.went.insert(attempt, to);
+            }
+            // Nothing is released but to the base that the mobile went to.
+            Message::State { .. } => {
+                assert_eq!(self.went.get(&attempt), Some(&to), "{message:?} in {attempt}");
+            }
+            Message::Given { .. } => assert!(self.went.values().any(|base| *base == to)),
+            // It goes by the association's stream, first of all.
+            Message::Here { .. } => {
+                self.sent.push((from, to, datagram.clone()));
+                return self.receive(from, to, &datagram);
+            }
+            _ => {}
+        }
         self.sent.push((from, to, datagram.clone()));
         if self.numbers.chance(self.loss) {
             return;
@@ -293,107 +386,6 @@ impl World {
         self.flying.push((from, to, datagram));
     }
 
-    fn on_mobile_event(&mut self, event: MobileEvent<u32>) {
-        match event {
-            MobileEvent::Suspend => {
-                self.session.suspend(self.now, &mut self.pairs[self.pair].mobile);
-            }
-            MobileEvent::Resumed { base } => {
-                self.resumed += 1;
-                self.pair = self.pairs.len();
-                self.pairs.push(Pair::new(self.limits));
-                let surrogate = self.stations[base as usize - 1].surrogate.as_mut();
-                surrogate.expect("a base that resumes has the session").pair = self.pair;
-                self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
-            }
-            MobileEvent::Broken(_) => {
-                assert!(!self.panics_on_broken, "{event:?} at {:?}", self.now);
-                let hop = &mut self.pairs[self.pair].mobile;
-                self.session.reset_all(hop, ResetReason::AssociationLost);
-            }
-        }
-    }
-
-    fn on_base_event(&mut self, at: usize, event: BaseEvent<u32>) {
-        let station = &mut self.stations[at];
-        match event {
-            BaseEvent::Freeze(session) => {
-                let state = station.surrogate.take().map(|mut surrogate| {
-                    let hop = &mut self.pairs[surrogate.pair].base;
-                    let mut state = surrogate.session.freeze(self.now, hop, session);
-                    assert_eq!(surrogate.session.connections(), 0);
-                    for connection in &mut state.connections {
-                        let wired = self.wired.entry(ConnId(connection.id)).or_default();
-                        connection.wired = wired.encode();
-                    }
-                    state
-                });
-                station.machine.frozen(self.now, session, state);
-            }
-            BaseEvent::Rebuild(state) => {
-                for connection in &state.connections {
-                    let wired = self.wired[&ConnId(connection.id)];
-                    assert_eq!(connection.wired, wired.encode(), "two bases use one connection");
-                }
-                let session = state.session;
-                self.pairs.push(Pair::new(self.limits));
-                station.surrogate = Some(Surrogate {
-                    session: Session::rebuild(self.now, crate::Config::base(), state),
-                    pair: self.pairs.len() - 1,
-                    asked: vec![],
-                });
-                station.machine.rebuilt(self.now, session, true);
-                let users = self.stations.iter().filter(|s| s.surrogate.is_some()).count();
-                assert_eq!(users, 1, "a state is never used by two bases");
-            }
-            BaseEvent::Copy(session) => {
-                let state = station.surrogate.as_ref().map(|surrogate| {
-                    let hop = &self.pairs[surrogate.pair].base;
-                    let mut state =
-                        surrogate.session.preview(hop, session, Config::base().state_max);
-                    for connection in &mut state.connections {
-                        let wired = self.wired.entry(ConnId(connection.id)).or_default();
-                        connection.wired = wired.encode();
-                    }
-                    state
-                });
-                station.machine.copied(self.now, session, state);
-            }
-            _ => {}
-        }
-    }
-
-    fn poll_sessions(&mut self) {
-        while let Some(event) = self.session.poll_event(self.now, &mut self.pairs[self.pair].mobile)
-        {
-            let app = self.apps.entry(event.id()).or_default();
-            assert!(!app.closed, "{event:?} after Closed");
-            match &event {
-                Event::Opened { .. } => app.open = true,
-                Event::Closed(_) => app.closed = true,
-                Event::Failed { id, .. } | Event::Reset { id, .. } => {
-                    let broken = matches!(self.told.last(), Some(MobileEvent::Broken(_)));
-                    assert!(broken || self.spoiled.contains(id), "{event:?}");
-                }
-                _ => {}
-            }
-            self.events.push(event);
-        }
-        for station in &mut self.stations {
-            let Some(Surrogate { session, pair, asked }) = &mut station.surrogate else { continue };
-            while let Some(event) = session.poll_event(self.now, &mut self.pairs[*pair].base) {
-                match event {
-                    Event::Connect { id, .. } => asked.push(id),
-                    Event::Reset { id, reason } => {
-                        asked.retain(|other| *other != id);
-                        assert!(self.spoiled.contains(&id), "{id} at a base: {reason}");
-                    }
-                    _ => {}
-                }
-            }
-        }
-    }
-
     /// Delivers one of the datagrams on their way, whichever.
     fn deliver(&mut self) -> bool {
         if self.flying.is_empty() {
@@ -401,20 +393,37 @@ impl World {
         }
         let which = self.numbers.below(self.flying.len() as u64) as usize;
         let (from, to, datagram) = self.flying.swap_remove(which);
-        if to == MOBILE {
-            self.mobile.handle_datagram(self.now, &datagram);
-        } else {
-            let station = &mut self.stations[to as usize - 1];
-            if !station.dead {
-                station.machine.handle_datagram(self.now, from, &datagram);
-            }
-        }
+        self.receive(from, to, &datagram);
         self.poll();
         true
     }
 
+    fn receive(&mut self, from: u32, to: u32, datagram: &[u8]) {
+        trace!(
+            self,
+            "  arrives from {from} at {to}: {}",
+            Datagram::decode(datagram).map_or(String::new(), |d| brief(&d.message))
+        );
+        match to {
+            MOBILE => self.mobile.handle_datagram(self.now, from, datagram),
+            _ => match self.stations.get_mut(to as usize - 1) {
+                Some(station) if !station.dead => {
+                    let said = Datagram::decode(datagram);
+                    for slot in [&mut station.surrogate, &mut station.guest].into_iter().flatten() {
+                        let here = from == MOBILE
+                            && said.as_ref().is_ok_and(|d| d.attempt == slot.attempt);
+                        slot.greeted |= here;
+                    }
+                    station.machine.handle_datagram(self.now, from, datagram);
+                }
+                _ => {}
+            },
+        }
+    }
+
     fn wait(&mut self, time: Duration) {
         self.now += time;
+        self.drop_idle();
         self.mobile.handle_timeout(self.now);
         for station in &mut self.stations {
             station.machine.handle_timeout(self.now);
@@ -427,7 +436,7 @@ impl World {
     }
 
     fn carry(&mut self, up: usize, down: usize) {
-        if !self.mobile.is_pending() {
+        if (self.early || !self.mobile.is_pending()) && !self.cut {
             self.pairs[self.pair].carry_up(up);
             self.pairs[self.pair].carry_down(down);
         }

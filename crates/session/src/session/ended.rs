@@ -17,6 +17,8 @@ pub(super) struct Ended {
     ends: VecDeque<handoff::Ended>,
     /// Of connections up to this number some ends are forgotten.
     forgotten: u64,
+    /// Another base knows what this one does not.
+    unsure: bool,
 }
 
 impl Ended {
@@ -37,7 +39,12 @@ impl Ended {
 
     /// Whether a connection may have been known here although nothing is left of it.
     pub(super) fn may_have_been(&self, id: ConnId) -> bool {
-        id.0 < self.forgotten || self.get(id).is_some()
+        self.unsure || id.0 < self.forgotten || self.get(id).is_some()
+    }
+
+    /// Any connection may have been known, at a base of which nothing will be heard.
+    pub(super) fn forget_all(&mut self) {
+        self.unsure = true;
     }
 
     pub(super) fn take(&mut self) -> (Vec<handoff::Ended>, u64) {
@@ -45,6 +52,7 @@ impl Ended {
     }
 
     pub(super) fn adopt(&mut self, ends: Vec<handoff::Ended>, forgotten: u64) {
+        self.unsure = false;
         self.forgotten = self.forgotten.max(forgotten);
         for ended in ends {
             self.add(ConnId(ended.id.min(u64::MAX >> 2)), ended.reset);

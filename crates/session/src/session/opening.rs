@@ -18,16 +18,21 @@ impl Session {
             StreamEvent::Readable(stream) => {
                 if let Some(id) = self.table.of_stream(stream) {
                     self.on_readable(hop, id);
+                } else if self.is_channel(stream) {
+                    self.read_channel(hop);
                 }
             }
             StreamEvent::Writable(stream) => match self.table.of_stream(stream) {
                 Some(id) => self.on_writable(hop, id),
+                None if self.is_channel(stream) => self.write_channel(hop),
                 None => self.on_roll_writable(hop, stream),
             },
             StreamEvent::Finished(stream) => self.on_roll_finished(hop, stream),
             StreamEvent::Closed(stream) => {
                 if let Some(id) = self.table.of_stream(stream) {
                     self.on_closed(hop, id);
+                } else if self.is_channel(stream) {
+                    self.on_channel_closed();
                 }
             }
         }
@@ -37,6 +42,8 @@ impl Session {
         if self.role == Role::Mobile && !self.listens {
             self.stats.malformed += 1;
             hop.reset(stream, ResetReason::Protocol.code());
+        } else if self.begins_channel(hop, stream) {
+            self.enter_channel(hop, stream, Vec::new());
         } else if self.is_full() {
             self.stats.turned_away += 1;
             hop.reset(stream, ResetReason::Refused(Refusal::TooMany).code());
@@ -60,6 +67,7 @@ impl Session {
         match phase {
             _ if awaits => self.read_reopened(hop, id),
             Phase::Asking(opening) => self.read_answer(hop, id, opening),
+            Phase::Reading if self.holds.contains(stream) => {}
             Phase::Reading => self.read_first(hop, stream),
             Phase::Connecting(_) => {}
             Phase::Refusing(_) => self.discard(hop, id),
@@ -88,10 +96,7 @@ impl Session {
 
     fn on_peer_reset(&mut self, id: ConnId, phase: Phase, reason: ResetReason) {
         match phase {
-            Phase::Reading => {
-                self.table.remove(id);
-                return;
-            }
+            Phase::Reading => return self.let_go(id),
             Phase::Refusing(_) => {}
             Phase::Asking(opening) => {
                 self.stats.failed += 1;
@@ -119,7 +124,8 @@ impl Session {
         }
         self.table.rename(from, id);
         self.table.enter(id, Phase::Connecting(Opening::Faithful));
-        self.events.push_back(Event::Connect { id, target: origin.target.clone() });
+        let target = origin.target.clone();
+        self.events.push_back(Event::Connect { id, target, source: origin.from });
         if let Some(conn) = self.table.get_mut(id) {
             conn.origin = Some(Box::new(origin));
         }
@@ -211,7 +217,9 @@ impl Session {
         };
         let Some(origin) = &conn.origin else { return Ok(()) };
         let connection = (id.0 != stream.0).then_some(id.0);
-        let message = Message::Open { opening, target: origin.target.clone(), connection };
+        let (target, source) = (origin.target.clone(), origin.from);
+        let resumed = self.name.zip(self.turn);
+        let message = Message::Open { opening, target, connection, source, resumed };
         self.say(hop, id, &message)
     }
 
@@ -306,6 +314,14 @@ impl Session {
     ) {
         if let Some(stream) = self.table.stream(id) {
             hop.reset(stream, reason.code());
+        }
+        self.let_go(id);
+    }
+
+    /// Forgets a stream that the caller never heard of.
+    fn let_go(&mut self, id: ConnId) {
+        if let Some(stream) = self.table.stream(id).filter(|_| is_provisional(id)) {
+            self.holds.remove(stream);
         }
         self.table.remove(id);
     }

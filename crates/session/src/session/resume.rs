@@ -5,10 +5,11 @@ use alloc::vec::Vec;
 
 use lasthop_hop::{Movable, StreamId, Streams};
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{ROLL_MAX, Reopen, Reopened, Roll, SessionId};
+use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
+use crate::moving::Origin;
 use crate::table::{Backlog, Conn, Held, Phase, is_provisional};
 use crate::{ConnId, Event};
 
@@ -29,6 +30,20 @@ impl Moves {
         self.suspended
     }
 
+    /// There is nothing to suspend.
+    pub(super) fn begin_suspended(&mut self) {
+        self.suspended = true;
+    }
+
+    /// A roll that is not written whole never will be.
+    fn leave_roll(&mut self, hop: &mut impl Streams) {
+        if let Some((stream, bytes)) = &self.roll
+            && !bytes.is_empty()
+        {
+            hop.reset(*stream, ResetReason::Aborted.code());
+        }
+    }
+
     /// All connections are gone.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
@@ -37,7 +52,8 @@ impl Moves {
 }
 
 impl Session {
-    /// Mobile: takes every connection out of `hop`, which is not used any more (MHP-15).
+    /// Mobile: takes every connection out of `hop`, which is not used any more (MHP-15). To be called
+    /// for every hop that is left, one on which nothing was resumed included.
     ///
     /// Connections keep their names. Until [`resume`](Self::resume) nothing can be written; bytes
     /// that were received can be read, and connections may be opened, finished and reset. Whatever
@@ -48,6 +64,8 @@ impl Session {
             return;
         }
         self.take_stream_events(hop);
+        self.leave_channel(hop);
+        self.moves.leave_roll(hop);
         self.moves = Moves { suspended: true, ..Moves::default() };
         for id in self.table.ids() {
             if is_provisional(id) {
@@ -59,20 +77,29 @@ impl Session {
     }
 
     /// Mobile: carries all connections on over `hop`, a new association with the base that has
-    /// taken the session over (MHP-18, MHP-19). Idempotent until the next
-    /// [`suspend`](Self::suspend).
+    /// taken the session over, or is about to (MHP-18, MHP-19). Idempotent until the next
+    /// [`suspend`](Self::suspend), which may come before the base has answered anything.
+    ///
+    /// A session that never had a hop resumes, too: the base ends what it holds under that name.
     ///
     /// `session` is the name under which the bases know them. From here on every call must be given
     /// the new hop.
     pub fn resume(&mut self, now: Time, hop: &mut impl Streams, session: SessionId) {
         self.advance(now);
-        if !self.moves.suspended {
+        let fresh = self.role == Role::Mobile && self.turn.is_none() && !self.is_carried();
+        if !self.moves.suspended && !fresh {
             return;
         }
         self.moves = Moves { waiting: self.living().into(), ..Moves::default() };
         self.name = Some(session);
+        self.turn = Some(self.turn.map_or(1, |turn| turn.wrapping_add(1)));
         self.call_roll(hop);
         self.reopen_waiting(hop);
+    }
+
+    /// Whether a stream carries anything of this session.
+    pub(super) fn is_carried(&self) -> bool {
+        self.table.parked() < self.table.len()
     }
 
     pub(super) fn take_stream_events(&mut self, hop: &mut impl Streams) {
@@ -115,7 +142,7 @@ impl Session {
 
     /// Tells the base which connections live, so that it ends the others.
     fn call_roll(&mut self, hop: &mut impl Streams) {
-        let Some(session) = self.name else { return };
+        let (Some(session), Some(turn)) = (self.name, self.turn) else { return };
         let Ok(stream) = hop.open() else {
             // The base ends them when they do not come.
             return;
@@ -126,7 +153,7 @@ impl Session {
         loop {
             let later = rest.split_off(rest.len().min(ROLL_MAX));
             let last = later.is_empty();
-            Message::Roll(Roll { session, connections: rest, last }).encode(&mut bytes);
+            Message::Roll(Roll { session, connections: rest, last, turn }).encode(&mut bytes);
             rest = later;
             if last {
                 break;
@@ -201,7 +228,8 @@ impl Session {
         let (Some(conn), Some(session)) = (self.table.get_mut(id), self.name) else { return };
         let said = if conn.moved {
             conn.awaits = true;
-            let message = Message::Reopen(reopening(session, id, conn));
+            let turn = self.turn.unwrap_or_default();
+            let message = Message::Reopen(reopening(session, turn, id, conn));
             self.say(hop, id, &message)
         } else {
             self.say_open(hop, id)
@@ -309,9 +337,12 @@ impl Session {
     }
 }
 
-fn reopening(session: SessionId, id: ConnId, conn: &Conn) -> Reopen {
+fn reopening(session: SessionId, turn: u32, id: ConnId, conn: &Conn) -> Reopen {
     let asking = match (conn.phase(), &conn.origin) {
-        (Phase::Asking(opening), Some(origin)) => Some((opening, origin.target.clone())),
+        (Phase::Asking(opening), Some(origin)) => {
+            let Origin { target, from: source, .. } = (**origin).clone();
+            Some(Asking { opening, target, source })
+        }
         _ => None,
     };
     Reopen {
@@ -321,5 +352,6 @@ fn reopening(session: SessionId, id: ConnId, conn: &Conn) -> Reopen {
         kept: conn.send_base,
         ended: conn.has_end(),
         asking,
+        turn,
     }
 }

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 use lasthop_hop::{Movable, StreamError, StreamId, StreamState, Streams};
 use lasthop_units::{Bytes, Time};
 use lasthop_wire::mhp::handoff::{
-    ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
+    Asking, ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
 };
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
+use super::hold::Claim;
 use super::{Role, Session};
 use crate::moving::{Origin, Rest};
 use crate::table::{Backlog, Conn, Held, Phase, is_provisional, provisional};
@@ -19,8 +20,8 @@ impl Session {
     /// Base: takes all connections out of `hop` and of this session, to be given to another base
     /// (MHP-17). The caller adds the wired halves.
     ///
-    /// Nothing is told of these connections any more. Those that the caller never heard of are
-    /// left out: the mobile asks for them again.
+    /// Nothing is told of these connections any more. Streams of which the caller never heard are
+    /// left where they are: the mobile asks for them again, or has just asked for them.
     pub fn freeze(
         &mut self,
         now: Time,
@@ -30,10 +31,10 @@ impl Session {
         self.advance(now);
         self.take_stream_events(hop);
         let mut connections = Vec::new();
-        for id in self.table.ids() {
-            if is_provisional(id) {
-                self.drop_silently(hop, id, ResetReason::AssociationLost);
-            } else if self.park(hop, id) {
+        // The mobile may be back already, over the same association, with streams that have not said
+        // yet what they are for.
+        for id in self.table.ids().into_iter().filter(|id| !is_provisional(*id)) {
+            if self.park(hop, id) {
                 match self.table.get_mut(id).and_then(|conn| pack(id, conn)) {
                     Some(state) => connections.push(state),
                     // A fixed host asks again by itself; the number is used up.
@@ -43,8 +44,10 @@ impl Session {
                 self.table.remove(id);
             }
         }
+        let turn = self.turn.unwrap_or(self.since);
+        (self.name, self.turn, self.since) = (None, None, 0);
         let (ended, forgotten) = self.ended.take();
-        SessionState { session, connections, ended, forgotten, hop: Vec::new() }
+        SessionState { session, connections, ended, forgotten, turn, hop: Vec::new() }
     }
 
     /// Base: what the connections hold at this moment, to be sent to another base ahead (MOB-39), up
@@ -64,7 +67,14 @@ impl Session {
             left -= len;
             connections.push(state);
         }
-        SessionState { session, connections, ended: Vec::new(), forgotten: 0, hop: Vec::new() }
+        SessionState {
+            session,
+            connections,
+            ended: Vec::new(),
+            forgotten: 0,
+            turn: 0,
+            hop: Vec::new(),
+        }
     }
 
     /// Base: a session with the connections of another base, which wait for the mobile to reopen
@@ -78,13 +88,16 @@ impl Session {
         session
     }
 
-    /// Base: as [`rebuild`](Self::rebuild), into a session that stands already.
+    /// Base: as [`rebuild`](Self::rebuild), into a session that stands already, and may have
+    /// connections that the mobile opened since. What it has asked for in the meantime is answered
+    /// with the next [`poll_event`](Self::poll_event).
     pub fn adopt(&mut self, now: Time, state: SessionState) {
         self.advance(now);
         if self.role == Role::Mobile {
             return;
         }
         self.name = Some(state.session);
+        self.expect_no_more(state.session, state.turn);
         let used = state.connections.iter().map(|c| c.id).chain(state.ended.iter().map(|e| e.id));
         let used = used.filter(|n| n % 2 == 1 && !is_provisional(ConnId(*n))).max();
         let after = used.map_or(1, |n| n + 2).max(state.forgotten | 1);
@@ -100,7 +113,7 @@ impl Session {
     }
 
     fn unpack(&mut self, id: ConnId, state: ConnectionState) {
-        let ConnectionState { stage, target, bound, up, down, .. } = state;
+        let ConnectionState { stage, target, bound, up, down, source, .. } = state;
         let phase = match stage {
             Stage::Connecting(opening) => Phase::Connecting(opening),
             Stage::Refusing(refusal) => Phase::Refusing(refusal),
@@ -115,9 +128,9 @@ impl Session {
         conn.moved = true;
         conn.rest = Some(Box::new(Rest::new(up.bytes, up.ended, down.bytes)));
         if let Phase::Connecting(_) = phase {
-            self.events.push_back(Event::Connect { id, target: target.clone() });
+            self.events.push_back(Event::Connect { id, target: target.clone(), source });
         }
-        conn.origin = Some(Box::new(Origin { bound, ..target.into() }));
+        conn.origin = Some(Box::new(Origin { target, bound, from: source }));
         self.announce_rest(id);
         if stage == Stage::Over {
             self.settle(id);
@@ -127,34 +140,18 @@ impl Session {
     /// The first message of a stream that the peer opened, or a part of it, is there.
     pub(super) fn read_first(&mut self, hop: &mut impl Streams, stream: StreamId) {
         let from = provisional(stream);
+        if !self.try_channel(hop, from, stream) {
+            return;
+        }
         loop {
             match self.take_message(hop, from) {
                 Ok(None) => return,
-                Ok(Some(Message::Offer { to, from: caller, connection }))
-                    if self.role == Role::Mobile =>
-                {
-                    let id = ConnId(connection.unwrap_or(stream.0));
-                    let origin = Origin { target: to.into(), bound: None, from: Some(caller) };
-                    return self.on_offer(hop, from, id, origin);
-                }
-                Ok(Some(_)) if self.role == Role::Mobile => {
-                    self.stats.malformed += 1;
-                    return self.drop_silently(hop, from, ResetReason::Protocol);
-                }
-                Ok(Some(Message::Open { opening, target, connection })) => {
-                    let id = ConnId(connection.unwrap_or(stream.0));
-                    return self.on_open(hop, from, id, opening, target.into());
-                }
-                Ok(Some(Message::Reopen(reopen))) if self.is_mine(reopen.session) => {
-                    return self.on_reopen(hop, from, stream, reopen);
-                }
-                Ok(Some(Message::Roll(roll))) if self.is_mine(roll.session) => {
-                    if roll.last {
-                        return self.on_last_roll(hop, from, stream, &roll);
+                Ok(Some(message)) => {
+                    if !self.answer_first(hop, stream, message) {
+                        return;
                     }
-                    self.on_roll(&roll);
                 }
-                Ok(Some(_)) | Err(_) => {
+                Err(_) => {
                     self.stats.malformed += 1;
                     return self.drop_silently(hop, from, ResetReason::Protocol);
                 }
@@ -162,9 +159,52 @@ impl Session {
         }
     }
 
-    /// A base that holds nothing yet takes the mobile's word for the name.
-    fn is_mine(&mut self, session: SessionId) -> bool {
-        *self.name.get_or_insert(session) == session
+    /// Does what a stream's first message asks for; whether another one follows.
+    pub(super) fn answer_first(
+        &mut self,
+        hop: &mut impl Streams,
+        stream: StreamId,
+        message: Message,
+    ) -> bool {
+        let from = provisional(stream);
+        match (self.role, message) {
+            (Role::Mobile, Message::Offer { to, from: caller, connection }) => {
+                let id = ConnId(connection.unwrap_or(stream.0));
+                self.on_offer(hop, from, id, Origin::new(to.into(), Some(caller)));
+            }
+            (Role::Base, message @ Message::Open { resumed: Some(whose), .. })
+                if self.claim(whose) != Claim::Ours =>
+            {
+                self.put_off(hop, stream, whose, message);
+            }
+            (Role::Base, Message::Open { opening, target, connection, source, .. }) => {
+                let id = ConnId(connection.unwrap_or(stream.0));
+                self.on_open(hop, from, id, opening, Origin::new(target, source));
+            }
+            (Role::Base, Message::Reopen(reopen)) => {
+                let whose = (reopen.session, reopen.turn);
+                match self.claim(whose) {
+                    Claim::Ours => self.on_reopen(hop, from, stream, reopen),
+                    _ => self.put_off(hop, stream, whose, Message::Reopen(reopen)),
+                }
+            }
+            (Role::Base, Message::Roll(roll)) => {
+                let whose = (roll.session, roll.turn);
+                match self.claim(whose) {
+                    Claim::Ours if roll.last => self.on_last_roll(hop, from, stream, &roll),
+                    Claim::Ours => {
+                        self.on_roll(&roll);
+                        return true;
+                    }
+                    _ => self.put_off(hop, stream, whose, Message::Roll(roll)),
+                }
+            }
+            _ => {
+                self.stats.malformed += 1;
+                self.drop_silently(hop, from, ResetReason::Protocol);
+            }
+        }
+        false
     }
 
     fn on_open(
@@ -186,7 +226,8 @@ impl Session {
         }
         self.table.rename(from, id);
         self.table.enter(id, Phase::Connecting(opening));
-        self.events.push_back(Event::Connect { id, target: origin.target.clone() });
+        let target = origin.target.clone();
+        self.events.push_back(Event::Connect { id, target, source: origin.from });
         if let Some(conn) = self.table.get_mut(id) {
             conn.origin = Some(Box::new(origin));
         }
@@ -271,11 +312,13 @@ impl Session {
                     self.drop_silently(hop, from, ResetReason::from_code(code));
                 }
             },
-            (None, Some((opening, target))) if reopen.kept == 0 && self.is_new(id, opening) => {
+            (None, Some(Asking { opening, target, source }))
+                if reopen.kept == 0 && self.is_new(id, opening) =>
+            {
                 if let Some(conn) = self.table.get_mut(from) {
                     conn.moved = true;
                 }
-                self.on_open(hop, from, id, opening, target.into());
+                self.on_open(hop, from, id, opening, Origin::new(target, source));
             }
             _ => self.drop_silently(hop, from, ResetReason::AssociationLost),
         }
@@ -350,18 +393,19 @@ fn stage(conn: &Conn) -> Option<Stage> {
 
 fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionState> {
     let stage = stage(conn)?;
-    let Origin { target, bound, .. } = conn.origin.as_deref()?.clone();
+    let Origin { target, bound, from: source } = conn.origin.as_deref()?.clone();
     let rest = |bytes: &dyn Fn(&Rest) -> &[u8]| conn.rest.as_ref().map_or(&[][..], |r| bytes(r));
     let up = [rest(&|rest| rest.unread()), &stream.unread].concat();
     let down = [&stream.send, rest(&|rest| &rest.resend)].concat();
     let direction = |bytes, ended| Direction { start: 0, bytes, ended };
     let (up, down) = (direction(up, stream.recv_ended), direction(down, conn.finishing));
-    Some(ConnectionState { id: id.0, stage, target, bound, up, down, wired: Vec::new() })
+    let (id, wired) = (id.0, Vec::new());
+    Some(ConnectionState { id, stage, target, bound, up, down, wired, source })
 }
 
 fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
     let stage = stage(conn)?;
-    let Origin { target, bound, .. } = *conn.origin.take()?;
+    let Origin { target, bound, from: source } = *conn.origin.take()?;
     let rest = conn.rest.take().unwrap_or_default();
     let unread = rest.unread();
     let up = Direction {
@@ -370,5 +414,6 @@ fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
         ended: rest.ended,
     };
     let down = Direction { start: conn.send_base, bytes: rest.resend, ended: conn.finishing };
-    Some(ConnectionState { id: id.0, stage, target, bound, up, down, wired: Vec::new() })
+    let (id, wired) = (id.0, Vec::new());
+    Some(ConnectionState { id, stage, target, bound, up, down, wired, source })
 }

@@ -1,11 +1,19 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use lasthop_wire::mhp::handoff::{Reopen, Roll, SessionState};
+
 use super::*;
 use crate::memory::{Limits, Pair};
 
+mod chain;
+mod channel;
+mod early;
+mod holds;
 mod mobile_tcp;
+mod moves;
 mod offers;
+mod port;
 mod schedules;
 
 const BOUND: &str = "10.0.0.1:4000";
@@ -147,7 +155,7 @@ fn a_faithful_opening_succeeds_when_the_base_says_so() {
     let mut world = World::new();
     let id = world.connect(Opening::Faithful);
     let (mobile, base) = world.settle();
-    assert_eq!(base, [Event::Connect { id, target: target() }]);
+    assert_eq!(base, [Event::Connect { id, target: target(), source: None }]);
     assert_eq!(mobile, []);
     assert_eq!(world.up(id, b"too soon"), 0);
 
@@ -181,7 +189,7 @@ fn an_early_opening_is_told_at_once_and_its_bytes_travel_with_it() {
     assert_eq!(world.mobile_events(), [Event::Opened { id, bound: None }]);
     assert_eq!(world.up(id, b"GET /"), 5);
     world.pair.carry_up(usize::MAX);
-    let connect = Event::Connect { id, target: target() };
+    let connect = Event::Connect { id, target: target(), source: None };
     assert_eq!(world.base_events(), [connect]);
     assert_eq!(world.base.received(&world.pair.base, id), b"");
 
@@ -276,7 +284,7 @@ fn an_end_asked_for_while_the_answer_is_awaited_follows_the_message() {
         let id = world.connect(Opening::Faithful);
         world.mobile.finish(&mut world.pair.mobile, id);
         let (_, base) = world.settle();
-        assert_eq!(base, [Event::Connect { id, target: target() }]);
+        assert_eq!(base, [Event::Connect { id, target: target(), source: None }]);
         world.base.finish(&mut world.pair.base, id);
         world.accept(id);
         let (mobile, base) = world.settle();
@@ -313,8 +321,14 @@ fn what_a_refused_mobile_goes_on_to_send_is_dropped_and_holds_nothing_up() {
     let mut world = World::with(Limits { buffer: 64, ..Limits::default() });
     let stream = world.pair.mobile.open().expect("room");
     let mut open = vec![];
-    Message::Open { opening: Opening::Faithful, target: target(), connection: None }
-        .encode(&mut open);
+    Message::Open {
+        opening: Opening::Faithful,
+        target: target(),
+        connection: None,
+        source: None,
+        resumed: None,
+    }
+    .encode(&mut open);
     assert_eq!(world.pair.mobile.write(stream, &open), Ok(open.len()));
     world.settle();
     world.base.refuse(&mut world.pair.base, ConnId(stream.0), Refusal::Refused);
@@ -426,7 +440,7 @@ fn messages_and_bytes_survive_a_transport_that_gives_one_byte_at_a_time() {
         let mut world = World::with(Limits { buffer: 3, piece: 1, ..Limits::default() });
         let id = world.connect(opening);
         let (_, base) = world.settle();
-        assert_eq!(base, [Event::Connect { id, target: target() }]);
+        assert_eq!(base, [Event::Connect { id, target: target(), source: None }]);
         world.accept(id);
         world.settle();
         let (mut up, mut down) = (vec![], vec![]);

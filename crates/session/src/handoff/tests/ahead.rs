@@ -115,7 +115,7 @@ fn what_changed_after_it_was_copied_is_sent_anew() {
     world.upcall(2);
     pass(&mut world, 100 * MS);
     let state = world.base_told.iter().find_map(|(_, event)| match event {
-        BaseEvent::Rebuild(state) => Some(state.connections[0].clone()),
+        BaseEvent::Rebuild { state, .. } => Some(state.connections[0].clone()),
         _ => None,
     });
     let state = state.expect("a state");
@@ -189,7 +189,7 @@ fn a_copy_that_the_old_base_does_not_know_is_not_used() {
     let (mut world, id) = loaded(20_000, 20_000);
     world.imminent(2, LEAD);
     pass(&mut world, 100 * MS);
-    world.stations[0].machine = Base::new(Config::base(), 1);
+    world.restart(0);
     world.upcall(2);
     pass(&mut world, 100 * MS);
     assert_eq!(world.resumed, 1);
@@ -266,7 +266,7 @@ fn copies_of_strangers_stand_in_the_way_of_no_handoff() {
     for session in 0..50 {
         let message = Message::Ahead { number: 1, total: 9000, offset: 0, bytes: &[7; 1000] };
         let now = world.now;
-        world.stations[1].machine.handle_datagram(now, 77, &said(session, message));
+        world.stations[1].machine.handle_datagram(now, 3, &said(session, message));
     }
     world.upcall(2);
     pass(&mut world, 100 * MS);
@@ -289,10 +289,10 @@ fn a_late_request_does_not_change_what_is_sent() {
     }
     let handover = world.sent.iter().find(|(.., bytes)| is(bytes)).unwrap().2.clone();
     let machine = &mut world.stations[0].machine;
-    let numbers = |machine: &mut Base<u32>, now| {
+    let numbers = |machine: &mut Base<u32, Toy>, now| {
         machine.handle_datagram(now, 2, &handover);
         while let Some(event) = machine.poll_event() {
-            assert!(matches!(event, BaseEvent::Freeze(_)), "{event:?}");
+            assert!(matches!(event, BaseEvent::Freeze { .. }), "{event:?}");
         }
         let mut out = vec![];
         let mut numbers = vec![];
@@ -304,8 +304,14 @@ fn a_late_request_does_not_change_what_is_sent() {
         numbers
     };
     assert_eq!(numbers(machine, world.now), []);
-    let state =
-        SessionState { session: ID, connections: vec![], ended: vec![], forgotten: 0, hop: vec![] };
+    let state = SessionState {
+        session: ID,
+        connections: vec![],
+        ended: vec![],
+        forgotten: 0,
+        turn: 0,
+        hop: vec![],
+    };
     machine.frozen(world.now, ID, Some(state));
     let before = numbers(machine, world.now);
     assert!(!before.is_empty());
@@ -325,11 +331,14 @@ fn an_answer_about_an_earlier_candidate_does_not_silence_the_mobile() {
         mobile.handle_imminent(Time::ZERO, candidate, Duration::from_secs(1));
         assert_eq!(mobile.poll_transmit(Time::ZERO, &mut out), Some(1));
     }
-    let answer = |candidate: u32| Message::Expected { candidate: candidate.to_name() };
-    mobile.handle_datagram(Time::ZERO, &said(ID.0, answer(2)));
+    let answer = |candidate: u32| {
+        let candidate = candidate.to_name();
+        Message::Expected { candidate, refused: None }
+    };
+    mobile.handle_datagram(Time::ZERO, 1, &said(ID.0, answer(2)));
     let late = Time::ZERO + 200 * MS;
     assert_eq!(mobile.poll_transmit(late, &mut out), Some(1), "3 has no answer");
-    mobile.handle_datagram(late, &said(ID.0, answer(3)));
+    mobile.handle_datagram(late, 1, &said(ID.0, answer(3)));
     assert_eq!(mobile.poll_transmit(late + 600 * MS, &mut out), None);
 }
 
@@ -380,7 +389,7 @@ fn what_came_ahead_goes_when_the_session_comes() {
     let (mut world, id) = loaded(20_000, 20_000);
     world.imminent(2, LEAD);
     pass(&mut world, 100 * MS);
-    world.stations[0].machine = Base::new(Config::base(), 1);
+    world.restart(0);
     world.upcall(2);
     pass(&mut world, 100 * MS);
     assert_eq!((world.resumed, world.stations[1].machine.copies()), (1, 0));
@@ -394,7 +403,7 @@ fn a_restarted_base_sends_its_copies_anew() {
     let (mut world, id) = loaded(20_000, 20_000);
     world.imminent(2, Duration::from_secs(20));
     pass(&mut world, 500 * MS);
-    world.stations[0].machine = Base::new(Config::base(), 1);
+    world.restart(0);
     world.read(id, 10_000);
     world.carry(0, usize::MAX);
     pass(&mut world, Duration::from_secs(10));
@@ -411,7 +420,7 @@ fn a_restarted_candidate_gets_the_whole_copy() {
     let (mut world, id) = loaded(20_000, 20_000);
     world.imminent(2, Duration::from_secs(3));
     pass(&mut world, 200 * MS);
-    world.stations[1].machine = Base::new(Config::base(), 2);
+    world.restart(1);
     pass(&mut world, 600 * MS);
     world.upcall(2);
     pass(&mut world, 100 * MS);

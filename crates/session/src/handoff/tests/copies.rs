@@ -4,7 +4,7 @@ use super::ahead::{LEAD, finish, loaded, pass, said, sent};
 use super::*;
 
 /// What a base says at this moment.
-fn outgoing(base: &mut Base<u32>, now: Time) -> Vec<(u32, Vec<u8>)> {
+fn outgoing<T: Authority<u32>>(base: &mut Base<u32, T>, now: Time) -> Vec<(u32, Vec<u8>)> {
     let mut all = vec![];
     let mut out = vec![];
     while let Some(to) = base.poll_transmit(now, &mut out) {
@@ -33,7 +33,7 @@ fn expect(session: u64, attempt: u32, candidate: u32) -> Vec<u8> {
 fn state(session: u64, bytes: usize, with: u8) -> SessionState {
     let (ended, forgotten) = (vec![], 0);
     let session = SessionId(session);
-    SessionState { session, connections: vec![], ended, forgotten, hop: vec![with; bytes] }
+    SessionState { session, connections: vec![], ended, forgotten, turn: 0, hop: vec![with; bytes] }
 }
 
 /// Pieces of two copies never mix, where they come in and where they go out.
@@ -69,7 +69,7 @@ fn a_copy_of_somebody_else_is_not_built_on() {
         let message = Message::Ahead { number: 1, total: 3100, offset: 0, bytes: &bytes[..1000] };
         base.handle_datagram(Time::ZERO, from, &said(5, message));
         outgoing(&mut base, Time::ZERO);
-        let greet = Message::Greet { holder: 1u32.to_name(), since: 0 };
+        let greet = Message::Greet { holder: 1u32.to_name(), since: 0, grants: vec![] };
         base.handle_datagram(Time::ZERO, 100, &said(5, greet));
         let asked = outgoing(&mut base, Time::ZERO);
         let copy =
@@ -116,7 +116,7 @@ fn a_copy_that_is_made_too_late_stays() {
     let mut base = Base::new(Config::base(), 1u32);
     base.handle_datagram(now, 100, &expect(5, 0, 2));
     let (limit, piece, window) = (1 << 20, 1000, 32);
-    let handover = Message::Handover { limit, piece, window, since: 0, copy: None };
+    let handover = Message::Handover { limit, piece, window, since: 0, copy: None, warrant: None };
     base.handle_datagram(now, 2, &said(5, handover));
     base.frozen(now, id, Some(state(5, 300, 1)));
     outgoing(&mut base, now);
@@ -200,7 +200,8 @@ fn a_warning_is_repeated_in_time_and_ends_with_the_handoff() {
     let at = |ms: u32| Time::ZERO + ms * MS;
     mobile.handle_imminent(at(0), 2, Duration::from_secs(20));
     assert_eq!(mobile.poll_transmit(at(0), &mut out), Some(1));
-    mobile.handle_datagram(at(0), &said(ID.0, Message::Expected { candidate: 2u32.to_name() }));
+    let expected = Message::Expected { candidate: 2u32.to_name(), refused: None };
+    mobile.handle_datagram(at(0), 1, &said(ID.0, expected));
     assert_eq!(mobile.poll_transmit(at(2400), &mut out), None);
     assert_eq!(mobile.poll_transmit(at(2500), &mut out), Some(1), "before the base gives it up");
     mobile.handle_upcall(at(3000), 2);

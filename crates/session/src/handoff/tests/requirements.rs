@@ -12,16 +12,20 @@ fn the_upcall_suspends_and_greets_the_new_base_with_the_old_ones_address() {
     let mut world = World::new(1);
     let id = world.opened();
     world.upcall(2);
-    assert_eq!(world.told, [MobileEvent::Suspend]);
+    assert_eq!(world.told, [MobileEvent::Suspend { to: 2 }]);
     world.write(id, 10);
     assert_eq!(world.apps[&id].written, 0, "nothing is sent while the session is suspended");
     let (from, to, bytes) = &world.sent[0];
     assert_eq!((*from, *to), (MOBILE, 2));
-    let greet = Message::Greet { holder: 1u32.to_name(), since: 0 };
+    let granted = |holder: u32| {
+        (holder.to_name(), toy::grant(MOBILE, holder, &Claim { session: ID, attempt: 1, to: 2 }))
+    };
+    let grants = [1, 3].map(granted).to_vec();
+    let greet = Message::Greet { holder: 1u32.to_name(), since: 0, grants };
     let datagram = Datagram { session: ID, attempt: 1, message: greet };
     assert_eq!(Datagram::decode(bytes), Ok(datagram));
     world.run(Duration::from_secs(1));
-    assert_eq!(world.told, [MobileEvent::Suspend, MobileEvent::Resumed { base: 2 }]);
+    assert_eq!(world.told, [MobileEvent::Suspend { to: 2 }, MobileEvent::Resumed { base: 2 }]);
     world.write(id, 10);
     assert_eq!(world.apps[&id].written, 10);
 }
@@ -51,7 +55,7 @@ fn the_old_bases_buffers_of_both_directions_are_handed_over() {
     world.upcall(2);
     world.run(Duration::from_secs(1));
     let state = world.base_told.iter().find_map(|(_, event)| match event {
-        BaseEvent::Rebuild(state) => Some(&state.connections[0]),
+        BaseEvent::Rebuild { state, .. } => Some(&state.connections[0]),
         _ => None,
     });
     let state = state.expect("a state");
@@ -186,7 +190,7 @@ fn repeated_messages_change_nothing() {
         world.flying.push((from, to, datagram));
     }
     world.run(Duration::from_secs(1));
-    let rebuilt = |(_, event): &&(u32, BaseEvent<u32>)| matches!(event, BaseEvent::Rebuild(_));
+    let rebuilt = |(_, event): &&(u32, BaseEvent<u32>)| matches!(event, BaseEvent::Rebuild { .. });
     assert_eq!(world.base_told.iter().filter(rebuilt).count(), 1);
     assert_eq!((world.resumed, world.serving()), (1, Some(1)));
     assert_eq!(world.wired[&id].up, 100);
@@ -247,8 +251,10 @@ fn the_old_base_forwards_and_tells_stragglers_where_the_session_went() {
     assert!(world.stations[0].surrogate.is_none());
     let lasts = Config::base().forward;
     assert!(world.base_told.contains(&(1, BaseEvent::Forward { session: ID, to: 2, lasts })));
-    let message =
-        Message::Handover { limit: 1 << 24, piece: 1000, window: 8, since: 0, copy: None };
+    let grant = toy::grant(MOBILE, 1, &Claim { session: ID, attempt: 9, to: 3 });
+    let warrant = Some(Warrant { mobile: MOBILE.to_name(), grant });
+    let (limit, piece) = (1 << 24, 1000);
+    let message = Message::Handover { limit, piece, window: 8, since: 0, copy: None, warrant };
     let mut ask = vec![];
     Datagram { session: ID, attempt: 9, message }.encode(&mut ask);
     world.flying.push((3, 1, ask));
@@ -323,7 +329,7 @@ fn handoffs_beyond_the_bound_wait_for_room() {
     let mut base: Base<u32> = Base::new(config, 2);
     let mut out = vec![];
     let mut greet = |base: &mut Base<u32>, session| {
-        let message = Message::Greet { holder: 1u32.to_name(), since: 0 };
+        let message = Message::Greet { holder: 1u32.to_name(), since: 0, grants: vec![] };
         let mut bytes = vec![];
         Datagram { session: SessionId(session), attempt: 1, message }.encode(&mut bytes);
         base.handle_datagram(Time::ZERO, 100, &bytes);

@@ -1,5 +1,10 @@
-//! Random schedules: whatever is lost, and whenever the mobile moves, the bytes that arrive are the
-//! bytes that were sent.
+//! Random schedules: whatever is lost, whenever the mobile moves, whichever base forgets all and
+//! whatever bases say that they should not, the bytes that arrive are the bytes that were sent.
+//!
+//! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number, both as the
+//! tests are compiled: what is tested here takes nothing from its surroundings.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
@@ -19,6 +24,9 @@ struct Run {
     dice: Numbers,
     /// How often the mobile moves.
     restless: f64,
+    /// How often a base is restarted, and how often one says what it may not.
+    fragile: f64,
+    hostile: f64,
 }
 
 impl Run {
@@ -34,7 +42,12 @@ impl Run {
         let mut world = World::with(seed, limits, config);
         world.loss = dice.uniform() * 0.15;
         let restless = dice.uniform();
-        Self { world, dice, restless }
+        world.early = dice.chance(0.5);
+        let fragile = if dice.chance(0.3) { dice.uniform() * 0.4 } else { 0.0 };
+        // A session that breaks with its base is lost, and no other.
+        world.panics_on_broken = fragile == 0.0;
+        let hostile = if dice.chance(0.3) { dice.uniform() } else { 0.0 };
+        Self { world, dice, restless, fragile, hostile }
     }
 
     fn pick(&mut self) -> Option<ConnId> {
@@ -53,7 +66,10 @@ impl Run {
         let world = &mut self.world;
         match (kind, id) {
             (0..4, _) if world.apps.len() < 12 => {
-                world.connect(if kind < 2 { Opening::Faithful } else { Opening::Early });
+                // What is sent to a base that has not the session yet would be lost with a further
+                // handoff.
+                let patient = kind < 2 || world.early && world.mobile.is_pending();
+                world.connect(if patient { Opening::Faithful } else { Opening::Early });
             }
             (4..20, Some(id)) => world.write(id, n),
             (20..34, Some(id)) => world.read(id, n),
@@ -83,6 +99,9 @@ impl Run {
             (59..63, _) if self.dice.chance(self.restless) => {
                 world.upcall(1 + self.dice.below(3) as u32);
             }
+            (63, _) if self.dice.chance(self.fragile) => world.crash(self.dice.below(3) as usize),
+            (64..68, _) if self.dice.chance(self.hostile) => attacks::any(world, &mut self.dice),
+            (68, _) if self.dice.chance(self.fragile) => world.notice(),
             (63..75, _) => world.carry(n, 0),
             (75..87, _) => world.carry(0, m),
             (87..95, _) => {
@@ -98,6 +117,7 @@ impl Run {
     /// Lets everything end.
     fn drain(&mut self) {
         let world = &mut self.world;
+        world.notice();
         for _ in 0..3000 {
             world.run(20 * MS);
             let at = world.serving();
@@ -119,7 +139,8 @@ impl Run {
             }
         }
         assert!(!world.mobile.is_pending(), "a handoff that never ends");
-        for _ in 0..40 {
+        // Longer than anything is remembered.
+        for _ in 0..300 {
             world.wait(500 * MS);
             while world.deliver() {}
         }
@@ -140,27 +161,90 @@ impl Run {
             assert!(app.finished && wired.down_ended, "{id} closed early: {app:?} {wired:?}");
         }
         assert_eq!(world.session.connections(), 0);
-        let at = world.serving().expect("somebody serves");
-        let surrogate = world.stations[at].surrogate.as_ref().expect("it serves");
-        assert_eq!(surrogate.session.connections(), 0, "left at base {}", at + 1);
-        let copies: usize = world.stations.iter().map(|station| station.machine.copies()).sum();
-        assert_eq!(copies, 0, "copies that nobody drops");
+        for (at, station) in world.stations.iter().enumerate() {
+            let slots = [&station.surrogate, &station.guest].into_iter().flatten();
+            let left: usize = slots.map(|slot| slot.session.connections()).sum();
+            assert_eq!(left, 0, "left at base {}", at + 1);
+            let Station { machine, surrogate, .. } = station;
+            assert_eq!((machine.pending(), machine.copies()), (0, 0), "nobody drops it");
+            let known = usize::from(surrogate.is_some());
+            assert!(machine.sessions() <= known, "base {} remembers what it has not", at + 1);
+        }
+        assert!(world.serving().is_some(), "nobody serves");
     }
 }
 
-/// MHP-18, MHP-19, MHP-20, MHP-23, MOB-39..43: nothing is lost or doubled, whatever the network does.
+/// A number that was given when the tests were compiled.
+fn number(text: Option<&str>) -> Option<u64> {
+    text.map(|text| text.parse().unwrap_or_else(|_| panic!("{text} is not a number")))
+}
+
+/// MHP-18, MHP-19, MHP-20, MHP-23, MOB-39..43: nothing is wrong, lost or doubled and nothing stays
+/// behind, whatever the network does, whoever is restarted, and whatever is said that should not be.
 #[test]
 fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
-    let mut resumed = 0;
-    for seed in 0..1500 {
-        let _named = Named(seed);
-        let mut run = Run::new(seed);
-        for _ in 0..400 {
-            run.step();
+    let first = number(option_env!("LASTHOP_FIRST")).unwrap_or(0);
+    let count = number(option_env!("LASTHOP_SCHEDULES")).unwrap_or(1500);
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
+    let next = AtomicU64::new(first);
+    let work = || {
+        let mut sum = Sum::default();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                return sum;
+            }
+            sum.add(&run(seed).world);
         }
-        run.drain();
-        run.check();
-        resumed += run.world.resumed;
+    };
+    let sums = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |one: std::thread::ScopedJoinHandle<'_, Sum>| {
+            one.join().expect("a schedule fails: see its number above")
+        };
+        all.into_iter().map(join).collect::<Vec<_>>()
+    });
+    let total = |of: fn(&Sum) -> usize| sums.iter().map(of).sum::<usize>() as u64;
+    let resumed = total(|sum| sum.resumed);
+    std::println!(
+        "{count} schedules: {resumed} handoffs, {} of them early; {} broken sessions, {} bases \
+         restarted, {} requests refused",
+        total(|sum| sum.early),
+        total(|sum| sum.broken),
+        total(|sum| sum.crashes),
+        total(|sum| sum.refused),
+    );
+    assert!(resumed * 3 > count * 4 || count < 100, "only {resumed} handoffs");
+}
+
+/// What happened in all of them.
+#[derive(Default)]
+struct Sum {
+    resumed: usize,
+    early: usize,
+    broken: usize,
+    crashes: usize,
+    refused: usize,
+}
+
+impl Sum {
+    fn add(&mut self, world: &World) {
+        let refused = |(_, e): &&(u32, BaseEvent<u32>)| matches!(e, BaseEvent::Refused { .. });
+        self.resumed += world.resumed;
+        self.early += if world.early { world.resumed } else { 0 };
+        self.broken += world.broken;
+        self.crashes += world.crashes;
+        self.refused += world.base_told.iter().filter(refused).count();
     }
-    assert!(resumed > 2000, "only {resumed} handoffs");
+}
+
+fn run(seed: u64) -> Run {
+    let _named = Named(seed);
+    let mut run = Run::new(seed);
+    for _ in 0..400 {
+        run.step();
+    }
+    run.drain();
+    run.check();
+    run
 }

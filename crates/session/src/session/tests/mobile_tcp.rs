@@ -97,7 +97,7 @@ impl Hop {
         };
         let Side { hop, session, .. } = &mut self.mobile;
         let id = session.connect(self.now, hop, &target, opening).expect("room");
-        let asked = Event::Connect { id, target };
+        let asked = Event::Connect { id, target, source: None };
         self.until("the opening", |hop| hop.base.told.contains(&asked));
         id
     }
@@ -203,4 +203,38 @@ fn connections_leave_for_another_hop() {
     let missing = sent.send_start + sent.send.len() as u64 - got.received;
     assert_eq!(got.unread.len() as u64 + missing, data.len() as u64);
     assert_eq!((hop.mobile.hop.stats().streams, hop.base.hop.stats().streams), (0, 0));
+}
+
+/// MHP-15: messages travel over Mobile TCP as over any transport, in front of every connection and
+/// beside it.
+#[test]
+fn messages_of_handoffs_travel_over_mobile_tcp() {
+    for lost in [0, 50] {
+        let mut hop = Hop::new(lost);
+        let said = |n: u8| [&[1, 20, 0, 200][..], &[n; 200]].concat();
+        let mut expected = [vec![], vec![]];
+        let mut came = [vec![], vec![]];
+        for n in 0..20 {
+            let Side { hop: streams, session, .. } = &mut hop.mobile;
+            session.send_message(hop.now, streams, &said(n)).expect("room");
+            expected[0].push(said(n));
+            hop.until("a message", |hop| {
+                came[0].extend(hop.base.session.poll_message());
+                came[0].len() == expected[0].len()
+            });
+            if n == 5 {
+                let id = hop.connect(Opening::Faithful);
+                hop.base.session.accept(&mut hop.base.hop, id, bound());
+            }
+            let Side { hop: streams, session, .. } = &mut hop.base;
+            session.send_message(hop.now, streams, &said(100 + n)).expect("room");
+            expected[1].push(said(100 + n));
+        }
+        hop.until("the answers", |hop| {
+            came[1].extend(hop.mobile.session.poll_message());
+            came[1].len() == expected[1].len()
+        });
+        assert_eq!(came, expected);
+        assert_eq!(hop.base.session.stats().malformed, 0);
+    }
 }

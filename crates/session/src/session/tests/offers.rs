@@ -26,7 +26,8 @@ fn an_offer_that_is_taken_is_a_connection() {
     let mut world = listening();
     let id = offer(&mut world);
     let (mobile, base) = world.settle();
-    assert_eq!(mobile, [Event::Connect { id, target: addr(MOBILE).into() }]);
+    let source = Some(addr(CALLER));
+    assert_eq!(mobile, [Event::Connect { id, target: addr(MOBILE).into(), source }]);
     assert_eq!(base, []);
     assert_eq!(world.mobile.caller(id), Some(addr(CALLER)));
     world.mobile.accept(&mut world.pair.mobile, id, addr(MOBILE));

@@ -1,0 +1,247 @@
+//! A mobile that asks a base, hears nothing, and asks another: whatever its applications do between,
+//! nothing is lost.
+
+use super::*;
+
+const NAME: SessionId = SessionId(3);
+
+/// A mobile and the base where its session stands, of which the mobile has told others.
+struct Trip {
+    world: World,
+    state: Option<SessionState>,
+}
+
+impl Trip {
+    /// Two connections that stand, with bytes under way both ways.
+    fn new() -> (Self, ConnId, ConnId) {
+        let mut world = World::with(Limits { unacknowledged: 4, ..Limits::default() });
+        let ids = (world.opened(), world.opened());
+        for id in [ids.0, ids.1] {
+            assert_eq!((world.up(id, b"0123"), world.down(id, b"abcd")), (4, 4));
+        }
+        (Self { world, state: None }, ids.0, ids.1)
+    }
+
+    fn leave(&mut self) {
+        let World { pair, mobile, base, now, .. } = &mut self.world;
+        mobile.suspend(*now, &mut pair.mobile);
+        if self.state.is_none() {
+            self.state = Some(base.freeze(*now, &mut pair.base, NAME));
+        }
+    }
+
+    fn arrive(&mut self) {
+        self.world.pair = Pair::new(Limits { unacknowledged: 4, ..Limits::default() });
+        self.world.base = Session::base(Config::base());
+        let World { pair, mobile, now, .. } = &mut self.world;
+        mobile.resume(*now, &mut pair.mobile, NAME);
+    }
+
+    /// What the mobile asked arrives; nothing comes back.
+    fn ask_in_vain(&mut self) {
+        self.arrive();
+        self.world.settle();
+        assert_eq!(self.world.base.poll_wanted(), Some(NAME));
+        self.leave();
+    }
+
+    /// The base where the mobile is gets the state.
+    fn adopt(&mut self) -> (Vec<Event>, Vec<Event>) {
+        let state = self.state.take().expect("nobody has it");
+        self.world.base.adopt(self.world.now, state);
+        self.world.settle()
+    }
+}
+
+/// MHP-23: asked in vain once, or as often as there are bases.
+#[test]
+fn a_resume_that_is_not_answered_costs_nothing() {
+    for bases in 1..5 {
+        let (mut trip, one, other) = Trip::new();
+        trip.leave();
+        for _ in 0..bases {
+            trip.ask_in_vain();
+            assert_eq!(trip.world.mobile_events(), []);
+        }
+        trip.arrive();
+        trip.adopt();
+        let world = &mut trip.world;
+        for id in [one, other] {
+            assert_eq!((world.up(id, b"45"), world.down(id, b"ef")), (2, 2));
+        }
+        world.settle();
+        for id in [one, other] {
+            assert_eq!(world.read_base(id), b"012345");
+            assert_eq!(world.read_mobile(id), b"abcdef");
+        }
+    }
+}
+
+/// MHP-19: between two bases nothing can be written, and what was received can be read.
+#[test]
+fn bytes_are_read_and_none_are_written_between_two_bases() {
+    let (mut trip, one, other) = Trip::new();
+    trip.world.settle();
+    assert_eq!(trip.world.up(one, b"45"), 2);
+    trip.leave();
+    assert_eq!(trip.world.up(one, b"no"), 0);
+    assert_eq!(trip.world.read_mobile(one), b"abcd");
+    trip.ask_in_vain();
+    trip.arrive();
+    assert_eq!(trip.world.up(one, b"no"), 0);
+    assert_eq!(trip.world.read_mobile(other), b"abcd");
+    trip.adopt();
+    assert_eq!(trip.world.up(one, b"67"), 2);
+    trip.world.settle();
+    assert_eq!(trip.world.read_base(one), b"01234567");
+    assert_eq!(trip.world.read_base(other), b"0123");
+    assert_eq!(trip.world.down(one, b"ef"), 2);
+    trip.world.settle();
+    assert_eq!(trip.world.read_mobile(one), b"ef");
+}
+
+/// MHP-14: an end that was asked for at any moment comes behind the last byte.
+#[test]
+fn a_direction_ended_between_two_bases_ends_where_it_should() {
+    for moment in 0..4 {
+        let (mut trip, one, other) = Trip::new();
+        let finish = |trip: &mut Trip, at| {
+            if at == moment {
+                let World { pair, mobile, .. } = &mut trip.world;
+                mobile.finish(&mut pair.mobile, one);
+            }
+        };
+        finish(&mut trip, 0);
+        trip.leave();
+        finish(&mut trip, 1);
+        trip.ask_in_vain();
+        finish(&mut trip, 2);
+        trip.arrive();
+        finish(&mut trip, 3);
+        trip.adopt();
+        let world = &mut trip.world;
+        assert_eq!(
+            (world.read_base(one), world.read_base(other)),
+            (b"0123".to_vec(), b"0123".to_vec())
+        );
+        assert_eq!(world.base.recv_state(&world.pair.base, one), RecvState::Finished, "{moment}");
+        assert_eq!(world.base.recv_state(&world.pair.base, other), RecvState::Open);
+        world.down(one, b"!");
+        world.base.finish(&mut world.pair.base, one);
+        world.settle();
+        assert_eq!(world.read_mobile(one), b"abcd!");
+        world.settle();
+        assert_eq!((world.mobile.connections(), world.base.connections()), (1, 1));
+    }
+}
+
+/// MHP-19: a connection given up at any moment is over at the base that gets the state, and no other
+/// one is.
+#[test]
+fn a_connection_given_up_between_two_bases_is_reset_at_the_last() {
+    for moment in 0..3 {
+        let (mut trip, one, other) = Trip::new();
+        let reset = |trip: &mut Trip, at| {
+            if at == moment {
+                let World { pair, mobile, .. } = &mut trip.world;
+                mobile.reset(&mut pair.mobile, one, ResetReason::Aborted);
+            }
+        };
+        trip.leave();
+        reset(&mut trip, 0);
+        trip.ask_in_vain();
+        reset(&mut trip, 1);
+        trip.arrive();
+        reset(&mut trip, 2);
+        let (_, base) = trip.adopt();
+        let reset = Event::Reset { id: one, reason: ResetReason::Aborted };
+        assert!(base.contains(&reset), "{moment}: {base:?}");
+        assert_eq!(trip.world.read_base(other), b"0123");
+        assert_eq!((trip.world.mobile.connections(), trip.world.base.connections()), (1, 1));
+    }
+}
+
+/// MHP-2, MHP-23: a connection opened at any moment is asked of the fixed host once, where the session
+/// comes to stand.
+#[test]
+fn a_connection_opened_between_two_bases_is_opened_once() {
+    let source = "10.1.0.1:5000".parse().ok();
+    for (moment, opening) in (0..4).flat_map(|n| [(n, Opening::Faithful), (n, Opening::Early)]) {
+        let (mut trip, one, _) = Trip::new();
+        let mut opened = None;
+        let mut connect = |trip: &mut Trip, at| {
+            if at == moment {
+                let World { pair, mobile, now, .. } = &mut trip.world;
+                let hop = &mut pair.mobile;
+                let id = mobile.connect_from(*now, hop, &target(), opening, source).expect("room");
+                opened = Some(id);
+                trip.world.mobile_events();
+            }
+        };
+        connect(&mut trip, 0);
+        trip.leave();
+        connect(&mut trip, 1);
+        trip.ask_in_vain();
+        connect(&mut trip, 2);
+        trip.arrive();
+        connect(&mut trip, 3);
+        trip.world.settle();
+        let (_, base) = trip.adopt();
+        let id = opened.expect("one of the moments");
+        let connect = Event::Connect { id, target: target(), source };
+        assert_eq!(
+            base.iter().filter(|e| **e == connect).count(),
+            1,
+            "{moment} {opening:?}: {base:?}"
+        );
+        trip.world.accept(id);
+        trip.world.settle();
+        assert_eq!((trip.world.up(id, b"hello"), trip.world.down(id, b"there")), (5, 5));
+        trip.world.settle();
+        assert_eq!(trip.world.read_base(id), b"hello");
+        assert_eq!(trip.world.read_mobile(id), b"there");
+        assert_eq!(trip.world.read_base(one), b"0123");
+    }
+}
+
+/// MHP-18: the fixed host's view of who opens the connection travels with the state, too.
+#[test]
+fn an_opening_that_is_under_way_keeps_its_source() {
+    let source = "10.1.0.1:5000".parse().ok();
+    let mut world = World::new();
+    let World { pair, mobile, now, .. } = &mut world;
+    let hop = &mut pair.mobile;
+    let id = mobile.connect_from(*now, hop, &target(), Opening::Early, source).expect("room");
+    let connect = Event::Connect { id, target: target(), source };
+    assert_eq!(world.settle().1, core::slice::from_ref(&connect));
+    let World { pair, mobile, base, now, .. } = &mut world;
+    mobile.suspend(*now, &mut pair.mobile);
+    let state = base.freeze(*now, &mut pair.base, NAME);
+    let state = SessionState::decode(&state.encode()).expect("as it was written");
+    world.base = Session::rebuild(world.now, Config::base(), state);
+    assert_eq!(world.base_events(), [connect]);
+}
+
+/// The base answers with the very messages of the old hop's transport only: a Reopened that was
+/// delivered but never read is not lost with the hop.
+#[test]
+fn an_answer_that_arrived_as_the_hop_was_left_counts() {
+    let (mut trip, one, other) = Trip::new();
+    trip.leave();
+    trip.arrive();
+    trip.world.pair.carry();
+    trip.world.base_events();
+    let state = trip.state.take().expect("frozen");
+    trip.world.base.adopt(trip.world.now, state);
+    trip.world.base_events();
+    assert_eq!(trip.world.down(one, b"ef"), 2);
+    trip.world.pair.carry_down(usize::MAX);
+    // The mobile has not looked at any of it.
+    trip.leave();
+    trip.arrive();
+    trip.adopt();
+    for (id, expected) in [(one, &b"abcdef"[..]), (other, b"abcd")] {
+        assert_eq!(trip.world.read_mobile(id), expected);
+        assert_eq!(trip.world.read_base(id), b"0123");
+    }
+}
