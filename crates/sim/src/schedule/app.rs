@@ -142,7 +142,7 @@ impl People {
     fn handle_events<E: Endpoint>(&mut self, now: Time, association: usize, endpoint: &mut E) {
         let Some(hop) = endpoint.streams(association) else { return };
         while let Some(event) = self.tables[association].session.poll_event(now, hop) {
-            if let Event::Connect { id, target } = &event {
+            if let Event::Connect { id, target, .. } = &event {
                 self.accept(now, association, *id, ConnectionPlan::index_of(target));
                 continue;
             }

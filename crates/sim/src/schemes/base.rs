@@ -251,11 +251,11 @@ impl BaseStation {
     fn handle_handoff(&mut self, now: Time) {
         while let Some(event) = self.handoff.poll_event() {
             match event {
-                BaseEvent::Freeze(session) => {
+                BaseEvent::Freeze { session, .. } => {
                     let state = self.freeze(now, session);
                     self.handoff.frozen(now, session, Some(state));
                 }
-                BaseEvent::Rebuild(state) => {
+                BaseEvent::Rebuild { state, .. } => {
                     let session = state.session;
                     self.rebuild(now, state);
                     self.counts.taken_over += 1;
@@ -273,7 +273,11 @@ impl BaseStation {
                 }
                 // Nobody came for it; the mobile still may, until its connections time out.
                 BaseEvent::Expired(state) => self.rebuild(now, state),
-                BaseEvent::Resumed { .. } => {}
+                BaseEvent::Over(session) => drop(self.freeze(now, session)),
+                BaseEvent::Resumed { .. }
+                | BaseEvent::Begins { .. }
+                | BaseEvent::Lost { .. }
+                | BaseEvent::Refused { .. } => {}
             }
         }
     }
@@ -288,6 +292,7 @@ impl BaseStation {
                 connections: Vec::new(),
                 ended: Vec::new(),
                 forgotten: 0,
+                turn: 0,
                 hop: Vec::new(),
             };
         };

@@ -12,7 +12,7 @@ use lasthop_session::{
 use lasthop_tcp::{self as tcp, Estimates};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
-use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp};
+use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp, udp_source};
 use super::{HANDOFF_PORT, SRP_PORT, Tidings, session_of};
 use crate::content::Content as Bytestream;
 use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets};
@@ -175,12 +175,14 @@ impl Carried {
     fn take_events(&mut self) {
         while let Some(event) = self.handoff.poll_event() {
             match event {
-                MobileEvent::Suspend => self.suspend(),
+                // Over two bases at once nothing can be heard: they are carried on when all stands.
+                MobileEvent::Suspend { .. } => self.suspend(),
                 MobileEvent::Resumed { base } => {
                     self.resume(base);
                     let pending = self.handoffs.iter_mut().filter(|h| h.resumed.is_none());
                     pending.for_each(|h| h.resumed = Some(self.now));
                 }
+                MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
                 // The session is lost (MHP-21); another one begins with the base at hand.
                 MobileEvent::Broken(why) => {
                     self.broken = Some(why);
@@ -293,7 +295,7 @@ impl Carried {
                 }
                 self.events.push_back((flow, Event::Closed(ending)));
             }
-            Told::Connect { id, target } => self.take_offer(id, &target),
+            Told::Connect { id, target, .. } => self.take_offer(id, &target),
         }
     }
 
@@ -347,8 +349,8 @@ impl Carried {
         let from_base = packet.src == self.base && !self.handoff.is_pending();
         match packet.body {
             Body::Udp { dst_port: HANDOFF_PORT, .. } => {
-                if let Some(bytes) = packet.bytes_mut() {
-                    self.handoff.handle_datagram(now, bytes);
+                if let (Some(from), Some(bytes)) = (udp_source(packet), packet.bytes_mut()) {
+                    self.handoff.handle_datagram(now, SocketAddr::V4(from), bytes);
                 }
             }
             Body::Tcp(_) | Body::Udp { src_port: SRP_PORT, .. } | Body::Frame { .. }

@@ -315,6 +315,11 @@ impl Surrogates {
             while let Some(event) = self.session.poll_event(now, &mut self.hop) {
                 self.handle_event(now, event);
             }
+            // A mobile resumes here only once this base has its state, if there is one left.
+            if let Some(lost) = self.session.poll_wanted() {
+                self.session.decline(now, &mut self.hop, lost);
+                continue;
+            }
             let Some(id) = self.dirty.pop() else { break };
             self.attend(id);
         }
@@ -335,7 +340,7 @@ impl Surrogates {
 
     fn handle_event(&mut self, now: Time, event: Event) {
         match event {
-            Event::Connect { id, target } => self.connect(now, id, &target),
+            Event::Connect { id, target, .. } => self.connect(now, id, &target),
             Event::Readable(id) | Event::Writable(id) => self.dirty.push(id),
             Event::Reset { id, .. } => {
                 if let Some(wired) = self.wired.get_mut(&id) {

@@ -14,6 +14,7 @@ const FADES: Sheet = sheet!("mobile-tcp-2001", "fades.toml");
 const NS2_FADES: Sheet = sheet!("mobile-tcp-2001", "ns2-fades.toml");
 const SENSITIVITY_SHEET: Sheet = sheet!("mobile-tcp-2001", "sensitivity.toml");
 const HANDOFFS: Sheet = sheet!("mobile-tcp-2001", "handoffs.toml");
+const LOSSY_HANDOFFS: Sheet = sheet!("mobile-tcp-2001", "lossy-handoffs.toml");
 const ALTERNATIVES_SHEET: Sheet = sheet!("mobile-tcp-2001", "alternatives.toml");
 
 /// The paper's scheme, and the TCP that it is compared with.
@@ -30,6 +31,7 @@ pub(super) const SETTLED: &str = "settled";
 pub(super) const NS2: &str = "ns2";
 pub(super) const SENSITIVITY: &str = "sensitivity";
 pub(super) const HANDOFF: &str = "handoff";
+pub(super) const LOSSY: &str = "lossy handoff";
 pub(super) const ALTERNATIVES: &str = "alternatives";
 
 /// Figures 17 and 18: their tables, and the networks of the scenario file.
@@ -43,6 +45,9 @@ pub(super) const GOODPUT: &str = "goodput";
 const GAIN: &str = "gain";
 pub(super) const DELAY: &str = "delay";
 pub(super) const JITTER: &str = "jitter";
+const LATENCY: &str = "latency";
+/// Runs in which a byte of a transfer was not the one that was sent, by direction.
+pub(super) const WRONG: [&str; 2] = ["download wrong", "upload wrong"];
 
 /// The rows of figure 15, by the packet error rate of equation (5).
 pub(super) const ERRORS: [&str; 8] =
@@ -119,6 +124,7 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     cells.extend(ns2()?);
     cells.extend(sensitivity()?);
     cells.extend(handoffs()?);
+    cells.extend(lossy_handoffs()?);
     cells.extend(alternatives()?);
     Ok(cells)
 }
@@ -235,6 +241,24 @@ fn handoffs() -> Result<Vec<Cell<Case>>, ReproduceError> {
         Cell::ours(label(HANDOFF, row, column, help), "ms", case)
     };
     Ok(HANDOFFS.points()?.into_iter().map(cell).collect())
+}
+
+/// EXP-Y4: what losses between the bases do to the bytes, and to the latency.
+fn lossy_handoffs() -> Result<Vec<Cell<Case>>, ReproduceError> {
+    let cells = |(settings, scenario): (Settings, Arc<Scenario>)| {
+        let [row, help] = ["loss", "help"].map(|axis| settings.at(axis).to_owned());
+        let [down, up] = WRONG;
+        let columns = [
+            (LATENCY, "ms", "phone.handoff_s", 1e3),
+            (down, "share of runs", "download.wrong", 1.0),
+            (up, "share of runs", "upload.wrong", 1.0),
+        ];
+        columns.map(|(column, unit, name, scale)| {
+            let case = Case::Metric { scenario: Arc::clone(&scenario), name, scale };
+            Cell::ours(label(LOSSY, &row, column, &help), unit, case)
+        })
+    };
+    Ok(LOSSY_HANDOFFS.points()?.into_iter().flat_map(cells).collect())
 }
 
 /// EXP-H10: other schemes over the same hop.

@@ -2,7 +2,7 @@
 
 use super::cells::{
     ALTERNATIVES, DELAY, DELAYS, ERRORS, ETHERNET, FIGURE_15, GAINS, GOODPUT, HANDOFF, JITTER,
-    LONG_ROWS, MOBILE_TCP, NO_FADES, NO_LOSS, PADDED, SETTLED, SHARES, TCP, WIRELESS,
+    LONG_ROWS, LOSSY, MOBILE_TCP, NO_FADES, NO_LOSS, PADDED, SETTLED, SHARES, TCP, WIRELESS, WRONG,
 };
 use super::fades::Check;
 use super::gains::{gain, normalised};
@@ -38,6 +38,7 @@ pub(super) fn all(
     all.extend(figure_16(comparison));
     all.extend(delays(comparison));
     all.extend(handoffs(comparison));
+    all.push(lossy_handoffs(comparison));
     all.push(alternatives(comparison));
     all.extend(costs.map(|(costs, published)| processing(costs, published)));
     all
@@ -224,6 +225,21 @@ fn handoffs(comparison: &Comparison) -> Vec<Criterion> {
             Some(12),
         ),
     ]
+}
+
+/// EXP-Y4: no byte is wrong, missing or doubled, however many messages of handoffs are lost.
+fn lossy_handoffs(comparison: &Comparison) -> Criterion {
+    let wrong = |label: &crate::reproduce::Label| {
+        label.table == LOSSY && WRONG.contains(&label.column.as_str())
+    };
+    let cells: Vec<_> = comparison.cells.iter().filter(|c| wrong(&c.cell.label)).collect();
+    let right = cells.iter().filter_map(|c| {
+        let label = &c.cell.label;
+        let place = [&label.table, &label.row, &label.column, &label.scheme].map(String::as_str);
+        Some(comparison.whole(place)?.mean == 0.0)
+    });
+    let name = "losses, schemes and directions where handoffs changed no byte";
+    Criterion::count(name, right, cells.len(), Some(cells.len()))
 }
 
 /// EXP-H10: where the hop loses, recovery made for it does better than TCP's.

@@ -2,7 +2,7 @@
 
 use super::cells::{
     ALTERNATIVES, DELAY, DELAYS, ERRORS, ETHERNET, FIGURE_15, FIGURE_16, GAINS, GOODPUT, HANDOFF,
-    JITTER, LONG_ROWS, MOBILE_TCP, SENSITIVITY, SETTLED, TCP, WIRELESS,
+    JITTER, LONG_ROWS, LOSSY, MOBILE_TCP, SENSITIVITY, SETTLED, TCP, WIRELESS,
 };
 use super::document::Content;
 use super::gains::{Gain, gain, gain_on, normalised};
@@ -342,7 +342,31 @@ pub(super) fn handoffs(content: &Content<'_>) -> Section {
             rows: rows.iter().map(row).collect(),
         }));
     }
+    blocks.extend(lossy_handoffs(comparison));
     Section::new("Handoffs by buffer size and rate between bases (section 3.5)", blocks)
+}
+
+/// EXP-Y4.
+fn lossy_handoffs(comparison: &Comparison) -> Vec<Block> {
+    let columns = distinct(comparison, LOSSY, |label| &label.column);
+    let rows = rows(comparison, LOSSY);
+    let table = |scheme: &&str| {
+        let row = |row: &&str| {
+            let values = columns.iter().map(|column| {
+                comparison.at([LOSSY, row, column, scheme]).map_or_else(dash, measured)
+            });
+            [Entry::text(*row)].into_iter().chain(values).collect()
+        };
+        Block::Table(Table {
+            caption: format!(
+                "{scheme}, packets lost on both links between the bases: the handoff in ms, and the \
+                 share of runs in which a byte of five handoffs' transfer was not the one that was sent"
+            ),
+            head: head("lost on each", columns.iter().copied()),
+            rows: rows.iter().map(row).collect(),
+        })
+    };
+    schemes(comparison, LOSSY).iter().map(table).collect()
 }
 
 /// EXP-H10.

@@ -63,6 +63,7 @@ impl CellRunner<Case> for Echo {
                 let buffer: f64 = label.row.trim_end_matches(" KiB").parse().unwrap();
                 buffer * if label.scheme.ends_with("foreseen") != self.reversed { 0.5 } else { 1.0 }
             }
+            "lossy handoff" => f64::from(u8::from(self.reversed)),
             _ => self.goodput(label),
         })
     }
@@ -77,7 +78,7 @@ fn find<'a>(reproduction: &'a Reproduction, name: &str) -> &'a Criterion {
     all.find(|c| c.name.contains(name)).unwrap_or_else(|| panic!("no criterion {name}"))
 }
 
-/// EXP-H6 to EXP-H10: every point of every figure, and each with a label of its own.
+/// EXP-H6 to EXP-H10, EXP-Y4: every point of every figure, and each with a label of its own.
 #[test]
 fn each_figure_has_its_cells() {
     let labels = (STUDY.labels)().unwrap();
@@ -94,6 +95,7 @@ fn each_figure_has_its_cells() {
     assert_eq!(count("ns2"), 60);
     assert!(count("sensitivity") > 0 && count("alternatives") > 0);
     assert_eq!(count("handoff") % 12, 0);
+    assert_eq!(count("lossy handoff"), 4 * 4 * 3);
 }
 
 /// EXP-H6: what is stated of the set-up is in every scenario of figures 15 to 18.
