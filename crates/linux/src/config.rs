@@ -403,7 +403,7 @@ mod tests {
         let mobile = MobileConfig::try_from(mobile).unwrap();
         assert_eq!((base.hop, mobile.hop), (HopKind::MobileTcp, HopKind::MobileTcp));
         assert!(matches!(base.place, Place::Ethernet { .. }));
-        assert!(matches!(mobile.base, Place::Ethernet { peer: None, .. }));
+        assert!(matches!(mobile.bases[0].place, Place::Ethernet { peer: None, .. }));
         assert_eq!(base.publish[0].port, mobile.publish[0].port);
     }
 

@@ -16,6 +16,7 @@ use crate::hop::{Hop, Source};
 use crate::reactor::{Interest, Reactor, Token};
 use crate::slab::Key;
 use crate::tcp::{self, Socket};
+use crate::transparent::Leave;
 
 /// How long an attempt has before the next starts beside it (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
@@ -35,6 +36,7 @@ pub(crate) struct Dial {
     started: u32,
     next_at: Time,
     deadline: Time,
+    leave: Leave,
     /// What the first attempt that failed said: it was the best address.
     refusal: Option<Refusal>,
 }
@@ -60,8 +62,14 @@ impl Dial {
             started: 0,
             next_at: Time::ZERO,
             deadline,
+            leave: Leave::default(),
             refusal: None,
         }
+    }
+
+    /// The same, from other addresses than the host's own.
+    pub(crate) fn leaving(self, leave: Leave) -> Self {
+        Self { leave, ..self }
     }
 
     /// Starts what is due. `key` is the connection's, for the attempts' events.
@@ -96,7 +104,7 @@ impl Dial {
     ) -> io::Result<()> {
         let n = self.started;
         self.started += 1;
-        let fd = tcp::connect(addr, None)?;
+        let fd = self.leave.connect(addr)?;
         let token = reactor.add(&fd, Interest::ReadWrite, Source::Attempt(key, n))?;
         self.attempts.push(Attempt { n, fd, token });
         Ok(())
@@ -174,8 +182,8 @@ fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
         return refuse(core, key, Refusal::TooMany);
     };
     core.relay(key, |_| Some((socket, Vec::new())));
-    if let Some((session, streams)) = core.session(id) {
-        session.accept(streams, conn, bound);
+    if let Some((session, mut streams)) = core.session(id) {
+        session.accept(&mut streams, conn, bound);
     }
 }
 
@@ -198,8 +206,8 @@ pub(crate) fn turn_away<H: Hop, W>(
 ) {
     core.counters.refused += 1;
     tracing::debug!(connection = conn.0, target, reason = %refusal, "connection refused");
-    if let Some((session, streams)) = core.session(id) {
-        session.refuse(streams, conn, refusal);
+    if let Some((session, mut streams)) = core.session(id) {
+        session.refuse(&mut streams, conn, refusal);
     }
 }
 

@@ -1,23 +1,23 @@
 //! The event loop: one thread, one epoll set, the hop's machines and the sockets of all
 //! connections. What differs between a base and a mobile is a [`Role`].
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod core;
+
 use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use lasthop_session::{ConnId, Event, ResetReason, Session};
+use lasthop_session::{ConnId, Event, ResetReason, Session, SessionId};
 use lasthop_units::Time;
 
-use crate::clock::Clock;
-use crate::control::{ConnectionReport, Control, Counters, Report};
-use crate::hop::{Gone, Hop, HopEvent, Source, Turn};
-use crate::reactor::{Interest, Reactor, Readiness};
-use crate::relay::Relay;
-use crate::resolve::{Answer, Resolver};
-use crate::slab::{Key, Slab};
+pub(crate) use self::core::{Asker, Core, Phase, Timer};
+
+use crate::control::{self, Control, Reply, Report, Request};
+use crate::hop::{Gone, Hop, HopEvent, Source};
+use crate::reactor::{Interest, Readiness};
+use crate::resolve::Answer;
+use crate::slab::Key;
 use crate::stop::Stop;
-use crate::tcp::Socket;
 
 /// How long open connections may take to end after the first request to stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -25,51 +25,6 @@ const GRACE: Duration = Duration::from_secs(2);
 const ROUNDS_MAX: usize = 8;
 /// The kernel may delay a wake-up by this much to save power; pacing wants better than its 50 µs.
 const TIMER_SLACK: Duration = Duration::from_micros(1);
-
-/// Whose question to the resolver it was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Asker {
-    /// The mobile's own: where its base is.
-    Base,
-    /// A connection whose target is a name.
-    Connection(Key),
-}
-
-/// Whose timer it is.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Timer {
-    /// Accepting on a listener may go on.
-    Accept(usize),
-    /// The base's name is to be looked up again.
-    Resolve,
-    /// A connection's that is not relayed yet.
-    Connection(Key),
-    /// The end of the time that connections have to end.
-    Grace,
-}
-
-/// What a connection is doing.
-#[derive(Debug)]
-pub(crate) enum Phase<W> {
-    /// The role is busy with it.
-    Waiting(W),
-    /// Bytes are relayed.
-    Relaying(Relay),
-}
-
-/// One connection.
-#[derive(Debug)]
-pub(crate) struct Connection<I, W> {
-    /// Its name in the session, once it has one.
-    pub(crate) name: Option<(I, ConnId)>,
-    /// Where it goes, for people.
-    pub(crate) target: String,
-    pub(crate) since: Time,
-    pub(crate) phase: Phase<W>,
-    /// It ended with a reset, and so must its socket.
-    pub(crate) reset: bool,
-    queued: bool,
-}
 
 /// What a base does and a mobile does not, and the other way round.
 pub(crate) trait Role {
@@ -82,7 +37,7 @@ pub(crate) trait Role {
     const NAME: &'static str;
 
     /// A new association's session.
-    fn session(&self) -> Session;
+    fn session(&self, id: IdOf<Self>) -> Session;
     /// Starts to watch what is the role's own.
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()>;
     /// Somebody connects to listener `n`.
@@ -101,6 +56,26 @@ pub(crate) trait Role {
     fn handle_timer(&mut self, core: &mut CoreOf<Self>, timer: Timer);
     /// Something happened to an association.
     fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<IdOf<Self>>);
+    /// The peer of an association says something of a handoff.
+    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, message: &[u8]);
+    /// The peer of an association carries connections on of a session that is not here.
+    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, session: SessionId);
+    /// Once in each round of each turn: what the role's own machines have to say and to do. True if
+    /// that may be more than what was done.
+    fn advance(&mut self, core: &mut CoreOf<Self>) -> bool;
+    /// Adds what only the role knows to a picture of the process.
+    fn report(&self, _core: &CoreOf<Self>, _report: &mut Report) {}
+    /// When the role's own machines want [`advance`](Self::advance) at the latest.
+    fn next_timeout(&self) -> Option<Time>;
+    /// Somebody asks for something by the control socket; never for the status, which is told by
+    /// [`report`](Self::report).
+    fn handle_request(
+        &mut self,
+        _core: &mut CoreOf<Self>,
+        _request: Request,
+    ) -> Result<Reply, String> {
+        Err(format!("a {} cannot do this: it is a mobile with [[bases]] that moves", Self::NAME))
+    }
     /// No new connection is wanted any more.
     fn stop(&mut self, core: &mut CoreOf<Self>);
 }
@@ -108,219 +83,6 @@ pub(crate) trait Role {
 /// The core under a role.
 pub(crate) type CoreOf<R> = Core<<R as Role>::Hop, <R as Role>::Waiting>;
 type IdOf<R> = <<R as Role>::Hop as Hop>::Id;
-
-/// What base and mobile have in common.
-pub(crate) struct Core<H: Hop, W> {
-    pub(crate) now: Time,
-    pub(crate) reactor: Reactor<Source>,
-    pub(crate) hop: H,
-    pub(crate) resolver: Resolver<Asker>,
-    pub(crate) connections: Slab<Connection<H::Id, W>>,
-    pub(crate) counters: Counters,
-    pub(crate) stopping: bool,
-    clock: Clock,
-    sessions: BTreeMap<H::Id, Session>,
-    names: BTreeMap<(H::Id, ConnId), Key>,
-    /// Connections on which something may move.
-    queue: VecDeque<Key>,
-    /// Associations whose session may have something to say.
-    touched: BTreeSet<H::Id>,
-    timers: BTreeSet<(Time, Timer)>,
-}
-
-impl<H: Hop, W> Core<H, W> {
-    pub(crate) fn new(hop: H) -> io::Result<Self> {
-        let clock = Clock::start();
-        Ok(Self {
-            now: clock.now(),
-            reactor: Reactor::new()?,
-            hop,
-            resolver: Resolver::start()?,
-            connections: Slab::new(),
-            counters: Counters::default(),
-            stopping: false,
-            clock,
-            sessions: BTreeMap::new(),
-            names: BTreeMap::new(),
-            queue: VecDeque::new(),
-            touched: BTreeSet::new(),
-            timers: BTreeSet::new(),
-        })
-    }
-
-    /// A turn for the hop.
-    pub(crate) fn turn(&mut self) -> (&mut H, Turn<'_>) {
-        let (now, clock) = (self.now, self.clock);
-        (&mut self.hop, Turn { now, clock, reactor: &mut self.reactor })
-    }
-
-    /// Runs `timer` at `at`.
-    pub(crate) fn arm(&mut self, at: Time, timer: Timer) {
-        self.timers.insert((at, timer));
-    }
-
-    /// The session and the streams of an association; both are looked at again afterwards.
-    pub(crate) fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut H::Streams)> {
-        let session = self.sessions.get_mut(&id)?;
-        let streams = self.hop.streams(id)?;
-        self.touched.insert(id);
-        Some((session, streams))
-    }
-
-    /// Makes the session of an association if there is none.
-    pub(crate) fn open_session(&mut self, id: H::Id, make: impl FnOnce() -> Session) {
-        self.sessions.entry(id).or_insert_with(make);
-        self.touched.insert(id);
-    }
-
-    /// Adds a connection on which the role is busy.
-    pub(crate) fn add(&mut self, target: String, waiting: W) -> Key {
-        let phase = Phase::Waiting(waiting);
-        let since = self.now;
-        self.connections.insert(Connection {
-            name: None,
-            target,
-            since,
-            phase,
-            reset: false,
-            queued: false,
-        })
-    }
-
-    /// Gives a connection its name in a session.
-    pub(crate) fn name(&mut self, key: Key, id: H::Id, conn: ConnId) {
-        if let Some(connection) = self.connections.get_mut(key) {
-            connection.name = Some((id, conn));
-            self.names.insert((id, conn), key);
-        }
-    }
-
-    /// The connection with this name.
-    pub(crate) fn find(&self, id: H::Id, conn: ConnId) -> Option<Key> {
-        self.names.get(&(id, conn)).copied()
-    }
-
-    /// What the role is busy with on a connection.
-    pub(crate) fn waiting(&mut self, key: Key) -> Option<&mut W> {
-        match &mut self.connections.get_mut(key)?.phase {
-            Phase::Waiting(waiting) => Some(waiting),
-            Phase::Relaying(_) => None,
-        }
-    }
-
-    /// Removes a connection and its name.
-    pub(crate) fn remove(&mut self, key: Key) -> Option<Connection<H::Id, W>> {
-        let connection = self.connections.remove(key)?;
-        if let Some(name) = connection.name {
-            self.names.remove(&name);
-        }
-        Some(connection)
-    }
-
-    /// Takes a connection's name away: its session has nothing more to say of it.
-    pub(crate) fn unname(&mut self, key: Key) {
-        if let Some(connection) = self.connections.get_mut(key)
-            && let Some(name) = connection.name.take()
-        {
-            self.names.remove(&name);
-        }
-    }
-
-    /// Relays bytes between connection `conn` of a session and `socket`; `preface` goes first into
-    /// the session. `take` gives both, or nothing: then there is no connection.
-    pub(crate) fn relay(&mut self, key: Key, take: impl FnOnce(W) -> Option<(Socket, Vec<u8>)>) {
-        let Some(Connection { name, target, since, phase, reset, .. }) = self.remove(key) else {
-            return;
-        };
-        let (Some((id, conn)), Phase::Waiting(waiting)) = (name, phase) else { return };
-        let Some((socket, preface)) = take(waiting) else { return };
-        tracing::debug!(connection = conn.0, target, "connection opened");
-        let token = socket.token;
-        let phase = Phase::Relaying(Relay::new(conn, socket, preface));
-        let key = self.connections.insert(Connection {
-            name: Some((id, conn)),
-            target,
-            since,
-            phase,
-            reset,
-            queued: false,
-        });
-        self.names.insert((id, conn), key);
-        self.reactor.reassign(token, Source::Connection(key));
-        self.counters.opened += 1;
-        self.enqueue(key);
-    }
-
-    fn enqueue(&mut self, key: Key) {
-        if let Some(connection) = self.connections.get_mut(key)
-            && !connection.queued
-        {
-            connection.queued = true;
-            self.queue.push_back(key);
-        }
-    }
-
-    /// Moves the bytes of every connection that was queued, once.
-    fn pump_queue(&mut self) {
-        for _ in 0..self.queue.len() {
-            let Some(key) = self.queue.pop_front() else { return };
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.queued = false;
-            let (Phase::Relaying(relay), Some((id, _))) = (&mut connection.phase, connection.name)
-            else {
-                continue;
-            };
-            let Some(session) = self.sessions.get_mut(&id) else { continue };
-            let Some(streams) = self.hop.streams(id) else { continue };
-            self.touched.insert(id);
-            if relay.pump(session, streams) {
-                self.enqueue(key);
-            }
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        let sessions = self.sessions.values().filter_map(Session::next_timeout).min();
-        let timers = self.timers.first().map(|(at, _)| *at);
-        [sessions, timers, self.hop.next_timeout()].into_iter().flatten().min()
-    }
-
-    /// How long the loop may sleep.
-    fn patience(&self) -> Option<Duration> {
-        if !self.queue.is_empty() || !self.touched.is_empty() || self.hop.is_active() {
-            return Some(Duration::ZERO);
-        }
-        self.next_timeout().filter(|at| *at != Time::NEVER).map(|at| at - self.clock.now())
-    }
-
-    fn report(&self, role: &str) -> Report {
-        let name = |id: &H::Id| format!("{id:?}");
-        let connections = self.connections.iter().map(|(_, c)| {
-            let (state, to_hop, from_hop) = match &c.phase {
-                Phase::Waiting(_) => ("opening", 0, 0),
-                Phase::Relaying(relay) => (relay.state(), relay.to_hop, relay.from_hop),
-            };
-            ConnectionReport {
-                association: c.name.as_ref().map(|(id, _)| name(id)),
-                id: c.name.map(|(_, conn)| conn.0),
-                target: c.target.clone(),
-                state: state.to_owned(),
-                bytes_to_hop: to_hop,
-                bytes_from_hop: from_hop,
-                age_s: (self.now - c.since).as_secs_f64(),
-            }
-        });
-        Report {
-            role: role.to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_s: self.now.as_secs_f64(),
-            hop: self.hop.name().to_owned(),
-            associations: self.hop.reports(self.now),
-            connections: connections.collect(),
-            counters: Counters { garbage: self.hop.garbage(), ..self.counters },
-        }
-    }
-}
 
 /// A role and its core, ready to run.
 pub(crate) struct Driver<R: Role> {
@@ -362,7 +124,10 @@ impl<R: Role> Driver<R> {
                 hop.close(&mut turn);
                 return Ok(());
             }
-            self.core.reactor.wait(self.core.patience(), &mut ready)?;
+            let clients = self.control.as_ref().and_then(Control::next_timeout);
+            let others = [self.role.next_timeout(), clients].into_iter().flatten().min();
+            let patience = self.core.patience(others);
+            self.core.reactor.wait(patience, &mut ready)?;
             self.core.now = self.core.clock.now();
             for (source, readiness) in &ready {
                 self.dispatch(*source, *readiness, stop);
@@ -372,7 +137,8 @@ impl<R: Role> Driver<R> {
                 self.pump_hop();
                 self.poll_sessions();
                 self.core.pump_queue();
-                if self.core.touched.is_empty() {
+                let more = self.role.advance(&mut self.core);
+                if self.core.touched.is_empty() && !more {
                     break;
                 }
             }
@@ -392,9 +158,9 @@ impl<R: Role> Driver<R> {
             Source::Control(client) => self.handle_control(client, readiness),
             Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
             Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),
-            Source::Hop(key) => {
+            Source::Hop(part, key) => {
                 let (hop, mut turn) = self.core.turn();
-                hop.handle_ready(&mut turn, key, readiness);
+                hop.handle_ready(&mut turn.within(part), key, readiness);
             }
             Source::Connection(key) => self.handle_connection(key, readiness),
         }
@@ -412,21 +178,43 @@ impl<R: Role> Driver<R> {
 
     fn handle_control(&mut self, client: Option<Key>, readiness: Readiness) {
         let Some(control) = &mut self.control else { return };
+        let (_, mut turn) = self.core.turn();
         match client {
-            Some(key) => {
-                let (_, mut turn) = self.core.turn();
-                control.handle_client(&mut turn, key, readiness);
-            }
-            None => {
-                let report = self.core.report(R::NAME);
-                let (_, mut turn) = self.core.turn();
-                control.handle_listener(&mut turn, &report);
+            Some(key) => control.handle_client(&mut turn, key, readiness),
+            None => control.handle_listener(&mut turn),
+        }
+        while let Some((key, request)) = self.control.as_mut().and_then(Control::poll_request) {
+            let answer = self.handle_request(request);
+            let (_, mut turn) = self.core.turn();
+            if let Some(control) = &mut self.control {
+                control.answer(&mut turn, key, &answer);
             }
         }
     }
 
+    fn handle_request(&mut self, request: Request) -> control::Answer {
+        let answer = match request {
+            Request::Status {} => {
+                let mut report = self.core.report(R::NAME);
+                self.role.report(&self.core, &mut report);
+                serde_json::to_value(report)
+            }
+            other => {
+                tracing::info!(request = ?other, "asked by the control socket");
+                serde_json::to_value(self.role.handle_request(&mut self.core, other)?)
+            }
+        };
+        answer.map_err(|error| format!("the answer cannot be written: {error}"))
+    }
+
     fn handle_timers(&mut self) {
         let now = self.core.now;
+        if let Some(control) = &mut self.control
+            && control.next_timeout().is_some_and(|at| at <= now)
+        {
+            let (_, mut turn) = self.core.turn();
+            control.handle_timeout(&mut turn);
+        }
         while let Some((at, timer)) = self.core.timers.first().copied()
             && at <= now
         {
@@ -442,9 +230,9 @@ impl<R: Role> Driver<R> {
         }
         for (id, session) in &mut self.core.sessions {
             if session.next_timeout().is_some_and(|at| at <= now)
-                && let Some(streams) = self.core.hop.streams(*id)
+                && let Some(mut streams) = self.core.hop.streams(*id)
             {
-                session.handle_timeout(now, streams);
+                session.handle_timeout(now, &mut streams);
                 self.core.touched.insert(*id);
             }
         }
@@ -467,7 +255,7 @@ impl<R: Role> Driver<R> {
 
     fn handle_association(&mut self, event: HopEvent<IdOf<R>>) {
         if let HopEvent::Up(id) = &event {
-            self.core.open_session(*id, || self.role.session());
+            self.core.open_session(*id, || self.role.session(*id));
         }
         self.role.handle_association(&mut self.core, &event);
         if let HopEvent::Lost(id, _) = event {
@@ -506,9 +294,15 @@ impl<R: Role> Driver<R> {
         loop {
             let now = self.core.now;
             let Some(session) = self.core.sessions.get_mut(&id) else { return };
-            let Some(streams) = self.core.hop.streams(id) else { return };
-            let Some(event) = session.poll_event(now, streams) else { return };
+            let Some(mut streams) = self.core.hop.streams(id) else { return };
+            let Some(event) = session.poll_event(now, &mut streams) else { break };
             self.handle_event(id, event);
+        }
+        while let Some(message) = self.core.sessions.get_mut(&id).and_then(Session::poll_message) {
+            self.role.handle_message(&mut self.core, id, &message);
+        }
+        while let Some(wanted) = self.core.sessions.get_mut(&id).and_then(Session::poll_wanted) {
+            self.role.handle_wanted(&mut self.core, id, wanted);
         }
     }
 
@@ -519,17 +313,40 @@ impl<R: Role> Driver<R> {
                     self.core.enqueue(key);
                 }
             }
-            Event::Reset { id: conn, .. } => {
+            Event::Reset { id: conn, reason } => {
+                tracing::debug!(connection = conn.0, ?reason, "connection reset");
                 if let Some(key) = self.core.find(id, conn)
                     && let Some(connection) = self.core.connections.get_mut(key)
                 {
                     connection.reset = true;
                 }
             }
+            Event::Closed(conn) if self.is_bridged(id, conn) => self.handle_bridge_end(id, conn),
             Event::Closed(conn) => self.handle_closed(id, conn),
             Event::Opened { .. } | Event::Failed { .. } | Event::Connect { .. } => {
                 self.role.handle_opening(&mut self.core, id, event);
             }
+        }
+    }
+
+    fn is_bridged(&self, id: IdOf<R>, conn: ConnId) -> bool {
+        let key = self.core.find(id, conn);
+        let connection = key.and_then(|key| self.core.connections.get(key));
+        connection.is_some_and(|c| matches!(c.phase, Phase::Bridged(_)))
+    }
+
+    /// One end of a bridge is over. If it was reset so is the other; else it was read to its end.
+    fn handle_bridge_end(&mut self, id: IdOf<R>, conn: ConnId) {
+        let Some(key) = self.core.find(id, conn) else { return };
+        let Some((rest, reset)) = self.core.end_of_bridge(key, (id, conn)) else {
+            self.core.counters.closed += 1;
+            return drop(self.core.remove(key));
+        };
+        let Some((session, mut streams)) = self.core.session(rest.0) else { return };
+        if reset {
+            session.reset(&mut streams, rest.1, ResetReason::Aborted);
+        } else {
+            session.finish(&mut streams, rest.1);
         }
     }
 
@@ -552,6 +369,7 @@ impl<R: Role> Driver<R> {
             Phase::Waiting(waiting) => {
                 self.role.handle_gone(&mut self.core, waiting, connection.reset);
             }
+            Phase::Bridged(_) => {}
         }
     }
 
@@ -581,8 +399,8 @@ impl<R: Role> Driver<R> {
         self.role.stop(&mut self.core);
         let ids: Vec<_> = self.core.sessions.keys().copied().collect();
         for id in ids {
-            if let Some((session, streams)) = self.core.session(id) {
-                session.reset_all(streams, ResetReason::Shutdown);
+            if let Some((session, mut streams)) = self.core.session(id) {
+                session.reset_all(&mut streams, ResetReason::Shutdown);
             }
             self.poll_session(id);
         }
@@ -593,6 +411,7 @@ impl<R: Role> Driver<R> {
                     Phase::Waiting(waiting) => {
                         self.role.handle_gone(&mut self.core, waiting, true);
                     }
+                    Phase::Bridged(_) => {}
                 }
             }
         }

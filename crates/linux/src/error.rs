@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::carrier::ether::EtherError;
 use crate::keyfile::KeyFileError;
+use crate::transparent::TransparentError;
 
 /// Why a base or a mobile does not start, or stops.
 #[derive(Debug, Error)]
@@ -26,8 +27,11 @@ pub enum RunError {
     /// What was configured does not fit what was found.
     #[error("{0}")]
     Misfit(String),
-    /// The status socket cannot be served.
-    #[error("cannot serve the status socket {}: {source}", path.display())]
+    /// Nothing is intercepted.
+    #[error(transparent)]
+    Transparent(#[from] TransparentError),
+    /// The control socket cannot be served.
+    #[error("cannot serve the control socket {}: {source}", path.display())]
     Control {
         /// Its path.
         path: PathBuf,

@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use lasthop_units::Time;
 
 use crate::clock::Clock;
@@ -25,8 +25,8 @@ pub(crate) enum Source {
     Connection(Key),
     /// One of a connection's attempts to connect.
     Attempt(Key, u32),
-    /// A descriptor of the hop, by the hop's own key.
-    Hop(Key),
+    /// A descriptor of the hop, by the number of the part that it belongs to and the part's own key.
+    Hop(u32, Key),
 }
 
 /// What one turn of the loop hands to its parts.
@@ -37,6 +37,25 @@ pub(crate) struct Turn<'a> {
     pub(crate) clock: Clock,
     /// Where descriptors are watched.
     pub(crate) reactor: &'a mut Reactor<Source>,
+    /// Which part of the hop is spoken to; zero where it has but one.
+    pub(crate) part: u32,
+}
+
+impl<'a> Turn<'a> {
+    /// A turn for the hop's part zero.
+    pub(crate) fn new(now: Time, clock: Clock, reactor: &'a mut Reactor<Source>) -> Self {
+        Self { now, clock, reactor, part: 0 }
+    }
+
+    /// The source of a descriptor of the part that this turn is for.
+    pub(crate) fn source(&self, key: Key) -> Source {
+        Source::Hop(self.part, key)
+    }
+
+    /// The same turn, for another part.
+    pub(crate) fn within(&mut self, part: u32) -> Turn<'_> {
+        Turn { now: self.now, clock: self.clock, reactor: self.reactor, part }
+    }
 }
 
 /// Something happened to an association.
@@ -49,7 +68,19 @@ pub(crate) enum HopEvent<I> {
     /// It is over, and every stream with it.
     Lost(I, String),
     /// The base cannot be reached, or not any more, for this reason; another address may do better.
-    Unreachable(String),
+    Unreachable(I, String),
+}
+
+impl<I> HopEvent<I> {
+    /// The same of an association with another name.
+    pub(crate) fn map<J>(self, name: impl FnOnce(I) -> J) -> HopEvent<J> {
+        match self {
+            Self::Up(id) => HopEvent::Up(name(id)),
+            Self::Moved(id, to) => HopEvent::Moved(name(id), to),
+            Self::Lost(id, why) => HopEvent::Lost(name(id), why),
+            Self::Unreachable(id, why) => HopEvent::Unreachable(name(id), why),
+        }
+    }
 }
 
 /// One way across the hop: its sockets, its machines, its associations.
@@ -57,7 +88,7 @@ pub(crate) trait Hop: Send + 'static {
     /// Names an association.
     type Id: Copy + Ord + Debug + Send;
     /// An association's streams.
-    type Streams: Streams;
+    type Streams: Movable + ?Sized;
 
     /// What the operator calls the hop.
     fn name(&self) -> &'static str;
@@ -132,5 +163,15 @@ impl Streams for Gone {
 
     fn recv_state(&self, _id: StreamId) -> RecvState {
         RecvState::Finished
+    }
+}
+
+impl Movable for Gone {
+    fn detach(&mut self, _id: StreamId) -> Option<StreamState> {
+        None
+    }
+
+    fn snapshot(&self, _id: StreamId) -> Option<StreamState> {
+        None
     }
 }

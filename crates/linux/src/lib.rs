@@ -1,6 +1,8 @@
 //! The Linux world: machines on kernel sockets.
 
+mod backhaul;
 pub mod base;
+mod bridge;
 mod carrier;
 mod clock;
 pub mod config;
@@ -13,21 +15,27 @@ pub mod emulator;
 mod error;
 mod hop;
 pub mod keyfile;
+pub mod migrate;
 pub mod mobile;
+pub mod netlink;
 pub mod netns;
+mod nft;
 pub mod offload;
 pub mod packet_socket;
 pub mod publish;
 mod reactor;
 mod relay;
 mod resolve;
+mod several;
 mod slab;
 pub mod split;
 mod stop;
 mod tcp;
+pub mod transparent;
 pub mod tun;
 
 pub use carrier::ether::{EtherError, Mac};
 pub use error::RunError;
+pub use nft::NftError;
 pub use stop::Stop;
 pub use tcp::{Congestion, CongestionError};

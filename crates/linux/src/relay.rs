@@ -26,10 +26,51 @@ pub(crate) struct Relay {
     pub(crate) from_hop: u64,
 }
 
+/// A relay without its socket.
+#[derive(Debug)]
+pub(crate) struct Paused {
+    id: ConnId,
+    preface: Vec<u8>,
+    read_done: bool,
+    write_done: bool,
+    to_hop: u64,
+    from_hop: u64,
+}
+
+impl Paused {
+    /// Goes on with the same connection's socket.
+    pub(crate) fn with(self, socket: Socket) -> Relay {
+        let Self { id, preface, read_done, write_done, to_hop, from_hop } = self;
+        Relay { id, socket, preface, read_done, write_done, to_hop, from_hop }
+    }
+}
+
 impl Relay {
     /// Nothing moved yet.
     pub(crate) fn new(id: ConnId, socket: Socket, preface: Vec<u8>) -> Self {
         Self { id, socket, preface, read_done: false, write_done: false, to_hop: 0, from_hop: 0 }
+    }
+
+    /// The socket, and what else there is to know to go on with one like it.
+    pub(crate) fn into_parts(self) -> (Socket, Paused) {
+        let Self { id, socket, preface, read_done, write_done, to_hop, from_hop } = self;
+        (socket, Paused { id, preface, read_done, write_done, to_hop, from_hop })
+    }
+
+    /// A connection that was relayed elsewhere; `read_done` says that the end of the socket's peer
+    /// was passed on there.
+    pub(crate) fn continued(id: ConnId, socket: Socket, read_done: bool) -> Self {
+        Self { read_done, ..Self::new(id, socket, Vec::new()) }
+    }
+
+    /// The session's peer has ended its direction, and the socket knows.
+    pub(crate) fn is_write_done(&self) -> bool {
+        self.write_done
+    }
+
+    /// Nothing more will pass either way.
+    pub(crate) fn is_over(&self) -> bool {
+        self.read_done && self.write_done
     }
 
     /// Which directions are over.

@@ -76,7 +76,8 @@ fn available() -> String {
         .map_or_else(|_| "unknown".to_owned(), |names| names.trim().replace(' ', ", "))
 }
 
-fn socket(ip: IpAddr) -> io::Result<OwnedFd> {
+/// A socket of the family of `ip` that does not block.
+pub(crate) fn socket(ip: IpAddr) -> io::Result<OwnedFd> {
     let family = if ip.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     Ok(rustix::net::socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
@@ -141,12 +142,24 @@ pub(crate) fn accept(listener: &OwnedFd) -> Accepted {
 const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// Starts to connect to `addr`. The outcome is known once the socket is writable, from
-/// [`connected`].
-pub(crate) fn connect(addr: SocketAddr, congestion: Option<&Congestion>) -> io::Result<OwnedFd> {
+/// [`connected`]. A mark keeps the socket from being [intercepted](crate::transparent).
+pub(crate) fn connect(
+    addr: SocketAddr,
+    congestion: Option<&Congestion>,
+    mark: Option<u32>,
+) -> io::Result<OwnedFd> {
     let fd = socket(addr.ip())?;
+    if let Some(mark) = mark {
+        socket2::SockRef::from(&fd).set_mark(mark)?;
+    }
     if let Some(congestion) = congestion {
         congestion.apply(&fd)?;
     }
+    connect_by(fd, addr)
+}
+
+/// [`connect`] by a socket that stands already.
+pub(crate) fn connect_by(fd: OwnedFd, addr: SocketAddr) -> io::Result<OwnedFd> {
     match rustix::net::connect(&fd, &addr) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(fd),
         Err(e) => Err(e.into()),
@@ -174,6 +187,8 @@ pub(crate) fn tune(fd: impl AsFd) {
     let _ = sockopt::set_tcp_nodelay(fd, true);
     let _ = sockopt::set_socket_keepalive(fd, true);
     let _ = socket2::SockRef::from(&fd).set_tcp_notsent_lowat(NOT_SENT_LOW_WATER as u32);
+    // A process that is killed must not make half a stream look whole to the peer.
+    abort_on_close(fd);
 }
 
 /// Makes the coming close send a reset instead of an end.
@@ -299,9 +314,9 @@ impl Socket {
     /// Closes the connection; with a reset if `abort`.
     pub(crate) fn close<S: Copy>(self, reactor: &mut Reactor<S>, abort: bool) {
         reactor.remove(&self.fd, self.token);
-        if abort {
-            abort_on_close(&self.fd);
-        }
+        let linger = abort.then_some(Duration::ZERO);
+        // Only a broken socket refuses, and that has nobody to tell.
+        let _ = sockopt::set_socket_linger(&self.fd, linger);
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lasthop_hop::seal::PublicKey;
 use serde::Deserialize;
 
+use super::handoff::{self, HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, PeerFile};
 use super::policy::{Network, TargetPolicy};
 use crate::config::{
     self, CarrierKind, ConfigError, HopKind, KeyText, MobileTcpFile, Place, SealKind, SrpFile,
@@ -52,6 +53,12 @@ pub struct BaseFile {
     pub mobile_tcp: MobileTcpFile,
     /// Servers on mobiles that fixed hosts reach here.
     pub publish: Vec<PublishFile>,
+    /// How connections move to other bases.
+    pub handoff: Option<HandoffFile>,
+    /// The other bases.
+    pub peers: Vec<PeerFile>,
+    /// Addresses of mobiles.
+    pub mobiles: Vec<MobileEntry>,
 }
 
 /// The `[targets]` table.
@@ -125,6 +132,10 @@ pub struct BaseConfig {
     pub mobile_tcp: MobileTcpFile,
     /// Servers on mobiles that fixed hosts reach here.
     pub publish: Vec<Published>,
+    /// How connections move to other bases; `None` where there is no other.
+    pub handoff: Option<HandoffConfig>,
+    /// From where the connections of mobiles leave; others leave from the base's own address.
+    pub mobiles: Vec<MobileAddresses>,
 }
 
 impl TryFrom<BaseFile> for BaseConfig {
@@ -171,6 +182,8 @@ impl TryFrom<BaseFile> for BaseConfig {
             }
         };
         let publish = publish::published(file.publish, &allow)?;
+        let mobiles = handoff::mobiles(file.mobiles, &allow)?;
+        let handoff = handoff::configured(file.handoff, file.peers, &mobiles, seal)?;
         let limits = BaseLimits::default();
         Ok(Self {
             place,
@@ -184,6 +197,8 @@ impl TryFrom<BaseFile> for BaseConfig {
             srp: file.srp,
             mobile_tcp: file.mobile_tcp,
             publish,
+            handoff,
+            mobiles,
             connect_timeout: file.targets.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
             limits: BaseLimits {
                 associations: file.limits.associations.unwrap_or(limits.associations),

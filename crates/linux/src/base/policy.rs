@@ -42,6 +42,28 @@ impl Network {
             _ => false,
         }
     }
+
+    /// Its first address, and how many of the leading bits count.
+    pub fn prefix(&self) -> (IpAddr, u8) {
+        let first = match self.addr {
+            IpAddr::V4(ip) => {
+                let host = u32::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+                Ipv4Addr::from_bits(ip.to_bits() & !host).into()
+            }
+            IpAddr::V6(ip) => {
+                let host = u128::MAX.checked_shr(self.bits.into()).unwrap_or(0);
+                Ipv6Addr::from_bits(ip.to_bits() & !host).into()
+            }
+        };
+        (first, self.bits)
+    }
+}
+
+/// One address.
+impl From<IpAddr> for Network {
+    fn from(addr: IpAddr) -> Self {
+        Self { addr, bits: if addr.is_ipv4() { 32 } else { 128 } }
+    }
 }
 
 impl FromStr for Network {
@@ -135,6 +157,11 @@ mod tests {
         assert!(all.contains(ip("255.255.255.255")));
         let one: Network = "2001:db8::1".parse().unwrap();
         assert!(one.contains(ip("2001:db8::1")) && !one.contains(ip("2001:db8::2")));
+        let prefix = |s: &str| s.parse::<Network>().unwrap().prefix();
+        assert_eq!(prefix("10.1.2.3/8"), (ip("10.0.0.0"), 8));
+        assert_eq!(prefix("10.1.2.3/0"), (ip("0.0.0.0"), 0));
+        assert_eq!(prefix("2001:db8:1::/33"), (ip("2001:db8::"), 33));
+        assert_eq!(Network::from(ip("10.1.2.3")).prefix(), (ip("10.1.2.3"), 32));
         for bad in ["", "10.0.0.0/33", "10.0.0/8", "::/129", "x/8", "1.2.3.4/", "1.2.3.4/-1"] {
             assert!(bad.parse::<Network>().is_err(), "{bad}");
         }

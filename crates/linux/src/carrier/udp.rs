@@ -12,7 +12,7 @@ use lasthop_units::Time;
 
 use crate::carrier::Carrier;
 use crate::clock::Clock;
-use crate::hop::{Source, Turn};
+use crate::hop::Turn;
 use crate::reactor::{Interest, Readiness};
 use crate::slab::Key;
 use crate::tcp;
@@ -157,7 +157,7 @@ impl Carrier for Udp {
 
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         for (n, socket) in self.sockets.iter().enumerate() {
-            turn.reactor.add(&socket.fd, Interest::ReadWrite, Source::Hop(keys(n)))?;
+            turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(keys(n)))?;
         }
         Ok(())
     }
@@ -338,7 +338,7 @@ mod tests {
     fn send_all(udp: &mut Udp, route: Route, datagrams: &[Vec<u8>]) {
         let mut waiting: VecDeque<_> = datagrams.iter().collect();
         let mut reactor = Reactor::new().unwrap();
-        let mut turn = Turn { now: Time::ZERO, clock: Clock::start(), reactor: &mut reactor };
+        let mut turn = Turn::new(Time::ZERO, Clock::start(), &mut reactor);
         udp.send(&mut turn, |out| {
             let datagram = waiting.pop_front()?;
             out[..datagram.len()].copy_from_slice(datagram);
@@ -350,14 +350,14 @@ mod tests {
     fn receive_count(udp: &mut Udp, count: usize) -> Vec<Vec<u8>> {
         let mut reactor = Reactor::new().unwrap();
         let clock = Clock::start();
-        let mut turn = Turn { now: Time::ZERO, clock, reactor: &mut reactor };
+        let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
         let key = Slab::new().insert(());
         udp.watch(&mut turn, &mut |_| key).unwrap();
         let (mut got, mut ready) = (Vec::new(), Vec::new());
         while got.len() < count {
             reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
             assert!(!ready.is_empty(), "{} of {count} came", got.len());
-            let mut turn = Turn { now: Time::ZERO, clock, reactor: &mut reactor };
+            let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
             udp.ready(&mut turn, 0, ready[0].1);
             udp.receive(&clock, |_, _, datagram| got.push(datagram.to_vec()));
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lasthop_hop::seal::PublicKey;
 use lasthop_hop::srp::CloseReason;
-use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd};
+use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, Transport};
 use lasthop_units::Time;
 
 use super::{next_timeout, report, why};
@@ -34,6 +34,19 @@ impl<M, C> DatagramBase<M, C> {
     pub(crate) fn new(name: &'static str, machine: M, carrier: C) -> Self {
         let (sockets, since) = (Slab::new(), BTreeMap::new());
         Self { name, machine, carrier, sockets, since, now: Time::ZERO }
+    }
+}
+
+impl<A, T, C> DatagramBase<lasthop_hop::Base<A, T>, C>
+where
+    A: Copy + Eq,
+    T: Transport,
+{
+    /// Ends one association; its peer is told.
+    pub(crate) fn end(&mut self, id: AssociationId) {
+        if let Some(association) = self.machine.association_mut(id) {
+            association.close(CloseReason::Shutdown);
+        }
     }
 }
 
@@ -153,6 +166,10 @@ where
     fn stop(&mut self, _turn: &mut Turn<'_>) {
         // Datagrams of the associations that stand are still wanted, and the role turns new
         // connections away.
+    }
+
+    fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
+        self.machine.poll_call()
     }
 
     fn key_of(&self, id: AssociationId) -> Option<PublicKey> {

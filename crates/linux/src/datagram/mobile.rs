@@ -8,7 +8,7 @@ use std::time::Duration;
 use lasthop_hop::seal::PublicKey;
 use lasthop_hop::srp::CloseReason;
 use lasthop_hop::{AssociationEvent, MobileEnd};
-use lasthop_units::Time;
+use lasthop_units::{LinkEvent, Time};
 
 use super::{next_timeout, report, why};
 use crate::carrier::Carrier;
@@ -75,7 +75,7 @@ where
             active: false,
             now: Time::ZERO,
             since: Time::ZERO,
-            complain_at: Time::ZERO + PATIENCE,
+            complain_at: Time::NEVER,
         }
     }
 
@@ -134,7 +134,7 @@ where
             if self.is_silent() {
                 self.seek(turn.now);
                 let why = "the base does not answer".to_owned();
-                self.events.push_back(HopEvent::Unreachable(why));
+                self.events.push_back(HopEvent::Unreachable((), why));
             }
         }
     }
@@ -241,6 +241,7 @@ where
     C: Carrier,
 {
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        (self.now, self.complain_at) = (turn.now, turn.now + PATIENCE);
         let sockets = &mut self.sockets;
         self.carrier.watch(turn, &mut |n| sockets.insert(n))?;
         if let Some(base) = self.known_base() {
@@ -254,6 +255,10 @@ where
         self.machine.is_up()
     }
 
+    fn greet(&mut self, now: Time, greeting: &[u8]) {
+        self.machine.greet(now, greeting);
+    }
+
     fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
         if let (Some(route), Whereabouts::Told(base)) =
             (self.carrier.route_to(addr), &mut self.base)
@@ -261,6 +266,22 @@ where
         {
             self.machine.set_base_address(turn.now, route);
         }
+    }
+
+    fn roam(&mut self, turn: &mut Turn<'_>) {
+        self.machine.handle_roamed(turn.now);
+    }
+
+    fn handle_link_event(&mut self, turn: &mut Turn<'_>, event: LinkEvent) {
+        self.machine.handle_link_event(turn.now, event);
+    }
+
+    fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.machine.silent_for(now)
+    }
+
+    fn heard(&self) -> u64 {
+        self.machine.stats().datagrams_received
     }
 
     fn listen(&mut self, ports: &[u16]) {

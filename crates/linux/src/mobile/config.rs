@@ -1,8 +1,10 @@
 //! What a mobile is told.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use lasthop_hop::seal::PublicKey;
 use lasthop_session::Opening;
@@ -14,9 +16,13 @@ use crate::config::{
 };
 use crate::publish::{self, Server};
 use crate::tcp::Congestion;
+use crate::transparent::{TransparentConfig, TransparentFile};
 
 /// Where applications are served when nobody says.
 const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+
+/// Bases that a mobile may know: as many as it can authorise in one message.
+const BASES_MAX: usize = 16;
 
 /// Where a base is: a name or an address, and a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +31,15 @@ pub struct BaseAddress {
     pub host: String,
     /// UDP or TCP port.
     pub port: u16,
+}
+
+impl fmt::Display for BaseAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
 }
 
 impl FromStr for BaseAddress {
@@ -135,6 +150,75 @@ fn place(
     }
 }
 
+/// The one base of a mobile that does not move between bases.
+fn single(
+    base: Option<BaseText>,
+    key: Option<KeyText>,
+    carrier: Option<CarrierKind>,
+    interface: Option<String>,
+) -> Result<Candidate, ConfigError> {
+    let place = place(base, carrier, interface)?;
+    let name = match &place {
+        Place::Internet(base) => base.host.clone(),
+        Place::Ethernet { interface, .. } => interface.clone(),
+    };
+    Ok(Candidate { name, place, key: key.map(|key| key.0), interface: None })
+}
+
+/// The `[[bases]]`, each of which must be known from the others.
+fn several(
+    files: Vec<CandidateFile>,
+    carrier: Option<CarrierKind>,
+    seal: SealKind,
+) -> Result<Vec<Candidate>, ConfigError> {
+    let wrong = |why: String| ConfigError::Contradiction(format!("`[[bases]]`: {why}"));
+    if files.len() > BASES_MAX {
+        return Err(wrong(format!("{} are too many; at most {BASES_MAX}", files.len())));
+    }
+    if files.len() > 1 && seal == SealKind::None {
+        let why = "a handoff needs the seal, which proves to each base who the others are; with \
+                   seal = \"none\" say one base";
+        return Err(wrong(why.to_owned()));
+    }
+    let mut bases: Vec<Candidate> = Vec::new();
+    for CandidateFile { name, address, key, interface } in files {
+        let wrong = |why: &str| wrong(format!("{name}: {why}"));
+        let key = key.map(|key| key.0);
+        if name.is_empty() {
+            return Err(wrong("`name` is empty"));
+        }
+        if key.is_none() && seal == SealKind::Noise {
+            return Err(wrong("`key` is missing: the base's public key"));
+        }
+        if bases.iter().any(|other| other.name == name) {
+            return Err(wrong("`name` stands there twice"));
+        }
+        if bases.iter().any(|other| other.key == key) {
+            return Err(wrong("`key` is another base's too: each has its own"));
+        }
+        let place = match address {
+            BaseText::Internet(address) => Place::Internet(address),
+            BaseText::Ether { interface, mac } => Place::Ethernet { interface, peer: mac },
+        };
+        let kind = match place {
+            Place::Internet(_) => CarrierKind::Udp,
+            Place::Ethernet { .. } => CarrierKind::Ethernet,
+        };
+        let like = |other: &Candidate| {
+            matches!(other.place, Place::Ethernet { .. }) == (kind == CarrierKind::Ethernet)
+        };
+        if carrier.is_some_and(|carrier| carrier != kind) || !bases.iter().all(like) {
+            return Err(wrong("`address` is of another carrier than the rest of the hop"));
+        }
+        let interface = match (&place, interface) {
+            (Place::Ethernet { interface, .. }, None) => Some(interface.clone()),
+            (_, interface) => interface,
+        };
+        bases.push(Candidate { name, place, key, interface });
+    }
+    Ok(bases)
+}
+
 /// When applications are told that their connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -175,6 +259,10 @@ pub struct MobileFile {
     pub base: Option<BaseText>,
     /// The base's public key.
     pub base_key: Option<KeyText>,
+    /// The bases between which the mobile moves, instead of the one.
+    pub bases: Vec<CandidateFile>,
+    /// How it moves.
+    pub handoff: HandoffFile,
     /// The file with the mobile's key.
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
@@ -202,6 +290,35 @@ pub struct MobileFile {
     pub mobile_tcp: MobileTcpFile,
     /// Servers here that fixed hosts reach through the base.
     pub publish: Vec<Server>,
+    /// TCP that is carried without the application's knowledge.
+    pub transparent: Option<TransparentFile>,
+}
+
+/// One of the `[[bases]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CandidateFile {
+    /// What commands and reports call it.
+    pub name: String,
+    /// Where it is.
+    pub address: BaseText,
+    /// Its public key.
+    pub key: Option<KeyText>,
+    /// The interface on which it is near: when that loses its carrier while another base's has one,
+    /// the mobile moves there.
+    pub interface: Option<String>,
+}
+
+/// The mobile's `[handoff]` table.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HandoffFile {
+    /// A base that does not answer for so long is left for one that does.
+    #[serde(deserialize_with = "config::duration")]
+    pub lost_after: Option<Duration>,
+    /// How long a base that was reached may take for a handoff (MHP-21).
+    #[serde(deserialize_with = "config::duration")]
+    pub give_up: Option<Duration>,
 }
 
 /// The `[limits]` table.
@@ -212,13 +329,46 @@ pub struct LimitsFile {
     pub connections: Option<usize>,
 }
 
+/// A base where the mobile can be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// What commands and reports call it.
+    pub name: String,
+    /// Where it is.
+    pub place: Place<BaseAddress>,
+    /// Its public key; `None` without a seal.
+    pub key: Option<PublicKey>,
+    /// The interface on which it is near, if that matters.
+    pub interface: Option<String>,
+}
+
+/// How a mobile moves between bases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandoffConfig {
+    /// A base that does not answer for so long is left for one that does. By default 3 s: longer
+    /// than a fade, shorter than what people wait.
+    pub lost_after: Duration,
+    /// How long a base that was reached may take for a handoff (MHP-21). By default 30 s.
+    pub give_up: Duration,
+}
+
+impl From<HandoffFile> for HandoffConfig {
+    fn from(file: HandoffFile) -> Self {
+        Self {
+            lost_after: file.lost_after.unwrap_or(Duration::from_secs(3)),
+            give_up: file.give_up.unwrap_or(Duration::from_secs(30)),
+        }
+    }
+}
+
 /// All that a mobile needs to know.
 #[derive(Clone, Debug)]
 pub struct MobileConfig {
-    /// Where the base is.
-    pub base: Place<BaseAddress>,
-    /// The base's public key; `None` without a seal.
-    pub base_key: Option<PublicKey>,
+    /// The bases between which it moves, the one where it begins first. Never empty; one base alone
+    /// means that there are no handoffs.
+    pub bases: Vec<Candidate>,
+    /// How it moves.
+    pub handoff: HandoffConfig,
     /// The file with the mobile's key; `None` without a seal.
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
@@ -241,6 +391,8 @@ pub struct MobileConfig {
     pub mobile_tcp: MobileTcpFile,
     /// Servers here that fixed hosts reach through the base.
     pub publish: Vec<Server>,
+    /// TCP that is carried without the application's knowledge.
+    pub transparent: Option<TransparentConfig>,
 }
 
 impl TryFrom<MobileFile> for MobileConfig {
@@ -250,8 +402,21 @@ impl TryFrom<MobileFile> for MobileConfig {
         let missing = |what, how| ConfigError::Missing { what, how };
         let (hop, seal) = (file.hop.unwrap_or_default(), file.seal.unwrap_or_default());
         config::check_hop(hop, file.congestion.as_ref(), file.carrier, &file.mobile_tcp)?;
-        let base = place(file.base, file.carrier, file.interface)?;
-        if hop == HopKind::SplitTcp && matches!(base, Place::Ethernet { .. }) {
+        let bases = if file.bases.is_empty() {
+            if file.handoff != HandoffFile::default() {
+                return Err(config::contradiction("`[handoff]` has no meaning without [[bases]]"));
+            }
+            vec![single(file.base, file.base_key, file.carrier, file.interface)?]
+        } else {
+            if file.base.is_some() || file.base_key.is_some() || file.interface.is_some() {
+                let why = "`base`, `base_key` and `interface` are of a mobile with one base: with \
+                           [[bases]] each of those says `address`, `key` and `interface`";
+                return Err(config::contradiction(why));
+            }
+            several(file.bases, file.carrier, seal)?
+        };
+        let on_ethernet = |base: &Candidate| matches!(base.place, Place::Ethernet { .. });
+        if hop == HopKind::SplitTcp && bases.iter().any(on_ethernet) {
             let why = "`base = \"ether:...\"` has no meaning with hop = \"split-tcp\"";
             return Err(config::contradiction(why));
         }
@@ -260,14 +425,14 @@ impl TryFrom<MobileFile> for MobileConfig {
                 let how = "say `key = \"FILE\"` or --key FILE (see lasthop keygen)";
                 return Err(missing("the mobile's key", how));
             }
-            if file.base_key.is_none() {
+            if bases.iter().any(|base| base.key.is_none()) {
                 let how = "say `base_key = \"PUBLIC KEY\"` or --base-key KEY";
                 return Err(missing("the base's public key", how));
             }
         }
         Ok(Self {
-            base,
-            base_key: file.base_key.map(|key| key.0),
+            bases,
+            handoff: file.handoff.into(),
             key: file.key,
             proxy: file.proxy.unwrap_or_else(|| vec![PROXY]),
             connect: file.connect.unwrap_or_default(),
@@ -278,7 +443,61 @@ impl TryFrom<MobileFile> for MobileConfig {
             srp: file.srp,
             mobile_tcp: file.mobile_tcp,
             publish: publish::servers(file.publish)?,
+            transparent: file.transparent.map(TransparentConfig::try_from).transpose()?,
             connections: file.limits.connections.unwrap_or(4096),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const KEYS: [&str; 2] = [
+        "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+        "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=",
+    ];
+
+    fn read(text: &str) -> Result<MobileConfig, ConfigError> {
+        config::parse::<MobileFile>(Path::new("m.toml"), text)?.try_into()
+    }
+
+    fn base(name: &str, key: &str, more: &str) -> String {
+        format!("[[bases]]\nname = \"{name}\"\naddress = \"{name}:1\"\nkey = \"{key}\"\n{more}\n")
+    }
+
+    #[test]
+    fn bases_are_read_in_their_order() {
+        let (first, second) = (base("b1", KEYS[0], "interface = \"w0\""), base("b2", KEYS[1], ""));
+        let text = format!("key = \"k\"\n{first}{second}[handoff]\nlost_after = \"1s\"\n");
+        let got = read(&text).unwrap();
+        let names: Vec<_> = got.bases.iter().map(|base| base.name.as_str()).collect();
+        assert_eq!(names, ["b1", "b2"]);
+        assert_eq!(got.bases[0].interface.as_deref(), Some("w0"));
+        assert_eq!(got.handoff.lost_after, Duration::from_secs(1));
+        assert_eq!(got.handoff.give_up, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_of_several_bases_is_one_line_that_names_it() {
+        let (first, second) = (base("b1", KEYS[0], ""), base("b2", KEYS[1], ""));
+        let ether = "[[bases]]\nname = \"e\"\naddress = \"ether:w0\"\nkey = \"";
+        for (text, said) in [
+            (format!("base = \"a:1\"\nkey = \"k\"\n{first}{second}"), "`base`"),
+            (format!("interface = \"w0\"\nkey = \"k\"\n{first}{second}"), "`interface`"),
+            (format!("seal = \"none\"\n{first}{second}"), "a handoff needs the seal"),
+            (format!("key = \"k\"\n{first}{}", base("b1", KEYS[1], "")), "b1: `name`"),
+            (format!("key = \"k\"\n{first}{}", base("b2", KEYS[0], "")), "b2: `key`"),
+            (format!("key = \"k\"\n{first}{ether}{}\"\n", KEYS[1]), "e: `address`"),
+            ("key = \"k\"\n[[bases]]\nname = \"b\"\naddress = \"b:1\"\n".to_owned(), "b: `key`"),
+            ("key = \"k\"\nbase = \"b:1\"\n[handoff]\ngive_up = \"1s\"\n".to_owned(), "[[bases]]"),
+            (first.clone(), "the mobile's key is missing"),
+            (format!("{first}interfaces = 3\n"), "m.toml:6: unknown field `interfaces`"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
     }
 }

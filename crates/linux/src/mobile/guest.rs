@@ -1,11 +1,16 @@
 //! An application on the mobile's listener, until its bytes are relayed.
 
-use lasthop_session::{Ingress, Progress, Target};
+use std::net::SocketAddr;
+
+use lasthop_session::{Ingress, Progress, Refusal, Target};
 
 use crate::tcp::{self, Moved, Socket};
 
 /// Bytes that an application may send ahead of the answer.
 const AHEAD_MAX: usize = 64 * 1024;
+
+/// A base that is lost again and again is not asked for ever.
+const ASKED_MAX: u32 = 4;
 
 /// What an application waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +46,14 @@ pub(crate) struct Guest {
     pub(super) socket: Socket,
     ingress: Ingress,
     stage: Stage,
+    /// What it wants, once it has said so.
+    target: Option<Target>,
+    /// How often the base was asked for it.
+    asked: u32,
+    /// It was intercepted: the kernel has told it that its connection stands.
+    taken: bool,
+    /// Its own address, if the connection is to leave from there.
+    source: Option<SocketAddr>,
     /// What it said beyond its wish.
     ahead: Vec<u8>,
 }
@@ -48,7 +61,45 @@ pub(crate) struct Guest {
 impl Guest {
     /// Nothing was said.
     pub(super) fn new(socket: Socket) -> Self {
-        Self { socket, ingress: Ingress::new(), stage: Stage::Talking, ahead: Vec::new() }
+        Self {
+            socket,
+            ingress: Ingress::new(),
+            stage: Stage::Talking,
+            target: None,
+            asked: 0,
+            taken: false,
+            source: None,
+            ahead: Vec::new(),
+        }
+    }
+
+    /// An intercepted application: what it wants is known, and no answer can be given any more but
+    /// a reset. It has its own address in `source` if the connection is to leave from there.
+    pub(super) fn taken(socket: Socket, source: Option<SocketAddr>) -> Self {
+        Self { taken: true, source, stage: Stage::Asking, ..Self::new(socket) }
+    }
+
+    /// The address that the connection is to leave from, if one is asked for.
+    pub(super) fn source(&self) -> Option<SocketAddr> {
+        self.source
+    }
+
+    /// Whether a reset is all that it can be told.
+    pub(super) fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// The base is being asked for what it wants.
+    pub(super) fn asking(&mut self, target: &Target) {
+        self.target = Some(target.clone());
+        self.asked += 1;
+    }
+
+    /// What a base may be asked for once more, after the association was lost in which it was asked:
+    /// nothing of it can have reached the fixed host, for the application waits for the answer.
+    pub(super) fn wants_still(&self) -> Option<Target> {
+        let waits = self.stage == Stage::Asking && self.asked < ASKED_MAX;
+        self.target.clone().filter(|_| waits)
     }
 
     /// Whether it still has to say what it wants, or to go.
@@ -76,6 +127,7 @@ impl Guest {
                 _ => Wish::Leave,
             },
             Stage::Admitted if answered => Wish::Relay,
+            Stage::Dismissed if self.taken => Wish::Leave,
             Stage::Dismissed if answered => {
                 tcp::shutdown_write(&self.socket.fd);
                 self.stage = Stage::Leaving;
@@ -144,12 +196,11 @@ impl Guest {
     }
 
     /// The result of what it asked for.
-    pub(super) fn answer(
-        &mut self,
-        result: Result<Option<std::net::SocketAddr>, lasthop_session::Refusal>,
-    ) {
+    pub(super) fn answer(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
         self.stage = if result.is_ok() { Stage::Admitted } else { Stage::Dismissed };
-        self.ingress.reply(result);
+        if !self.taken {
+            self.ingress.reply(result);
+        }
     }
 
     /// The socket, and what goes into the connection before its bytes.

@@ -2,39 +2,46 @@
 
 mod config;
 mod guest;
+mod intercepted;
+mod make;
+mod network;
+mod reach;
+mod request;
+mod roam;
+mod station;
 
-pub use config::{BaseAddress, BaseText, Connect, MobileConfig, MobileFile};
+pub use config::{
+    BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffConfig, HandoffFile,
+    MobileConfig, MobileFile,
+};
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::Keypair;
-use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareMobile, MobileEnd};
-use lasthop_session::{ConnId, Event, Refusal, ResetReason, Session, Target};
-use lasthop_units::{Seed, Time};
+use lasthop_session::{ConnId, Event, Refusal, ResetReason, Session, SessionId, Target};
+use lasthop_units::{LinkEvent, Seed, Time};
 
 use self::guest::{Guest, Wish};
-use crate::carrier::Carrier;
-use crate::carrier::ether::{Ether, Framing};
-use crate::carrier::udp::Udp;
-use crate::config::{HopKind, Place, SealKind};
-use crate::datagram::DatagramMobile;
-use crate::datagram::settings::{self, Passage};
+use self::intercepted::Intercepted;
+use self::make::Make;
+use self::network::Network;
+use self::roam::Roam;
+use self::station::Station;
+use crate::control::{Reply, Report, Request};
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Source, Turn};
 use crate::reactor::{Interest, Readiness};
 use crate::resolve::Answer;
+use crate::several::Several;
 use crate::slab::Key;
-use crate::split::{Seal, SplitMobile};
 use crate::stop::Stop;
 use crate::tcp::{self, Accepted, Socket};
-use crate::{clock, control, cpu, keyfile};
+use crate::{control, keyfile};
 
 /// How long a server of the mobile's may take to answer.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,6 +51,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The base's name is looked up again this long after the resolver has failed.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
+/// Beside the listeners, that by which the kernel tells of its networks.
+const NETWORK: usize = usize::MAX;
 
 /// What a mobile's connection does before it stands.
 pub(crate) enum Waiting {
@@ -96,27 +105,7 @@ impl Mobile {
             // Without a seal a key is only a name; this one is as good as any.
             None => Keypair::generate(seed.child("name")),
         };
-        let seal = match (config.seal, config.base_key) {
-            (SealKind::Noise, Some(base)) => Seal::Noise(keys, base),
-            _ => Seal::Off(*keys.public()),
-        };
-        let service = match (config.hop, &config.base) {
-            (HopKind::SplitTcp, _) => service(split(&config, seal, seed), config)?,
-            (_, Place::Internet(base)) => {
-                let base_is_v4 = base.host.parse::<Ipv4Addr>().is_ok();
-                let udp =
-                    Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
-                datagrams(config, seal, seed, udp, Passage::udp(!base_is_v4), None)?
-            }
-            (hop, Place::Ethernet { interface, peer }) => {
-                let framing = Framing::of(hop, config.seal);
-                let ether = Ether::open(interface, framing)?;
-                let passage = Passage::ether(ether.mtu(), framing.overhead());
-                let peer = *peer;
-                datagrams(config, seal, seed, ether, passage, peer)?
-            }
-        };
-        Ok(Self { service })
+        Ok(Self { service: make::service(config, keys, seed)? })
     }
 
     /// Where applications are served.
@@ -134,11 +123,21 @@ impl Mobile {
     }
 }
 
-fn service<H: MobileHop>(hop: H, config: MobileConfig) -> Result<Box<dyn Service>, RunError> {
+/// The loop of a mobile whose hops `make` makes. The first is made here: what does not work at all
+/// is to be said before anything is served.
+fn service<H: MobileHop>(
+    config: MobileConfig,
+    mut make: Make<H>,
+    keys: Keypair,
+    seed: Seed,
+) -> Result<Box<dyn Service>, RunError> {
+    let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
+    let hop = make(base, Time::ZERO)?;
     let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
     let control = control::open(config.control.as_deref(), "mobile")?;
-    let driver = Driver::new(MobileRole::new(config, listeners), hop, control);
-    Ok(Box::new(driver.map_err(RunError::Kernel)?))
+    let intercepted = Intercepted::open(config.transparent.as_ref())?;
+    let role = MobileRole::new(config, listeners, intercepted, (make, hop), keys, seed);
+    Ok(Box::new(Driver::new(role, Several::new(0), control).map_err(RunError::Kernel)?))
 }
 
 fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
@@ -149,76 +148,6 @@ fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
     Ok(fd)
 }
 
-/// The hop of a transport over `carrier`, with a base at `peer` if that is known.
-fn datagrams<C: Carrier>(
-    config: MobileConfig,
-    seal: Seal,
-    seed: Seed,
-    carrier: C,
-    passage: Passage,
-    peer: Option<C::Route>,
-) -> Result<Box<dyn Service>, RunError> {
-    let streams = config.connections;
-    let now = Time::ZERO;
-    match (config.hop, seal) {
-        (HopKind::MobileTcp, Seal::Noise(keys, base)) => {
-            let sealed = settings::SEALED;
-            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
-            let machine = lasthop_hop::Mobile::<_, MobileTcp>::new(
-                settings,
-                keys,
-                base,
-                C::NOWHERE,
-                seed,
-                now,
-            );
-            let machine = machine
-                .with_fast_aes(now, cpu::fast_aes())
-                .with_wall_clock(now, clock::wall_nanos());
-            over("mobile-tcp", machine, carrier, peer, config)
-        }
-        (HopKind::MobileTcp, Seal::Off(_)) => {
-            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
-            let machine = BareMobile::new(settings, C::NOWHERE, seed, now);
-            over("mobile-tcp", machine, carrier, peer, config)
-        }
-        (_, seal) => {
-            let settings = settings::srp(&config.srp, passage, streams);
-            let machine: lasthop_hop::Mobile<C::Route, Srp> = match &seal {
-                Seal::Noise(keys, base) => {
-                    let keys = keys.clone();
-                    lasthop_hop::Mobile::new(settings, keys, *base, C::NOWHERE, seed, now)
-                }
-                Seal::Off(claim) => {
-                    lasthop_hop::Mobile::unsealed(settings, *claim, C::NOWHERE, seed, now)
-                }
-            };
-            let machine = machine
-                .with_fast_aes(now, cpu::fast_aes())
-                .with_wall_clock(now, clock::wall_nanos());
-            over("srp", machine, carrier, peer, config)
-        }
-    }
-}
-
-fn over<M, C>(
-    name: &'static str,
-    machine: M,
-    carrier: C,
-    peer: Option<C::Route>,
-    config: MobileConfig,
-) -> Result<Box<dyn Service>, RunError>
-where
-    M: MobileEnd<Address = C::Route> + Send + 'static,
-    C: Carrier,
-{
-    service(DatagramMobile::new(name, machine, carrier, config.base_key, peer), config)
-}
-
-fn split(config: &MobileConfig, seal: Seal, seed: Seed) -> SplitMobile {
-    SplitMobile::new(seal, config.congestion.clone(), config.connections, seed)
-}
-
 /// The hop of a mobile: one association, to a base whose address may change.
 pub(crate) trait MobileHop: Hop<Id = ()> {
     /// Starts to watch its sockets.
@@ -227,32 +156,67 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     /// Whether the association stands.
     fn is_up(&self) -> bool;
 
+    /// Has the base hear this before the association stands, where the hop has a way to say it.
+    fn greet(&mut self, _now: Time, _greeting: &[u8]) {}
+
     /// Uses this address of the base from here on.
     fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr);
+
+    /// Whether an association goes on from another address of ours.
+    const ROAMS: bool = true;
+
+    /// Our address may be another: the base is told by something that leaves at once.
+    fn roam(&mut self, _turn: &mut Turn<'_>) {}
+
+    /// What is known of the hop from below.
+    fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _event: LinkEvent) {}
+
+    /// For how long the base has not answered, if it was asked something; `None` while it answers.
+    fn silent_for(&self, _now: Time) -> Option<Duration> {
+        None
+    }
+
+    /// A number that changes when something comes from the base.
+    fn heard(&self) -> u64 {
+        u64::from(self.is_up())
+    }
 
     /// Tells the base of servers on these ports, whenever it has to be told (MOB-8). Where the hop
     /// has no words for it, the base asks for each connection.
     fn listen(&mut self, _ports: &[u16]) {}
 }
 
-/// Where the base's address is.
-#[derive(Debug, Default)]
-struct BaseName {
-    asking: bool,
-    addresses: Vec<SocketAddr>,
-    /// The next address to use is `addresses[turn % len]`.
-    turn: usize,
-    used: Option<SocketAddr>,
-}
-
 /// The mobile's part of the loop.
-pub(crate) struct MobileRole<H> {
+pub(crate) struct MobileRole<H: MobileHop> {
     config: MobileConfig,
     listeners: Vec<OwnedFd>,
-    base: BaseName,
-    /// What was last said of an unreachable base.
-    complaint: Option<String>,
-    hop: std::marker::PhantomData<H>,
+    intercepted: Intercepted,
+    stations: Vec<Station>,
+    make: Make<H>,
+    /// The hop to the first base, until the loop runs.
+    first: Option<H>,
+    network: Network,
+    roam: Option<Roam>,
+    /// The session's name where there are no handoffs.
+    name: SessionId,
+    /// The base where the mobile is, or is going.
+    here: usize,
+    /// Since when it is that one.
+    left: Time,
+    /// The part of the hop with which the session is.
+    at: u32,
+    /// The session goes on there; else it waits for an association with the base `here`.
+    resumed: bool,
+    /// A base has heard of the session.
+    born: bool,
+    /// The base has ended the association, and another will do as well.
+    impatient: bool,
+    /// When the base's silence will have lasted too long.
+    doubt_at: Option<Time>,
+    /// Parts that lead to no base any more, and when they end.
+    retired: Vec<(Time, u32)>,
+    /// Applications whose association was lost while the base was asked for what they want.
+    again: Vec<Key>,
 }
 
 type Core<H> = CoreOf<MobileRole<H>>;
@@ -266,13 +230,39 @@ fn guest<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Guest> {
 }
 
 impl<H: MobileHop> MobileRole<H> {
-    fn new(config: MobileConfig, listeners: Vec<OwnedFd>) -> Self {
+    fn new(
+        config: MobileConfig,
+        listeners: Vec<OwnedFd>,
+        intercepted: Intercepted,
+        (make, first): (Make<H>, H),
+        keys: Keypair,
+        seed: Seed,
+    ) -> Self {
+        let stations: Vec<_> = config.bases.iter().cloned().map(Station::new).collect();
+        let bases: Vec<_> = config.bases.iter().filter_map(|base| base.key).collect();
+        let mut random = seed.stream("sessions");
+        let name = SessionId(random.next_u64());
+        let several = stations.len() > 1 && bases.len() == stations.len();
+        let roam = several.then(|| Roam::new(config.handoff.give_up, keys, bases, random));
         Self {
             config,
             listeners,
-            base: BaseName::default(),
-            complaint: None,
-            hop: std::marker::PhantomData,
+            intercepted,
+            stations,
+            make,
+            first: Some(first),
+            network: Network::new(),
+            roam: roam.flatten(),
+            name,
+            here: 0,
+            left: Time::ZERO,
+            at: 0,
+            resumed: true,
+            born: false,
+            impatient: false,
+            doubt_at: None,
+            retired: Vec::new(),
+            again: Vec::new(),
         }
     }
 
@@ -280,29 +270,14 @@ impl<H: MobileHop> MobileRole<H> {
         self.listeners.iter().map(tcp::local_addr).collect()
     }
 
-    fn look_up_base(&mut self, core: &mut Core<H>) {
-        // On a link there is nothing to look up.
-        let Place::Internet(base) = &self.config.base else { return };
-        if self.base.asking {
-            return;
-        }
-        if let Ok(ip) = base.host.parse() {
-            self.base.addresses = vec![SocketAddr::new(ip, base.port)];
-            return self.use_base(core);
-        }
-        match core.resolver.ask(Asker::Base, &base.host, base.port) {
-            Ok(()) => self.base.asking = true,
-            Err(_) => core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve),
-        }
+    /// Ports that the mobile's servers are published on.
+    fn ports(&self) -> Vec<u16> {
+        self.config.publish.iter().map(|server| server.port).collect()
     }
 
-    fn use_base(&mut self, core: &mut Core<H>) {
-        let n = self.base.addresses.len().max(1);
-        if let Some(addr) = self.base.addresses.get(self.base.turn % n).copied() {
-            self.base.used = Some(addr);
-            let (hop, mut turn) = core.turn();
-            hop.set_base(&mut turn, addr);
-        }
+    /// The base that a part of the hop leads to.
+    fn station_at(&self, part: u32) -> Option<usize> {
+        self.stations.iter().position(|station| station.part == Some(part))
     }
 
     fn welcome(&mut self, core: &mut Core<H>, fd: OwnedFd) {
@@ -318,7 +293,7 @@ impl<H: MobileHop> MobileRole<H> {
         core.arm(core.now + PATIENCE, Timer::Connection(key));
     }
 
-    fn advance(&mut self, core: &mut Core<H>, key: Key) {
+    fn advance_guest(&mut self, core: &mut Core<H>, key: Key) {
         let Some(guest) = guest(core, key) else { return };
         match guest.advance() {
             Wish::Wait => {}
@@ -327,7 +302,7 @@ impl<H: MobileHop> MobileRole<H> {
                 Waiting::Guest(guest) => Some(guest.into_relay()),
                 Waiting::Calling(_) => None,
             }),
-            Wish::Leave => self.leave(core, key),
+            Wish::Leave => self.leave_guest(core, key),
         }
     }
 
@@ -335,14 +310,28 @@ impl<H: MobileHop> MobileRole<H> {
         if let Some(connection) = core.connections.get_mut(key) {
             connection.target = target.to_string();
         }
-        let (now, opening) = (core.now, self.config.connect.into());
-        let asked = core
-            .session(())
-            .map(|(session, streams)| session.connect(now, streams, target, opening));
+        if let Some(guest) = guest(core, key) {
+            guest.asking(target);
+        }
+        let (now, opening, id) = (core.now, self.config.connect.into(), (self.at, ()));
+        let source = guest(core, key).and_then(|guest| guest.source());
+        let asked = core.session(id).map(|(session, mut streams)| {
+            session.connect_from(now, &mut streams, target, opening, source)
+        });
         match asked {
-            Some(Ok(conn)) => core.name(key, (), conn),
+            Some(Ok(conn)) => core.name(key, id, conn),
             Some(Err(_)) => self.answer(core, key, Err(Refusal::TooMany)),
             None => self.answer(core, key, Err(Refusal::AssociationLost)),
+        }
+    }
+
+    /// Asks once more for what was asked for in an association that is lost.
+    fn open_again(&mut self, core: &mut Core<H>) {
+        for key in std::mem::take(&mut self.again) {
+            match guest(core, key).and_then(|guest| guest.wants_still()) {
+                Some(target) => self.open(core, key, &target),
+                None => self.answer(core, key, Err(Refusal::AssociationLost)),
+            }
         }
     }
 
@@ -361,80 +350,76 @@ impl<H: MobileHop> MobileRole<H> {
         }
         if let Some(guest) = guest(core, key) {
             guest.answer(result);
-            self.advance(core, key);
+            self.advance_guest(core, key);
         }
     }
 
     /// The application is gone: so is its connection.
-    fn leave(&mut self, core: &mut Core<H>, key: Key) {
+    fn leave_guest(&mut self, core: &mut Core<H>, key: Key) {
         let Some(connection) = core.remove(key) else { return };
         if let Phase::Waiting(Waiting::Guest(guest)) = connection.phase {
-            guest.socket.close(&mut core.reactor, false);
+            let reset = guest.is_taken();
+            guest.socket.close(&mut core.reactor, reset);
         }
         if let Some((id, conn)) = connection.name
-            && let Some((session, streams)) = core.session(id)
+            && let Some((session, mut streams)) = core.session(id)
         {
-            session.reset(streams, conn, ResetReason::Aborted);
+            session.reset(&mut streams, conn, ResetReason::Aborted);
         }
     }
 
-    fn handle_opened(&mut self, core: &mut Core<H>, conn: ConnId, bound: Option<SocketAddr>) {
-        if let Some(key) = core.find((), conn) {
-            self.answer(core, key, Ok(bound));
+    /// There is no connection; if only the association was lost, it is asked for again.
+    fn handle_failed(&mut self, core: &mut Core<H>, key: Key, refusal: Refusal) {
+        // The session has no more to say of it but goodbye.
+        core.unname(key);
+        let lost = refusal == Refusal::AssociationLost && !core.stopping;
+        if lost && guest(core, key).is_some_and(|guest| guest.wants_still().is_some()) {
+            // The session that says so is being put away at this moment.
+            return self.again.push(key);
         }
-    }
-
-    /// What the operator calls the base.
-    fn base_name(&self) -> &str {
-        match &self.config.base {
-            Place::Internet(base) => &base.host,
-            Place::Ethernet { interface, .. } => interface,
-        }
+        self.answer(core, key, Err(refusal));
     }
 
     /// A fixed host wants a server of ours (MOB-8).
-    fn call(&mut self, core: &mut Core<H>, conn: ConnId, target: &Target) {
+    fn call(&mut self, core: &mut Core<H>, id: (u32, ()), conn: ConnId, target: &Target) {
         let server = match target {
             Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),
             Target::Name(..) => None,
         };
         let refusal = match server {
             _ if core.stopping => Refusal::ShuttingDown,
+            // The mobile is not with that base.
+            _ if id.0 != self.at => Refusal::AssociationLost,
             Some(_) if core.connections.len() >= self.config.connections => Refusal::TooMany,
             Some(server) => {
-                let caller = core.session(()).and_then(|(session, _)| session.caller(conn));
+                let caller = core.session(id).and_then(|(session, _)| session.caller(conn));
                 tracing::debug!(connection = conn.0, ?caller, server = %server.server, "called");
-                let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT);
+                let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT)
+                    .leaving(self.intercepted.own_way());
                 let key = core.add(server.server.to_string(), Waiting::Calling(dial));
-                core.name(key, (), conn);
+                core.name(key, id, conn);
                 return dial::advance(core, key, None);
             }
             // As a closed port answers.
             None => Refusal::Refused,
         };
-        dial::turn_away(core, (), conn, &target.to_string(), refusal);
-    }
-
-    fn complain(&mut self, why: &str) {
-        if self.complaint.as_deref() != Some(why) {
-            tracing::warn!(base = self.base_name(), why, "the base cannot be reached");
-            self.complaint = Some(why.to_owned());
-        }
+        dial::turn_away(core, id, conn, &target.to_string(), refusal);
     }
 }
 
 impl<H: MobileHop> Role for MobileRole<H> {
-    type Hop = H;
+    type Hop = Several<H>;
     type Waiting = Waiting;
 
     const NAME: &'static str = "mobile";
 
-    fn session(&self) -> Session {
+    /// An association that was made in advance has one that nobody uses.
+    fn session(&self, (part, ()): (u32, ())) -> Session {
         let mut session = Session::mobile(lasthop_session::Config {
             max_connections: self.config.connections,
             ..lasthop_session::Config::mobile()
         });
-        session.set_listening(!self.config.publish.is_empty());
+        session.set_listening(part == self.at && !self.config.publish.is_empty());
         session
     }
 
@@ -442,16 +427,26 @@ impl<H: MobileHop> Role for MobileRole<H> {
         for (n, fd) in self.listeners.iter().enumerate() {
             core.reactor.add(fd, Interest::Read, Source::Listener(n))?;
         }
+        self.intercepted.watch(&mut core.reactor)?;
+        self.network.watch(&mut core.reactor, Source::Listener(NETWORK))?;
+        if let Some(part) = self.reach(core, self.here) {
+            self.at = part;
+        }
+        let (part, ports) = (self.at, self.ports());
         let (hop, mut turn) = core.turn();
-        hop.start(&mut turn)?;
-        let ports: Vec<u16> = self.config.publish.iter().map(|server| server.port).collect();
-        hop.listen(&ports);
-        core.open_session((), || self.session());
-        self.look_up_base(core);
+        hop.with(&mut turn, part, |hop, _| hop.listen(&ports));
+        core.open_session((part, ()), || self.session((part, ())));
+        self.follow_carrier(core);
         Ok(())
     }
 
     fn handle_listener(&mut self, core: &mut Core<H>, n: usize) {
+        if n == NETWORK {
+            return self.network.handle_ready();
+        }
+        if let Some(n) = intercepted::listener(n) {
+            return self.accept_taken(core, n);
+        }
         // A flood of connections must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
             let Some(fd) = self.listeners.get(n) else { return };
@@ -470,7 +465,7 @@ impl<H: MobileHop> Role for MobileRole<H> {
     fn handle_waiting(&mut self, core: &mut Core<H>, key: Key, readiness: Readiness) {
         if let Some(guest) = guest(core, key) {
             guest.socket.ready(readiness);
-            self.advance(core, key);
+            self.advance_guest(core, key);
         }
     }
 
@@ -478,15 +473,17 @@ impl<H: MobileHop> Role for MobileRole<H> {
         dial::advance(core, key, Some(n));
     }
 
-    fn handle_opening(&mut self, core: &mut Core<H>, (): (), event: Event) {
+    fn handle_opening(&mut self, core: &mut Core<H>, id: (u32, ()), event: Event) {
         match event {
-            Event::Connect { id, target } => self.call(core, id, &target),
-            Event::Opened { id, bound } => self.handle_opened(core, id, bound),
-            Event::Failed { id, refusal } => {
-                if let Some(key) = core.find((), id) {
-                    // The session has no more to say of it but goodbye.
-                    core.unname(key);
-                    self.answer(core, key, Err(refusal));
+            Event::Connect { id: conn, target, .. } => self.call(core, id, conn, &target),
+            Event::Opened { id: conn, bound } => {
+                if let Some(key) = core.find(id, conn) {
+                    self.answer(core, key, Ok(bound));
+                }
+            }
+            Event::Failed { id: conn, refusal } => {
+                if let Some(key) = core.find(id, conn) {
+                    self.handle_failed(core, key, refusal);
                 }
             }
             _ => {}
@@ -501,63 +498,94 @@ impl<H: MobileHop> Role for MobileRole<H> {
     }
 
     fn handle_answer(&mut self, core: &mut Core<H>, answer: Answer<Asker>) {
-        if answer.tag != Asker::Base {
-            return;
-        }
-        self.base.asking = false;
-        match answer.addresses {
-            Ok(addresses) => {
-                let used = self.base.used.filter(|addr| addresses.contains(addr));
-                self.base.addresses = addresses;
-                // A silent hop is no reason to leave an address that is still the base's.
-                if used.is_none() || !core.hop.is_up() {
-                    self.use_base(core);
-                }
-            }
-            Err(e) => {
-                self.complain(&e.to_string());
-                core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve);
-            }
+        if let Asker::Base(i) = answer.tag {
+            self.handle_resolved(core, i, answer.addresses);
         }
     }
 
     fn handle_timer(&mut self, core: &mut Core<H>, timer: Timer) {
         match timer {
             Timer::Accept(n) if !core.stopping => self.handle_listener(core, n),
-            Timer::Resolve => self.look_up_base(core),
+            Timer::Resolve(i) => self.look_up(core, i),
             Timer::Connection(key) => {
                 dial::advance(core, key, None);
                 if guest(core, key).is_some_and(|guest| guest.dawdles())
                     && core.connections.get(key).is_some_and(|c| c.since + PATIENCE <= core.now)
                 {
-                    self.leave(core, key);
+                    self.leave_guest(core, key);
                 }
             }
             Timer::Accept(_) | Timer::Grace => {}
         }
     }
 
-    fn handle_association(&mut self, core: &mut Core<H>, event: &HopEvent<()>) {
+    fn handle_association(&mut self, core: &mut Core<H>, event: &HopEvent<(u32, ())>) {
+        let (HopEvent::Up((part, ()))
+        | HopEvent::Moved((part, ()), _)
+        | HopEvent::Lost((part, ()), _)
+        | HopEvent::Unreachable((part, ()), _)) = event;
+        let Some(i) = self.station_at(*part) else { return };
+        let (ours, base) = (*part == self.at, self.stations[i].name().to_owned());
         match event {
-            HopEvent::Up(()) => {
-                self.complaint = None;
-                tracing::info!(base = self.base_name(), "association up");
+            HopEvent::Up(_) => {
+                self.stations[i].praise();
+                tracing::info!(base, "association up");
+                if ours {
+                    self.impatient = false;
+                    if self.resumed {
+                        self.present(core);
+                    }
+                }
             }
-            HopEvent::Moved((), to) => tracing::info!(%to, "association moved"),
-            HopEvent::Lost((), why) => {
-                tracing::warn!(why, "association lost");
-                self.look_up_base(core);
+            HopEvent::Moved(_, to) => tracing::info!(base, %to, "association moved"),
+            HopEvent::Lost(_, why) => {
+                tracing::warn!(base, why, "association lost");
+                if ours {
+                    self.handle_lost();
+                }
+                self.look_up(core, i);
             }
-            HopEvent::Unreachable(why) => {
-                self.complain(why);
-                self.base.turn = self.base.turn.wrapping_add(1);
-                self.look_up_base(core);
+            HopEvent::Unreachable(_, why) => {
+                self.stations[i].complain(why);
+                self.stations[i].addresses.skip();
+                self.look_up(core, i);
             }
         }
+    }
+
+    fn handle_message(&mut self, core: &mut Core<H>, (part, ()): (u32, ()), message: &[u8]) {
+        self.hear(core, part, message);
+    }
+
+    /// Bases do not carry connections on with a mobile: it is the mobile that does.
+    fn handle_wanted(&mut self, core: &mut Core<H>, id: (u32, ()), wanted: SessionId) {
+        let now = core.now;
+        if let Some((session, mut streams)) = core.session(id) {
+            session.decline(now, &mut streams, wanted);
+        }
+    }
+
+    fn advance(&mut self, core: &mut Core<H>) -> bool {
+        let again = !self.again.is_empty();
+        self.open_again(core);
+        again | self.tend(core)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.next_tending()
+    }
+
+    fn handle_request(&mut self, core: &mut Core<H>, request: Request) -> Result<Reply, String> {
+        self.handle(core, request)
+    }
+
+    fn report(&self, core: &Core<H>, report: &mut Report) {
+        self.add_to_report(core, report);
     }
 
     fn stop(&mut self, _core: &mut Core<H>) {
         // Closing a listener takes it out of the epoll set.
         self.listeners.clear();
+        self.intercepted.close();
     }
 }

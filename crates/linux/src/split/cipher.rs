@@ -140,27 +140,9 @@ impl std::fmt::Debug for Opener {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, Responder};
-    use lasthop_units::Seed;
-
+mod tests {
     use super::*;
-
-    /// The keys of a mobile and of its base.
-    pub(crate) fn keys() -> (SharedKeys, SharedKeys) {
-        let seed = Seed::from_u64(1);
-        let (mobile, base) =
-            (Keypair::generate(seed.child("mobile")), Keypair::generate(seed.child("base")));
-        let hello = Hello { receiver: 1, fast_aes: false, stamp: 0, limits: Limits::NONE };
-        let mut initiator =
-            Initiator::new(&mobile, base.public(), 0, hello, seed.child("init")).unwrap();
-        let mut responder = Responder::new(base, seed.child("respond"));
-        let request = responder.read(initiator.datagram()).unwrap();
-        let mut reply = [0; 512];
-        let (len, theirs) = request.accept(&hello, &mut reply).unwrap();
-        let ours = initiator.finish(&reply[..len]).unwrap().keys;
-        (SharedKeys::new(ours), SharedKeys::new(theirs))
-    }
+    use crate::split::tests::keys;
 
     fn sealed(sealer: &mut Sealer) -> ([u8; HEADER_LEN], [u8; 20]) {
         let (mut header, mut body) = ([0; HEADER_LEN], *b"body0123456789abcdef");
@@ -170,7 +152,7 @@ pub(crate) mod tests {
 
     #[test]
     fn records_open_in_their_place_only() {
-        let (mobile, base) = keys();
+        let (mobile, base) = keys(true);
         let (mut sealer, _) = mobile.stream(4);
         let (first, second) = (sealed(&mut sealer), sealed(&mut sealer));
         let opens = |stream: u64, records: &[([u8; HEADER_LEN], [u8; 20])]| {

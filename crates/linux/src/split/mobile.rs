@@ -6,25 +6,26 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_hop::seal::{Initiator, Keypair, PublicKey};
-use lasthop_session::ResetReason;
 use lasthop_units::{Seed, Stream as Random, Time};
 
 use super::cipher::{CONTROL, SharedKeys};
-use super::record::{End, Inbound, Outbound};
+use super::control;
+use super::inbound::Inbound;
 use super::streams::SplitTcp;
 use super::wires::{Place, Wires};
-use super::{GREETING_TIMEOUT, KIND_CONTROL, hello, preface, stream_preface};
+use super::{
+    GREETING_TIMEOUT, KIND_CONTROL, REFUSAL, VERSION, hello, lost, preface, report, stream_preface,
+};
 use crate::clock;
 use crate::control::AssociationReport;
 use crate::hop::{Hop, HopEvent, Turn};
 use crate::mobile::MobileHop;
 use crate::reactor::Readiness;
 use crate::slab::Key;
-use crate::split::report;
 use crate::tcp::{self, Congestion, Moved, Socket};
 
 const RETRY_MIN: Duration = Duration::from_millis(250);
-const RETRY_MAX: Duration = Duration::from_secs(5);
+const RETRY_MAX: Duration = Duration::from_millis(500);
 
 /// How a mobile proves itself and knows its base.
 #[derive(Clone, Debug)]
@@ -48,12 +49,9 @@ struct Greeting {
 
 /// A control connection that stands.
 struct Standing {
-    place: Key,
-    socket: Socket,
+    control: control::Control,
     association: u32,
     keys: SharedKeys,
-    out: Outbound,
-    into: Inbound,
 }
 
 enum Control {
@@ -66,6 +64,8 @@ enum Control {
 pub(crate) struct SplitMobile {
     seal: Seal,
     congestion: Option<Congestion>,
+    /// Marks its connections as lasthop's own.
+    mark: Option<u32>,
     random: Random,
     base: Option<SocketAddr>,
     streams: SplitTcp,
@@ -74,6 +74,8 @@ pub(crate) struct SplitMobile {
     retry_at: Time,
     retry_after: Duration,
     since: Time,
+    /// Since when there is none, and one is wanted.
+    down: Option<Time>,
     events: VecDeque<HopEvent<()>>,
 }
 
@@ -88,6 +90,7 @@ impl SplitMobile {
         Self {
             seal,
             congestion,
+            mark: None,
             random: seed.stream("split-mobile"),
             base: None,
             streams: SplitTcp::new(streams_max, 0),
@@ -96,8 +99,14 @@ impl SplitMobile {
             retry_at: Time::NEVER,
             retry_after: RETRY_MIN,
             since: Time::ZERO,
+            down: None,
             events: VecDeque::new(),
         }
+    }
+
+    /// The same, with a mark on all connections by which they are known as lasthop's own.
+    pub(crate) fn with_mark(self, mark: Option<u32>) -> Self {
+        Self { mark, ..self }
     }
 
     fn initiator(&mut self) -> Result<Initiator, String> {
@@ -118,7 +127,8 @@ impl SplitMobile {
         let mut out = preface(KIND_CONTROL).to_vec();
         out.extend_from_slice(&(initiator.datagram().len() as u16).to_be_bytes());
         out.extend_from_slice(initiator.datagram());
-        let fd = tcp::connect(base, self.congestion.as_ref()).map_err(|e| e.to_string())?;
+        let fd =
+            tcp::connect(base, self.congestion.as_ref(), self.mark).map_err(|e| e.to_string())?;
         let (place, socket) =
             self.wires.watch(turn, fd, Place::Own(())).map_err(|e| e.to_string())?;
         self.control = Control::Greeting(Box::new(Greeting {
@@ -135,20 +145,25 @@ impl SplitMobile {
 
     /// The control connection is gone; try again later.
     fn fall(&mut self, turn: &mut Turn<'_>, why: String) {
-        let (place, socket) = match std::mem::replace(&mut self.control, Control::Down) {
-            Control::Down => return self.retry_later(turn, why),
-            Control::Greeting(greeting) => (greeting.place, greeting.socket),
-            Control::Up(standing) => (standing.place, standing.socket),
-        };
-        self.wires.places.remove(place);
-        socket.close(turn.reactor, true);
+        self.close_control(turn);
         self.retry_later(turn, why);
     }
 
+    fn close_control(&mut self, turn: &mut Turn<'_>) {
+        let (place, socket) = match std::mem::replace(&mut self.control, Control::Down) {
+            Control::Down => return,
+            Control::Greeting(greeting) => (greeting.place, greeting.socket),
+            Control::Up(standing) => (standing.control.key, standing.control.socket),
+        };
+        self.wires.places.remove(place);
+        socket.close(turn.reactor, true);
+    }
+
     fn retry_later(&mut self, turn: &Turn<'_>, why: String) {
+        self.down.get_or_insert(turn.now);
         self.retry_at = turn.now + self.retry_after;
         self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
-        self.events.push_back(HopEvent::Unreachable(why));
+        self.events.push_back(HopEvent::Unreachable((), why));
     }
 
     fn handle_control(&mut self, turn: &mut Turn<'_>, readiness: Readiness) {
@@ -163,8 +178,8 @@ impl SplitMobile {
                 }
             }
             Control::Up(standing) => {
-                standing.socket.ready(readiness);
-                flush(standing).and_then(|()| listen(standing, &mut self.streams))
+                standing.control.ready(readiness);
+                listen(&mut standing.control, &mut self.streams)
             }
         };
         if let Err(why) = outcome {
@@ -177,18 +192,14 @@ impl SplitMobile {
         else {
             return;
         };
-        let mut out = Outbound::new(0);
-        let (sealer, opener) = keys.stream(CONTROL);
-        out.start(sealer);
-        let mut into = Inbound::new(0);
-        into.start(opener);
-        out.space()[0] = 0;
-        out.commit(1);
         let Greeting { place, socket, .. } = *greeting;
-        self.control =
-            Control::Up(Box::new(Standing { place, socket, association, keys, out, into }));
+        let keyed = keys.stream(CONTROL);
+        let mut control = control::Control::new(place, socket, Inbound::new(0), keyed);
+        // Only who has the keys can say anything.
+        control.say(&[0]);
+        self.control = Control::Up(Box::new(Standing { control, association, keys }));
         self.retry_after = RETRY_MIN;
-        self.since = turn.now;
+        (self.since, self.down) = (turn.now, None);
         self.events.push_back(HopEvent::Up(()));
         self.streams.touch_all();
         self.handle_control(turn, Readiness::default());
@@ -198,7 +209,7 @@ impl SplitMobile {
     fn dial(&mut self, turn: &mut Turn<'_>, id: u64) {
         let (Control::Up(standing), Some(base)) = (&self.control, self.base) else { return };
         let (association, keys) = (standing.association, standing.keys.stream(id));
-        let made = tcp::connect(base, self.congestion.as_ref())
+        let made = tcp::connect(base, self.congestion.as_ref(), self.mark)
             .and_then(|fd| self.wires.watch(turn, fd, Place::Stream(association, id)));
         let Some(stream) = self.streams.get_mut(id) else { return };
         match made {
@@ -208,7 +219,7 @@ impl SplitMobile {
                     stream.prove();
                 }
             }
-            Err(_) => stream.break_off(ResetReason::AssociationLost.code()),
+            Err(_) => stream.break_off(lost()),
         }
     }
 }
@@ -247,59 +258,38 @@ fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, String> {
             Moved::Blocked => return Ok(None),
             Moved::End => {
                 return Err("the base closed the connection: it does not know this mobile's key, \
-                            or has another key or seal"
+                            or has another key, seal or version of split-tcp"
                     .to_owned());
             }
             Moved::Broken(e) => return Err(e.to_string()),
         }
-        if greeting.into.len() == 2 && greeting.into == [0, 0] {
-            return Err("the base's reply is empty".to_owned());
+        if greeting.into == REFUSAL {
+            return Err(format!(
+                "the base speaks another version of split-tcp than this mobile ({VERSION}): update \
+                 the older of the two"
+            ));
         }
     }
     let established = greeting.initiator.finish(&greeting.into[2..]).map_err(|e| e.to_string())?;
     Ok(Some((established.hello.receiver, SharedKeys::new(established.keys))))
 }
 
-fn flush(standing: &mut Standing) -> Result<(), String> {
-    loop {
-        let pending = standing.out.pending();
-        if pending.is_empty() {
-            return Ok(());
-        }
-        match standing.socket.write(pending) {
-            Moved::Bytes(n) => standing.out.sent(n),
-            Moved::Blocked | Moved::End => return Ok(()),
-            Moved::Broken(e) => return Err(e.to_string()),
-        }
-    }
-}
-
 /// What a base says on a standing control connection are the streams that it opens.
-fn listen(standing: &mut Standing, streams: &mut SplitTcp) -> Result<(), String> {
+fn listen(control: &mut control::Control, streams: &mut SplitTcp) -> Result<(), String> {
     let strange = || "the base said something that is not understood".to_owned();
     loop {
-        standing.into.advance().map_err(|_| strange())?;
-        while !standing.into.plain().is_empty() {
-            let number = standing.into.plain().first_chunk().ok_or_else(strange)?;
-            let id = u64::from_be_bytes(*number);
-            standing.into.consume(number.len());
-            if id % 2 == 0 {
-                return Err(strange());
-            }
-            // Otherwise the base hears no more of it and gives up.
-            if streams.has_room() && !streams.contains(id) {
-                streams.called(id);
-            }
-            standing.into.advance().map_err(|_| strange())?;
+        let said = control.hear().map_err(|e| format!("the base: {e}"))?;
+        if said.is_empty() {
+            return control.flush().map_err(|e| e.to_string());
         }
-        if standing.into.end() != End::Open {
+        let id = u64::from_be_bytes(*said.first_chunk().ok_or_else(strange)?);
+        control.take(size_of::<u64>());
+        if id % 2 == 0 {
             return Err(strange());
         }
-        match standing.socket.read(standing.into.space()) {
-            Moved::Bytes(n) => standing.into.filled(n),
-            Moved::Blocked => return Ok(()),
-            Moved::End => return Err("the base closed the connection".to_owned()),
-            Moved::Broken(e) => return Err(e.to_string()),
+        // Otherwise the base hears no more of it and gives up.
+        if streams.has_room() && !streams.contains(id) {
+            streams.called(id);
         }
     }
 }
@@ -322,7 +312,9 @@ impl Hop for SplitMobile {
                     self.streams.touch(id);
                 }
             }
-            Some(Place::Lingering(_)) => self.wires.handle_lingering(turn, key, readiness),
+            Some(Place::Lingering(_) | Place::Parked(_)) => {
+                self.wires.handle_left(turn, key, readiness);
+            }
             None => {}
         }
     }
@@ -333,11 +325,13 @@ impl Hop for SplitMobile {
             Control::Greeting(greeting) => Some(greeting.deadline),
             Control::Down | Control::Up(_) => None,
         };
-        [control, self.wires.next_timeout()].into_iter().flatten().min()
+        let timeouts = [control, self.wires.next_timeout(), self.streams.next_timeout()];
+        timeouts.into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         self.wires.handle_timeout(turn);
+        self.streams.handle_timeout(turn.now);
         match (&self.control, self.base) {
             (Control::Greeting(greeting), _) if greeting.deadline <= turn.now => {
                 self.fall(turn, "the base did not answer".to_owned());
@@ -352,14 +346,15 @@ impl Hop for SplitMobile {
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        while let Some((stream, code)) = self.streams.next_abandoned() {
-            self.wires.abandon(turn, stream, code);
+        while let Some((stream, how)) = self.streams.next_leaving() {
+            self.wires.leave(turn, stream, how);
         }
-        while let Some(id) = self.streams.next_dirty() {
+        self.streams.begin_round();
+        while let Some(id) = self.streams.next_in_round() {
             if self.streams.get_mut(id).is_some_and(|stream| !stream.started()) {
                 self.dial(turn, id);
             }
-            self.streams.pump(id);
+            self.streams.pump(turn.now, id);
         }
     }
 
@@ -385,7 +380,17 @@ impl Hop for SplitMobile {
 
     fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
 
-    fn close(&mut self, _turn: &mut Turn<'_>) {}
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        while let Some((stream, how)) = self.streams.next_leaving() {
+            self.wires.leave(turn, stream, how);
+        }
+        for mut stream in self.streams.take_all() {
+            self.wires.close(turn, &mut stream);
+        }
+        self.wires.close_all(turn);
+        self.close_control(turn);
+        self.base = None;
+    }
 
     fn reports(&self, now: Time) -> Vec<AssociationReport> {
         let (peer, address) = match &self.seal {
@@ -406,6 +411,9 @@ impl Hop for SplitMobile {
 }
 
 impl MobileHop for SplitMobile {
+    // The kernel's connections are bound to our address.
+    const ROAMS: bool = false;
+
     fn start(&mut self, _turn: &mut Turn<'_>) -> io::Result<()> {
         Ok(())
     }
@@ -417,6 +425,19 @@ impl MobileHop for SplitMobile {
     fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
         if self.base.replace(addr).is_none() {
             self.retry_at = turn.now;
+            self.down.get_or_insert(turn.now);
         }
+    }
+
+    /// A connection that stands cannot roam; one that is to be made is tried at once.
+    fn roam(&mut self, turn: &mut Turn<'_>) {
+        if matches!(self.control, Control::Down) && self.base.is_some() {
+            self.retry_at = turn.now;
+        }
+    }
+
+    /// Of a connection that stands the kernel tells when it is broken.
+    fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.down.map(|since| now.since(since))
     }
 }

@@ -1,6 +1,10 @@
 //! `split-tcp`: the hop crossed by kernel TCP, one connection for each stream (SPL-1), with the
 //! congestion control of the operator's choice.
 //!
+//! What the peer's process has is acknowledged in records of the stream, and the rest is
+//! kept: the streams can leave for another hop at any moment, and no byte is lost or doubled,
+//! whatever the kernels had acknowledged (SPL-3, MHP-19).
+//!
 //! A mobile first makes a control connection and runs the seal's handshake on it. The keys serve
 //! all streams of the association, so that a stream costs TCP's own round trip and no other: its
 //! first segment names association and stream and carries the first sealed record.
@@ -16,17 +20,26 @@
 //! opens has an odd number, which it tells; the mobile gives it a connection whose first record is
 //! empty, so that the base knows whose it is before it says anything itself.
 //!
+//! Whoever speaks another version is answered with a reply of no length.
+//!
 //! Integers are big-endian. An association lives as long as its control connection or one of its
 //! streams. A stream's number is accepted once, and only if its first record opens.
 
 mod base;
 mod cipher;
+mod control;
+mod inbound;
+mod kept;
 mod mobile;
+mod outbound;
 mod record;
 mod report;
 mod stream;
 mod streams;
 mod wires;
+
+#[cfg(test)]
+mod tests;
 
 pub(crate) use base::{Bounds, SplitBase};
 pub(crate) use mobile::{Seal, SplitMobile};
@@ -38,11 +51,14 @@ use lasthop_hop::seal::{Hello, Limits};
 use lasthop_session::ResetReason;
 
 const MAGIC: &[u8; 3] = b"LHT";
-const VERSION: u8 = 1;
+/// Grows with the protocol. Both ends must have the same.
+const VERSION: u8 = 2;
 const KIND_CONTROL: u8 = 0;
 const KIND_STREAM: u8 = 1;
 /// Magic, version and kind.
 const PREFACE_LEN: usize = 5;
+/// A reply of no length: what a base says to who speaks another version.
+const REFUSAL: [u8; 2] = [0, 0];
 /// A stream's preface: association and stream follow.
 const STREAM_PREFACE_LEN: usize = PREFACE_LEN + 4 + 8;
 

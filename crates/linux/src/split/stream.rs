@@ -1,34 +1,35 @@
-//! One stream of split-tcp: one kernel TCP connection, a ring of records each way.
+//! One stream of split-tcp: one kernel TCP connection, records each way.
+
+use std::collections::VecDeque;
+
+use lasthop_hop::{StreamEvent, StreamId, StreamState};
+use lasthop_units::Time;
 
 use super::cipher::{Opener, Sealer};
+use super::inbound::Inbound;
 use super::lost;
-use super::record::{End, Inbound, Outbound};
+use super::outbound::Outbound;
+use super::record::End;
 use crate::reactor::Readiness;
 use crate::slab::Key;
 use crate::tcp::{self, Moved, Socket};
 
-/// Bytes of records that wait for the kernel, per stream.
-const OUT_CAPACITY: usize = 128 * 1024;
-/// Bytes of records that wait for the reader, per stream.
+/// Bytes of records that are read at once, per stream.
 const IN_CAPACITY: usize = 128 * 1024;
 
-/// How far a direction's end has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Finish {
-    Open,
-    Wanted,
-    Written,
-}
-
-/// What a pump found that the owner has to tell.
+/// What a pump found that the owner has to tell or to do.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct News {
     /// Bytes, an end or a reset can be read where there was nothing.
     pub(super) readable: bool,
     /// There is room where there was none.
     pub(super) writable: bool,
-    /// The kernel has our end.
+    /// The peer's process has everything and our end.
     pub(super) finished: bool,
+    /// The kernel has more, which waits so that the reader gets his turn.
+    pub(super) again: bool,
+    /// The peer is owed an acknowledgement that can wait a little.
+    pub(super) owes: bool,
 }
 
 /// One stream.
@@ -38,19 +39,27 @@ pub(super) struct Stream {
     place: Option<Key>,
     socket: Option<Socket>,
     connecting: bool,
+    /// The peer's kernel has ended the connection.
+    hung: bool,
     preface: Vec<u8>,
-    out: Outbound,
-    into: Inbound,
-    finish: Finish,
+    pub(super) out: Outbound,
+    pub(super) into: Inbound,
     /// Why the stream is over before its time.
     broken: Option<u64>,
     /// The owner was told of `broken`.
     told: bool,
+    finish_told: bool,
     /// The reader has found nothing and waits to be told.
     reader_waits: bool,
     /// The writer has found no room and waits to be told.
     writer_waits: bool,
+    /// What is owed is to be told with no further delay.
+    ack_now: bool,
+    /// Since when it waits for nothing but acknowledgements.
+    pub(super) stalled_since: Option<Time>,
     pub(super) dirty: bool,
+    /// The owner has noted that an acknowledgement is owed.
+    pub(super) owing: bool,
     pub(super) closed: bool,
     /// The peer was asked for a connection.
     pub(super) asked: bool,
@@ -61,19 +70,27 @@ pub(super) struct Stream {
 impl Stream {
     /// A stream without a connection.
     pub(super) fn new() -> Self {
+        Self::with(Inbound::new(IN_CAPACITY))
+    }
+
+    fn with(into: Inbound) -> Self {
         Self {
             place: None,
             socket: None,
             connecting: false,
+            hung: false,
             preface: Vec::new(),
-            out: Outbound::new(OUT_CAPACITY),
-            into: Inbound::new(IN_CAPACITY),
-            finish: Finish::Open,
+            out: Outbound::new(),
+            into,
             broken: None,
             told: false,
+            finish_told: false,
             reader_waits: true,
             writer_waits: false,
+            ack_now: false,
+            stalled_since: None,
             dirty: false,
+            owing: false,
             closed: false,
             asked: false,
             called: false,
@@ -99,9 +116,6 @@ impl Stream {
         self.preface = preface;
         self.out.start(sealer);
         self.into.start(opener);
-        if self.finish == Finish::Wanted {
-            self.out.finish();
-        }
     }
 
     /// A stream that the peer has opened and we give a connection: it hears from us first.
@@ -117,18 +131,14 @@ impl Stream {
         self.socket = Some(socket);
         self.into = into;
         self.out.start(sealer);
-        if self.finish == Finish::Wanted {
-            self.out.finish();
-        }
     }
 
     /// A stream on a connection that the peer made, and the records that came on it so far.
     pub(super) fn accept(place: Key, socket: Socket, mut into: Inbound, sealer: Sealer) -> Self {
         into.grow(IN_CAPACITY);
-        let mut stream = Self::new();
+        let mut stream = Self::with(into);
         stream.place = Some(place);
         stream.socket = Some(socket);
-        stream.into = into;
         stream.out.start(sealer);
         stream
     }
@@ -140,19 +150,31 @@ impl Stream {
         }
     }
 
+    /// What is owed to the peer is owed at once.
+    pub(super) fn acknowledge_now(&mut self) {
+        self.ack_now = true;
+        self.owing = false;
+    }
+
     /// Gives the stream up from below: the reader sees a reset with `code`.
     pub(super) fn break_off(&mut self, code: u64) {
         self.broken.get_or_insert(code);
     }
 
-    /// Moves bytes both ways until the kernel or a buffer stops it.
+    /// Moves bytes both ways until the kernel or a buffer stops it, or the reader is due.
     pub(super) fn pump(&mut self) -> News {
-        if self.broken.is_none()
-            && let Err(code) = self.exchange()
-        {
-            self.break_off(code);
-        }
         let mut news = News::default();
+        if self.broken.is_none() {
+            match self.exchange() {
+                Ok(again) => news.again = again,
+                Err(code) => self.break_off(code),
+            }
+        }
+        if self.broken.is_none() {
+            news.owes = self.into.owed().is_some();
+            news.finished = self.out.is_finished() && !self.finish_told;
+            self.finish_told |= news.finished;
+        }
         if self.reader_waits && self.has_news() {
             self.reader_waits = false;
             news.readable = true;
@@ -165,19 +187,49 @@ impl Stream {
             self.writer_waits = false;
             news.writable = true;
         }
-        if self.finish == Finish::Wanted && self.out_done() {
-            self.finish = Finish::Written;
-            news.finished = true;
-        }
         news
     }
 
-    fn exchange(&mut self) -> Result<(), u64> {
-        if self.socket.is_none() || !self.establish()? {
-            return Ok(());
+    /// There is more room. True if the writer waits to be told.
+    pub(super) fn wake_writer(&mut self) -> bool {
+        std::mem::take(&mut self.writer_waits)
+    }
+
+    /// Says what `news` has for reader and writer.
+    pub(super) fn note(&mut self, id: StreamId, news: News, events: &mut VecDeque<StreamEvent>) {
+        if std::mem::take(&mut self.called) {
+            events.push_back(StreamEvent::Incoming(id));
         }
-        self.read()?;
-        self.write()
+        if news.readable {
+            events.push_back(StreamEvent::Readable(id));
+        }
+        if news.writable {
+            events.push_back(StreamEvent::Writable(id));
+        }
+        if news.finished {
+            events.push_back(StreamEvent::Finished(id));
+        }
+        if self.is_over() && !self.closed {
+            self.closed = true;
+            events.push_back(StreamEvent::Closed(id));
+        }
+    }
+
+    /// True if the kernel may have more to read.
+    fn exchange(&mut self) -> Result<bool, u64> {
+        if self.socket.is_none() || !self.establish()? {
+            return Ok(false);
+        }
+        let again = self.read()?;
+        if let Some(ack) = self.into.take_heard() {
+            self.out.heard(ack).map_err(|_| lost())?;
+        }
+        // A connection that ends before both sides have said that they have everything was cut.
+        if self.hung && !(self.out.is_finished() && self.into.end() == End::Finished) {
+            return Err(lost());
+        }
+        self.write()?;
+        Ok(again)
     }
 
     /// True once the connection stands.
@@ -197,35 +249,44 @@ impl Stream {
         Ok(true)
     }
 
-    fn read(&mut self) -> Result<(), u64> {
-        let mut ended = false;
+    /// Reads so much that the reader has something to do; true if there may be more.
+    fn read(&mut self) -> Result<bool, u64> {
+        let mut left = IN_CAPACITY;
         while let Some(socket) = &mut self.socket {
-            let room = self.into.space();
-            if room.is_empty() || !socket.readable() {
+            if self.hung || !socket.readable() {
                 break;
             }
+            let room = self.into.space();
+            let most = room.len().min(left);
+            let Some(room) = room.get_mut(..most).filter(|room| !room.is_empty()) else {
+                return Ok(true);
+            };
             match socket.read(room) {
-                Moved::Bytes(n) => self.into.filled(n),
-                Moved::Blocked => break,
-                Moved::End => {
-                    ended = true;
-                    break;
+                Moved::Bytes(n) => {
+                    left -= n;
+                    self.into.filled(n);
+                    self.into.advance().map_err(|_| lost())?;
                 }
+                Moved::Blocked => break,
+                Moved::End => self.hung = true,
                 Moved::Broken(_) => return Err(lost()),
             }
+            if let End::Reset(code) = self.into.end() {
+                return Err(code);
+            }
         }
+        // What came with the greeting was not looked at here.
         self.into.advance().map_err(|_| lost())?;
         match self.into.end() {
-            End::Reset(code) if self.into.plain().is_empty() => Err(code),
-            // An end that the peer did not write is a cut.
-            End::Open if ended && self.into.plain().is_empty() => Err(lost()),
-            _ => Ok(()),
+            End::Reset(code) => Err(code),
+            End::Open | End::Finished => Ok(false),
         }
     }
 
     fn write(&mut self) -> Result<(), u64> {
-        let Some(socket) = &mut self.socket else { return Ok(()) };
         loop {
+            self.acknowledge();
+            let Some(socket) = &mut self.socket else { return Ok(()) };
             let early = !self.preface.is_empty();
             let pending = if early { &self.preface } else { self.out.pending() };
             if pending.is_empty() {
@@ -240,8 +301,17 @@ impl Stream {
         }
     }
 
-    fn out_done(&self) -> bool {
-        self.socket.is_some() && self.preface.is_empty() && self.out.is_empty()
+    /// Tells what we have if the peer may wait for it, or if something is sent anyway.
+    fn acknowledge(&mut self) {
+        let Some(owed) = self.into.owed() else {
+            self.ack_now = false;
+            return;
+        };
+        let due = owed.urgent || self.ack_now || self.out.has_more();
+        if due && self.out.acknowledge(owed.ack) {
+            self.into.tell(owed.ack);
+            self.ack_now = false;
+        }
     }
 
     fn has_news(&self) -> bool {
@@ -253,12 +323,30 @@ impl Stream {
         self.socket.is_some() && !self.connecting
     }
 
-    /// Whether both directions are over and everything was read.
+    /// Whether both directions are over, both sides know, and everything was read.
     pub(super) fn is_over(&self) -> bool {
         self.broken.is_some()
-            || (self.finish == Finish::Written
+            || (self.out.is_finished()
                 && self.into.end() == End::Finished
-                && self.into.plain().is_empty())
+                && self.into.plain().is_empty()
+                && self.into.owed().is_none()
+                && self.out.is_flushed())
+    }
+
+    /// What the stream holds, if it can go on elsewhere.
+    pub(super) fn state(&self) -> Option<StreamState> {
+        if self.called || self.closed || self.is_over() {
+            return None;
+        }
+        let (send_start, send) = self.out.kept();
+        Some(StreamState {
+            send_start,
+            send,
+            send_ended: self.out.is_ended(),
+            received: self.into.received(),
+            unread: self.into.unread(),
+            recv_ended: self.into.end() == End::Finished,
+        })
     }
 
     /// Takes the connection away, to be closed: what it still has to do, and its place.
@@ -278,7 +366,7 @@ impl Stream {
             return false;
         }
         self.out.reset(code);
-        self.write().is_ok() && self.out_done()
+        self.write().is_ok() && self.preface.is_empty() && self.out.is_flushed()
     }
 
     /// Room for payload.
@@ -286,26 +374,11 @@ impl Stream {
         if let Some(code) = self.broken {
             return Err(SpaceError::Reset(code));
         }
-        if self.finish != Finish::Open {
+        if self.out.is_ended() {
             return Err(SpaceError::Finished);
         }
         self.writer_waits = !self.out.writable();
         Ok(self.out.space())
-    }
-
-    /// `n` bytes of [`space`](Self::space) were filled.
-    pub(super) fn commit(&mut self, n: usize) {
-        self.out.commit(n);
-    }
-
-    /// Ends our direction.
-    pub(super) fn finish(&mut self) {
-        if self.finish == Finish::Open {
-            self.finish = Finish::Wanted;
-            if self.out.started() {
-                self.out.finish();
-            }
-        }
     }
 
     /// Payload that was not taken.
@@ -316,9 +389,6 @@ impl Stream {
     /// `n` bytes of [`received`](Self::received) were taken.
     pub(super) fn consume(&mut self, n: usize) {
         self.into.consume(n);
-        if self.into.advance().is_err() {
-            self.break_off(lost());
-        }
         self.reader_waits = !self.has_news();
     }
 

@@ -1,11 +1,22 @@
 //! The streams of one association.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
-use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
+use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_units::Time;
 
 use super::record::End;
 use super::stream::{SpaceError, Stream};
+
+/// How long an acknowledgement may wait for bytes to travel with.
+const ACK_DELAY: Duration = Duration::from_millis(25);
+/// A stream that has waited so long for acknowledgements alone keeps more from there on. Over a hop
+/// that is near, more would only fall out of the processor's caches.
+const STALL: Duration = Duration::from_millis(2);
+/// What all streams of an association together may hold in each direction beyond what each has to
+/// begin with.
+const GROWTH_MAX: usize = 64 * 1024 * 1024;
 
 /// The streams of one split-tcp association: each is a kernel TCP connection.
 #[derive(Debug)]
@@ -17,10 +28,47 @@ pub struct SplitTcp {
     events: VecDeque<StreamEvent>,
     /// Streams on which something may move.
     dirty: Vec<u64>,
-    /// Streams given up from above, with the code that the peer is to see.
-    abandoned: Vec<(Stream, u64)>,
+    /// Those of them that are looked at in this round.
+    round: Vec<u64>,
+    /// Streams whose peers are owed acknowledgements, and when these are due.
+    owing: Vec<u64>,
+    ack_at: Option<Time>,
+    /// Streams that leave, and how.
+    leaving: Vec<(Stream, Leave)>,
+    keeping: Allowance,
+    letting: Allowance,
     /// Counters of streams that are gone.
     pub(super) totals: Totals,
+}
+
+/// How a stream that is out of the table leaves its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leave {
+    /// It is over, or given up: the peer is to see the code.
+    Abandoned(u64),
+    /// It goes on elsewhere, and the peer is told nothing.
+    Detached,
+}
+
+/// Memory beyond the least that all streams of an association share.
+#[derive(Debug)]
+struct Allowance {
+    left: usize,
+}
+
+impl Allowance {
+    /// Whether `more` can be had. A part is always left for others.
+    fn take(&mut self, more: usize) -> bool {
+        let granted = more > 0 && more <= self.left / 4;
+        if granted {
+            self.left -= more;
+        }
+        granted
+    }
+
+    fn give_back(&mut self, n: usize) {
+        self.left += n;
+    }
 }
 
 /// What an association has seen.
@@ -42,7 +90,12 @@ impl SplitTcp {
             next,
             events: VecDeque::new(),
             dirty: Vec::new(),
-            abandoned: Vec::new(),
+            round: Vec::new(),
+            owing: Vec::new(),
+            ack_at: None,
+            leaving: Vec::new(),
+            keeping: Allowance { left: GROWTH_MAX },
+            letting: Allowance { left: GROWTH_MAX },
             totals: Totals::default(),
         }
     }
@@ -110,9 +163,15 @@ impl SplitTcp {
         }
     }
 
-    /// A stream on which something may move.
-    pub(super) fn next_dirty(&mut self) -> Option<u64> {
-        while let Some(id) = self.dirty.pop() {
+    /// Begins a round over the streams on which something may move. What is touched meanwhile has
+    /// its turn in the next, so that readers come in between.
+    pub(super) fn begin_round(&mut self) {
+        std::mem::swap(&mut self.dirty, &mut self.round);
+    }
+
+    /// A stream of this round.
+    pub(super) fn next_in_round(&mut self) -> Option<u64> {
+        while let Some(id) = self.round.pop() {
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.dirty = false;
                 return Some(id);
@@ -122,55 +181,85 @@ impl SplitTcp {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.dirty.is_empty() && self.abandoned.is_empty()
+        self.dirty.is_empty() && self.leaving.is_empty()
     }
 
     pub(super) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    pub(super) fn next_abandoned(&mut self) -> Option<(Stream, u64)> {
-        self.abandoned.pop()
+    pub(super) fn next_leaving(&mut self) -> Option<(Stream, Leave)> {
+        self.leaving.pop()
+    }
+
+    /// When acknowledgements that wait are due.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.ack_at
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.ack_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.ack_at = None;
+        while let Some(id) = self.owing.pop() {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.acknowledge_now();
+                self.touch(id);
+            }
+        }
+    }
+
+    /// Takes a stream out of the table.
+    fn remove(&mut self, id: u64) -> Option<Stream> {
+        let stream = self.streams.remove(&id)?;
+        self.keeping.give_back(stream.out.grown());
+        self.letting.give_back(stream.into.grown());
+        Some(stream)
     }
 
     /// Moves what can be moved on one stream and notes what the reader and the writer must know.
-    pub(super) fn pump(&mut self, id: u64) {
+    pub(super) fn pump(&mut self, now: Time, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        let news = stream.pump();
+        let more = stream.into.growth();
+        if self.letting.take(more) {
+            stream.into.widen(more);
+        }
+        let more = stream.out.growth();
+        if stream.stalled_since.is_some_and(|at| now >= at + STALL) && self.keeping.take(more) {
+            stream.out.grow(more);
+        }
+        let mut news = stream.pump();
+        let more = stream.out.growth();
+        stream.stalled_since =
+            stream.stalled_since.filter(|_| more > 0).or((more > 0).then_some(now));
+        if stream.out.is_small() && self.keeping.take(more) {
+            stream.out.grow(more);
+            news.writable |= stream.wake_writer();
+        }
         if stream.called && stream.is_broken() {
-            if let Some(stream) = self.streams.remove(&id) {
-                self.abandoned.push((stream, 0));
+            if let Some(stream) = self.remove(id) {
+                self.leaving.push((stream, Leave::Abandoned(0)));
             }
             return;
         }
-        if stream.called && !stream.stands() {
-            return;
+        if news.owes && !stream.owing {
+            stream.owing = true;
+            self.owing.push(id);
+            self.ack_at.get_or_insert(now + ACK_DELAY);
         }
-        let id = StreamId(id);
-        if std::mem::take(&mut stream.called) {
-            self.events.push_back(StreamEvent::Incoming(id));
+        if !stream.called || stream.stands() {
+            stream.note(StreamId(id), news, &mut self.events);
         }
-        if news.readable {
-            self.events.push_back(StreamEvent::Readable(id));
-        }
-        if news.writable {
-            self.events.push_back(StreamEvent::Writable(id));
-        }
-        if news.finished {
-            self.events.push_back(StreamEvent::Finished(id));
-        }
-        if stream.is_over() && !stream.closed {
-            stream.closed = true;
-            self.events.push_back(StreamEvent::Closed(id));
+        if news.again {
+            self.touch(id);
         }
     }
 
-    /// Gives every stream up from below, as when the association is over.
-    pub(super) fn break_all(&mut self, code: u64) {
-        for stream in self.streams.values_mut() {
-            stream.break_off(code);
-        }
-        self.touch_all();
+    /// Takes every stream out of the table.
+    pub(super) fn take_all(&mut self) -> Vec<Stream> {
+        let ids: Vec<u64> = self.streams.keys().copied().collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 }
 
@@ -189,11 +278,11 @@ impl Streams for SplitTcp {
     fn poll_event(&mut self) -> Option<StreamEvent> {
         let event = self.events.pop_front()?;
         if let StreamEvent::Closed(id) = event
-            && let Some(stream) = self.streams.remove(&id.0)
+            && let Some(stream) = self.remove(id.0)
             && stream.socket().is_some()
         {
             // Its connection is closed at the next pump, where the reactor is.
-            self.abandoned.push((stream, 0));
+            self.leaving.push((stream, Leave::Abandoned(0)));
         }
         Some(event)
     }
@@ -208,7 +297,7 @@ impl Streams for SplitTcp {
 
     fn commit(&mut self, id: StreamId, n: usize) {
         if let Some(stream) = self.streams.get_mut(&id.0) {
-            stream.commit(n);
+            stream.out.commit(n);
             self.totals.sent += n as u64;
             self.touch(id.0);
         }
@@ -216,17 +305,17 @@ impl Streams for SplitTcp {
 
     fn finish(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id.0) {
-            stream.finish();
+            stream.out.finish();
             self.touch(id.0);
         }
     }
 
     fn reset(&mut self, id: StreamId, code: u64) {
-        if let Some(stream) = self.streams.remove(&id.0) {
+        if let Some(stream) = self.remove(id.0) {
             if !stream.closed {
                 self.events.push_back(StreamEvent::Closed(id));
             }
-            self.abandoned.push((stream, code));
+            self.leaving.push((stream, Leave::Abandoned(code)));
         }
     }
 
@@ -248,5 +337,20 @@ impl Streams for SplitTcp {
             Some(End::Open) => RecvState::Open,
             Some(End::Reset(code)) => RecvState::Reset(code),
         }
+    }
+}
+
+impl Movable for SplitTcp {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        let state = self.streams.get(&id.0)?.state()?;
+        let stream = self.remove(id.0)?;
+        if stream.socket().is_some() {
+            self.leaving.push((stream, Leave::Detached));
+        }
+        Some(state)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.streams.get(&id.0)?.state()
     }
 }

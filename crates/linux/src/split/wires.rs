@@ -8,7 +8,8 @@ use std::time::Duration;
 use lasthop_units::Time;
 
 use super::stream::Stream;
-use crate::hop::{Source, Turn};
+use super::streams::Leave;
+use crate::hop::Turn;
 use crate::reactor::Readiness;
 use crate::slab::{Key, Slab};
 use crate::tcp::{self, Moved, Socket};
@@ -17,6 +18,11 @@ use crate::tcp::{self, Moved, Socket};
 const LINGER: Duration = Duration::from_secs(5);
 /// Connections that linger at once; beyond, the oldest is cut.
 const LINGERING_MAX: usize = 256;
+/// How long the connection of a stream that went on elsewhere stands: as long as a handoff may take.
+/// An end or a reset of it would tell the peer that the stream is over.
+const PARKED: Duration = Duration::from_secs(60);
+/// Connections that stand so at once; beyond, the oldest is cut.
+const PARKED_MAX: usize = 4096;
 
 /// Whom a connection's events are for.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub(super) enum Place<P> {
     Stream(u32, u64),
     /// Nobody: the peer is given time to read what it was sent.
     Lingering(Socket),
+    /// Nobody: its stream went on elsewhere.
+    Parked(Socket),
 }
 
 /// All connections of one end.
@@ -34,11 +42,12 @@ pub(super) enum Place<P> {
 pub(super) struct Wires<P> {
     pub(super) places: Slab<Place<P>>,
     lingering: VecDeque<(Time, Key)>,
+    parked: VecDeque<(Time, Key)>,
 }
 
 impl<P> Wires<P> {
     pub(super) const fn new() -> Self {
-        Self { places: Slab::new(), lingering: VecDeque::new() }
+        Self { places: Slab::new(), lingering: VecDeque::new(), parked: VecDeque::new() }
     }
 
     /// Watches a connection for `place`.
@@ -50,7 +59,7 @@ impl<P> Wires<P> {
     ) -> io::Result<(Key, Socket)> {
         tcp::tune(&fd);
         let key = self.places.insert(place);
-        match Socket::new(turn.reactor, fd, Source::Hop(key)) {
+        match Socket::new(turn.reactor, fd, turn.source(key)) {
             Ok(socket) => Ok((key, socket)),
             Err(e) => {
                 self.places.remove(key);
@@ -67,11 +76,17 @@ impl<P> Wires<P> {
         }
     }
 
-    /// Gives the stream up: the peer sees `code` if the kernel can still tell it, or a plain reset.
-    pub(super) fn abandon(&mut self, turn: &mut Turn<'_>, mut stream: Stream, code: u64) {
-        if stream.is_over() {
-            return self.close(turn, &mut stream);
+    /// Leaves the connection of a stream that is out of its table.
+    pub(super) fn leave(&mut self, turn: &mut Turn<'_>, mut stream: Stream, how: Leave) {
+        match how {
+            Leave::Abandoned(_) if stream.is_over() => self.close(turn, &mut stream),
+            Leave::Abandoned(code) => self.abandon(turn, stream, code),
+            Leave::Detached => self.park(turn, &mut stream),
         }
+    }
+
+    /// Gives the stream up: the peer sees `code` if the kernel can still tell it, or a plain reset.
+    fn abandon(&mut self, turn: &mut Turn<'_>, mut stream: Stream, code: u64) {
         let told = stream.abandon(code);
         let Some((key, mut socket)) = stream.take_socket() else { return };
         tcp::shutdown_write(&socket.fd);
@@ -81,8 +96,10 @@ impl<P> Wires<P> {
         {
             *place = Place::Lingering(socket);
             self.lingering.push_back((turn.now + LINGER, key));
-            if self.lingering.len() > LINGERING_MAX {
-                self.cut_oldest(turn);
+            if self.lingering.len() > LINGERING_MAX
+                && let Some((_, oldest)) = self.lingering.pop_front()
+            {
+                self.cut(turn, oldest);
             }
             return;
         }
@@ -90,35 +107,73 @@ impl<P> Wires<P> {
         socket.close(turn.reactor, true);
     }
 
-    fn cut_oldest(&mut self, turn: &mut Turn<'_>) {
-        if let Some((_, key)) = self.lingering.pop_front()
-            && matches!(self.places.get(key), Some(Place::Lingering(_)))
-            && let Some(Place::Lingering(socket)) = self.places.remove(key)
+    fn park(&mut self, turn: &mut Turn<'_>, stream: &mut Stream) {
+        let Some((key, socket)) = stream.take_socket() else { return };
+        let Some(place) = self.places.get_mut(key) else { return };
+        *place = Place::Parked(socket);
+        self.parked.push_back((turn.now + PARKED, key));
+        if self.parked.len() > PARKED_MAX
+            && let Some((_, oldest)) = self.parked.pop_front()
+        {
+            self.cut(turn, oldest);
+        }
+    }
+
+    /// Ends a connection that is nobody's.
+    fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
+        if matches!(self.places.get(key), Some(Place::Lingering(_) | Place::Parked(_)))
+            && let Some(Place::Lingering(socket) | Place::Parked(socket)) = self.places.remove(key)
         {
             socket.close(turn.reactor, true);
         }
     }
 
-    /// A lingering connection is ready.
-    pub(super) fn handle_lingering(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
-        let Some(Place::Lingering(socket)) = self.places.get_mut(key) else { return };
-        socket.ready(readiness);
-        if discard(socket)
-            && let Some(Place::Lingering(socket)) = self.places.remove(key)
-        {
-            socket.close(turn.reactor, true);
+    /// A connection that is nobody's is ready.
+    pub(super) fn handle_left(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        let over = match self.places.get_mut(key) {
+            Some(Place::Lingering(socket)) => {
+                socket.ready(readiness);
+                discard(socket)
+            }
+            // What the peer still sends must not be taken: it keeps what is not acknowledged.
+            Some(Place::Parked(_)) => readiness.ended,
+            _ => false,
+        };
+        if over {
+            self.cut(turn, key);
         }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.lingering.front().map(|(at, _)| *at)
+        let oldest = [self.lingering.front(), self.parked.front()];
+        oldest.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
     pub(super) fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        while self.next_timeout().is_some_and(|at| at <= turn.now) {
-            self.cut_oldest(turn);
+        while let Some(key) = due(&mut self.lingering, turn.now) {
+            self.cut(turn, key);
+        }
+        while let Some(key) = due(&mut self.parked, turn.now) {
+            self.cut(turn, key);
         }
     }
+
+    /// Lets go of every connection that is nobody's. The kernel still tells what is to be told.
+    pub(super) fn close_all(&mut self, turn: &mut Turn<'_>) {
+        for (_, key) in self.lingering.drain(..).chain(self.parked.drain(..)) {
+            match self.places.remove(key) {
+                Some(Place::Lingering(socket)) => socket.close(turn.reactor, false),
+                Some(Place::Parked(socket)) => socket.close(turn.reactor, true),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The next whose time has come.
+fn due(queue: &mut VecDeque<(Time, Key)>, now: Time) -> Option<Key> {
+    let (at, key) = queue.front().copied()?;
+    (at <= now).then(|| queue.pop_front()).map(|_| key)
 }
 
 /// Reads and drops what comes; true once nothing more will.

@@ -192,7 +192,7 @@ fn a_wrong_mobile_key_gets_no_connection(hop: HopKind) {
 
 fn garbage_on_the_bases_port_changes_a_counter_only(hop: HopKind) {
     let pair = Pair::sealed(hop);
-    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 1400], b"LHT\x01\x00\xff\xff", b"L"] {
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 1400], b"LHT\x02\x00\xff\xff", b"L"] {
         match hop {
             HopKind::Srp | HopKind::MobileTcp => harness::send_datagram(pair.base, garbage),
             HopKind::SplitTcp => harness::send_and_await_end(pair.base, garbage),

@@ -25,7 +25,7 @@ use self::socket::{BATCH, Interface, Socket};
 use crate::carrier::Carrier;
 use crate::clock::Clock;
 use crate::config::{HopKind, SealKind};
-use crate::hop::{Source, Turn};
+use crate::hop::Turn;
 use crate::reactor::{Interest, Readiness, Token};
 use crate::slab::Key;
 
@@ -210,7 +210,7 @@ impl Ether {
         let Ok(socket) = opened else { return State::Gone };
         if let Some((key, token)) = self.watched.take() {
             turn.reactor.remove(&self.socket, token);
-            match turn.reactor.add(&socket, Interest::ReadWrite, Source::Hop(key)) {
+            match turn.reactor.add(&socket, Interest::ReadWrite, turn.source(key)) {
                 Ok(token) => self.watched = Some((key, token)),
                 Err(_) => return State::Gone,
             }
@@ -283,7 +283,7 @@ impl Carrier for Ether {
 
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         let key = keys(0);
-        let token = turn.reactor.add(&self.socket, Interest::ReadWrite, Source::Hop(key))?;
+        let token = turn.reactor.add(&self.socket, Interest::ReadWrite, turn.source(key))?;
         self.watched = Some((key, token));
         if self.state != State::Up {
             tracing::warn!(interface = self.name, "interface is down; waiting for it");

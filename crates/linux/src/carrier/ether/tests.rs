@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::hop::Source;
 use crate::netns::{Netns, NetnsError};
 use crate::reactor::Reactor;
 use crate::slab::Slab;
@@ -51,7 +52,7 @@ impl End {
 
     fn with<T>(&mut self, f: impl FnOnce(&mut Ether, &mut Turn<'_>) -> T) -> T {
         let (now, clock) = (self.clock.now(), self.clock);
-        f(&mut self.ether, &mut Turn { now, clock, reactor: &mut self.reactor })
+        f(&mut self.ether, &mut Turn::new(now, clock, &mut self.reactor))
     }
 
     /// Lets the kernel say what it has to say, and timers act.

@@ -1,5 +1,8 @@
 //! The base's end of split-tcp: it greets what connects, and keeps the associations.
 
+mod association;
+mod greeting;
+
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
@@ -7,26 +10,25 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use lasthop_hop::seal::{PublicKey, ReplayWindow, Responder};
-use lasthop_session::ResetReason;
 use lasthop_units::{Seed, Stream as Random, Time};
-use lasthop_wire::datagram::{MAX_INIT_LEN, MAX_REPLY_LEN};
+use lasthop_wire::datagram::MAX_REPLY_LEN;
 
+use self::association::Association;
+use self::greeting::{Greeting, Verdict};
 use super::cipher::{CONTROL, SharedKeys};
-use super::record::{End, Inbound, Outbound};
+use super::control::Control;
+use super::inbound::Inbound;
+use super::report;
 use super::stream::Stream;
 use super::streams::SplitTcp;
 use super::wires::{Place, Wires};
-use super::{
-    GREETING_TIMEOUT, KIND_CONTROL, KIND_STREAM, PREFACE_LEN, STREAM_PREFACE_LEN, hello, lost,
-    preface,
-};
+use super::{GREETING_TIMEOUT, REFUSAL, VERSION, hello, lost};
 use crate::base::BaseHop;
 use crate::control::AssociationReport;
-use crate::hop::{Hop, HopEvent, Source, Turn};
+use crate::hop::{Hop, HopEvent, Turn};
 use crate::reactor::{Interest, Readiness};
 use crate::slab::Key;
-use crate::split::report;
-use crate::tcp::{self, Accepted, Congestion, Moved, Socket};
+use crate::tcp::{self, Accepted, Congestion, Moved};
 
 /// Connections that have not yet said whose they are; beyond, the oldest is cut.
 const GREETINGS_MAX: usize = 512;
@@ -39,90 +41,6 @@ enum Own {
     Listener(usize),
     Greeting,
     Control(u32),
-}
-
-/// A connection of which nothing is believed yet.
-struct Greeting {
-    socket: Socket,
-    from: SocketAddr,
-    into: Inbound,
-    /// The association and stream that it claims, once the preface was read.
-    claims: Option<(u32, u64)>,
-}
-
-/// What a greeting came to.
-enum Verdict {
-    Wait,
-    Garbage,
-    /// An init for a new association.
-    Init(Vec<u8>),
-    /// The first record of a stream of an association opened.
-    Stream(u32, u64),
-}
-
-/// The connection on which an association began.
-struct Control {
-    key: Key,
-    socket: Socket,
-    into: Inbound,
-    out: Outbound,
-}
-
-impl Control {
-    /// Hears what the mobile says, which is nothing but its proof, and says what waits. False if the
-    /// connection is over.
-    fn exchange(&mut self) -> bool {
-        loop {
-            // A mobile proves itself with one byte; whatever else it says is dropped.
-            let opened = self.into.advance();
-            self.into.consume(self.into.plain().len());
-            if opened.is_err() || self.into.end() != End::Open {
-                return false;
-            }
-            match self.socket.read(self.into.space()) {
-                Moved::Bytes(n) => self.into.filled(n),
-                Moved::Blocked => return self.flush(),
-                Moved::End | Moved::Broken(_) => return false,
-            }
-        }
-    }
-
-    fn flush(&mut self) -> bool {
-        loop {
-            let pending = self.out.pending();
-            if pending.is_empty() {
-                return true;
-            }
-            match self.socket.write(pending) {
-                Moved::Bytes(n) => self.out.sent(n),
-                Moved::Blocked | Moved::End => return true,
-                Moved::Broken(_) => return false,
-            }
-        }
-    }
-
-    /// Asks for a connection for `stream`; false if too many questions wait.
-    fn ask(&mut self, stream: u64) -> bool {
-        let number = stream.to_be_bytes();
-        let Some(room) = self.out.space().first_chunk_mut() else { return false };
-        *room = number;
-        self.out.commit(number.len());
-        true
-    }
-}
-
-struct Association {
-    peer: PublicKey,
-    address: SocketAddr,
-    keys: SharedKeys,
-    /// Streams that were accepted.
-    seen: ReplayWindow,
-    streams: SplitTcp,
-    /// Something sealed with the keys has opened, so the init was no replay.
-    confirmed: bool,
-    control: Option<Control>,
-    since: Time,
-    active: bool,
 }
 
 /// What the base's end is allowed.
@@ -236,9 +154,19 @@ impl SplitBase {
     fn handle_greeting(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         let Some(greeting) = self.greetings.get_mut(&key) else { return };
         greeting.socket.ready(readiness);
-        match read_greeting(greeting, &self.associations) {
+        match greeting::read(greeting, &self.associations) {
             Verdict::Wait => {}
             Verdict::Garbage => self.cut(turn, key),
+            Verdict::Foreign(version) => {
+                tracing::warn!(
+                    from = %greeting.from,
+                    "split-tcp of version {version} is spoken there and {VERSION} here: update the \
+                     older end"
+                );
+                // If the kernel does not take it, the mobile is told nothing, as by any other base.
+                let _ = greeting.socket.write(&REFUSAL);
+                self.cut(turn, key);
+            }
             Verdict::Init(init) => self.associate(turn, key, &init),
             Verdict::Stream(association, stream) => self.admit(turn, key, association, stream),
         }
@@ -278,11 +206,7 @@ impl SplitBase {
             *place = Place::Own(Own::Control(id));
         }
         let keys = SharedKeys::new(keys);
-        let (sealer, opener) = keys.stream(CONTROL);
-        greeting.into.start(opener);
-        let mut out = Outbound::new(0);
-        out.start(sealer);
-        let (socket, into) = (greeting.socket, greeting.into);
+        let control = Control::new(key, greeting.socket, greeting.into, keys.stream(CONTROL));
         // A mobile may still have streams of an association before, whose numbers are not these.
         let first = 2 * u64::from(self.random.next_u64() as u32) + 1;
         let association = Association {
@@ -292,7 +216,7 @@ impl SplitBase {
             seen: ReplayWindow::new(),
             streams: SplitTcp::new(self.bounds.streams, first),
             confirmed: false,
-            control: Some(Control { key, socket, into, out }),
+            control: Some(control),
             since: turn.now,
             active: false,
         };
@@ -363,13 +287,20 @@ impl SplitBase {
     fn handle_control(&mut self, turn: &mut Turn<'_>, id: u32, readiness: Readiness) {
         let Some(association) = self.associations.get_mut(&id) else { return };
         let Some(control) = &mut association.control else { return };
-        control.socket.ready(readiness);
-        let alive = control.exchange();
-        let proven = control.into.opened();
-        if proven {
+        control.ready(readiness);
+        let outcome = loop {
+            match control.hear().map(<[u8]>::len) {
+                Ok(0) => break control.flush(),
+                // A mobile proves itself with one byte; whatever else it says is dropped.
+                Ok(n) => control.take(n),
+                Err(e) => break Err(e),
+            }
+        };
+        if control.is_proven() {
             self.confirm(id);
         }
-        if !alive {
+        if let Err(e) = outcome {
+            tracing::debug!(association = id, error = %e, "a control connection ends");
             self.drop_control(turn, id, "the mobile closed the connection");
         }
     }
@@ -397,77 +328,6 @@ impl SplitBase {
     }
 }
 
-/// Asks the mobile for a connection for a stream of the base's own, once.
-fn call(id: u64, streams: &mut SplitTcp, control: Option<&mut Control>) {
-    let Some(stream) = streams.get_mut(id).filter(|s| !s.started() && !s.asked) else { return };
-    stream.asked = true;
-    if !control.is_some_and(|control| control.ask(id)) {
-        stream.break_off(lost());
-    }
-}
-
-/// Reads what has come and judges it.
-fn read_greeting(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
-    loop {
-        let room = greeting.into.space();
-        if room.is_empty() {
-            return Verdict::Garbage;
-        }
-        match greeting.socket.read(room) {
-            Moved::Bytes(n) => greeting.into.filled(n),
-            Moved::Blocked => return Verdict::Wait,
-            Moved::End | Moved::Broken(_) => return Verdict::Garbage,
-        }
-        match judge(greeting, known) {
-            Verdict::Wait => {}
-            verdict => return verdict,
-        }
-    }
-}
-
-fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
-    if let Some((association, stream)) = greeting.claims {
-        return match greeting.into.advance() {
-            Ok(()) if greeting.into.opened() => Verdict::Stream(association, stream),
-            Ok(()) => Verdict::Wait,
-            Err(_) => Verdict::Garbage,
-        };
-    }
-    let raw = greeting.into.raw();
-    if raw.starts_with(&preface(KIND_CONTROL)) {
-        let Some(length) = raw.get(PREFACE_LEN..PREFACE_LEN + 2) else { return Verdict::Wait };
-        let len = length.iter().fold(0, |n, b| n << 8 | usize::from(*b));
-        let end = PREFACE_LEN + 2 + len;
-        if len > MAX_INIT_LEN {
-            return Verdict::Garbage;
-        }
-        let Some(init) = raw.get(PREFACE_LEN + 2..end) else { return Verdict::Wait };
-        let init = init.to_vec();
-        greeting.into.skip(end);
-        return Verdict::Init(init);
-    }
-    if raw.starts_with(&preface(KIND_STREAM)) {
-        let Some(names) = raw.get(PREFACE_LEN..STREAM_PREFACE_LEN) else { return Verdict::Wait };
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
-        let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
-        let Some(claimed) = known.get(&association) else { return Verdict::Garbage };
-        // A mobile's streams are even; of the odd ones only those are wanted that it was asked for.
-        if stream % 2 == 1 && !claimed.streams.awaits(stream) {
-            return Verdict::Garbage;
-        }
-        let keys = &claimed.keys;
-        greeting.into.skip(STREAM_PREFACE_LEN);
-        greeting.into.start(keys.stream(stream).1);
-        greeting.claims = Some((association, stream));
-        return judge(greeting, known);
-    }
-    if raw.len() >= PREFACE_LEN || !preface(KIND_CONTROL)[..4].starts_with(&raw[..raw.len().min(4)])
-    {
-        return Verdict::Garbage;
-    }
-    Verdict::Wait
-}
-
 impl Hop for SplitBase {
     type Id = u32;
     type Streams = SplitTcp;
@@ -490,25 +350,29 @@ impl Hop for SplitBase {
                     association.streams.touch(stream);
                 }
             }
-            Some(Place::Lingering(_)) => self.wires.handle_lingering(turn, key, readiness),
+            Some(Place::Lingering(_) | Place::Parked(_)) => {
+                self.wires.handle_left(turn, key, readiness);
+            }
             None => {}
         }
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        [
+        let own = [
             self.deadlines.front().map(|(at, _)| *at),
             self.candidates.front().map(|(at, _)| *at),
             self.wires.next_timeout(),
             self.resume_at,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ];
+        let streams = self.associations.values().map(|a| a.streams.next_timeout());
+        own.into_iter().chain(streams).flatten().min()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         self.wires.handle_timeout(turn);
+        for association in self.associations.values_mut() {
+            association.streams.handle_timeout(turn.now);
+        }
         while let Some((at, key)) = self.deadlines.front().copied()
             && (at <= turn.now || !self.greetings.contains_key(&key))
         {
@@ -535,21 +399,11 @@ impl Hop for SplitBase {
     fn pump(&mut self, turn: &mut Turn<'_>) {
         let mut touched = Vec::new();
         for (id, association) in &mut self.associations {
-            let streams = &mut association.streams;
-            if streams.is_idle() {
+            if association.streams.is_idle() {
                 continue;
             }
-            while let Some((stream, code)) = streams.next_abandoned() {
-                self.wires.abandon(turn, stream, code);
-            }
-            while let Some(stream) = streams.next_dirty() {
-                call(stream, streams, association.control.as_mut());
-                streams.pump(stream);
-            }
-            if let Some(control) = &mut association.control {
-                // A connection that is over says so by its own event.
-                control.flush();
-            }
+            let wires = &mut self.wires;
+            association.pump(turn.now, |stream, how| wires.leave(turn, stream, how));
             touched.push(*id);
         }
         for id in touched {
@@ -585,15 +439,40 @@ impl Hop for SplitBase {
     }
 
     fn forget(&mut self, turn: &mut Turn<'_>, id: u32) {
-        if let Some(mut association) = self.associations.remove(&id) {
-            association.streams.break_all(ResetReason::AssociationLost.code());
-            while let Some((stream, code)) = association.streams.next_abandoned() {
-                self.wires.abandon(turn, stream, code);
-            }
+        let Some(mut association) = self.associations.remove(&id) else { return };
+        self.events.retain(|event| !matches!(event, HopEvent::Lost(lost, _) if *lost == id));
+        if let Some(control) = association.control.take() {
+            self.wires.places.remove(control.key);
+            control.socket.close(turn.reactor, true);
+        }
+        while let Some((stream, how)) = association.streams.next_leaving() {
+            self.wires.leave(turn, stream, how);
+        }
+        for mut stream in association.streams.take_all() {
+            stream.break_off(lost());
+            self.wires.close(turn, &mut stream);
         }
     }
 
-    fn close(&mut self, _turn: &mut Turn<'_>) {}
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        while let Some((id, mut association)) = self.associations.pop_first() {
+            tracing::trace!(association = id, "closed");
+            while let Some((stream, how)) = association.streams.next_leaving() {
+                self.wires.leave(turn, stream, how);
+            }
+            for mut stream in association.streams.take_all() {
+                self.wires.close(turn, &mut stream);
+            }
+            if let Some(control) = association.control {
+                self.wires.places.remove(control.key);
+                control.socket.close(turn.reactor, true);
+            }
+        }
+        for (_, greeting) in self.greetings.drain() {
+            greeting.socket.close(turn.reactor, true);
+        }
+        self.wires.close_all(turn);
+    }
 
     fn reports(&self, now: Time) -> Vec<AssociationReport> {
         let confirmed = self.associations.iter().filter(|(_, a)| a.confirmed);
@@ -619,7 +498,7 @@ impl BaseHop for SplitBase {
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
         for (i, fd) in self.listeners.iter().enumerate() {
             let key = self.wires.places.insert(Place::Own(Own::Listener(i)));
-            turn.reactor.add(fd, Interest::Read, Source::Hop(key))?;
+            turn.reactor.add(fd, Interest::Read, turn.source(key))?;
         }
         Ok(())
     }

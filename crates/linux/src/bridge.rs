@@ -1,0 +1,164 @@
+//! Bytes between two connections of two sessions: one comes from a mobile, the other leads on to the
+//! base that keeps the wired socket.
+
+use std::collections::BTreeMap;
+
+use lasthop_hop::RecvState;
+use lasthop_session::{ConnId, ResetReason, Session};
+
+use crate::hop::Hop;
+
+/// Bytes that one bridge may move in one direction in one turn of the loop.
+const SHARE: usize = 512 * 1024;
+/// Bytes that are moved at once.
+const PIECE: usize = 64 * 1024;
+
+/// Names a connection of a session.
+pub(crate) type Name<I> = (I, ConnId);
+
+/// Two connections that are one.
+#[derive(Debug)]
+pub(crate) struct Bridge<I> {
+    /// The mobile's; `None` once it is over.
+    pub(crate) near: Option<Name<I>>,
+    /// The one to the base that keeps the socket; `None` once it is over.
+    pub(crate) far: Option<Name<I>>,
+    /// The mobile has ended its direction, and the far base knows.
+    up_done: bool,
+    /// The fixed host has, and the mobile knows.
+    down_done: bool,
+    /// Bytes from the far base to the mobile.
+    pub(crate) to_hop: u64,
+    /// Bytes from the mobile to the far base.
+    pub(crate) from_hop: u64,
+}
+
+/// What came of one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Carried {
+    /// All that could be moved was.
+    All,
+    /// The turn's share was used up before that.
+    Share,
+}
+
+impl<I: Copy + Ord> Bridge<I> {
+    /// Nothing moved yet.
+    pub(crate) fn new(near: Name<I>, far: Name<I>) -> Self {
+        let (near, far) = (Some(near), Some(far));
+        Self { near, far, up_done: false, down_done: false, to_hop: 0, from_hop: 0 }
+    }
+
+    /// Which directions are over.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.down_done, self.up_done) {
+            (false, false) => "open",
+            (true, false) => "sent-end",
+            (false, true) => "got-end",
+            (true, true) => "closing",
+        }
+    }
+
+    /// Moves what can be moved. True if the turn's share was used up before that.
+    pub(crate) fn pump<H: Hop<Id = I>>(
+        &mut self,
+        sessions: &mut BTreeMap<I, Session>,
+        hop: &mut H,
+    ) -> bool {
+        let (Some(near), Some(far)) = (self.near, self.far) else { return false };
+        let mut piece = Vec::new();
+        let mut world = World { sessions, hop, piece: &mut piece };
+        let up = world.carry(near, far, &mut self.up_done, &mut self.from_hop);
+        let down = world.carry(far, near, &mut self.down_done, &mut self.to_hop);
+        up == Carried::Share || down == Carried::Share
+    }
+
+    /// One end is over; true if both are.
+    pub(crate) fn end(&mut self, name: Name<I>) -> bool {
+        self.near.take_if(|near| *near == name);
+        self.far.take_if(|far| *far == name);
+        self.near.is_none() && self.far.is_none()
+    }
+
+    /// The end that is left.
+    pub(crate) fn rest(&self) -> Option<Name<I>> {
+        self.near.or(self.far)
+    }
+}
+
+struct World<'a, H: Hop> {
+    sessions: &'a mut BTreeMap<H::Id, Session>,
+    hop: &'a mut H,
+    piece: &'a mut Vec<u8>,
+}
+
+impl<H: Hop> World<'_, H> {
+    /// Room at `to`; `None` if nothing can be written any more.
+    fn room(&mut self, to: Name<H::Id>) -> Option<usize> {
+        let session = self.sessions.get(&to.0)?;
+        let mut streams = self.hop.streams(to.0)?;
+        session.send_space(&mut streams, to.1).ok().map(|space| space.len())
+    }
+
+    fn carry(
+        &mut self,
+        from: Name<H::Id>,
+        to: Name<H::Id>,
+        done: &mut bool,
+        count: &mut u64,
+    ) -> Carried {
+        let mut left = SHARE;
+        while !*done {
+            if left == 0 {
+                return Carried::Share;
+            }
+            // After a reset of one end its event is on its way.
+            let Some(room) = self.room(to) else { return Carried::All };
+            let (Some(session), Some(mut streams)) =
+                (self.sessions.get_mut(&from.0), self.hop.streams(from.0))
+            else {
+                return Carried::All;
+            };
+            let data = session.received(&streams, from.1);
+            if data.is_empty() {
+                if session.recv_state(&streams, from.1) == RecvState::Finished {
+                    self.finish(to);
+                    *done = true;
+                }
+                return Carried::All;
+            }
+            let n = data.len().min(room).min(left).min(PIECE);
+            if n == 0 {
+                return Carried::All;
+            }
+            self.piece.clear();
+            self.piece.extend_from_slice(&data[..n]);
+            session.consume(&mut streams, from.1, n);
+            self.write(to);
+            *count += n as u64;
+            left -= n;
+        }
+        Carried::All
+    }
+
+    fn write(&mut self, to: Name<H::Id>) {
+        let (Some(session), Some(mut streams)) =
+            (self.sessions.get_mut(&to.0), self.hop.streams(to.0))
+        else {
+            return;
+        };
+        let written = session.write(&mut streams, to.1, self.piece);
+        if written != Ok(self.piece.len()) {
+            // There was room for all of it: a connection with a hole must not go on.
+            session.reset(&mut streams, to.1, ResetReason::Protocol);
+        }
+    }
+
+    fn finish(&mut self, to: Name<H::Id>) {
+        if let (Some(session), Some(mut streams)) =
+            (self.sessions.get_mut(&to.0), self.hop.streams(to.0))
+        {
+            session.finish(&mut streams, to.1);
+        }
+    }
+}

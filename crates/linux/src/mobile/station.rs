@@ -1,0 +1,147 @@
+//! A base as the mobile knows it: where it is, and the association with it if there is one.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use lasthop_units::Time;
+
+use super::config::Candidate;
+
+/// A base.
+#[derive(Debug)]
+pub(super) struct Station {
+    pub(super) config: Candidate,
+    /// The part of the hop that leads to it, if there is one.
+    pub(super) part: Option<u32>,
+    /// A hop that is there for the case that the mobile comes is dropped at this time.
+    pub(super) until: Option<Time>,
+    /// Our address on the way to it, as far as it was looked at.
+    pub(super) local: Option<IpAddr>,
+    /// What was known of it when it was asked for a sign of life.
+    pub(super) asked: Option<Sign>,
+    /// It has refused the session: until then the mobile does not go there by itself.
+    pub(super) shunned: Option<Time>,
+    /// How often the session has come to it.
+    pub(super) handoffs: u64,
+    /// How long that took the last time.
+    pub(super) pause: Option<Duration>,
+    /// What was last said of it as unreachable.
+    complaint: Option<String>,
+    pub(super) addresses: Addresses,
+}
+
+/// Signs of life of a base, to be compared with later ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Sign {
+    /// Its association stands.
+    pub(super) up: bool,
+    /// How much has come from it.
+    pub(super) heard: u64,
+}
+
+impl Sign {
+    /// Whether the base has answered since then.
+    pub(super) fn is_answered_by(self, later: Self) -> bool {
+        later.up && (!self.up || later.heard != self.heard)
+    }
+}
+
+/// The addresses that a base's name stands for.
+#[derive(Debug, Default)]
+pub(super) struct Addresses {
+    /// The resolver is busy with it.
+    pub(super) asking: bool,
+    all: Vec<SocketAddr>,
+    /// The next address to use is `all[turn % len]`.
+    turn: usize,
+    used: Option<SocketAddr>,
+}
+
+impl Addresses {
+    /// What the name stands for from here on. True if the address in use is not among it.
+    pub(super) fn set(&mut self, all: Vec<SocketAddr>) -> bool {
+        self.all = all;
+        !self.used.is_some_and(|used| self.all.contains(&used))
+    }
+
+    /// Another address may do better.
+    pub(super) fn skip(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// The address in use.
+    pub(super) fn used(&self) -> Option<SocketAddr> {
+        self.used
+    }
+
+    /// The address to use.
+    pub(super) fn take(&mut self) -> Option<SocketAddr> {
+        let n = self.all.len().max(1);
+        let address = self.all.get(self.turn % n).copied();
+        self.used = address.or(self.used);
+        address
+    }
+}
+
+impl Station {
+    /// A base that was never spoken to.
+    pub(super) fn new(config: Candidate) -> Self {
+        Self {
+            config,
+            part: None,
+            until: None,
+            local: None,
+            asked: None,
+            shunned: None,
+            handoffs: 0,
+            pause: None,
+            complaint: None,
+            addresses: Addresses::default(),
+        }
+    }
+
+    /// What the operator calls it.
+    pub(super) fn name(&self) -> &str {
+        &self.config.name
+    }
+
+    /// Says that it cannot be reached, once for each reason.
+    pub(super) fn complain(&mut self, why: &str) {
+        if self.complaint.as_deref() != Some(why) {
+            tracing::warn!(base = self.config.name, why, "the base cannot be reached");
+            self.complaint = Some(why.to_owned());
+        }
+    }
+
+    /// It was reached: what was said is no longer so.
+    pub(super) fn praise(&mut self) {
+        self.complaint = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_take_turns_and_one_that_is_still_named_stays() {
+        let [a, b, c] = [1, 2, 3].map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        let mut addresses = Addresses::default();
+        assert!(addresses.set(vec![a, b]));
+        assert_eq!(addresses.take(), Some(a));
+        assert!(!addresses.set(vec![b, a]));
+        addresses.skip();
+        assert_eq!(addresses.take(), Some(a));
+        assert!(addresses.set(vec![c]));
+        assert_eq!(addresses.take(), Some(c));
+    }
+
+    #[test]
+    fn an_association_that_stands_is_no_answer_until_something_comes() {
+        let sign = |up, heard| Sign { up, heard };
+        assert!(sign(false, 0).is_answered_by(sign(true, 0)));
+        assert!(!sign(true, 7).is_answered_by(sign(true, 7)));
+        assert!(sign(true, 7).is_answered_by(sign(true, 8)));
+        assert!(!sign(true, 7).is_answered_by(sign(false, 0)));
+    }
+}
