@@ -27,6 +27,12 @@ enum Command {
     Keygen(cmd::keygen::Options),
     /// Show associations, connections, rate, loss and round trip of a running base or mobile
     Status(cmd::status::Options),
+    /// Move the connections of a running mobile to another base
+    Handoff(cmd::handoff::Options),
+    /// Tell a running mobile that its link goes, comes, or will soon be another base's
+    Link(cmd::link::Options),
+    /// Do for bases what needs CAP_NET_ADMIN, so that they do not
+    Helper(cmd::helper::Options),
     /// Emulate a radio between two interfaces or two UDP end points
     Radio(Box<cmd::radio::Options>),
     /// Show a download crossing a bad radio, by srp and by what else there is
@@ -47,6 +53,9 @@ fn main() -> ExitCode {
         Command::Exec(o) => cmd::exec::run(o),
         Command::Keygen(o) => cmd::keygen::run(o),
         Command::Status(o) => cmd::status::run(o),
+        Command::Handoff(o) => cmd::handoff::run(o),
+        Command::Link(o) => cmd::link::run(o),
+        Command::Helper(o) => cmd::helper::run(o),
         Command::Radio(o) => cmd::radio::run(o),
         Command::Demo(o) => cmd::demo::run(o),
         Command::Sim(o) => cmd::sim::run(o),

@@ -1,5 +1,6 @@
 //! `lasthop demo`: schemes side by side on the same bad radio.
 
+mod handoff;
 mod progress;
 mod report;
 
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use clap::Args;
+use clap::{Args, Subcommand};
 use lasthop_lab::LabError;
 use lasthop_lab::cell::{Direction, Measured, Place, Plan, measure};
 use lasthop_lab::client::Stop;
@@ -28,7 +29,11 @@ use progress::Progress;
 /// or falls silent, with a wired path of 100 Mbit/s and 25 ms behind it. Everything runs in
 /// network namespaces of its own, which vanish with the command.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
+
     /// One JSON object a line instead of a table
     #[arg(long)]
     json: bool,
@@ -54,6 +59,13 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
+}
+
+/// Other demonstrations.
+#[derive(Subcommand, Debug)]
+enum Other {
+    /// Show a mobile that moves from base to base while its connections go on
+    Handoff(handoff::Options),
 }
 
 /// A choice of cells: `srp`, `loss-20` or `srp/loss-20`.
@@ -144,6 +156,9 @@ impl Outcome {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if let Some(Other::Handoff(options)) = &options.other {
+        return handoff::run(options);
+    }
     let program = env::current_exe().context("finding this command's own file")?;
     let place = place()?;
     let cells = cells(options, place);

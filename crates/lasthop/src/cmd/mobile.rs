@@ -65,6 +65,18 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PORT -> ADDRESS:PORT")]
     publish: Vec<Server>,
 
+    /// Carry TCP of applications that know nothing of it: of this host (`host`, also where nothing
+    /// is named) and of the networks behind the interfaces that are named, with commas between.
+    /// Needs CAP_NET_ADMIN and the nft program
+    #[arg(
+        long,
+        value_name = "host,INTERFACE,...",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "host"
+    )]
+    transparent: Option<String>,
+
     #[command(flatten)]
     mobile_tcp: MobileTcpOptions,
 
@@ -98,6 +110,9 @@ impl Options {
         file.congestion = self.congestion.clone().or(file.congestion);
         file.control = self.control.clone().or(file.control);
         file.publish.extend_from_slice(&self.publish);
+        if let Some(names) = &self.transparent {
+            file.transparent.get_or_insert_default().add(names);
+        }
         self.mobile_tcp.apply(&mut file.mobile_tcp);
         file.limits.connections = self.max_connections.or(file.limits.connections);
         Ok(file.try_into()?)
@@ -143,7 +158,7 @@ mod tests {
     fn the_common_case_needs_no_file() {
         let config =
             config(&["--base", "[2001:db8::1]:4433", "--base-key", KEY, "--key", "m.key"]).unwrap();
-        assert_eq!(config.base, internet("2001:db8::1", 4433));
+        assert_eq!(config.bases[0].place, internet("2001:db8::1", 4433));
         assert_eq!(config.proxy, ["127.0.0.1:1080".parse::<SocketAddr>().unwrap()]);
         assert_eq!(config.connect, Connect::Faithful);
     }
@@ -168,6 +183,7 @@ mod tests {
             (&["--seal", "none", "--carrier", "ethernet"], "the interface for Ethernet"),
             (&["--seal", "none", "--base", "ether:a", "--hop", "split-tcp"], "no meaning"),
             (&["--publish", "80"], "8080 -> 127.0.0.1:80"),
+            (&["--seal", "none", "--base", "b:1", "--transparent=lo"], "`host = true`"),
             (
                 &[
                     "--seal",
@@ -195,10 +211,22 @@ mod tests {
             (&["--base", "ether:eth0"], None),
             (&["--carrier", "ethernet", "--interface", "eth0"], None),
         ] {
-            let got = config(&[&seal, args].concat()).unwrap().base;
+            let got = config(&[&seal, args].concat()).unwrap().bases.remove(0).place;
             let peer = peer.map(|mac| mac.parse().unwrap());
             assert_eq!(got, Place::Ethernet { interface: "eth0".to_owned(), peer });
         }
+    }
+
+    #[test]
+    fn interception_is_of_the_host_unless_interfaces_are_named() {
+        let hop = ["--seal", "none", "--base", "b:1"];
+        let transparent = |flag: &[&str]| config(&[&hop, flag].concat()).unwrap().transparent;
+        assert!(transparent(&[]).is_none());
+        assert!(transparent(&["--transparent"]).is_some_and(|t| t.host));
+        let t = transparent(&["--transparent=lan0,lan1"]).unwrap();
+        assert!(!t.host);
+        assert_eq!(t.interfaces, ["lan0", "lan1"]);
+        assert!(transparent(&["--transparent=host,lan0"]).is_some_and(|t| t.host));
     }
 
     #[test]
@@ -210,6 +238,6 @@ mod tests {
         std::fs::write(&path, text).unwrap();
         let got = config(&["--config", path.to_str().unwrap(), "--base", "b:2"]).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(got.base, internet("b", 2));
+        assert_eq!(got.bases[0].place, internet("b", 2));
     }
 }

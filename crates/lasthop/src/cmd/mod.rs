@@ -1,8 +1,12 @@
+mod ask;
 pub(crate) mod base;
 pub(crate) mod cost;
 pub(crate) mod demo;
 pub(crate) mod exec;
+pub(crate) mod handoff;
+pub(crate) mod helper;
 pub(crate) mod keygen;
+pub(crate) mod link;
 pub(crate) mod mobile;
 pub(crate) mod radio;
 pub(crate) mod reproduce;

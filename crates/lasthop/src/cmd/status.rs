@@ -5,17 +5,24 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_linux::control::{self, AssociationReport, ConnectionReport, Report};
+use lasthop_linux::control::{
+    self, AssociationReport, BaseReport, ConnectionReport, HandoffReport, HandoffState, Handoffs,
+    PeerReport, Report,
+};
 use lasthop_units::{Bytes, Rate};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// How often `--watch` looks.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How much of a key people are shown.
+const KEY_SHOWN: usize = 8;
 
-/// Shows what a running base or mobile is doing: its associations, its connections, its counters.
+/// Shows what a running base or mobile is doing: its associations, its connections, its counters,
+/// and where its connections can move and have moved.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The status socket of the process [default: those of `base` and `mobile` on this host]
+    /// The control socket of the process [default: those of `base` and `mobile` on this host]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
@@ -77,25 +84,37 @@ fn look(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
     Ok(reports)
 }
 
-/// One JSON object for the process, one for each association and each connection.
+/// One JSON object for the process, and one for each thing that it tells of.
 fn lines(report: &Report) -> anyhow::Result<String> {
     let mut out = String::new();
-    let process = json!({
-        "kind": "process",
-        "role": report.role,
+    let mut process = json!({
         "version": report.version,
         "uptime_s": report.uptime_s,
         "hop": report.hop,
         "counters": report.counters,
     });
+    if let (Some(handoffs), Value::Object(fields)) = (&report.handoffs, &mut process) {
+        fields.insert("handoffs".to_owned(), serde_json::to_value(handoffs)?);
+    }
     push_line(&mut out, "process", &report.role, process);
-    for association in &report.associations {
-        push_line(&mut out, "association", &report.role, serde_json::to_value(association)?);
-    }
-    for connection in &report.connections {
-        push_line(&mut out, "connection", &report.role, serde_json::to_value(connection)?);
-    }
+    push_lines(&mut out, "base", report, &report.bases)?;
+    push_lines(&mut out, "peer", report, &report.peers)?;
+    push_lines(&mut out, "handoff", report, report.handoff.as_slice())?;
+    push_lines(&mut out, "association", report, &report.associations)?;
+    push_lines(&mut out, "connection", report, &report.connections)?;
     Ok(out)
+}
+
+fn push_lines<T: Serialize>(
+    out: &mut String,
+    kind: &str,
+    report: &Report,
+    items: &[T],
+) -> anyhow::Result<()> {
+    for item in items {
+        push_line(out, kind, &report.role, serde_json::to_value(item)?);
+    }
+    Ok(())
 }
 
 fn push_line(out: &mut String, kind: &str, role: &str, mut value: Value) {
@@ -111,7 +130,7 @@ fn tables(report: &Report) -> String {
     let counters = &report.counters;
     let mut out = format!(
         "{} ({}, version {}), up {}\n\
-         connections: {} opened, {} refused, {} closed; {} pieces of garbage refused\n\n",
+         connections: {} opened, {} refused, {} closed; {} pieces of garbage refused\n",
         report.role,
         report.hop,
         report.version,
@@ -121,6 +140,13 @@ fn tables(report: &Report) -> String {
         counters.closed,
         counters.garbage,
     );
+    if let Some(handoffs) = &report.handoffs {
+        out.push_str(&moves(&report.role, handoffs));
+    }
+    if let Some(handoff) = &report.handoff {
+        out.push_str(&latest(handoff));
+    }
+    out.push('\n');
     let head = [
         "PEER",
         "ADDRESS",
@@ -145,13 +171,74 @@ fn tables(report: &Report) -> String {
         out.push('\n');
         out.push_str(&table(&head, &rows));
     }
+    if !report.bases.is_empty() {
+        let head = ["", "BASE", "ADDRESS", "STATE", "INTERFACE", "MOVES", "LAST PAUSE"];
+        let rows: Vec<Vec<String>> = report.bases.iter().map(base).collect();
+        out.push('\n');
+        out.push_str(&table(&head, &rows));
+    }
+    if !report.peers.is_empty() {
+        let head = ["OTHER BASE", "KEY", "ADDRESS", "STATE"];
+        let rows: Vec<Vec<String>> = report.peers.iter().map(peer).collect();
+        out.push('\n');
+        out.push_str(&table(&head, &rows));
+    }
     out
+}
+
+/// What moved since the start. A mobile's sessions move with it and are given to nobody.
+fn moves(role: &str, handoffs: &Handoffs) -> String {
+    let Handoffs { here, given, refused, lost, anchored, migrated } = handoffs;
+    if role == "mobile" {
+        return format!("handoffs: {here} done, {refused} refused; {lost} connections lost\n");
+    }
+    format!(
+        "handoffs: {here} here, {given} given away, {refused} refused; \
+         connections: {anchored} anchored, {migrated} migrated, {lost} lost\n"
+    )
+}
+
+fn latest(handoff: &HandoffReport) -> String {
+    let HandoffReport { to, moved, lost, .. } = handoff;
+    match handoff.state {
+        HandoffState::UnderWay => format!("handoff to {to}: under way\n"),
+        HandoffState::Done => {
+            let pause = pause(handoff.pause_s);
+            format!("last handoff to {to}: {moved} connections moved, {lost} lost, pause {pause}\n")
+        }
+        HandoffState::Broken => {
+            let why = handoff.reason.as_deref().unwrap_or("no reason is known");
+            format!("last handoff to {to}: failed ({why}), {lost} connections lost\n")
+        }
+    }
+}
+
+fn base(b: &BaseReport) -> Vec<String> {
+    vec![
+        if b.current { "*" } else { "" }.to_owned(),
+        b.name.clone(),
+        b.address.clone(),
+        b.state.clone(),
+        show(b.interface.as_deref()),
+        b.handoffs.to_string(),
+        pause(b.last_pause_s),
+    ]
+}
+
+fn peer(p: &PeerReport) -> Vec<String> {
+    let key = p.key.chars().take(KEY_SHOWN).collect();
+    let state = if p.up { "up" } else { "down" };
+    vec![p.name.clone(), key, p.address.clone(), state.to_owned()]
+}
+
+fn pause(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "-".to_owned(), |s| format!("{:.1} ms", s * 1e3))
 }
 
 fn association(a: &AssociationReport) -> Vec<String> {
     let rate = |bps: Option<u64>| show(bps.map(Rate::from_bps));
     let ms = |t: Option<f64>| t.map_or("-".to_owned(), |t| format!("{t:.1} ms"));
-    let peer = a.peer.as_deref().map(|key| key.chars().take(8).collect::<String>());
+    let peer = a.peer.as_deref().map(|key| key.chars().take(KEY_SHOWN).collect::<String>());
     vec![
         show(peer),
         show(a.address.as_deref()),
@@ -248,6 +335,7 @@ mod tests {
                 age_s: 1.0,
             }],
             counters: Counters::default(),
+            ..Report::default()
         }
     }
 
@@ -268,6 +356,58 @@ mod tests {
             .map(|line| serde_json::from_str::<Value>(line).unwrap()["kind"].clone())
             .collect();
         assert_eq!(kinds, ["process", "association", "connection"]);
+    }
+
+    #[test]
+    fn a_mobile_s_bases_and_its_latest_handoff_are_shown() {
+        let base = |name: &str, current: bool, last_pause_s: Option<f64>| BaseReport {
+            name: name.into(),
+            address: "192.0.2.1:4433".into(),
+            state: "up".into(),
+            current,
+            last_pause_s,
+            ..BaseReport::default()
+        };
+        let report = Report {
+            role: "mobile".into(),
+            bases: vec![base("b1", false, None), base("b2", true, Some(0.0413))],
+            handoffs: Some(Handoffs { here: 3, refused: 1, ..Handoffs::default() }),
+            handoff: Some(HandoffReport {
+                number: 3,
+                to: "b2".into(),
+                state: HandoffState::Done,
+                pause_s: Some(0.0413),
+                moved: 12,
+                ..HandoffReport::default()
+            }),
+            ..report()
+        };
+        let text = tables(&report);
+        assert!(text.contains("handoffs: 3 done, 1 refused"), "{text}");
+        assert!(text.contains("to b2: 12 connections moved, 0 lost, pause 41.3 ms"), "{text}");
+        let current: Vec<_> = text.lines().filter(|line| line.starts_with('*')).collect();
+        assert!(matches!(current[..], [line] if line.contains("b2")), "{text}");
+        let lines = lines(&report).unwrap();
+        for kind in ["\"kind\":\"base\"", "\"kind\":\"handoff\"", "\"here\":3"] {
+            assert!(lines.contains(kind), "{kind}: {lines}");
+        }
+    }
+
+    #[test]
+    fn a_base_s_peers_are_shown() {
+        let peer = PeerReport {
+            name: "b2".into(),
+            key: "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=".into(),
+            address: "192.0.2.2:4434".into(),
+            up: true,
+        };
+        let handoffs = Handoffs { here: 2, given: 1, anchored: 9, ..Handoffs::default() };
+        let report = Report { peers: vec![peer], handoffs: Some(handoffs), ..report() };
+        let text = tables(&report);
+        assert!(text.contains("2 here, 1 given away") && text.contains("9 anchored"), "{text}");
+        let row = text.lines().find(|line| line.starts_with("b2")).unwrap();
+        assert!(row.contains("hSDwCYkw  192.0.2.2:4434  up"), "{text}");
+        assert!(lines(&report).unwrap().contains("\"kind\":\"peer\""));
     }
 
     #[test]

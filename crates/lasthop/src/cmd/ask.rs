@@ -1,0 +1,86 @@
+//! Asking a running mobile to do something.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use lasthop_linux::control::{self, Reply, Request, RequestError};
+
+/// The socket of the mobile that is meant.
+pub(super) fn mobile(control: Option<&Path>) -> PathBuf {
+    control.map_or_else(|| control::default_path("mobile"), Path::to_owned)
+}
+
+/// Asks the process at `path`.
+pub(super) fn ask(path: &Path, request: &Request) -> anyhow::Result<Reply> {
+    match control::request(path, request) {
+        Err(RequestError::Refused(why)) => bail!(why),
+        Err(RequestError::Io(error)) => {
+            Err(error).with_context(|| format!("no mobile answers on {}", path.display()))
+        }
+        other => other.with_context(|| format!("asking on {}", path.display())),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread::{self, JoinHandle};
+
+    use super::*;
+
+    /// A process that answers each client with the next of its lines, and keeps what it was asked.
+    pub(crate) struct Scripted {
+        pub(crate) path: PathBuf,
+        served: Option<JoinHandle<Vec<String>>>,
+    }
+
+    impl Scripted {
+        pub(crate) fn new(name: &str, answers: &[&str]) -> Self {
+            let path = std::env::temp_dir().join(format!("lasthop-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_file(&path);
+            let listener = UnixListener::bind(&path).unwrap();
+            let answers: Vec<String> = answers.iter().map(|a| (*a).to_owned()).collect();
+            let serve = move || {
+                let mut asked = Vec::new();
+                for answer in answers {
+                    let (stream, _) = listener.accept().unwrap();
+                    let mut line = String::new();
+                    BufReader::new(&stream).read_line(&mut line).unwrap();
+                    asked.push(line.trim_end().to_owned());
+                    writeln!(&stream, "{answer}").unwrap();
+                }
+                asked
+            };
+            Self { path, served: Some(thread::spawn(serve)) }
+        }
+
+        /// What it was asked, once it has answered everything.
+        pub(crate) fn asked(mut self) -> Vec<String> {
+            self.served.take().unwrap().join().unwrap()
+        }
+    }
+
+    impl Drop for Scripted {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_said_in_the_process_s_own_words() {
+        let process = Scripted::new("ask-refused", &[r#"{"error":"no base is called `b9`"}"#]);
+        let request = Request::Handoff { to: "b9".to_owned() };
+        let error = ask(&process.path, &request).unwrap_err();
+        assert_eq!(format!("{error:#}"), "no base is called `b9`");
+        assert_eq!(process.asked(), [r#"{"handoff":{"to":"b9"}}"#]);
+    }
+
+    #[test]
+    fn where_nobody_answers_the_socket_is_named() {
+        let path = Path::new("/nonexistent/lasthop.sock");
+        let error = ask(path, &Request::Handoff { to: "b2".to_owned() }).unwrap_err();
+        let said = format!("{error:#}");
+        assert!(said.contains("no mobile answers on /nonexistent/lasthop.sock"), "{said}");
+    }
+}

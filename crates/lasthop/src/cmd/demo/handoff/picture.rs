@@ -1,0 +1,161 @@
+//! Who is where, and what moves, on the terminal; plain lines where there is none.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use lasthop_lab::journey::{Plan, Sight};
+use lasthop_lab::roam::{BASES, Mode};
+use lasthop_radio::Pacing;
+use lasthop_units::{Bytes, Rate};
+
+/// How wide a bar is that is full.
+const BAR: usize = 24;
+/// How far apart bases are drawn.
+const COLUMN: usize = 16;
+
+/// The live picture, on the standard error.
+pub(super) struct Picture {
+    bar: Option<ProgressBar>,
+    title: String,
+    /// What a full bar stands for.
+    full: Rate,
+}
+
+impl Picture {
+    pub(super) fn new(mode: Mode, plan: &Plan) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        let title = format!(
+            "{mode} over {}: {} moves, dead zones of {:.1} s",
+            plan.settings.hop,
+            plan.handoffs,
+            plan.dead_zone.as_secs_f64()
+        );
+        if bar.is_none() {
+            eprintln!("{title}");
+        }
+        let full = match plan.topology.radio.down.pacing {
+            Pacing::Rate(rate) => rate,
+            _ => Rate::from_mbps(20),
+        };
+        Self { bar, title, full }
+    }
+
+    /// How things stand.
+    pub(super) fn show(&self, sight: &Sight) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(drawing(&self.title, sight, self.full));
+            bar.tick();
+        }
+    }
+
+    /// A line that stays.
+    pub(super) fn line(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Does something else with the terminal.
+    pub(super) fn suspend(&self, f: impl FnOnce()) {
+        match &self.bar {
+            Some(bar) => bar.suspend(f),
+            None => f(),
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn drawing(title: &str, sight: &Sight, full: Rate) -> String {
+    let mut out = format!("{title}    {:.1} s\n\n  ", sight.elapsed.as_secs_f64());
+    for base in 1..=BASES {
+        let _ = write!(out, "{:<COLUMN$}", format!("[base {base}]"));
+    }
+    let at = match sight.place {
+        Some(place) => format!("{:indent$}  ||", "", indent = indent(place)),
+        None => String::new(),
+    };
+    let mobile = match (sight.place, sight.warned) {
+        (Some(place), true) => {
+            format!("{:indent$}mobile, soon at base {}", "", sight.next, indent = indent(place))
+        }
+        (Some(place), false) => format!("{:indent$}mobile", "", indent = indent(place)),
+        (None, _) => format!("  mobile in a dead zone, on its way to base {}", sight.next),
+    };
+    let _ = write!(out, "\n{at}\n{mobile}\n");
+    for (kind, rate, total) in &sight.flows {
+        let (bar, total) = (bar(*rate, full), Bytes::new(*total).to_string());
+        let _ = write!(out, "\n  {kind:<10}{bar} {:>13} {total:>10}", rate.to_string());
+    }
+    out
+}
+
+fn indent(place: usize) -> usize {
+    2 + (place - 1) * COLUMN
+}
+
+fn bar(rate: Rate, full: Rate) -> String {
+    let share = rate.as_bps() as f64 / full.as_bps().max(1) as f64;
+    let mut long = (share * BAR as f64).round() as usize;
+    if rate > Rate::ZERO {
+        // Little is not nothing.
+        long = long.max(1);
+    }
+    let long = long.min(BAR);
+    format!("{}{}", "█".repeat(long), "·".repeat(BAR - long))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lasthop_lab::traffic::Traffic;
+
+    use super::*;
+
+    fn sight(place: Option<usize>) -> Sight {
+        Sight {
+            elapsed: Duration::from_secs(3),
+            place,
+            next: 2,
+            warned: false,
+            flows: vec![(Traffic::Download, Rate::from_mbps(10), 5000)],
+        }
+    }
+
+    #[test]
+    fn the_mobile_stands_below_its_base() {
+        let column = |place| {
+            let text = drawing("t", &sight(Some(place)), Rate::from_mbps(20));
+            let line = |what: &str| text.lines().find_map(|l| l.find(what)).unwrap();
+            (line(&format!("[base {place}]")), line("mobile"))
+        };
+        for place in 1..=BASES {
+            let (base, mobile) = column(place);
+            assert_eq!(base, mobile);
+        }
+        assert!(drawing("t", &sight(None), Rate::ZERO).contains("dead zone"));
+    }
+
+    #[test]
+    fn a_bar_is_as_long_as_its_rate() {
+        let filled = |mbps| {
+            let bar = bar(Rate::from_mbps(mbps), Rate::from_mbps(20));
+            (bar.matches('█').count(), bar.chars().count())
+        };
+        assert_eq!([filled(0), filled(10), filled(30)], [(0, BAR), (BAR / 2, BAR), (BAR, BAR)]);
+        assert!(bar(Rate::from_bps(1), Rate::from_mbps(20)).starts_with('█'));
+    }
+}
