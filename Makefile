@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo test lint purity requirements fuzz-smoke fuzz bench validate clean
+.PHONY: all build demo demo-handoff test lint purity requirements fuzz-smoke fuzz bench validate soak clean
 
 all: build
 
@@ -17,6 +17,12 @@ demo:
 	tools/need demo
 	$(CARGO) build --locked --release -p lasthop
 	$(BIN)/release/lasthop demo $(DEMO)
+
+# A mobile that moves from base to base while its connections go on. DEMO=--json and other options.
+demo-handoff:
+	tools/need demo
+	$(CARGO) build --locked --release -p lasthop
+	$(BIN)/release/lasthop demo handoff $(DEMO)
 
 # Everything that must hold before a commit. The programs are built first because tests run them.
 test:
@@ -36,6 +42,15 @@ purity:
 # The map from requirements to tests in docs/requirements.md is what the tests say.
 requirements:
 	tools/requirements --check
+
+# Random schedules by the hundred thousand: handoffs that interrupt each other, lost messages, crashed
+# bases, stolen grants. `make test` runs some of each.
+soak:
+	tools/need test
+	LASTHOP_SCHEDULES=100000 $(CARGO) test --locked -p lasthop-session --lib \
+		handoff::tests::schedules -- --nocapture
+	LASTHOP_FIRST=1000 LASTHOP_HANDOFFS=4000 LASTHOP_MOBILE_TCP=20000 \
+		$(CARGO) test --locked -p lasthop-sim --test mhp random
 
 # Each fuzz target for a moment, on a stable toolchain; without coverage to guide it.
 fuzz-smoke:

@@ -60,6 +60,8 @@ enum Figure {
     Cost,
     /// 500 connections at once
     Many,
+    /// How long connections stand still when the mobile moves to another base
+    Handoff,
     /// All of these
     All,
     /// The base's end of the QUIC tunnel
@@ -95,6 +97,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Clean => &[figure::clean::run],
         Figure::Cost => &[figure::cost::run],
         Figure::Many => &[figure::many::run],
+        Figure::Handoff => &[figure::handoff::run],
         Figure::All => &[
             figure::loss::run,
             figure::silence::run,
@@ -102,6 +105,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::step::run,
             figure::fair::run,
             figure::many::run,
+            figure::handoff::run,
             figure::clean::run,
             figure::cost::run,
         ],

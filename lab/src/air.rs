@@ -11,6 +11,7 @@ use lasthop_linux::packet_socket::PacketSocket;
 use lasthop_radio::{Direction, LinkStats, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 
+use crate::carrier::{Carrier, cable};
 use crate::error::LabError;
 use crate::tap::Tap;
 
@@ -62,14 +63,28 @@ impl Air {
         config: &RadioConfig,
         seed: Seed,
     ) -> Result<Self, LabError> {
+        Self::joining((base, name), (mobile, name), config, seed)
+    }
+
+    /// As [`between_frames`](Self::between_frames), with a name of its own for each interface.
+    ///
+    /// # Errors
+    ///
+    /// The interfaces are not permitted, or `config` describes no radio.
+    pub fn joining(
+        base: (&Netns, &str),
+        mobile: (&Netns, &str),
+        config: &RadioConfig,
+        seed: Seed,
+    ) -> Result<Self, LabError> {
         // The far ends have a place of their own, where no stack answers what passes. It is gone
         // when the emulator has closed its sockets there.
         let air = Netns::anonymous()?;
         for quiet in ["ipv6.conf.default.disable_ipv6", "ipv6.conf.all.disable_ipv6"] {
             air.sysctl(quiet, "1")?;
         }
-        let open = |host: &Netns, far: &str| -> Result<Port, LabError> {
-            host.veth(name, &air, far)?;
+        let open = |(host, name): (&Netns, &str), far: &str| -> Result<Port, LabError> {
+            cable(host, name, &air, far)?;
             // What the radio loses has to be whole packets of the host's making.
             air.ip(&format!("link set dev {far} mtu 65535\nlink set dev {far} up\n"))?;
             air.enter(|| Port::interface(far))?.map_err(LabError::Frames)
@@ -120,6 +135,18 @@ impl Air {
         let Some(place) = &self.place else { return Ok(None) };
         let open = |far: &str| place.enter(|| PacketSocket::open(far))?.map_err(LabError::Frames);
         Tap::start(vec![open(AT_MOBILE)?, open(AT_BASE)?]).map(Some)
+    }
+
+    /// The carrier of the mobile's interface, to be taken away and given back.
+    ///
+    /// # Errors
+    ///
+    /// The link carries no frames, or `ip` could not be started.
+    pub(crate) fn carrier(&self) -> Result<Carrier, LabError> {
+        let Some(place) = &self.place else {
+            return Err(LabError::io("finding a carrier", std::io::ErrorKind::Unsupported.into()));
+        };
+        Carrier::new(place, AT_MOBILE)
     }
 
     /// What the link did since the last reset in one direction.

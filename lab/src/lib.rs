@@ -2,21 +2,29 @@
 //! end-to-end tests.
 //!
 //! [`topology::Lab`] is three hosts and two emulated links; [`cell::measure`] carries a transfer
-//! across it by one [`scheme::Scheme`] and checks every byte.
+//! across it by one [`scheme::Scheme`] and checks every byte. [`roam::Roam`] has three bases and a mobile
+//! that moves from one to the next.
 
 pub mod air;
 pub mod arrivals;
+pub mod capture;
+mod carrier;
 pub mod cell;
 pub mod client;
 pub mod condition;
 pub mod content;
+pub mod crowd;
 mod error;
 pub mod http;
+pub mod journey;
 pub mod process;
 mod program;
+pub mod roam;
 pub mod scheme;
+pub mod talk;
 pub mod tap;
 pub mod topology;
+pub mod traffic;
 
 pub use error::LabError;
 pub use program::lasthop_program;

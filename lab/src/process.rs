@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::error::LabError;
 
 /// How much of what a child writes to its standard error is kept.
-const TAIL: usize = 8 * 1024;
+const TAIL: usize = 32 * 1024;
 /// How long a child may take to end when asked to.
 const GRACE: Duration = Duration::from_secs(2);
 const TICK: Duration = Duration::from_millis(10);

@@ -3,6 +3,7 @@
 pub(crate) mod clean;
 pub(crate) mod cost;
 pub(crate) mod fair;
+pub(crate) mod handoff;
 pub(crate) mod loss;
 pub(crate) mod many;
 pub(crate) mod silence;

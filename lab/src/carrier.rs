@@ -1,0 +1,76 @@
+//! Virtual cables, and their carrier: whether anything is at the other end.
+
+use std::io::Write;
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+use lasthop_linux::netns::Netns;
+
+use crate::error::LabError;
+
+/// Above every number that the kernel would choose for itself.
+const FIRST_INDEX: u32 = 1000;
+
+/// Joins `name` in `host` with `far_name` in `far` by a pair of virtual Ethernet interfaces, both
+/// down.
+///
+/// The number of one interface is not that of the other, which a namespace of each one's own allows:
+/// the kernel takes its time, up to a second, to notice a carrier where both are equal.
+pub(crate) fn cable(host: &Netns, name: &str, far: &Netns, far_name: &str) -> Result<(), LabError> {
+    static NEXT: AtomicU32 = AtomicU32::new(FIRST_INDEX);
+    let index = NEXT.fetch_add(1, Ordering::Relaxed);
+    let path = far.path();
+    host.ip(&format!(
+        "link add name {name} index {index} type veth peer name {far_name} netns {}\n",
+        path.display()
+    ))?;
+    Ok(())
+}
+
+/// One end of a virtual cable; while it is down the interface at the other end has no carrier.
+///
+/// An `ip` that reads what to do from a pipe carries it out, so that no process has to be started
+/// at the moment that counts.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    ip: Child,
+    orders: Option<ChildStdin>,
+    far: &'static str,
+}
+
+impl Carrier {
+    /// That of the cable whose far end is `far` in `place`. The caller's thread must outlive it.
+    pub(crate) fn new(place: &Netns, far: &'static str) -> Result<Self, LabError> {
+        let mut ip = place
+            .command("ip")
+            .args(["-batch", "-"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| LabError::io("starting `ip`", e))?;
+        let orders = ip.stdin.take();
+        Ok(Self { ip, orders, far })
+    }
+
+    /// Gives the carrier or takes it away. The moment is that just before the order.
+    pub(crate) fn set(&mut self, present: bool) -> Result<Instant, LabError> {
+        let order = format!("link set dev {} {}\n", self.far, if present { "up" } else { "down" });
+        let now = Instant::now();
+        let written = match &mut self.orders {
+            Some(orders) => orders.write_all(order.as_bytes()),
+            None => Err(std::io::ErrorKind::BrokenPipe.into()),
+        };
+        written.map_err(|e| LabError::io("setting a carrier", e))?;
+        Ok(now)
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        // At the end of its orders it ends.
+        self.orders = None;
+        let _ = self.ip.wait();
+    }
+}

@@ -1,0 +1,356 @@
+//! `lasthop base` at each base and `lasthop mobile` at the mobile.
+
+use std::fmt::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::thread;
+use std::time::Instant;
+
+use lasthop_linux::netns::Netns;
+use lasthop_units::Duration;
+
+use super::trust::{Folder, Key};
+use super::{BASES, FAMILIES, Roam, WIRED, base_address, hop_address, index, own_address};
+use super::{peer_address, radios};
+use crate::client::Via;
+use crate::error::LabError;
+use crate::process::Daemon;
+use crate::topology::Family;
+
+const TICK: Duration = Duration::from_millis(20);
+const PROXY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+
+/// What becomes of wired connections at a handoff.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Mode {
+    /// The base where they were opened keeps them and passes bytes on.
+    #[default]
+    Anchor,
+    /// They move from kernel to kernel.
+    Migrate,
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Anchor => "anchor",
+            Self::Migrate => "migrate",
+        })
+    }
+}
+
+/// Parses what [`Display`](fmt::Display) shows.
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "anchor" => Ok(Self::Anchor),
+            "migrate" => Ok(Self::Migrate),
+            _ => Err(format!("`{s}` is no mode of handoff; there are anchor and migrate")),
+        }
+    }
+}
+
+/// How the way to the mobile's own address follows it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub enum Routing {
+    /// The base that has it tells its neighbours on the segment.
+    #[default]
+    Announce,
+    /// A command of the operator.
+    Hook(Vec<String>),
+}
+
+/// What the bases do about handoffs.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Handoff {
+    /// What becomes of wired connections.
+    pub mode: Mode,
+    /// How the mobile's own address follows it.
+    pub routing: Routing,
+    /// Bases that no other base knows as one; numbers from 1 on.
+    pub strangers: Vec<usize>,
+    /// What becomes of a connection that cannot be moved, in the command's own word.
+    pub fallback: Option<String>,
+}
+
+/// How the processes are started.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// What crosses the hop, in the command's own word.
+    pub hop: String,
+    /// By which addresses mobile, bases and server meet.
+    pub family: Family,
+    /// Handoffs between three bases; none: there is the first base only.
+    pub handoff: Option<Handoff>,
+    /// What a process says is logged, in the command's own words (`debug`).
+    pub log: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { hop: "srp".into(), family: Family::V4, handoff: Some(Handoff::default()), log: None }
+    }
+}
+
+/// The processes, until this is dropped.
+///
+/// They end with the thread that started them at the latest.
+#[derive(Debug)]
+pub struct Fleet {
+    bases: Vec<Option<Daemon>>,
+    mobile: Option<Daemon>,
+    files: Vec<PathBuf>,
+    program: PathBuf,
+    settings: Settings,
+    hosts: Vec<Netns>,
+    at_mobile: Netns,
+    keys: Keys,
+    // Removed last: the processes read it.
+    folder: Folder,
+}
+
+#[derive(Debug)]
+struct Keys {
+    bases: Vec<Key>,
+    mobile: Key,
+}
+
+impl Fleet {
+    /// Starts them in `roam`, from the `lasthop` command at `program`.
+    ///
+    /// # Errors
+    ///
+    /// A process ended, or was not ready within `patience`.
+    pub fn start(
+        roam: &Roam,
+        settings: &Settings,
+        program: &Path,
+        patience: Duration,
+    ) -> Result<Self, LabError> {
+        let folder = Folder::new()?;
+        let count = if settings.handoff.is_some() { BASES } else { 1 };
+        let bases = (1..=count).map(|n| Key::generate(&folder, &format!("base{n}.key")));
+        let keys = Keys {
+            bases: bases.collect::<Result<_, _>>()?,
+            mobile: Key::generate(&folder, "mobile.key")?,
+        };
+        let mut fleet = Self {
+            bases: Vec::new(),
+            mobile: None,
+            files: Vec::new(),
+            program: program.to_owned(),
+            settings: settings.clone(),
+            hosts: roam.bases.to_vec(),
+            at_mobile: roam.mobile.clone(),
+            keys,
+            folder,
+        };
+        for number in 1..=count {
+            let file =
+                fleet.folder.write(&format!("base{number}.toml"), &fleet.base_file(number))?;
+            fleet.files.push(file);
+            fleet.bases.push(None);
+            fleet.start_base(number)?;
+        }
+        fleet.start_mobile()?;
+        fleet.wait_for_proxy(patience)?;
+        Ok(fleet)
+    }
+
+    fn base_file(&self, number: usize) -> String {
+        let Settings { hop, family, handoff, .. } = &self.settings;
+        let Keys { bases, mobile } = &self.keys;
+        let mut text = format!(
+            "listen = [\"{}\"]\nkey = {:?}\nallow = [\"{}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
+            hop_address(*family, number),
+            bases[index(number)].file,
+            mobile.public,
+            self.control_of_base(number),
+        );
+        let Some(handoff) = handoff else { return text };
+        let _ = write!(
+            text,
+            "[handoff]\nmode = \"{}\"\nlisten = [\"{}\"]\n",
+            handoff.mode,
+            peer_address(*family, number)
+        );
+        if let Some(fallback) = &handoff.fallback {
+            let _ = writeln!(text, "fallback = \"{fallback}\"");
+        }
+        if handoff.mode == Mode::Migrate {
+            let _ = writeln!(text, "{}", routing(&handoff.routing));
+        }
+        let is_known = |peer: &usize| !handoff.strangers.contains(peer);
+        for peer in (1..=BASES).filter(|peer| *peer != number && is_known(peer)) {
+            let _ = write!(
+                text,
+                "[[peers]]\nname = \"b{peer}\"\nkey = \"{}\"\naddress = \"{}\"\nvia = \"{}\"\n",
+                bases[index(peer)].public,
+                peer_address(*family, peer),
+                base_address(*family, peer),
+            );
+        }
+        if handoff.mode == Mode::Migrate {
+            let own = FAMILIES.map(|family| format!("\"{}\"", own_address(family))).join(", ");
+            let _ = write!(text, "[[mobiles]]\nkey = \"{}\"\naddress = [{own}]\n", mobile.public);
+        }
+        text
+    }
+
+    fn mobile_file(&self) -> String {
+        let Settings { hop, family, handoff, .. } = &self.settings;
+        let mut text = format!(
+            "key = {:?}\nproxy = [\"{PROXY}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
+            self.keys.mobile.file,
+            self.control(),
+        );
+        if handoff.is_none() {
+            let _ = write!(
+                text,
+                "base = \"{}\"\nbase_key = \"{}\"\n",
+                hop_address(*family, 1),
+                self.keys.bases[0].public,
+            );
+            return text;
+        }
+        for (i, key) in self.keys.bases.iter().enumerate() {
+            let number = i + 1;
+            let _ = write!(
+                text,
+                "[[bases]]\nname = \"b{number}\"\naddress = \"{}\"\nkey = \"{}\"\n\
+                 interface = \"{}\"\n",
+                hop_address(*family, number),
+                key.public,
+                radios::name(number),
+            );
+        }
+        text
+    }
+
+    /// Starts base `number`, or starts it again after [`kill_base`](Self::kill_base).
+    ///
+    /// # Errors
+    ///
+    /// It could not be started.
+    pub fn start_base(&mut self, number: usize) -> Result<(), LabError> {
+        let at = index(number);
+        let (Some(host), Some(file)) = (self.hosts.get(at), self.files.get(at)) else {
+            return Ok(());
+        };
+        let daemon = self.spawn(host, "base", file)?;
+        if let Some(base) = self.bases.get_mut(at) {
+            *base = Some(daemon);
+        }
+        Ok(())
+    }
+
+    fn start_mobile(&mut self) -> Result<(), LabError> {
+        let file = self.folder.write("mobile.toml", &self.mobile_file())?;
+        self.mobile = Some(self.spawn(&self.at_mobile, "mobile", &file)?);
+        Ok(())
+    }
+
+    fn spawn(&self, host: &Netns, role: &str, file: &Path) -> Result<Daemon, LabError> {
+        let mut command = host.command(&self.program);
+        command.arg(role).arg("--config").arg(file).env("NO_COLOR", "1");
+        if let Some(log) = &self.settings.log {
+            command.args(["--log", log]);
+        }
+        Daemon::spawn(command)
+    }
+
+    /// Kills base `number` without a word to anybody.
+    pub fn kill_base(&mut self, number: usize) {
+        if let Some(mut base) = self.bases.get_mut(index(number)).and_then(Option::take) {
+            base.kill();
+        }
+    }
+
+    /// The last that base `number` said.
+    pub fn base_said(&self, number: usize) -> String {
+        let base = self.bases.get(index(number)).and_then(Option::as_ref);
+        base.map(Daemon::said).unwrap_or_default()
+    }
+
+    /// The last that the mobile said.
+    pub fn mobile_said(&self) -> String {
+        self.mobile.as_ref().map(Daemon::said).unwrap_or_default()
+    }
+
+    /// The last that every process said.
+    pub fn said(&self) -> String {
+        let bases = (1..=self.bases.len()).map(|n| format!("base {n}:\n{}\n", self.base_said(n)));
+        format!("{}mobile:\n{}\n", bases.collect::<String>(), self.mobile_said())
+    }
+
+    /// The mobile's control socket.
+    pub fn control(&self) -> PathBuf {
+        self.folder.path("mobile.sock")
+    }
+
+    /// The control socket of base `number`.
+    pub fn control_of_base(&self, number: usize) -> PathBuf {
+        self.folder.path(&format!("base{number}.sock"))
+    }
+
+    /// Runs a command that speaks to the mobile, such as `handoff --to b2`, and returns what it
+    /// printed.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Answer`] with what it said if it failed.
+    pub fn ask(&self, args: &[&str]) -> Result<String, LabError> {
+        let output = self
+            .at_mobile
+            .command(&self.program)
+            .args(args)
+            .arg("--control")
+            .arg(self.control())
+            .output()
+            .map_err(|e| LabError::io("starting a command", e))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        Err(LabError::Answer { who: "the mobile", what })
+    }
+
+    /// How a client at the mobile uses it.
+    pub fn via(&self) -> Via {
+        Via::Socks5(PROXY)
+    }
+
+    /// Whether everything that was not killed still runs.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Ended`] with the last words of what does not.
+    pub fn check(&mut self) -> Result<(), LabError> {
+        self.bases.iter_mut().chain([&mut self.mobile]).flatten().try_for_each(Daemon::check)
+    }
+
+    fn wait_for_proxy(&mut self, patience: Duration) -> Result<(), LabError> {
+        let deadline = Instant::now() + patience;
+        while self.at_mobile.enter(|| TcpStream::connect(PROXY).is_err())? {
+            self.check()?;
+            if Instant::now() >= deadline {
+                return Err(LabError::TooLong("the start of bases and mobile".into()));
+            }
+            thread::sleep(TICK);
+        }
+        Ok(())
+    }
+}
+
+fn routing(routing: &Routing) -> String {
+    match routing {
+        Routing::Announce => format!("route = \"announce\"\ninterface = \"{WIRED}\""),
+        Routing::Hook(command) => {
+            let words: Vec<String> = command.iter().map(|word| format!("{word:?}")).collect();
+            format!("route = \"hook\"\nhook = [{}]", words.join(", "))
+        }
+    }
+}

@@ -1,0 +1,388 @@
+//! Conversations that no HTTP server holds: both ways at once, and mostly silent.
+//!
+//! The client's first line says which. `both NAME N`: the server sends the first N bytes of its
+//! content and ends its direction, and meanwhile takes what comes, remembered under the name.
+//! `lines`: every line is answered by the same line.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lasthop_linux::netns::Netns;
+use lasthop_units::Seed;
+use socket2::SockRef;
+
+use crate::arrivals::Watched;
+use crate::client::{Client, Stop};
+use crate::content::Content;
+use crate::error::LabError;
+
+const CHUNK: usize = 64 * 1024;
+/// Conversations at once.
+const MOST: usize = 2048;
+const BACKLOG: i32 = 4096;
+/// The longest line.
+const LINE: u64 = 4096;
+/// How often one who waits looks whether it should stop.
+const TICK: Duration = Duration::from_millis(100);
+/// A thread of a conversation needs no more.
+const STACK: usize = 256 << 10;
+
+/// What the server sends where both speak.
+pub fn server_seed(seed: Seed) -> Seed {
+    seed.child("server speaks")
+}
+
+/// What the client sends where both speak.
+pub fn client_seed(seed: Seed) -> Seed {
+    seed.child("client speaks")
+}
+
+/// The server. It stops, and its conversations are cut, when this is dropped.
+#[derive(Debug)]
+pub struct TalkServer {
+    address: SocketAddr,
+    listener: TcpListener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    seed: Seed,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    conversations: HashMap<u64, TcpStream>,
+    accepted: u64,
+    heard: HashMap<String, Watched>,
+}
+
+impl TalkServer {
+    /// Listens on `address` inside `netns`.
+    ///
+    /// # Errors
+    ///
+    /// The namespace cannot be entered, or the address cannot be listened on.
+    pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Self, LabError> {
+        let start = || -> io::Result<Self> {
+            let listener = TcpListener::bind(address)?;
+            SockRef::from(&listener).listen(BACKLOG)?;
+            let address = listener.local_addr()?;
+            let shared = Arc::new(Shared { seed, state: Mutex::default() });
+            let (theirs, accepting) = (Arc::clone(&shared), listener.try_clone()?);
+            thread::Builder::new()
+                .name("talk-accept".into())
+                .spawn(move || accept_all(&accepting, &theirs))?;
+            Ok(Self { address, listener, shared })
+        };
+        netns.enter(start)?.map_err(|e| LabError::io(format!("listening on {address}"), e))
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What came, or will come, from the client that calls itself `name`.
+    pub fn heard(&self, name: &str) -> Watched {
+        self.shared.heard(name)
+    }
+}
+
+impl Drop for TalkServer {
+    fn drop(&mut self) {
+        // Shutting a listener down wakes the thread in `accept`.
+        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
+        for stream in self.shared.lock().conversations.values() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn heard(&self, name: &str) -> Watched {
+        let mut state = self.lock();
+        if state.heard.len() >= MOST && !state.heard.contains_key(name) {
+            return Watched::default();
+        }
+        state.heard.entry(name.to_owned()).or_default().clone()
+    }
+}
+
+fn accept_all(listener: &TcpListener, shared: &Arc<Shared>) {
+    while let Ok((stream, _)) = listener.accept() {
+        let Ok(clone) = stream.try_clone() else { continue };
+        let id = {
+            let mut state = shared.lock();
+            if state.conversations.len() >= MOST {
+                continue;
+            }
+            state.accepted += 1;
+            let id = state.accepted;
+            state.conversations.insert(id, clone);
+            id
+        };
+        let theirs = Arc::clone(shared);
+        let talk = move || {
+            // A client that goes away is its own business.
+            let _ = converse(&stream, &theirs);
+            theirs.lock().conversations.remove(&id);
+        };
+        let thread = thread::Builder::new().name("talk".into()).stack_size(STACK);
+        if thread.spawn(talk).is_err() {
+            shared.lock().conversations.remove(&id);
+        }
+    }
+}
+
+fn converse(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+    let mut reader = BufReader::with_capacity(CHUNK, stream);
+    let mut line = String::new();
+    (&mut reader).take(LINE).read_line(&mut line)?;
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    match words[..] {
+        ["lines"] => answer_lines(reader, stream),
+        ["both", name, n] => {
+            let n = n.parse().map_err(|_| io::ErrorKind::InvalidData)?;
+            let heard = shared.heard(name);
+            thread::scope(|scope| {
+                let speak = || say(stream, n, server_seed(shared.seed), &Stop::default());
+                let speaker =
+                    thread::Builder::new().stack_size(STACK).spawn_scoped(scope, speak)?;
+                let listened = listen(&mut reader, &heard);
+                let spoken = speaker.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+                spoken.and(listened.map(drop))
+            })
+        }
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+fn answer_lines(mut reader: impl BufRead, mut stream: &TcpStream) -> io::Result<()> {
+    loop {
+        let mut line = Vec::new();
+        if (&mut reader).take(LINE).read_until(b'\n', &mut line)? == 0 {
+            return Ok(());
+        }
+        stream.write_all(&line)?;
+    }
+}
+
+/// Sends the first `n` bytes of the content of `seed`, then the end; less if told to stop.
+fn say(mut stream: &TcpStream, n: u64, seed: Seed, stop: &Stop) -> io::Result<()> {
+    let mut content = Content::new(seed);
+    let mut buffer = vec![0; CHUNK];
+    let mut left = n;
+    while left > 0 && !stop.is_set() {
+        let now = left.min(CHUNK as u64) as usize;
+        content.fill(&mut buffer[..now]);
+        let mut rest = &buffer[..now];
+        while !rest.is_empty() && !stop.is_set() {
+            match stream.write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(e) if is_timeout(&e) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        left -= now as u64;
+    }
+    stream.shutdown(Shutdown::Write)
+}
+
+/// Takes what comes up to its end.
+fn listen(reader: &mut impl BufRead, heard: &Watched) -> io::Result<()> {
+    loop {
+        let n = match reader.fill_buf() {
+            Ok([]) => return Ok(()),
+            Ok(bytes) => {
+                heard.lock().take(Instant::now(), bytes);
+                bytes.len()
+            }
+            Err(e) if is_timeout(&e) => 0,
+            Err(e) => return Err(e),
+        };
+        reader.consume(n);
+    }
+}
+
+fn is_timeout(e: &io::Error) -> bool {
+    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
+    matches!(e.kind(), WouldBlock | TimedOut | Interrupted)
+}
+
+/// How many bytes of content go which way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Amounts {
+    /// From the client.
+    pub up: u64,
+    /// From the server.
+    pub down: u64,
+}
+
+/// Speaks and listens at once as `name`: each end sends its amount and ends its direction, which the
+/// other does not take for the end of the conversation; the client sends less if `stop` is set.
+/// What came from the server is in `received`.
+///
+/// # Errors
+///
+/// The connection could not be made or broke.
+pub fn both(
+    client: &Client,
+    name: &str,
+    amounts: Amounts,
+    seed: Seed,
+    received: &Watched,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<(), LabError> {
+    let stream = client.connect(patience)?;
+    let talk = |e| LabError::io("talking both ways", e);
+    (&stream).write_all(format!("both {name} {}\n", amounts.down).as_bytes()).map_err(talk)?;
+    stream
+        .set_write_timeout(Some(TICK))
+        .and_then(|()| stream.set_read_timeout(Some(TICK)))
+        .map_err(talk)?;
+    thread::scope(|scope| {
+        let speak = || say(&stream, amounts.up, client_seed(seed), stop);
+        let speaker = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, speak)?;
+        let listened = listen(&mut BufReader::new(Until { stream: &stream, stop }), received);
+        let spoken = speaker.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
+        spoken.and(listened)
+    })
+    .map_err(talk)
+}
+
+/// Says a line every `interval` until `stop` is set, and counts in `received` the answers, each of
+/// which must be the line that was said.
+///
+/// # Errors
+///
+/// The connection could not be made, broke, or a line came back as another.
+pub fn lines(
+    client: &Client,
+    interval: Duration,
+    seed: Seed,
+    received: &Watched,
+    stop: &Stop,
+    patience: Duration,
+) -> Result<(), LabError> {
+    let stream = client.connect(patience)?;
+    let talk = |e| LabError::io("a line now and then", e);
+    (&stream).write_all(b"lines\n").map_err(talk)?;
+    stream.set_read_timeout(Some(TICK)).map_err(talk)?;
+    let mut reader = BufReader::new(Until { stream: &stream, stop });
+    let mut content = Content::new(seed);
+    let mut next = Instant::now();
+    loop {
+        while Instant::now() < next {
+            if stop.is_set() {
+                return Ok(());
+            }
+            thread::sleep(next.saturating_duration_since(Instant::now()).min(TICK));
+        }
+        next += interval;
+        let line = line(&mut content);
+        (&stream).write_all(&line).map_err(talk)?;
+        let mut answer = Vec::new();
+        reader.read_until(b'\n', &mut answer).map_err(talk)?;
+        if answer != line {
+            if stop.is_set() {
+                return Ok(());
+            }
+            let what = format!("`{}` to another line", String::from_utf8_lossy(&answer).trim());
+            return Err(LabError::Answer { who: "the server", what });
+        }
+        received.lock().take(Instant::now(), &answer);
+    }
+}
+
+/// The next line that belongs to a seed.
+fn line(content: &mut Content) -> Vec<u8> {
+    let mut bytes = [0; 16];
+    content.fill(&mut bytes);
+    let mut line = String::new();
+    bytes.iter().for_each(|b| line.push_str(&format!("{b:02x}")));
+    line.push('\n');
+    line.into_bytes()
+}
+
+/// Reads as if the stream ended where it was told to stop.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    stop: &'a Stop,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while !self.stop.is_set() {
+            match (&mut &*self.stream).read(out) {
+                Err(e) if is_timeout(&e) => {}
+                other => return other,
+            }
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Via;
+
+    const SEED: Seed = Seed::from_u64(11);
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn server() -> (TalkServer, Client) {
+        let here = Netns::current().unwrap();
+        let server = TalkServer::start(&here, "127.0.0.1:0".parse().unwrap(), SEED).unwrap();
+        let client = Client::new(&here, Via::Direct, server.address());
+        (server, client)
+    }
+
+    #[test]
+    fn both_ends_speak_at_once_and_each_hears_the_other_to_the_end() {
+        let (server, client) = server();
+        let received = Watched::default();
+        let amounts = Amounts { up: 1_000_000, down: 10_000 };
+        both(&client, "a", amounts, SEED, &received, &Stop::default(), PATIENCE).unwrap();
+        let heard = server.heard("a");
+        for (watched, amount, seed) in
+            [(&received, amounts.down, server_seed(SEED)), (&heard, amounts.up, client_seed(SEED))]
+        {
+            // The server may still be reading the last of what was said.
+            let deadline = Instant::now() + PATIENCE;
+            while watched.lock().total().get() < amount {
+                assert!(Instant::now() < deadline);
+                thread::sleep(TICK);
+            }
+            assert!(watched.lock().is_prefix_of(seed));
+        }
+    }
+
+    #[test]
+    fn lines_come_back_until_it_is_enough() {
+        let (_server, client) = server();
+        let (received, stop) = (Watched::default(), Stop::default());
+        let every = Duration::from_millis(1);
+        thread::scope(|scope| {
+            let task = scope.spawn(|| lines(&client, every, SEED, &received, &stop, PATIENCE));
+            let deadline = Instant::now() + PATIENCE;
+            while received.lock().total().get() < 3 * 33 {
+                assert!(Instant::now() < deadline);
+                thread::sleep(TICK / 10);
+            }
+            stop.set();
+            task.join().unwrap().unwrap();
+        });
+        assert_eq!(received.lock().total().get() % 33, 0);
+    }
+}

@@ -1,0 +1,244 @@
+//! Handoffs in which something is wrong: bases that die, that are not trusted, that are not there.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::scene::{PATIENCE, Scene, program, topology};
+use lasthop_lab::arrivals::Watched;
+use lasthop_lab::client::Stop;
+use lasthop_lab::roam::{Handoff, Mode, Roam, Routing, Settings, WIRED};
+use lasthop_lab::traffic::{Flow, Traffic};
+
+const DEAD_ZONE: Duration = Duration::from_millis(300);
+const MODES: [Mode; 2] = [Mode::Anchor, Mode::Migrate];
+
+fn settings(handoff: Handoff) -> Settings {
+    Settings { handoff: Some(handoff), ..Settings::default() }
+}
+
+fn by(mode: Mode) -> Settings {
+    settings(Handoff { mode, ..Handoff::default() })
+}
+
+/// Downloads something through whichever base the mobile is at.
+fn a_new_connection_works(scene: &Scene) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let received = Watched::default();
+        let stop = Stop::default();
+        match scene.client(80).download(50_000, &received, &stop, Duration::from_secs(5)) {
+            Ok(()) => {
+                assert_eq!(received.lock().total().get(), 50_000);
+                assert!(received.lock().is_prefix_of(scene.servers.seed()));
+                return;
+            }
+            Err(e) => assert!(Instant::now() < deadline, "{e}\n{}", scene.said()),
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Migrated connections need the base that they left no more.
+#[test]
+fn the_old_base_may_die_once_its_connections_have_moved() {
+    let Some(mut scene) = Scene::start(&by(Mode::Migrate), &Traffic::ALL) else { return };
+    let before = scene.capture.take();
+    let arrived = scene.go(2, DEAD_ZONE);
+    scene.all_move_since(arrived);
+    scene.fleet.kill_base(1);
+    let killed = Instant::now();
+    scene.all_move_since(killed);
+    thread::sleep(Duration::from_millis(300));
+    scene.all_move_since(killed + Duration::from_millis(200));
+    scene.server_noticed_nothing_since(&before);
+    let arrived = scene.go(3, DEAD_ZONE);
+    scene.all_move_since(arrived);
+    scene.server_noticed_nothing_since(&before);
+    scene.check_bytes();
+}
+
+/// Whatever moment the old base dies at: a connection goes on, or it is reset; no byte is wrong,
+/// and none ends as if it were whole.
+#[test]
+fn a_base_that_dies_during_a_handoff_costs_connections_but_no_bytes() {
+    for mode in MODES {
+        // Who waits for a dead base waits long: all wait at once.
+        thread::scope(|scope| {
+            for after in [0, 20, 35, 60].map(Duration::from_millis) {
+                scope.spawn(move || dies_during_a_handoff(mode, after));
+            }
+        });
+    }
+}
+
+fn dies_during_a_handoff(mode: Mode, after: Duration) {
+    let Some(mut scene) = Scene::start(&by(mode), &Traffic::ALL) else { return };
+    let arrived = scene.go(2, DEAD_ZONE);
+    thread::sleep(after.saturating_sub(arrived.elapsed()));
+    scene.fleet.kill_base(1);
+    let killed = Instant::now();
+    each_moves_or_is_reset(&mut scene, killed);
+    scene.check_bytes();
+    scene.flows.clear();
+    a_new_connection_works(&scene);
+}
+
+fn each_moves_or_is_reset(scene: &mut Scene, since: Instant) {
+    // A mobile learns that nobody knows of a connection when the new base gives up asking.
+    let deadline = Instant::now() + 2 * PATIENCE;
+    let mut waiting: Vec<usize> = (0..scene.flows.len()).collect();
+    while !waiting.is_empty() {
+        let flows = &mut scene.flows;
+        waiting.retain(|i| {
+            let flow: &mut Flow = &mut flows[*i];
+            if let Some(why) = flow.failure() {
+                assert!(why.contains("reset") || why.contains("Broken pipe"), "{why}");
+                return false;
+            }
+            !flow.has_moved_since(since + Duration::from_millis(500))
+        });
+        if Instant::now() >= deadline {
+            let stuck: Vec<Traffic> = waiting.iter().map(|i| scene.flows[*i].kind()).collect();
+            panic!("neither moves nor is over: {stuck:?}\n{}", scene.said());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn after_a_base_was_killed_and_started_again_the_next_connection_works() {
+    for mode in MODES {
+        let Some(mut scene) = Scene::start(&by(mode), &[]) else { return };
+        a_new_connection_works(&scene);
+        scene.fleet.kill_base(1);
+        scene.fleet.start_base(1).unwrap();
+        a_new_connection_works(&scene);
+        // And it can be left as ever.
+        scene.open(Traffic::Download);
+        let arrived = scene.go(2, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.check_bytes();
+    }
+}
+
+/// A base that the holder does not know as one gets nothing, and the holder says so; the
+/// connections wait where they are.
+#[test]
+fn a_base_without_authorisation_gets_nothing() {
+    for mode in MODES {
+        let handoff = Handoff { mode, strangers: vec![2], ..Handoff::default() };
+        let Some(mut scene) = Scene::start(&settings(handoff), &[Traffic::Download]) else {
+            return;
+        };
+        let before = scene.capture.take();
+        scene.go(2, DEAD_ZONE);
+        thread::sleep(Duration::from_secs(1));
+        let arrived = scene.go(1, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.check_bytes();
+        scene.server_noticed_nothing_since(&before);
+    }
+}
+
+#[test]
+fn a_candidate_that_does_not_exist_is_refused_by_name_and_nothing_else_happens() {
+    let Some(mut scene) = Scene::start(&by(Mode::Anchor), &Traffic::ALL) else { return };
+    let before = scene.capture.take();
+    for command in
+        [&["handoff", "--to", "b9"][..], &["link", "imminent", "--to", "b9", "--in", "300ms"]]
+    {
+        let said = scene.fleet.ask(command).unwrap_err().to_string();
+        assert!(said.contains("b9") && said.contains("b1") && said.contains("b3"), "{said}");
+    }
+    let asked = Instant::now();
+    scene.all_move_since(asked);
+    scene.server_noticed_nothing_since(&before);
+    scene.check_bytes();
+}
+
+/// A command by which the router's way to the mobile's address follows it, but not to the bases
+/// at which it fails.
+fn hook(roam: &Roam, fails_at: &str) -> Routing {
+    let script = format!(
+        "own=$(ip -o -4 address show dev {WIRED} | sed 's,.*inet \\([0-9.]*\\)/.*,\\1,')\n\
+         if [ $own = '{fails_at}' ]; then echo no way >&2; exit 7; fi\n\
+         if [ $1 = gain ]; then\n\
+           exec nsenter --net={} ip route replace $2/32 via $own\n\
+         fi\n",
+        roam.router.path().display()
+    );
+    Routing::Hook(vec!["/bin/sh".into(), "-c".into(), script, "hook".into()])
+}
+
+fn with_hook(fails_at: &str) -> Option<Scene> {
+    let (program, roam) = (program()?, common::roam(&topology())?);
+    let routing = hook(&roam, fails_at);
+    let handoff = Handoff { mode: Mode::Migrate, routing, ..Handoff::default() };
+    Some(Scene::on(roam, &settings(handoff), &program, &Traffic::ALL))
+}
+
+#[test]
+fn an_operators_command_may_do_the_routing() {
+    let Some(mut scene) = with_hook("nowhere") else { return };
+    let before = scene.capture.take();
+    for to in [2, 3, 1] {
+        let arrived = scene.go(to, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.server_noticed_nothing_since(&before);
+    }
+    scene.check_bytes();
+}
+
+/// The way to the mobile's address does not follow it: that is said, and the connections are not
+/// harmed by it.
+#[test]
+fn a_hook_that_fails_is_told_and_harms_nobody() {
+    let Some(mut scene) = with_hook("10.0.9.12") else { return };
+    let before = scene.capture.take();
+    scene.go(2, DEAD_ZONE);
+    scene.says(|scene| {
+        let said = scene.fleet.base_said(2);
+        said.contains("no way") && said.contains("hook")
+    });
+    let arrived = scene.go(3, DEAD_ZONE);
+    scene.all_move_since(arrived);
+    scene.server_noticed_nothing_since(&before);
+    scene.check_bytes();
+}
+
+/// The mobile is asked to move although it is in no dead zone, and back.
+#[test]
+fn a_move_by_command_needs_no_dead_zone() {
+    for mode in MODES {
+        let Some(mut scene) = Scene::start(&by(mode), &Traffic::ALL) else { return };
+        let before = scene.capture.take();
+        for to in ["b2", "b3", "b1"] {
+            scene.fleet.ask(&["handoff", "--to", to]).unwrap();
+            let asked = Instant::now();
+            scene.all_move_since(asked);
+            scene.server_noticed_nothing_since(&before);
+        }
+        scene.check_bytes();
+    }
+}
+
+/// MHP-23: the mobile goes on before the last move is done.
+#[test]
+fn moves_that_overtake_each_other_lose_nothing() {
+    for mode in MODES {
+        let Some(mut scene) = Scene::start(&by(mode), &Traffic::ALL) else { return };
+        let before = scene.capture.take();
+        for (to, stay) in [(2, 10), (3, 40), (1, 25), (2, 60), (1, 5), (3, 80), (2, 30)] {
+            scene.go(to, Duration::from_millis(30));
+            thread::sleep(Duration::from_millis(stay));
+        }
+        let arrived = scene.go(3, DEAD_ZONE);
+        scene.all_move_since(arrived);
+        scene.server_noticed_nothing_since(&before);
+        scene.check_bytes();
+    }
+}
