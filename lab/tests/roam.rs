@@ -6,7 +6,8 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use lasthop_lab::roam::{BASES, Config, hop_address};
 use lasthop_lab::topology::Family;
@@ -14,11 +15,21 @@ use lasthop_linux::netns::Netns;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Connects. An IPv6 route may take a moment after the link is there.
+fn connect(address: SocketAddr) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        match TcpStream::connect_timeout(&address, PATIENCE) {
+            Err(_) if start.elapsed() < PATIENCE => sleep(Duration::from_millis(50)),
+            stream => return stream.unwrap(),
+        }
+    }
+}
+
 /// A byte there and one back; where the connection came from as the far end saw it.
 fn echo(from: &Netns, to: &Netns, address: SocketAddr) -> SocketAddr {
     let listener = to.enter(|| TcpListener::bind(address).unwrap()).unwrap();
-    let mut stream =
-        from.enter(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap()).unwrap();
+    let mut stream = from.enter(|| connect(address)).unwrap();
     let (mut peer, who) = listener.accept().unwrap();
     for end in [&stream, &peer] {
         end.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -31,7 +31,7 @@ pub use self::dump::{Failed, dump, dump_all};
 pub use self::error::MigrateError;
 pub use self::image::{Estimates, Image, ImageError};
 pub use self::message::Route;
-pub use self::restore::{restore, restore_all};
+pub use self::restore::{restore, restore_all, restore_unrouted};
 pub use self::routing::{Change, RouteMode, Routing};
 
 /// The four-tuple of a wired connection.

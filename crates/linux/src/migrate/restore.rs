@@ -11,7 +11,7 @@ use rustix::net::{SendFlags, Shutdown, sockopt as options};
 use super::error::MigrateError;
 use super::image::{Image, Settings};
 use super::message::{BUFFER_MAX, Wanted};
-use super::sockopt::{self, Queue, Repair};
+use super::sockopt::{self, Queue, Repair, Window};
 use super::{Admin, Flow};
 
 /// Room that a queue is given beyond its bytes.
@@ -37,7 +37,32 @@ pub fn restore(admin: &mut Admin, image: &Image) -> Result<OwnedFd, MigrateError
 /// For each what the kernel or the helper refused: then nothing is left of it here, nothing was
 /// said to its peer, and the image is as good as before.
 pub fn restore_all(admin: &mut Admin, images: &[Image]) -> Vec<Result<OwnedFd, MigrateError>> {
-    match fill_all(admin, images) {
+    all(admin, images, Packets::Here)
+}
+
+/// As [`restore_all`], where packets for the connections do not come to this host yet: rules that
+/// would keep them away cost two of the kernel's grace periods, and are left out.
+///
+/// # Errors
+///
+/// As [`restore_all`].
+pub fn restore_unrouted(admin: &mut Admin, images: &[Image]) -> Vec<Result<OwnedFd, MigrateError>> {
+    all(admin, images, Packets::Elsewhere)
+}
+
+/// Where packets for connections go that are being made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Packets {
+    Here,
+    Elsewhere,
+}
+
+fn all(
+    admin: &mut Admin,
+    images: &[Image],
+    packets: Packets,
+) -> Vec<Result<OwnedFd, MigrateError>> {
+    match fill_all(admin, images, packets) {
         Ok(sockets) => sockets,
         Err(error) => {
             let _ = admin.thaw(&flows(images).collect::<Vec<_>>());
@@ -51,12 +76,16 @@ pub fn restore_all(admin: &mut Admin, images: &[Image]) -> Vec<Result<OwnedFd, M
 fn fill_all(
     admin: &mut Admin,
     images: &[Image],
+    packets: Packets,
 ) -> Result<Vec<Result<OwnedFd, MigrateError>>, MigrateError> {
     if images.is_empty() {
         return Ok(Vec::new());
     }
     // What arrives while a socket is half made would be answered out of its wrong state.
-    let flows: Vec<Flow> = flows(images).collect();
+    let flows: Vec<Flow> = match packets {
+        Packets::Here => flows(images).collect(),
+        Packets::Elsewhere => Vec::new(),
+    };
     admin.freeze(&flows)?;
     let wanted: Vec<Wanted> = images
         .iter()
@@ -156,7 +185,22 @@ fn fill(fd: BorrowedFd<'_>, image: &Image) -> Result<(), (&'static str, io::Erro
     if image.over {
         return Ok(());
     }
-    sockopt::set_window(fd, image.window).map_err(step("set the windows"))
+    sockopt::set_window(fd, acceptable(image)).map_err(step("set the windows"))
+}
+
+/// The windows as the kernel takes them: one that was dumped between two of its own steps may be
+/// ahead of itself by a segment.
+fn acceptable(image: &Image) -> Window {
+    let after = |a: u32, b: u32| (b.wrapping_sub(a) as i32) < 0;
+    let mut window = image.window;
+    window.max_window = window.max_window.max(window.snd_wnd);
+    if after(window.rcv_wup, image.rcv_nxt) {
+        window.rcv_wup = image.rcv_nxt;
+    }
+    if after(window.snd_wl1, image.rcv_nxt.wrapping_add(window.rcv_wnd)) {
+        window.snd_wl1 = image.rcv_nxt;
+    }
+    window
 }
 
 /// What is left to do once the connection is alive.

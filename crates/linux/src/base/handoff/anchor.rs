@@ -46,6 +46,8 @@ pub(super) struct Far {
     pub(super) anchor: PublicKey,
     /// The handoff in whose name this base has asked to be let in, once it has.
     pub(super) asked: Option<u32>,
+    /// Until then it must be let in; `None` once it is.
+    pub(super) until: Option<Time>,
 }
 
 impl<H: BaseHop> Handoffs<H> {
@@ -170,6 +172,19 @@ impl<H: BaseHop> Handoffs<H> {
         }
     }
 
+    /// Resets connections whose base with the sockets has not let this one in.
+    pub(super) fn expire_far(&mut self, core: &mut Core<H>) {
+        let now = core.now;
+        for (part, far) in &mut self.far {
+            if far.until.is_some_and(|until| until <= now) {
+                tracing::warn!(session = %far.session, "sockets were not to be had in time");
+                far.until = None;
+                far.asked.get_or_insert(0);
+                Self::reset_far(core, *part);
+            }
+        }
+    }
+
     /// Resets sockets that belong to no session.
     pub(super) fn reset_sockets(core: &mut Core<H>, keys: impl IntoIterator<Item = Key>) {
         for key in keys {
@@ -199,40 +214,57 @@ impl<H: BaseHop> Handoffs<H> {
             .inspect_err(|error| tracing::warn!(peer = peer.name, %error, "no socket for a base"))
             .ok()?;
         core.open_session(Way::Link(part), far_session);
-        self.far.insert(part, Far { session, anchor, asked: None });
+        self.far
+            .insert(part, Far { session, anchor, asked: None, until: Some(core.now + PATIENCE) });
         Some(part)
     }
 
-    /// The association stands: asks to be let in and goes on.
+    /// The association stands: asks to be let in and goes on. Without a grant it waits: the mobile may
+    /// bring one, or be with another base by now, which will ask for all of this.
     pub(super) fn attach(&mut self, core: &mut Core<H>, part: u32) {
-        let Some(far) = self.far.get_mut(&part) else { return };
-        if far.asked.is_some() {
-            return;
-        }
+        let Some(far) = self.far.get_mut(&part).filter(|far| far.asked.is_none()) else { return };
+        let Some(message) = self.machine.attach(far.session, far.anchor) else { return };
         let grant = self.machine.grant_for(far.session, far.anchor);
         far.asked = Some(grant.map_or(0, |(attempt, _)| attempt));
         let now = core.now;
-        let message = self.machine.attach(far.session, far.anchor);
         let Some((session, mut streams)) = core.session(Way::Link(part)) else { return };
-        let Some(message) = message else {
-            tracing::warn!(session = %far.session, "there is no grant for the base with the sockets");
-            return session.reset_all(&mut streams, ResetReason::Policy);
-        };
         // If it does not fit, no answer comes, and the other end has the last word.
         let _ = session.send_message(now, &mut streams, &message);
         session.resume(now, &mut streams, far.session);
     }
 
+    /// Asks to be let in wherever a grant was missing.
+    pub(super) fn attach_waiting(&mut self, core: &mut Core<H>) {
+        let waiting = |(part, far): (&u32, &Far)| far.asked.is_none().then_some(*part);
+        let parts: Vec<u32> = self.far.iter().filter_map(waiting).collect();
+        for part in parts {
+            if core.hop.is_linked(part) {
+                self.attach(core, part);
+            }
+        }
+    }
+
     /// The base with the sockets answers.
     pub(super) fn on_attached(&mut self, core: &mut Core<H>, part: u32, message: &[u8]) {
-        let Some(far) = self.far.get(&part) else { return };
-        let answer = handoff::read_attached(message, far.session, far.asked.unwrap_or_default());
-        if let Some(Err(reason)) = answer {
-            let anchor = self.name_of(far.anchor);
-            tracing::warn!(session = %far.session, anchor, %reason, "sockets are not to be had");
-            if let Some((session, mut streams)) = core.session(Way::Link(part)) {
-                session.reset_all(&mut streams, ResetReason::AssociationLost);
+        let Some(far) = self.far.get_mut(&part) else { return };
+        match handoff::read_attached(message, far.session, far.asked.unwrap_or_default()) {
+            None => {}
+            Some(Ok(())) => far.until = None,
+            // The mobile has gone on, and somebody will ask for what is here.
+            Some(Err(Reason::Outdated)) => {}
+            Some(Err(reason)) => {
+                let (session, anchor) = (far.session, far.anchor);
+                let anchor = self.name_of(anchor);
+                tracing::warn!(%session, anchor, %reason, "sockets are not to be had");
+                Self::reset_far(core, part);
             }
+        }
+    }
+
+    /// Resets the connections whose sockets are with another base.
+    pub(super) fn reset_far(core: &mut Core<H>, part: u32) {
+        if let Some((session, mut streams)) = core.session(Way::Link(part)) {
+            session.reset_all(&mut streams, ResetReason::AssociationLost);
         }
     }
 

@@ -111,7 +111,12 @@ impl Migration {
         mobile: PublicKey,
         images: &[Image],
     ) -> Vec<Result<OwnedFd, String>> {
-        let outcomes = migrate::restore_all(&mut self.helper.lock(), images);
+        // Where the route is here already, or the connections never left, packets come all the time.
+        let restore = match self.here.contains(&mobile) || self.leaving.contains_key(&session) {
+            true => migrate::restore_all,
+            false => migrate::restore_unrouted,
+        };
+        let outcomes = restore(&mut self.helper.lock(), images);
         self.settle(mobile);
         // They may have come home without having been anywhere.
         if let Some((_, flows)) = self.leaving.remove(&session) {

@@ -34,6 +34,8 @@ use crate::hop::{Hop, HopEvent};
 
 /// How long a mobile that has greeted may take to have its association.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long connections may be wanted here that nobody says will come.
+const WANTED_PATIENCE: Duration = Duration::from_secs(2);
 /// Messages and events in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
 
@@ -65,7 +67,7 @@ pub(super) struct Handoffs<H: Hop> {
     /// What each mobile that is here calls its session, if it has said so.
     names: BTreeMap<PublicKey, SessionId>,
     /// What mobiles carry on here and is not on their association.
-    wanted: BTreeMap<PublicKey, SessionId>,
+    wanted: BTreeMap<PublicKey, (SessionId, Time)>,
     /// Mobiles that have said over their association that their session is to be here.
     greeted: BTreeSet<PublicKey>,
     /// Mobiles that have an association here and their session elsewhere.
@@ -185,7 +187,6 @@ impl<H: BaseHop> Handoffs<H> {
         while let Some((mobile, message)) = core.hop.poll_call() {
             some = true;
             self.calling.entry(mobile).or_insert((None, core.now + CALL_PATIENCE));
-            self.note_name(mobile, &message);
             self.machine.handle_datagram(core.now, mobile, &message);
         }
         some
@@ -229,10 +230,7 @@ impl<H: BaseHop> Handoffs<H> {
             tracing::warn!(session = %far.session, why, "the base with a session's sockets is gone");
             // Nothing more is to be asked of it.
             far.asked.get_or_insert(0);
-            if let Some((session, mut streams)) = core.session(Way::Link(part)) {
-                session.reset_all(&mut streams, ResetReason::AssociationLost);
-            }
-            return;
+            return Self::reset_far(core, part);
         }
 
         let link = self.links.iter().find(|(_, n)| **n == part);
@@ -249,9 +247,13 @@ impl<H: BaseHop> Handoffs<H> {
         self.present.remove(&mobile);
         self.wanted.remove(&mobile);
         self.greeted.remove(&mobile);
-        let name = self.names.remove(&mobile);
-        // Of a session that went elsewhere something is to be remembered.
-        if let (Some(session), false) = (name, self.away.remove(&mobile)) {
+        let away = self.away.remove(&mobile);
+        // A session that went elsewhere is remembered, and one that is on its way here is still to come.
+        let ends = |session: &SessionId| !away && self.machine.is_here(*session);
+        if let Some(session) = self.names.get(&mobile).copied().filter(ends)
+            && !self.calling.contains_key(&mobile)
+        {
+            self.names.remove(&mobile);
             self.machine.forget(session);
         }
     }
@@ -264,6 +266,7 @@ impl<H: BaseHop> Handoffs<H> {
             Way::Mobile(_) => {
                 self.note_name(from, message);
                 self.machine.handle_datagram(core.now, from, message);
+                self.attach_waiting(core);
                 return self.look_again(core, from);
             }
             Way::Peer(_) if self.on_attach(core, id, from, message) => return,
@@ -297,7 +300,7 @@ impl<H: BaseHop> Handoffs<H> {
         match (id, core.hop.key_of(id)) {
             // It waits for the state. Its Greet may be behind; the session's own patience ends this.
             (Way::Mobile(_), Some(mobile)) => {
-                self.wanted.insert(mobile, session);
+                self.wanted.insert(mobile, (session, core.now));
                 self.look_again(core, mobile);
             }
             (Way::Peer(_), _) if self.kept.contains_key(&session) => {}
@@ -307,8 +310,9 @@ impl<H: BaseHop> Handoffs<H> {
 
     /// A mobile that has come back over the association that it had carries on what never left.
     fn look_again(&mut self, core: &mut Core<H>, mobile: PublicKey) {
-        let Some(session) = self.wanted.get(&mobile).copied() else { return };
-        if !self.greeted.contains(&mobile) || !self.machine.is_here(session) {
+        let Some((session, since)) = self.wanted.get(&mobile).copied() else { return };
+        let heard = self.greeted.contains(&mobile) || since + WANTED_PATIENCE <= core.now;
+        if !heard || !self.machine.is_here(session) {
             return;
         }
         let Some(id) = self.present.get(&mobile).copied() else { return };
@@ -323,6 +327,24 @@ impl<H: BaseHop> Handoffs<H> {
         if let Some((own, mut streams)) = core.session(id) {
             let state = own.freeze(now, &mut streams, session);
             own.adopt(now, state);
+        }
+    }
+
+    /// Looks again at what has been wanted for long: what does not come is declined, so that its
+    /// connections do not hang.
+    fn end_long_waits(&mut self, core: &mut Core<H>) {
+        let late = |(mobile, (session, since)): (&PublicKey, &(SessionId, Time))| {
+            (*since + WANTED_PATIENCE <= core.now).then_some((*mobile, *session))
+        };
+        let late: Vec<_> = self.wanted.iter().filter_map(late).collect();
+        for (mobile, session) in late {
+            if self.machine.is_here(session) {
+                self.look_again(core, mobile);
+            } else if !self.machine.is_coming(session) && !self.calling.contains_key(&mobile) {
+                self.end_wait(core, session, mobile);
+            } else if let Some((_, since)) = self.wanted.get_mut(&mobile) {
+                *since = core.now;
+            }
         }
     }
 
@@ -358,8 +380,10 @@ impl<H: BaseHop> Handoffs<H> {
             self.machine.handle_timeout(now);
         }
         self.expire(core);
+        self.expire_far(core);
         self.drop_idle_links(core);
         self.end_late_calls(core);
+        self.end_long_waits(core);
         let heard = self.hear_calls(core);
         self.do_chores(core, Some(now));
         if let Some(migration) = &mut self.migration {
@@ -382,7 +406,9 @@ impl<H: BaseHop> Handoffs<H> {
         let kept = self.kept.values().filter_map(Kept::deadline).min();
         let calls = self.calling.values().map(|(_, until)| *until).min();
         let chores = self.chores.front().map(|(at, _)| *at);
-        [self.machine.next_timeout(), kept, calls, chores].into_iter().flatten().min()
+        let wanted = self.wanted.values().map(|(_, since)| *since + WANTED_PATIENCE).min();
+        let far = self.far.values().filter_map(|far| far.until).min();
+        [self.machine.next_timeout(), kept, calls, chores, wanted, far].into_iter().flatten().min()
     }
 
     /// Sends one message, if there is one.

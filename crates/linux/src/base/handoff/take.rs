@@ -54,6 +54,7 @@ impl<H: BaseHop> Handoffs<H> {
         if let Some((own, _)) = core.session(id) {
             own.adopt(now, state);
         }
+        self.names.insert(mobile, session);
         self.settled(mobile);
         let mut images = Vec::new();
         for (homeless, wired) in wired {
