@@ -19,8 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn connect(address: SocketAddr) -> TcpStream {
     let start = Instant::now();
     loop {
-        match TcpStream::connect_timeout(&address, PATIENCE) {
-            Err(_) if start.elapsed() < PATIENCE => sleep(Duration::from_millis(50)),
+        match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
+            Err(_) if start.elapsed() < 3 * PATIENCE => sleep(Duration::from_millis(50)),
             stream => return stream.unwrap(),
         }
     }

@@ -175,7 +175,7 @@ pub(crate) fn advance<H: Hop, W: Dials>(core: &mut Core<H, W>, key: Key, n: Opti
 }
 
 fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
-    tcp::tune(&fd);
+    tcp::tune_relayed(&fd);
     let bound = tcp::local_addr(&fd);
     let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name) else { return };
     let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Connection(key)) else {

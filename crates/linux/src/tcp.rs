@@ -187,7 +187,13 @@ pub(crate) fn tune(fd: impl AsFd) {
     let _ = sockopt::set_tcp_nodelay(fd, true);
     let _ = sockopt::set_socket_keepalive(fd, true);
     let _ = socket2::SockRef::from(&fd).set_tcp_notsent_lowat(NOT_SENT_LOW_WATER as u32);
-    // A process that is killed must not make half a stream look whole to the peer.
+}
+
+/// As [`tune`], for a connection of an application's or to a fixed host: a process that is killed must
+/// not make half a stream look whole to the peer. On the hop it would: a reset is sent once, and lost.
+pub(crate) fn tune_relayed(fd: impl AsFd) {
+    let fd = fd.as_fd();
+    tune(fd);
     abort_on_close(fd);
 }
 

@@ -186,7 +186,7 @@ impl<H: BaseHop> BaseRole<H> {
             core.counters.refused += 1;
             return tcp::abort_on_close(&fd);
         };
-        tcp::tune(&fd);
+        tcp::tune_relayed(&fd);
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
         let token = socket.token;

@@ -104,7 +104,7 @@ impl<H: MobileHop> MobileRole<H> {
             return tcp::abort_on_close(&taken.fd);
         }
         let source = self.intercepted.source(&taken);
-        tcp::tune(&taken.fd);
+        tcp::tune_relayed(&taken.fd);
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, taken.fd, Source::Resolver) else { return };
         let token = socket.token;

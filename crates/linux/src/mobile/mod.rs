@@ -284,7 +284,7 @@ impl<H: MobileHop> MobileRole<H> {
         if core.connections.len() >= self.config.connections {
             return tracing::debug!("too many connections: one is turned away");
         }
-        tcp::tune(&fd);
+        tcp::tune_relayed(&fd);
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
         let token = socket.token;

@@ -154,7 +154,7 @@ impl<H: BaseHop> Handoffs<H> {
         for (Homeless { conn, target, read_done }, outcome) in homeless.into_iter().zip(outcomes) {
             // The source needs the key, and the key the socket: the source is corrected after.
             let socket = outcome.and_then(|fd| {
-                tcp::tune(&fd);
+                tcp::tune_relayed(&fd);
                 bound_unread(&fd);
                 Socket::new(&mut core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
             });

@@ -219,7 +219,7 @@ fn what_is_left_to_read_of_a_connection_that_is_over_moves_too() {
     read_some(&fd, &mut got);
     fd = world.hand_over_one(fd);
     // What the loop does with any other.
-    crate::tcp::tune(&fd);
+    crate::tcp::tune_relayed(&fd);
     shut(&fd);
     got.extend(read_all(&fd));
     same(&got, &body);
