@@ -133,6 +133,11 @@ impl<H: Hop, W> Core<H, W> {
         Some((session, streams))
     }
 
+    /// The session of an association, to look at: nothing more comes of that.
+    pub(crate) fn peek(&self, id: H::Id) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
     /// Makes the session of an association if there is none.
     pub(crate) fn open_session(&mut self, id: H::Id, make: impl FnOnce() -> Session) {
         self.sessions.entry(id).or_insert_with(make);

@@ -270,16 +270,15 @@ impl<H: BaseHop> Handoffs<H> {
 
     /// Ends associations that carry nothing any more.
     pub(super) fn drop_idle_links(&mut self, core: &mut Core<H>) {
-        let idle = |core: &mut Core<H>, part: u32| {
-            core.session(Way::Link(part)).is_none_or(|(session, _)| session.connections() == 0)
+        let idle = |(part, far): (&u32, &Far)| {
+            let session = core.peek(Way::Link(*part));
+            let carries = session.is_some_and(|session| session.connections() > 0);
+            (far.asked.is_some() && !carries).then_some(*part)
         };
-        let parts: Vec<u32> =
-            self.far.iter().filter(|(_, f)| f.asked.is_some()).map(|(n, _)| *n).collect();
+        let parts: Vec<u32> = self.far.iter().filter_map(idle).collect();
         for part in parts {
-            if idle(core, part) {
-                self.far.remove(&part);
-                Self::unlink(core, part, Farewell::Said);
-            }
+            self.far.remove(&part);
+            Self::unlink(core, part, Farewell::Said);
         }
     }
 
