@@ -156,7 +156,8 @@ impl SplitMobile {
             Control::Up(standing) => (standing.control.key, standing.control.socket),
         };
         self.wires.places.remove(place);
-        socket.close(turn.reactor, true);
+        // Not a reset, which the kernel says once and the hop may lose.
+        socket.close(turn.reactor, false);
     }
 
     fn retry_later(&mut self, turn: &Turn<'_>, why: String) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use lasthop_units::Time;
 
+use super::lost;
 use super::record::End;
 use super::stream::{SpaceError, Stream};
 
@@ -155,6 +156,18 @@ impl SplitTcp {
         }
     }
 
+    /// Streams of this side that have no connection get none any more.
+    pub(super) fn break_off_waiting(&mut self) {
+        let waiting = self.streams.iter_mut().filter(|(_, stream)| !stream.started());
+        let waiting = waiting.map(|(id, stream)| {
+            stream.break_off(lost());
+            *id
+        });
+        for id in waiting.collect::<Vec<_>>() {
+            self.touch(id);
+        }
+    }
+
     /// Something may move on every stream.
     pub(super) fn touch_all(&mut self) {
         let ids: Vec<u64> = self.streams.keys().copied().collect();
@@ -279,9 +292,9 @@ impl Streams for SplitTcp {
         let event = self.events.pop_front()?;
         if let StreamEvent::Closed(id) = event
             && let Some(stream) = self.remove(id.0)
-            && stream.socket().is_some()
         {
-            // Its connection is closed at the next pump, where the reactor is.
+            // Its connection is closed at the next pump, where the reactor is, and an association
+            // that has no other stream is looked at.
             self.leaving.push((stream, Leave::Abandoned(0)));
         }
         Some(event)

@@ -311,6 +311,7 @@ impl SplitBase {
             self.wires.places.remove(control.key);
             control.socket.close(turn.reactor, true);
         }
+        association.streams.break_off_waiting();
         self.end_if_idle(id, why);
     }
 

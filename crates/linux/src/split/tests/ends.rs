@@ -230,6 +230,27 @@ fn a_base_may_forget_an_association_that_stands() {
     }
 }
 
+/// Whoever comes through a published port while the mobile goes waits for a connection that nobody
+/// makes any more; the association must not live on for that.
+#[test]
+fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
+    let mut world = World::new(1);
+    let id = world.association(0);
+    let mut first = world.mobiles[0].take().unwrap();
+    let asked = world.base(0).open().unwrap();
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    world.base.pump(&mut turn);
+    assert!(world.base.streams(id).unwrap().awaits(asked.0));
+    first.close(&mut turn.within(1));
+    drop(first);
+    world.until("the stream is over", |world| {
+        let base = world.base(0);
+        while base.poll_event().is_some() {}
+        base.is_empty()
+    });
+    world.until("it is over", |world| world.lost.len() == 1);
+}
+
 /// Two thousand connections, a thousand of them nobody's, and not one system call for it.
 #[test]
 fn a_thousand_streams_leave_together() {
