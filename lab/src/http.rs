@@ -4,51 +4,27 @@
 //! `PUT /upload/NAME` takes a body and answers with its SHA-256 and length. Connections are kept
 //! alive. One thread a connection, and a bounded number of connections.
 
-use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
 use lasthop_linux::netns::Netns;
 use lasthop_units::Seed;
-use socket2::SockRef;
 
 use crate::arrivals::Watched;
 use crate::content::{Content, hex};
 use crate::error::LabError;
+use crate::service::{Habits, Service, Shared};
 
 /// Connections served at once, and uploads remembered.
 const MOST: usize = 1024;
 /// The longest request head read.
 const HEAD: u64 = 16 * 1024;
 const CHUNK: usize = 64 * 1024;
-/// Connections that the kernel completes before they are accepted. Std's listeners have 128, and
-/// where a burst overflows that, the kernel forgets openings that the client holds for made, and
-/// resets them later.
-const BACKLOG: i32 = 4096;
 
 /// The server. It stops, and its connections are cut, when this is dropped.
 #[derive(Debug)]
-pub struct Server {
-    address: SocketAddr,
-    listener: TcpListener,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    seed: Seed,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    connections: HashMap<u64, TcpStream>,
-    accepted: u64,
-    uploads: HashMap<String, Watched>,
-}
+pub struct Server(Service);
 
 impl Server {
     /// Listens on `address` inside `netns`; port 0 takes any.
@@ -69,80 +45,23 @@ impl Server {
     ///
     /// What the system said.
     pub fn serve(listener: TcpListener, seed: Seed) -> io::Result<Self> {
-        // On a listener this changes only the backlog.
-        SockRef::from(&listener).listen(BACKLOG)?;
-        let shared = Arc::new(Shared { seed, state: Mutex::default() });
-        let server =
-            Self { address: listener.local_addr()?, listener, shared: Arc::clone(&shared) };
-        let listener = server.listener.try_clone()?;
-        thread::Builder::new()
-            .name("http-accept".into())
-            .spawn(move || accept_all(&listener, &shared))?;
-        Ok(server)
+        let habits = Habits { name: "http", most: MOST, stack: None, converse };
+        Service::start(listener, seed, habits).map(Self)
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 
     /// How many connections were accepted so far.
     pub fn accepted(&self) -> u64 {
-        self.shared.lock().accepted
+        self.0.accepted()
     }
 
     /// What arrived, or will arrive, at `/upload/NAME`.
     pub fn upload(&self, name: &str) -> Watched {
-        self.shared.upload(name)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Shutting a listener down wakes the thread in `accept`.
-        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
-        for stream in self.shared.lock().connections.values() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn upload(&self, name: &str) -> Watched {
-        let mut state = self.lock();
-        if state.uploads.len() >= MOST && !state.uploads.contains_key(name) {
-            return Watched::default();
-        }
-        state.uploads.entry(name.to_owned()).or_default().clone()
-    }
-}
-
-fn accept_all(listener: &TcpListener, shared: &Arc<Shared>) {
-    while let Ok((stream, _)) = listener.accept() {
-        let Ok(clone) = stream.try_clone() else { continue };
-        let id = {
-            let mut state = shared.lock();
-            if state.connections.len() >= MOST {
-                continue;
-            }
-            state.accepted += 1;
-            let id = state.accepted;
-            state.connections.insert(id, clone);
-            id
-        };
-        let for_thread = Arc::clone(shared);
-        let serve = move || {
-            // A client that goes away is its own business.
-            let _ = converse(stream, &for_thread);
-            for_thread.lock().connections.remove(&id);
-        };
-        if thread::Builder::new().name("http".into()).spawn(serve).is_err() {
-            shared.lock().connections.remove(&id);
-        }
+        self.0.arrivals(name)
     }
 }
 
@@ -170,7 +89,7 @@ fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
                 if head.expects_continue {
                     writer.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
                 }
-                take_upload(&mut reader, &mut writer, &shared.upload(name), length)?;
+                take_upload(&mut reader, &mut writer, &shared.arrivals(name), length)?;
             }
             (_, Route::Unknown) => return answer(&mut writer, "404 Not Found", "not here\n"),
             _ => return answer(&mut writer, "405 Method Not Allowed", "not so\n"),
@@ -308,7 +227,7 @@ mod tests {
     fn a_burst_of_connections_waits_to_be_accepted() {
         let server = server();
         // Nothing is accepted meanwhile.
-        let held = server.shared.lock();
+        let held = server.0.hold();
         let patience = std::time::Duration::from_secs(5);
         let burst: Result<Vec<_>, _> =
             (0..500).map(|_| TcpStream::connect_timeout(&server.address(), patience)).collect();

@@ -21,6 +21,7 @@ pub mod process;
 mod program;
 pub mod roam;
 pub mod scheme;
+mod service;
 pub mod talk;
 pub mod tap;
 pub mod topology;

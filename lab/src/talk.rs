@@ -4,26 +4,23 @@
 //! content and ends its direction, and meanwhile takes what comes, remembered under the name.
 //! `lines`: every line is answered by the same line.
 
-use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_linux::netns::Netns;
 use lasthop_units::Seed;
-use socket2::SockRef;
 
 use crate::arrivals::Watched;
 use crate::client::{Client, Stop};
 use crate::content::Content;
 use crate::error::LabError;
+use crate::service::{Habits, Service, Shared};
 
 const CHUNK: usize = 64 * 1024;
 /// Conversations at once.
 const MOST: usize = 2048;
-const BACKLOG: i32 = 4096;
 /// The longest line.
 const LINE: u64 = 4096;
 /// How often one who waits looks whether it should stop.
@@ -43,24 +40,7 @@ pub fn client_seed(seed: Seed) -> Seed {
 
 /// The server. It stops, and its conversations are cut, when this is dropped.
 #[derive(Debug)]
-pub struct TalkServer {
-    address: SocketAddr,
-    listener: TcpListener,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    seed: Seed,
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    conversations: HashMap<u64, TcpStream>,
-    accepted: u64,
-    heard: HashMap<String, Watched>,
-}
+pub struct TalkServer(Service);
 
 impl TalkServer {
     /// Listens on `address` inside `netns`.
@@ -69,82 +49,24 @@ impl TalkServer {
     ///
     /// The namespace cannot be entered, or the address cannot be listened on.
     pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Self, LabError> {
-        let start = || -> io::Result<Self> {
-            let listener = TcpListener::bind(address)?;
-            SockRef::from(&listener).listen(BACKLOG)?;
-            let address = listener.local_addr()?;
-            let shared = Arc::new(Shared { seed, state: Mutex::default() });
-            let (theirs, accepting) = (Arc::clone(&shared), listener.try_clone()?);
-            thread::Builder::new()
-                .name("talk-accept".into())
-                .spawn(move || accept_all(&accepting, &theirs))?;
-            Ok(Self { address, listener, shared })
-        };
+        let habits = Habits { name: "talk", most: MOST, stack: Some(STACK), converse };
+        let start = || Service::start(TcpListener::bind(address)?, seed, habits).map(Self);
         netns.enter(start)?.map_err(|e| LabError::io(format!("listening on {address}"), e))
     }
 
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.0.address()
     }
 
     /// What came, or will come, from the client that calls itself `name`.
     pub fn heard(&self, name: &str) -> Watched {
-        self.shared.heard(name)
+        self.0.arrivals(name)
     }
 }
 
-impl Drop for TalkServer {
-    fn drop(&mut self) {
-        // Shutting a listener down wakes the thread in `accept`.
-        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
-        for stream in self.shared.lock().conversations.values() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn heard(&self, name: &str) -> Watched {
-        let mut state = self.lock();
-        if state.heard.len() >= MOST && !state.heard.contains_key(name) {
-            return Watched::default();
-        }
-        state.heard.entry(name.to_owned()).or_default().clone()
-    }
-}
-
-fn accept_all(listener: &TcpListener, shared: &Arc<Shared>) {
-    while let Ok((stream, _)) = listener.accept() {
-        let Ok(clone) = stream.try_clone() else { continue };
-        let id = {
-            let mut state = shared.lock();
-            if state.conversations.len() >= MOST {
-                continue;
-            }
-            state.accepted += 1;
-            let id = state.accepted;
-            state.conversations.insert(id, clone);
-            id
-        };
-        let theirs = Arc::clone(shared);
-        let talk = move || {
-            // A client that goes away is its own business.
-            let _ = converse(&stream, &theirs);
-            theirs.lock().conversations.remove(&id);
-        };
-        let thread = thread::Builder::new().name("talk".into()).stack_size(STACK);
-        if thread.spawn(talk).is_err() {
-            shared.lock().conversations.remove(&id);
-        }
-    }
-}
-
-fn converse(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
+fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    let stream = &stream;
     let mut reader = BufReader::with_capacity(CHUNK, stream);
     let mut line = String::new();
     (&mut reader).take(LINE).read_line(&mut line)?;
@@ -153,7 +75,7 @@ fn converse(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
         ["lines"] => answer_lines(reader, stream),
         ["both", name, n] => {
             let n = n.parse().map_err(|_| io::ErrorKind::InvalidData)?;
-            let heard = shared.heard(name);
+            let heard = shared.arrivals(name);
             thread::scope(|scope| {
                 let speak = || say(stream, n, server_seed(shared.seed), &Stop::default());
                 let speaker =
