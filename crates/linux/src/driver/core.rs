@@ -146,10 +146,14 @@ impl<H: Hop, W> Core<H, W> {
 
     /// Adds a connection on which the role is busy.
     pub(crate) fn add(&mut self, target: String, waiting: W) -> Key {
-        let phase = Phase::Waiting(waiting);
-        let since = self.now;
+        self.insert(target, Phase::Waiting(waiting))
+    }
+
+    /// Adds a connection without a name.
+    fn insert(&mut self, target: String, phase: Phase<H::Id, W>) -> Key {
+        let (since, name) = (self.now, None);
         self.connections.insert(Connection {
-            name: None,
+            name,
             target,
             since,
             phase,
@@ -246,25 +250,17 @@ impl<H: Hop, W> Core<H, W> {
         self.sessions.remove(&id)
     }
 
-    /// Adds a connection whose bytes are relayed at once between `conn` of a session and a socket.
-    pub(crate) fn add_relay(&mut self, target: String, id: H::Id, relay: Relay) -> Key {
-        let (conn, token, since) = (relay.id, relay.socket.token, self.now);
-        let phase = Phase::Relaying(relay);
-        let (name, reset, queued) = (Some((id, conn)), false, false);
-        let key = self.connections.insert(Connection { name, target, since, phase, reset, queued });
-        self.names.insert((id, conn), key);
-        self.reactor.reassign(token, Source::Connection(key));
-        self.enqueue(key);
-        key
+    /// Adds a connection whose bytes are relayed at once between a session and a socket.
+    pub(crate) fn add_relay(&mut self, target: String, id: H::Id, relay: Relay) {
+        let conn = relay.id;
+        let key = self.park(target, relay);
+        self.rename(key, id, conn);
     }
 
     /// Adds a relay that belongs to no session at the moment.
     pub(crate) fn park(&mut self, target: String, relay: Relay) -> Key {
-        let (token, since) = (relay.socket.token, self.now);
-        let phase = Phase::Relaying(relay);
-        let connection =
-            Connection { name: None, target, since, phase, reset: false, queued: false };
-        let key = self.connections.insert(connection);
+        let token = relay.socket.token;
+        let key = self.insert(target, Phase::Relaying(relay));
         self.reactor.reassign(token, Source::Connection(key));
         key
     }
@@ -278,15 +274,14 @@ impl<H: Hop, W> Core<H, W> {
 
     /// Adds a connection that leads from a mobile's session to the one of the base that keeps its
     /// socket.
-    pub(crate) fn add_bridge(&mut self, target: String, bridge: Bridge<H::Id>) -> Key {
-        let (name, since, reset, queued) = (bridge.near, self.now, false, false);
-        let phase = Phase::Bridged(bridge);
-        let connection = Connection { name, target, since, phase, reset, queued };
-        let names: Vec<_> = connection.names().collect();
-        let key = self.connections.insert(connection);
-        self.names.extend(names.into_iter().map(|name| (name, key)));
+    pub(crate) fn add_bridge(&mut self, target: String, bridge: Bridge<H::Id>) {
+        let (near, far) = (bridge.near, bridge.far);
+        let key = self.insert(target, Phase::Bridged(bridge));
+        if let Some((id, conn)) = near {
+            self.name(key, id, conn);
+        }
+        self.names.extend(far.map(|name| (name, key)));
         self.enqueue(key);
-        key
     }
 
     /// One end of a bridge is over: the other end, and whether it was a reset. `None` if there is none.

@@ -41,13 +41,19 @@ impl<H: BaseHop> Handoffs<H> {
             return mobile.into_iter().for_each(|mobile| self.look_again(core, mobile));
         }
         let state = mobile.and_then(|mobile| self.freeze(core, session, mobile));
-        for c in state.iter().flat_map(|state| &state.connections) {
-            let (up, down) = (c.up.bytes.len(), c.down.bytes.len());
-            tracing::debug!(connection = c.id, up, down, wired = c.wired.len(), "what it holds");
-        }
         if let Some(state) = &state {
-            let (bytes, connections) = (state.encoded_len(), state.connections.len());
-            tracing::debug!(%session, bytes, connections, "a session is frozen");
+            for c in &state.connections {
+                let (up, down) = (c.up.bytes.len(), c.down.bytes.len());
+                tracing::debug!(
+                    connection = c.id,
+                    up,
+                    down,
+                    wired = c.wired.len(),
+                    "what it holds"
+                );
+            }
+            let connections = state.connections.len();
+            tracing::debug!(%session, bytes = state.encoded_len(), connections, "a session is frozen");
         }
         self.machine.frozen(now, session, state);
     }
