@@ -348,15 +348,11 @@ fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
-
-    use super::*;
-
-    /// A namespace, or none where the test may not have one.
-    fn netns() -> Option<Netns> {
-        match Netns::anonymous() {
-            Ok(n) => Some(n),
+impl Netns {
+    /// A namespace, or none where tests may not have one, which is said.
+    pub(crate) fn for_test() -> Option<Self> {
+        match Self::anonymous() {
+            Ok(netns) => Some(netns),
             Err(NetnsError::NotPermitted(_)) => {
                 eprintln!("skipped: network namespaces are not permitted here");
                 None
@@ -364,10 +360,17 @@ mod tests {
             Err(e) => panic!("{e}"),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+
+    use super::*;
 
     #[test]
     fn a_new_namespace_has_only_its_own_loopback() {
-        let Some(a) = netns() else { return };
+        let Some(a) = Netns::for_test() else { return };
         assert_eq!(a.interfaces().unwrap(), ["lo"]);
         let address =
             a.enter(|| TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()).unwrap();
@@ -376,7 +379,7 @@ mod tests {
 
     #[test]
     fn tcp_crosses_a_veth_pair_by_both_families() {
-        let (Some(a), Some(b)) = (netns(), netns()) else { return };
+        let (Some(a), Some(b)) = (Netns::for_test(), Netns::for_test()) else { return };
         let v6 = |n| IpAddr::from(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n));
         let v4 = |n| IpAddr::from(Ipv4Addr::new(10, 0, 0, n));
         a.veth("left", &b, "right").unwrap();
@@ -393,7 +396,7 @@ mod tests {
 
     #[test]
     fn parameters_are_each_namespaces_own() {
-        let (Some(a), Some(b)) = (netns(), netns()) else { return };
+        let (Some(a), Some(b)) = (Netns::for_test(), Netns::for_test()) else { return };
         a.sysctl("ipv4.ip_forward", "1").unwrap();
         b.sysctl("ipv4.ip_forward", "0").unwrap();
         assert_eq!(a.read_sysctl("ipv4.ip_forward").unwrap(), "1");
@@ -404,14 +407,14 @@ mod tests {
 
     #[test]
     fn what_ip_refuses_is_told_in_its_words() {
-        let Some(a) = netns() else { return };
+        let Some(a) = Netns::for_test() else { return };
         let e = a.route(None, IpAddr::from(Ipv4Addr::new(10, 9, 9, 9))).unwrap_err().to_string();
         assert!(e.contains("route add default via 10.9.9.9"), "{e}");
     }
 
     #[test]
     fn a_child_runs_inside_and_dies_with_the_thread_that_started_it() {
-        let Some(a) = netns() else { return };
+        let Some(a) = Netns::for_test() else { return };
         let output = a.command("cat").arg("/proc/self/net/dev").output().unwrap();
         assert_eq!(String::from_utf8_lossy(&output.stdout).matches(": ").count(), 1);
         let spawn = || a.command("sleep").arg("60").spawn().unwrap();

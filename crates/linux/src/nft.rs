@@ -98,19 +98,7 @@ fn refused(said: &str) -> NftError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::netns::{Netns, NetnsError};
-
-    /// A namespace, or none where the test may not have one.
-    fn netns() -> Option<Netns> {
-        match Netns::anonymous() {
-            Ok(n) => Some(n),
-            Err(NetnsError::NotPermitted(_)) => {
-                eprintln!("skipped: network namespaces are not permitted here");
-                None
-            }
-            Err(e) => panic!("{e}"),
-        }
-    }
+    use crate::netns::Netns;
 
     fn tables(netns: &Netns) -> String {
         let output = netns.command("nft").args(["list", "tables"]).output().unwrap();
@@ -119,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_table_stands_after_apply_and_not_after_delete() {
-        let Some(netns) = netns() else { return };
+        let Some(netns) = Netns::for_test() else { return };
         let table = "table inet lasthop_x {\n}\n";
         netns.enter(|| apply(table).unwrap()).unwrap();
         assert_eq!(tables(&netns), "table inet lasthop_x\n");
@@ -130,7 +118,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_told_with_its_line_and_leaves_nothing() {
-        let Some(netns) = netns() else { return };
+        let Some(netns) = Netns::for_test() else { return };
         let script = "table inet lasthop_x { }\nadd rule inet lasthop_x nowhere accept\n";
         let e = netns.enter(|| apply(script)).unwrap().unwrap_err();
         assert!(matches!(e, NftError::Refused(_)), "{e}");

@@ -84,14 +84,20 @@ mod tests {
     use crate::srp::Role;
     use crate::streams::Streams;
 
-    /// SRP-13: what was not acknowledged, and what was not read, leaves with the stream.
-    #[test]
-    fn a_stream_leaves_with_all_that_either_end_still_owes() {
+    /// Two ends, of which the mobile knows the other's limits.
+    fn pair() -> (Srp, Srp) {
         let config = HopConfig::default();
         let limits = Limits::of(&config);
         let mut mobile = Srp::new(config.clone(), Role::Mobile, limits, 40, Time::ZERO);
-        let mut base = Srp::new(config, Role::Base, limits, 40, Time::ZERO);
+        let base = Srp::new(config, Role::Base, limits, 40, Time::ZERO);
         mobile.establish(Time::ZERO, &limits);
+        (mobile, base)
+    }
+
+    /// SRP-13: what was not acknowledged, and what was not read, leaves with the stream.
+    #[test]
+    fn a_stream_leaves_with_all_that_either_end_still_owes() {
+        let (mut mobile, mut base) = pair();
         let id = mobile.open().unwrap();
         let data: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
         assert_eq!(mobile.write(id, &data), Ok(5000));
@@ -127,11 +133,7 @@ mod tests {
     /// when its end of the stream moves too.
     #[test]
     fn bytes_for_a_stream_that_was_taken_out_stay_with_the_peer() {
-        let config = HopConfig::default();
-        let limits = Limits::of(&config);
-        let mut mobile = Srp::new(config.clone(), Role::Mobile, limits, 40, Time::ZERO);
-        let mut base = Srp::new(config, Role::Base, limits, 40, Time::ZERO);
-        mobile.establish(Time::ZERO, &limits);
+        let (mut mobile, mut base) = pair();
         let id = mobile.open().unwrap();
         let other = mobile.open().unwrap();
         mobile.write(id, b"before").unwrap();

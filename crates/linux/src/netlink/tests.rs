@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 
 use super::*;
-use crate::netns::{Netns, NetnsError};
+use crate::netns::Netns;
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -16,15 +16,7 @@ fn ip(text: &str) -> IpAddr {
 
 /// Two namespaces joined by `left` and `right`, both up; none where tests may not have them.
 fn pair() -> Option<(Netns, Netns)> {
-    let netns = || match Netns::anonymous() {
-        Ok(netns) => Some(netns),
-        Err(NetnsError::NotPermitted(_)) => {
-            eprintln!("skipped: network namespaces are not permitted here");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    };
-    let (a, b) = (netns()?, netns()?);
+    let (a, b) = (Netns::for_test()?, Netns::for_test()?);
     a.veth("left", &b, "right").unwrap();
     a.interface_up("left", &[(ip("10.0.0.1"), 24), (ip("2001:db8::1"), 64)]).unwrap();
     b.interface_up("right", &[(ip("10.0.0.2"), 24), (ip("2001:db8::2"), 64)]).unwrap();

@@ -9,7 +9,7 @@ use rustix::thread::CapabilitySet;
 
 use super::*;
 use crate::base::Network;
-use crate::netns::{Netns, NetnsError, Prefix};
+use crate::netns::{Netns, Prefix};
 use crate::nft::NftError;
 use crate::tcp;
 
@@ -17,18 +17,6 @@ use crate::tcp;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What is refused by silence is not answered within this time.
 const SILENCE: Duration = Duration::from_millis(300);
-
-/// A namespace, or none where the test may not have one.
-fn netns() -> Option<Netns> {
-    match Netns::anonymous() {
-        Ok(n) => Some(n),
-        Err(NetnsError::NotPermitted(_)) => {
-            eprintln!("skipped: network namespaces are not permitted here");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
-}
 
 fn prefix(s: &str) -> Prefix {
     let (ip, bits) = s.split_once('/').unwrap();
@@ -147,7 +135,7 @@ fn udp_passes(from: &Netns, to: &Netns, at: SocketAddr) {
 
 /// A host with a server on the other side of a link.
 fn host_and_server() -> Option<(Netns, Netns)> {
-    let (host, server) = (netns()?, netns()?);
+    let (host, server) = (Netns::for_test()?, Netns::for_test()?);
     link(
         &host,
         "wan0",
@@ -176,7 +164,7 @@ fn a_hosts_tcp_comes_to_the_listener_with_its_target_by_both_families() {
 
 #[test]
 fn a_hosts_tcp_needs_neither_a_route_nor_an_address_of_the_host() {
-    let Some(host) = netns() else { return };
+    let Some(host) = Netns::for_test() else { return };
     let (_interception, listener) = start(&host, &config("host", |_| {}));
     for target in [addr("192.0.2.80:80"), addr("[2001:db8::80]:80")] {
         let mut application = connect(&host, target).unwrap();
@@ -251,7 +239,7 @@ fn what_is_not_a_hosts_carried_tcp_passes_by() {
 
 #[test]
 fn the_listener_itself_is_nobodys_target() {
-    let Some(host) = netns() else { return };
+    let Some(host) = Netns::for_test() else { return };
     let (_interception, listener) = start(&host, &config("host", |_| {}));
     let at = tcp::local_addr(listener.sockets().next().unwrap());
     let mut stray = connect(&host, at).unwrap();
@@ -264,7 +252,7 @@ fn the_listener_itself_is_nobodys_target() {
 
 /// A network behind a mobile router, and a fixed host in front of it.
 fn network() -> Option<(Netns, Netns, Netns)> {
-    let (client, router, server) = (netns()?, netns()?, netns()?);
+    let (client, router, server) = (Netns::for_test()?, Netns::for_test()?, Netns::for_test()?);
     link(
         &client,
         "eth0",
@@ -405,7 +393,7 @@ fn what_a_killed_process_left_is_removed_by_the_next_whatever_its_numbers() {
 
 #[test]
 fn a_second_process_in_the_same_namespace_is_refused_and_harms_nothing() {
-    let Some(host) = netns() else { return };
+    let Some(host) = Netns::for_test() else { return };
     let (_interception, listener) = start(&host, &config("host", |_| {}));
     let error = host.enter(|| Interception::mobile(&config("host", |_| {}))).unwrap().unwrap_err();
     assert!(matches!(error, TransparentError::Taken(_)), "{error}");
@@ -416,7 +404,7 @@ fn a_second_process_in_the_same_namespace_is_refused_and_harms_nothing() {
 
 #[test]
 fn where_there_is_no_ipv6_ipv4_is_intercepted_alone() {
-    let Some(host) = netns() else { return };
+    let Some(host) = Netns::for_test() else { return };
     host.sysctl("ipv6.conf.all.disable_ipv6", "1").unwrap();
     let (_interception, listener) = start(&host, &config("host", |_| {}));
     assert_eq!(listener.sockets().count(), 1);
@@ -426,7 +414,7 @@ fn where_there_is_no_ipv6_ipv4_is_intercepted_alone() {
 
 /// A base with a server beside it; the server reaches mobiles' addresses through the base.
 fn base_and_server() -> Option<(Netns, Netns)> {
-    let (base, server) = (netns()?, netns()?);
+    let (base, server) = (Netns::for_test()?, Netns::for_test()?);
     link(
         &base,
         "eth0",
@@ -481,7 +469,7 @@ fn the_server_sees_the_mobiles_own_address_and_port() {
 fn tcp_to_a_mobile_without_a_socket_here_is_neither_answered_nor_passed_on() {
     let Some((base, server)) = base_and_server() else { return };
     // The mobile itself stands behind the base, with a server that nobody reaches by TCP.
-    let Some(mobile) = netns() else { return };
+    let Some(mobile) = Netns::for_test() else { return };
     link(
         &base,
         "radio0",
@@ -511,7 +499,7 @@ fn tcp_to_a_mobile_without_a_socket_here_is_neither_answered_nor_passed_on() {
 
 #[test]
 fn without_privilege_it_is_said_what_is_missing_and_what_still_works() {
-    let Some(host) = netns() else { return };
+    let Some(host) = Netns::for_test() else { return };
     let before = picture(&host);
     let error = host
         .enter(|| {
