@@ -10,6 +10,7 @@
 extern crate alloc;
 
 pub mod cache;
+pub mod edge;
 pub mod link;
 pub mod m_tcp;
 pub mod obtcp;

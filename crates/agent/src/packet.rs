@@ -39,6 +39,11 @@ pub trait Packet: Clone {
     /// the urgent pointer: only those that it knows are changed, added or taken away.
     fn set_segment(&mut self, segment: &Segment);
 
+    /// A router marked it for congestion: its IP header says CE (RFC 3168 section 5).
+    fn is_marked(&self) -> bool {
+        false
+    }
+
     /// The number that the link's own recovery gave it.
     fn frame(&self) -> Option<u32> {
         None

@@ -9,10 +9,8 @@
 
 extern crate alloc;
 
-mod coherence;
 mod config;
 mod connection;
-mod dupacks;
 mod ecn;
 pub mod mobility;
 mod receive;

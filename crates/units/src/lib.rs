@@ -13,12 +13,14 @@ mod parse;
 mod rate;
 mod seed;
 mod time;
+mod watch;
 
 pub use link::LinkEvent;
 pub use parse::ParseError;
 pub use rate::{Bytes, Rate};
 pub use seed::{Seed, Stream};
 pub use time::Time;
+pub use watch::{LinkNews, LinkWatch, Thaw};
 
 pub use core::time::Duration;
 pub use parse::parse_duration;

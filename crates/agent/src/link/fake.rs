@@ -26,6 +26,10 @@ impl Packet for Fake {
         }
     }
 
+    fn is_marked(&self) -> bool {
+        self.marked
+    }
+
     fn frame(&self) -> Option<u32> {
         self.frame
     }

@@ -1,10 +1,10 @@
 //! Closing, resetting, and being reset (RFC 9293 sections 3.6 and 3.10.4).
 
+use lasthop_stream::HeldDupacks;
 use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::{Connection, Event, Outgoing, State};
-use crate::dupacks::Held;
 
 /// The reset that answers `segment` where no connection is (RFC 9293 section 3.10.7.1); none for a
 /// reset.
@@ -94,7 +94,7 @@ impl Connection {
         self.ack.timer = Time::NEVER;
         self.ack.requested = 0;
         self.ack.duplicates = 0;
-        self.held = Held::NONE;
+        self.held = HeldDupacks::NONE;
         self.retransmit_first = false;
         self.probe_due = false;
         self.mobile.stop();

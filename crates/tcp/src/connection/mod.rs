@@ -15,6 +15,7 @@ mod recovery;
 mod snapshot;
 mod timers;
 
+use lasthop_stream::{HeldDupacks, Marks};
 use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
@@ -24,9 +25,7 @@ pub use close::reset_for;
 pub use open::NotAnOpening;
 pub use snapshot::{Estimates, Snapshot};
 
-use crate::coherence::Marks;
 use crate::config::Config;
-use crate::dupacks::Held;
 use crate::ecn::Ecn;
 use crate::receive::Receiver;
 use crate::response::{Control, Facts, Windows};
@@ -317,7 +316,7 @@ pub struct Connection {
 
     pub(crate) recv: Receiver,
     ack: AckPlan,
-    held: Held,
+    held: HeldDupacks,
     /// Congestion marks of the peer's segments.
     marks: Marks,
     challenges: Challenges,

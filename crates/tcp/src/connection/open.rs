@@ -1,14 +1,13 @@
 //! Opening (RFC 9293 sections 3.5 and 3.10.7.3).
 
+use lasthop_stream::{HeldDupacks, Marks};
 use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, Segment, Seq};
 use thiserror::Error;
 
 use super::mobility::Mobile;
 use super::{AckPlan, Arrival, Challenges, Connection, Event, Phase, Ports, Signs, Stamps, State};
-use crate::coherence::Marks;
 use crate::config::Config;
-use crate::dupacks::Held;
 use crate::ecn::Ecn;
 use crate::receive::Receiver;
 use crate::response::{Control, Windows};
@@ -98,7 +97,7 @@ impl Connection {
             last_sent: now,
             recv: Receiver::new(config.recv_buffer.get(), mss),
             ack: AckPlan::NONE,
-            held: Held::NONE,
+            held: HeldDupacks::NONE,
             marks: Marks::default(),
             challenges: Challenges::NONE,
             stamps: Stamps::default(),

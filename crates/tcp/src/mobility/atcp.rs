@@ -1,8 +1,7 @@
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::link::{Link, News};
 use super::{
-    Acks, Action, Arrived, OnTimeout, PATIENCE, Part, Resend, Thaw, TimerChange, View, Withhold,
+    Acks, Action, Arrived, OnTimeout, PATIENCE, Part, Resend, TimerChange, View, Withhold,
 };
 
 /// ATCP of the RWC and ATCP paper (section V): TCP at the mobile hears of connections and
@@ -68,7 +67,7 @@ enum Sending {
 
 #[derive(Clone, Debug)]
 pub(crate) struct State {
-    link: Link,
+    link: LinkWatch,
     delay: Duration,
     sending: Sending,
     /// The last bytes are withheld, as far as they lie at or after this position.
@@ -82,7 +81,7 @@ pub(crate) struct State {
 impl State {
     pub(crate) fn new(config: Atcp) -> Self {
         Self {
-            link: Link::new(config.thaw, None),
+            link: LinkWatch::new(config.thaw, None),
             delay: config.delay.min(Atcp::MOST),
             sending: Sending::Ordinary,
             floor: None,
@@ -165,20 +164,20 @@ impl State {
 }
 
 impl Part for State {
-    fn link(&mut self) -> &mut Link {
+    fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, view: &View, news: News) -> Action {
+    fn on_news(&mut self, view: &View, news: LinkNews) -> Action {
         match news {
-            News::Nothing | News::Warned => Action::default(),
-            News::Cut => self.disconnected(view),
-            News::Back => self.connected(view),
+            LinkNews::Nothing | LinkNews::Warned => Action::default(),
+            LinkNews::Cut => self.disconnected(view),
+            LinkNews::Back => self.connected(view),
         }
     }
 
     fn on_segment(&mut self, view: &View, arrived: Arrived) -> Action {
-        if self.link.on_segment(view.now) == News::Back {
+        if self.link.on_segment(view.now) == LinkNews::Back {
             self.gap = view.gap;
             return self.connected(view);
         }

@@ -1,7 +1,6 @@
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::link::{Link, News};
-use super::{Acks, Action, BOUND, Part, Thaw, View};
+use super::{Acks, Action, Part, View};
 use crate::connection::AckWindow;
 
 /// Freeze-TCP (Goff et al. 2000; FRZ): a mobile receiver that foresees a disconnection shuts its
@@ -30,19 +29,19 @@ pub struct Freeze {
 impl Default for Freeze {
     /// One zero-window acknowledgement, three when the link is up, warnings that hold for 1 s.
     fn default() -> Self {
-        Self { thaw: Thaw::Up, copies_before: 1, acks_after: 3, bound: BOUND }
+        Self { thaw: Thaw::Up, copies_before: 1, acks_after: 3, bound: LinkWatch::BOUND }
     }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     config: Freeze,
-    link: Link,
+    link: LinkWatch,
 }
 
 impl State {
     pub(crate) const fn new(config: Freeze) -> Self {
-        Self { config, link: Link::new(config.thaw, Some(config.bound)) }
+        Self { config, link: LinkWatch::new(config.thaw, Some(config.bound)) }
     }
 }
 
@@ -63,15 +62,15 @@ pub(super) fn open(view: &View, frozen: u8, unwarned: u8) -> Action {
 }
 
 impl Part for State {
-    fn link(&mut self) -> &mut Link {
+    fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, view: &View, news: News) -> Action {
+    fn on_news(&mut self, view: &View, news: LinkNews) -> Action {
         match news {
-            News::Warned => shut(self.config.copies_before),
-            News::Back => open(view, self.config.acks_after, self.config.acks_after),
-            News::Cut | News::Nothing => Action::default(),
+            LinkNews::Warned => shut(self.config.copies_before),
+            LinkNews::Back => open(view, self.config.acks_after, self.config.acks_after),
+            LinkNews::Cut | LinkNews::Nothing => Action::default(),
         }
     }
 

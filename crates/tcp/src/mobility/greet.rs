@@ -1,7 +1,6 @@
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::link::{Link, News};
-use super::{Acks, Action, PATIENCE, Part, Resend, Thaw, TimerChange, View};
+use super::{Acks, Action, PATIENCE, Part, Resend, TimerChange, View};
 use crate::connection::AckWindow;
 
 /// The mobile's part of M-TCP (Brown and Singh 1997): while it is cut off its timers stand still and
@@ -25,30 +24,30 @@ impl Default for Greet {
 
 #[derive(Clone, Debug)]
 pub(crate) struct State {
-    link: Link,
+    link: LinkWatch,
     cut: bool,
 }
 
 impl State {
     pub(crate) const fn new(config: Greet) -> Self {
-        Self { link: Link::new(config.thaw, None), cut: false }
+        Self { link: LinkWatch::new(config.thaw, None), cut: false }
     }
 }
 
 impl Part for State {
-    fn link(&mut self) -> &mut Link {
+    fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, _view: &View, news: News) -> Action {
+    fn on_news(&mut self, _view: &View, news: LinkNews) -> Action {
         match news {
-            News::Nothing | News::Warned => Action::default(),
-            News::Cut => {
+            LinkNews::Nothing | LinkNews::Warned => Action::default(),
+            LinkNews::Cut => {
                 self.cut = true;
                 let timer = TimerChange::Cancel;
                 Action { hold: Some(true), timer, ..Action::default() }
             }
-            News::Back => {
+            LinkNews::Back => {
                 let resend = if self.cut { Resend::All } else { Resend::Nothing };
                 self.cut = false;
                 let acks = Acks::Copies(1, AckWindow::Real);

@@ -1,7 +1,6 @@
-use lasthop_units::Time;
+use lasthop_units::{LinkNews, LinkWatch, Thaw, Time};
 
-use super::link::{Link, News};
-use super::{Acks, Action, Arrived, Part, Resend, Thaw, View};
+use super::{Acks, Action, Arrived, Part, Resend, View};
 use crate::connection::AckWindow;
 
 /// Fast retransmit after a handoff (Caceres and Iftode 1995; 3DA): once the mobile can be reached
@@ -33,22 +32,22 @@ impl Default for FastRetransmit {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     config: FastRetransmit,
-    link: Link,
+    link: LinkWatch,
 }
 
 impl State {
     pub(crate) const fn new(config: FastRetransmit) -> Self {
-        Self { config, link: Link::new(config.thaw, None) }
+        Self { config, link: LinkWatch::new(config.thaw, None) }
     }
 }
 
 impl Part for State {
-    fn link(&mut self) -> &mut Link {
+    fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, _view: &View, news: News) -> Action {
-        if news != News::Back {
+    fn on_news(&mut self, _view: &View, news: LinkNews) -> Action {
+        if news != LinkNews::Back {
             return Action::default();
         }
         let resend = if self.config.sender { Resend::AsLost } else { Resend::Nothing };

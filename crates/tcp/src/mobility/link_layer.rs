@@ -1,7 +1,6 @@
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::link::{Link, News};
-use super::{Action, BOUND, PATIENCE, Part, Thaw, TimerChange, View, freeze};
+use super::{Action, PATIENCE, Part, TimerChange, View, freeze};
 
 /// The freezing of the link-layer trigger method (LLT): the link layer foresees the handoff, the
 /// mobile shuts its window before the link is cut and opens it when the handoff is complete at the
@@ -46,7 +45,7 @@ impl Default for LinkLayerFreeze {
             copies_before: 1,
             acks_after: 1,
             acks_unforeseen: 1,
-            bound: BOUND,
+            bound: LinkWatch::BOUND,
             sender: true,
             patience: PATIENCE,
         }
@@ -56,12 +55,12 @@ impl Default for LinkLayerFreeze {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     config: LinkLayerFreeze,
-    link: Link,
+    link: LinkWatch,
 }
 
 impl State {
     pub(crate) const fn new(config: LinkLayerFreeze) -> Self {
-        Self { config, link: Link::new(config.thaw, Some(config.bound)) }
+        Self { config, link: LinkWatch::new(config.thaw, Some(config.bound)) }
     }
 
     fn stop(&self, action: Action) -> Action {
@@ -73,16 +72,16 @@ impl State {
 }
 
 impl Part for State {
-    fn link(&mut self) -> &mut Link {
+    fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, view: &View, news: News) -> Action {
+    fn on_news(&mut self, view: &View, news: LinkNews) -> Action {
         match news {
-            News::Nothing => Action::default(),
-            News::Warned => self.stop(freeze::shut(self.config.copies_before)),
-            News::Cut => self.stop(Action::default()),
-            News::Back => {
+            LinkNews::Nothing => Action::default(),
+            LinkNews::Warned => self.stop(freeze::shut(self.config.copies_before)),
+            LinkNews::Cut => self.stop(Action::default()),
+            LinkNews::Back => {
                 let open = freeze::open(view, self.config.acks_after, self.config.acks_unforeseen);
                 Action { hold: Some(false), ..open }
             }

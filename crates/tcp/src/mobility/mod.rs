@@ -10,20 +10,18 @@ mod atcp;
 mod freeze;
 mod greet;
 mod handoff;
-mod link;
 mod link_layer;
 
-use lasthop_units::{Duration, LinkEvent, Time};
+use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Time};
 
 pub use atcp::Atcp;
 pub use freeze::Freeze;
 pub use greet::Greet;
 pub use handoff::FastRetransmit;
-pub use link::Thaw;
+pub use lasthop_units::Thaw;
 pub use link_layer::LinkLayerFreeze;
 
 use crate::connection::AckWindow;
-use link::{Link, News};
 
 /// Which scheme the mobile end of a connection follows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -42,10 +40,6 @@ pub enum Mobility {
     /// The mobile's part of M-TCP (MTC-4, MTC-5).
     Greet(Greet),
 }
-
-/// How long news of the link's return may be late before a segment that arrives counts for it, and
-/// how long a warning holds beyond its lead where nothing else is said (LLT-9).
-const BOUND: Duration = Duration::from_secs(1);
 
 /// How long a sender that was cut off waits before it tries the link, where nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -153,15 +147,15 @@ pub(crate) enum OnTimeout {
 /// One scheme's state. News of the link has been sorted before it comes here.
 pub(crate) trait Part {
     /// The link as this scheme sees it.
-    fn link(&mut self) -> &mut Link;
+    fn link(&mut self) -> &mut LinkWatch;
 
     /// The link's state changed.
-    fn on_news(&mut self, view: &View, news: News) -> Action;
+    fn on_news(&mut self, view: &View, news: LinkNews) -> Action;
 
     /// A segment was taken in.
     fn on_segment(&mut self, view: &View, _arrived: Arrived) -> Action {
         match self.link().on_segment(view.now) {
-            News::Nothing => Action::default(),
+            LinkNews::Nothing => Action::default(),
             news => self.on_news(view, news),
         }
     }
@@ -169,7 +163,7 @@ pub(crate) trait Part {
     /// [`deadline`](Self::deadline) has come.
     fn on_timer(&mut self, view: &View) -> Action {
         match self.link().on_timer(view.now) {
-            News::Nothing => Action::default(),
+            LinkNews::Nothing => Action::default(),
             news => self.on_news(view, news),
         }
     }
@@ -224,7 +218,7 @@ impl Scheme {
     pub(crate) fn on_link_event(&mut self, view: &View, event: LinkEvent) -> Action {
         each!(self, Action::default(), part => {
             match part.link().on_event(view.now, event) {
-                News::Nothing => Action::default(),
+                LinkNews::Nothing => Action::default(),
                 news => part.on_news(view, news),
             }
         })

@@ -8,14 +8,14 @@ const RUNS: usize = 8;
 /// The marked segments of the peer's stream that came last, in positions. Segments that follow one
 /// another are one run, so that in a congested time a few runs reach far back.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Marks {
+pub struct Marks {
     /// The latest last; empty ranges are unused.
     runs: [(u64, u64); RUNS],
 }
 
 impl Marks {
     /// A marked segment came.
-    pub(crate) fn record(&mut self, segment: Range<u64>) {
+    pub fn record(&mut self, segment: Range<u64>) {
         let last = &mut self.runs[RUNS - 1];
         if last.1 == segment.start {
             last.1 = segment.end;
@@ -27,7 +27,7 @@ impl Marks {
 
     /// Whether a neighbour of `hole` carries a mark: the segment before it, or one that begins less
     /// than `behind` bytes after its end.
-    pub(crate) fn are_near(&self, hole: Range<u64>, behind: u64) -> bool {
+    pub fn are_near(&self, hole: Range<u64>, behind: u64) -> bool {
         let touches = |from: u64, to: u64| self.runs.iter().any(|run| run.0 < to && run.1 > from);
         touches(hole.start.saturating_sub(1), hole.start) || touches(hole.end, hole.end + behind)
     }

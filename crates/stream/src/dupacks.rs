@@ -3,9 +3,9 @@
 
 use lasthop_units::{Duration, Time};
 
-/// What is due for one gap.
+/// The duplicates that are due for one gap of a stream.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Held {
+pub struct HeldDupacks {
     /// Duplicates that wait.
     count: u8,
     /// Duplicates that were due since the gap came, whether they waited or not.
@@ -16,22 +16,23 @@ pub(crate) struct Held {
     over: bool,
 }
 
-impl Held {
-    pub(crate) const NONE: Self = Self { count: 0, run: 0, timer: Time::NEVER, over: false };
+impl HeldDupacks {
+    /// None is due.
+    pub const NONE: Self = Self { count: 0, run: 0, timer: Time::NEVER, over: false };
 
     /// When the wait is over; [`Time::NEVER`] if nothing waits.
     #[inline]
-    pub(crate) fn timer(&self) -> Time {
+    pub fn timer(&self) -> Time {
         self.timer
     }
 
     /// Duplicates that were due for this gap before.
-    pub(crate) fn run(&self) -> u32 {
+    pub fn run(&self) -> u32 {
         self.run
     }
 
     /// A duplicate is due that may wait, or not at all. How many are to be sent.
-    pub(crate) fn add(&mut self, now: Time, wait: Option<Duration>) -> u8 {
+    pub fn add(&mut self, now: Time, wait: Option<Duration>) -> u8 {
         self.run = self.run.saturating_add(1);
         match wait {
             Some(wait) if !self.over => {
@@ -47,14 +48,14 @@ impl Held {
 
     /// The wait is over, by the clock or because of what is known of the gap. How many are to be
     /// sent.
-    pub(crate) fn release(&mut self) -> u8 {
+    pub fn release(&mut self) -> u8 {
         self.over = true;
         self.timer = Time::NEVER;
         core::mem::take(&mut self.count)
     }
 
     /// The gap was filled, at least in part. How many are thrown away.
-    pub(crate) fn discard(&mut self) -> u8 {
+    pub fn discard(&mut self) -> u8 {
         core::mem::replace(self, Self::NONE).count
     }
 }
@@ -68,7 +69,7 @@ mod tests {
     /// DDA-3: one timer holds for all that wait, and what was released no longer waits.
     #[test]
     fn all_that_wait_go_together() {
-        let mut held = Held::NONE;
+        let mut held = HeldDupacks::NONE;
         assert_eq!(held.add(Time::ZERO, WAIT), 0);
         assert_eq!(held.add(Time::from_millis(40), WAIT), 0);
         assert_eq!(held.timer(), Time::from_millis(50));
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn a_peer_cannot_make_more_wait_than_can_be_sent() {
-        let mut held = Held::NONE;
+        let mut held = HeldDupacks::NONE;
         (0..10_000).for_each(|_| {
             held.add(Time::ZERO, WAIT);
         });

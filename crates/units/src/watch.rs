@@ -1,11 +1,9 @@
 //! The link as a scheme sees it: events that are missed, doubled or out of order become news that
 //! is not.
 
-use lasthop_units::{Duration, LinkEvent, Time};
+use crate::{Duration, LinkEvent, Time};
 
-use super::BOUND;
-
-/// Which event ends a freeze: who configures a connection knows what kind of gap awaits it.
+/// Which event ends a gap: who configures a scheme knows what kind of gap awaits it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Thaw {
     /// [`LinkEvent::Up`]: for disconnections without a change of base.
@@ -18,7 +16,8 @@ pub enum Thaw {
 
 /// What is new about the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum News {
+pub enum LinkNews {
+    /// Nothing.
     Nothing,
     /// It will be cut.
     Warned,
@@ -44,20 +43,28 @@ enum Stand {
     Attached,
 }
 
+/// Watches one link for a scheme.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Link {
+pub struct LinkWatch {
     stand: Stand,
     thaw: Thaw,
     /// How long a warning holds beyond its lead; warnings are not heard if `None`.
     bound: Option<Duration>,
 }
 
-impl Link {
-    pub(crate) const fn new(thaw: Thaw, bound: Option<Duration>) -> Self {
+impl LinkWatch {
+    /// How long news of the link's return may be late before a segment that arrives counts for it,
+    /// and how long a warning holds beyond its lead, where nothing else is said (LLT-9).
+    pub const BOUND: Duration = Duration::from_secs(1);
+
+    /// A link that carries. Gaps end with `thaw`; warnings hold for their lead and `bound`, or are
+    /// not heard at all.
+    pub const fn new(thaw: Thaw, bound: Option<Duration>) -> Self {
         Self { stand: Stand::Carries, thaw, bound }
     }
 
-    pub(crate) fn on_event(&mut self, now: Time, event: LinkEvent) -> News {
+    /// An event came.
+    pub fn on_event(&mut self, now: Time, event: LinkEvent) -> LinkNews {
         match event {
             LinkEvent::Imminent { lead } => self.warned(now, lead),
             LinkEvent::Down => self.cut(now),
@@ -66,82 +73,83 @@ impl Link {
         }
     }
 
-    fn warned(&mut self, now: Time, lead: Duration) -> News {
-        let Some(bound) = self.bound else { return News::Nothing };
+    fn warned(&mut self, now: Time, lead: Duration) -> LinkNews {
+        let Some(bound) = self.bound else { return LinkNews::Nothing };
         if matches!(self.stand, Stand::Cut { .. } | Stand::Attached) {
-            return News::Nothing;
+            return LinkNews::Nothing;
         }
         self.stand = Stand::Warned { until: now + lead + bound };
-        News::Warned
+        LinkNews::Warned
     }
 
-    fn cut(&mut self, now: Time) -> News {
+    fn cut(&mut self, now: Time) -> LinkNews {
         match self.stand {
-            Stand::Cut { .. } => News::Nothing,
+            Stand::Cut { .. } => LinkNews::Nothing,
             Stand::Attached => {
                 self.stand = Stand::Cut { since: now };
-                News::Nothing
+                LinkNews::Nothing
             }
             Stand::Carries | Stand::Found | Stand::Warned { .. } => {
                 self.stand = Stand::Cut { since: now };
-                News::Cut
+                LinkNews::Cut
             }
         }
     }
 
-    fn up(&mut self) -> News {
+    fn up(&mut self) -> LinkNews {
         match (self.thaw, self.stand) {
             (Thaw::Up, _) => self.arrived(),
-            (Thaw::Complete, Stand::Carries | Stand::Found) => News::Nothing,
+            (Thaw::Complete, Stand::Carries | Stand::Found) => LinkNews::Nothing,
             (Thaw::Complete, _) => {
                 self.stand = Stand::Attached;
-                News::Nothing
+                LinkNews::Nothing
             }
         }
     }
 
-    fn complete(&mut self) -> News {
+    fn complete(&mut self) -> LinkNews {
         match (self.thaw, self.stand) {
             // What a plain disconnection waits for has come before.
-            (Thaw::Up, Stand::Carries | Stand::Found) => News::Nothing,
+            (Thaw::Up, Stand::Carries | Stand::Found) => LinkNews::Nothing,
             _ => self.arrived(),
         }
     }
 
     /// The event that ends a gap. Whoever has found out already does nothing twice.
-    fn arrived(&mut self) -> News {
+    fn arrived(&mut self) -> LinkNews {
         let known = self.stand == Stand::Found;
         self.stand = Stand::Carries;
-        if known { News::Nothing } else { News::Back }
+        if known { LinkNews::Nothing } else { LinkNews::Back }
     }
 
     /// What arrives through the new base, or a good while after a cut, shows that the news of the
     /// link's return was lost or is late.
-    pub(crate) fn on_segment(&mut self, now: Time) -> News {
+    pub fn on_segment(&mut self, now: Time) -> LinkNews {
         let found = match self.stand {
             Stand::Attached => true,
-            Stand::Cut { since } => now.since(since) >= self.bound.unwrap_or(BOUND),
+            Stand::Cut { since } => now.since(since) >= self.bound.unwrap_or(Self::BOUND),
             Stand::Carries | Stand::Found | Stand::Warned { .. } => false,
         };
         if !found {
-            return News::Nothing;
+            return LinkNews::Nothing;
         }
         self.stand = Stand::Found;
-        News::Back
+        LinkNews::Back
     }
 
-    /// Nothing came of a warning (LLT-9).
-    pub(crate) fn on_timer(&mut self, now: Time) -> News {
+    /// The time is `now`: perhaps nothing came of a warning (LLT-9).
+    pub fn on_timer(&mut self, now: Time) -> LinkNews {
         match self.stand {
             Stand::Warned { until } if until <= now => {
                 self.stand = Stand::Carries;
-                News::Back
+                LinkNews::Back
             }
-            _ => News::Nothing,
+            _ => LinkNews::Nothing,
         }
     }
 
-    pub(crate) const fn deadline(&self) -> Time {
+    /// When [`on_timer`](Self::on_timer) wants to be called; [`Time::NEVER`] if not at all.
+    pub const fn deadline(&self) -> Time {
         match self.stand {
             Stand::Warned { until } => until,
             _ => Time::NEVER,
@@ -149,7 +157,7 @@ impl Link {
     }
 
     /// What goes out is lost, as far as is known.
-    pub(crate) const fn is_cut(&self) -> bool {
+    pub const fn is_cut(&self) -> bool {
         matches!(self.stand, Stand::Cut { .. } | Stand::Attached)
     }
 }
@@ -160,16 +168,16 @@ mod tests {
 
     const LEAD: Duration = Duration::from_millis(100);
 
-    fn news(link: &mut Link, events: &[LinkEvent]) -> alloc::vec::Vec<News> {
+    fn news(link: &mut LinkWatch, events: &[LinkEvent]) -> alloc::vec::Vec<LinkNews> {
         events.iter().map(|e| link.on_event(Time::from_secs(1), *e)).collect()
     }
 
-    fn link(thaw: Thaw) -> Link {
-        Link::new(thaw, Some(BOUND))
+    fn link(thaw: Thaw) -> LinkWatch {
+        LinkWatch::new(thaw, Some(LinkWatch::BOUND))
     }
 
     use LinkEvent::{Complete, Down, Imminent, Up};
-    use News::{Back, Cut, Nothing, Warned};
+    use LinkNews::{Back, Cut, Nothing, Warned};
 
     /// LLT-5: a handoff ends with its completion, a plain disconnection with the link.
     #[test]
@@ -229,7 +237,7 @@ mod tests {
     /// ATR-8: schemes without foresight do not hear warnings.
     #[test]
     fn who_does_not_foresee_is_not_warned() {
-        let mut it = Link::new(Thaw::Up, None);
+        let mut it = LinkWatch::new(Thaw::Up, None);
         assert_eq!(news(&mut it, &[Imminent { lead: LEAD }, Down, Up]), [Nothing, Cut, Back]);
     }
 }

@@ -1,0 +1,136 @@
+use lasthop_units::{Duration, Time};
+
+use super::FlowView;
+use super::flow::{Flow, Kind, acknowledges};
+use super::waiting::{DupackStats, Waiting};
+use crate::table::Table;
+use crate::{Agent, Output, Packet, Queue, Side, Tcp};
+
+/// How a [`DelayedDupacks`] works.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DelayedDupacksConfig {
+    /// How long a duplicate waits: longer than the link's repair, shorter than the sender's least
+    /// timeout (DDA-4; silent: 100 ms).
+    pub delay: Duration,
+    /// Duplicates of a gap that pass at once (DDA-2).
+    pub at_once: u32,
+    /// Connections that are known at most; the one that was silent longest gives way, and what waits
+    /// of it is lost.
+    pub connections: usize,
+    /// A connection without packets is forgotten after this time.
+    pub idle: Duration,
+}
+
+impl Default for DelayedDupacksConfig {
+    fn default() -> Self {
+        Self {
+            delay: Duration::from_millis(100),
+            at_once: 2,
+            connections: 4096,
+            idle: Duration::from_secs(900),
+        }
+    }
+}
+
+/// The receiver's half of delayed duplicate acknowledgements (Vaidya et al. 2002; DDA-2, DDA-3), in
+/// front of a mobile whose TCP knows nothing of it. The third and later duplicates of a gap wait; if
+/// the link fills it they are thrown away.
+///
+/// It stands at the mobile's end of the hop, or anywhere before the fixed host. What the first two
+/// duplicates say in their SACK blocks it lets pass.
+#[derive(Clone, Debug)]
+pub struct DelayedDupacks<P> {
+    config: DelayedDupacksConfig,
+    flows: Table<Flow<Waiting<P>>>,
+    queue: Queue<P>,
+    stats: DupackStats,
+}
+
+impl<P: Packet> DelayedDupacks<P> {
+    /// A helper that knows no connection.
+    pub fn new(config: DelayedDupacksConfig) -> Self {
+        Self {
+            flows: Table::new(config.connections, config.idle),
+            queue: Queue::default(),
+            stats: DupackStats::default(),
+            config,
+        }
+    }
+
+    /// What it did.
+    pub const fn stats(&self) -> &DupackStats {
+        &self.stats
+    }
+
+    /// Connections that are known.
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The connections that are known.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
+        self.flows
+            .iter()
+            .map(|(connection, flow)| FlowView { held: flow.state.len(), ..flow.view(*connection) })
+    }
+
+    /// The packet, if it is to pass.
+    fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, packet: P) -> Option<P> {
+        let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return Some(packet) };
+        let kind = flow.seen.kind(&tcp.segment);
+        flow.seen.observe(from, &tcp.segment);
+        if from == Side::Fixed || !acknowledges(&tcp.segment) {
+            return Some(packet);
+        }
+        let waiting = &mut flow.state;
+        let passes = match kind {
+            Kind::Other => return Some(packet),
+            Kind::New => {
+                waiting.discard(&mut self.stats);
+                Some(packet)
+            }
+            Kind::Duplicate => {
+                let delays = waiting.run() >= self.config.at_once;
+                let wait = delays.then_some(self.config.delay);
+                waiting.add(now, wait, packet, &mut self.stats)
+            }
+        };
+        let due = waiting.due();
+        self.flows.arm(&tcp.connection(from), due);
+        passes
+    }
+}
+
+impl<P: Packet> Agent<P> for DelayedDupacks<P> {
+    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
+        self.flows.expire(now);
+        let passes = match packet.tcp() {
+            Some(tcp) => self.handle_tcp(now, from, &tcp, packet),
+            None => Some(packet),
+        };
+        if let Some(packet) = passes {
+            self.stats.passed += 1;
+            self.queue.packet(from.other(), packet);
+        }
+    }
+
+    fn forget(&mut self, mobile: core::net::IpAddr) {
+        self.flows.take_mobile(mobile);
+    }
+
+    fn poll_output(&mut self) -> Option<Output<P>> {
+        self.queue.pop()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.flows.next_due()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(connection) = self.flows.pop_due(now) {
+            if let Some(flow) = self.flows.peek(&connection) {
+                flow.state.release(&mut self.queue, &mut self.stats);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Helpers that read and change the headers of acknowledgements where these enter or leave the hop.
+//!
+//! Schemes that their authors put into a mobile's TCP work as well on a bridge in front of it, on a
+//! mobile router, and where no more than headers is needed at the base: they say in the mobile's name
+//! what its TCP does not know to say. All they know is soft, and what they do to a sender it gets
+//! over by itself if they vanish: a sender that was told of a window of zero probes it.
+//!
+//! A connection whose beginning was missed is helped as far as it can be. Window fields are told
+//! again as they came, and zero is zero at any scale; only [`ReceiverWindows`] must know the scale.
+
+mod coherent;
+mod delayed;
+mod flow;
+mod freeze;
+mod waiting;
+mod windows;
+mod withhold;
+
+pub use coherent::{CoherentConfig, CoherentDupacks};
+pub use delayed::{DelayedDupacks, DelayedDupacksConfig};
+pub use freeze::{Freeze, FreezeConfig, FreezeStats};
+pub use waiting::DupackStats;
+pub use windows::{ReceiverWindows, Rule, Total, WindowsConfig, WindowsStats};
+pub use withhold::{Withhold, WithholdConfig, WithholdStats};
+
+#[cfg(test)]
+mod tests;
+
+use lasthop_units::Bytes;
+
+use crate::{Connection, Side};
+
+/// At which end of the hop a helper stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
+pub enum Place {
+    /// Where the mobile is: what comes from the fixed side has crossed the hop.
+    #[default]
+    Mobile,
+    /// Where the fixed side begins: what comes from the mobile has crossed the hop.
+    Base,
+}
+
+impl Place {
+    /// The side from which packets come over the hop.
+    pub const fn hop(self) -> Side {
+        match self {
+            Self::Mobile => Side::Fixed,
+            Self::Base => Side::Mobile,
+        }
+    }
+}
+
+/// One connection as a helper sees it, for status reports.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FlowView {
+    /// Which one.
+    pub connection: Connection,
+    /// Payload that passed to the mobile.
+    pub to_mobile: Bytes,
+    /// Payload that passed to the fixed host.
+    pub to_fixed: Bytes,
+    /// Its sender was told of a window of zero that is not the receiver's.
+    pub frozen: bool,
+    /// What is kept back of it: acknowledgements, or bytes that are left out of them.
+    pub held: u32,
+    /// Its priority, where there are priorities.
+    pub priority: Option<u32>,
+    /// The widest window that it is left with, where windows are divided and it takes part.
+    pub window: Option<Bytes>,
+}

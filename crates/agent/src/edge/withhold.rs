@@ -1,0 +1,334 @@
+use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
+use lasthop_wire::tcp::{SackBlocks, Segment, Seq};
+
+use super::flow::{Flow, Kind, Window, acknowledges, held_above};
+use super::{FlowView, Place};
+use crate::table::Table;
+use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
+
+/// Bytes that are left out of acknowledgements (ATR-1).
+const RESERVE: u32 = 2;
+
+/// How a [`Withhold`] works. The values are those of the same scheme in a mobile's own TCP.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WithholdConfig {
+    /// Which event counts as the connection.
+    pub thaw: Thaw,
+    /// At which end of the hop it stands.
+    pub place: Place,
+    /// How long the last two bytes wait for their acknowledgement; more than
+    /// [`MOST`](Self::MOST) counts as that. It must be less than the sender's least retransmission
+    /// timeout (ATR-7).
+    pub delay: Duration,
+    /// Connections that are known at most; the one that was silent longest gives way.
+    pub connections: usize,
+    /// A connection without packets is forgotten after this time.
+    pub idle: Duration,
+}
+
+impl WithholdConfig {
+    /// The longest delay of an acknowledgement (ATR-1).
+    pub const MOST: Duration = Duration::from_millis(500);
+}
+
+impl Default for WithholdConfig {
+    /// Plain disconnections, at the mobile's end, a delay of 100 ms.
+    fn default() -> Self {
+        Self {
+            thaw: Thaw::Up,
+            place: Place::Mobile,
+            delay: Duration::from_millis(100),
+            connections: 4096,
+            idle: Duration::from_secs(900),
+        }
+    }
+}
+
+/// What a [`Withhold`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct WithholdStats {
+    /// Acknowledgements that passed with a lower number.
+    pub lowered: u64,
+    /// Acknowledgements that went no further, since nothing was left of them.
+    pub swallowed: u64,
+    /// Times that what was left out was acknowledged without a disconnection.
+    pub released: u64,
+    /// Times that the link came back.
+    pub reconnections: u64,
+    /// Acknowledgements that were made.
+    pub made: u64,
+    /// Packets that were handed on.
+    pub passed: u64,
+}
+
+/// The receiver's half of ATCP (Raisinghani, Singh and Iyer 2003, Table II; ATR-1 to ATR-8), in front
+/// of a mobile whose TCP knows nothing of it: the last two bytes are left out of acknowledgements, so
+/// that after a disconnection there are two new things to say, the first with a window of zero.
+///
+/// Where the paper is silent it does what the same scheme in the mobile's TCP does. A duplicate
+/// acknowledgement ends the withholding, with one of its own before it, so that the fixed host counts
+/// right; what tells of a gap, or fills one, or acknowledges the end of the stream passes whole.
+/// Numbers never go back. One that would have nothing left to say goes no further. A number that is
+/// two bytes lower beside the same window states a right edge that is, too.
+///
+/// The last acknowledgement after a disconnection echoes no timestamp: the silence is not the path's
+/// round trip. The one before it does, which shows a sender whose timer has expired meanwhile that
+/// this was no loss (RFC 3522).
+#[derive(Clone, Debug)]
+pub struct Withhold<P> {
+    config: WithholdConfig,
+    link: LinkWatch,
+    flows: Table<Flow<State>>,
+    queue: Queue<P>,
+    stats: WithholdStats,
+}
+
+/// What the fixed host of one connection was told.
+#[derive(Clone, Copy, Default, Debug)]
+struct State {
+    /// The highest acknowledgement that has passed.
+    told: Option<Seq>,
+    /// The window field beside it.
+    window: u16,
+    /// The mobile holds something above a gap.
+    gap: bool,
+}
+
+/// What becomes of an acknowledgement of the mobile's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    /// It passes as it is.
+    Whole,
+    /// What was left out is acknowledged first, then it passes as it is.
+    Flush,
+    /// It passes with this number in place of its own.
+    Lowered(Seq),
+    /// It goes no further.
+    Swallow,
+}
+
+impl State {
+    /// ATR-1, and where it ends. `before` is what the mobile had acknowledged, `ended` whether this
+    /// acknowledges all of the stream.
+    fn judge(&self, kind: Kind, before: Option<Seq>, segment: &Segment, ended: bool) -> Verdict {
+        let (Some(told), Some(before)) = (self.told, before) else { return Verdict::Whole };
+        let pending = before.ahead_of(told) > 0;
+        let plain = segment.options.sack.is_empty();
+        match kind {
+            Kind::Duplicate if pending => Verdict::Flush,
+            Kind::Other if !plain && segment.ack == before && pending => Verdict::Flush,
+            // Nothing outstanding that a duplicate could be of: the mobile answers a probe.
+            Kind::Other if segment.ack == before && pending => {
+                if segment.len == 0 && segment.window == self.window {
+                    Verdict::Flush
+                } else {
+                    Verdict::Lowered(told)
+                }
+            }
+            Kind::New if plain && !self.gap && !ended => self.lower(told, segment),
+            _ => Verdict::Whole,
+        }
+    }
+
+    fn lower(&self, told: Seq, segment: &Segment) -> Verdict {
+        let reserve = segment.ack - RESERVE;
+        let low = if reserve.ahead_of(told) > 0 { reserve } else { told };
+        let silent = low == told && segment.window == self.window && segment.seq_len() == 0;
+        if silent { Verdict::Swallow } else { Verdict::Lowered(low) }
+    }
+}
+
+impl<P: Packet> Withhold<P> {
+    /// A helper that knows no connection, on a hop that carries.
+    pub fn new(config: WithholdConfig) -> Self {
+        let delay = config.delay.min(WithholdConfig::MOST);
+        Self {
+            link: LinkWatch::new(config.thaw, None),
+            flows: Table::new(config.connections, config.idle),
+            queue: Queue::default(),
+            stats: WithholdStats::default(),
+            config: WithholdConfig { delay, ..config },
+        }
+    }
+
+    /// What it did.
+    pub const fn stats(&self) -> &WithholdStats {
+        &self.stats
+    }
+
+    /// Connections that are known.
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// The connections that are known; what is held back is bytes.
+    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
+        self.flows.iter().map(|(connection, flow)| FlowView {
+            held: pending(flow).unsigned_abs(),
+            ..flow.view(*connection)
+        })
+    }
+
+    fn on_news(&mut self, news: LinkNews) {
+        match news {
+            LinkNews::Nothing | LinkNews::Warned => {}
+            // The two bytes stay unacknowledged (ATR-2).
+            LinkNews::Cut => self.flows.arm_all(|_| None),
+            LinkNews::Back => self.connected(),
+        }
+    }
+
+    /// ATR-3, ATR-5.
+    fn connected(&mut self) {
+        self.stats.reconnections += 1;
+        for (connection, flow) in self.flows.iter_mut() {
+            if flow.seen.has_ended(Side::Fixed) || flow.state.told.is_none() {
+                continue;
+            }
+            let kept = u32::from(pending(flow) > 0);
+            let mobile = &flow.seen.mobile;
+            let Some(mut first) = mobile.acknowledgement(connection, Window::Zero) else {
+                continue;
+            };
+            let Some(mut last) = mobile.acknowledgement(connection, Window::Real) else { continue };
+            flow.state.told = Some(last.ack);
+            flow.state.window = last.window;
+            first.ack = first.ack - kept;
+            if let Some(stamps) = &mut last.options.timestamps {
+                stamps.echo = 0;
+            }
+            for made in [first, last] {
+                self.stats.made += 1;
+                self.queue.segment(Side::Fixed, *connection, made.segment(Side::Mobile));
+            }
+        }
+        self.flows.arm_all(|_| None);
+    }
+
+    /// The packet, if it is to pass.
+    fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, mut packet: P) -> Option<P> {
+        let connection = tcp.connection(from);
+        let segment = &tcp.segment;
+        let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return Some(packet) };
+        let kind = flow.seen.kind(segment);
+        let before = flow.seen.mobile.last.map(|last| last.ack);
+        flow.seen.observe(from, segment);
+        if from == Side::Fixed || !acknowledges(segment) {
+            return Some(packet);
+        }
+        let ended = flow.seen.has_ended(Side::Fixed);
+        let verdict = flow.state.judge(kind, before, segment, ended);
+        if verdict == Verdict::Flush {
+            self.flush(&connection);
+        }
+        let state = &mut self.flows.peek(&connection)?.state;
+        let passes = match verdict {
+            Verdict::Whole | Verdict::Flush => {
+                state.note(segment.ack, segment.window);
+                Some(packet)
+            }
+            Verdict::Lowered(low) => {
+                state.note(low, segment.window);
+                packet.set_segment(&Segment { ack: low, ..*segment });
+                self.stats.lowered += 1;
+                Some(packet)
+            }
+            Verdict::Swallow => {
+                self.stats.swallowed += 1;
+                None
+            }
+        };
+        if kind != Kind::Other {
+            state.gap = kind == Kind::Duplicate || !held_above(segment).is_empty();
+        }
+        self.set_timer(now, &connection, kind == Kind::New);
+        passes
+    }
+
+    /// The delay begins anew with each acknowledgement of something new.
+    fn set_timer(&mut self, now: Time, connection: &Connection, news: bool) {
+        let Some(flow) = self.flows.peek(connection) else { return };
+        if pending(flow) <= 0 {
+            self.flows.arm(connection, None);
+        } else if news && !self.link.is_cut() {
+            self.flows.arm(connection, Some(now + self.config.delay));
+        }
+    }
+
+    /// What was left out is acknowledged.
+    fn flush(&mut self, connection: &Connection) {
+        let Some(flow) = self.flows.peek(connection).filter(|flow| pending(flow) > 0) else {
+            return;
+        };
+        let made = flow.seen.mobile.acknowledgement(connection, Window::Real);
+        let Some(mut made) = made else { return };
+        // It tells of what came before the gap, of which the next one tells.
+        made.options.sack = SackBlocks::default();
+        flow.state.note(made.ack, made.window);
+        self.stats.released += 1;
+        self.stats.made += 1;
+        self.queue.segment(Side::Fixed, *connection, made.segment(Side::Mobile));
+    }
+}
+
+impl State {
+    /// An acknowledgement of this number went out.
+    fn note(&mut self, ack: Seq, window: u16) {
+        if self.told.is_none_or(|told| ack.ahead_of(told) >= 0) {
+            self.told = Some(ack);
+            self.window = window;
+        }
+    }
+}
+
+/// Bytes that the mobile has acknowledged and the fixed host has not heard of.
+fn pending(flow: &Flow<State>) -> i32 {
+    match (flow.seen.mobile.last, flow.state.told) {
+        (Some(last), Some(told)) => last.ack.ahead_of(told),
+        _ => 0,
+    }
+}
+
+impl<P: Packet> Agent<P> for Withhold<P> {
+    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
+        self.flows.expire(now);
+        let passes = match packet.tcp() {
+            Some(tcp) => {
+                if from == self.config.place.hop() {
+                    let news = self.link.on_segment(now);
+                    self.on_news(news);
+                }
+                self.handle_tcp(now, from, &tcp, packet)
+            }
+            None => Some(packet),
+        };
+        if let Some(packet) = passes {
+            self.stats.passed += 1;
+            self.queue.packet(from.other(), packet);
+        }
+    }
+
+    fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        self.flows.expire(now);
+        let news = self.link.on_event(now, event);
+        self.on_news(news);
+    }
+
+    fn forget(&mut self, mobile: core::net::IpAddr) {
+        self.flows.take_mobile(mobile);
+    }
+
+    fn poll_output(&mut self) -> Option<Output<P>> {
+        self.queue.pop()
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.flows.next_due()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        while let Some(connection) = self.flows.pop_due(now) {
+            self.flush(&connection);
+        }
+    }
+}
