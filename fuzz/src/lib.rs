@@ -6,6 +6,7 @@
 pub mod agent_messages;
 pub mod agents;
 pub mod bare;
+pub mod beside;
 pub mod datagram;
 pub mod frames;
 pub mod handoff;

@@ -6,7 +6,7 @@ use std::env;
 use std::net::SocketAddr;
 
 use lasthop_fuzz::{
-    agent_messages, agents, bare, datagram, frames, handoff, handoff_messages, handshake,
+    agent_messages, agents, bare, beside, datagram, frames, handoff, handoff_messages, handshake,
     http_connect, mhp, mobile_ip, mobile_tcp_packets, packet, scenario, socks5, srp, tcp,
     tcp_streams,
 };
@@ -147,6 +147,23 @@ fn bare_hop() {
     let forged = [0, 0x18, 0, 1, 0x80, 0, 0, 0, 0x40, 0, 0, 0, b'x'];
     let named = [&one[..], &[255, 2 * forged.len() as u8 + 1], &forged, &pass].concat();
     smoke("bare", 20, bare::run, &[&one, &both, &restarts, &stranger, &named]);
+}
+
+/// Each kind of frame between agents, and two TCP headers with options that differ.
+#[test]
+fn frames_between_agents() {
+    let hello = [1, 1, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0];
+    let message = [1, 2, 1, 4, 0, 0, 0, 70, 0, 0, 0, 0, 0, 0, 0, 5];
+    let numbered = [1, 3, 0, 0, 0, 9, 8, 0, 0x45, 0, 0, 20];
+    let fixed =
+        |words: u8| [0, 80, 15, 160, 0, 0, 0, 1, 0, 0, 0, 2, words << 4, 16, 1, 0, 0, 0, 0, 0];
+    let stamps = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
+    let sack = [&stamps[..], &[1, 1, 5, 10, 0, 0, 1, 0, 0, 0, 2, 0]].concat();
+    let syn = [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
+    let unknown = [2, 4, 5, 180, 254, 6, 76, 72, 0, 1, 253, 4, 69, 76, 34, 2, 0, 0, 0, 0];
+    let two = [&fixed(11)[..], &sack, &fixed(11), &sack].concat();
+    let openings = [&fixed(10)[..], &syn, &fixed(10), &unknown].concat();
+    smoke("beside", 1, beside::run, &[&hello, &message, &numbered, &two, &openings]);
 }
 
 #[test]

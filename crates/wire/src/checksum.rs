@@ -90,6 +90,13 @@ pub fn of(bytes: &[u8]) -> u16 {
     Sum::new().with(bytes).checksum()
 }
 
+/// The checksum of bytes whose checksum was `checksum`, of which an even number at an even place
+/// changed from `was` to `is` (RFC 1624, equation 3).
+#[inline]
+pub fn updated(checksum: u16, was: &[u8], is: &[u8]) -> u16 {
+    Sum::new().with(&(!checksum).to_be_bytes()).with(&of(was).to_be_bytes()).with(is).checksum()
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
@@ -137,6 +144,19 @@ mod tests {
         fn a_register_counts_as_its_bytes(n: u64, bytes: Vec<u8>) {
             let both = [&n.to_be_bytes()[..], &bytes].concat();
             prop_assert_eq!(Sum::new().with_u64(n).with(&bytes).checksum(), of(&both));
+        }
+
+        /// RFC 1624: what is updated is what would be summed anew.
+        #[test]
+        fn an_update_gives_what_the_whole_gives(
+            words: Vec<[u8; 2]>, at: usize, with: Vec<[u8; 2]>, more in 1..255u8,
+        ) {
+            let (before, after) = words.split_at(at % (words.len() + 1));
+            let (was, rest) = after.split_at(with.len().min(after.len()));
+            // Something beside the changed words is not zero, as in every packet.
+            let flat = |middle: &[[u8; 2]]| [before, middle, rest, &[[0, more]]].concat().concat();
+            let checksum = updated(of(&flat(was)), &was.concat(), &with.concat());
+            prop_assert_eq!(checksum, of(&flat(&with)));
         }
 
         #[test]

@@ -1,8 +1,10 @@
 //! TCP segments: what a header means (RFC 9293 section 3.1), and its bytes.
 
 mod bytes;
+mod rewrite;
 
 pub use bytes::{EmitError, ParseError};
+pub use rewrite::HeaderBytes;
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

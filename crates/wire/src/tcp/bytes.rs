@@ -9,7 +9,7 @@ use super::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 use crate::ip::{Addresses, Protocol};
 
 /// Bytes of a header without options.
-const FIXED: usize = 20;
+pub(super) const FIXED: usize = 20;
 
 /// Where the checksum is in a header.
 const CHECKSUM: core::ops::Range<usize> = 16..18;
@@ -20,16 +20,16 @@ const ELN: u16 = 0x454c;
 const CID: u16 = 0x4c48;
 
 /// The kinds of options (RFC 9293 section 3.2, RFC 2018, RFC 7323, RFC 4727).
-mod kind {
-    pub(super) const END: u8 = 0;
-    pub(super) const NO_OPERATION: u8 = 1;
-    pub(super) const MSS: u8 = 2;
-    pub(super) const WINDOW_SCALE: u8 = 3;
-    pub(super) const SACK_PERMITTED: u8 = 4;
-    pub(super) const SACK: u8 = 5;
-    pub(super) const TIMESTAMPS: u8 = 8;
-    pub(super) const EXPERIMENT: u8 = 253;
-    pub(super) const EXPERIMENT_2: u8 = 254;
+pub(super) mod kind {
+    pub(in crate::tcp) const END: u8 = 0;
+    pub(in crate::tcp) const NO_OPERATION: u8 = 1;
+    pub(in crate::tcp) const MSS: u8 = 2;
+    pub(in crate::tcp) const WINDOW_SCALE: u8 = 3;
+    pub(in crate::tcp) const SACK_PERMITTED: u8 = 4;
+    pub(in crate::tcp) const SACK: u8 = 5;
+    pub(in crate::tcp) const TIMESTAMPS: u8 = 8;
+    pub(in crate::tcp) const EXPERIMENT: u8 = 253;
+    pub(in crate::tcp) const EXPERIMENT_2: u8 = 254;
 }
 
 /// Why bytes are not the TCP segment they were taken for.
@@ -191,25 +191,50 @@ impl Segment {
 }
 
 /// The options of a header, as far as they are written.
-struct OptionBytes {
+pub(super) struct OptionBytes {
     bytes: [u8; Options::MAX_LEN as usize],
     len: usize,
 }
 
 impl OptionBytes {
+    /// None.
+    pub(super) const EMPTY: Self = Self { bytes: [0; Options::MAX_LEN as usize], len: 0 };
+
+    /// The same bytes; what a header cannot hold is left out.
+    pub(super) fn copy_of(bytes: &[u8]) -> Self {
+        let mut out = Self::EMPTY;
+        let _ = out.try_put(&bytes[..bytes.len().min(out.bytes.len())]);
+        out
+    }
+
+    /// Adds an option; none, and nothing added, if there is no room.
+    pub(super) fn try_put(&mut self, bytes: &[u8]) -> Option<()> {
+        let end = self.len + bytes.len();
+        self.bytes.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(())
+    }
+
+    /// Adds `n` bytes that each say `filling`.
+    pub(super) fn pad(&mut self, n: usize, filling: u8) -> Option<()> {
+        self.bytes.get_mut(self.len..self.len + n)?.fill(filling);
+        self.len += n;
+        Some(())
+    }
+
     fn put(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         self.bytes[self.len..end].copy_from_slice(bytes);
         self.len = end;
     }
 
-    fn as_slice(&self) -> &[u8] {
+    pub(super) fn as_slice(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
 }
 
 impl Options {
-    fn emit(&self) -> OptionBytes {
+    pub(super) fn emit(&self) -> OptionBytes {
         let sack = self.sack_that_fits();
         let sack_len = if sack.is_empty() { 0 } else { 2 + 8 * sack.len() };
         let total = self.len() as usize;
@@ -254,7 +279,7 @@ impl Options {
     }
 
     /// Of an option that comes twice the last counts.
-    fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
         let mut options = Self::default();
         let mut rest = bytes;
         while let Some(&kind) = rest.first() {
