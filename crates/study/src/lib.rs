@@ -9,3 +9,4 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod stats;
+pub mod twin;

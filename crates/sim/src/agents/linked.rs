@@ -7,8 +7,9 @@ use lasthop_units::{LinkEvent, Time};
 use super::packet::{message_of, message_packet, segment_packet};
 use crate::net::{Context, LinkId, Node, Packet};
 
-/// A node whose link recovers by itself: an agent stands between it and the network, with the node
-/// on its mobile side (DDA-1, CC-4).
+/// A node with an agent between it and the network, on the agent's mobile side: a mobile whose link
+/// recovers by itself (DDA-1, CC-4), or one with a scheme at its edge instead of in its TCP. A node
+/// behind several agents is behind one after another.
 #[derive(Clone, Debug)]
 pub struct Linked<N, A> {
     node: N,
@@ -38,6 +39,16 @@ impl<N: Node, A: Agent<Packet>> Linked<N, A> {
     /// The agent.
     pub const fn agent(&self) -> &A {
         &self.agent
+    }
+
+    /// The node, to change between two packets.
+    pub const fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    /// The agent, to change between two packets.
+    pub const fn agent_mut(&mut self) -> &mut A {
+        &mut self.agent
     }
 
     /// The mobile is at another base: its agent is at `peer` from here on, and nothing that was

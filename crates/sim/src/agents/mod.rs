@@ -1,5 +1,5 @@
 //! Nodes with helpers in them: routers that carry [agents](lasthop_agent) for the mobiles behind
-//! them, and mobiles whose link recovers by itself.
+//! them, and mobiles behind agents of their own.
 
 mod linked;
 mod packet;

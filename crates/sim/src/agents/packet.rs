@@ -6,7 +6,7 @@ use lasthop_wire::agent::{Message, PORT};
 use lasthop_wire::tcp::Segment;
 use lasthop_wire::unsplit::Header;
 
-use crate::net::{Body, Context, Packet};
+use crate::net::{Body, Context, Ecn, Packet};
 
 impl Seen for Packet {
     fn tcp(&self) -> Option<Tcp> {
@@ -23,6 +23,10 @@ impl Seen for Packet {
     fn set_segment(&mut self, segment: &Segment) {
         let len = self.payload_len();
         self.body = Body::Tcp(Segment { len, ..*segment });
+    }
+
+    fn is_marked(&self) -> bool {
+        self.ecn == Ecn::Congested
     }
 
     fn frame(&self) -> Option<u32> {

@@ -2,6 +2,9 @@
 
 use core::net::IpAddr;
 
+use lasthop_agent::edge::{
+    CoherentDupacks, DelayedDupacks, DupackStats, Freeze, ReceiverWindows, Withhold,
+};
 use lasthop_agent::link::{LinkConfig, LinkRetransmission};
 use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
 use lasthop_agent::obtcp::{self, Base, Router};
@@ -29,6 +32,11 @@ pub(super) enum Helper {
     ObtcpRouter(Box<Router<Packet>>),
     Link(Box<LinkRetransmission<Packet>>),
     Unsplit(Box<Unsplit<Packet>>),
+    Freeze(Box<Freeze<Packet>>),
+    Withhold(Box<Withhold<Packet>>),
+    Dupacks(Box<DelayedDupacks<Packet>>),
+    Coherent(Box<CoherentDupacks<Packet>>),
+    Windows(Box<ReceiverWindows<Packet>>),
 }
 
 /// Asks whichever it is.
@@ -41,6 +49,11 @@ macro_rules! each {
             Helper::ObtcpRouter($agent) => $act,
             Helper::Link($agent) => $act,
             Helper::Unsplit($agent) => $act,
+            Helper::Freeze($agent) => $act,
+            Helper::Withhold($agent) => $act,
+            Helper::Dupacks($agent) => $act,
+            Helper::Coherent($agent) => $act,
+            Helper::Windows($agent) => $act,
         }
     };
 }
@@ -98,6 +111,10 @@ impl Helper {
             Self::ObtcpRouter(_) => "obtcp-router",
             Self::Link(_) => "link",
             Self::Unsplit(_) => "unsplit",
+            Self::Freeze(_) => "freeze",
+            Self::Withhold(_) => "atcp",
+            Self::Dupacks(_) | Self::Coherent(_) => "dupacks",
+            Self::Windows(_) => "rwc",
         }
     }
 
@@ -154,8 +171,31 @@ impl Helper {
                     ("plain", s.plain),
                 ]
             }
+            Self::Freeze(agent) => {
+                let s = agent.stats();
+                vec![
+                    ("freezes", s.freezes),
+                    ("thaws", s.thaws),
+                    ("zero_windows", s.zero_windows),
+                    ("rewritten", s.rewritten),
+                ]
+            }
+            Self::Withhold(agent) => {
+                let s = agent.stats();
+                vec![("lowered", s.lowered), ("released", s.released), ("made", s.made)]
+            }
+            Self::Dupacks(agent) => dupacks(agent.stats()),
+            Self::Coherent(agent) => dupacks(agent.stats()),
+            Self::Windows(agent) => {
+                let s = agent.stats();
+                vec![("narrowed", s.narrowed), ("divisions", s.divisions)]
+            }
         }
     }
+}
+
+fn dupacks(s: &DupackStats) -> Vec<(&'static str, u64)> {
+    vec![("held", s.held), ("discarded", s.discarded), ("released", s.released)]
 }
 
 /// The agents that stand at a node, in the order of the mobiles that they help; none if there is

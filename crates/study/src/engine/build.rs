@@ -9,6 +9,7 @@ use lasthop_units::{Duration, Seed, Time};
 
 use super::agents;
 use super::apps::{self, Apps};
+use super::edge;
 use super::helped::{self, Helped};
 use super::machine::Machine;
 use super::mobility;
@@ -86,14 +87,20 @@ pub(super) fn machine(
     for (i, _) in flows.filter(|(_, flow)| flow.encrypted) {
         host.encrypt(port(i));
     }
+    let mut machine = Machine::Host(Box::new(host));
+    for agent in edge::at_edge(scenario, index) {
+        // It talks to no other agent.
+        let linked = Linked::new(machine, address(index.0), agent, address(index.0));
+        machine = Machine::Linked(Box::new(linked));
+    }
     let mut halves = help.iter().filter(|h| h.mobile == index && h.scheme.ends_at_mobile());
     Ok(match halves.find_map(|h| Some((h.scheme, h.stations.first()?))) {
         Some((scheme, station)) => {
             let agent = agents::at_mobile(scenario, scheme, station);
             let base = address(station.base.0);
-            Machine::Linked(Box::new(Linked::new(host, address(index.0), agent, base)))
+            Machine::Linked(Box::new(Linked::new(machine, address(index.0), agent, base)))
         }
-        None => Machine::Host(Box::new(host)),
+        None => machine,
     })
 }
 
@@ -105,7 +112,7 @@ fn with_user(scenario: &Scenario, index: NodeIndex, play: Play) -> Play {
         flow.schemes.contains(Scheme::Rwc) && scenario.mobile_end(flow) == Some(index)
     });
     let own: Vec<usize> = own.map(|(i, _)| i).collect();
-    if own.is_empty() {
+    if own.is_empty() || scenario.mobile.edge {
         return play;
     }
     let wish = |flow: usize, priority| Wish::Priority { port: port(flow), priority };

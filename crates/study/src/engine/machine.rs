@@ -2,6 +2,7 @@
 
 use core::net::Ipv4Addr;
 
+use lasthop_agent::edge::Rule;
 use lasthop_agent::m_tcp::MTcp;
 use lasthop_sim::agents::{AgentRouter, Linked};
 use lasthop_sim::net::{Context, Host, LinkId, Node, Packet, Router};
@@ -14,8 +15,9 @@ use super::apps::Apps;
 /// What stands at a node.
 pub(super) enum Machine {
     Host(Box<Host<Apps>>),
-    /// A host whose link recovers by itself.
-    Linked(Box<Linked<Host<Apps>, Helper>>),
+    /// A host behind an agent: one of its link, or at its edge. Of several, that of the link is
+    /// outermost.
+    Linked(Box<Linked<Machine, Helper>>),
     Router(Router),
     /// A router with agents in it.
     Agents(Box<AgentRouter<Helper>>),
@@ -33,7 +35,7 @@ impl Machine {
     pub(super) fn host(&self) -> Option<&Host<Apps>> {
         match self {
             Self::Host(host) => Some(host),
-            Self::Linked(linked) => Some(linked.node()),
+            Self::Linked(linked) => linked.node().host(),
             _ => None,
         }
     }
@@ -41,12 +43,7 @@ impl Machine {
     /// What its agents counted, those of one kind together, by their names.
     pub(super) fn agents(&self) -> Vec<(&'static str, Counts)> {
         let mut all: Vec<(&'static str, Counts)> = Vec::new();
-        let helpers: Vec<&Helper> = match self {
-            Self::Linked(linked) => vec![linked.agent()],
-            Self::Agents(router) => router.help().iter().map(|help| &help.agent).collect(),
-            _ => Vec::new(),
-        };
-        for helper in helpers {
+        for helper in self.helpers() {
             match all.iter_mut().find(|(kind, _)| *kind == helper.kind()) {
                 Some((_, sums)) => {
                     for ((_, sum), (_, count)) in sums.iter_mut().zip(helper.counts()) {
@@ -57,6 +54,18 @@ impl Machine {
             }
         }
         all
+    }
+
+    fn helpers(&self) -> Vec<&Helper> {
+        match self {
+            Self::Linked(linked) => {
+                let mut helpers = vec![linked.agent()];
+                helpers.extend(linked.node().helpers());
+                helpers
+            }
+            Self::Agents(router) => router.help().iter().map(|help| &help.agent).collect(),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -75,6 +84,15 @@ impl Machine {
         let Self::Agents(router) = self else { return };
         for help in router.help_mut().iter_mut().filter(|help| help.mobiles.contains(&mobile)) {
             help.peers.fixed = Some(base);
+        }
+    }
+
+    /// Lets the agent at a mobile's edge that divides windows divide them anew (RWC-1).
+    pub(super) fn set_rules(&mut self, now: Time, rules: Vec<Rule>) {
+        let Self::Linked(linked) = self else { return };
+        match linked.agent_mut() {
+            Helper::Windows(agent) => agent.set_rules(now, rules),
+            _ => linked.node_mut().set_rules(now, rules),
         }
     }
 

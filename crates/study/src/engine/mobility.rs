@@ -8,7 +8,7 @@ use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario, Scheme, ThawOn}
 
 /// How long duplicate acknowledgements wait for the link if nothing is said: about what a link with
 /// a few tens of milliseconds takes to repair a loss (DDA-4, CC-8).
-const HOLD: Duration = Duration::from_millis(100);
+pub(super) const HOLD: Duration = Duration::from_millis(100);
 
 /// The configuration of one end of a flow, with what its schemes change there.
 pub(super) fn helped(scenario: &Scenario, flow: &Flow, end: NodeIndex, config: Config) -> Config {
@@ -20,6 +20,9 @@ pub(super) fn helped(scenario: &Scenario, flow: &Flow, end: NodeIndex, config: C
         return config;
     }
     let said = &scenario.mobile;
+    if said.edge {
+        return config;
+    }
     let thaw = thaw(scenario);
     if flow.schemes.contains(Scheme::CongestionCoherence) {
         let hold = said.congestion_coherence.hold.map_or(HOLD, |s| s.0);
@@ -43,7 +46,7 @@ pub(super) fn helped(scenario: &Scenario, flow: &Flow, end: NodeIndex, config: C
 }
 
 /// With one cell a mobile comes back to where it was, and can be reached as soon as the link is up.
-fn thaw(scenario: &Scenario) -> Thaw {
+pub(super) fn thaw(scenario: &Scenario) -> Thaw {
     let cells = scenario.handoff.as_ref().map_or(0, |h| h.cells.len());
     match scenario.mobile.thaw {
         Some(ThawOn::Up) => Thaw::Up,

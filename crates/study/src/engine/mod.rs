@@ -3,6 +3,7 @@
 mod agents;
 mod apps;
 mod build;
+mod edge;
 mod helped;
 mod machine;
 mod metrics;

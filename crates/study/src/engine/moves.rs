@@ -11,6 +11,7 @@ use lasthop_sim::signals::{
 };
 use lasthop_units::{Duration, LinkEvent, Seed, Time};
 
+use super::edge;
 use super::network::{World, address};
 use crate::run::RunError;
 use crate::scenario::{
@@ -38,6 +39,8 @@ enum Change {
     State { from: NodeId, to: NodeId, hop: LinkId },
     /// The mobile router at `node` talks to another base.
     Base { node: NodeId, base: Ipv4Addr },
+    /// At the mobile's edge windows are divided as so many changes of mind make them (RWC-1).
+    Wishes { node: NodeId, changes: usize },
 }
 
 impl World<'_> {
@@ -184,7 +187,23 @@ impl World<'_> {
                 cell = next;
             }
         }
+        self.wish();
         self.transfers.make_contiguous().sort_by_key(|transfer| transfer.at);
+    }
+
+    /// Users change their minds; where windows are divided by the mobile's own TCP, its traffic says
+    /// so itself.
+    fn wish(&mut self) {
+        let scenario = self.scenario;
+        if !scenario.mobile.edge {
+            return;
+        }
+        for (n, change) in scenario.rwc.changes.iter().enumerate() {
+            let Some(mobile) = scenario.mobile_end(&scenario.flows[change.flow]) else { continue };
+            let (at, node) = (Time::ZERO + change.at, self.nodes[mobile.0]);
+            let change = Change::Wishes { node, changes: n + 1 };
+            self.transfers.push_back(Transfer { at, mobile: address(mobile.0), change });
+        }
     }
 
     fn move_agent(&mut self, help: &PathHelp, [old, new]: [Station; 2], up: Time, complete: Time) {
@@ -237,6 +256,10 @@ impl World<'_> {
             }
             Change::Base { node, base } => {
                 self.network.with_node(node, |m, _| m.set_base(*mobile, base));
+            }
+            Change::Wishes { node, changes } => {
+                let rules = edge::rules(self.scenario, changes);
+                self.network.with_node(node, |m, ctx| m.set_rules(ctx.now(), rules));
             }
         }
     }

@@ -11,10 +11,12 @@ use super::file::Named;
 use super::model::{Flow, Rwc, RwcChange};
 use super::problem::suggest;
 
-/// What the mobile's own TCP does where a scheme asks it to: the `[mobile]` table.
+/// What is done at the mobile where a scheme asks for it: the `[mobile]` table.
 #[derive(Clone, PartialEq, Default, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MobileSettings {
+    /// It is done by agents at the mobile's edge, between its link and its TCP, which is plain.
+    pub edge: bool,
     /// Which event ends a gap; by default the handoff's completion where there are several cells,
     /// the link's return where there is one.
     pub thaw: Option<ThawOn>,

@@ -194,6 +194,7 @@ pub(crate) fn check(scenario: &Scenario, wrong: &mut Complaints) {
         }
     }
     all_share_windows(scenario, wrong);
+    edges(scenario, wrong);
     hops_keep_order(scenario, wrong);
     packets_fit(scenario, wrong);
 }
@@ -243,6 +244,33 @@ fn hops_keep_order(scenario: &Scenario, wrong: &mut Complaints) {
                 let remedy = "leave `reorder` out, or use srp, which bears it";
                 wrong.add_once(&["link", &link.name, "reorder"], message, remedy);
             }
+        }
+    }
+}
+
+/// Agents at a mobile's edge see all of its packets, and know no scheme that must be its TCP's own.
+fn edges(scenario: &Scenario, wrong: &mut Complaints) {
+    if !scenario.mobile.edge {
+        return;
+    }
+    let at_edge = |flow: &Flow| -> Vec<Scheme> {
+        flow.schemes.iter().filter(|scheme| scheme.acts_at_edge()).collect()
+    };
+    for (i, flow) in scenario.flows.iter().enumerate() {
+        let Some(mobile) = scenario.mobile_end(flow) else { continue };
+        if flow.schemes.contains(Scheme::FastRtxHandoff) {
+            let message = format!("{} has no agent at an edge", Scheme::FastRtxHandoff);
+            wrong.add_once(&at(flow), message, "leave `mobile.edge` out, or take another scheme");
+        }
+        let before = &scenario.flows[..i];
+        let same = before.iter().find(|f| scenario.mobile_end(f) == Some(mobile));
+        if let Some(other) = same.filter(|other| at_edge(other) != at_edge(flow)) {
+            let message = format!(
+                "agents at the edge of `{}` see all of its packets, and flow `{}` has other schemes",
+                scenario.node(mobile).name,
+                other.name
+            );
+            wrong.add(&at(flow), message, "give both flows the same, or a mobile each");
         }
     }
 }

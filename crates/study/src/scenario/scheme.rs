@@ -223,6 +223,20 @@ impl Scheme {
         matches!(self, Self::Freeze | Self::LlFreeze)
     }
 
+    /// Whether what it does at the mobile can be done by an agent at the mobile's edge, in front of a
+    /// TCP that knows nothing of it.
+    pub const fn acts_at_edge(self) -> bool {
+        matches!(
+            self,
+            Self::DelayedDupacks
+                | Self::CongestionCoherence
+                | Self::Freeze
+                | Self::LlFreeze
+                | Self::Atcp
+                | Self::Rwc
+        )
+    }
+
     const fn bit(self) -> u32 {
         1 << self as u16
     }

@@ -1,0 +1,105 @@
+//! Agents at a mobile's edge: what its schemes would otherwise do in its TCP.
+
+use lasthop_agent::edge::{
+    CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
+    Place, ReceiverWindows, Rule, Total, WindowsConfig, Withhold, WithholdConfig,
+};
+use lasthop_units::Time;
+
+use super::agents::Helper;
+use super::mobility::{HOLD, thaw};
+use super::network::port;
+use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario, Scheme};
+
+/// The agents at the edge of a mobile, from the mobile outwards; none unless the scenario puts its
+/// schemes there.
+///
+/// What freezes stands outside of what holds duplicates back: the acknowledgements after a gap must
+/// not wait. What divides windows stands inside of it: a closed window stays closed.
+pub(super) fn at_edge(scenario: &Scenario, mobile: NodeIndex) -> Vec<Helper> {
+    let own = |flow: &&Flow| scenario.mobile_end(flow) == Some(mobile);
+    let Some(flow) = scenario.flows.iter().find(own).filter(|_| scenario.mobile.edge) else {
+        return Vec::new();
+    };
+    let inwards = [
+        Scheme::Rwc,
+        Scheme::DelayedDupacks,
+        Scheme::CongestionCoherence,
+        Scheme::Freeze,
+        Scheme::LlFreeze,
+        Scheme::Atcp,
+    ];
+    let there = inwards.into_iter().filter(|scheme| flow.schemes.contains(*scheme));
+    there.filter_map(|scheme| agent(scenario, scheme)).collect()
+}
+
+fn agent(scenario: &Scenario, scheme: Scheme) -> Option<Helper> {
+    let said = &scenario.mobile;
+    Some(match scheme {
+        Scheme::Rwc => {
+            let total = Total::Packets(u64::from(scenario.rwc.packets));
+            let config = WindowsConfig { total, ..WindowsConfig::default() };
+            let mut agent = ReceiverWindows::new(config);
+            agent.set_rules(Time::ZERO, rules(scenario, 0));
+            Helper::Windows(Box::new(agent))
+        }
+        Scheme::DelayedDupacks => {
+            let delay = said.delayed_dupacks.delay.map_or(HOLD, |s| s.0);
+            let config = DelayedDupacksConfig { delay, ..DelayedDupacksConfig::default() };
+            Helper::Dupacks(Box::new(DelayedDupacks::new(config)))
+        }
+        Scheme::CongestionCoherence => {
+            let usual = CoherentConfig::default();
+            let hold = said.congestion_coherence.hold.map_or(HOLD, |s| s.0);
+            let behind = said.congestion_coherence.behind.unwrap_or(usual.behind);
+            let config = CoherentConfig { hold, behind, ..usual };
+            Helper::Coherent(Box::new(CoherentDupacks::new(config)))
+        }
+        Scheme::Freeze | Scheme::LlFreeze => {
+            let thaw = thaw(scenario);
+            Helper::Freeze(Box::new(Freeze::new(FreezeConfig { thaw, ..freeze(said, scheme) })))
+        }
+        Scheme::Atcp => {
+            let usual = WithholdConfig::default();
+            let delay = said.atcp.delay.map_or(usual.delay, |s| s.0);
+            let config = WithholdConfig { thaw: thaw(scenario), delay, ..usual };
+            Helper::Withhold(Box::new(Withhold::new(config)))
+        }
+        _ => return None,
+    })
+}
+
+fn freeze(said: &MobileSettings, scheme: Scheme) -> FreezeConfig {
+    if scheme == Scheme::Freeze {
+        let (said, usual) = (&said.freeze, FreezeConfig::freeze(Place::Mobile));
+        return FreezeConfig {
+            copies_before: said.copies.unwrap_or(usual.copies_before),
+            acks_after: said.acks.unwrap_or(usual.acks_after),
+            bound: said.bound.map_or(usual.bound, |s| s.0),
+            ..usual
+        };
+    }
+    let (said, usual) = (&said.ll_freeze, FreezeConfig::link_layer(Place::Mobile));
+    FreezeConfig {
+        copies_before: said.copies.unwrap_or(usual.copies_before),
+        acks_after: said.acks.unwrap_or(usual.acks_after),
+        acks_unforeseen: said.acks_unforeseen.unwrap_or(usual.acks_unforeseen),
+        bound: said.bound.map_or(usual.bound, |s| s.0),
+        sender: said.sender.unwrap_or(usual.sender),
+        ..usual
+    }
+}
+
+/// What the users want once so many of their changes of mind have come (RWC-1): each flow has a port
+/// of its own.
+pub(super) fn rules(scenario: &Scenario, changes: usize) -> Vec<Rule> {
+    let rwc = &scenario.rwc;
+    let mut priorities = rwc.priorities.clone();
+    for change in rwc.changes.iter().take(changes) {
+        if let Some(priority) = priorities.get_mut(change.flow) {
+            *priority = change.priority;
+        }
+    }
+    let rule = |(flow, priority)| Rule { port: Some(port(flow)), address: None, priority };
+    priorities.into_iter().enumerate().map(rule).collect()
+}
