@@ -8,6 +8,9 @@
 //! | `{"link":{"imminent":{"to":"b2","in_ms":300}}}` | a move is foreseen |
 //! | `{"link":{"down":{"interface":"wlan0"}}}` | the link, or one interface's, carries nothing |
 //! | `{"link":{"up":{}}}` | it does again |
+//! | `{"link":{"complete":{}}}` | packets find the mobile again after a move |
+//! | `{"link":{"quality":{"dbm":-71}}}` | how strong the radio's signal is |
+//! | `{"priority":{"of":{"program":"curl"},"priority":3}}` | what matters how much |
 //!
 //! The answer is `{"ok":...}`, or `{"error":"..."}` with a text for people.
 
@@ -22,21 +25,33 @@ use std::path::{Path, PathBuf};
 
 pub use self::client::{RequestError, query, request};
 pub use self::report::{
-    AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport, HandoffState,
-    Handoffs, PeerReport, Report,
+    AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
+    HandoffState, Handoffs, InterfaceReport, PeerReport, PriorityReport, Report,
 };
 pub(crate) use self::request::{Answer, unknown_base};
-pub use self::request::{IN_MAX, Link, Reply, Request};
+pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reply, Request, Target};
 pub(crate) use self::server::Control;
 use crate::error::RunError;
 
-/// Where the socket of `role` is when nobody says.
+/// Where services have their sockets.
+const SERVICES: &str = "/run/lasthop";
+
+/// Where the socket of `role` is served when nobody says.
 pub fn default_path(role: &str) -> PathBuf {
     let dir = match std::env::var_os("XDG_RUNTIME_DIR") {
         Some(dir) if !dir.is_empty() => PathBuf::from(dir).join("lasthop"),
-        _ => PathBuf::from("/run/lasthop"),
+        _ => PathBuf::from(SERVICES),
     };
     dir.join(format!("{role}.sock"))
+}
+
+/// Where the process of `role` is asked when nobody says: in the [default place](default_path), or
+/// where a service has its socket if only that is there. A user who logs in, root too, has a runtime
+/// directory of his own, which services have not.
+pub fn known_path(role: &str) -> PathBuf {
+    let own = default_path(role);
+    let service = Path::new(SERVICES).join(format!("{role}.sock"));
+    if !own.exists() && service.exists() { service } else { own }
 }
 
 /// Serves `path`, or the default place of `role` if nobody chose one; there a socket that cannot be

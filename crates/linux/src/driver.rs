@@ -72,10 +72,16 @@ pub(crate) trait Role {
     fn handle_request(
         &mut self,
         _core: &mut CoreOf<Self>,
-        _request: Request,
+        request: Request,
     ) -> Result<Reply, String> {
-        Err(format!("a {} cannot do this: it is a mobile with [[bases]] that moves", Self::NAME))
+        let who = match request {
+            Request::Priority { .. } => "priorities are set at the mobile, which tells its base",
+            _ => "it is a mobile with [[bases]] that moves",
+        };
+        Err(format!("a {} cannot do this: {who}", Self::NAME))
     }
+    /// The connection with this number is over.
+    fn handle_over(&mut self, _number: u64) {}
     /// No new connection is wanted any more.
     fn stop(&mut self, core: &mut CoreOf<Self>);
 }
@@ -137,6 +143,9 @@ impl<R: Role> Driver<R> {
                 self.pump_hop();
                 self.poll_sessions();
                 self.core.pump_queue();
+                while let Some(number) = self.core.over.pop() {
+                    self.role.handle_over(number);
+                }
                 let more = self.role.advance(&mut self.core);
                 if self.core.touched.is_empty() && !more {
                     break;

@@ -1,4 +1,4 @@
-//! Why a base or a mobile does not start, or stops.
+//! Why a base, a mobile or an agent does not start, or stops.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use crate::agent::AgentError;
 use crate::carrier::ether::EtherError;
 use crate::keyfile::KeyFileError;
 use crate::transparent::TransparentError;
 
-/// Why a base or a mobile does not start, or stops.
+/// Why a base, a mobile or an agent does not start, or stops.
 #[derive(Debug, Error)]
 pub enum RunError {
     /// An address cannot be listened on.
@@ -24,6 +25,9 @@ pub enum RunError {
     /// An interface cannot carry the hop.
     #[error(transparent)]
     Ether(#[from] EtherError),
+    /// An agent cannot be in the path.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
     /// What was configured does not fit what was found.
     #[error("{0}")]
     Misfit(String),

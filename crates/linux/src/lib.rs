@@ -1,5 +1,6 @@
 //! The Linux world: machines on kernel sockets.
 
+pub mod agent;
 mod backhaul;
 pub mod base;
 mod bridge;
@@ -16,17 +17,21 @@ mod error;
 mod hop;
 pub mod keyfile;
 pub mod migrate;
+mod mmsg;
 pub mod mobile;
 pub mod netlink;
 pub mod netns;
 mod nft;
 pub mod offload;
 pub mod packet_socket;
+pub mod priority;
+mod programs;
 pub mod publish;
 mod reactor;
 mod relay;
 mod resolve;
 mod several;
+pub mod signals;
 mod slab;
 pub mod split;
 mod stop;

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Where `nft` is looked for: where `PATH` says, and where it is installed for the administrator,
 /// which an ordinary `PATH` leaves out.
-const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
+pub(crate) const PROGRAMS: [&str; 3] = ["nft", "/usr/sbin/nft", "/sbin/nft"];
 
 /// Why packet rules cannot be set.
 #[derive(Debug, Error)]
@@ -34,9 +34,34 @@ pub enum NftError {
 ///
 /// [`NftError`]; then nothing of the script is in force.
 pub(crate) fn apply(script: &str) -> Result<(), NftError> {
+    ask(&["-f", "-"], script).map(drop)
+}
+
+/// Whether a script would be applied; nothing is changed.
+///
+/// # Errors
+///
+/// [`NftError`].
+pub(crate) fn check(script: &str) -> Result<(), NftError> {
+    ask(&["-c", "-f", "-"], script).map(drop)
+}
+
+/// How many rules that drop packets a table of the family `bridge` has; none if it is not there.
+///
+/// # Errors
+///
+/// [`NftError`].
+pub(crate) fn drops_in_bridge(table: &str) -> Result<usize, NftError> {
+    let rules = ask(&["list", "ruleset", "bridge"], "")?;
+    let own = rules.split("table bridge ").find(|rules| rules.split(' ').next() == Some(table));
+    Ok(own.map_or(0, |rules| rules.lines().filter(|line| line.ends_with(" drop")).count()))
+}
+
+/// Runs `nft` with a script, and returns what it says.
+fn ask(arguments: &[&str], script: &str) -> Result<String, NftError> {
     let mut missing = Err(NftError::Missing);
     for program in PROGRAMS {
-        missing = run(program, script);
+        missing = run(program, arguments, script);
         if !matches!(missing, Err(NftError::Missing)) {
             break;
         }
@@ -59,11 +84,11 @@ pub(crate) fn absent(table: &str) -> String {
     format!("add table inet {table}\ndelete table inet {table}\n")
 }
 
-fn run(program: impl AsRef<OsStr>, script: &str) -> Result<(), NftError> {
+fn run(program: impl AsRef<OsStr>, arguments: &[&str], script: &str) -> Result<String, NftError> {
     let spawned = Command::new(program)
-        .args(["-f", "-"])
+        .args(arguments)
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
     let mut child = match spawned {
@@ -77,7 +102,8 @@ fn run(program: impl AsRef<OsStr>, script: &str) -> Result<(), NftError> {
     if !output.status.success() {
         return Err(refused(&String::from_utf8_lossy(&output.stderr)));
     }
-    written.map_err(NftError::Io)
+    written.map_err(NftError::Io)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The first complaint is enough: the others follow from it, and each comes with the line.
@@ -128,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_named_with_the_remedy() {
-        let e = run("/nonexistent/nft", "").unwrap_err();
+        let e = run("/nonexistent/nft", &[], "").unwrap_err();
         assert!(matches!(e, NftError::Missing), "{e}");
         assert!(e.to_string().contains("install nftables"), "{e}");
     }

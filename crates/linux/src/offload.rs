@@ -65,6 +65,11 @@ impl Unfinished {
         }
     }
 
+    /// Whether a checksum is only begun.
+    pub fn has_checksum_left(&self) -> bool {
+        self.checksum.is_some()
+    }
+
     /// Whether the frame is to be cut into several.
     pub fn is_segmented(&self) -> bool {
         self.gso_type != GSO_NONE

@@ -48,6 +48,19 @@ impl PacketSocket {
     ///
     /// There is no such interface, or no permission.
     pub fn open(name: &str) -> Result<Self, PacketSocketError> {
+        Self::open_filtered(name, &[])
+    }
+
+    /// The same, for frames that the program lets pass (classic BPF; an empty one lets all pass). It
+    /// sees a frame from its Ethernet header on.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interface, no permission, or the kernel refuses the program.
+    pub(crate) fn open_filtered(
+        name: &str,
+        program: &[libc::sock_filter],
+    ) -> Result<Self, PacketSocketError> {
         let io =
             |doing| move |source| PacketSocketError::Io { name: name.to_owned(), doing, source };
         let fd = open(libc::SOCK_RAW).map_err(|error| match error.kind() {
@@ -64,6 +77,9 @@ impl PacketSocket {
             .set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)
             .map_err(io("ignoring outgoing frames"))?;
         grow_buffers(socket.as_fd(), SOCKET_BUFFER, SOCKET_BUFFER);
+        if !program.is_empty() {
+            attach(socket.as_fd(), program).map_err(io("filtering frames"))?;
+        }
         bind(socket.as_fd(), &address(index, libc::ETH_P_ALL as u16))
             .map_err(io("binding to the interface"))?;
         socket.listen_to_all(index).map_err(io("listening to all addresses"))?;
@@ -149,6 +165,16 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_ll) -> io::Resul
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// From here on the socket receives what the program lets pass.
+fn attach(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?,
+        // The kernel only reads it, whatever the type says.
+        filter: program.as_ptr().cast_mut(),
+    };
+    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
 fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {

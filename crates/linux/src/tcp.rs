@@ -202,6 +202,12 @@ pub(crate) fn abort_on_close(fd: impl AsFd) {
     let _ = sockopt::set_socket_linger(fd, Some(Duration::ZERO));
 }
 
+/// The least round trip of late, if the kernel has measured any.
+pub(crate) fn least_round_trip(fd: impl AsFd) -> Option<Duration> {
+    let micros = crate::migrate::sockopt::least_round_trip(fd.as_fd()).ok()?;
+    (micros != u32::MAX).then(|| Duration::from_micros(micros.into()))
+}
+
 /// The socket's own address.
 pub(crate) fn local_addr(fd: impl AsFd) -> SocketAddr {
     rustix::net::getsockname(fd)

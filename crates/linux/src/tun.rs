@@ -1,4 +1,4 @@
-//! IP datagrams of a TUN device.
+//! IP datagrams of a TUN device, or Ethernet frames of a TAP device.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -26,7 +26,8 @@ pub enum TunError {
 }
 
 /// A TUN device: what the kernel routes to its interface can be read here, datagram by datagram,
-/// and what is written here arrives at the kernel by that interface.
+/// and what is written here arrives at the kernel by that interface. A TAP device does so with whole
+/// Ethernet frames, VLAN tags and all.
 ///
 /// It belongs to the network namespace in which it was opened, wherever it is used.
 #[derive(Debug)]
@@ -42,7 +43,20 @@ impl Tun {
     ///
     /// The name is none, or there is no permission.
     pub fn open(name: &str) -> Result<Self, TunError> {
-        let mut request = request(name).ok_or_else(|| TunError::BadName(name.to_owned()))?;
+        Self::open_as(name, libc::IFF_TUN)
+    }
+
+    /// As [`open`](Self::open), for Ethernet frames.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_ethernet(name: &str) -> Result<Self, TunError> {
+        Self::open_as(name, libc::IFF_TAP)
+    }
+
+    fn open_as(name: &str, kind: libc::c_int) -> Result<Self, TunError> {
+        let mut request = request(name, kind).ok_or_else(|| TunError::BadName(name.to_owned()))?;
         let io = |source| TunError::Io { name: name.to_owned(), source };
         let file = OpenOptions::new()
             .read(true)
@@ -59,7 +73,7 @@ impl Tun {
         Ok(Self { fd: file.into() })
     }
 
-    /// Reads one datagram into `out`; `None` if there is none.
+    /// Reads one datagram or frame into `out`; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -72,7 +86,7 @@ impl Tun {
         }
     }
 
-    /// Hands one datagram to the kernel.
+    /// Hands one datagram or frame to the kernel.
     ///
     /// # Errors
     ///
@@ -89,7 +103,7 @@ impl AsFd for Tun {
     }
 }
 
-fn request(name: &str) -> Option<libc::ifreq> {
+fn request(name: &str, kind: libc::c_int) -> Option<libc::ifreq> {
     let good = |b: u8| b.is_ascii_graphic() && b != b'/' && b != b':';
     if name.is_empty() || name.len() >= libc::IFNAMSIZ || !name.bytes().all(good) {
         return None;
@@ -98,7 +112,7 @@ fn request(name: &str) -> Option<libc::ifreq> {
     for (to, from) in ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
+    let flags = (kind | libc::IFF_NO_PI) as libc::c_short;
     Some(libc::ifreq { ifr_name, ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags: flags } })
 }
 

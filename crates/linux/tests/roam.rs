@@ -311,6 +311,7 @@ with_each_hop! {
     a_connection_goes_round_all_bases_with_every_byte,
     a_move_back_before_it_is_done_harms_nothing,
     a_foreseen_move_is_made_over_the_association_that_waits,
+    a_fading_signal_prepares_the_only_other_base,
     a_prediction_that_does_not_come_true_leaves_nothing,
     a_base_that_dies_is_left_for_another_and_new_connections_work,
     the_next_connection_after_a_restart_works,
@@ -361,7 +362,7 @@ fn a_move_back_before_it_is_done_harms_nothing(hop: &str) {
 fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
     let country = Country::start(hop, 2, "");
     let exchange = Exchange::start(country.connect(echo_server()), 8 * MB);
-    let imminent = Request::Link(Link::Imminent { to: "b2".to_owned(), in_ms: 300 });
+    let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 300 });
     country.ask(&imminent).unwrap();
     country.await_that("reached ahead", |report| report.bases[1].state == "up");
     assert_eq!(country.current(), "b1");
@@ -369,11 +370,35 @@ fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
     assert!(exchange.finish(), "bytes were lost, changed or doubled");
 }
 
+/// MOB-39, LNK-14: a signal that fades foretells a move as an operator does.
+fn a_fading_signal_prepares_the_only_other_base(hop: &str) {
+    let signal = "[signal]\nwindow = \"400ms\"\nhorizon = \"2s\"";
+    let country = Country::start(hop, 2, signal);
+    let mut stream = country.connect(echo_server());
+    let quality = |dbm| Request::Link(Link::Quality { interface: None, dbm });
+    for _ in 0..12 {
+        assert_eq!(country.report().bases[1].state, "idle", "the signal is good");
+        country.ask(&quality(-50)).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+    // However slowly these go, five of them span half of the window, or the last is too weak.
+    for step in 0..60 {
+        country.ask(&quality(-50 - step)).unwrap();
+        if country.report().bases[1].state != "idle" {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    country.await_that("reached ahead", |report| report.bases[1].state == "up");
+    assert_eq!(country.current(), "b1", "it foretells a move and does not make it");
+    says(&mut stream, "still here");
+}
+
 /// MOB-41, MOB-43
 fn a_prediction_that_does_not_come_true_leaves_nothing(hop: &str) {
     let country = Country::start(hop, 2, "");
     let mut stream = country.connect(echo_server());
-    let imminent = Request::Link(Link::Imminent { to: "b2".to_owned(), in_ms: 10 });
+    let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 10 });
     country.ask(&imminent).unwrap();
     country.await_that("reached ahead", |report| report.bases[1].state == "up");
     country.await_that("dropped", |report| report.bases[1].state == "idle");

@@ -131,13 +131,10 @@ impl<K: Copy + Eq> UserFeedback<K> {
         if self.flows.len() >= self.config.flows_max {
             return Err(SharesError::Full);
         }
-        let mut told = None;
-        match (layer, &mut self.shares) {
-            (Layer::Tcp { .. }, Some(shares)) => shares.add(flow, USUAL)?,
-            (Layer::Tcp { .. }, None) => {}
-            (Layer::Hop, _) => told = Some(USUAL.into()),
+        if let (Layer::Tcp { .. }, Some(shares)) = (layer, &mut self.shares) {
+            shares.add(flow, USUAL)?;
         }
-        self.flows.push(Flow { key: flow, layer, priority: USUAL, chosen: false, told });
+        self.flows.push(Flow { key: flow, layer, priority: USUAL, chosen: false, told: None });
         self.settled = 0;
         Ok(())
     }
@@ -161,6 +158,13 @@ impl<K: Copy + Eq> UserFeedback<K> {
     /// spoken of that flow (UFB-4); whether it does.
     pub fn suggest_priority(&mut self, flow: K, priority: u32) -> bool {
         self.change(flow, priority, false)
+    }
+
+    /// The user takes back what was said of a flow: its priority stays until the system guesses
+    /// another. Whether the flow is known.
+    pub fn withdraw_priority(&mut self, flow: K) -> bool {
+        let known = self.flows.iter_mut().find(|known| known.key == flow);
+        known.map(|flow| flow.chosen = false).is_some()
     }
 
     /// A flow's priority.
@@ -270,6 +274,10 @@ impl<K: Copy + Eq> Flow<K> {
                 let share = Bytes::new(packets.saturating_mul(mss.get()));
                 (packets, Setting::Window { flow, share })
             }
+            // A hop divides nothing until it is told to, and so it has to be by the user only.
+            Layer::Hop if !self.chosen && self.told.is_none() && self.priority == USUAL => {
+                return None;
+            }
             Layer::Hop => {
                 let priority = self.priority;
                 (u64::from(priority), Setting::Priority { flow, priority })
@@ -331,6 +339,20 @@ mod tests {
         assert_eq!((f.priority('a'), f.priority('x')), (Some(7), None));
     }
 
+    /// UFB-3: a hop whose streams are all alike is told nothing of priorities, unless the user wants
+    /// them alike.
+    #[test]
+    fn a_hop_divides_nothing_before_somebody_speaks() {
+        let mut f = feedback(None);
+        assert_eq!((f.begin('h', Layer::Hop), f.begin('i', Layer::Hop)), (Ok(()), Ok(())));
+        assert!(f.suggest_priority('h', 1));
+        assert_eq!(settings(&mut f), []);
+        assert!(f.set_priority('i', 1));
+        assert_eq!(settings(&mut f), [Setting::Priority { flow: 'i', priority: 1 }]);
+        assert!(f.suggest_priority('h', 4) && f.suggest_priority('h', 1));
+        assert_eq!(settings(&mut f), []);
+    }
+
     /// UFB-4: the user may put ftp before video whatever the system thinks.
     #[test]
     fn the_users_choice_beats_the_systems() {
@@ -342,6 +364,10 @@ mod tests {
         assert!(f.set_priority(video, 1) && f.set_priority(ftp, 3));
         assert!(!f.suggest_priority(video, 9));
         assert_eq!(settings(&mut f), [window(ftp, 24), window(video, 8)]);
+        assert!(f.withdraw_priority(video) && !f.withdraw_priority('x'));
+        assert_eq!(settings(&mut f), []);
+        assert!(f.suggest_priority(video, 3));
+        assert_eq!(settings(&mut f), [window(ftp, 16), window(video, 16)]);
     }
 
     /// UFB-1, UFB-5: a hint becomes a link event shortly before its time, and is taken back if

@@ -3,7 +3,8 @@
 //! [`Session`] maps streams of a hop transport to connections of applications; it is the same
 //! machine at the mobile and at the base. [`Ingress`] understands what applications say at the
 //! mobile's listener: SOCKS ([`socks`]) and HTTP ([`http`]). [`UserFeedback`] turns what the user
-//! wants into settings for the layers below. All of them are machines: no clock, no socket; see
+//! wants into settings for the layers below. [`SignalPredictor`] foretells from the strength of the
+//! signal that the link will be lost. All of them are machines: no clock, no socket; see
 //! `docs/session.md` for the formats and the states.
 
 #![no_std]
@@ -22,6 +23,7 @@ mod ingress;
 pub mod memory;
 mod moving;
 mod session;
+mod signal;
 pub mod socks;
 mod table;
 
@@ -33,3 +35,4 @@ pub use lasthop_stream::SharesError;
 pub use lasthop_wire::mhp::handoff::{SessionId, SessionState};
 pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
 pub use session::{Config, Session, Stats, left_over};
+pub use signal::{Dbm, SignalConfig, SignalError, SignalPredictor};

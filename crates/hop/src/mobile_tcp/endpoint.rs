@@ -11,6 +11,7 @@ use super::connection::{Connection, RoundTrip, Ticks};
 use super::control::Reply;
 use super::entry::{Entry, Repeat, Stage};
 use super::listen::Ports;
+use super::priority::Division;
 use super::stats::Stats;
 use crate::config::Limits;
 use crate::srp::{CloseReason, LOST, Role};
@@ -79,6 +80,8 @@ pub struct MobileTcp {
     /// The link is said to be down, which is believed until then.
     pub(super) down: Option<Time>,
     pub(super) round_trip: RoundTrip,
+    /// How connections divide their windows, once one of them was given a priority.
+    pub(super) division: Division,
     pub(super) closing: Option<(CloseReason, u32)>,
     pub(super) closed: Option<CloseReason>,
     /// What this end itself and connections that are gone have done.
@@ -117,6 +120,7 @@ impl MobileTcp {
             last_sent: now,
             down: None,
             round_trip: RoundTrip::default(),
+            division: Division::default(),
             closing: None,
             closed: None,
             stats: Stats::default(),
@@ -327,6 +331,7 @@ impl MobileTcp {
         self.half_open += usize::from(entry.is_half_open());
         self.entries.insert(cid, entry);
         self.streams.insert(stream, cid);
+        self.division.note(Some(cid));
         Some(cid)
     }
 
@@ -352,6 +357,7 @@ impl MobileTcp {
     /// Forgets a connection altogether.
     pub(super) fn remove(&mut self, cid: u16) {
         self.set_stage(cid, Stage::Silent);
+        self.division.note(None);
         let Some(entry) = self.entries.remove(&cid) else { return };
         self.stats.add(entry.connection.stats());
         self.inflight -= entry.inflight;
@@ -368,6 +374,7 @@ impl MobileTcp {
     /// Lets a connection's identifier rest; nothing is kept in its buffers.
     pub(super) fn rest(&mut self, cid: u16, stage: Stage) {
         self.set_stage(cid, stage);
+        self.division.note(None);
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.release();
         entry.resting = true;

@@ -8,6 +8,7 @@ use lasthop_wire::mobile_tcp::{Cid, Code, Control, Seq16};
 
 use super::connection::{Connection, Terms, Ticks};
 use super::head::Head;
+use super::priority::USUAL;
 
 /// How far a connection has come.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,6 +117,7 @@ impl Repeat {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) stream: u64,
+    pub(super) priority: u32,
     pub(super) connection: Connection,
     pub(super) stage: Stage,
     /// The number of our SYN.
@@ -145,6 +147,7 @@ impl Entry {
     pub(super) fn new(stream: u64, connection: Connection, stage: Stage) -> Self {
         Self {
             stream,
+            priority: USUAL,
             connection,
             stage,
             iss: Seq16((stream as u16).wrapping_mul(0x9e37)),

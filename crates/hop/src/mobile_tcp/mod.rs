@@ -25,6 +25,7 @@ mod head;
 mod input;
 mod listen;
 mod output;
+mod priority;
 mod stats;
 mod streams;
 

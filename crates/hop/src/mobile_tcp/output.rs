@@ -24,6 +24,7 @@ impl MobileTcp {
         if !self.established || self.closed.is_some() {
             return None;
         }
+        self.settle_shares();
         if self.closing.is_some() {
             return self.say_goodbye(out);
         }

@@ -135,6 +135,12 @@ impl Streams for MobileTcp {
         self.look(cid);
     }
 
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        if let Some(cid) = self.cid_of(id) {
+            self.give_priority(cid, priority);
+        }
+    }
+
     fn recv_state(&self, id: StreamId) -> RecvState {
         let Some(entry) = self.entry_of(id) else { return RecvState::Finished };
         match entry.reset {

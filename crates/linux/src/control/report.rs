@@ -1,17 +1,21 @@
 //! A picture of a running process, as JSON.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-/// A picture of a running base or mobile.
+use super::request::Target;
+
+/// A picture of a running base, mobile or agent.
 #[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// `base` or `mobile`.
+    /// `base`, `mobile` or `agent`.
     pub role: String,
     /// The program's version.
     pub version: String,
     /// Seconds since it was started.
     pub uptime_s: f64,
-    /// `srp` or `split-tcp`.
+    /// `srp`, `mobile-tcp` or `split-tcp`; empty at an agent.
     pub hop: String,
     /// One for each mobile, or one for the base.
     pub associations: Vec<AssociationReport>,
@@ -31,6 +35,61 @@ pub struct Report {
     /// Of a mobile: the latest handoff.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<HandoffReport>,
+    /// Of an agent: what it is and does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentReport>,
+    /// What the user has said of priorities and not taken back, oldest first; the later word counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub priorities: Vec<PriorityReport>,
+}
+
+/// A word of the user's on priorities.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct PriorityReport {
+    /// Which connections are meant.
+    pub of: Target,
+    /// Their priority.
+    pub priority: u32,
+}
+
+/// An agent in the path.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub struct AgentReport {
+    /// Its schemes, from the fixed side to the mobile side.
+    pub schemes: Vec<String>,
+    /// Where the fixed hosts are.
+    pub fixed: InterfaceReport,
+    /// Where the mobiles are.
+    pub mobile: InterfaceReport,
+    /// Whether the agent at the other end of the hop is heard; absent if none is needed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<bool>,
+    /// What was last heard of the link: `up`, `down` or `imminent`.
+    pub link: String,
+    /// What each scheme counts: `snoop_repaired` and the like.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counters: BTreeMap<String, u64>,
+}
+
+/// An interface of an agent.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct InterfaceReport {
+    /// Its name.
+    pub name: String,
+    /// Whether it is there and carries.
+    pub up: bool,
+    /// Packets that came in and were the agent's.
+    pub packets_received: u64,
+    /// Their bytes, with Ethernet headers.
+    pub bytes_received: u64,
+    /// Packets that the agent sent.
+    pub packets_sent: u64,
+    /// Their bytes, with Ethernet headers.
+    pub bytes_sent: u64,
+    /// Packets that came and were lost because the agent did not keep up.
+    pub packets_missed: u64,
+    /// Packets that the interface did not take.
+    pub packets_unsent: u64,
 }
 
 /// A base, as a mobile sees it.
@@ -38,6 +97,9 @@ pub struct Report {
 pub struct BaseReport {
     /// What the configuration calls it.
     pub name: String,
+    /// Its public key, by which its association is known; absent without a seal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Where it is.
     pub address: String,
     /// `up`, `silent`, `connecting`, `down` or `idle`: no association is wanted.
@@ -173,14 +235,26 @@ pub struct AssociationReport {
 }
 
 /// One connection.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
 pub struct ConnectionReport {
+    /// What names it in this process, as long as it lasts.
+    #[serde(default)]
+    pub key: u64,
     /// Its association.
     pub association: Option<String>,
     /// Its number in the association.
     pub id: Option<u64>,
     /// Where it goes.
     pub target: String,
+    /// Who wants it: the client's address and port.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// The program whose it is, where the kernel can tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// Its priority, if priorities are known at this end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u32>,
     /// `opening`, `open`, `sent-end`, `got-end` or `closing`.
     pub state: String,
     /// Bytes from here into the hop.

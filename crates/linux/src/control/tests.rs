@@ -115,7 +115,10 @@ fn handoff(to: &str) -> Request {
 
 #[test]
 fn every_request_is_one_line_and_comes_back_as_it_was() {
-    let imminent = Link::Imminent { to: "b2".to_owned(), in_ms: 300 };
+    let imminent = Link::Imminent { to: Some("b2".to_owned()), in_ms: 300 };
+    let foreseen = Link::Imminent { to: None, in_ms: 300 };
+    let quality = Link::Quality { interface: None, dbm: -71 };
+    let of = Target::Program("curl".to_owned());
     let down = Link::Down { interface: Some("wlan0".to_owned()) };
     for (request, text) in [
         (Request::Status {}, r#"{"status":{}}"#),
@@ -124,6 +127,17 @@ fn every_request_is_one_line_and_comes_back_as_it_was() {
         (Request::Link(down), r#"{"link":{"down":{"interface":"wlan0"}}}"#),
         (Request::Link(Link::Down { interface: None }), r#"{"link":{"down":{}}}"#),
         (Request::Link(Link::Up { interface: None }), r#"{"link":{"up":{}}}"#),
+        (Request::Link(foreseen), r#"{"link":{"imminent":{"in_ms":300}}}"#),
+        (Request::Link(Link::Complete {}), r#"{"link":{"complete":{}}}"#),
+        (Request::Link(quality), r#"{"link":{"quality":{"dbm":-71}}}"#),
+        (
+            Request::Priority { of, priority: Some(3) },
+            r#"{"priority":{"of":{"program":"curl"},"priority":3}}"#,
+        ),
+        (
+            Request::Priority { of: Target::Connection(58), priority: None },
+            r#"{"priority":{"of":{"connection":58}}}"#,
+        ),
     ] {
         let line = request.to_line().unwrap();
         assert_eq!(line, format!("{text}\n").as_bytes());

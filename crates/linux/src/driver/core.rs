@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_session::{ConnId, Session};
@@ -11,6 +12,7 @@ use crate::bridge::Bridge;
 use crate::clock::Clock;
 use crate::control::{ConnectionReport, Counters, Report};
 use crate::hop::{Hop, Source, Turn};
+use crate::priority::Program;
 use crate::reactor::Reactor;
 use crate::relay::Relay;
 use crate::resolve::Resolver;
@@ -50,9 +52,23 @@ pub(crate) enum Phase<I, W> {
     Bridged(Bridge<I>),
 }
 
+/// Whose a connection is, for people and for priorities.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Who {
+    /// Names the connection in this process; never used twice.
+    pub(crate) number: u64,
+    /// The application's address, or the fixed host's that opened the connection.
+    pub(crate) client: Option<SocketAddr>,
+    /// The application's program, where the kernel can tell.
+    pub(crate) program: Option<Program>,
+    /// The connection's priority, where priorities are known.
+    pub(crate) priority: Option<u32>,
+}
+
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection<I, W> {
+    pub(crate) who: Who,
     /// Its name in the session, once it has one.
     pub(crate) name: Option<(I, ConnId)>,
     /// Where it goes, for people.
@@ -87,6 +103,11 @@ pub(crate) struct Core<H: Hop, W> {
     pub(super) clock: Clock,
     pub(super) sessions: BTreeMap<H::Id, Session>,
     names: BTreeMap<(H::Id, ConnId), Key>,
+    /// How many connections there were.
+    numbered: u64,
+    numbers: BTreeMap<u64, Key>,
+    /// Numbers of connections that are over, of which the role has not heard.
+    pub(super) over: Vec<u64>,
     /// Connections on which something may move.
     pub(super) queue: VecDeque<Key>,
     /// Associations whose session may have something to say.
@@ -108,6 +129,9 @@ impl<H: Hop, W> Core<H, W> {
             clock,
             sessions: BTreeMap::new(),
             names: BTreeMap::new(),
+            numbered: 0,
+            numbers: BTreeMap::new(),
+            over: Vec::new(),
             queue: VecDeque::new(),
             touched: BTreeSet::new(),
             timers: BTreeSet::new(),
@@ -151,15 +175,24 @@ impl<H: Hop, W> Core<H, W> {
 
     /// Adds a connection without a name.
     fn insert(&mut self, target: String, phase: Phase<H::Id, W>) -> Key {
-        let (since, name) = (self.now, None);
-        self.connections.insert(Connection {
-            name,
+        self.numbered += 1;
+        let who = Who { number: self.numbered, ..Who::default() };
+        let key = self.connections.insert(Connection {
+            who,
+            name: None,
             target,
-            since,
+            since: self.now,
             phase,
             reset: false,
             queued: false,
-        })
+        });
+        self.numbers.insert(self.numbered, key);
+        key
+    }
+
+    /// The connection with this number.
+    pub(crate) fn numbered(&mut self, number: u64) -> Option<&mut Connection<H::Id, W>> {
+        self.connections.get_mut(*self.numbers.get(&number)?)
     }
 
     /// Gives a connection its name in a session.
@@ -185,6 +218,14 @@ impl<H: Hop, W> Core<H, W> {
 
     /// Removes a connection and its name.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Connection<H::Id, W>> {
+        let connection = self.take(key)?;
+        self.numbers.remove(&connection.who.number);
+        self.over.push(connection.who.number);
+        Some(connection)
+    }
+
+    /// Takes a connection and its name out; it may go on elsewhere.
+    fn take(&mut self, key: Key) -> Option<Connection<H::Id, W>> {
         let connection = self.connections.remove(key)?;
         for name in connection.names() {
             self.names.remove(&name);
@@ -204,15 +245,23 @@ impl<H: Hop, W> Core<H, W> {
     /// Relays bytes between connection `conn` of a session and `socket`; `preface` goes first into
     /// the session. `take` gives both, or nothing: then there is no connection.
     pub(crate) fn relay(&mut self, key: Key, take: impl FnOnce(W) -> Option<(Socket, Vec<u8>)>) {
-        let Some(Connection { name, target, since, phase, reset, .. }) = self.remove(key) else {
+        let Some(Connection { who, name, target, since, phase, reset, .. }) = self.take(key) else {
             return;
         };
-        let (Some((id, conn)), Phase::Waiting(waiting)) = (name, phase) else { return };
-        let Some((socket, preface)) = take(waiting) else { return };
+        let number = who.number;
+        let taken = match (name, phase) {
+            (Some(name), Phase::Waiting(waiting)) => take(waiting).map(|taken| (name, taken)),
+            _ => None,
+        };
+        let Some(((id, conn), (socket, preface))) = taken else {
+            self.numbers.remove(&number);
+            return self.over.push(number);
+        };
         tracing::debug!(connection = conn.0, target, "connection opened");
         let token = socket.token;
         let phase = Phase::Relaying(Relay::new(conn, socket, preface));
         let key = self.connections.insert(Connection {
+            who,
             name: Some((id, conn)),
             target,
             since,
@@ -220,6 +269,7 @@ impl<H: Hop, W> Core<H, W> {
             reset,
             queued: false,
         });
+        self.numbers.insert(number, key);
         self.names.insert((id, conn), key);
         self.reactor.reassign(token, Source::Connection(key));
         self.counters.opened += 1;
@@ -357,6 +407,10 @@ impl<H: Hop, W> Core<H, W> {
                 Phase::Bridged(bridge) => (bridge.state(), bridge.to_hop, bridge.from_hop),
             };
             ConnectionReport {
+                key: c.who.number,
+                client: c.who.client.map(|client| client.to_string()),
+                program: c.who.program.as_ref().map(|program| program.shown().to_owned()),
+                priority: c.who.priority,
                 association: c.name.as_ref().map(|(id, _)| name(id)),
                 id: c.name.map(|(_, conn)| conn.0),
                 target: c.target.clone(),

@@ -10,9 +10,9 @@ use rustix::event::epoll;
 
 use super::control::PortStats;
 use super::engine::{Exchange, Intake};
-use super::mmsg::{self, Inbox};
 use super::pool::Packet;
 use super::{EmulatorError, Port};
+use crate::mmsg::{self, Inbox};
 use crate::offload::{self, HEADER_LENGTH, NOTHING_LEFT, Segments, Unfinished};
 use crate::packet_socket::PacketSocket;
 use crate::tun::Tun;

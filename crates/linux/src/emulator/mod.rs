@@ -23,7 +23,6 @@ mod engine;
 mod frames;
 mod lateness;
 mod mark;
-mod mmsg;
 mod pool;
 mod realtime;
 mod udp;

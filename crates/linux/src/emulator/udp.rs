@@ -16,8 +16,8 @@ use socket2::SockRef;
 
 use super::control::PortStats;
 use super::engine::{Exchange, Intake};
-use super::mmsg::{self, Inbox};
 use super::pool::Packet;
+use crate::mmsg::{self, Inbox};
 
 const LONGEST_DATAGRAM: usize = 65_535;
 

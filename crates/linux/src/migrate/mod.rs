@@ -18,7 +18,7 @@ mod image;
 mod message;
 mod restore;
 mod routing;
-mod sockopt;
+pub(crate) mod sockopt;
 #[cfg(test)]
 mod tests;
 

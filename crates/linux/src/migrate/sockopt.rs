@@ -193,6 +193,13 @@ pub(super) fn set_options(
     set_words(fd, libc::TCP_REPAIR_OPTIONS, &words)
 }
 
+/// The least round trip that the kernel has measured of late, in microseconds (`tcpi_min_rtt`);
+/// `u32::MAX` while there is none.
+pub(crate) fn least_round_trip(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let bytes: [u8; 152] = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
+    Ok(word(&bytes, 148))
+}
+
 pub(super) fn info(fd: BorrowedFd<'_>) -> io::Result<Info> {
     let bytes: [u8; INFO_LENGTH] = get(fd, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     let (options, scales) = (bytes[5], bytes[6]);

@@ -14,7 +14,9 @@ use crate::carrier::ether::Mac;
 use crate::config::{
     self, CarrierKind, ConfigError, HopKind, KeyText, MobileTcpFile, Place, SealKind, SrpFile,
 };
+use crate::priority::{Rule, Rules};
 use crate::publish::{self, Server};
+use crate::signals::{SignalFile, SignalSettings};
 use crate::tcp::Congestion;
 use crate::transparent::{TransparentConfig, TransparentFile};
 
@@ -292,6 +294,10 @@ pub struct MobileFile {
     pub publish: Vec<Server>,
     /// TCP that is carried without the application's knowledge.
     pub transparent: Option<TransparentFile>,
+    /// Which connections matter more: the first that fits counts.
+    pub priority: Vec<Rule>,
+    /// The signal whose loss is foretold.
+    pub signal: Option<SignalFile>,
 }
 
 /// One of the `[[bases]]`.
@@ -393,6 +399,10 @@ pub struct MobileConfig {
     pub publish: Vec<Server>,
     /// TCP that is carried without the application's knowledge.
     pub transparent: Option<TransparentConfig>,
+    /// Which connections matter more.
+    pub priority: Rules,
+    /// The signal whose loss is foretold, if one is.
+    pub signal: Option<SignalSettings>,
 }
 
 impl TryFrom<MobileFile> for MobileConfig {
@@ -444,6 +454,8 @@ impl TryFrom<MobileFile> for MobileConfig {
             mobile_tcp: file.mobile_tcp,
             publish: publish::servers(file.publish)?,
             transparent: file.transparent.map(TransparentConfig::try_from).transpose()?,
+            priority: file.priority.into(),
+            signal: file.signal.map(SignalFile::settings).transpose()?.flatten(),
             connections: file.limits.connections.unwrap_or(4096),
         })
     }
@@ -499,5 +511,20 @@ mod tests {
             let error = read(&text).unwrap_err().to_string();
             assert!(error.contains(said), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn priorities_are_read_in_their_order_and_errors_name_the_line() {
+        use crate::priority::Flow;
+
+        let hop = "seal = \"none\"\nbase = \"b:1\"\n";
+        let rules = "[[priority]]\nport = 22\npriority = 9\n[[priority]]\n\
+                     address = \"10.0.0.0/8\"\npriority = 2\n";
+        let got = read(&format!("{hop}{rules}")).unwrap().priority;
+        for (to, priority) in [("10.0.0.1:22", Some(9)), ("10.0.0.1:80", Some(2))] {
+            assert_eq!(got.priority(&Flow::to(to.parse().unwrap())), priority);
+        }
+        let error = read(&format!("{hop}[[priority]]\nport = 22\npriority = 0\n")).unwrap_err();
+        assert!(error.to_string().contains("m.toml:5: `priority`: 0 is no priority"), "{error}");
     }
 }

@@ -10,6 +10,7 @@ use super::{ACCEPT_PAUSE, Core, MobileHop, MobileRole, Waiting};
 use crate::driver::Timer;
 use crate::error::RunError;
 use crate::hop::Source;
+use crate::programs::Ends;
 use crate::reactor::{Interest, Reactor};
 use crate::tcp::{self, Socket};
 use crate::transparent::{Interception, Leave, Listener, Taken, Taking, TransparentConfig};
@@ -110,6 +111,7 @@ impl<H: MobileHop> MobileRole<H> {
         let token = socket.token;
         let key = core.add(String::new(), Waiting::Guest(Guest::taken(socket, source)));
         core.reactor.reassign(token, Source::Connection(key));
+        self.users.meet(core, key, Ends { client: taken.source, server: taken.target });
         self.open(core, key, &Target::Addr(taken.target));
     }
 }

@@ -8,7 +8,9 @@ mod network;
 mod reach;
 mod request;
 mod roam;
+mod signal;
 mod station;
+mod users;
 
 pub use config::{
     BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffConfig, HandoffFile,
@@ -29,12 +31,15 @@ use self::intercepted::Intercepted;
 use self::make::Make;
 use self::network::Network;
 use self::roam::Roam;
+use self::signal::Signal;
 use self::station::Station;
+use self::users::Users;
 use crate::control::{Reply, Report, Request};
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
 use crate::hop::{Hop, HopEvent, Source, Turn};
+use crate::programs::Ends;
 use crate::reactor::{Interest, Readiness};
 use crate::resolve::Answer;
 use crate::several::Several;
@@ -53,6 +58,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
 /// Beside the listeners, that by which the kernel tells of its networks.
 const NETWORK: usize = usize::MAX;
+/// And that by which programs are recognised.
+const PROGRAMS: usize = usize::MAX - 1;
+/// And that by which the kernel tells of its signals.
+const SIGNAL: usize = usize::MAX - 2;
 
 /// What a mobile's connection does before it stands.
 pub(crate) enum Waiting {
@@ -196,6 +205,7 @@ pub(crate) struct MobileRole<H: MobileHop> {
     /// The hop to the first base, until the loop runs.
     first: Option<H>,
     network: Network,
+    signal: Signal,
     roam: Option<Roam>,
     /// The session's name where there are no handoffs.
     name: SessionId,
@@ -217,6 +227,8 @@ pub(crate) struct MobileRole<H: MobileHop> {
     retired: Vec<(Time, u32)>,
     /// Applications whose association was lost while the base was asked for what they want.
     again: Vec<Key>,
+    /// Whose connections they are, and what that is worth.
+    users: Users,
 }
 
 type Core<H> = CoreOf<MobileRole<H>>;
@@ -244,6 +256,8 @@ impl<H: MobileHop> MobileRole<H> {
         let name = SessionId(random.next_u64());
         let several = stations.len() > 1 && bases.len() == stations.len();
         let roam = several.then(|| Roam::new(config.handoff.give_up, keys, bases, random));
+        let signal = Signal::new(config.signal.clone());
+        let users = Users::new(config.priority.clone(), config.connections);
         Self {
             config,
             listeners,
@@ -252,6 +266,7 @@ impl<H: MobileHop> MobileRole<H> {
             make,
             first: Some(first),
             network: Network::new(),
+            signal,
             roam: roam.flatten(),
             name,
             here: 0,
@@ -263,6 +278,7 @@ impl<H: MobileHop> MobileRole<H> {
             doubt_at: None,
             retired: Vec::new(),
             again: Vec::new(),
+            users,
         }
     }
 
@@ -280,16 +296,17 @@ impl<H: MobileHop> MobileRole<H> {
         self.stations.iter().position(|station| station.part == Some(part))
     }
 
-    fn welcome(&mut self, core: &mut Core<H>, fd: OwnedFd) {
+    fn welcome(&mut self, core: &mut Core<H>, fd: OwnedFd, client: SocketAddr) {
         if core.connections.len() >= self.config.connections {
             return tracing::debug!("too many connections: one is turned away");
         }
         tcp::tune_relayed(&fd);
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
-        let token = socket.token;
+        let (token, server) = (socket.token, tcp::local_addr(&socket.fd));
         let key = core.add(String::new(), Waiting::Guest(Guest::new(socket)));
         core.reactor.reassign(token, Source::Connection(key));
+        self.users.meet(core, key, Ends { client, server });
         core.arm(core.now + PATIENCE, Timer::Connection(key));
     }
 
@@ -313,13 +330,17 @@ impl<H: MobileHop> MobileRole<H> {
         if let Some(guest) = guest(core, key) {
             guest.asking(target);
         }
+        self.users.begin(core, key, target);
         let (now, opening, id) = (core.now, self.config.connect.into(), (self.at, ()));
         let source = guest(core, key).and_then(|guest| guest.source());
         let asked = core.session(id).map(|(session, mut streams)| {
             session.connect_from(now, &mut streams, target, opening, source)
         });
         match asked {
-            Some(Ok(conn)) => core.name(key, id, conn),
+            Some(Ok(conn)) => {
+                core.name(key, id, conn);
+                self.users.renew(core, key);
+            }
             Some(Err(_)) => self.answer(core, key, Err(Refusal::TooMany)),
             None => self.answer(core, key, Err(Refusal::AssociationLost)),
         }
@@ -398,6 +419,7 @@ impl<H: MobileHop> MobileRole<H> {
                     .leaving(self.intercepted.own_way());
                 let key = core.add(server.server.to_string(), Waiting::Calling(dial));
                 core.name(key, id, conn);
+                self.users.begin_called(core, key, caller, server.port);
                 return dial::advance(core, key, None);
             }
             // As a closed port answers.
@@ -429,6 +451,9 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
         self.intercepted.watch(&mut core.reactor)?;
         self.network.watch(&mut core.reactor, Source::Listener(NETWORK))?;
+        self.signal.watch(&mut core.reactor, Source::Listener(SIGNAL))?;
+        self.place_signal(core);
+        self.users.watch(&mut core.reactor, Source::Listener(PROGRAMS))?;
         if let Some(part) = self.reach(core, self.here) {
             self.at = part;
         }
@@ -444,6 +469,12 @@ impl<H: MobileHop> Role for MobileRole<H> {
         if n == NETWORK {
             return self.network.handle_ready();
         }
+        if n == SIGNAL {
+            return self.signal.handle_ready();
+        }
+        if n == PROGRAMS {
+            return self.users.handle_ready(core);
+        }
         if let Some(n) = intercepted::listener(n) {
             return self.accept_taken(core, n);
         }
@@ -451,7 +482,7 @@ impl<H: MobileHop> Role for MobileRole<H> {
         for _ in 0..64 {
             let Some(fd) = self.listeners.get(n) else { return };
             match tcp::accept(fd) {
-                Accepted::Connection(fd, _) => self.welcome(core, fd),
+                Accepted::Connection(fd, client) => self.welcome(core, fd, client),
                 Accepted::Empty => return,
                 Accepted::Exhausted(e) => {
                     tracing::warn!(error = %e, "accepting pauses");
@@ -568,7 +599,11 @@ impl<H: MobileHop> Role for MobileRole<H> {
     fn advance(&mut self, core: &mut Core<H>) -> bool {
         let again = !self.again.is_empty();
         self.open_again(core);
-        again | self.tend(core)
+        again | self.tend(core) | self.users.apply(core)
+    }
+
+    fn handle_over(&mut self, number: u64) {
+        self.users.end(number);
     }
 
     fn next_timeout(&self) -> Option<Time> {

@@ -96,6 +96,13 @@ impl Network {
         Some(known.is_some_and(crate::netlink::Interface::works))
     }
 
+    /// The number of an interface that carries packets.
+    pub(super) fn index(&self, interface: &str) -> Option<u32> {
+        let mut interfaces =
+            self.monitor.as_ref().filter(|_| !self.down.contains(interface))?.interfaces();
+        Some(interfaces.find(|i| i.name == interface && i.works())?.index)
+    }
+
     /// The operator says that an interface is down, or no longer.
     pub(super) fn set_down(&mut self, interface: &str, down: bool) {
         if down {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use lasthop_units::LinkEvent;
+
 use super::station::Station;
 use super::{Core, MobileHop, MobileRole};
 use crate::config::Place;
@@ -20,7 +22,22 @@ impl<H: MobileHop> MobileRole<H> {
                 let number = self.roam.as_ref().and_then(|roam| roam.latest.as_ref());
                 Ok(Reply { handoff: number.map(|handoff| handoff.number) })
             }
-            Request::Link(Link::Imminent { to, in_ms }) => {
+            Request::Link(Link::Imminent { to: None, in_ms }) => {
+                self.foresee(core, Duration::from_millis(in_ms));
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Complete {}) => {
+                self.tell_hop(core, LinkEvent::Complete);
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Quality { interface, dbm }) => {
+                self.handle_quality(core, interface.as_deref(), dbm)
+            }
+            Request::Priority { of, priority } => {
+                self.users.set(&of, priority)?;
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Imminent { to: Some(to), in_ms }) => {
                 let i = self.station_called(&to)?;
                 self.prepare(core, i, Duration::from_millis(in_ms));
                 Ok(Reply::default())
@@ -49,12 +66,14 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     pub(super) fn add_to_report(&self, core: &Core<H>, report: &mut Report) {
+        self.users.add_to_report(report);
         let Some(roam) = &self.roam else { return };
         let base = |(i, station): (usize, &Station)| {
             let hop = station.part.and_then(|part| core.hop.get(part));
             let state = hop.and_then(|hop| hop.reports(core.now).pop()).map(|hop| hop.state);
             BaseReport {
                 name: station.name().to_owned(),
+                key: station.config.key.map(|key| key.to_string()),
                 address: match &station.config.place {
                     Place::Internet(base) => base.to_string(),
                     Place::Ethernet { interface, .. } => format!("ether:{interface}"),

@@ -335,6 +335,7 @@ impl<H: MobileHop> MobileRole<H> {
     /// does not say. True if something was done.
     pub(super) fn tend(&mut self, core: &mut Core<H>) -> bool {
         let mut some = self.notice_changes(core);
+        some |= self.follow_signal(core);
         // A base that was not reached yet is not late: what it takes is the network's time.
         let reached = self.resumed;
         if let Some(roam) = self.roam.as_mut().filter(|_| reached)
@@ -361,7 +362,8 @@ impl<H: MobileHop> MobileRole<H> {
         let may_leave = !self.is_pending();
         let stations = self.stations.iter().filter_map(|s| s.until.filter(|_| may_leave)).min();
         let retired = self.retired.iter().map(|(at, _)| *at).min();
-        [machine, stations, retired, self.doubt_at].into_iter().flatten().min()
+        let signal = self.signal.next_timeout();
+        [machine, stations, retired, self.doubt_at, signal].into_iter().flatten().min()
     }
 
     /// Leaves a base that does not answer for one that does.
@@ -422,7 +424,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
-    fn is_usable(&self, now: Time, i: usize) -> bool {
+    pub(super) fn is_usable(&self, now: Time, i: usize) -> bool {
         let station = &self.stations[i];
         if station.shunned.is_some_and(|until| now < until) {
             return false;
@@ -464,6 +466,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
         let changes = self.network.poll();
         if changes.path {
+            self.place_signal(core);
             self.follow_path(core, &changes);
             self.follow_carrier(core);
         }
@@ -522,6 +525,7 @@ impl<H: MobileHop> MobileRole<H> {
     pub(super) fn handle_link(&mut self, core: &mut Core<H>, interface: Option<&str>, down: bool) {
         if let Some(interface) = interface {
             self.network.set_down(interface, down);
+            self.place_signal(core);
         }
         let concerned = |name: Option<&str>| interface.is_none() || name == interface;
         let parts: Vec<u32> = self

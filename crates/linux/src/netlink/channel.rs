@@ -1,12 +1,14 @@
 //! A netlink socket: messages out, answers in.
 
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
     ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
-    NetlinkHeader, NetlinkMessage, NetlinkPayload, NlasIterator,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NlasIterator,
 };
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
@@ -40,14 +42,25 @@ pub(super) enum Read {
     Overrun,
 }
 
-/// A netlink socket.
-pub(super) struct Channel {
+/// What is spoken over a channel.
+pub(super) trait Language: NetlinkSerializable + NetlinkDeserializable + Clone {
+    /// The kernel's number of it (`NETLINK_*`).
+    const PROTOCOL: isize;
+}
+
+impl Language for RouteNetlinkMessage {
+    const PROTOCOL: isize = NETLINK_ROUTE;
+}
+
+/// A netlink socket over which messages `M` go.
+pub(super) struct Channel<M = RouteNetlinkMessage> {
     socket: Socket,
     buffer: Vec<u8>,
     sequence: u32,
+    messages: PhantomData<M>,
 }
 
-impl Channel {
+impl<M: Language> Channel<M> {
     /// A socket for questions and orders.
     pub(super) fn open() -> Result<Self, NetlinkError> {
         let channel = Self::bound(&[])?;
@@ -64,7 +77,7 @@ impl Channel {
     }
 
     fn bound(groups: &[u32]) -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(NETLINK_ROUTE).map_err(NetlinkError::Socket)?;
+        let mut socket = Socket::new(M::PROTOCOL).map_err(NetlinkError::Socket)?;
         socket.bind_auto().map_err(NetlinkError::Socket)?;
         // Without these an error has no words, and carries the whole request along.
         let _ = socket.set_ext_ack(true);
@@ -72,13 +85,13 @@ impl Channel {
         for group in groups {
             socket.add_membership(*group).map_err(NetlinkError::Socket)?;
         }
-        Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0 })
+        Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0, messages: PhantomData })
     }
 
     /// Gives an order and waits until the kernel has carried it out; `what` it is, for the error.
     pub(super) fn order(
         &mut self,
-        message: RouteNetlinkMessage,
+        message: M,
         flags: u16,
         what: impl Fn() -> String,
     ) -> Result<(), NetlinkError> {
@@ -101,9 +114,9 @@ impl Channel {
     /// while it was told.
     pub(super) fn list<T>(
         &mut self,
-        question: &RouteNetlinkMessage,
+        question: &M,
         what: impl Fn() -> String,
-        each: impl Fn(RouteNetlinkMessage) -> Option<T>,
+        each: impl Fn(M) -> Option<T>,
     ) -> Result<Vec<T>, NetlinkError> {
         for _ in 0..ATTEMPTS {
             if let Some(list) = self.list_once(question.clone(), &what, &each)? {
@@ -115,9 +128,9 @@ impl Channel {
 
     fn list_once<T>(
         &mut self,
-        question: RouteNetlinkMessage,
+        question: M,
         what: &impl Fn() -> String,
-        each: &impl Fn(RouteNetlinkMessage) -> Option<T>,
+        each: &impl Fn(M) -> Option<T>,
     ) -> Result<Option<Vec<T>>, NetlinkError> {
         self.send(question, NLM_F_DUMP)?;
         let (mut list, mut end, mut whole) = (Vec::new(), None, true);
@@ -136,12 +149,18 @@ impl Channel {
         Ok(whole.then_some(list))
     }
 
-    fn send(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), NetlinkError> {
+    /// Asks for a list without waiting for it; the number that the answers carry.
+    pub(super) fn ask(&mut self, question: M) -> Result<u32, NetlinkError> {
+        self.send(question, NLM_F_DUMP)?;
+        Ok(self.sequence)
+    }
+
+    fn send(&mut self, message: M, flags: u16) -> Result<(), NetlinkError> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
@@ -154,7 +173,7 @@ impl Channel {
     fn answers(
         &mut self,
         what: &impl Fn() -> String,
-        mut each: impl FnMut(NetlinkPayload<RouteNetlinkMessage>, &NetlinkHeader),
+        mut each: impl FnMut(NetlinkPayload<M>, &NetlinkHeader),
     ) -> Result<(), NetlinkError> {
         let sequence = self.sequence;
         let read = self.read(|message| {
@@ -174,10 +193,7 @@ impl Channel {
     }
 
     /// Reads once, and hands over every message that is understood.
-    pub(super) fn read(
-        &mut self,
-        mut each: impl FnMut(NetlinkMessage<RouteNetlinkMessage>),
-    ) -> io::Result<Read> {
+    pub(super) fn read(&mut self, mut each: impl FnMut(NetlinkMessage<M>)) -> io::Result<Read> {
         let (length, from) = loop {
             // The flag makes the kernel tell the true length.
             match self.socket.recv_from(&mut &mut self.buffer[..], libc::MSG_TRUNC) {
@@ -217,7 +233,7 @@ impl Channel {
     }
 }
 
-impl AsFd for Channel {
+impl<M> AsFd for Channel<M> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

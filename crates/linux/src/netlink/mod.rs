@@ -5,6 +5,7 @@
 //! changes. Both belong to the network namespace of the thread that opened them, wherever they are
 //! used afterwards.
 
+mod bridge;
 mod channel;
 mod monitor;
 mod neighbour;
@@ -14,6 +15,7 @@ mod route;
 mod rule;
 #[cfg(test)]
 mod tests;
+mod wireless;
 
 use std::io;
 use std::net::IpAddr;
@@ -31,6 +33,7 @@ pub use self::picture::{DefaultRoute, NetworkEvent};
 pub use self::requests::Rtnetlink;
 pub use self::route::{Kind, MAIN, Route};
 pub use self::rule::{Action, Rule};
+pub use self::wireless::{Wireless, WirelessEvent, WirelessMonitor};
 pub use crate::netns::Prefix;
 
 /// Marks the routes and rules that lasthop makes, so that people and the next start know them:
@@ -112,6 +115,10 @@ pub struct Interface {
     pub loopback: bool,
     /// Its hardware address, if it has one of six bytes.
     pub mac: Option<[u8; 6]>,
+    /// The longest packet that it sends, bytes of IP.
+    pub mtu: u32,
+    /// The bridge, or the like, that it is a port of.
+    pub controller: Option<u32>,
 }
 
 impl Interface {
@@ -134,11 +141,16 @@ impl Interface {
             carrier: flags.contains(LinkFlags::Running | LinkFlags::LowerUp),
             loopback: flags.contains(LinkFlags::Loopback),
             mac: None,
+            mtu: 0,
+            controller: None,
         };
         for attribute in &message.attributes {
             match attribute {
                 LinkAttribute::IfName(name) => interface.name.clone_from(name),
                 LinkAttribute::Address(mac) => interface.mac = mac.as_slice().try_into().ok(),
+                LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+                LinkAttribute::Controller(0) => {}
+                LinkAttribute::Controller(index) => interface.controller = Some(*index),
                 _ => {}
             }
         }

@@ -204,7 +204,8 @@ mod tests {
 
     fn interface(index: u32, name: &str, carrier: bool) -> Interface {
         let name = name.to_owned();
-        Interface { index, name, up: true, carrier, loopback: false, mac: None }
+        let (mtu, controller) = (1500, None);
+        Interface { index, name, up: true, carrier, loopback: false, mac: None, mtu, controller }
     }
 
     fn address(interface: u32, ip: &str, usable: bool) -> Address {

@@ -31,6 +31,15 @@ impl Rtnetlink {
         Ok(Self { channel: Channel::open()? })
     }
 
+    pub(super) fn order(
+        &mut self,
+        message: Message,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<(), NetlinkError> {
+        self.channel.order(message, flags, what)
+    }
+
     /// Every interface.
     ///
     /// # Errors
@@ -267,7 +276,7 @@ fn was_there(result: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
     }
 }
 
-fn was_new(result: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
+pub(super) fn was_new(result: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {
     match result {
         Ok(()) => Ok(true),
         Err(error) if error.is_present() => Ok(false),

@@ -16,6 +16,8 @@ const MERGE_MAX: usize = 1024;
 const WINDOW_MAX: u64 = 4 * 1024 * 1024;
 /// So many bytes are acknowledged at once, or that they were read is told at once.
 const ACK_STEP: u64 = 64 * 1024;
+/// Of a small share, this part.
+const SHARE_STEPS: u64 = 8;
 
 /// A piece of memory into which records are read and where they are opened.
 #[derive(Debug)]
@@ -76,6 +78,8 @@ pub(super) struct Inbound {
     /// Payload that was taken.
     consumed: u64,
     window: u64,
+    /// What of it the peer may use, where streams divide what the hop carries.
+    share: Option<u64>,
     /// The reader takes everything so far; at this place it has earned a larger window.
     grows_at: u64,
     /// What the peer was told.
@@ -100,6 +104,7 @@ impl Inbound {
             received: 0,
             consumed: 0,
             window: WINDOW_MIN,
+            share: None,
             grows_at: WINDOW_MIN,
             told: Ack::FIRST,
             heard: None,
@@ -290,10 +295,13 @@ impl Inbound {
     pub(super) fn owed(&self) -> Option<Owed> {
         let ended = u64::from(self.end == End::Finished);
         // Who has ended the stream needs no more room, and may be gone once it knows that we have all.
-        let limit = if ended > 0 { self.told.limit } else { self.consumed + self.window };
-        let ack = Ack { received: self.received + ended, limit };
+        let window = self.share.map_or(self.window, |share| share.min(self.window));
+        // A smaller share comes about as what was allowed is used up (RWC-9).
+        let limit = if ended > 0 { 0 } else { self.consumed + window };
+        let ack = Ack { received: self.received + ended, limit: limit.max(self.told.limit) };
         let (news, room) = (ack.received - self.told.received, ack.limit - self.told.limit);
-        let urgent = news >= ACK_STEP || room >= ACK_STEP || (news > 0 && ended > 0);
+        let step = self.share.map_or(ACK_STEP, |share| (share / SHARE_STEPS).min(ACK_STEP));
+        let urgent = news >= step || room >= step || (news > 0 && ended > 0);
         (urgent || news > 0).then_some(Owed { ack, urgent })
     }
 
@@ -315,6 +323,12 @@ impl Inbound {
             self.window += more as u64;
             self.grows_at = self.consumed + self.window;
         }
+    }
+
+    /// The peer may have no more than `share` bytes on their way from here on, if that is said. True
+    /// if something has changed.
+    pub(super) fn set_share(&mut self, share: Option<u64>) -> bool {
+        std::mem::replace(&mut self.share, share) != share
     }
 
     /// How much more the peer is allowed than to begin with.

@@ -32,6 +32,7 @@ mod inbound;
 mod kept;
 mod mobile;
 mod outbound;
+mod priority;
 mod record;
 mod report;
 mod stream;

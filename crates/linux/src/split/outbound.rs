@@ -29,6 +29,8 @@ pub(super) struct Outbound {
     sealed: u64,
     /// How far the peer lets us go.
     limit: u64,
+    /// What may be on its way, where streams divide what the hop carries.
+    share: Option<u64>,
     /// Records: `head..tail` are not with the kernel yet.
     wire: Box<[u8]>,
     head: usize,
@@ -57,6 +59,7 @@ impl Outbound {
             kept: Kept::new(KEPT_MIN),
             sealed: 0,
             limit: Ack::FIRST.limit,
+            share: None,
             wire: vec![0; WIRE].into(),
             head: 0,
             tail: 0,
@@ -95,7 +98,7 @@ impl Outbound {
     /// where that is not what they wait for.
     pub(super) fn growth(&self) -> usize {
         let all_sent = self.sealed == self.kept.end() && self.head == self.tail;
-        let useful = self.kept.is_full() && all_sent && self.limit > self.sealed;
+        let useful = self.kept.is_full() && all_sent && self.limit() > self.sealed;
         if useful { self.kept.capacity().min(KEPT_MAX - self.kept.capacity()) } else { 0 }
     }
 
@@ -162,6 +165,23 @@ impl Outbound {
         Ok(())
     }
 
+    /// How far bytes may go.
+    fn limit(&self) -> u64 {
+        let share = self.share.map_or(u64::MAX, |share| self.kept.start().saturating_add(share));
+        self.limit.min(share).max(self.sealed)
+    }
+
+    /// No more than `share` bytes may be on their way from here on, if that is said. True if something
+    /// has changed.
+    pub(super) fn set_share(&mut self, share: Option<u64>) -> bool {
+        std::mem::replace(&mut self.share, share) != share
+    }
+
+    /// Bytes that the peer's process has.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.kept.start()
+    }
+
     /// What the peer is not known to have: the place of its first byte, and the bytes.
     pub(super) fn kept(&self) -> (u64, Vec<u8>) {
         let (a, b) = self.kept.pieces();
@@ -172,7 +192,7 @@ impl Outbound {
     pub(super) fn has_more(&self) -> bool {
         let end = self.kept.end();
         let ends = self.ending == Ending::Wanted && self.sealed == end;
-        self.proving || ends || self.sealed < end.min(self.limit)
+        self.proving || ends || self.sealed < end.min(self.limit())
     }
 
     /// Puts an acknowledgement behind what waits for the kernel; false if there is no room for it.
@@ -215,11 +235,11 @@ impl Outbound {
     /// Seals what can be sealed; what the kernel should take next.
     pub(super) fn pending(&mut self) -> &[u8] {
         self.make_room();
-        while self.sealed < self.kept.end().min(self.limit)
+        while self.sealed < self.kept.end().min(self.limit())
             && self.ending != Ending::Reset
             && self.has_room(PAYLOAD_MAX)
         {
-            let left = self.kept.end().min(self.limit) - self.sealed;
+            let left = self.kept.end().min(self.limit()) - self.sealed;
             let n = left.min(PAYLOAD_MAX as u64) as usize;
             let start = self.tail + PREFIX;
             self.kept.copy_to(self.sealed, &mut self.wire[start..start + n]);

@@ -9,6 +9,7 @@ use super::cipher::{Opener, Sealer};
 use super::inbound::Inbound;
 use super::lost;
 use super::outbound::Outbound;
+use super::priority::USUAL;
 use super::record::End;
 use crate::reactor::Readiness;
 use crate::slab::Key;
@@ -65,6 +66,7 @@ pub(super) struct Stream {
     pub(super) asked: bool,
     /// The peer has asked for it, and nobody has heard of it yet.
     pub(super) called: bool,
+    pub(super) priority: u32,
 }
 
 impl Stream {
@@ -94,6 +96,7 @@ impl Stream {
             closed: false,
             asked: false,
             called: false,
+            priority: USUAL,
         }
     }
 

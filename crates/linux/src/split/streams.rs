@@ -7,8 +7,10 @@ use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, Stream
 use lasthop_units::Time;
 
 use super::lost;
+use super::priority::{Division, Flow};
 use super::record::End;
 use super::stream::{SpaceError, Stream};
+use crate::tcp::least_round_trip;
 
 /// How long an acknowledgement may wait for bytes to travel with.
 const ACK_DELAY: Duration = Duration::from_millis(25);
@@ -18,6 +20,8 @@ const STALL: Duration = Duration::from_millis(2);
 /// What all streams of an association together may hold in each direction beyond what each has to
 /// begin with.
 const GROWTH_MAX: usize = 64 * 1024 * 1024;
+/// Streams whose round trips are looked at: all take the same way.
+const SAMPLES: usize = 8;
 
 /// The streams of one split-tcp association: each is a kernel TCP connection.
 #[derive(Debug)]
@@ -38,6 +42,8 @@ pub struct SplitTcp {
     leaving: Vec<(Stream, Leave)>,
     keeping: Allowance,
     letting: Allowance,
+    /// How streams divide what the hop carries, once one of them was given a priority.
+    dividing: Option<Box<Dividing>>,
     /// Counters of streams that are gone.
     pub(super) totals: Totals,
 }
@@ -49,6 +55,18 @@ pub(super) enum Leave {
     Abandoned(u64),
     /// It goes on elsewhere, and the peer is told nothing.
     Detached,
+}
+
+/// What the streams' priorities come to.
+#[derive(Debug, Default)]
+struct Dividing {
+    /// What comes, and what goes.
+    into: Division,
+    out: Division,
+    /// Streams have come or are over, or priorities have changed.
+    stale: bool,
+    /// The least that was seen.
+    round_trip: Duration,
 }
 
 /// Memory beyond the least that all streams of an association share.
@@ -97,6 +115,7 @@ impl SplitTcp {
             leaving: Vec::new(),
             keeping: Allowance { left: GROWTH_MAX },
             letting: Allowance { left: GROWTH_MAX },
+            dividing: None,
             totals: Totals::default(),
         }
     }
@@ -119,6 +138,7 @@ impl SplitTcp {
     /// Takes a stream that the peer opened.
     pub(super) fn incoming(&mut self, id: u64, stream: Stream) {
         self.streams.insert(id, stream);
+        self.redivide();
         self.events.push_back(StreamEvent::Incoming(StreamId(id)));
         self.touch(id);
     }
@@ -129,6 +149,7 @@ impl SplitTcp {
         let mut stream = Stream::new();
         stream.called = true;
         self.streams.insert(id, stream);
+        self.redivide();
         self.touch(id);
     }
 
@@ -205,12 +226,15 @@ impl SplitTcp {
         self.leaving.pop()
     }
 
-    /// When acknowledgements that wait are due.
+    /// When acknowledgements that wait are due, or a look at what streams have moved.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.ack_at
+        [self.ack_at, self.next_look()].into_iter().flatten().min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.next_look().is_some_and(|at| at <= now) {
+            self.look(now);
+        }
         if self.ack_at.is_none_or(|at| at > now) {
             return;
         }
@@ -223,9 +247,67 @@ impl SplitTcp {
         }
     }
 
+    /// When to see what streams have moved.
+    fn next_look(&self) -> Option<Time> {
+        let dividing = self.dividing.as_ref()?;
+        if dividing.stale {
+            return Some(Time::ZERO);
+        }
+        // One alone has all.
+        dividing.into.next_look().filter(|_| self.streams.len() > 1)
+    }
+
+    /// Sees what streams have moved and divides the hop among them.
+    fn look(&mut self, now: Time) {
+        let Some(mut dividing) = self.dividing.take() else { return };
+        let sockets = self.streams.values().filter_map(Stream::socket).take(SAMPLES);
+        let least = sockets.filter_map(|socket| least_round_trip(&socket.fd)).min();
+        dividing.round_trip = least.unwrap_or(dividing.round_trip);
+        let into = self.flows(|stream| stream.into.received());
+        let out = self.flows(|stream| stream.out.acknowledged());
+        if std::mem::take(&mut dividing.stale) {
+            dividing.into.redivide(&into);
+            dividing.out.redivide(&out);
+        }
+        if dividing.into.next_look().is_none_or(|at| at <= now) {
+            dividing.into.look(now, dividing.round_trip, &into);
+            // What the peer has it may tell later, as we do.
+            dividing.out.look(now, dividing.round_trip + ACK_DELAY, &out);
+        }
+        for flow in &into {
+            let Some(stream) = self.streams.get_mut(&flow.id) else { continue };
+            let changed = stream.into.set_share(dividing.into.window(flow.id))
+                | stream.out.set_share(dividing.out.window(flow.id));
+            if changed {
+                self.touch(flow.id);
+            }
+        }
+        self.dividing = Some(dividing);
+    }
+
+    /// What every stream has moved, by their numbers.
+    fn flows(&self, moved: impl Fn(&Stream) -> u64) -> Vec<Flow> {
+        let flow = |(id, stream): (&u64, &Stream)| Flow {
+            id: *id,
+            priority: stream.priority,
+            moved: moved(stream),
+        };
+        let mut flows: Vec<Flow> = self.streams.iter().map(flow).collect();
+        flows.sort_unstable_by_key(|flow| flow.id);
+        flows
+    }
+
+    /// Streams have come, or are over.
+    fn redivide(&mut self) {
+        if let Some(dividing) = &mut self.dividing {
+            dividing.stale = true;
+        }
+    }
+
     /// Takes a stream out of the table.
     fn remove(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
+        self.redivide();
         self.keeping.give_back(stream.out.grown());
         self.letting.give_back(stream.into.grown());
         Some(stream)
@@ -284,6 +366,7 @@ impl Streams for SplitTcp {
         let id = self.next;
         self.next += 2;
         self.streams.insert(id, Stream::new());
+        self.redivide();
         self.touch(id);
         Ok(StreamId(id))
     }
@@ -342,6 +425,13 @@ impl Streams for SplitTcp {
             self.totals.received += n as u64;
             self.touch(id.0);
         }
+    }
+
+    /// The peer is told nothing: what it is let send, and what is sent to it, follows.
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        let Some(stream) = self.streams.get_mut(&id.0) else { return };
+        stream.priority = priority;
+        self.dividing.get_or_insert_default().stale = true;
     }
 
     fn recv_state(&self, id: StreamId) -> RecvState {

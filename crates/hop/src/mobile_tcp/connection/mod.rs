@@ -188,6 +188,16 @@ impl Connection {
         }
     }
 
+    /// The connection's share of what all connections' windows are together, in bytes, both ways: so
+    /// much the peer is offered, and so much at most is sent without an acknowledgement (RWC-6).
+    pub(super) fn set_share(&mut self, share: u64) {
+        self.recv.set_share(share);
+        self.send.set_share(share);
+        if self.peer.is_some() && self.recv.has_opened(u64::from(self.config.max_packet)) {
+            self.ack = AckDue::Now;
+        }
+    }
+
     /// The peer has ended its direction and everything before was received; it may be unread.
     pub fn is_ended(&self) -> bool {
         self.recv.is_ended()

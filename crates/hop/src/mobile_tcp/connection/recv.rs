@@ -27,6 +27,8 @@ pub(super) enum Arrival {
 pub(super) struct RecvHalf {
     ring: Ring,
     capacity: u64,
+    /// What of it the peer is offered, if connections divide their windows.
+    share: u64,
     /// The sequence number of offset 0.
     zero: Seq16,
     /// Everything before was received.
@@ -48,6 +50,7 @@ impl RecvHalf {
         Self {
             ring,
             capacity: u64::from(capacity),
+            share: u64::MAX,
             zero: Seq16(0),
             next: 0,
             above: RangeSet::default(),
@@ -75,6 +78,17 @@ impl RecvHalf {
         fits
     }
 
+    /// The window shall be `share` bytes from here on; a smaller one comes about as what was offered
+    /// is used up, for an edge that was told stays told (RWC-9).
+    pub(super) fn set_share(&mut self, share: u64) {
+        // Real buffers must be large enough (RWC-6).
+        if share > self.capacity {
+            self.ring.reserve(self.ring.start() + share);
+            self.capacity = share;
+        }
+        self.share = share;
+    }
+
     /// The peer's next byte will have the number `seq`.
     pub(super) fn begin(&mut self, seq: Seq16) {
         self.zero = seq - self.next as u16;
@@ -88,7 +102,7 @@ impl RecvHalf {
     /// The end of the window as it may be told: with what was read, but in steps that are worth a
     /// packet (RFC 1122 section 4.2.3.3), and never less than before.
     fn edge(&self, step: u64) -> u64 {
-        let edge = self.ring.start() + self.capacity;
+        let edge = self.ring.start() + self.capacity.min(self.share);
         if edge >= self.told + step.min(self.capacity / 2) { edge } else { self.told }
     }
 

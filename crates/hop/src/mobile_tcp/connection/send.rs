@@ -67,6 +67,8 @@ pub(super) struct SendHalf {
     finished: bool,
     /// The end of the peer's window.
     edge: u64,
+    /// What may be on its way, if connections divide their windows.
+    share: u64,
     /// What is to be sent again.
     again: Range<u64>,
     /// The present retransmission cycle (MOB-28).
@@ -93,6 +95,7 @@ impl SendHalf {
             written: 0,
             finished: false,
             edge: 0,
+            share: u64::MAX,
             again: 0..0,
             cycle: false,
             resent: 0,
@@ -189,7 +192,7 @@ impl SendHalf {
             return self.next_again(most);
         }
         let waiting = self.written - self.sent.min(self.written);
-        let len = waiting.min(self.edge.saturating_sub(self.sent)).min(most).min(allowed);
+        let len = waiting.min(self.window_left()).min(most).min(allowed);
         let fin = self.finished && self.sent + len == self.written;
         if !self.is_worth_sending(len, waiting, most, nagle) && !fin {
             return None;
@@ -197,6 +200,16 @@ impl SendHalf {
         let piece = Piece { offset: self.sent, len: len as usize, fin, again: false };
         self.sent += len + u64::from(fin);
         (piece.len > 0 || fin).then_some(piece)
+    }
+
+    /// What the peer's window and our share let go.
+    fn window_left(&self) -> u64 {
+        self.edge.min(self.acked.saturating_add(self.share)).saturating_sub(self.sent)
+    }
+
+    /// No more than `share` bytes are to be on their way from here on.
+    pub(super) fn set_share(&mut self, share: u64) {
+        self.share = share;
     }
 
     /// No packet is sent that is small without need (RFC 1122 section 4.2.3.4).
@@ -231,7 +244,7 @@ impl SendHalf {
             return true;
         }
         let waiting = self.written - self.sent.min(self.written);
-        let len = waiting.min(self.edge.saturating_sub(self.sent)).min(self.max_packet);
+        let len = waiting.min(self.window_left()).min(self.max_packet);
         let fin = self.finished && self.sent <= self.written && len == waiting;
         fin || self.is_worth_sending(len, waiting, self.max_packet, nagle)
     }

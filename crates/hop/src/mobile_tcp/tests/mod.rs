@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod life;
 mod opening;
+mod priority;
 mod rules;
 mod schedules;
 

@@ -1,0 +1,108 @@
+//! Which frames the kernel hands to the agent, as a classic BPF program: those that the bridge's rules
+//! ([`gate`](super::gate)) keep back.
+
+use libc::{
+    BPF_ABS, BPF_B, BPF_H, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, SKF_AD_OFF,
+    SKF_AD_VLAN_TAG_PRESENT, sock_filter,
+};
+
+/// Ethernet types.
+const IPV4: u32 = 0x0800;
+const IPV6: u32 = 0x86dd;
+/// What agents say to each other.
+const BESIDE: u32 = 0x88b5;
+/// Where the Ethernet type is, and what follows from it.
+const TYPE: u32 = 12;
+const IPV4_FRAGMENT: u32 = 14 + 6;
+const IPV4_PROTOCOL: u32 = 14 + 9;
+const IPV6_NEXT: u32 = 14 + 6;
+const TCP: u32 = 6;
+/// More fragments, or not the first.
+const FRAGMENT: u32 = 0x3fff;
+/// As much of a frame as there is.
+const ALL: u32 = u32::MAX;
+
+/// How many instructions there are.
+const LENGTH: usize = 14;
+
+/// Plain TCP, and what agents say to each other; nothing with a VLAN tag, which the kernel has taken off
+/// by the time that it looks here.
+pub(super) fn program() -> [sock_filter; LENGTH] {
+    let load = |size, at| instruction(BPF_LD | size | BPF_ABS, at, 0, 0);
+    let branch = |test, value, yes, no| instruction(BPF_JMP | test | BPF_K, value, yes, no);
+    let end = |length| instruction(BPF_RET | BPF_K, length, 0, 0);
+    [
+        load(BPF_B, (SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT).cast_unsigned()),
+        branch(BPF_JEQ, 0, 0, 11),
+        load(BPF_H, TYPE),
+        branch(BPF_JEQ, BESIDE, 8, 0),
+        branch(BPF_JEQ, IPV6, 5, 0),
+        branch(BPF_JEQ, IPV4, 0, 7),
+        load(BPF_B, IPV4_PROTOCOL),
+        branch(BPF_JEQ, TCP, 0, 5),
+        load(BPF_H, IPV4_FRAGMENT),
+        branch(BPF_JSET, FRAGMENT, 3, 2),
+        load(BPF_B, IPV6_NEXT),
+        branch(BPF_JEQ, TCP, 0, 1),
+        end(ALL),
+        end(0),
+    ]
+}
+
+const fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: code as u16, jt, jf, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the program over a frame; what the kernel does, for the instructions that there are.
+    fn passes(frame: &[u8], tagged: bool) -> bool {
+        let program = program();
+        let (mut at, mut a) = (0, 0_u32);
+        loop {
+            let i = program[at];
+            at += 1;
+            let code = u32::from(i.code);
+            let jump = |taken: bool| usize::from(if taken { i.jt } else { i.jf });
+            match code & 0x07 {
+                BPF_RET => return i.k > 0,
+                BPF_LD if i.k > 0x8000_0000 => a = tagged.into(),
+                BPF_LD => {
+                    let at = i.k as usize;
+                    let size = if code & 0x18 == BPF_B { 1 } else { 2 };
+                    let Some(bytes) = frame.get(at..at + size) else { return false };
+                    a = bytes.iter().fold(0, |n, b| n << 8 | u32::from(*b));
+                }
+                _ if code & 0xf0 == BPF_JEQ => at += jump(a == i.k),
+                _ => at += jump(a & i.k != 0),
+            }
+        }
+    }
+
+    fn frame(ethertype: u16, set: &[(usize, u8)]) -> Vec<u8> {
+        let mut bytes = vec![0; 60];
+        bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
+        set.iter().for_each(|(at, value)| bytes[*at] = *value);
+        bytes
+    }
+
+    #[test]
+    fn plain_tcp_and_agents_pass_and_nothing_else() {
+        let tcp4 = frame(0x0800, &[(23, 6)]);
+        assert!(passes(&tcp4, false) && !passes(&tcp4, true));
+        assert!(passes(&frame(0x0800, &[(23, 6), (20, 0x40)]), false), "not to be fragmented");
+        assert!(!passes(&frame(0x0800, &[(23, 17)]), false));
+        assert!(!passes(&frame(0x0800, &[(23, 6), (20, 0x20)]), false), "more fragments");
+        assert!(!passes(&frame(0x0800, &[(23, 6), (21, 1)]), false), "a later fragment");
+        assert!(passes(&frame(0x86dd, &[(20, 6)]), false));
+        assert!(!passes(&frame(0x86dd, &[(20, 44)]), false), "a fragment header");
+        assert!(!passes(&frame(0x86dd, &[(20, 0)]), false), "a hop-by-hop header");
+        assert!(passes(&frame(0x88b5, &[]), false) && !passes(&frame(0x88b5, &[]), true));
+        for other in [0x0806, 0x8100, 0x88a8, 0x88cc] {
+            assert!(!passes(&frame(other, &[(23, 6), (20, 6)]), false));
+        }
+        assert!(!passes(&[0; 12], false));
+    }
+}
