@@ -1,0 +1,224 @@
+use lasthop_linux::control::InterfaceReport;
+use proptest::prelude::*;
+
+use super::*;
+
+fn connection(key: u64, age_s: f64, to_hop: u64, from_hop: u64) -> ConnectionReport {
+    ConnectionReport {
+        key,
+        target: "example.net:443".into(),
+        program: Some("curl".into()),
+        priority: Some(1),
+        state: "open".into(),
+        bytes_to_hop: to_hop,
+        bytes_from_hop: from_hop,
+        age_s,
+        ..ConnectionReport::default()
+    }
+}
+
+fn report(uptime_s: f64, connections: Vec<ConnectionReport>) -> Report {
+    Report { role: "mobile".into(), uptime_s, connections, ..Report::default() }
+}
+
+fn association(bytes_sent: u64, packets_sent: u64, packets_lost: u64) -> AssociationReport {
+    AssociationReport {
+        id: 1,
+        age_s: 10.0,
+        bytes_sent,
+        packets_sent: Some(packets_sent),
+        packets_lost: Some(packets_lost),
+        queue_ms: Some(3.0),
+        ..AssociationReport::default()
+    }
+}
+
+fn at(s: f64) -> Time {
+    Time::from_micros((s * 1e6) as u64)
+}
+
+fn rates(to: u64, from: u64) -> Rates {
+    Rates { to_hop_bps: Some(to), from_hop_bps: Some(from) }
+}
+
+#[test]
+fn a_rate_is_what_was_carried_between_two_reports() {
+    let mut history = History::default();
+    let first = history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 100, 1000)]));
+    assert_eq!(first.connections[0].rates, Rates::default(), "nothing to compare with");
+    let second = history.feed(at(2.0), &report(12.0, vec![connection(7, 7.0, 200, 3000)]));
+    assert_eq!(second.connections[0].rates, rates(400, 8000));
+    assert_eq!(second.total.rates, rates(400, 8000));
+    let plot: Vec<f32> = history.connection("7").unwrap().iter().collect();
+    assert!(plot[0].is_nan());
+    assert_eq!(plot[1], 8400.0);
+}
+
+#[test]
+fn the_process_s_clock_counts_and_not_how_long_an_answer_takes() {
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 0, 0)]));
+    let late = history.feed(at(4.0), &report(11.0, vec![connection(7, 6.0, 1000, 0)]));
+    assert!(!late.restarted);
+    assert_eq!(late.connections[0].rates, rates(8000, 0));
+}
+
+#[test]
+fn a_connection_that_began_since_has_a_rate_at_once_and_one_of_before_has_not() {
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![]));
+    let young = connection(8, 0.4, 0, 500);
+    let old = connection(9, 6.0, 0, 500);
+    let sample = history.feed(at(1.0), &report(11.0, vec![young, old]));
+    assert_eq!(sample.connections[0].rates, rates(0, 4000));
+    assert_eq!(sample.connections[1].rates, Rates::default());
+}
+
+#[test]
+fn a_restart_forgets_what_was_counted_but_not_the_plots() {
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 100, 100)]));
+    history.feed(at(1.0), &report(11.0, vec![connection(7, 6.0, 200, 100)]));
+    for (now, again) in [
+        // It was started a moment ago.
+        (at(2.0), report(0.5, vec![connection(7, 6.5, 900, 900)])),
+        // Nobody looked for a while, in which it was started again.
+        (at(62.0), report(20.0, vec![connection(7, 19.0, 9000, 9000)])),
+    ] {
+        let sample = history.feed(now, &again);
+        assert!(sample.restarted);
+        assert_eq!(sample.connections[0].rates, Rates::default());
+    }
+    assert_eq!(history.plots().to_hop.iter().len(), 4);
+    let sample = history.feed(at(63.0), &report(21.0, vec![connection(7, 20.0, 9100, 9000)]));
+    assert!(!sample.restarted);
+    assert_eq!(sample.connections[0].rates, rates(800, 0));
+}
+
+#[test]
+fn another_connection_of_the_same_name_is_not_taken_for_the_old_one() {
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 0, 0)]));
+    let sample = history.feed(at(1.0), &report(11.0, vec![connection(7, 0.5, 1000, 0)]));
+    assert_eq!(sample.connections[0].rates, rates(8000, 0));
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 500, 0)]));
+    let sample = history.feed(at(1.0), &report(11.0, vec![connection(7, 6.0, 400, 0)]));
+    assert_eq!(sample.connections[0].rates, Rates::default(), "a counter went back");
+}
+
+#[test]
+fn two_reports_of_the_same_moment_give_no_rates() {
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 0, 0)]));
+    let sample = history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 100, 0)]));
+    assert!(!sample.restarted);
+    assert_eq!(sample.connections[0].rates, Rates::default());
+}
+
+#[test]
+fn connections_that_go_are_forgotten() {
+    let mut history = History::default();
+    history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 0, 0)]));
+    history.feed(at(1.0), &report(11.0, vec![]));
+    assert!(history.connection("7").is_none());
+    assert!(history.program(Some("curl")).is_none());
+}
+
+#[test]
+fn a_program_is_the_sum_of_its_connections() {
+    let mut history = History::default();
+    let wget = |to| ConnectionReport {
+        program: Some("wget".into()),
+        priority: Some(3),
+        ..connection(3, 5.0, to, 0)
+    };
+    let nobody = ConnectionReport { program: None, ..connection(4, 5.0, 0, 0) };
+    let curl = |n, key| connection(key, 5.0, n, n);
+    history.feed(at(0.0), &report(10.0, vec![nobody.clone(), wget(0), curl(0, 1), curl(0, 2)]));
+    let mut other = curl(2000, 2);
+    other.priority = Some(2);
+    let sample =
+        history.feed(at(1.0), &report(11.0, vec![nobody, wget(500), curl(1000, 1), other]));
+    let names: Vec<Option<&str>> = sample.programs.iter().map(|p| p.name.as_deref()).collect();
+    assert_eq!(names, [Some("curl"), Some("wget"), None]);
+    let curl = &sample.programs[0];
+    assert_eq!((curl.connections, curl.bytes, curl.rates), (2, 6000, rates(24_000, 24_000)));
+    assert_eq!((curl.priority, curl.mixed), (None, true));
+    assert_eq!((sample.programs[1].priority, sample.programs[1].mixed), (Some(3), false));
+    assert_eq!(history.program(Some("wget")).unwrap().iter().last(), Some(4000.0));
+}
+
+#[test]
+fn losses_are_of_the_last_interval_where_the_process_does_not_say() {
+    let mut history = History::default();
+    let with = |uptime_s, a| Report { associations: vec![a], ..report(uptime_s, vec![]) };
+    let first = history.feed(at(0.0), &with(10.0, association(0, 1000, 500)));
+    assert_eq!(first.associations[0].report.loss, None);
+    let second = history.feed(at(1.0), &with(11.0, association(1000, 1100, 505)));
+    assert_eq!(second.associations[0].report.loss, Some(0.05));
+    assert_eq!((second.total.loss, second.total.queue_ms), (Some(0.05), Some(3.0)));
+    assert_eq!(second.total.rates, rates(8000, 0));
+    let said = AssociationReport { loss: Some(0.2), ..association(1000, 1200, 505) };
+    let third = history.feed(at(2.0), &with(12.0, said));
+    assert_eq!(third.total.loss, Some(0.2));
+    let loss: Vec<f32> = history.plots().loss.iter().skip(1).collect();
+    assert_eq!(loss, [0.05, 0.2]);
+}
+
+#[test]
+fn an_agent_s_rates_are_those_of_the_interface_to_the_mobiles() {
+    let agent = |sent, repaired| AgentReport {
+        schemes: vec!["snoop".into()],
+        mobile: InterfaceReport { bytes_sent: sent, ..InterfaceReport::default() },
+        counters: BTreeMap::from([("snoop_repaired".to_owned(), repaired)]),
+        ..AgentReport::default()
+    };
+    let with = |uptime_s, a| Report { agent: Some(a), ..report(uptime_s, vec![]) };
+    let mut history = History::default();
+    history.feed(at(0.0), &with(10.0, agent(0, 5)));
+    let sample = history.feed(at(2.0), &with(12.0, agent(1000, 9)));
+    let agent = sample.agent.unwrap();
+    assert_eq!(agent.rates, rates(4000, 0));
+    assert_eq!(sample.total.rates, rates(4000, 0));
+    assert_eq!(agent.counters_per_s["snoop_repaired"], 2.0);
+}
+
+#[test]
+fn plots_are_bounded() {
+    let mut ring = Ring::new(3);
+    (0..10).for_each(|i| ring.push(Some(f64::from(i))));
+    assert_eq!(ring.iter().collect::<Vec<_>>(), [7.0, 8.0, 9.0]);
+    let mut none = Ring::new(0);
+    none.push(Some(1.0));
+    assert_eq!(none.iter().len(), 0);
+}
+
+proptest! {
+    /// Whatever a process says, nothing overflows, every connection is shown, and what is
+    /// remembered is what was in the last report.
+    #[test]
+    fn no_report_confuses_it(
+        reports in prop::collection::vec(
+            (
+                any::<f64>(),
+                any::<u64>(),
+                prop::collection::vec((0_u64..4, any::<f64>(), any::<u64>(), any::<u64>()), 0..6),
+            ),
+            0..8,
+        ),
+    ) {
+        let mut history = History::new(4);
+        for (uptime_s, now, connections) in reports {
+            let connections: Vec<ConnectionReport> =
+                connections.into_iter().map(|(k, age, a, b)| connection(k, age, a, b)).collect();
+            let sample = history.feed(Time::from_nanos(now), &report(uptime_s, connections.clone()));
+            prop_assert_eq!(sample.connections.len(), connections.len());
+            prop_assert!(history.connections.len() <= connections.len());
+            prop_assert!(history.plots().to_hop.iter().len() <= 4);
+            for c in &sample.connections {
+                prop_assert!(history.connection(&c.name).is_some_and(|plot| plot.iter().len() <= 4));
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What pages are told as it happens: one look at the process a second, however many look at it, and
+//! none while nobody does.
+
+use std::convert::Infallible;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::response::sse::Event;
+use futures_util::stream::{self, Stream};
+use lasthop_linux::control::{self, Report};
+use lasthop_units::Time;
+use serde::{Serialize, Serializer};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::MissedTickBehavior;
+
+use crate::history::{History, Ring};
+
+/// How often the process is asked.
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+/// Pages that are told at once.
+const PAGES_MAX: usize = 32;
+/// Connections that a page is told of; of more it is told the fastest.
+const CONNECTIONS_MAX: usize = 500;
+/// After so long without anybody looking, plots begin anew.
+const STALE: Duration = Duration::from_secs(5);
+
+/// Something that pages are told.
+#[derive(Clone, Debug)]
+struct Told {
+    event: &'static str,
+    data: Arc<str>,
+}
+
+/// What is told to pages.
+pub(super) struct Feed {
+    told: watch::Sender<Told>,
+    wanted: Notify,
+    pages: Arc<Semaphore>,
+    history: Mutex<History>,
+}
+
+impl Feed {
+    /// Begins to ask the process behind `control` when somebody wants to know.
+    pub(super) fn start(control: Arc<Path>) -> Arc<Self> {
+        let nothing = Told { event: "gone", data: "{}".into() };
+        let feed = Arc::new(Self {
+            told: watch::Sender::new(nothing),
+            wanted: Notify::new(),
+            pages: Arc::new(Semaphore::new(PAGES_MAX)),
+            history: Mutex::default(),
+        });
+        tokio::spawn(look(control, Arc::clone(&feed)));
+        feed
+    }
+
+    /// What a page that is opened at this moment shall be told; none if there are too many already.
+    pub(super) fn follow(&self) -> Option<impl Stream<Item = Result<Event, Infallible>> + use<>> {
+        let permit = Arc::clone(&self.pages).try_acquire_owned().ok()?;
+        let mut news = self.told.subscribe();
+        news.mark_unchanged();
+        self.wanted.notify_one();
+        let first = self.plots();
+        let state = Following { first: Some(first), news, _permit: permit };
+        Some(stream::unfold(state, |mut state| async {
+            let told = state.next().await?;
+            let event = Event::default().event(told.event).data(&*told.data);
+            Some((Ok(event), state))
+        }))
+    }
+
+    fn plots(&self) -> Told {
+        let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let plots = history.plots();
+        let data = json(&PlotsText {
+            interval_s: INTERVAL.as_secs_f64(),
+            to_hop_bps: Values(&plots.to_hop),
+            from_hop_bps: Values(&plots.from_hop),
+            loss: Values(&plots.loss),
+            queue_ms: Values(&plots.queue_ms),
+        });
+        Told { event: "plots", data }
+    }
+
+    fn take(&self, now: Time, report: &Report) -> Told {
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sample = history.feed(now, report);
+        sample.truncate(CONNECTIONS_MAX);
+        Told { event: "sample", data: json(&sample) }
+    }
+}
+
+/// A page that is open.
+struct Following {
+    first: Option<Told>,
+    news: watch::Receiver<Told>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Told> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        self.news.changed().await.ok()?;
+        Some(self.news.borrow_and_update().clone())
+    }
+}
+
+async fn look(control: Arc<Path>, feed: Arc<Feed>) {
+    let start = Instant::now();
+    let mut ticks = tokio::time::interval(INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        if feed.told.receiver_count() == 0 {
+            let idle = Instant::now();
+            feed.wanted.notified().await;
+            if idle.elapsed() > STALE {
+                *feed.history.lock().unwrap_or_else(PoisonError::into_inner) = History::default();
+            }
+            ticks.reset_immediately();
+        }
+        ticks.tick().await;
+        let path = Arc::clone(&control);
+        let answer = tokio::task::spawn_blocking(move || control::query(&path)).await;
+        let now = Time::ZERO + start.elapsed();
+        let told = match answer {
+            Ok(Ok(report)) => feed.take(now, &report),
+            Ok(Err(error)) => gone(&control, &error.to_string()),
+            Err(error) => gone(&control, &error.to_string()),
+        };
+        feed.told.send_replace(told);
+    }
+}
+
+fn gone(control: &Path, why: &str) -> Told {
+    let why = format!("nobody answers on {}: {why}", control.display());
+    Told { event: "gone", data: json(&Gone { why }) }
+}
+
+#[derive(Serialize)]
+struct Gone {
+    why: String,
+}
+
+#[derive(Serialize)]
+struct PlotsText<'a> {
+    interval_s: f64,
+    to_hop_bps: Values<'a>,
+    from_hop_bps: Values<'a>,
+    loss: Values<'a>,
+    queue_ms: Values<'a>,
+}
+
+/// Numbers, and null for what is unknown.
+struct Values<'a>(&'a Ring);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(|v| v.is_finite().then_some(v)))
+    }
+}
+
+fn json<T: Serialize>(value: &T) -> Arc<str> {
+    // These types have no maps with keys that are no strings.
+    serde_json::to_string(value).unwrap_or_else(|_| "{}".to_owned()).into()
+}
