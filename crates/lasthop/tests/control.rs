@@ -142,14 +142,25 @@ fn link_events_are_taken_and_say_nothing() {
     place.start_mobile();
     for args in [
         &["link", "imminent", "--to", "b2", "--in", "300ms"][..],
+        &["link", "imminent", "--in", "300ms"],
         &["link", "down"],
         &["link", "up"],
+        &["link", "complete"],
     ] {
         let out = place.ask(args);
         assert!(out.status.success() && out.stdout.is_empty() && out.stderr.is_empty(), "{out:?}");
     }
     let out = place.ask(&["link", "up", "--json"]);
     assert_eq!(String::from_utf8(out.stdout).unwrap(), "{\"link\":{\"up\":{}}}\n");
+}
+
+/// A level is of use only where somebody judges it; the refusal says what is missing.
+#[test]
+fn a_mobile_that_does_not_watch_its_signal_says_so() {
+    let mut place = Place::new("control-quality");
+    place.start_mobile();
+    let said = place.refused(&["link", "quality", "--dbm", "-70"]);
+    assert!(said.contains("[signal]"), "{said}");
 }
 
 #[test]
@@ -176,7 +187,8 @@ fn without_a_mobile_the_socket_is_named() {
     let place = Place::new("control-nobody");
     for args in [&["handoff", "--to", "b2"][..], &["link", "down"]] {
         let said = place.refused(args);
-        assert!(said.contains("no mobile answers on") && said.contains("control.sock"), "{said}");
+        assert!(said.contains("answers on") && said.contains("control.sock"), "{said}");
+        assert!(said.contains("no mobile"), "{said}");
     }
     let out = command(&["link", "up"]).env("XDG_RUNTIME_DIR", &place.dir).output().unwrap();
     let said = String::from_utf8(out.stderr).unwrap();

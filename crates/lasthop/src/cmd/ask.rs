@@ -7,7 +7,7 @@ use lasthop_linux::control::{self, Reply, Request, RequestError};
 
 /// The socket of the mobile that is meant.
 pub(super) fn mobile(control: Option<&Path>) -> PathBuf {
-    control.map_or_else(|| control::default_path("mobile"), Path::to_owned)
+    control.map_or_else(|| control::known_path("mobile"), Path::to_owned)
 }
 
 /// Asks the process at `path`.

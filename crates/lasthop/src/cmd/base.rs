@@ -9,6 +9,7 @@ use lasthop_linux::config::{self, CarrierKind, HopKind, KeyText, SealKind};
 use lasthop_linux::publish::PublishFile;
 use lasthop_units::parse_duration;
 
+use crate::cmd::watch;
 use crate::daemon::{self, MobileTcpOptions};
 
 /// Serves mobiles. A flag wins over the configuration file.
@@ -84,6 +85,9 @@ pub(crate) struct Options {
     control: Option<PathBuf>,
 
     #[command(flatten)]
+    metrics: watch::MetricsOptions,
+
+    #[command(flatten)]
     log: daemon::LogOptions,
 }
 
@@ -114,9 +118,11 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let config = options.config()?;
+    let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
+    let shown = options.metrics.prepare(None, &mut config.control, "base");
     let base = Base::bind(config)?;
+    let _shown = watch::serve(shown)?;
     for addr in base.places() {
         tracing::info!(addr, "serving mobiles");
     }

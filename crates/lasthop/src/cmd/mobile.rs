@@ -7,6 +7,7 @@ use lasthop_linux::config::{self, CarrierKind, HopKind, KeyText, SealKind};
 use lasthop_linux::mobile::{BaseText, Connect, Mobile, MobileConfig, MobileFile};
 use lasthop_linux::publish::Server;
 
+use crate::cmd::watch;
 use crate::daemon::{self, MobileTcpOptions};
 
 /// Carries connections over the hop to a base. A flag wins over the configuration file.
@@ -88,6 +89,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
+    /// Serve a page on this loopback address that shows what the mobile does and changes
+    /// priorities, and the metrics beside it [default where no address is given: 127.0.0.1:8088]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:8088"
+    )]
+    ui: Option<SocketAddr>,
+
+    #[command(flatten)]
+    metrics: watch::MetricsOptions,
+
     #[command(flatten)]
     log: daemon::LogOptions,
 }
@@ -120,9 +134,11 @@ impl Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let config = options.config()?;
+    let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
+    let shown = options.metrics.prepare(options.ui, &mut config.control, "mobile");
     let mobile = Mobile::bind(config)?;
+    let _shown = watch::serve(shown)?;
     for addr in mobile.local_addrs() {
         tracing::info!(%addr, "serving SOCKS5 and HTTP CONNECT");
     }

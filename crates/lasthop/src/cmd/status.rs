@@ -62,7 +62,7 @@ fn look(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
             .with_context(|| format!("no base or mobile answers on {}", path.display()))?;
         return Ok(vec![report]);
     }
-    let paths = ["base", "mobile"].map(control::default_path);
+    let paths = ["base", "mobile"].map(control::known_path);
     let mut reports = Vec::new();
     for path in &paths {
         match control::query(path) {
@@ -166,7 +166,7 @@ fn tables(report: &Report) -> String {
     let rows: Vec<Vec<String>> = report.associations.iter().map(association).collect();
     out.push_str(&table(&head, &rows));
     if !report.connections.is_empty() {
-        let head = ["ID", "TARGET", "STATE", "TO HOP", "FROM HOP", "AGE"];
+        let head = ["KEY", "PROGRAM", "PRIO", "TARGET", "STATE", "TO HOP", "FROM HOP", "AGE"];
         let rows: Vec<Vec<String>> = report.connections.iter().map(connection).collect();
         out.push('\n');
         out.push_str(&table(&head, &rows));
@@ -260,7 +260,9 @@ fn association(a: &AssociationReport) -> Vec<String> {
 
 fn connection(c: &ConnectionReport) -> Vec<String> {
     vec![
-        show(c.id),
+        c.key.to_string(),
+        show(c.program.as_deref()),
+        show(c.priority),
         c.target.clone(),
         c.state.clone(),
         Bytes::new(c.bytes_to_hop).to_string(),
@@ -333,6 +335,7 @@ mod tests {
                 bytes_to_hop: 1000,
                 bytes_from_hop: 20_000_000,
                 age_s: 1.0,
+                ..ConnectionReport::default()
             }],
             counters: Counters::default(),
             ..Report::default()

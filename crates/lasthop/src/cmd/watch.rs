@@ -1,0 +1,101 @@
+//! What the commands that are watched and those that watch have in common.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use lasthop_linux::control;
+use lasthop_watch::Handle;
+
+/// The roles of processes that can be watched, those first that people look at most.
+const ROLES: [&str; 3] = ["mobile", "base", "agent"];
+
+/// Metrics of a process.
+#[derive(Args, Debug)]
+pub(crate) struct MetricsOptions {
+    /// Serve metrics for Prometheus on this address, under /metrics
+    #[arg(long, value_name = "ADDRESS:PORT", env = "LASTHOP_METRICS")]
+    metrics: Option<SocketAddr>,
+}
+
+impl MetricsOptions {
+    /// What to serve beside a process that is about to start. Who serves anything needs the
+    /// process's control socket, so that its default place is as good as one that was chosen.
+    pub(crate) fn prepare(
+        &self,
+        ui: Option<SocketAddr>,
+        control: &mut Option<PathBuf>,
+        role: &str,
+    ) -> Option<lasthop_watch::Options> {
+        let metrics = self.metrics;
+        ui.or(metrics)?;
+        let control = control.get_or_insert_with(|| control::default_path(role)).clone();
+        Some(lasthop_watch::Options { ui, metrics, control, own: true })
+    }
+}
+
+/// Serves what [`MetricsOptions::prepare`] said until the handle is dropped.
+pub(crate) fn serve(options: Option<lasthop_watch::Options>) -> anyhow::Result<Option<Handle>> {
+    let Some(options) = options else { return Ok(None) };
+    let handle = lasthop_watch::serve(options)?;
+    if let Some(address) = handle.ui() {
+        tracing::info!("serving the page http://{address}/");
+    }
+    if let Some(address) = handle.metrics() {
+        tracing::info!("serving metrics on http://{address}/metrics");
+    }
+    Ok(Some(handle))
+}
+
+/// The socket of the process that is meant: the one that was named, or the first that answers.
+pub(crate) fn socket(named: Option<&Path>) -> anyhow::Result<PathBuf> {
+    if let Some(path) = named {
+        return match control::query(path) {
+            Ok(_) => Ok(path.to_owned()),
+            Err(e) => Err(e)
+                .with_context(|| format!("no base, mobile or agent answers on {}", path.display())),
+        };
+    }
+    let paths = ROLES.map(control::known_path);
+    for path in &paths {
+        match control::query(path) {
+            Ok(_) => return Ok(path.clone()),
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(e).with_context(|| format!("cannot ask on {}", path.display()));
+            }
+            Err(_) => {}
+        }
+    }
+    let [mobile, base, agent] = paths.map(|path| path.display().to_string());
+    bail!(
+        "no mobile, base or agent runs here: nobody answers on {mobile}, {base} or {agent} \
+         (--control PATH names another socket)"
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_serves_something_has_a_control_socket() {
+        let metrics = MetricsOptions { metrics: None };
+        let mut control = None;
+        assert!(metrics.prepare(None, &mut control, "mobile").is_none() && control.is_none());
+        let ui = Some(lasthop_watch::DEFAULT_UI);
+        let options = metrics.prepare(ui, &mut control, "mobile").unwrap();
+        assert_eq!((options.ui, options.metrics, options.own), (ui, None, true));
+        assert_eq!(control.as_ref(), Some(&options.control));
+        assert!(options.control.ends_with("mobile.sock"));
+        let mut chosen = Some(PathBuf::from("/x.sock"));
+        assert_eq!(metrics.prepare(ui, &mut chosen, "base").unwrap().control, Path::new("/x.sock"));
+    }
+
+    #[test]
+    fn a_socket_that_nobody_serves_is_named() {
+        let said = format!("{:#}", socket(Some(Path::new("/nonexistent.sock"))).unwrap_err());
+        assert!(said.contains("answers on /nonexistent.sock"), "{said}");
+    }
+}
