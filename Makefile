@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo demo-handoff test lint purity requirements fuzz-smoke fuzz bench validate soak clean
+.PHONY: all build demo demo-handoff test lint purity requirements fuzz-smoke fuzz bench validate soak deb test-deb clean
 
 all: build
 
@@ -75,6 +75,16 @@ validate:
 	tools/need validate
 	$(CARGO) build --locked --release -p lasthop-validate
 	$(BIN)/release/lasthop-validate $(VALIDATE)
+
+# The Debian package, in $(BIN)/deb.
+deb: build
+	tools/need deb
+	tools/deb $(BIN)/release $(BIN)/deb
+
+# Installs it in a clean Debian (DEB_SUITE, or this host's own), uses it there, and removes it. As root.
+test-deb: deb
+	tools/need test-deb
+	tools/test-deb $(BIN)/deb
 
 clean:
 	$(CARGO) clean
