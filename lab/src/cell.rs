@@ -288,7 +288,7 @@ fn evaluate(
 }
 
 /// The radio's rate in the direction of the data, if it is limited and steady.
-fn radio_rate(radio: &RadioConfig, direction: Direction) -> Option<Rate> {
+pub(crate) fn radio_rate(radio: &RadioConfig, direction: Direction) -> Option<Rate> {
     let link = match direction {
         Direction::Download => &radio.down,
         Direction::Upload => &radio.up,

@@ -5,8 +5,10 @@
 //! across it by one [`scheme::Scheme`] and checks every byte. [`roam::Roam`] has three bases and a mobile
 //! that moves from one to the next.
 
+pub mod agent;
 pub mod air;
 pub mod arrivals;
+pub mod browser;
 pub mod capture;
 mod carrier;
 pub mod cell;
@@ -15,6 +17,7 @@ pub mod condition;
 pub mod content;
 pub mod crowd;
 mod error;
+mod folder;
 pub mod http;
 pub mod journey;
 pub mod process;
@@ -22,6 +25,7 @@ mod program;
 pub mod roam;
 pub mod scheme;
 mod service;
+pub mod sharing;
 pub mod talk;
 pub mod tap;
 pub mod topology;

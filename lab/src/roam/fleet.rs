@@ -10,11 +10,12 @@ use std::time::Instant;
 use lasthop_linux::netns::Netns;
 use lasthop_units::Duration;
 
-use super::trust::{Folder, Key};
+use super::trust::Key;
 use super::{BASES, FAMILIES, Roam, WIRED, base_address, hop_address, index, own_address};
 use super::{peer_address, radios};
 use crate::client::Via;
 use crate::error::LabError;
+use crate::folder::Folder;
 use crate::process::Daemon;
 use crate::topology::Family;
 

@@ -1,9 +1,12 @@
 //! What the lab's tests share.
 
+#[allow(dead_code, reason = "not every test has agents")]
+pub(crate) mod helped;
 #[allow(dead_code, reason = "not every test roams")]
 pub(crate) mod scene;
 
 use lasthop_lab::LabError;
+use lasthop_lab::agent::path::{Path, Settings};
 use lasthop_lab::roam::{Config, Roam};
 use lasthop_lab::topology::{Lab, Topology};
 use lasthop_linux::netns::NetnsError;
@@ -42,4 +45,17 @@ pub(crate) fn is_installed(program: &str) -> bool {
         eprintln!("skipped: {program} is not installed");
     }
     found
+}
+
+/// A path of bridges, or none where the test may not have one.
+#[allow(dead_code, reason = "not every test has agents")]
+pub(crate) fn path(settings: &Settings) -> Option<Path> {
+    match Path::start(settings) {
+        Ok(path) => Some(path),
+        Err(LabError::Netns(e @ NetnsError::NotPermitted(_))) => {
+            eprintln!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
 }
