@@ -62,8 +62,17 @@ enum Figure {
     Many,
     /// How long connections stand still when the mobile moves to another base
     Handoff,
-    /// All of these
+    /// What it costs to take packets through a process, by the ways that Linux has
+    Forward,
+    /// The simulator and kernels side by side, scheme by scheme: does the simulation tell the truth?
+    Twin(figure::twin::Options),
+    /// Two downloads whose priorities are changed while they run
+    Priority,
+    /// All of these but `twin`
     All,
+    /// Lets every packet of netfilter queue 0 pass
+    #[command(hide = true)]
+    AnswerQueue,
     /// The base's end of the QUIC tunnel
     #[command(hide = true)]
     QuicBase(quic_tunnel::BaseOptions),
@@ -98,6 +107,9 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Cost => &[figure::cost::run],
         Figure::Many => &[figure::many::run],
         Figure::Handoff => &[figure::handoff::run],
+        Figure::Twin(_) => &[],
+        Figure::Forward => &[figure::forward::run],
+        Figure::Priority => &[figure::priority::run],
         Figure::All => &[
             figure::loss::run,
             figure::silence::run,
@@ -106,16 +118,26 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::fair::run,
             figure::many::run,
             figure::handoff::run,
+            figure::priority::run,
             figure::clean::run,
             figure::cost::run,
+            figure::forward::run,
         ],
+        Figure::AnswerQueue => return figure::forward::nfqueue::run().map(|()| 0),
         Figure::QuicBase(options) => return quic_tunnel::run_base(options).map(|()| 0),
         Figure::QuicMobile(options) => return quic_tunnel::run_mobile(options).map(|()| 0),
     };
-    process::choose_lasthop(cli.lasthop.as_deref())?;
     let setting =
         Setting { quick: cli.quick, only: cli.peers.clone(), seed: Seed::from_u64(cli.seed) };
     let mut report = Report::new(cli.json);
+    if let Figure::Twin(options) = &cli.figure {
+        if !options.simulated {
+            process::choose_lasthop(cli.lasthop.as_deref())?;
+        }
+        figure::twin::run(options, &setting, cli.seed, &mut report)?;
+        return Ok(report.missed());
+    }
+    process::choose_lasthop(cli.lasthop.as_deref())?;
     for figure in figures {
         figure(&setting, &mut report);
     }

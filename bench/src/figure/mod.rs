@@ -3,12 +3,15 @@
 pub(crate) mod clean;
 pub(crate) mod cost;
 pub(crate) mod fair;
+pub(crate) mod forward;
 pub(crate) mod handoff;
 pub(crate) mod loss;
 pub(crate) mod many;
+pub(crate) mod priority;
 pub(crate) mod silence;
 pub(crate) mod small;
 pub(crate) mod step;
+pub(crate) mod twin;
 
 use std::fmt::Display;
 

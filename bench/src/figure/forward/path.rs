@@ -1,0 +1,121 @@
+//! Two hosts, a bridge between them, and what forwards there.
+
+use std::net::Ipv4Addr;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use lasthop_lab::process::Daemon;
+use lasthop_lab::topology::{RADIO, WIRED};
+use lasthop_linux::netns::Netns;
+use lasthop_units::Duration;
+use rustix::thread::{CpuSet, Pid, sched_setaffinity};
+
+use super::{Way, traffic};
+use crate::peer::{NotInstalled, which};
+use crate::process::lasthop;
+
+/// The core of the process that forwards, and those of who sends and who receives.
+pub(super) const FORWARDS: usize = 1;
+pub(super) const SENDS: usize = 0;
+pub(super) const RECEIVES: usize = 2;
+
+const BRIDGE: &str = "br0";
+/// How long a process may take until packets cross.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A way across, at work until it is dropped.
+pub(super) struct Path {
+    /// Where packets come from.
+    pub(super) fixed: Netns,
+    /// Where they go.
+    pub(super) mobile: Netns,
+    process: Option<Daemon>,
+    _base: Netns,
+}
+
+impl Path {
+    pub(super) fn build(way: Way) -> Result<Self> {
+        let (fixed, base, mobile) = (Netns::anonymous()?, Netns::anonymous()?, Netns::anonymous()?);
+        fixed.veth(WIRED, &base, WIRED)?;
+        base.veth(RADIO, &mobile, RADIO)?;
+        for (host, name, last) in [(&fixed, WIRED, 1), (&mobile, RADIO, 2)] {
+            host.interface_up(name, &[(Ipv4Addr::new(10, 0, 1, last).into(), 24)])?;
+        }
+        base.ip(&format!(
+            "link add {BRIDGE} type bridge mcast_snooping 0\nlink set {BRIDGE} up\n"
+        ))?;
+        for name in [WIRED, RADIO] {
+            base.ip(&format!("link set {name} master {BRIDGE}\nlink set {name} up\n"))?;
+        }
+        let process = match way {
+            Way::Bridge => None,
+            Way::Agent => Some(agent(&base)?),
+            Way::Nfqueue => Some(nfqueue(&base)?),
+        };
+        let mut path = Path { fixed, mobile, process, _base: base };
+        path.wait()?;
+        Ok(path)
+    }
+
+    /// The process that forwards, if it is one.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.process.as_ref().map(Daemon::id)
+    }
+
+    /// An error with its last words if the process has ended.
+    pub(super) fn check(&mut self) -> Result<()> {
+        Ok(self.process.as_mut().map_or(Ok(()), Daemon::check)?)
+    }
+
+    /// Packets cross, by the process if there is one.
+    fn wait(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        let process = self.process.as_ref().map(|daemon| daemon.id() as i32);
+        if let Some(pid) = process.and_then(Pid::from_raw) {
+            pin(Some(pid), FORWARDS).context("pinning the process")?;
+        }
+        loop {
+            self.check()?;
+            let said = self.process.as_ref().map(Daemon::said);
+            let stands = said.is_none_or(|said| said.contains(READY));
+            if stands && traffic::delays(self, 20).is_ok() {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("no packet crossed within {PATIENCE:?}");
+            }
+        }
+    }
+}
+
+/// What both processes say once they are in the path.
+pub(super) const READY: &str = "in the path";
+
+/// Has a thread or process run on this core alone; on any where there are fewer.
+pub(super) fn pin(who: Option<Pid>, core: usize) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut set = CpuSet::new();
+    set.set(core % cores);
+    Ok(sched_setaffinity(who, &set)?)
+}
+
+fn agent(base: &Netns) -> Result<Daemon> {
+    let mut command = base.command(lasthop()?);
+    command.args(["agent", "none", "--fixed-if", WIRED, "--mobile-if", RADIO]);
+    Ok(Daemon::spawn(command)?)
+}
+
+/// The bridge asks the packet filter, and that the process.
+fn nfqueue(base: &Netns) -> Result<Daemon> {
+    let iptables = which("iptables").ok_or(NotInstalled("iptables"))?;
+    base.sysctl("bridge.bridge-nf-call-iptables", "1").context("filtering what is bridged")?;
+    let mut command = base.command(iptables);
+    let rule = "-A FORWARD -p tcp ! -f -j NFQUEUE --queue-num 0 --queue-bypass";
+    let output = command.args(rule.split(' ')).output().context("starting iptables")?;
+    if !output.status.success() {
+        bail!("iptables: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let mut command = base.command(std::env::current_exe().context("this command")?);
+    command.arg("answer-queue");
+    Ok(Daemon::spawn(command)?)
+}

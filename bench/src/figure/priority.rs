@@ -1,0 +1,72 @@
+//! Two downloads whose priorities a user changes while they run.
+
+use anyhow::{Context, Result};
+use lasthop_lab::cell::Direction;
+use lasthop_lab::scheme::Hop;
+use lasthop_lab::sharing::{Scene, Shared, Times};
+use lasthop_lab::topology::Topology;
+use lasthop_units::Duration;
+
+use super::{RATE, Setting};
+use crate::peer::{Below, Peer};
+use crate::process;
+use crate::report::{Report, Row};
+use crate::stage::limit;
+
+const FIGURE: &str = "priority";
+const STEPS: [[u32; 2]; 3] = [[1, 1], [2, 1], [1, 3]];
+/// What is claimed of each share and of the sum.
+const SHARE: f64 = 0.1;
+const SUM: f64 = 0.05;
+
+/// Runs all hops: each a row for the time before anything was said, and one for each step.
+pub(crate) fn run(setting: &Setting, report: &mut Report) {
+    let mut split = Hop::new("split-tcp");
+    split.both.extend(["--congestion", "cubic"].map(str::to_owned));
+    for (peer, hop) in [
+        (Peer::Srp, Hop::new("srp")),
+        (Peer::SplitTcp("cubic"), split),
+        (Peer::MobileTcp(Below::Udp), Hop::new("mobile-tcp")),
+    ] {
+        let name = peer.to_string();
+        if !setting.only.is_empty() && !setting.only.contains(&name) {
+            continue;
+        }
+        match measure(setting, &hop) {
+            Ok((rows, right)) => {
+                for row in &rows {
+                    report.row(&shown(&name, row, &rows[0], right));
+                }
+            }
+            Err(error) => report.row(
+                &Row::new(FIGURE, &name, "all")
+                    .note(format!("{error:#}"))
+                    .claim("measured at all", false),
+            ),
+        }
+    }
+}
+
+fn measure(setting: &Setting, hop: &Hop) -> Result<(Vec<Shared>, bool)> {
+    let topology = setting.seeded(Topology::default(), FIGURE);
+    let mut scene = Scene::start(hop, &topology, process::lasthop()?)?;
+    let measured = Duration::from_secs(setting.choose(4, 10));
+    let times = Times { measured, ..Times::default() };
+    scene.run(Direction::Download, &STEPS, times, topology.seed).context("two downloads")
+}
+
+fn shown(name: &str, row: &Shared, before: &Shared, right: bool) -> Row {
+    let cell = row.priorities.map_or("unsaid".to_owned(), |[a, b]| format!("{a}-{b}"));
+    let sum = row.sum().as_bps() as f64;
+    let kept = sum / before.sum().as_bps() as f64;
+    let said = row.priorities.is_some();
+    Row::new(FIGURE, name, cell)
+        .number("share", row.share())
+        .number("due", row.due())
+        .number("sum_share", sum / limit(RATE, 0.0).as_bps() as f64)
+        .number("sum_kept", kept)
+        .value("sha256_ok", right)
+        .claim("every byte right", right)
+        .claim_if(said, "shares within 10 % after 2 s", row.error() <= SHARE)
+        .claim_if(said, "sum within 5 %", (kept - 1.0).abs() <= SUM)
+}
