@@ -159,7 +159,7 @@ fn connections_and_words_are_bounded_and_a_connections_word_ends_with_it() {
     assert!(p.set(&Target::Port(1), Some(2)).unwrap_err().contains("clear some"));
     assert_eq!(p.set(&Target::Program("p0".to_owned()), Some(5)), Ok(0));
     assert_eq!(p.set(&Target::Program("p0".to_owned()), None), Ok(0));
-    assert_eq!(p.set(&Target::Port(1), Some(2)), Ok(3));
+    assert_eq!(p.set(&Target::Port(80), Some(2)), Ok(3));
 }
 
 #[test]

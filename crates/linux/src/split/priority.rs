@@ -202,9 +202,15 @@ mod tests {
                 };
                 let offers: Vec<f64> =
                     self.wants.iter().enumerate().map(|(i, w)| offer(i as u64, *w)).collect();
-                // A queue makes the round trip longer for all.
-                let longer = (offers.iter().sum::<f64>() / self.rate).max(1.0);
-                moved = offers.iter().map(|offer| offer / longer).collect();
+                // A queue makes the round trip longer, which slows whom a window binds; who has
+                // little to send sends that.
+                let sends_all = |i: usize| offers[i] >= self.wants[i];
+                let sum = |all: bool| -> f64 {
+                    (0..offers.len()).filter(|i| sends_all(*i) == all).map(|i| offers[i]).sum()
+                };
+                let longer = (sum(false) / (self.rate - sum(true))).max(1.0);
+                let slowed = |i: usize| if sends_all(i) { 1.0 } else { longer };
+                moved = (0..offers.len()).map(|i| offers[i] / slowed(i)).collect();
                 for (flow, moved) in self.flows.iter_mut().zip(&moved) {
                     flow.moved += (moved * INTERVAL.as_secs_f64()) as u64;
                 }
