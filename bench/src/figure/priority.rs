@@ -1,6 +1,9 @@
 //! Two downloads whose priorities a user changes while they run.
 
 use anyhow::{Context, Result};
+use lasthop_lab::agent::path::{Behind, Settings};
+use lasthop_lab::agent::sender::Sender;
+use lasthop_lab::agent::sharing;
 use lasthop_lab::cell::Direction;
 use lasthop_lab::scheme::Hop;
 use lasthop_lab::sharing::{Scene, Shared, Times};
@@ -14,6 +17,8 @@ use crate::report::{Report, Row};
 use crate::stage::limit;
 
 const FIGURE: &str = "priority";
+/// What the row of the agent is called.
+const UNSPLIT: &str = "rwc-agent";
 const STEPS: [[u32; 2]; 3] = [[1, 1], [2, 1], [1, 3]];
 /// What is claimed of each share and of the sum.
 const SHARE: f64 = 0.1;
@@ -32,27 +37,51 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
         if !setting.only.is_empty() && !setting.only.contains(&name) {
             continue;
         }
-        match measure(setting, &hop) {
-            Ok((rows, right)) => {
-                for row in &rows {
-                    report.row(&shown(&name, row, &rows[0], right));
-                }
-            }
-            Err(error) => report.row(
-                &Row::new(FIGURE, &name, "all")
-                    .note(format!("{error:#}"))
-                    .claim("measured at all", false),
-            ),
-        }
+        tell(&name, measure(setting, &hop), report);
     }
+    if setting.only.is_empty() || setting.only.iter().any(|name| name == UNSPLIT) {
+        tell(UNSPLIT, measure_unsplit(setting), report);
+    }
+}
+
+fn tell(name: &str, measured: Result<(Vec<Shared>, bool)>, report: &mut Report) {
+    match measured {
+        Ok((rows, right)) => {
+            for row in &rows {
+                report.row(&shown(name, row, &rows[0], right));
+            }
+        }
+        Err(error) => report.row(
+            &Row::new(FIGURE, name, "all")
+                .note(format!("{error:#}"))
+                .claim("measured at all", false),
+        ),
+    }
+}
+
+fn times(setting: &Setting) -> Times {
+    Times { measured: Duration::from_secs(setting.choose(4, 10)), ..Times::default() }
 }
 
 fn measure(setting: &Setting, hop: &Hop) -> Result<(Vec<Shared>, bool)> {
     let topology = setting.seeded(Topology::default(), FIGURE);
     let mut scene = Scene::start(hop, &topology, process::lasthop()?)?;
-    let measured = Duration::from_secs(setting.choose(4, 10));
-    let times = Times { measured, ..Times::default() };
-    scene.run(Direction::Download, &STEPS, times, topology.seed).context("two downloads")
+    scene.run(Direction::Download, &STEPS, times(setting), topology.seed).context("two downloads")
+}
+
+/// The same radio and wire, kernel CUBIC from end to end, and an agent in front of the mobile.
+fn measure_unsplit(setting: &Setting) -> Result<(Vec<Shared>, bool)> {
+    let topology = setting.seeded(Topology::default(), FIGURE);
+    let settings = Settings {
+        wire: Some(topology.wired.clone()),
+        radio: Some(topology.radio.clone()),
+        behind: Behind::Edge,
+        sender: Sender::CUBIC,
+        seed: topology.seed,
+        ..Settings::default()
+    };
+    sharing::measure(&settings, &["rwc"], &STEPS, times(setting), process::lasthop()?)
+        .context("two downloads")
 }
 
 fn shown(name: &str, row: &Shared, before: &Shared, right: bool) -> Row {

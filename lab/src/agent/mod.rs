@@ -12,3 +12,4 @@ pub mod path;
 pub mod placement;
 pub mod script;
 pub mod sender;
+pub mod sharing;

@@ -11,12 +11,15 @@ use crate::engine::Simulator;
 use crate::run::{Engine, Outputs, RunError};
 use crate::scenario::{
     AgentSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings, MobileTcpSettings,
-    NodeIndex, NodeKind, Rwc, Scenario, ScenarioNode, Schemes, ShrunkWindow, Signal, Signals, Srp,
-    Stack, TcpSettings, Traffic, Variant, Window,
+    NodeIndex, NodeKind, Rwc, Scenario, ScenarioNode, Schemes, ShrunkWindow, Signal, Signals,
+    SnoopSettings, Srp, Stack, TcpSettings, Traffic, Variant, Window,
 };
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
 const LINUX_RTO_MIN: Duration = Duration::from_millis(200);
+/// Snoop's shortest timer, and the segments that it keeps.
+const SNOOP_TICK: Span = Span(Duration::from_millis(20));
+const SNOOP_CACHE: u32 = 1024;
 const FLOW: &str = "download";
 const GOODPUT: &str = "download.goodput_bps";
 
@@ -72,7 +75,15 @@ pub fn scenario(cell: &Cell) -> Scenario {
         signals: signals(cell),
         srp: Srp::default(),
         mobile_tcp: MobileTcpSettings::default(),
-        agent: AgentSettings::default(),
+        agent: AgentSettings {
+            // As `lasthop agent` has it.
+            snoop: SnoopSettings {
+                tick: Some(SNOOP_TICK),
+                cache: Some(SNOOP_CACHE),
+                ..SnoopSettings::default()
+            },
+            ..AgentSettings::default()
+        },
         mobile: MobileSettings { edge: true, ..MobileSettings::default() },
         rwc: Rwc { packets: Cell::WINDOW, priorities: vec![1], changes: Vec::new() },
         measure: Measure::default(),
