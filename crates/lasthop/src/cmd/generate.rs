@@ -117,7 +117,8 @@ fn render(command: &Command, name: &str, page: &Page, related: &[String]) -> io:
 /// An empty line ends the line as well: beside one, breaks do nothing and formatters mind them.
 fn without_idle_breaks(page: &[u8]) -> Vec<u8> {
     let lines: Vec<&[u8]> = page.split_inclusive(|byte| *byte == b'\n').collect();
-    let is_gap = |n: Option<usize>| n.and_then(|n| lines.get(n)).is_some_and(|l| **l == *b".sp\n");
+    let is_gap =
+        |n: Option<usize>| n.and_then(|n| lines.get(n)).is_some_and(|line| **line == *b"\n");
     let idle =
         |n: usize| *lines[n] == *b".br\n" && (is_gap(n.checked_sub(1)) || is_gap(Some(n + 1)));
     (0..lines.len()).filter(|n| !idle(*n)).flat_map(|n| lines[n]).copied().collect()

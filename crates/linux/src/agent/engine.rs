@@ -262,8 +262,11 @@ impl Agent {
                 self.chain.handle_message(self.now, side, &message, &self.pool);
                 self.collect();
             }
-            // Its Ethernet addresses are the packet's own.
+            // Its Ethernet addresses are the packet's own, but only the peer numbers packets.
             Received::Numbered(frame) => {
+                if let Some(mac) = peer.mac() {
+                    peer.handle_frame(self.now, mac);
+                }
                 if self.stations.crosses(side, frame.bytes()) {
                     self.hand_on(side, frame);
                 }

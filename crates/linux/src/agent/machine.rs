@@ -141,36 +141,32 @@ macro_rules! counters {
     }};
 }
 
+/// Whichever machine it is.
+macro_rules! each {
+    ($self:expr) => {
+        match $self {
+            Self::Snoop(machine) => machine,
+            Self::ObtcpBase(machine) => machine,
+            Self::ObtcpRouter(machine) => machine,
+            Self::MTcp(machine) => machine,
+            Self::Recovery(machine) => machine,
+            Self::DelayedDupacks(machine) => machine,
+            Self::CoherentDupacks(machine) => machine,
+            Self::Freeze(_, machine) => machine,
+            Self::Withhold(machine) => machine,
+            Self::Windows(machine) => machine,
+        }
+    };
+}
+
 impl Machine {
     /// What every machine does.
     pub(super) fn agent(&mut self) -> &mut dyn Agent<Frame> {
-        match self {
-            Self::Snoop(machine) => machine,
-            Self::ObtcpBase(machine) => machine,
-            Self::ObtcpRouter(machine) => machine,
-            Self::MTcp(machine) => machine,
-            Self::Recovery(machine) => machine,
-            Self::DelayedDupacks(machine) => machine,
-            Self::CoherentDupacks(machine) => machine,
-            Self::Freeze(_, machine) => machine,
-            Self::Withhold(machine) => machine,
-            Self::Windows(machine) => machine,
-        }
+        each!(self)
     }
 
     fn seen(&self) -> &dyn Agent<Frame> {
-        match self {
-            Self::Snoop(machine) => machine,
-            Self::ObtcpBase(machine) => machine,
-            Self::ObtcpRouter(machine) => machine,
-            Self::MTcp(machine) => machine,
-            Self::Recovery(machine) => machine,
-            Self::DelayedDupacks(machine) => machine,
-            Self::CoherentDupacks(machine) => machine,
-            Self::Freeze(_, machine) => machine,
-            Self::Withhold(machine) => machine,
-            Self::Windows(machine) => machine,
-        }
+        each!(self)
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {

@@ -78,7 +78,7 @@ pub struct InterfaceReport {
     pub name: String,
     /// Whether it is there and carries.
     pub up: bool,
-    /// Packets that came in and were the agent's.
+    /// TCP packets that came in, those for this host itself among them.
     pub packets_received: u64,
     /// Their bytes, with Ethernet headers.
     pub bytes_received: u64,
