@@ -19,6 +19,8 @@ use lasthop_linux::control::{self, ConnectionReport};
 /// What is allowed beyond what is claimed of an idle machine, a tenth: a machine at work has
 /// moments when it keeps neither queues full nor clocks.
 const MARGIN: f64 = 0.25;
+/// The same where congestion windows bind for seconds on a machine at work (RWC-11).
+const WIDE: f64 = 0.5;
 const SUM: f64 = 0.4;
 /// Shares follow within this time.
 const SOON: Duration = Duration::from_secs(2);
@@ -48,7 +50,7 @@ fn scene(hop: &Hop) -> Option<Scene> {
 }
 
 /// Two transfers whose shares follow their priorities, and whose sum does not fall.
-fn shares_follow(hop: &Hop, direction: Direction, follow: Duration) {
+fn shares_follow(hop: &Hop, direction: Direction, follow: Duration, margin: f64) {
     let Some(mut scene) = scene(hop) else { return };
     let times = Times { follow, ..Times::default() };
     let (rows, right) = scene.run(direction, &STEPS, times, Topology::default().seed).unwrap();
@@ -65,7 +67,7 @@ fn shares_follow(hop: &Hop, direction: Direction, follow: Duration) {
     assert!(right, "not the bytes that were sent");
     let [before, steps @ ..] = rows.as_slice() else { panic!("nothing was measured") };
     for row in steps {
-        assert!(row.error() < MARGIN, "{row:?}");
+        assert!(row.error() < margin, "{row:?}");
         // More than before is no fault of the division: a machine at work is slow to begin.
         let sum = row.sum().as_bps() as f64 / before.sum().as_bps() as f64;
         assert!(sum > 1.0 - SUM, "the sum became {sum} of what it was: {row:?}");
@@ -75,24 +77,24 @@ fn shares_follow(hop: &Hop, direction: Direction, follow: Duration) {
 /// RWC-2, RWC-4, RWC-6: on kernels, downloads by SRP share the hop as their priorities say.
 #[test]
 fn downloads_by_srp_follow_priorities() {
-    shares_follow(&Hop::new("srp"), Direction::Download, SOON);
+    shares_follow(&Hop::new("srp"), Direction::Download, SOON, MARGIN);
 }
 
 #[test]
 fn uploads_by_srp_follow_priorities() {
-    shares_follow(&Hop::new("srp"), Direction::Upload, SOON);
+    shares_follow(&Hop::new("srp"), Direction::Upload, SOON, MARGIN);
 }
 
 /// RWC-2, RWC-7: the kernel's own senders follow the windows that they are given.
 #[test]
 fn downloads_by_split_tcp_follow_priorities() {
-    shares_follow(&Hop::new("split-tcp"), Direction::Download, LATER);
+    shares_follow(&Hop::new("split-tcp"), Direction::Download, LATER, WIDE);
 }
 
 /// RWC-2, RWC-12: windows of Mobile TCP, told in its own packets.
 #[test]
 fn downloads_by_mobile_tcp_follow_priorities() {
-    shares_follow(&Hop::new("mobile-tcp"), Direction::Download, SOON);
+    shares_follow(&Hop::new("mobile-tcp"), Direction::Download, SOON, MARGIN);
 }
 
 /// A program that ends with the test.
