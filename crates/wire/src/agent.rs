@@ -1,5 +1,5 @@
 //! What agents in the path say to each other and to hosts: one message in each UDP datagram, or in
-//! each Ethernet frame [beside](beside) the traffic.
+//! each Ethernet frame [beside] the traffic.
 
 pub mod beside;
 mod bytes;

@@ -67,12 +67,12 @@ enum What {
     },
     /// Packets find their way here again after a move, as when Mobile IP has registered
     Complete,
-    /// How strong the signal is; with [signal] in the configuration its loss is foretold
+    /// How strong the signal is; with a signal table in the configuration its loss is foretold
     Quality {
         /// The signal's level in dBm, from -200 to 100
         #[arg(long, value_name = "LEVEL", allow_negative_numbers = true, value_parser = level)]
         dbm: i16,
-        /// The interface that it is received on [default: the one that [signal] is about]
+        /// The interface that it is received on [default: the one that the signal table is about]
         #[arg(long, value_name = "IF")]
         interface: Option<String>,
     },

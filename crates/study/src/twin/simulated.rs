@@ -49,7 +49,7 @@ fn once(scenario: &Scenario, seed: Seed) -> Result<Rate, RunError> {
 
 /// The cell as the simulator's own scenario.
 ///
-/// Both ends are as near to Linux's TCP as the simulator's comes: [`tcp`] has the particulars.
+/// Both ends are as near to Linux's TCP as the simulator's comes: `tcp` below has the particulars.
 pub fn scenario(cell: &Cell) -> Scenario {
     let (nodes, links) = topology(cell);
     let (from, to) = (NodeIndex(0), NodeIndex(nodes.len() - 1));
