@@ -43,7 +43,7 @@ pub(super) struct Chain {
     headers: Headers,
     /// Whether the agent at the other end of the hop is there.
     peer: bool,
-    /// Whether any machine is in the way at all.
+    /// Whether any machine makes segments of its own.
     makes_segments: bool,
 }
 
