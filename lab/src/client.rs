@@ -53,12 +53,19 @@ pub struct Client {
     netns: Netns,
     via: Via,
     server: SocketAddr,
+    window: Option<u32>,
 }
 
 impl Client {
     /// A client in `netns` that reaches `server` by `via`.
     pub fn new(netns: &Netns, via: Via, server: SocketAddr) -> Self {
-        Self { netns: netns.clone(), via, server }
+        Self { netns: netns.clone(), via, server, window: None }
+    }
+
+    /// Offers a window of so many bytes at most while it downloads.
+    #[must_use]
+    pub fn with_window(self, window: Option<u32>) -> Self {
+        Self { window, ..self }
     }
 
     /// A connection to the server, which stands or failed within `patience`.
@@ -123,6 +130,10 @@ impl Client {
             received.lock().take(Instant::now(), &bytes[..got]);
             reader.consume(got);
             left -= got as u64;
+            if let Some(window) = self.window {
+                let clamped = lasthop_linux::clamp_window(&stream, window);
+                clamped.map_err(|e| LabError::io("bounding a window", e))?;
+            }
         }
         Ok(())
     }

@@ -43,4 +43,4 @@ pub use carrier::ether::{EtherError, Mac};
 pub use error::RunError;
 pub use nft::NftError;
 pub use stop::Stop;
-pub use tcp::{Congestion, CongestionError};
+pub use tcp::{Congestion, CongestionError, clamp_window};

@@ -13,6 +13,7 @@ use rustix::net::{
 };
 use thiserror::Error;
 
+use crate::migrate::sockopt as raw;
 use crate::reactor::{Interest, Reactor, Readiness, Token};
 
 /// Connections that the kernel may complete before we accept them.
@@ -74,6 +75,17 @@ impl fmt::Display for Congestion {
 fn available() -> String {
     std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
         .map_or_else(|_| "unknown".to_owned(), |names| names.trim().replace(' ', ", "))
+}
+
+/// The widest window that a socket offers from here on, in bytes; what it has offered stays so. The
+/// kernel forgets it whenever it tunes the buffer or sees segments of another length.
+///
+/// # Errors
+///
+/// The socket is no TCP connection.
+pub fn clamp_window(fd: impl AsFd, bytes: u32) -> io::Result<()> {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX).to_ne_bytes();
+    raw::set(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &value)
 }
 
 /// A socket of the family of `ip` that does not block.

@@ -14,7 +14,7 @@ use super::helper;
 use super::path::{Behind, Path, Settings};
 use super::placement::{self, Placement};
 use super::script::{Gap, Script};
-use super::sender::Sender;
+use super::sender::{self, Sender};
 use crate::arrivals::{Received, Watched};
 use crate::cell::Direction;
 use crate::client::{Client, Stop, Via};
@@ -198,7 +198,9 @@ pub fn measure(
     let mut helpers = helper::start_all(&path, &cell.agents, program, PATIENCE)?;
     let content = seed.child("content");
     let server = Server::start(&path.fixed, path.server_address(cell.family), content)?;
-    let client = Client::new(&path.mobile, Via::Direct, server.address());
+    let Settings { sender, mtu, .. } = cell.path;
+    let window = sender.window.map(|packets| sender::bytes(packets, mtu));
+    let client = Client::new(&path.mobile, Via::Direct, server.address()).with_window(window);
     let received = match cell.direction {
         Direction::Download => Watched::default(),
         Direction::Upload => server.upload("cell"),

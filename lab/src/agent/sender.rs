@@ -61,13 +61,15 @@ impl Sender {
             ("ipv4.tcp_timestamps", said(timestamps)),
             ("ipv4.tcp_ecn", said(ecn)),
             ("ipv4.tcp_no_metrics_save", "1"),
+            // A receiver that tunes its buffer forgets the widest window of its route.
+            ("ipv4.tcp_moderate_rcvbuf", said(window.is_none())),
         ] {
             host.sysctl(key, value)?;
         }
         // On routes, since a namespace may not make just any algorithm its default.
         let mut metrics = format!("congctl {congestion}");
         if let Some(packets) = window {
-            metrics += &format!(" window {}", packets * mtu.saturating_sub(HEADERS));
+            metrics += &format!(" window {}", bytes(packets, mtu));
         }
         for (net, own) in routes {
             let route = match net {
@@ -80,6 +82,11 @@ impl Sender {
         }
         Ok(())
     }
+}
+
+/// A window of so many full packets, without their headers.
+pub(super) fn bytes(packets: u32, mtu: u32) -> u32 {
+    packets.saturating_mul(mtu.saturating_sub(HEADERS))
 }
 
 /// A short name: `reno`, `reno-32`, `cubic`.

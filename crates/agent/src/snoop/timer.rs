@@ -45,6 +45,11 @@ impl Estimator {
         }
     }
 
+    /// So short a time can be that between a segment and its acknowledgement.
+    pub(super) fn allows(&self, took: Duration) -> bool {
+        self.measured.least().is_none_or(|least| took >= least)
+    }
+
     /// The smoothed value follows the sample before the deviation is taken from it.
     fn measure_as_stock(&mut self, took: Duration) {
         let took = took.min(LONGEST).as_nanos() as u64;

@@ -1,6 +1,8 @@
 //! From the fixed host to the mobile: what is kept, what is sent again, which duplicates are kept
 //! back.
 
+use core::ops::Range;
+
 use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
@@ -43,6 +45,18 @@ struct Acked {
     window: u16,
 }
 
+/// A copy that the timer sent, while nothing has come back since.
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// Of the segment, and after it.
+    seq: Seq,
+    end: Seq,
+    at: Time,
+    /// Which of all segments over the hop it was, and up to which they were answered then.
+    number: u64,
+    answered: u64,
+}
+
 /// One direction of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct ToMobile<P> {
@@ -63,6 +77,9 @@ pub(super) struct ToMobile<P> {
     unheard: bool,
     estimator: Estimator,
     deadline: Option<Time>,
+    probe: Option<Probe>,
+    /// What crossed as these numbers is lost, and is not sent again yet.
+    lost: Range<u64>,
     bytes: u64,
 }
 
@@ -78,6 +95,8 @@ impl<P: Packet> ToMobile<P> {
             unheard: false,
             estimator: Estimator::new(config),
             deadline: None,
+            probe: None,
+            lost: 0..0,
             bytes: 0,
         }
     }
@@ -115,6 +134,10 @@ impl<P: Packet> ToMobile<P> {
         }
         self.sent += 1;
         let again = self.seen.is_some_and(|seen| segment.seq.ahead_of(seen) < 0);
+        if again && !self.front_is(segment.seq) {
+            // The fixed host goes back itself.
+            self.lost = 0..0;
+        }
         if self.is_new_to_mobile(segment) {
             self.keep(context, segment, packet, again);
         } else if segment.seq_len() > 0 {
@@ -188,15 +211,22 @@ impl<P: Packet> ToMobile<P> {
         {
             resend(context, &mut self.sent, answered, kept);
             context.stats.timeouts += 1;
+            let (seq, end, at, number) = (kept.seq, kept.end, context.now, self.sent);
+            self.probe = Some(Probe { seq, end, at, number, answered });
         }
         self.arm(context);
     }
 
     /// SNP-2: frees what is acknowledged, measures the hop, passes it on.
     fn on_new_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
-        let sample = self.free(segment.ack);
+        let kept = self.cache.len();
+        let sample = self.free(context.now, segment.ack);
         if let Some(sample) = sample {
             self.estimator.sample(context.now, context.config.timer, sample);
+        }
+        if context.config.go_back {
+            self.judge_probe(context.now, segment);
+            self.go_back(context, 2 * (kept - self.cache.len()));
         }
         self.acked = Some(Acked { ack: segment.ack, window: segment.window });
         self.duplicates = 0;
@@ -216,6 +246,7 @@ impl<P: Packet> ToMobile<P> {
             return Verdict::Pass;
         }
         self.duplicates += 1;
+        self.probe = None;
         if core::mem::take(&mut self.unheard) {
             return Verdict::Pass;
         }
@@ -312,8 +343,42 @@ impl<P: Packet> ToMobile<P> {
         }
     }
 
+    /// Whether the acknowledgement of the timer's copy tells that what crossed before is lost.
+    fn judge_probe(&mut self, now: Time, segment: &Segment) {
+        let Some(probe) = self.probe.take() else { return };
+        let answers = segment.ack == probe.end && segment.options.sack.is_empty();
+        if answers && self.estimator.allows(now.since(probe.at)) {
+            self.lost = probe.answered + 1..probe.number;
+        } else if probe.seq.ahead_of(segment.ack) >= 0 {
+            self.probe = Some(probe);
+        }
+    }
+
+    /// Sends at most so many segments again of those that are known to be lost.
+    fn go_back(&mut self, context: &mut Context<'_, P>, most: usize) {
+        let answered = self.latest_answered();
+        let lost = self.lost.clone();
+        let is_lost = |kept: &&mut Kept<P, Note>| {
+            let note = &kept.note;
+            lost.contains(&note.last) && !note.sacked && note.tries < context.config.tries
+        };
+        let before = self.sent;
+        let mut again = self.cache.iter_mut().filter(is_lost);
+        for kept in again.by_ref().take(most) {
+            resend(context, &mut self.sent, answered, kept);
+        }
+        let all = again.next().is_none();
+        drop(again);
+        if all {
+            self.lost = 0..0;
+        }
+        if self.sent > before {
+            self.arm(context);
+        }
+    }
+
     /// Frees what is acknowledged; what it tells of the hop's round trip, if anything.
-    fn free(&mut self, ack: Seq) -> Option<Sample> {
+    fn free(&mut self, now: Time, ack: Seq) -> Option<Sample> {
         let mut next = self.acked.map(|acked| acked.ack);
         let mut clean = self.duplicates == 0;
         let mut at = None;
@@ -325,6 +390,10 @@ impl<P: Packet> ToMobile<P> {
             next = Some(kept.end);
             at = Some(kept.note.at);
             answered = answered.max(kept.note.earliest);
+            if kept.note.tries > 0 && !self.estimator.allows(now.since(kept.note.at)) {
+                // It came before it was sent again: the timer was too short.
+                self.lost = 0..0;
+            }
         }
         self.answered = answered.min(self.sent);
         Some(Sample { at: at?, clean: clean && next == Some(ack) })
@@ -410,6 +479,8 @@ impl<P: Packet> ToMobile<P> {
         self.duplicates = 0;
         self.answered = self.sent;
         self.deadline = None;
+        self.probe = None;
+        self.lost = 0..0;
     }
 
     /// It belongs to the same stretch of the sequence space as what was seen.

@@ -1,7 +1,5 @@
 //! The machines that a scheme is made of.
 
-use std::time::Duration;
-
 use lasthop_agent::edge::{
     CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
     Place, ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
@@ -15,13 +13,6 @@ use lasthop_units::Time;
 use super::config::{self, AgentConfig, End, Scheme};
 use super::error::AgentError;
 use super::frame::Frame;
-
-/// The least time of snoop's local timer. Kernels wait 200 ms at least: with ns-2's 100 ms a segment
-/// that is lost twice is theirs before snoop has sent it again (SNP-6).
-const SNOOP_TICK: Duration = Duration::from_millis(20);
-/// Segments of one connection that snoop keeps: 1.5 MB, since windows of today hold more than the
-/// 100 of the papers (SNP-7). All together are bounded by its memory.
-const SNOOP_SEGMENTS: usize = 1024;
 
 /// A machine of an agent.
 pub(super) enum Machine {
@@ -75,12 +66,7 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
     match scheme {
         Scheme::None => {}
         Scheme::Snoop => {
-            let config = snoop::Config {
-                connections,
-                tick: SNOOP_TICK,
-                segments: SNOOP_SEGMENTS,
-                ..snoop::Config::default()
-            };
+            let config = snoop::Config { connections, ..snoop::Config::modern() };
             machines.push(Machine::Snoop(Snoop::new(config)));
         }
         Scheme::ObtcpBase => {

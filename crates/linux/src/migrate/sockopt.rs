@@ -304,7 +304,7 @@ fn get<const N: usize>(fd: BorrowedFd<'_>, level: i32, option: i32) -> io::Resul
     if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }
 
-fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
+pub(crate) fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
     let length = value.len() as libc::socklen_t;
     // SAFETY: the kernel reads the slice, whose length is given.
     let result =

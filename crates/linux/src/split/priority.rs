@@ -7,8 +7,9 @@
 //! the hop holds, which is the rate at which it was seen to deliver times its least round trip: with
 //! less the hop would be idle, with much more congestion windows would bind and queues overflow.
 //!
-//! Streams whose sender has nothing to send, or whose congestion window is small for other reasons,
-//! do not use their windows. Those divide nothing: what they leave goes to the others.
+//! A stream whose sender has nothing to send, or whose congestion window is small for other reasons,
+//! does not use its window. What it leaves goes to the others, but for room to use more: would it all
+//! go to them, their queue would keep a congestion window small that is about to grow.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,15 +31,19 @@ const SLACK: Duration = Duration::from_millis(3);
 const EACH_LEAST: u64 = 16 * 1024;
 /// How often is looked at what streams have moved, or every two round trips if these are longer.
 const INTERVAL: Duration = Duration::from_millis(100);
+/// Of a new rate so much counts with each look: what a hop delivers in a burst after it stood still
+/// is not its rate.
+const WEIGHT: f64 = 1.0 / 3.0;
 /// The highest rate is forgotten by so much with each look, for hops that become slower.
 const FORGET: f64 = 0.97;
-/// A stream that uses less of its window than this part of what the others use does not need it.
+/// A stream that uses less of what is due to it than this part of what the others use does not need
+/// it.
 const HUNGRY: f64 = 0.5;
-/// So it has to be for so many looks in a row: a congestion window may first have to grow.
+/// So it has to be for so many looks in a row: a congestion window may first have to grow. Who has
+/// moved nothing for so long takes no part.
 const LOOKS: u32 = 30;
-/// Who did not need his window is tried again after so many looks, for a few of them.
-const AGAIN: u32 = 2 * LOOKS;
-const TRIAL: u32 = 3;
+/// What is left to a stream that does not use its window, in what it uses.
+const ROOM: f64 = 1.5;
 /// A stream's window is never less: a few full segments.
 const WINDOW_LEAST: u64 = 4 * 1460;
 /// What the round trip counts where nothing is known of it, or as nothing.
@@ -56,17 +61,31 @@ pub(super) struct Flow {
 #[derive(Clone, Copy, Default, Debug)]
 struct Member {
     moved: u64,
-    /// Moved in the last interval.
-    lately: u64,
+    /// Bytes a second.
+    rate: f64,
+    /// Its part of the windows together, if all were used.
+    due: Option<u64>,
     window: Option<u64>,
-    /// For how many looks it has not used its window.
+    /// For how many looks it has not used what is due to it.
     sparing: u32,
+    /// For how many it has moved nothing.
+    idle: u32,
 }
 
 impl Member {
+    /// It has moved something lately.
+    fn takes_part(&self) -> bool {
+        self.rate > 0.0 && self.idle < LOOKS
+    }
+
     /// It would use a larger window.
     fn is_hungry(&self) -> bool {
-        self.lately > 0 && self.sparing < LOOKS
+        self.takes_part() && self.sparing < LOOKS
+    }
+
+    /// What it uses of what is due to it.
+    fn used(&self) -> Option<f64> {
+        self.due.map(|due| self.rate / due.max(1) as f64)
     }
 }
 
@@ -93,19 +112,24 @@ impl Division {
         self.looked = Some(now);
         self.members.retain(|id, _| flows.iter().any(|flow| flow.id == *id));
         for flow in flows {
-            let member = self
-                .members
-                .entry(flow.id)
-                .or_insert(Member { moved: flow.moved, ..Member::default() });
-            member.lately = flow.moved.saturating_sub(member.moved);
+            let new = Member { moved: flow.moved, ..Member::default() };
+            let member = self.members.entry(flow.id).or_insert(new);
+            let lately = flow.moved.saturating_sub(member.moved);
             member.moved = flow.moved;
+            member.idle = if lately > 0 { 0 } else { member.idle.saturating_add(1) };
+            if let Some(elapsed) = elapsed {
+                smooth(&mut member.rate, lately as f64 / elapsed.as_secs_f64());
+            }
         }
-        let Some(elapsed) = elapsed else { return };
+        if elapsed.is_none() {
+            return;
+        }
         self.judge();
-        let hungry = self.members.values().filter(|member| member.is_hungry());
-        let moved: u64 = hungry.map(|member| member.lately).sum();
-        let rate = moved as f64 / elapsed.as_secs_f64();
-        self.rate = Some(self.rate.map_or(rate, |known| rate.max(known * FORGET)));
+        let rate = self.members.values().map(|member| member.rate).sum();
+        // While somebody has yet to fill his window the hop is not full, and its rate is not seen.
+        let waits = self.members.values().any(|m| m.is_hungry() && m.sparing > 0);
+        let forget = if waits { 1.0 } else { FORGET };
+        self.rate = Some(self.rate.map_or(rate, |known| (known * forget).max(rate)));
         self.divide(flows);
     }
 
@@ -120,42 +144,56 @@ impl Division {
         self.members.get(&id)?.window
     }
 
-    /// Finds out who does not need his window.
+    /// Finds out who does not need what is due to him.
     fn judge(&mut self) {
-        // Of what a stream may have on its way it moves all in a round trip, if nothing else binds.
-        let use_of = |m: &Member| m.window.map(|window| m.lately as f64 / window.max(1) as f64);
-        let most = self.members.values().filter_map(use_of).fold(0.0, f64::max);
+        let most = self.members.values().filter_map(Member::used).fold(0.0, f64::max);
         for member in self.members.values_mut() {
-            let spares = use_of(member).is_some_and(|used| used < HUNGRY * most);
-            member.sparing = match member.sparing {
-                AGAIN.. => LOOKS - TRIAL,
-                n if spares || n >= LOOKS => n + 1,
-                _ => 0,
-            };
+            let spares = member.used().is_some_and(|used| used < HUNGRY * most);
+            member.sparing = if spares { member.sparing.saturating_add(1) } else { 0 };
         }
     }
 
     fn divide(&mut self, flows: &[Flow]) {
         let Some(rate) = self.rate else { return };
-        let hungry: Vec<u64> =
-            self.members.iter().filter(|(_, m)| m.is_hungry()).map(|(id, _)| *id).collect();
-        // One alone has all that there is, and so has who needs less.
-        self.members.values_mut().for_each(|member| member.window = None);
-        if hungry.len() < 2 {
+        for member in self.members.values_mut() {
+            (member.due, member.window) = (None, None);
+        }
+        let takes_part = |flow: &&Flow| self.members.get(&flow.id).is_some_and(Member::takes_part);
+        let mut flows: Vec<Flow> = flows.iter().filter(takes_part).copied().collect();
+        // One alone has all that there is.
+        if flows.len() < 2 {
             return;
         }
-        let time = self.round_trip.mul_f64(GAIN) + SLACK;
-        let all = (rate * time.as_secs_f64()) as u64;
-        let all = all.max(EACH_LEAST * hungry.len() as u64);
-        let mut shares = Shares::new(UNITS, usize::MAX);
-        let flows = flows.iter().filter(|flow| hungry.binary_search(&flow.id).is_ok());
-        shares.replace(flows.map(|flow| (flow.id, flow.priority)), None);
-        for (id, share) in shares.iter() {
+        let time = (self.round_trip.mul_f64(GAIN) + SLACK).as_secs_f64();
+        let all = ((rate * time) as u64).max(EACH_LEAST * flows.len() as u64);
+        let mut left = all;
+        for (id, due) in parts(all, &flows) {
+            let Some(member) = self.members.get_mut(&id) else { continue };
+            (member.due, member.window) = (Some(due), Some(due));
+            if !member.is_hungry() {
+                left -= due.min((member.rate * time * ROOM) as u64).min(left);
+            }
+        }
+        flows.retain(|flow| self.members.get(&flow.id).is_some_and(Member::is_hungry));
+        for (id, window) in parts(left, &flows) {
             if let Some(member) = self.members.get_mut(&id) {
-                member.window = Some((all * share / UNITS).max(WINDOW_LEAST));
+                member.window = Some(window);
             }
         }
     }
+}
+
+/// A new sample of a rate.
+fn smooth(known: &mut f64, sample: f64) {
+    let weight = if *known > 0.0 { WEIGHT } else { 1.0 };
+    *known += weight * (sample - *known);
+}
+
+/// `all` bytes in parts as priorities say.
+fn parts(all: u64, flows: &[Flow]) -> Vec<(u64, u64)> {
+    let mut shares = Shares::new(UNITS, usize::MAX);
+    shares.replace(flows.iter().map(|flow| (flow.id, flow.priority)), None);
+    shares.iter().map(|(id, share)| (id, (all * share / UNITS).max(WINDOW_LEAST))).collect()
 }
 
 #[cfg(test)]
@@ -251,6 +289,41 @@ mod tests {
         assert!((rates[0] / 2e5 - 1.0).abs() < 0.1, "{rates:?}");
         let sum: f64 = rates.iter().sum();
         assert!(sum > 0.95 * hop.rate, "{rates:?}");
+    }
+
+    /// RWC-11: a stream that has lost much is not kept small by those that have what it leaves.
+    #[test]
+    fn who_uses_little_keeps_room_to_use_more() {
+        let mut hop = Hop::new(&[ENDLESS, 4e5]);
+        hop.rates(&[1, 3]);
+        let held = hop.rate - hop.division.window(0).map_or(ENDLESS, in_a_second);
+        assert!(hop.division.window(1).map_or(0.0, in_a_second) > 1.5 * hop.rate / 2.0);
+        assert!(held < 4e5, "what one leaves the other has: {held}");
+        hop.wants[1] = ENDLESS;
+        let rates = hop.rates(&[1, 3]);
+        assert!((rates[0] / (rates[0] + rates[1]) - 0.25).abs() < 0.01, "{rates:?}");
+    }
+
+    /// What a hop delivers at once after it stood still is no rate to divide.
+    #[test]
+    fn a_burst_after_a_silence_is_not_taken_for_the_rate() {
+        let mut hop = Hop::new(&[ENDLESS, ENDLESS]);
+        hop.rates(&[1, 3]);
+        let before = hop.division.window(1).unwrap();
+        for burst in [0.0, 2.0] {
+            hop.now += INTERVAL;
+            let bytes = burst * hop.rate * INTERVAL.as_secs_f64();
+            hop.flows[0].moved += (0.25 * bytes) as u64;
+            hop.flows[1].moved += (0.75 * bytes) as u64;
+            hop.division.look(hop.now, ROUND_TRIP, &hop.flows);
+        }
+        let after = hop.division.window(1).unwrap();
+        assert!((after as f64) < 1.15 * before as f64, "{before} became {after}");
+    }
+
+    /// What a window lets through in a second.
+    fn in_a_second(window: u64) -> f64 {
+        window as f64 / ROUND_TRIP.as_secs_f64()
     }
 
     #[test]

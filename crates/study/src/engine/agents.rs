@@ -285,6 +285,7 @@ fn snoop(said: &SnoopSettings) -> snoop::Config {
         tries: said.tries.unwrap_or(usual.tries),
         segments: said.cache.map_or(usual.segments, |n| n as usize),
         use_sack: said.use_sack.unwrap_or(usual.use_sack),
+        go_back: said.go_back.unwrap_or(usual.go_back),
         hide_sack: said.hide_sack.unwrap_or(usual.hide_sack),
         eln: said.eln.unwrap_or(usual.eln),
         ..usual

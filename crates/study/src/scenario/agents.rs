@@ -46,6 +46,8 @@ pub struct SnoopSettings {
     pub tries: Option<u32>,
     /// SACK blocks tell which other segments are missing.
     pub use_sack: Option<bool>,
+    /// What a silence swallowed goes again two for each that came.
+    pub go_back: Option<bool>,
     /// SACK blocks are taken off acknowledgements that pass while a hole is being repaired.
     pub hide_sack: Option<bool>,
     /// Marks what a mobile lost on the hop (SNP-10).

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use lasthop_agent::snoop;
 use lasthop_radio::Span;
 use lasthop_units::{Duration, Rate, Seed};
 use rayon::prelude::*;
@@ -17,9 +18,6 @@ use crate::scenario::{
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
 const LINUX_RTO_MIN: Duration = Duration::from_millis(200);
-/// Snoop's shortest timer, and the segments that it keeps.
-const SNOOP_TICK: Span = Span(Duration::from_millis(20));
-const SNOOP_CACHE: u32 = 1024;
 const FLOW: &str = "download";
 const GOODPUT: &str = "download.goodput_bps";
 
@@ -75,18 +73,22 @@ pub fn scenario(cell: &Cell) -> Scenario {
         signals: signals(cell),
         srp: Srp::default(),
         mobile_tcp: MobileTcpSettings::default(),
-        agent: AgentSettings {
-            // As `lasthop agent` has it.
-            snoop: SnoopSettings {
-                tick: Some(SNOOP_TICK),
-                cache: Some(SNOOP_CACHE),
-                ..SnoopSettings::default()
-            },
-            ..AgentSettings::default()
-        },
+        agent: AgentSettings { snoop: snoop_of_kernels(), ..AgentSettings::default() },
         mobile: MobileSettings { edge: true, ..MobileSettings::default() },
         rwc: Rwc { packets: Cell::WINDOW, priorities: vec![1], changes: Vec::new() },
         measure: Measure::default(),
+    }
+}
+
+/// As `lasthop agent` has it.
+fn snoop_of_kernels() -> SnoopSettings {
+    let config = snoop::Config::modern();
+    SnoopSettings {
+        tick: Some(Span(config.tick)),
+        cache: u32::try_from(config.segments).ok(),
+        use_sack: Some(config.use_sack),
+        go_back: Some(config.go_back),
+        ..SnoopSettings::default()
     }
 }
 

@@ -1,5 +1,6 @@
 //! A base station on the bench: packets and acknowledgements by number.
 
+mod go_back;
 mod rules;
 mod sack;
 mod schedules;

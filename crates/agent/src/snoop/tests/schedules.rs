@@ -250,8 +250,8 @@ fn config() -> impl Strategy<Value = Config> {
         Timer::Stock,
         Timer::Pinned(Duration::from_millis(100)),
     ]);
-    (timer, 1u32..3, 1u32..11, 1usize..20, 1u64..20, any::<[bool; 3]>()).prop_map(
-        |(timer, dupacks, tries, segments, memory, [use_sack, hide_sack, eln])| Config {
+    (timer, 1u32..3, 1u32..11, 1usize..20, 1u64..20, any::<[bool; 4]>()).prop_map(
+        |(timer, dupacks, tries, segments, memory, [use_sack, hide_sack, go_back, eln])| Config {
             timer,
             dupacks,
             tries,
@@ -259,6 +259,7 @@ fn config() -> impl Strategy<Value = Config> {
             memory: Bytes::new(memory * 27),
             use_sack,
             hide_sack,
+            go_back,
             eln,
             ..Config::default()
         },
