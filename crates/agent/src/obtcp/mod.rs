@@ -70,6 +70,13 @@ pub struct Memory {
     pub idle: Duration,
 }
 
+impl Memory {
+    /// For the windows of today's kernels: 1.5 MB of a connection.
+    pub fn modern() -> Self {
+        Self { segments: 1024, ..Self::default() }
+    }
+}
+
 impl Default for Memory {
     fn default() -> Self {
         Self {
@@ -90,6 +97,13 @@ pub struct BaseConfig {
     /// Retransmits the oldest segment when no acknowledgement comes. The paper has no such timer:
     /// a loss of the last packets of a flight waits for the fixed host's (OBB-7). Off by default.
     pub timer: Option<LocalTimer>,
+}
+
+impl BaseConfig {
+    /// For the TCP of today's kernels: larger windows, and a timer that is shorter than theirs.
+    pub fn modern() -> Self {
+        Self { memory: Memory::modern(), timer: Some(LocalTimer::modern()) }
+    }
 }
 
 /// What a [`Router`] sends again upon a duplicate acknowledgement (OBM-8).
@@ -138,6 +152,20 @@ pub struct RouterConfig {
     /// those were lost again, and those are asked for at once. The paper is silent: off by default,
     /// and such bytes wait for the timeout.
     pub detect_lost_retransmissions: bool,
+}
+
+impl RouterConfig {
+    /// For the TCP of today's kernels, as [`BaseConfig::modern`]; and where the paper is silent, what
+    /// tells of a loss is not left to a timer.
+    pub fn modern() -> Self {
+        Self {
+            memory: Memory::modern(),
+            timer: Some(LocalTimer::modern()),
+            partial_acks: true,
+            detect_lost_retransmissions: true,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for RouterConfig {

@@ -70,11 +70,15 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
             machines.push(Machine::Snoop(Snoop::new(config)));
         }
         Scheme::ObtcpBase => {
-            let base = obtcp::Base::new(obtcp::BaseConfig::default()).map_err(parameters)?;
+            let mut config = obtcp::BaseConfig::modern();
+            config.memory.connections = connections;
+            let base = obtcp::Base::new(config).map_err(parameters)?;
             machines.push(Machine::ObtcpBase(base));
         }
         Scheme::ObtcpMobileRouter => {
-            let router = obtcp::Router::new(obtcp::RouterConfig::default()).map_err(parameters)?;
+            let mut config = obtcp::RouterConfig::modern();
+            config.memory.connections = connections;
+            let router = obtcp::Router::new(config).map_err(parameters)?;
             machines.push(Machine::ObtcpRouter(router));
         }
         Scheme::MTcp => {

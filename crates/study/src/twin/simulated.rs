@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use lasthop_agent::snoop;
+use lasthop_agent::{obtcp, snoop};
 use lasthop_radio::Span;
 use lasthop_units::{Duration, Rate, Seed};
 use rayon::prelude::*;
@@ -12,8 +12,8 @@ use crate::engine::Simulator;
 use crate::run::{Engine, Outputs, RunError};
 use crate::scenario::{
     AgentSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings, MobileTcpSettings,
-    NodeIndex, NodeKind, Rwc, Scenario, ScenarioNode, Schemes, ShrunkWindow, Signal, Signals,
-    SnoopSettings, Srp, Stack, TcpSettings, Traffic, Variant, Window,
+    NodeIndex, NodeKind, ObtcpSettings, Rwc, Scenario, ScenarioNode, Schemes, ShrunkWindow, Signal,
+    Signals, SnoopSettings, Srp, Stack, TcpSettings, Traffic, Variant, Window,
 };
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
@@ -73,7 +73,11 @@ pub fn scenario(cell: &Cell) -> Scenario {
         signals: signals(cell),
         srp: Srp::default(),
         mobile_tcp: MobileTcpSettings::default(),
-        agent: AgentSettings { snoop: snoop_of_kernels(), ..AgentSettings::default() },
+        agent: AgentSettings {
+            snoop: snoop_of_kernels(),
+            obtcp: obtcp_of_kernels(),
+            ..AgentSettings::default()
+        },
         mobile: MobileSettings { edge: true, ..MobileSettings::default() },
         rwc: Rwc { packets: Cell::WINDOW, priorities: vec![1], changes: Vec::new() },
         measure: Measure::default(),
@@ -89,6 +93,19 @@ fn snoop_of_kernels() -> SnoopSettings {
         use_sack: Some(config.use_sack),
         go_back: Some(config.go_back),
         ..SnoopSettings::default()
+    }
+}
+
+/// The same.
+fn obtcp_of_kernels() -> ObtcpSettings {
+    let config = obtcp::RouterConfig::modern();
+    ObtcpSettings {
+        timers: Some(config.timer.is_some()),
+        tick: config.timer.map(|timer| Span(timer.rto.least)),
+        cache: u32::try_from(config.memory.segments).ok(),
+        partial_acks: Some(config.partial_acks),
+        detect_lost_retransmissions: Some(config.detect_lost_retransmissions),
+        ..ObtcpSettings::default()
     }
 }
 
