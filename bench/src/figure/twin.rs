@@ -337,7 +337,8 @@ fn claims(
             let gain = gains.kernel.map(|gain| gain.value);
             row.claim_if(gain.is_some(), "gains 5 times", gain.is_some_and(|g| g >= SNOOP_GAIN))
         }
-        (Condition::TwoHops, Scheme::Obtcp, _) => {
+        // With SACK it need not: this snoop reads the blocks, of which the paper's agents know nothing.
+        (Condition::TwoHops | Condition::FirstHop, Scheme::Obtcp, Sender::Reno) => {
             let beats = kernel.zip(snoop).map(|(own, snoop)| own.mean > snoop.mean);
             row.claim_if(beats.is_some(), "beats snoop", beats == Some(true))
         }

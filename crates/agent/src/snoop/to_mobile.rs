@@ -48,8 +48,7 @@ struct Acked {
 /// A copy that the timer sent, while nothing has come back since.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
-    /// Of the segment, and after it.
-    seq: Seq,
+    /// After the segment.
     end: Seq,
     at: Time,
     /// Which of all segments over the hop it was, and up to which they were answered then.
@@ -211,8 +210,8 @@ impl<P: Packet> ToMobile<P> {
         {
             resend(context, &mut self.sent, answered, kept);
             context.stats.timeouts += 1;
-            let (seq, end, at, number) = (kept.seq, kept.end, context.now, self.sent);
-            self.probe = Some(Probe { seq, end, at, number, answered });
+            let (end, at, number) = (kept.end, context.now, self.sent);
+            self.probe = Some(Probe { end, at, number, answered });
         }
         self.arm(context);
     }
@@ -225,8 +224,11 @@ impl<P: Packet> ToMobile<P> {
             self.estimator.sample(context.now, context.config.timer, sample);
         }
         if context.config.go_back {
-            self.judge_probe(context.now, segment);
-            self.go_back(context, 2 * (kept - self.cache.len()));
+            let came = match self.answers_probe(context.now, segment) {
+                true => 1,
+                false => kept - self.cache.len(),
+            };
+            self.go_back(context, 2 * came);
         }
         self.acked = Some(Acked { ack: segment.ack, window: segment.window });
         self.duplicates = 0;
@@ -343,15 +345,18 @@ impl<P: Packet> ToMobile<P> {
         }
     }
 
-    /// Whether the acknowledgement of the timer's copy tells that what crossed before is lost.
-    fn judge_probe(&mut self, now: Time, segment: &Segment) {
-        let Some(probe) = self.probe.take() else { return };
-        let answers = segment.ack == probe.end && segment.options.sack.is_empty();
-        if answers && self.estimator.allows(now.since(probe.at)) {
+    /// Whether this acknowledgement answers the timer's copy and so tells that what crossed before is
+    /// lost, from the next hole on: what came below that came before the silence, which then swallowed
+    /// the word of it.
+    fn answers_probe(&mut self, now: Time, segment: &Segment) -> bool {
+        let answers = |probe: &mut Probe| segment.ack.ahead_of(probe.end) >= 0;
+        let Some(probe) = self.probe.take_if(answers) else { return false };
+        let is_alone = segment.options.sack.is_empty();
+        let lost = is_alone && self.estimator.allows(now.since(probe.at));
+        if lost {
             self.lost = probe.answered + 1..probe.number;
-        } else if probe.seq.ahead_of(segment.ack) >= 0 {
-            self.probe = Some(probe);
         }
+        lost
     }
 
     /// Sends at most so many segments again of those that are known to be lost.

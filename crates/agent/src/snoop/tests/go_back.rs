@@ -49,13 +49,21 @@ fn a_duplicate_after_the_copy_tells_that_others_came() {
     assert_eq!(base.ack(2), [Ack(2)]);
 }
 
+/// Only the word of them was lost.
 #[test]
-fn an_acknowledgement_of_more_than_the_copy_tells_that_others_came() {
+fn what_came_before_the_silence_does_not_go_again() {
     let mut base = silent(true);
     base.wait(80);
-    assert_eq!(base.ack(5), [Ack(5)]);
+    assert_eq!(base.ack(5), sent(5..7, Ack(5)));
     base.wait(80);
-    assert_eq!(base.ack(6), [Ack(6)]);
+    assert_eq!(base.ack(7), sent(7..11, Ack(7)));
+}
+
+#[test]
+fn where_all_came_nothing_goes_again() {
+    let mut base = silent(true);
+    base.wait(80);
+    assert_eq!(base.ack(20), [Ack(20)]);
 }
 
 #[test]
@@ -100,5 +108,5 @@ fn a_burst_whose_repair_is_lost_is_repaired_by_duplicates_and_the_timer() {
     assert_eq!(base.ack(2), []);
     assert_eq!(base.wait(160), [(640, Data(2))]);
     base.wait(80);
-    assert_eq!(base.ack(4), sent(4..8, Ack(4)));
+    assert_eq!(base.ack(4), sent(4..6, Ack(4)));
 }
