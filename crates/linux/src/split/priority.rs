@@ -23,7 +23,7 @@ pub(super) const USUAL: u32 = 1;
 const UNITS: u64 = 1024;
 /// The windows together, in what the hop holds: that it does not run dry while acknowledgements are
 /// on their way, and that a higher rate is found.
-const GAIN: f64 = 1.2;
+const GAIN: f64 = 1.35;
 /// What processes take to move bytes and to say so, beside the round trip.
 const SLACK: Duration = Duration::from_millis(3);
 /// The windows together are never less than this for each stream: should the hop be measured while it
@@ -31,8 +31,10 @@ const SLACK: Duration = Duration::from_millis(3);
 const EACH_LEAST: u64 = 16 * 1024;
 /// How often is looked at what streams have moved, or every two round trips if these are longer.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// Of a new rate so much counts with each look: what a hop delivers in a burst after it stood still
-/// is not its rate.
+/// With each look the rate grows by no more than this: what a hop delivers in a burst after it stood
+/// still is not its rate.
+const GROWTH: f64 = 1.25;
+/// Of what a stream has moved lately so much counts for its rate.
 const WEIGHT: f64 = 1.0 / 3.0;
 /// The highest rate is forgotten by so much with each look, for hops that become slower.
 const FORGET: f64 = 0.97;
@@ -111,25 +113,26 @@ impl Division {
         let elapsed = self.looked.map(|looked| now.since(looked)).filter(|t| !t.is_zero());
         self.looked = Some(now);
         self.members.retain(|id, _| flows.iter().any(|flow| flow.id == *id));
+        let mut moved = 0;
         for flow in flows {
             let new = Member { moved: flow.moved, ..Member::default() };
             let member = self.members.entry(flow.id).or_insert(new);
             let lately = flow.moved.saturating_sub(member.moved);
             member.moved = flow.moved;
+            moved += lately;
             member.idle = if lately > 0 { 0 } else { member.idle.saturating_add(1) };
             if let Some(elapsed) = elapsed {
                 smooth(&mut member.rate, lately as f64 / elapsed.as_secs_f64());
             }
         }
-        if elapsed.is_none() {
-            return;
-        }
+        let Some(elapsed) = elapsed else { return };
         self.judge();
-        let rate = self.members.values().map(|member| member.rate).sum();
+        let rate = moved as f64 / elapsed.as_secs_f64();
         // While somebody has yet to fill his window the hop is not full, and its rate is not seen.
         let waits = self.members.values().any(|m| m.is_hungry() && m.sparing > 0);
         let forget = if waits { 1.0 } else { FORGET };
-        self.rate = Some(self.rate.map_or(rate, |known| (known * forget).max(rate)));
+        let follow = |known: f64| (known * forget).max(rate.min(known * GROWTH));
+        self.rate = Some(self.rate.filter(|known| *known > 0.0).map_or(rate, follow));
         self.divide(flows);
     }
 
@@ -318,7 +321,7 @@ mod tests {
             hop.division.look(hop.now, ROUND_TRIP, &hop.flows);
         }
         let after = hop.division.window(1).unwrap();
-        assert!((after as f64) < 1.15 * before as f64, "{before} became {after}");
+        assert!(after as f64 <= GROWTH * before as f64, "{before} became {after}");
     }
 
     /// What a window lets through in a second.
