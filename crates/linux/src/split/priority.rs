@@ -131,8 +131,10 @@ impl Division {
         // While somebody has yet to fill his window the hop is not full, and its rate is not seen.
         let waits = self.members.values().any(|m| m.is_hungry() && m.sparing > 0);
         let forget = if waits { 1.0 } else { FORGET };
-        let follow = |known: f64| (known * forget).max(rate.min(known * GROWTH));
-        self.rate = Some(self.rate.filter(|known| *known > 0.0).map_or(rate, follow));
+        // What the least windows let through is no burst.
+        let least = (EACH_LEAST * flows.len() as u64) as f64 / self.round_trip.as_secs_f64();
+        let follow = |known: f64| (known * forget).max(rate.min(known.max(least) * GROWTH));
+        self.rate = Some(self.rate.map_or(rate, follow));
         self.divide(flows);
     }
 
@@ -305,6 +307,17 @@ mod tests {
         hop.wants[1] = ENDLESS;
         let rates = hop.rates(&[1, 3]);
         assert!((rates[0] / (rates[0] + rates[1]) - 0.25).abs() < 0.01, "{rates:?}");
+    }
+
+    #[test]
+    fn after_a_pause_the_rate_is_soon_what_it_was() {
+        let mut hop = Hop::new(&[ENDLESS, ENDLESS]);
+        hop.rates(&[1, 3]);
+        hop.rate = 1e3;
+        hop.rates(&[1, 3]);
+        hop.rate = 2.5e6;
+        let sum: f64 = hop.rates(&[1, 3]).iter().sum();
+        assert!(sum > 0.99 * hop.rate, "{sum}");
     }
 
     /// What a hop delivers at once after it stood still is no rate to divide.
