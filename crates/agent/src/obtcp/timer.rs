@@ -32,10 +32,9 @@ impl Default for LocalTimer {
 }
 
 impl LocalTimer {
-    /// At least 20 ms, since today's kernels wait no more than 200 ms themselves.
+    /// A hop's usual bounds, 20 ms at least, since today's kernels wait no more than 200 ms themselves.
     pub fn modern() -> Self {
-        let least = Duration::from_millis(20);
-        Self { rto: RtoBounds { least, ..RtoBounds::default() }, ..Self::default() }
+        Self { rto: RtoBounds::default(), ..Self::default() }
     }
 
     pub(super) fn check(&self) -> Result<(), ConfigError> {

@@ -2,6 +2,8 @@
 
 use lasthop_units::{Bytes, Duration};
 
+use crate::rtt::RtoBounds;
+
 /// How long snoop waits for an acknowledgement before it sends the oldest segment once more (SNP-6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Timer {
@@ -70,7 +72,7 @@ impl Config {
     /// for 1.5 MB of a connection, and repairs that take as few round trips as the sender's would.
     pub fn modern() -> Self {
         Self {
-            tick: Duration::from_millis(20),
+            tick: RtoBounds::default().least,
             segments: 1024,
             use_sack: true,
             go_back: true,

@@ -361,6 +361,9 @@ impl<P: Packet> ToMobile<P> {
 
     /// Sends at most so many segments again of those that are known to be lost.
     fn go_back(&mut self, context: &mut Context<'_, P>, most: usize) {
+        if self.lost.is_empty() {
+            return;
+        }
         let answered = self.latest_answered();
         let lost = self.lost.clone();
         let is_lost = |kept: &&mut Kept<P, Note>| {
