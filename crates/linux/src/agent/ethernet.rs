@@ -41,10 +41,11 @@ pub(super) fn is_plain_tcp(frame: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn frame(ethertype: u16, set: &[(usize, u8)]) -> Vec<u8> {
+    /// The shortest frame of this kind, zeros but for what is `set`.
+    pub(in crate::agent) fn frame(ethertype: u16, set: &[(usize, u8)]) -> Vec<u8> {
         let mut bytes = vec![0; 60];
         bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
         set.iter().for_each(|(at, value)| bytes[*at] = *value);

@@ -55,6 +55,7 @@ const fn instruction(code: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ethernet::tests::frame;
     use super::*;
 
     /// Runs the program over a frame; what the kernel does, for the instructions that there are.
@@ -79,13 +80,6 @@ mod tests {
                 _ => at += jump(a & i.k != 0),
             }
         }
-    }
-
-    fn frame(ethertype: u16, set: &[(usize, u8)]) -> Vec<u8> {
-        let mut bytes = vec![0; 60];
-        bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
-        set.iter().for_each(|(at, value)| bytes[*at] = *value);
-        bytes
     }
 
     #[test]
