@@ -29,6 +29,18 @@ pub(super) mod tests {
 
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line<O: clap::Args> {
+        #[command(flatten)]
+        options: O,
+    }
+
+    /// What a subcommand is told by the words after its name.
+    pub(crate) fn options<O: clap::Args>(words: &[&str]) -> Result<O, clap::Error> {
+        let line = [&["lasthop"], words].concat();
+        <Line<O> as clap::Parser>::try_parse_from(line).map(|line| line.options)
+    }
+
     /// A process that answers each client with the next of its lines, and keeps what it was asked.
     pub(crate) struct Scripted {
         pub(crate) path: PathBuf,

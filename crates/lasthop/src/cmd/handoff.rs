@@ -142,16 +142,9 @@ fn judge(report: &HandoffReport, wait: Duration) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
 
-    use super::super::ask::tests::Scripted;
+    use super::super::ask::tests::{Scripted, options};
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
 
     fn status(handoff: &str) -> String {
         let empty = serde_json::to_string(&control::Report::default()).unwrap();
@@ -161,10 +154,10 @@ mod tests {
 
     /// What the command prints, and what it ends with, when a process answers so.
     fn handoff(name: &str, line: &[&str], answers: &[&str]) -> (String, Result<(), String>) {
-        let options = Line::try_parse_from([&["handoff", "--to", "b2"], line].concat()).unwrap();
+        let options: Options = options(&[&["--to", "b2"], line].concat()).unwrap();
         let process = Scripted::new(name, answers);
         let mut out = Vec::new();
-        let result = hand_off(&options.options, &process.path, &mut out);
+        let result = hand_off(&options, &process.path, &mut out);
         let asked = process.asked();
         assert_eq!(asked[0], r#"{"handoff":{"to":"b2"}}"#);
         assert!(asked[1..].iter().all(|line| line == r#"{"status":{}}"#), "{asked:?}");

@@ -66,20 +66,13 @@ fn print_public(public: &str, as_json: bool, out: &mut impl Write) -> anyhow::Re
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
-
+    use super::super::ask::tests::options;
     use super::*;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
-
     fn keygen(line: &[&str]) -> anyhow::Result<String> {
-        let line = Line::try_parse_from([&["keygen"], line].concat())?;
+        let options: Options = options(line)?;
         let mut out = Vec::new();
-        answer(&line.options, &mut out)?;
+        answer(&options, &mut out)?;
         Ok(String::from_utf8(out)?)
     }
 

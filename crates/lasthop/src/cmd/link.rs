@@ -149,22 +149,11 @@ fn link(what: &What) -> anyhow::Result<Link> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
 
-    use super::super::ask::tests::Scripted;
+    use super::super::ask::tests::{Scripted, options};
     use super::*;
 
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
-
     const UNDERSTOOD: &str = r#"{"ok":{}}"#;
-
-    fn options(line: &[&str]) -> Result<Options, clap::Error> {
-        Line::try_parse_from([&["link"], line].concat()).map(|line| line.options)
-    }
 
     fn nobody() -> PathBuf {
         PathBuf::from("/nonexistent/lasthop.sock")
@@ -239,9 +228,9 @@ mod tests {
             &["quality", "--dbm", "-300"],
             &["quality", "--dbm", "nan"],
         ] {
-            assert!(options(line).is_err(), "{line:?}");
+            assert!(options::<Options>(line).is_err(), "{line:?}");
         }
-        let far = options(&["imminent", "--to", "b2", "--in", "2min"]).unwrap();
+        let far: Options = options(&["imminent", "--to", "b2", "--in", "2min"]).unwrap();
         assert!(link(&far.what).unwrap_err().to_string().contains("too far ahead"));
     }
 }

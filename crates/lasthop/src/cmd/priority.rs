@@ -181,21 +181,10 @@ fn tables(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
     use lasthop_linux::control::PriorityReport;
 
-    use super::super::ask::tests::Scripted;
+    use super::super::ask::tests::{Scripted, options};
     use super::*;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        options: Options,
-    }
-
-    fn options(line: &[&str]) -> Result<Options, clap::Error> {
-        Line::try_parse_from([&["priority"], line].concat()).map(|line| line.options)
-    }
 
     #[test]
     fn each_word_is_one_request() {
@@ -226,7 +215,7 @@ mod tests {
             (&["set", "/usr/bin/curl", "1"], "by its name alone"),
             (&["clear"], "WHICH"),
         ] {
-            let error = options(line).unwrap_err().to_string();
+            let error = options::<Options>(line).unwrap_err().to_string();
             assert!(error.contains(said), "{line:?}: {error}");
         }
     }
