@@ -2,6 +2,7 @@
 
 mod config;
 mod guest;
+mod hop;
 mod intercepted;
 mod make;
 mod network;
@@ -16,6 +17,7 @@ pub use config::{
     BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffConfig, HandoffFile,
     MobileConfig, MobileFile,
 };
+pub(crate) use hop::MobileHop;
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use lasthop_hop::seal::Keypair;
 use lasthop_session::{ConnId, Event, Refusal, ResetReason, Session, SessionId, Target};
-use lasthop_units::{LinkEvent, Seed, Time};
+use lasthop_units::{Seed, Time};
 
 use self::guest::{Guest, Wish};
 use self::intercepted::Intercepted;
@@ -38,7 +40,7 @@ use crate::control::{Reply, Report, Request};
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
-use crate::hop::{Hop, HopEvent, Source, Turn};
+use crate::hop::{HopEvent, Source};
 use crate::programs::Ends;
 use crate::reactor::{Interest, Readiness};
 use crate::resolve::Answer;
@@ -155,44 +157,6 @@ fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
         tracing::warn!(%addr, "anybody who reaches this address can use the mobile");
     }
     Ok(fd)
-}
-
-/// The hop of a mobile: one association, to a base whose address may change.
-pub(crate) trait MobileHop: Hop<Id = ()> {
-    /// Starts to watch its sockets.
-    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;
-
-    /// Whether the association stands.
-    fn is_up(&self) -> bool;
-
-    /// Has the base hear this before the association stands, where the hop has a way to say it.
-    fn greet(&mut self, _now: Time, _greeting: &[u8]) {}
-
-    /// Uses this address of the base from here on.
-    fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr);
-
-    /// Whether an association goes on from another address of ours.
-    const ROAMS: bool = true;
-
-    /// Our address may be another: the base is told by something that leaves at once.
-    fn roam(&mut self, _turn: &mut Turn<'_>) {}
-
-    /// What is known of the hop from below.
-    fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _event: LinkEvent) {}
-
-    /// For how long the base has not answered, if it was asked something; `None` while it answers.
-    fn silent_for(&self, _now: Time) -> Option<Duration> {
-        None
-    }
-
-    /// A number that changes when something comes from the base.
-    fn heard(&self) -> u64 {
-        u64::from(self.is_up())
-    }
-
-    /// Tells the base of servers on these ports, whenever it has to be told (MOB-8). Where the hop
-    /// has no words for it, the base asks for each connection.
-    fn listen(&mut self, _ports: &[u16]) {}
 }
 
 /// The mobile's part of the loop.
