@@ -19,6 +19,7 @@ mod copies;
 mod cubic;
 mod filter;
 mod input;
+mod interval;
 mod moved;
 mod mtu;
 mod output;

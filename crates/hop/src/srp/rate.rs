@@ -19,6 +19,7 @@ use lasthop_units::{Rate, Time};
 
 use super::cubic::Cubic;
 use super::filter::WindowedMin;
+use super::interval::{INTERVAL_DATAGRAMS, Interval, Look};
 
 /// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
 const QUEUE_FLOOR: Duration = Duration::from_millis(3);
@@ -33,8 +34,6 @@ const BASE_WINDOW: Duration = Duration::from_secs(10);
 const FIRST_DRAIN_TEST: Duration = Duration::from_secs(3);
 /// Longest wait, in seconds, for looks at a slow hop before a standing queue is a neighbour's.
 const PATIENCE_MAX: f64 = 1.2;
-/// Datagrams that must be settled before an interval says anything.
-const INTERVAL_DATAGRAMS: u64 = 8;
 /// Loss is averaged over about so many datagrams.
 const LOSS_DATAGRAMS: f64 = 300.0;
 /// Shortest interval.
@@ -80,37 +79,6 @@ enum Mode {
     Steady,
     /// Against a neighbour who fills the queue.
     Compete,
-}
-
-/// What is gathered from one look at the hop to the next.
-#[derive(Clone, Copy, Debug)]
-struct Interval {
-    start_arrival_us: u64,
-    start_latest: u64,
-    delivered: u64,
-    lost: u64,
-    delay_min_us: i64,
-    delay_max_us: i64,
-    /// The second least.
-    delay_second_us: i64,
-    /// Sending paused meanwhile.
-    broken: bool,
-}
-
-/// What an interval said of the hop.
-#[derive(Clone, Copy, Debug)]
-struct Look {
-    /// Bits per second that the hop worked off, later losses included.
-    served: f64,
-    /// Bits per second that arrived.
-    delivered: f64,
-    /// Share of bytes lost.
-    loss: f64,
-    /// Datagrams settled, about.
-    datagrams: f64,
-    queue_min: Duration,
-    queue_max: Duration,
-    start_latest: u64,
 }
 
 /// Measures the hop and says how fast and how much to send.
@@ -566,75 +534,5 @@ impl RateControl {
         self.base_delay_us.clear();
         self.rtt_min_us.clear();
         self.mode = if self.mode == Mode::Compete { Mode::Steady } else { self.mode };
-    }
-}
-
-impl Interval {
-    /// Takes a sample into the interval at hand. If that is long enough it is returned, and the next
-    /// begins.
-    fn go_on(
-        place: &mut Option<Self>,
-        s: &Sample,
-        delay_us: i64,
-        wanted: Duration,
-    ) -> Option<Self> {
-        let Some(interval) = place else {
-            *place = Some(Self::start(s, delay_us));
-            return None;
-        };
-        interval.add(delay_us);
-        let took = interval.took(s);
-        let settled = interval.settled(s);
-        let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
-        if took < wanted || (!enough && took < 8 * wanted) || settled == 0 {
-            return None;
-        }
-        place.replace(Self::start(s, delay_us))
-    }
-
-    fn took(&self, s: &Sample) -> Duration {
-        Duration::from_micros(s.arrival_us.saturating_sub(self.start_arrival_us))
-    }
-
-    /// Bytes whose fate was learnt since the start. Losses may be taken back meanwhile.
-    fn settled(&self, s: &Sample) -> u64 {
-        (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
-    }
-
-    fn start(s: &Sample, delay_us: i64) -> Self {
-        Self {
-            start_arrival_us: s.arrival_us,
-            start_latest: s.latest,
-            delivered: s.delivered,
-            lost: s.lost,
-            delay_min_us: delay_us,
-            delay_max_us: delay_us,
-            delay_second_us: i64::MAX,
-            broken: false,
-        }
-    }
-
-    fn add(&mut self, delay_us: i64) {
-        self.delay_second_us = self.delay_second_us.min(self.delay_min_us.max(delay_us));
-        self.delay_min_us = self.delay_min_us.min(delay_us);
-        self.delay_max_us = self.delay_max_us.max(delay_us);
-    }
-}
-
-impl Look {
-    fn of(interval: &Interval, s: &Sample, base_us: i64) -> Self {
-        let (took, settled) = (interval.took(s), interval.settled(s));
-        let queue = |delay_us: i64| Duration::from_micros((delay_us - base_us).max(0) as u64);
-        let delivered = s.delivered - interval.delivered;
-        let seconds = took.as_secs_f64();
-        Self {
-            served: settled as f64 * 8.0 / seconds,
-            delivered: delivered as f64 * 8.0 / seconds,
-            loss: (settled - delivered) as f64 / settled as f64,
-            datagrams: settled as f64 / s.datagram as f64,
-            queue_min: queue(interval.delay_min_us),
-            queue_max: queue(interval.delay_max_us),
-            start_latest: interval.start_latest,
-        }
     }
 }

@@ -1,0 +1,109 @@
+//! What acknowledgements tell of the hop in a stretch of time that is long enough to tell something.
+
+use core::time::Duration;
+
+use super::rate::Sample;
+
+/// Datagrams that must be settled before an interval says anything.
+pub(super) const INTERVAL_DATAGRAMS: u64 = 8;
+
+/// What is gathered from one look at the hop to the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interval {
+    start_arrival_us: u64,
+    start_latest: u64,
+    delivered: u64,
+    lost: u64,
+    pub(super) delay_min_us: i64,
+    delay_max_us: i64,
+    /// The second least.
+    pub(super) delay_second_us: i64,
+    /// Sending paused meanwhile.
+    pub(super) broken: bool,
+}
+
+/// What an interval said of the hop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Look {
+    /// Bits per second that the hop worked off, later losses included.
+    pub(super) served: f64,
+    /// Bits per second that arrived.
+    pub(super) delivered: f64,
+    /// Share of bytes lost.
+    pub(super) loss: f64,
+    /// Datagrams settled, about.
+    pub(super) datagrams: f64,
+    pub(super) queue_min: Duration,
+    pub(super) queue_max: Duration,
+    pub(super) start_latest: u64,
+}
+
+impl Interval {
+    /// Takes a sample into the interval at hand. If that is long enough it is returned, and the next
+    /// begins.
+    pub(super) fn go_on(
+        place: &mut Option<Self>,
+        s: &Sample,
+        delay_us: i64,
+        wanted: Duration,
+    ) -> Option<Self> {
+        let Some(interval) = place else {
+            *place = Some(Self::start(s, delay_us));
+            return None;
+        };
+        interval.add(delay_us);
+        let took = interval.took(s);
+        let settled = interval.settled(s);
+        let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
+        if took < wanted || (!enough && took < 8 * wanted) || settled == 0 {
+            return None;
+        }
+        place.replace(Self::start(s, delay_us))
+    }
+
+    fn took(&self, s: &Sample) -> Duration {
+        Duration::from_micros(s.arrival_us.saturating_sub(self.start_arrival_us))
+    }
+
+    /// Bytes whose fate was learnt since the start. Losses may be taken back meanwhile.
+    fn settled(&self, s: &Sample) -> u64 {
+        (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
+    }
+
+    fn start(s: &Sample, delay_us: i64) -> Self {
+        Self {
+            start_arrival_us: s.arrival_us,
+            start_latest: s.latest,
+            delivered: s.delivered,
+            lost: s.lost,
+            delay_min_us: delay_us,
+            delay_max_us: delay_us,
+            delay_second_us: i64::MAX,
+            broken: false,
+        }
+    }
+
+    fn add(&mut self, delay_us: i64) {
+        self.delay_second_us = self.delay_second_us.min(self.delay_min_us.max(delay_us));
+        self.delay_min_us = self.delay_min_us.min(delay_us);
+        self.delay_max_us = self.delay_max_us.max(delay_us);
+    }
+}
+
+impl Look {
+    pub(super) fn of(interval: &Interval, s: &Sample, base_us: i64) -> Self {
+        let (took, settled) = (interval.took(s), interval.settled(s));
+        let queue = |delay_us: i64| Duration::from_micros((delay_us - base_us).max(0) as u64);
+        let delivered = s.delivered - interval.delivered;
+        let seconds = took.as_secs_f64();
+        Self {
+            served: settled as f64 * 8.0 / seconds,
+            delivered: delivered as f64 * 8.0 / seconds,
+            loss: (settled - delivered) as f64 / settled as f64,
+            datagrams: settled as f64 / s.datagram as f64,
+            queue_min: queue(interval.delay_min_us),
+            queue_max: queue(interval.delay_max_us),
+            start_latest: interval.start_latest,
+        }
+    }
+}
