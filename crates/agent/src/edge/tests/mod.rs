@@ -8,7 +8,7 @@ mod withhold;
 
 use alloc::vec::Vec;
 
-use lasthop_units::{Duration, LinkEvent, Time};
+use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
 use super::*;

@@ -228,6 +228,30 @@ fn a_measured_total_follows_rate_and_round_trip() {
     assert!((223_000..=229_000).contains(&sum), "{sum}");
 }
 
+/// RWC-4, RWC-9: who is to have more gets it as the other uses up what he has too much of, so that the
+/// hop never holds more than the total.
+#[test]
+fn nobody_is_widened_before_the_others_are_narrowed() {
+    let mut it = Windows::new(Total::AUTO, 0);
+    (1..=2).for_each(|port| it.open(0, port, 60, options()));
+    let mut us = AFTER_OPENING;
+    let [mut first, mut second] = it.run(&mut us, 10_000, GAP, [1, 2]);
+    let total = it.agent.total().unwrap().get();
+    assert!((first + second).abs_diff(total) <= 8, "{first} and {second} of {total}");
+    it.set(us, 2, 3);
+    let mut steps = 0u64;
+    while second.abs_diff(3 * first) > 4000 {
+        let before = [first, second];
+        [first, second] = it.run(&mut us, 1, GAP, [1, 2]);
+        assert!(first + second <= total + 8, "{first} and {second} of {total}");
+        assert!(second <= before[1] + u64::from(MSS) + 8, "{before:?}, then {second}");
+        steps += 1;
+        assert!(steps < 1000, "{first} and {second} of {total}");
+    }
+    // A quarter of the total has gone from one to the other, a segment a step.
+    assert!(steps.abs_diff(total / 4 / u64::from(MSS)) <= 4, "{steps} steps, {total}");
+}
+
 /// RWC-11: a flow that wants but a little of its due leaves the rest to the others.
 #[test]
 fn flows_that_want_little_take_no_part() {
@@ -305,6 +329,31 @@ fn an_idle_helper_wants_no_calls() {
 }
 
 proptest! {
+    /// RWC-4: with a measured total too, whatever users and flows do, what is granted to those that
+    /// take part never grows beyond the total.
+    #[test]
+    fn what_is_granted_stays_within_the_total(
+        steps in prop::collection::vec((1u16..4, 1u32..20, 1u32..100), 1..60),
+    ) {
+        let mut it = Windows::new(Total::AUTO, 3);
+        let mut us = AFTER_OPENING;
+        let mut before = u64::MAX;
+        for (port, priority, rounds) in steps {
+            it.set(us, port, priority);
+            let mut windows = [0; 3];
+            for _ in 0..rounds {
+                windows = it.run(&mut us, 1, GAP, [1, 2, 3]);
+            }
+            let (sum, divided) = (windows.iter().sum::<u64>(), it.agent.divided());
+            if divided == 3 && let Some(total) = it.agent.total() {
+                // A scaled window is a multiple of four bytes.
+                let most = total.get().max(before).saturating_add(12);
+                prop_assert!(sum <= most, "{windows:?}: {sum}, beyond {most}");
+                before = sum;
+            }
+        }
+    }
+
     /// RWC-4, RWC-9: whatever users and mobiles do, no right edge goes back unless the mobile's own
     /// does, no window is wider than the mobile's own, and the shares add up to the total.
     #[test]

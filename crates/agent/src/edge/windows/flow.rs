@@ -38,12 +38,19 @@ impl State {
         self.data.is_some_and(|at| now.since(at) < quiet)
     }
 
+    /// What the sender may have sent and not acknowledged, in bytes; `ack` is the latest
+    /// acknowledgement.
+    pub(super) fn granted(&self, ack: Seq) -> u64 {
+        self.edge.map_or(0, |edge| edge.ahead_of(ack).max(0).unsigned_abs().into())
+    }
+
     /// The window field that the sender is to see in place of the receiver's own: no more than that,
-    /// no less than it was told before, and else the share (RWC-6, RWC-9, RWC-12).
-    pub(super) fn window(&mut self, segment: &Segment, shift: u8) -> u16 {
+    /// no less than it was told before, and else the share, if the others have left so much
+    /// (RWC-6, RWC-9, RWC-12).
+    pub(super) fn window(&mut self, segment: &Segment, shift: u8, left: u64) -> u16 {
         let own = u64::from(segment.window) << shift;
-        let granted = self.edge.map_or(0, |edge| edge.ahead_of(segment.ack).max(0).unsigned_abs());
-        let allowed = self.share.map_or(own, |share| own.min(share.max(u64::from(granted))));
+        let granted = self.granted(segment.ack);
+        let allowed = self.share.map_or(own, |share| own.min(share.min(left).max(granted)));
         // Rounded down it would take back what was granted; it is never more than the receiver's own.
         let field = allowed.div_ceil(1 << shift).min(u64::from(segment.window)) as u16;
         let edge = segment.ack + (u32::from(field) << shift);

@@ -2,6 +2,7 @@
 
 mod config;
 mod flow;
+mod granted;
 mod meter;
 mod rules;
 
@@ -19,6 +20,7 @@ use super::{FlowView, Place};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use flow::{State, segment_size};
+use granted::Granted;
 use meter::{BIN, Meter};
 use rules::Rules;
 
@@ -61,6 +63,7 @@ pub struct ReceiverWindows<P> {
     meter: Meter,
     /// What is divided at present, in bytes, if it is known.
     total: Option<u64>,
+    granted: Granted,
     /// When the present bin ends; nothing has moved if there is none.
     turn: Option<Time>,
     queue: Queue<P>,
@@ -76,6 +79,7 @@ impl<P: Packet> ReceiverWindows<P> {
             shares: Shares::new(0, config.connections),
             meter: Meter::default(),
             total: None,
+            granted: Granted::default(),
             turn: None,
             queue: Queue::default(),
             stats: WindowsStats::default(),
@@ -167,7 +171,8 @@ impl<P: Packet> ReceiverWindows<P> {
         if from == Side::Mobile && acknowledges(segment) {
             match flow.seen.shift(Side::Mobile) {
                 Some(shift) => {
-                    let window = flow.state.window(segment, shift);
+                    let before = before.unwrap_or(segment.ack);
+                    let window = self.granted.window(flow, segment, before, shift);
                     if window != segment.window {
                         packet.set_segment(&Segment { window, ..*segment });
                         self.stats.narrowed += 1;
@@ -213,6 +218,7 @@ impl<P: Packet> ReceiverWindows<P> {
     /// Says anew who takes part, and what each has; `last` is whose priority changed (RWC-10).
     fn divide(&mut self, now: Time, last: Option<Connection>) {
         self.choose(now);
+        self.granted = Granted::default();
         let taking: Vec<(Connection, u32)> = self
             .flows
             .iter()
@@ -234,6 +240,10 @@ impl<P: Packet> ReceiverWindows<P> {
         self.shares.replace(taking, last);
         self.widen(ahead);
         self.hand_out();
+        if let Total::Auto { least, .. } = self.config.total {
+            let flows = self.flows.iter().map(|(_, flow)| flow);
+            self.granted = Granted::among(total, least, flows.filter(|flow| flow.state.takes_part));
+        }
     }
 
     /// Who takes part: flows that can be narrowed, have data, and want at least a part of their due.
