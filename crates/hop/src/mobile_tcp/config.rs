@@ -35,8 +35,8 @@ pub struct Config {
     /// A connection is given up after so many expiries in a row without any packet of its peer's
     /// (the paper is silent).
     pub give_up_after: u32,
-    /// Every so many packets in sequence are acknowledged at once, fewer with the next tick
-    /// (MOB-22).
+    /// Every so many packets in sequence are acknowledged at once, and the last of a whole window;
+    /// fewer with the next tick (MOB-22).
     pub ack_every: u32,
     /// Holds back a packet that is not full while others are on their way (RFC 896). The paper is
     /// silent; it is off.

@@ -19,8 +19,8 @@ use super::endpoint::MobileTcp;
 
 /// The priority of a connection of which nobody has said anything.
 pub(super) const USUAL: u32 = 1;
-/// Packets of the smallest share. One would be acknowledged with the next tick only (MOB-22), and so
-/// be five packets a second.
+/// Packets of the smallest share. The peer does not know to what we hold our own senders, so one alone
+/// would be acknowledged with the next tick only (MOB-22), and so be five packets a second.
 const LEAST: u64 = 2;
 /// How often what some cannot have is given to others.
 const ROUNDS: usize = 64;

@@ -375,7 +375,8 @@ impl Connection {
         match arrival {
             Arrival::InOrder => {
                 self.unacked += 1;
-                if self.unacked >= self.config.ack_every || fin {
+                let flown = self.recv.ends_flight(self.config.max_packet.into());
+                if self.unacked >= self.config.ack_every || fin || flown {
                     self.ack = AckDue::Now;
                 } else if self.ack == AckDue::No {
                     self.ack = AckDue::At(self.ticks.after(now));

@@ -33,6 +33,8 @@ pub(super) struct RecvHalf {
     zero: Seq16,
     /// Everything before was received.
     next: u64,
+    /// Everything before was received when the present flight began.
+    flight: u64,
     /// What is held above the first gap.
     above: RangeSet,
     /// The end of the window as it was last told.
@@ -53,6 +55,7 @@ impl RecvHalf {
             share: u64::MAX,
             zero: Seq16(0),
             next: 0,
+            flight: 0,
             above: RangeSet::default(),
             told: 0,
             promised: u64::from(capacity),
@@ -118,6 +121,16 @@ impl RecvHalf {
         let untold = self.edge(step) - self.told;
         let tight = self.told - self.next.min(self.told) < step;
         !self.is_ended() && untold > 0 && (tight || untold >= (2 * step).min(self.capacity / 2))
+    }
+
+    /// What came since this was last true is all that a window lets go in packets of `step` bytes:
+    /// the peer sends the next only when it hears of it.
+    pub(super) fn ends_flight(&mut self, step: u64) -> bool {
+        let ends = self.next - self.flight + step > self.capacity.min(self.share);
+        if ends {
+            self.flight = self.next;
+        }
+        ends
     }
 
     /// The number of the next byte expected; an end that was received counts as one.

@@ -159,6 +159,33 @@ fn an_acknowledgement_is_not_put_off() {
     assert_eq!(receiver.next_timeout(), Some(ms(200)));
 }
 
+/// MOB-22: the last packet of a flight is acknowledged at once, though it is a single one: of a window
+/// of eleven packets eleven go in each round trip.
+#[test]
+fn an_odd_packet_at_the_end_of_a_flight_is_not_left_to_the_tick() {
+    for packets in [11, 16] {
+        let config = Config {
+            window: Bytes::new(2200),
+            max_packet: Bytes::new(2200 / packets as u64),
+            ..Config::default()
+        };
+        let (mut sender, mut receiver) = pair(&config, 0, 0);
+        write(&mut sender, &[1; 30_000]);
+        for round in 0..9 {
+            let sent = poll_all(&mut sender, ms(20 * round));
+            assert_eq!(sent.len(), packets, "in round {round}");
+            for packet in sent {
+                give(&mut receiver, ms(20 * round + 10), &packet);
+                read(&mut receiver);
+                for ack in poll_all(&mut receiver, ms(20 * round + 10)) {
+                    give(&mut sender, ms(20 * round + 20), &ack);
+                }
+            }
+        }
+        assert_eq!(receiver.stats().acks_sent, 9 * packets.div_ceil(2) as u64);
+    }
+}
+
 /// A reader tells a window that was nearly closed at once when it has room for a packet, and one
 /// that was not when two packets more have room (RFC 1122 section 4.2.3.3).
 #[test]
