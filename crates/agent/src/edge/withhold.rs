@@ -1,4 +1,4 @@
-use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
+use lasthop_units::{Bytes, Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{SackBlocks, Segment, Seq};
 
 use super::flow::{Flow, Kind, Window, acknowledges, held_above};
@@ -20,6 +20,8 @@ pub struct WithholdConfig {
     /// [`MOST`](Self::MOST) counts as that. It must be less than the sender's least retransmission
     /// timeout (ATR-7).
     pub delay: Duration,
+    /// How much comes without a gap, after one, before anything is left out again.
+    pub calm: Bytes,
     /// Connections that are known at most; the one that was silent longest gives way.
     pub connections: usize,
     /// A connection without packets is forgotten after this time.
@@ -29,15 +31,23 @@ pub struct WithholdConfig {
 impl WithholdConfig {
     /// The longest delay of an acknowledgement (ATR-1).
     pub const MOST: Duration = Duration::from_millis(500);
+
+    /// For the TCP of today's kernels. They count a segment as one under way until its last byte is
+    /// acknowledged, so that what is left out is a packet of the congestion window: with a gap every few
+    /// dozen segments a fifth of it.
+    pub fn modern() -> Self {
+        Self { calm: Bytes::from_kib(96), ..Self::default() }
+    }
 }
 
 impl Default for WithholdConfig {
-    /// Plain disconnections, at the mobile's end, a delay of 100 ms.
+    /// Plain disconnections, at the mobile's end, a delay of 100 ms, no wait for calm: the paper's.
     fn default() -> Self {
         Self {
             thaw: Thaw::Up,
             place: Place::Mobile,
             delay: Duration::from_millis(100),
+            calm: Bytes::ZERO,
             connections: 4096,
             idle: Duration::from_secs(900),
         }
@@ -92,6 +102,8 @@ struct State {
     window: u16,
     /// The mobile holds something above a gap.
     gap: bool,
+    /// What has been acknowledged since the last gap; none if there was no gap.
+    since: Option<u64>,
 }
 
 /// What becomes of an acknowledgement of the mobile's.
@@ -108,9 +120,14 @@ enum Verdict {
 }
 
 impl State {
-    /// ATR-1, and where it ends. `before` is what the mobile had acknowledged, `ended` whether this
-    /// acknowledges all of the stream.
-    fn judge(&self, kind: Kind, before: Option<Seq>, segment: &Segment, ended: bool) -> Verdict {
+    /// ATR-1, and where it ends. `before` is what the mobile had acknowledged.
+    fn judge(
+        &self,
+        kind: Kind,
+        before: Option<Seq>,
+        segment: &Segment,
+        leaves_out: bool,
+    ) -> Verdict {
         let (Some(told), Some(before)) = (self.told, before) else { return Verdict::Whole };
         let pending = before.ahead_of(told) > 0;
         let plain = segment.options.sack.is_empty();
@@ -125,7 +142,7 @@ impl State {
                     Verdict::Lowered(told)
                 }
             }
-            Kind::New if plain && !self.gap && !ended => self.lower(told, segment),
+            Kind::New if plain && !self.gap && leaves_out => self.lower(told, segment),
             _ => Verdict::Whole,
         }
     }
@@ -216,8 +233,9 @@ impl<P: Packet> Withhold<P> {
         if from == Side::Fixed || !acknowledges(segment) {
             return Some(packet);
         }
-        let ended = flow.seen.has_ended(Side::Fixed);
-        let verdict = flow.state.judge(kind, before, segment, ended);
+        let calm = flow.state.since.is_none_or(|since| since >= self.config.calm.get());
+        let leaves_out = calm && !flow.seen.has_ended(Side::Fixed);
+        let verdict = flow.state.judge(kind, before, segment, leaves_out);
         if verdict == Verdict::Flush {
             self.flush(&connection);
         }
@@ -240,6 +258,8 @@ impl<P: Packet> Withhold<P> {
         };
         if kind != Kind::Other {
             state.gap = kind == Kind::Duplicate || !held_above(segment).is_empty();
+            let news = before.map_or(0, |before| segment.ack.ahead_of(before).max(0));
+            state.count(news.unsigned_abs().into());
         }
         self.set_timer(now, &connection, kind == Kind::New);
         passes
@@ -272,6 +292,14 @@ impl<P: Packet> Withhold<P> {
 }
 
 impl State {
+    /// So much more is acknowledged, perhaps with something above a gap.
+    fn count(&mut self, news: u64) {
+        self.since = match self.gap {
+            true => Some(0),
+            false => self.since.map(|since| since.saturating_add(news)),
+        };
+    }
+
     /// An acknowledgement of this number went out.
     fn note(&mut self, ack: Seq, window: u16) {
         if self.told.is_none_or(|told| ack.ahead_of(told) >= 0) {

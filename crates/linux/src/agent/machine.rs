@@ -108,7 +108,7 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
             machines.push(Machine::Freeze("ll-freeze", Freeze::new(freeze)));
         }
         Scheme::Atcp => {
-            let config = WithholdConfig { place, connections, ..WithholdConfig::default() };
+            let config = WithholdConfig { place, connections, ..WithholdConfig::modern() };
             machines.push(Machine::Withhold(Withhold::new(config)));
         }
         Scheme::Rwc => {

@@ -62,7 +62,8 @@ fn agent(scenario: &Scenario, scheme: Scheme) -> Option<Helper> {
         Scheme::Atcp => {
             let usual = WithholdConfig::default();
             let delay = said.atcp.delay.map_or(usual.delay, |s| s.0);
-            let config = WithholdConfig { thaw: thaw(scenario), delay, ..usual };
+            let calm = said.atcp.calm.unwrap_or(usual.calm);
+            let config = WithholdConfig { thaw: thaw(scenario), delay, calm, ..usual };
             Helper::Withhold(Box::new(Withhold::new(config)))
         }
         _ => return None,

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use lasthop_radio::Span;
+use lasthop_units::Bytes;
 use serde::Deserialize;
 
 use super::complaint::Complaints;
@@ -84,6 +85,8 @@ pub struct AtcpSettings {
     pub delay: Option<Span>,
     /// A sender that was cut off tries the link once in so long.
     pub patience: Option<Span>,
+    /// What comes without a gap, after one, before the two bytes wait again; by an agent only.
+    pub calm: Option<Bytes>,
 }
 
 /// Duplicate acknowledgements after a handoff.
@@ -149,6 +152,10 @@ impl MobileSettings {
             let message = format!("{:?} is longer than {ATCP_MOST:?}", delay.0);
             let remedy = "keep it below the sender's least retransmission timeout";
             wrong.add(&["mobile", "atcp", "delay"], message, remedy);
+        }
+        if self.atcp.calm.is_some() && !self.edge {
+            let remedy = "say `mobile.edge = true`, or leave it out";
+            wrong.add(&["mobile", "atcp", "calm"], "only an agent at the edge has it", remedy);
         }
         let zero = [
             ("delayed-dupacks", "delay", self.delayed_dupacks.delay),

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use lasthop_agent::edge::WithholdConfig;
 use lasthop_agent::{obtcp, snoop};
 use lasthop_radio::Span;
 use lasthop_units::{Duration, Rate, Seed};
@@ -11,9 +12,10 @@ use super::cell::{Cell, Condition, Outage, Sender};
 use crate::engine::Simulator;
 use crate::run::{Engine, Outputs, RunError};
 use crate::scenario::{
-    AgentSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings, MobileTcpSettings,
-    NodeIndex, NodeKind, ObtcpSettings, Rwc, Scenario, ScenarioNode, Schemes, ShrunkWindow, Signal,
-    Signals, SnoopSettings, Srp, Stack, TcpSettings, Traffic, Variant, Window,
+    AgentSettings, AtcpSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings,
+    MobileTcpSettings, NodeIndex, NodeKind, ObtcpSettings, Rwc, Scenario, ScenarioNode, Schemes,
+    ShrunkWindow, Signal, Signals, SnoopSettings, Srp, Stack, TcpSettings, Traffic, Variant,
+    Window,
 };
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
@@ -78,7 +80,7 @@ pub fn scenario(cell: &Cell) -> Scenario {
             obtcp: obtcp_of_kernels(),
             ..AgentSettings::default()
         },
-        mobile: MobileSettings { edge: true, ..MobileSettings::default() },
+        mobile: MobileSettings { edge: true, atcp: atcp_of_kernels(), ..MobileSettings::default() },
         rwc: Rwc { packets: Cell::WINDOW, priorities: vec![1], changes: Vec::new() },
         measure: Measure::default(),
     }
@@ -106,6 +108,16 @@ fn obtcp_of_kernels() -> ObtcpSettings {
         partial_acks: Some(config.partial_acks),
         detect_lost_retransmissions: Some(config.detect_lost_retransmissions),
         ..ObtcpSettings::default()
+    }
+}
+
+/// The same.
+fn atcp_of_kernels() -> AtcpSettings {
+    let config = WithholdConfig::modern();
+    AtcpSettings {
+        delay: Some(Span(config.delay)),
+        calm: Some(config.calm),
+        ..AtcpSettings::default()
     }
 }
 

@@ -148,6 +148,30 @@ fn a_gap_ends_the_withholding() {
     }
 }
 
+/// ATR-1: a sender that counts whole segments under way has fewer of them while two bytes are left out,
+/// which matters where losses keep its window small: there nothing is, until so much has come whole.
+#[test]
+fn nothing_is_left_out_soon_after_a_gap_if_it_is_to_be_calm() {
+    let config = WithholdConfig { calm: Bytes::new(4000), ..WithholdConfig::default() };
+    let mut path = Path::new(Withhold::new(config));
+    path.ack(0, 0);
+    path.burst(0, 0, 1);
+    assert_eq!(path.ack(0, 1000), [Ack(998, WINDOW)], "no gap so far");
+    path.burst(0, 2000, 1);
+    let duplicate = with_sack(1000, &[(2000, 3000)]);
+    assert_eq!(path.give(1, Side::Mobile, duplicate), [Made(1000, WINDOW), Ack(1000, WINDOW)]);
+    path.burst(3, 1000, 1);
+    assert_eq!(path.ack(4, 3000), [Ack(3000, WINDOW)]);
+    for n in 3..7 {
+        path.burst(5, 1000 * n, 1);
+        let whole = n < 5;
+        let told = 1000 * (n + 1) - if whole { 0 } else { 2 };
+        assert_eq!(path.ack(6, 1000 * (n + 1)), [Ack(told, WINDOW)]);
+    }
+    path.event(7, Down);
+    assert_eq!(path.event(8, Up), [Made(6999, 0), Made(7000, WINDOW)]);
+}
+
 /// ATR-7: data that came twice show that its sender has waited too long; they are acknowledged whole
 /// at once, and what tells of them passes as it came.
 #[test]

@@ -298,6 +298,7 @@ fn parameters_are_read_swept_and_refused_by_name() {
         ("[agent.obtcp]\ncache = 3", "agent.obtcp.cache", "3 is less than 16"),
         ("[agent.link]\ncopies = 300", "agent.link.copies", "300 is more than"),
         ("[mobile.atcp]\ndelay = \"2s\"", "mobile.atcp.delay", "longer than 500ms"),
+        ("[mobile.atcp]\ncalm = \"9KiB\"", "mobile.atcp.calm", "only an agent at the edge"),
         ("[mobile.freeze]\nacks = 9", "mobile.freeze.acks", "9 is more than 8"),
         ("[rwc]\npriorities = { downlod = 2 }", "rwc.priorities.downlod", "no flow `downlod`"),
         ("[rwc]\npackets = 0", "rwc.packets", "nothing could ever be sent"),
