@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo demo-handoff test lint purity requirements fuzz-smoke fuzz bench validate soak deb test-deb clean
+.PHONY: all build demo demo-handoff test lint purity requirements fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
 
 all: build
 
@@ -85,6 +85,11 @@ deb: build
 test-deb: deb
 	tools/need test-deb
 	tools/test-deb $(BIN)/deb
+
+# Boots a clean Debian with it, and runs each service by its unit and each drop-in. As root.
+test-systemd: deb
+	tools/need test-systemd
+	tools/test-systemd $(BIN)/deb
 
 clean:
 	$(CARGO) clean
