@@ -2,8 +2,9 @@
 //! one that they use.
 //!
 //! A bridge joins the cables of two hosts. Packets cross it by the kernel's own forwarding, through
-//! `lasthop agent none`, which takes and sends whole frames by `AF_PACKET`, or through a process that
-//! is asked by the packet filter (`NFQUEUE`). The process has one core. What the kernel does for a
+//! `lasthop agent none`, which takes and sends whole frames by `AF_PACKET`, through a process that is
+//! asked by the packet filter (`NFQUEUE`), or through DPDK's `testpmd`, which gets frames before the
+//! bridge does by `AF_XDP`, in copy mode. The process has one core. What the kernel does for a
 //! packet that arrives at the bridge it does on the sender's, as where interrupts go elsewhere; what
 //! it does for one that leaves, up to the far host's interface, is on the process's.
 
@@ -41,6 +42,8 @@ pub(crate) enum Way {
     Agent,
     /// A process that is asked about each packet.
     Nfqueue,
+    /// A process that maps the rings of both interfaces, and asks them without end.
+    AfXdp,
 }
 
 impl fmt::Display for Way {
@@ -49,6 +52,7 @@ impl fmt::Display for Way {
             Self::Bridge => "bridge",
             Self::Agent => "agent-af-packet",
             Self::Nfqueue => "nfqueue",
+            Self::AfXdp => "testpmd-af-xdp",
         })
     }
 }
@@ -56,7 +60,7 @@ impl fmt::Display for Way {
 /// Runs all cells; the bridge first, beside which time is added.
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
     let mut bridge = None;
-    for way in [Way::Bridge, Way::Agent, Way::Nfqueue] {
+    for way in [Way::Bridge, Way::Agent, Way::Nfqueue, Way::AfXdp] {
         let name = way.to_string();
         if !setting.only.is_empty() && !setting.only.contains(&name) {
             continue;

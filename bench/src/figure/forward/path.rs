@@ -51,9 +51,11 @@ impl Path {
             Way::Bridge => None,
             Way::Agent => Some(agent(&base)?),
             Way::Nfqueue => Some(nfqueue(&base)?),
+            Way::AfXdp => Some(testpmd(&base)?),
         };
         let mut path = Path { fixed, mobile, process, _base: base };
-        path.wait()?;
+        // What is not ours chooses its core by itself, and says nothing when it stands.
+        path.wait(way != Way::AfXdp)?;
         Ok(path)
     }
 
@@ -67,16 +69,17 @@ impl Path {
         Ok(self.process.as_mut().map_or(Ok(()), Daemon::check)?)
     }
 
-    /// Packets cross, by the process if there is one.
-    fn wait(&mut self) -> Result<()> {
+    /// Packets cross, by the process if there is one; if it is ours it is pinned, and has to say that
+    /// it is [`READY`].
+    fn wait(&mut self, ours: bool) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         let process = self.process.as_ref().map(|daemon| daemon.id() as i32);
-        if let Some(pid) = process.and_then(Pid::from_raw) {
+        if let Some(pid) = process.filter(|_| ours).and_then(Pid::from_raw) {
             pin(Some(pid), FORWARDS).context("pinning the process")?;
         }
         loop {
             self.check()?;
-            let said = self.process.as_ref().map(Daemon::said);
+            let said = self.process.as_ref().filter(|_| ours).map(Daemon::said);
             let stands = said.is_none_or(|said| said.contains(READY));
             if stands && traffic::delays(self, 20).is_ok() {
                 return Ok(());
@@ -93,10 +96,13 @@ pub(super) const READY: &str = "in the path";
 
 /// Has a thread or process run on this core alone; on any where there are fewer.
 pub(super) fn pin(who: Option<Pid>, core: usize) -> Result<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let mut set = CpuSet::new();
-    set.set(core % cores);
+    set.set(existing(core));
     Ok(sched_setaffinity(who, &set)?)
+}
+
+fn existing(core: usize) -> usize {
+    core % std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 fn agent(base: &Netns) -> Result<Daemon> {
@@ -117,5 +123,22 @@ fn nfqueue(base: &Netns) -> Result<Daemon> {
     }
     let mut command = base.command(std::env::current_exe().context("this command")?);
     command.arg("answer-queue");
+    Ok(Daemon::spawn(command)?)
+}
+
+/// Two AF_XDP sockets, and what comes to one leaves by the other. Its two threads, of which one only
+/// waits, have the one core.
+fn testpmd(base: &Netns) -> Result<Daemon> {
+    let testpmd = which("dpdk-testpmd").ok_or(NotInstalled("dpdk-testpmd"))?;
+    let core = existing(FORWARDS);
+    let mut command = base.command(testpmd);
+    command.arg(format!("--lcores=0@{core},1@{core}"));
+    command.args("--no-pci --no-huge -m 512 --no-telemetry --no-shconf".split(' '));
+    for (n, name) in [WIRED, RADIO].into_iter().enumerate() {
+        command.arg(format!("--vdev=net_af_xdp{n},iface={name},force_copy=1"));
+    }
+    // Without statistics it ends when it can read nothing.
+    let way = "-- --forward-mode=io --auto-start --total-num-mbufs=32768 --stats-period=1000";
+    command.args(way.split(' '));
     Ok(Daemon::spawn(command)?)
 }
