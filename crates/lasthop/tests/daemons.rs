@@ -107,6 +107,27 @@ fn a_port_in_use_is_one_line() {
     assert!(said.contains(&addr) && said.contains("in use"), "{said}");
 }
 
+/// Otherwise whoever finds the proxy or the base there would not yet find the page or the metrics.
+#[test]
+fn what_is_watched_is_bound_before_what_is_served() {
+    let place = Place::new("watched");
+    let (page, other) = (TcpListener::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
+    let (page, other) = (page.unwrap(), other.unwrap());
+    let page = page.local_addr().unwrap().to_string();
+    let mut base = place.base(&other.local_addr().unwrap().to_string());
+    base.extend(["--metrics".to_owned(), page.clone()]);
+    let said = complaint(&base);
+    assert!(said.contains("metrics") && said.contains(&page), "{said}");
+
+    let (key, base_key) = (place.path("mobile.key"), place.public("base.key"));
+    let control = place.path("mobile.sock");
+    let mobile = ["mobile", "--base", "127.0.0.1:4433", "--base-key", &base_key, "--key", &key];
+    let watched = ["--control", &control, "--proxy", &page, "--ui", &page];
+    let args: Vec<String> = mobile.into_iter().chain(watched).map(str::to_owned).collect();
+    let said = complaint(&args);
+    assert!(said.contains("the page") && said.contains(&page), "{said}");
+}
+
 #[test]
 fn an_address_that_is_not_ours_is_one_line() {
     let place = Place::new("addr");

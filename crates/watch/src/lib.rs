@@ -10,4 +10,4 @@ pub mod metrics;
 pub mod sample;
 pub mod top;
 
-pub use self::http::{DEFAULT_UI, Handle, Options, ServeError, serve};
+pub use self::http::{Bound, DEFAULT_UI, Handle, Options, ServeError, serve};

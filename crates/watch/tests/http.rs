@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use common::Process;
 use lasthop_linux::control::{Request, Target};
-use lasthop_watch::{Handle, Options, ServeError, serve};
+use lasthop_watch::{Bound, Handle, Options, ServeError, serve};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const ANY: &str = "127.0.0.1:0";
@@ -287,6 +287,19 @@ fn the_page_is_for_this_host_only_and_what_is_in_use_is_named() {
     let served = Served::start();
     let said = try_on(&served.ui().to_string()).unwrap_err().to_string();
     assert!(said.contains(&served.ui().to_string()), "{said}");
+}
+
+#[test]
+fn who_comes_before_it_is_served_waits_and_is_answered() {
+    let ui: SocketAddr = "127.93.0.1:8088".parse().unwrap();
+    let options = Options { ui: Some(ui), metrics: None, control: "/x".into(), own: false };
+    let bound = Bound::bind(options).unwrap();
+    let mut stream = connect(ui);
+    write!(stream, "GET / HTTP/1.1\r\nHost: {ui}\r\nConnection: close\r\n\r\n").unwrap();
+    let _handle = bound.serve().unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 200 "), "{line}");
 }
 
 #[test]

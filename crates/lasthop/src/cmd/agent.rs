@@ -92,8 +92,8 @@ impl Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut config = options.config()?;
-    let shown = options.metrics.prepare(None, &mut config.control, "agent");
     let stop = daemon::prepare(&options.log)?;
+    let shown = options.metrics.bind(None, &mut config.control, "agent")?;
     let (fixed, mobile) = (config.fixed_if.clone(), config.mobile_if.clone());
     let agent = Agent::open(config)?;
     let _shown = watch::serve(shown)?;

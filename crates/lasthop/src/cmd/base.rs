@@ -120,7 +120,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
-    let shown = options.metrics.prepare(None, &mut config.control, "base");
+    let shown = options.metrics.bind(None, &mut config.control, "base")?;
     let base = Base::bind(config)?;
     let _shown = watch::serve(shown)?;
     for addr in base.places() {

@@ -136,7 +136,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
-    let shown = options.metrics.prepare(options.ui, &mut config.control, "mobile");
+    let shown = options.metrics.bind(options.ui, &mut config.control, "mobile")?;
     let mobile = Mobile::bind(config)?;
     let _shown = watch::serve(shown)?;
     for addr in mobile.local_addrs() {

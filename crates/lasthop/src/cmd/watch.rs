@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use lasthop_linux::control;
-use lasthop_watch::Handle;
+use lasthop_watch::{Bound, Handle};
 
 /// The roles of processes that can be watched, those first that people look at most.
 const ROLES: [&str; 3] = ["mobile", "base", "agent"];
@@ -21,9 +21,19 @@ pub(crate) struct MetricsOptions {
 }
 
 impl MetricsOptions {
-    /// What to serve beside a process that is about to start. Who serves anything needs the
-    /// process's control socket, so that its default place is as good as one that was chosen.
-    pub(crate) fn prepare(
+    /// Listens where something is to be served beside a process that is about to start. Who serves
+    /// anything needs the process's control socket, so that its default place is as good as one that
+    /// was chosen.
+    pub(crate) fn bind(
+        &self,
+        ui: Option<SocketAddr>,
+        control: &mut Option<PathBuf>,
+        role: &str,
+    ) -> anyhow::Result<Option<Bound>> {
+        Ok(self.prepare(ui, control, role).map(Bound::bind).transpose()?)
+    }
+
+    fn prepare(
         &self,
         ui: Option<SocketAddr>,
         control: &mut Option<PathBuf>,
@@ -36,10 +46,10 @@ impl MetricsOptions {
     }
 }
 
-/// Serves what [`MetricsOptions::prepare`] said until the handle is dropped.
-pub(crate) fn serve(options: Option<lasthop_watch::Options>) -> anyhow::Result<Option<Handle>> {
-    let Some(options) = options else { return Ok(None) };
-    let handle = lasthop_watch::serve(options)?;
+/// Serves what [`MetricsOptions::bind`] listens for until the handle is dropped.
+pub(crate) fn serve(bound: Option<Bound>) -> anyhow::Result<Option<Handle>> {
+    let Some(bound) = bound else { return Ok(None) };
+    let handle = bound.serve()?;
     if let Some(address) = handle.ui() {
         tracing::info!("serving the page http://{address}/");
     }

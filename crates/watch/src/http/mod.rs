@@ -89,42 +89,75 @@ impl Drop for Handle {
     }
 }
 
-/// Serves the page and the metrics of the process behind a control socket, in a thread of its own.
+/// The page and the metrics of the process behind a control socket, on addresses that are listened on
+/// but not served yet: who connects in the meantime waits.
+///
+/// A process that binds this before anything else of its own has told everything that cannot be served
+/// before it starts, and whoever finds the process there finds the page there, too.
+#[derive(Debug)]
+pub struct Bound {
+    options: Options,
+    ui: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+}
+
+impl Bound {
+    /// Listens on the addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::NotLoopback`] and [`ServeError::Listen`].
+    pub fn bind(options: Options) -> Result<Self, ServeError> {
+        if let Some(address) = options.ui.filter(|a| !a.ip().to_canonical().is_loopback()) {
+            return Err(ServeError::NotLoopback(address));
+        }
+        let ui = options.ui.map(|address| bind("the page", address)).transpose()?;
+        let metrics = options.metrics.map(|address| bind("metrics", address)).transpose()?;
+        Ok(Self { options, ui, metrics })
+    }
+
+    /// Serves, in a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`ServeError::Start`].
+    pub fn serve(self) -> Result<Handle, ServeError> {
+        let Self { options: Options { control, own, .. }, ui, metrics } = self;
+        let (stop, stopped) = oneshot::channel();
+        let mut handle = Handle {
+            ui: ui.as_ref().and_then(|listener| listener.local_addr().ok()),
+            metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
+            stop: Some(stop),
+            thread: None,
+        };
+        let token = Token::new()?;
+        // Questions to the process block, but never more than a few at once.
+        let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
+        let control: Arc<Path> = control.into();
+        let metrics_routes = routes::metrics(Arc::clone(&control), own);
+        let start = move || {
+            if let Some(listener) = ui {
+                let feed = Feed::start(Arc::clone(&control));
+                let routes = routes::page(control, feed, token, metrics_routes.clone());
+                listen::spawn(listener, routes, listen::PAGE);
+            }
+            if let Some(listener) = metrics {
+                listen::spawn(listener, metrics_routes, listen::METRICS);
+            }
+        };
+        let run = move || run(runtime, start, stopped);
+        handle.thread = Some(std::thread::Builder::new().name("watch".into()).spawn(run)?);
+        Ok(handle)
+    }
+}
+
+/// [`Bound::bind`] and [`Bound::serve`] of a process that runs already.
 ///
 /// # Errors
 ///
 /// See [`ServeError`].
 pub fn serve(options: Options) -> Result<Handle, ServeError> {
-    if let Some(address) = options.ui.filter(|a| !a.ip().to_canonical().is_loopback()) {
-        return Err(ServeError::NotLoopback(address));
-    }
-    let ui = options.ui.map(|address| bind("the page", address)).transpose()?;
-    let metrics = options.metrics.map(|address| bind("metrics", address)).transpose()?;
-    let (stop, stopped) = oneshot::channel();
-    let mut handle = Handle {
-        ui: ui.as_ref().and_then(|listener| listener.local_addr().ok()),
-        metrics: metrics.as_ref().and_then(|listener| listener.local_addr().ok()),
-        stop: Some(stop),
-        thread: None,
-    };
-    let token = Token::new()?;
-    // Questions to the process block, but never more than a few at once.
-    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(4).build()?;
-    let control: Arc<Path> = options.control.into();
-    let metrics_routes = routes::metrics(Arc::clone(&control), options.own);
-    let start = move || {
-        if let Some(listener) = ui {
-            let feed = Feed::start(Arc::clone(&control));
-            let routes = routes::page(control, feed, token, metrics_routes.clone());
-            listen::spawn(listener, routes, listen::PAGE);
-        }
-        if let Some(listener) = metrics {
-            listen::spawn(listener, metrics_routes, listen::METRICS);
-        }
-    };
-    let run = move || run(runtime, start, stopped);
-    handle.thread = Some(std::thread::Builder::new().name("watch".into()).spawn(run)?);
-    Ok(handle)
+    Bound::bind(options)?.serve()
 }
 
 fn bind(what: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
