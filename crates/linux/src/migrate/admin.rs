@@ -21,8 +21,10 @@ use super::sockopt::{Repair, is_in_repair};
 use super::{Flow, Route};
 use crate::base::Network;
 
-/// The helper answers within this, or is given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// The helper answers within this, or is given up; one that has ended is noticed at once. Usually it
+/// takes milliseconds, but changes of packet rules wait for each other in all namespaces of the host,
+/// and for every processor, which can be seconds on one that has too much to do.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// A helper of our own that was told goodbye has this long to clean up before we go on without it.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// This program, however it was called and wherever its file has gone.
