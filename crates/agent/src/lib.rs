@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod backlog;
 pub mod cache;
 pub mod edge;
 pub mod link;

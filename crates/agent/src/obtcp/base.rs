@@ -8,6 +8,7 @@ use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::timer::Retry;
 use super::{BaseConfig, ConfigError, Eviction, Outcome, Stretch, keep};
+use crate::backlog::Backlog;
 use crate::cache::Cache;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
@@ -21,6 +22,8 @@ pub struct BaseStats {
     pub evicted: u64,
     /// Segments that were not kept, since the cache was full.
     pub refused: u64,
+    /// Segments that were not kept, since so much waited that their loss would be congestion.
+    pub left_out: u64,
     /// SNACKs that came.
     pub snacks: u64,
     /// Segments that were sent again for a SNACK.
@@ -47,6 +50,9 @@ struct Flow<P> {
     stretch: Stretch,
     cache: Cache<P, Sent>,
     retry: Option<Retry>,
+    backlog: Backlog,
+    /// After the highest segment that was sent again.
+    mended: Option<Seq>,
 }
 
 /// When a segment was sent first, and how often in all.
@@ -54,6 +60,8 @@ struct Flow<P> {
 struct Sent {
     at: Time,
     copies: u32,
+    /// Whatever had been sent again was acknowledged then.
+    clean: bool,
 }
 
 impl<P: Packet> Base<P> {
@@ -99,8 +107,14 @@ impl<P: Packet> Base<P> {
             }
             let memory = &self.config.memory;
             let room = memory.bytes.get().saturating_sub(self.flows.weight());
+            let heed = self.config.heed_backlog;
             if let Some(flow) = self.flows.peek(&connection) {
-                flow.keep(now, segment, packet.clone(), (memory.eviction, room), &mut self.stats);
+                if heed && flow.is_left_to_sender(now, segment) {
+                    self.stats.left_out += 1;
+                } else {
+                    let limits = (memory.eviction, room);
+                    flow.keep(now, segment, packet.clone(), limits, &mut self.stats);
+                }
             }
             self.arm(connection);
         }
@@ -113,6 +127,8 @@ impl<P: Packet> Base<P> {
             stretch: Stretch::new(next),
             cache: Cache::new(self.config.memory.segments),
             retry: self.config.timer.map(Retry::new),
+            backlog: Backlog::default(),
+            mended: None,
         };
         self.flows.insert(now, connection, flow);
     }
@@ -133,6 +149,7 @@ impl<P: Packet> Base<P> {
         let mut lost = Ranges::default();
         match self.flows.get(now, &connection) {
             Some(flow) => {
+                flow.backlog.waits();
                 let mut after: Option<Seq> = None;
                 let stretch = flow.stretch;
                 let ranges = missing.as_slice().iter();
@@ -161,6 +178,16 @@ impl<P: Packet> Base<P> {
 }
 
 impl<P: Packet> Flow<P> {
+    /// It is new, and so much waits that its loss would be congestion.
+    fn is_left_to_sender(&mut self, now: Time, segment: &Segment) -> bool {
+        let new = segment.seq.ahead_of(self.stretch.next) >= 0;
+        let left = new && self.backlog.leaves(now, segment.end());
+        if left {
+            self.stretch.extend(segment);
+        }
+        left
+    }
+
     fn keep(
         &mut self,
         now: Time,
@@ -170,11 +197,15 @@ impl<P: Packet> Flow<P> {
         stats: &mut BaseStats,
     ) {
         let (seq, end) = (segment.seq, segment.end());
+        let again = seq.ahead_of(self.stretch.next) < 0;
         self.stretch.extend(segment);
         if self.stretch.is_past(segment) {
             return;
         }
-        let note = Sent { at: now, copies: 1 };
+        if again {
+            self.mend(end);
+        }
+        let note = Sent { at: now, copies: 1, clean: self.is_mended() };
         let (outcome, evicted) = keep(&mut self.cache, limits, (seq, end), packet, note);
         stats.evicted += evicted;
         match outcome {
@@ -196,9 +227,21 @@ impl<P: Packet> Flow<P> {
             return;
         }
         self.stretch.acknowledge(ack);
+        if self.is_mended() {
+            self.mended = None;
+        }
         let mut sample = None;
+        let mut clean = true;
         while let Some(kept) = self.cache.pop_acknowledged(ack) {
             sample = (kept.note.copies == 1).then(|| now.since(kept.note.at));
+            clean &= kept.note.copies == 1 && kept.note.clean;
+        }
+        if let Some(took) = sample.filter(|_| clean) {
+            self.backlog.sample(took);
+        }
+        self.backlog.acknowledged(now, ack, true);
+        if ack == self.stretch.next {
+            self.backlog.drained();
         }
         if let Some(retry) = &mut self.retry {
             retry.acknowledged(now, sample, !self.cache.is_empty());
@@ -216,6 +259,7 @@ impl<P: Packet> Flow<P> {
         stats: &mut BaseStats,
     ) -> Seq {
         let mut at = start;
+        let mut mended = None;
         for kept in self.cache.iter_mut() {
             if kept.end.ahead_of(at) <= 0 {
                 continue;
@@ -226,14 +270,21 @@ impl<P: Packet> Flow<P> {
             if kept.seq.ahead_of(at) > 0 {
                 lost.push(at, kept.seq);
             }
+            if kept.note.copies == 1 {
+                self.backlog.lost();
+            }
             kept.note.copies += 1;
             stats.retransmitted += 1;
             out.packet(Side::Mobile, kept.packet.clone());
             at = kept.end;
+            mended = Some(at);
         }
         if end.ahead_of(at) > 0 {
             lost.push(at, end);
             at = end;
+        }
+        if let Some(end) = mended {
+            self.mend(end);
         }
         at
     }
@@ -242,7 +293,21 @@ impl<P: Packet> Flow<P> {
     fn resend_oldest(&mut self) -> Option<P> {
         let kept = self.cache.front_mut()?;
         kept.note.copies += 1;
-        Some(kept.packet.clone())
+        let (end, packet) = (kept.end, kept.packet.clone());
+        self.mend(end);
+        Some(packet)
+    }
+
+    /// A segment up to `end` is sent again.
+    fn mend(&mut self, end: Seq) {
+        if self.mended.is_none_or(|mended| end.ahead_of(mended) > 0) {
+            self.mended = Some(end);
+        }
+    }
+
+    /// What was sent again is acknowledged.
+    fn is_mended(&self) -> bool {
+        self.mended.is_none_or(|end| self.stretch.floor.ahead_of(end) >= 0)
     }
 }
 

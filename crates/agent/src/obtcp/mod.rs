@@ -97,12 +97,16 @@ pub struct BaseConfig {
     /// Retransmits the oldest segment when no acknowledgement comes. The paper has no such timer:
     /// a loss of the last packets of a flight waits for the fixed host's (OBB-7). Off by default.
     pub timer: Option<LocalTimer>,
+    /// While round trips tell of a queue that is deeper than the path is long, new segments are not
+    /// kept: a loss there is congestion, as one on the wire (OBB-4). The paper is silent: off by
+    /// default.
+    pub heed_backlog: bool,
 }
 
 impl BaseConfig {
     /// For the TCP of today's kernels: larger windows, and a timer that is shorter than theirs.
     pub fn modern() -> Self {
-        Self { memory: Memory::modern(), timer: Some(LocalTimer::modern()) }
+        Self { memory: Memory::modern(), timer: Some(LocalTimer::modern()), heed_backlog: true }
     }
 }
 

@@ -54,6 +54,10 @@ pub struct Config {
     /// as in the papers (SNP-8). Of today's senders many take such a slow repair for a timer that was
     /// too short (RFC 5682), and leave it all to snoop.
     pub go_back: bool,
+    /// While round trips tell of a queue that is deeper than the path is long, new segments are not kept
+    /// either, as while the link's own queue is nearly full (SNP-7): most hops have a queue of which
+    /// the agent hears nothing. Off, as in the papers.
+    pub heed_backlog: bool,
     /// Takes the SACK blocks off a new acknowledgement that passes while the next hole is under
     /// repair. Off, so that packets pass as they came. A sender with SACK needs no duplicates to
     /// learn of a hole: the first partial acknowledgement tells it all, and it answers with a
@@ -76,6 +80,7 @@ impl Config {
             segments: 1024,
             use_sack: true,
             go_back: true,
+            heed_backlog: true,
             ..Self::default()
         }
     }
@@ -96,6 +101,7 @@ impl Default for Config {
             idle: Duration::from_secs(300),
             use_sack: false,
             go_back: false,
+            heed_backlog: false,
             hide_sack: false,
             eln: false,
         }

@@ -57,7 +57,7 @@ pub struct Stats {
     pub duplicates_passed: u64,
     /// Segments of which a copy was kept.
     pub cached: u64,
-    /// Segments that passed without, for want of room or because the link's queue was full.
+    /// Segments that passed without, for want of room or because a queue was full.
     pub left_out: u64,
     /// Copies that were dropped before they were acknowledged.
     pub evicted: u64,

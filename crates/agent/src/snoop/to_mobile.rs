@@ -9,6 +9,7 @@ use lasthop_wire::tcp::{Flags, Segment, Seq};
 use super::config::{Config, Timer};
 use super::timer::{Estimator, Sample};
 use super::{Context, Verdict};
+use crate::backlog::Backlog;
 use crate::cache::{Cache, Kept, SPAN, Stored};
 use crate::{Packet, Side};
 
@@ -75,6 +76,7 @@ pub(super) struct ToMobile<P> {
     /// so that the same again is news to it.
     unheard: bool,
     estimator: Estimator,
+    backlog: Backlog,
     deadline: Option<Time>,
     probe: Option<Probe>,
     /// What crossed as these numbers is lost, and is not sent again yet.
@@ -93,6 +95,7 @@ impl<P: Packet> ToMobile<P> {
             answered: 0,
             unheard: false,
             estimator: Estimator::new(config),
+            backlog: Backlog::default(),
             deadline: None,
             probe: None,
             lost: 0..0,
@@ -222,6 +225,13 @@ impl<P: Packet> ToMobile<P> {
         let sample = self.free(context.now, segment.ack);
         if let Some(sample) = sample {
             self.estimator.sample(context.now, context.config.timer, sample);
+            if sample.clean {
+                self.backlog.sample(context.now.since(sample.at));
+            }
+        }
+        self.backlog.acknowledged(context.now, segment.ack, self.duplicates == 0);
+        if self.seen == Some(segment.ack) {
+            self.backlog.drained();
         }
         if context.config.go_back {
             let came = match self.answers_probe(context.now, segment) {
@@ -283,6 +293,7 @@ impl<P: Packet> ToMobile<P> {
                 return Verdict::PassDuplicate;
             }
             resend(context, &mut self.sent, answered, kept);
+            self.backlog.lost();
             self.arm(context);
             return Verdict::Suppress;
         }
@@ -337,6 +348,9 @@ impl<P: Packet> ToMobile<P> {
             let note = &kept.note;
             let lost = !note.sacked && !note.primed && note.last < arrived;
             if lost && !note.by_sender && note.tries < context.config.tries {
+                if note.tries == 0 {
+                    self.backlog.lost();
+                }
                 resend(context, &mut self.sent, arrived, kept);
             }
         }
@@ -407,13 +421,17 @@ impl<P: Packet> ToMobile<P> {
         Some(Sample { at: at?, clean: clean && next == Some(ack) })
     }
 
-    /// Keeps a copy, if there is room and the link's queue is not full.
+    /// Keeps a copy, if there is room and the link's queue is not full, nor one behind it as far as
+    /// can be told. What the fixed host repairs itself it shall not have to repair twice.
     fn keep(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P, again: bool) {
         let seq = segment.seq;
         let bytes = u64::from(segment.header_len()) + u64::from(segment.len);
         let known = self.cache.starting(seq).map(|kept| kept.note);
         let freed = known.map_or(0, |note| note.bytes);
-        let queue_full = context.queue_full && known.is_none();
+        let left = context.config.heed_backlog
+            && !again
+            && self.backlog.leaves(context.now, segment.end());
+        let queue_full = (context.queue_full || left) && known.is_none();
         if queue_full || bytes > context.room.saturating_add(freed) {
             context.stats.left_out += 1;
             // An older copy than the fixed host's is not to be sent.
@@ -484,6 +502,7 @@ impl<P: Packet> ToMobile<P> {
         self.cache.clear();
         self.bytes = 0;
         self.seen = None;
+        self.backlog.drained();
         self.duplicates = 0;
         self.answered = self.sent;
         self.deadline = None;

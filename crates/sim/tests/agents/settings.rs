@@ -48,6 +48,7 @@ pub(crate) fn snoop(random: &mut Stream) -> snoop::Config {
         connections: if tight { 1 + random.below(2) as usize } else { 64 },
         idle: if tight { millis(random, 10, 3000) } else { Duration::from_secs(300) },
         use_sack: random.chance(0.3),
+        heed_backlog: random.chance(0.3),
         go_back: random.chance(0.3),
         hide_sack: random.chance(0.3),
         eln: random.chance(0.3),
@@ -87,7 +88,7 @@ fn timer(random: &mut Stream) -> Option<LocalTimer> {
 }
 
 pub(crate) fn base(random: &mut Stream) -> BaseConfig {
-    BaseConfig { memory: memory(random), timer: timer(random) }
+    BaseConfig { memory: memory(random), timer: timer(random), heed_backlog: random.chance(0.5) }
 }
 
 pub(crate) fn router(random: &mut Stream) -> RouterConfig {

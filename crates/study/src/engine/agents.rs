@@ -286,6 +286,7 @@ fn snoop(said: &SnoopSettings) -> snoop::Config {
         segments: said.cache.map_or(usual.segments, |n| n as usize),
         use_sack: said.use_sack.unwrap_or(usual.use_sack),
         go_back: said.go_back.unwrap_or(usual.go_back),
+        heed_backlog: said.heed_backlog.unwrap_or(usual.heed_backlog),
         hide_sack: said.hide_sack.unwrap_or(usual.hide_sack),
         eln: said.eln.unwrap_or(usual.eln),
         ..usual
@@ -340,7 +341,11 @@ fn obtcp_timer(said: &ObtcpSettings) -> Option<obtcp::LocalTimer> {
 }
 
 fn obtcp_base(said: &ObtcpSettings) -> obtcp::BaseConfig {
-    obtcp::BaseConfig { memory: obtcp_memory(said), timer: obtcp_timer(said) }
+    obtcp::BaseConfig {
+        memory: obtcp_memory(said),
+        timer: obtcp_timer(said),
+        heed_backlog: said.heed_backlog.unwrap_or(obtcp::BaseConfig::default().heed_backlog),
+    }
 }
 
 fn obtcp_router(said: &ObtcpSettings) -> obtcp::RouterConfig {

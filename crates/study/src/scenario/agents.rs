@@ -48,6 +48,8 @@ pub struct SnoopSettings {
     pub use_sack: Option<bool>,
     /// What a silence swallowed goes again two for each that came.
     pub go_back: Option<bool>,
+    /// While round trips tell of a deep queue, losses are left to the sender (SNP-7).
+    pub heed_backlog: Option<bool>,
     /// SACK blocks are taken off acknowledgements that pass while a hole is being repaired.
     pub hide_sack: Option<bool>,
     /// Marks what a mobile lost on the hop (SNP-10).
@@ -103,6 +105,8 @@ pub struct ObtcpSettings {
     pub partial_acks: Option<bool>,
     /// Retransmissions that overtake earlier ones show that those were lost.
     pub detect_lost_retransmissions: Option<bool>,
+    /// While round trips tell of a deep queue, losses are left to the sender (OBB-4).
+    pub heed_backlog: Option<bool>,
 }
 
 /// The agent of M-TCP (MTC).

@@ -94,6 +94,7 @@ fn snoop_of_kernels() -> SnoopSettings {
         cache: u32::try_from(config.segments).ok(),
         use_sack: Some(config.use_sack),
         go_back: Some(config.go_back),
+        heed_backlog: Some(config.heed_backlog),
         ..SnoopSettings::default()
     }
 }
@@ -107,6 +108,7 @@ fn obtcp_of_kernels() -> ObtcpSettings {
         cache: u32::try_from(config.memory.segments).ok(),
         partial_acks: Some(config.partial_acks),
         detect_lost_retransmissions: Some(config.detect_lost_retransmissions),
+        heed_backlog: Some(obtcp::BaseConfig::modern().heed_backlog),
         ..ObtcpSettings::default()
     }
 }

@@ -72,6 +72,45 @@ fn what_is_not_there_is_named_in_a_congestion_message() {
     assert_eq!(out, [to_mobile(1), to_mobile(2), to_mobile(5), to_mobile(6), said]);
 }
 
+/// OBB-4: what met a deep queue, as round trips tell, counts as lost on the wire.
+#[test]
+fn a_loss_behind_a_deep_queue_is_congestion() {
+    for heed_backlog in [false, true] {
+        let mut base = base(BaseConfig { heed_backlog, ..BaseConfig::default() });
+        send(&mut base, ms(0), 0..1);
+        put(&mut base, ms(20), Side::Mobile, ack(1));
+        send(&mut base, ms(20), 1..10);
+        put(&mut base, ms(180), Side::Mobile, ack(2));
+        put(&mut base, ms(180), Side::Mobile, ack(3));
+        send(&mut base, ms(180), 10..13);
+        assert_eq!(base.stats().left_out, if heed_backlog { 3 } else { 0 });
+        let out = answer(&mut base, &[(4, 5), (11, 12)]);
+        let second = match heed_backlog {
+            true => says(Side::Mobile, congestion(&[(11, 12)])),
+            false => to_mobile(11),
+        };
+        assert_eq!(out, [to_mobile(4), second]);
+        send(&mut base, ms(300), 11..12);
+        assert_eq!(answer(&mut base, &[(11, 12)]), [to_mobile(11)], "the fixed host's own is kept");
+    }
+}
+
+/// Segments that wait behind a hole tell of its repair, not of a queue.
+#[test]
+fn what_waits_behind_a_hole_is_no_sample() {
+    let mut base = base(BaseConfig { heed_backlog: true, ..BaseConfig::default() });
+    send(&mut base, ms(0), 0..2);
+    put(&mut base, ms(20), Side::Mobile, ack(2));
+    send(&mut base, ms(20), 2..6);
+    answer(&mut base, &[(2, 3)]);
+    send(&mut base, ms(60), 6..8);
+    for n in [4, 6, 7] {
+        put(&mut base, ms(300), Side::Mobile, ack(n));
+    }
+    send(&mut base, ms(300), 8..10);
+    assert_eq!(base.stats().left_out, 0);
+}
+
 /// OBB-5: what was flushed early is treated as what was lost on the wire.
 #[test]
 fn what_was_flushed_is_treated_as_lost_on_the_wire() {

@@ -20,7 +20,11 @@ fn configs(dice: &mut Stream) -> (BaseConfig, RouterConfig) {
     };
     let (at_base, at_router) = (memory(), memory());
     let timer = |on: bool| on.then(LocalTimer::default);
-    let base = BaseConfig { memory: at_base, timer: timer(dice.chance(0.5)) };
+    let base = BaseConfig {
+        memory: at_base,
+        timer: timer(dice.chance(0.5)),
+        heed_backlog: dice.chance(0.5),
+    };
     let router = RouterConfig {
         memory: at_router,
         timer: timer(dice.chance(0.5)),

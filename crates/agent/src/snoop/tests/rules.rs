@@ -258,6 +258,24 @@ fn nothing_is_kept_while_the_links_queue_is_full() {
     assert_eq!(base.ack(3), [Ack(3)]);
 }
 
+/// SNP-7: nor is a loss repaired where round trips tell of a deep queue that the agent does not see.
+#[test]
+fn a_loss_behind_a_deep_queue_is_left_to_the_fixed_host() {
+    for heed_backlog in [false, true] {
+        let mut base = base(Config { heed_backlog, ..Config::default() }, 3);
+        base.data(3..8);
+        base.now += Duration::from_millis(150);
+        assert_eq!(base.ack(4), [Ack(4)]);
+        assert_eq!(base.ack(5), [Ack(5)]);
+        base.data(8..10);
+        assert_eq!(base.agent.stats().left_out, if heed_backlog { 2 } else { 0 });
+        assert_eq!(base.ack(8), [Ack(8)]);
+        assert_eq!(base.ack(8), [if heed_backlog { Ack(8) } else { Data(8) }]);
+        assert_eq!(base.fixed_sends(data(8)), [Data(8)]);
+        assert_eq!(base.agent.kept(), if heed_backlog { 1 } else { 2 }, "what it repairs is kept");
+    }
+}
+
 /// SNP-2: an acknowledgement that covers a packet of which no copy was kept tells nothing of the hop's
 /// round trip, for that one may have been lost and recovered.
 #[test]

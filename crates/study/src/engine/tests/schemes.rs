@@ -143,6 +143,41 @@ fn snoop_leaves_the_losses_of_a_full_queue_to_the_sender() {
     assert!(snoop > 0.95 * none, "{snoop} against {none}");
 }
 
+/// SNP-7, OBB-4: nor does an agent hide what a queue drops that it does not see, unless its hop loses
+/// much beside that.
+#[test]
+fn what_an_unseen_queue_drops_is_left_to_the_sender() {
+    let modem = "[link.usb]\nbetween = [\"base\", \"modem\"]\nrate = \"100Mbit/s\"\n\
+                 delay = \"0ms\"\n[link.radio]\nqueue = \"25 packets\"\n";
+    let text = TRAIN
+        .replace("phone = \"mobile-host\"", "modem = \"router\"")
+        .replace("[\"base\", \"train\"]", "[\"modem\", \"train\"]")
+        .replace("[link.radio]\n", modem)
+        .replace("delay = \"50ms\"", "delay = \"20ms\"")
+        .replace("stack = \"ns2\"", "stack = \"modern\"\nvariant = \"cubic\"\nsack = true\n$agent");
+    let begin = text.find("[link.cable]").unwrap();
+    let text = text.replace(&text[begin..text.find("[flow.one]").unwrap()], "");
+    let begin = text.find("[flow.two]").unwrap();
+    let text = text.replace(&text[begin..text.find("[tcp]").unwrap()], "");
+    let clean = text.replace("forward.loss = \"5%\"\n", "");
+    let snoop = "[agent.snoop]\ntick = \"20ms\"\ncache = 1024\nuse-sack = true\ngo-back = true\n";
+    let obtcp = "[agent.obtcp]\ntimers = true\ntick = \"20ms\"\ncache = 1024\npartial-acks = true\n\
+                 detect-lost-retransmissions = true\n";
+    let rate = |text: &str, scheme: &str, agent: &str| {
+        let text = text.replace("$one", scheme).replace("$agent", agent);
+        metric(&run(&text, 1), "one.goodput_bps")
+    };
+    let none = rate(&clean, "none", "");
+    for (scheme, agent) in [("snoop", snoop), ("obtcp", obtcp)] {
+        let heeding = format!("{agent}heed-backlog = true\n");
+        let [without, with] = [agent, &heeding].map(|agent| rate(&clean, scheme, agent));
+        assert!(without < 0.93 * none, "{scheme}: {without} against {none}");
+        assert!(with > 0.98 * none, "{scheme}: {with} against {none}");
+        let [without, with] = [agent, &heeding].map(|agent| rate(&text, scheme, agent));
+        assert!(with > 0.97 * without, "{scheme}, lossy: {with} against {without}");
+    }
+}
+
 /// FRZ-3, LLT-6, ATR-3, 3DA-1: whoever tells the sender of the link's return beats TCP that waits
 /// for its timer.
 #[test]
