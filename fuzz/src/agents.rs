@@ -282,6 +282,8 @@ pub fn run(bytes: &[u8]) {
                 use_sack: on(0),
                 hide_sack: on(1),
                 eln: on(2),
+                go_back: on(3),
+                heed_backlog: on(4),
                 ..snoop::Config::default()
             };
             drive(input, Snoop::new(config.clone()), |agent| {
@@ -291,7 +293,11 @@ pub fn run(bytes: &[u8]) {
             });
         }
         1 => {
-            let config = BaseConfig { memory: memory(switches), timer: timer(switches) };
+            let config = BaseConfig {
+                memory: memory(switches),
+                timer: timer(switches),
+                heed_backlog: on(2),
+            };
             let agent = Base::new(config).expect("settings in their bounds");
             drive(input, agent, |agent| agent.cached() <= 16 * CONNECTIONS);
         }
