@@ -7,21 +7,21 @@ export CARGO
 
 all: build
 
-# The command, and the library of `lasthop exec` beside it.
+# The command, the library of `lasthop exec` and the program of researchers beside it.
 build:
 	tools/need build
-	$(CARGO) build --locked --release -p lasthop -p lasthop-preload
+	$(CARGO) build --locked --release -p lasthop -p lasthop-preload -p lasthop-study-cli
 
 # A download across a bad radio, by srp and by what else there is. DEMO=--json and other options.
 demo:
 	tools/need demo
-	$(CARGO) build --locked --release -p lasthop
+	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
 	$(BIN)/release/lasthop demo $(DEMO)
 
 # A mobile that moves from base to base while its connections go on. DEMO=--json and other options.
 demo-handoff:
 	tools/need demo
-	$(CARGO) build --locked --release -p lasthop
+	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
 	$(BIN)/release/lasthop demo handoff $(DEMO)
 
 # Everything that must hold before a commit. The programs are built first because tests run them.
@@ -76,7 +76,7 @@ validate:
 	$(CARGO) build --locked --release -p lasthop-validate
 	$(BIN)/release/lasthop-validate $(VALIDATE)
 
-# The Debian package, in $(BIN)/deb.
+# The Debian packages, in $(BIN)/deb.
 deb: build
 	tools/need deb
 	tools/deb $(BIN)/release $(BIN)/deb

@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use anyhow::{Context, Result, bail};
+use lasthop_kernel::netns::Netns;
 use lasthop_lab::topology::{RADIO, WIRED};
-use lasthop_linux::netns::Netns;
 use lasthop_units::Rate;
 
 use crate::peer::{Hosts, NotInstalled, which};

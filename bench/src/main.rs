@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use lasthop_units::Seed;
+use lasthop_units::{Seed, one_line};
 
 use figure::Setting;
 use peer::quic_tunnel;
@@ -68,6 +68,8 @@ enum Figure {
     Twin(figure::twin::Options),
     /// Two downloads whose priorities are changed while they run
     Priority,
+    /// What agents in the path bring kernels, and what they must not cost
+    Agents,
     /// All of these but `twin`
     All,
     /// Lets every packet of netfilter queue 0 pass
@@ -89,7 +91,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("lasthop-bench: {error:#}");
+            eprintln!("lasthop-bench: {}", one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }
@@ -110,6 +112,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Twin(_) => &[],
         Figure::Forward => &[figure::forward::run],
         Figure::Priority => &[figure::priority::run],
+        Figure::Agents => &[figure::agents::run],
         Figure::All => &[
             figure::loss::run,
             figure::silence::run,
@@ -119,6 +122,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::many::run,
             figure::handoff::run,
             figure::priority::run,
+            figure::agents::run,
             figure::clean::run,
             figure::cost::run,
             figure::forward::run,
@@ -127,8 +131,8 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::QuicBase(options) => return quic_tunnel::run_base(options).map(|()| 0),
         Figure::QuicMobile(options) => return quic_tunnel::run_mobile(options).map(|()| 0),
     };
-    let setting =
-        Setting { quick: cli.quick, only: cli.peers.clone(), seed: Seed::from_u64(cli.seed) };
+    let (only, seed) = (cli.peers.clone(), Seed::from_u64(cli.seed));
+    let setting = Setting { quick: cli.quick, only, notes: None, seed };
     let mut report = Report::new(cli.json);
     if let Figure::Twin(options) = &cli.figure {
         if !options.simulated {
@@ -137,6 +141,7 @@ fn run(cli: &Cli) -> Result<usize> {
         figure::twin::run(options, &setting, cli.seed, &mut report)?;
         return Ok(report.missed());
     }
+    setting.check(figures)?;
     process::choose_lasthop(cli.lasthop.as_deref())?;
     for figure in figures {
         figure(&setting, &mut report);

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, bail};
+use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::Client;
-use lasthop_linux::netns::Netns;
 use lasthop_units::{Duration, Seed};
 
 /// Bytes after which the content repeats: a prime.

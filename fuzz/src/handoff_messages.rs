@@ -3,6 +3,7 @@
 use lasthop_wire::mhp::handoff::{
     Datagram, MAX_BASE_NAME_LEN, Message, PULL_MAX, ROLL_MAX, SessionState,
 };
+use lasthop_wire::mhp::reach::Reach;
 use lasthop_wire::mhp::{self, Decoded};
 
 fn is_bounded(message: &Message<'_>, bytes: &[u8]) {
@@ -22,7 +23,15 @@ fn is_bounded(message: &Message<'_>, bytes: &[u8]) {
     }
 }
 
+fn reach(bytes: &[u8]) {
+    let Some(said) = Reach::decode(bytes) else { return };
+    let mut again = Vec::new();
+    said.encode(&mut again);
+    assert_eq!(Reach::decode(&again), Some(said));
+}
+
 fn datagram(bytes: &[u8]) {
+    reach(bytes);
     let Ok(datagram) = Datagram::decode(bytes) else { return };
     is_bounded(&datagram.message, bytes);
     let mut again = Vec::new();

@@ -7,7 +7,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use lasthop_hop::srp::{Role, Srp};
+use lasthop_hop::Role;
+use lasthop_hop::srp::Srp;
 use lasthop_hop::{HopConfig, Limits, RecvState, StreamEvent, StreamId, Streams};
 use lasthop_units::{Bytes, Time};
 

@@ -3,11 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::thread::{self, JoinHandle};
 
-use lasthop_linux::emulator::{
-    self, Control, EmulatorError, Port, Ports, Snapshot, UdpLimits, UdpRelay,
+use lasthop_emulator::{
+    self as emulator, Control, EmulatorError, Port, Ports, Snapshot, UdpLimits, UdpRelay,
 };
-use lasthop_linux::netns::Netns;
-use lasthop_linux::packet_socket::PacketSocket;
+use lasthop_kernel::netns::Netns;
+use lasthop_kernel::packet_socket::PacketSocket;
 use lasthop_radio::{Direction, LinkStats, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use serde_json::{Value, json};
 
 use crate::error::LabError;

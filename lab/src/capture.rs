@@ -8,9 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use lasthop_linux::netns::Netns;
-use lasthop_linux::offload::HEADER_LENGTH;
-use lasthop_linux::packet_socket::PacketSocket;
+use lasthop_kernel::netns::Netns;
+use lasthop_kernel::offload::HEADER_LENGTH;
+use lasthop_kernel::packet_socket::PacketSocket;
 use rustix::net::{RecvFlags, recv};
 
 use crate::error::LabError;

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 
 use crate::error::LabError;
 

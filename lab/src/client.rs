@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
 
 use crate::arrivals::Watched;
@@ -131,7 +131,7 @@ impl Client {
             reader.consume(got);
             left -= got as u64;
             if let Some(window) = self.window {
-                let clamped = lasthop_linux::clamp_window(&stream, window);
+                let clamped = lasthop_kernel::tcp::clamp_window(&stream, window);
                 clamped.map_err(|e| LabError::io("bounding a window", e))?;
             }
         }

@@ -1,8 +1,8 @@
 use std::io;
 
-use lasthop_linux::netns::NetnsError;
-use lasthop_linux::packet_socket::PacketSocketError;
-use lasthop_linux::tun::TunError;
+use lasthop_kernel::netns::NetnsError;
+use lasthop_kernel::packet_socket::PacketSocketError;
+use lasthop_kernel::tun::TunError;
 use thiserror::Error;
 
 /// Why something in the lab failed.

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Instant;
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
 
 use crate::arrivals::Watched;

@@ -11,8 +11,8 @@ use crate::error::LabError;
 
 /// How much of what a child writes to its standard error is kept.
 const TAIL: usize = 32 * 1024;
-/// How long a child may take to end when asked to.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long a child may take to end when asked to, on a busy machine.
+const GRACE: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(10);
 
 /// A child that serves until it is dropped: it is then asked to end, and killed if it does not.
@@ -94,7 +94,7 @@ impl Daemon {
 
     /// Asks it to end, once more after a while, and waits; false if it had to be killed.
     pub fn stop(&mut self) -> bool {
-        if self.ask_to_end(GRACE / 4) || self.ask_to_end(GRACE) {
+        if self.ask_to_end(GRACE / 8) || self.ask_to_end(GRACE) {
             return true;
         }
         self.kill();

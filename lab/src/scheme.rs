@@ -11,8 +11,8 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Instant;
 
-use lasthop_linux::keyfile;
-use lasthop_linux::netns::Netns;
+use lasthop_daemon::keyfile;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -209,6 +209,13 @@ impl Carrier {
         };
         carrier.wait_for_proxy(&lab.mobile, proxy, patience)?;
         Ok(carrier)
+    }
+
+    /// Kills the base, without a word to anybody.
+    pub fn kill_base(&mut self) {
+        if let Some(daemon) = self.daemons.first_mut().filter(|_| self.base.is_some()) {
+            daemon.kill();
+        }
     }
 
     /// Kills the base, without a word to anybody, and starts it again.

@@ -6,9 +6,10 @@ use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use lasthop_units::Seed;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::arrivals::Watched;
 
@@ -16,6 +17,11 @@ use crate::arrivals::Watched;
 /// where a burst overflows that, the kernel forgets openings that the client holds for made, and
 /// resets them later.
 const BACKLOG: i32 = 4096;
+
+/// A server that has nothing to send asks a silent client so often whether it is there: a client that
+/// answers with a reset is noticed soon, and one that is away for a minute not missed.
+const ALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(5)).with_interval(Duration::from_secs(10));
 
 /// How a service serves.
 #[derive(Clone, Copy, Debug)]
@@ -62,7 +68,10 @@ impl Service {
     /// What the system said.
     pub(crate) fn start(listener: TcpListener, seed: Seed, habits: Habits) -> io::Result<Self> {
         // On a listener this changes only the backlog.
-        SockRef::from(&listener).listen(BACKLOG)?;
+        let socket = SockRef::from(&listener);
+        socket.listen(BACKLOG)?;
+        // Accepted ones have it from there.
+        socket.set_tcp_keepalive(&ALIVE)?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared { seed, habits, state: Mutex::default() });
         let (theirs, accepting) = (Arc::clone(&shared), listener.try_clone()?);

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Instant;
 
-use lasthop_linux::control;
+use lasthop_control as control;
 use lasthop_units::{Duration, Rate, Seed};
 
 use crate::arrivals::Watched;
@@ -23,8 +23,17 @@ const TICK: Duration = Duration::from_millis(20);
 /// How long connecting, and the wait for the first byte, may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long shares may take to come near their due.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Patience {
+    /// A larger [`error`](Shared::error) is measured anew,
+    pub error: f64,
+    /// if no more than this has passed since the change.
+    pub lasting: Duration,
+}
+
 /// How a change of priorities is measured.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Times {
     /// From the first bytes of both transfers to the first change.
     pub settle: Duration,
@@ -32,6 +41,9 @@ pub struct Times {
     pub follow: Duration,
     /// The part that is measured.
     pub measured: Duration,
+    /// Whether and how long another part is measured if shares are not as they should be; the last
+    /// one counts.
+    pub patience: Option<Patience>,
 }
 
 impl Default for Times {
@@ -41,6 +53,7 @@ impl Default for Times {
             settle: Duration::from_secs(3),
             follow: Duration::from_secs(2),
             measured: Duration::from_secs(4),
+            patience: None,
         }
     }
 }
@@ -101,8 +114,17 @@ pub fn watch(
     let mut rows = vec![measure_step(flows, None, times.measured)];
     for step in steps {
         set(*step)?;
+        let changed = Instant::now();
         thread::sleep(times.follow);
-        rows.push(measure_step(flows, Some(*step), times.measured));
+        let anew = |row: &Shared| {
+            let patience = |p: Patience| row.error() >= p.error && changed.elapsed() < p.lasting;
+            times.patience.is_some_and(patience)
+        };
+        let mut row = measure_step(flows, Some(*step), times.measured);
+        while anew(&row) {
+            row = measure_step(flows, Some(*step), times.measured);
+        }
+        rows.push(row);
     }
     Ok(rows)
 }

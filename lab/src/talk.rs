@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
 
 use crate::arrivals::Watched;

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use lasthop_linux::offload::HEADER_LENGTH;
-use lasthop_linux::packet_socket::PacketSocket;
+use lasthop_kernel::offload::HEADER_LENGTH;
+use lasthop_kernel::packet_socket::PacketSocket;
 use rustix::net::{RecvFlags, recv};
 
 use crate::error::LabError;

@@ -11,7 +11,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use lasthop_linux::netns::{Netns, Prefix};
+use lasthop_kernel::netns::{Netns, Prefix};
 use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 use socket2::{Domain, Socket, Type};

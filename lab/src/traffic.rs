@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::{Rate, Seed};
 use sha2::{Digest, Sha256};
 

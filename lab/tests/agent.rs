@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
-use common::helped::{self, PATIENCE, Scene, goes_on, moves, wait};
+use common::helped::{PATIENCE, Scene, goes_on, moves};
 use lasthop_lab::agent::path::{Behind, Settings};
 use lasthop_lab::agent::placement::SCHEMES;
 use lasthop_lab::agent::sender::Sender;
@@ -20,6 +20,7 @@ use lasthop_lab::http::Server;
 use lasthop_lab::topology::{Family, link};
 use lasthop_lab::traffic::Traffic;
 use lasthop_radio::{Errors, LinkConfig, Loss, RadioConfig};
+use lasthop_testing::wait_until;
 use lasthop_units::{Rate, Seed};
 
 const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
@@ -57,7 +58,7 @@ fn carries(scheme: &str, sender: Sender, program: &Path) {
 
 #[test]
 fn every_scheme_carries_both_ways_by_both_families_over_a_lossy_radio() {
-    let Some(program) = helped::program() else { return };
+    let Some(program) = common::program() else { return };
     let senders = [Sender::RENO, Sender::CUBIC];
     let cells: Vec<_> = SCHEMES.iter().zip(senders.into_iter().cycle()).collect();
     // Two at a time: most of the time goes by in waiting.
@@ -77,7 +78,7 @@ fn every_scheme_carries_both_ways_by_both_families_over_a_lossy_radio() {
 
 /// A path with an agent that has taken part in a download.
 fn helped(scheme: &str) -> Option<(Scene, lasthop_lab::traffic::Flow)> {
-    let program = helped::program()?;
+    let program = common::program()?;
     let settings = Settings { behind: Behind::Edge, ..short(0.0) };
     let mut scene = Scene::start(&settings)?;
     scene.help(&program, scheme);
@@ -89,7 +90,7 @@ fn helped(scheme: &str) -> Option<(Scene, lasthop_lab::traffic::Flow)> {
 /// Every agent takes packets from both sides from here on.
 fn takes_part(scene: &Scene) {
     let before = scene.taken();
-    wait("an agent's part", || {
+    wait_until("an agent's part", PATIENCE, || {
         let pairs = scene.taken().into_iter().zip(&before);
         pairs.flat_map(|(now, then)| now.into_iter().zip(*then)).all(|(now, then)| now > then)
     });
@@ -129,7 +130,7 @@ fn when_an_agent_is_stopped_connections_go_on() {
 
 #[test]
 fn an_interface_may_vanish_and_come_back_under_a_connection() {
-    let Some(program) = helped::program() else { return };
+    let Some(program) = common::program() else { return };
     let settings = short(0.0);
     let Some(mut scene) = Scene::start(&settings) else { return };
     scene.help(&program, "snoop");
@@ -148,7 +149,7 @@ fn an_interface_may_vanish_and_come_back_under_a_connection() {
 
 #[test]
 fn connections_to_the_bridge_itself_are_its_own() {
-    let Some(program) = helped::program() else { return };
+    let Some(program) = common::program() else { return };
     let Some(mut scene) = Scene::start(&short(0.0)) else { return };
     scene.help(&program, "snoop");
     let seed = Seed::from_u64(5);
@@ -170,7 +171,7 @@ fn connections_to_the_bridge_itself_are_its_own() {
 /// Packets as large as the kernel makes them, and frames of 9000 bytes, over cables only.
 #[test]
 fn large_packets_are_cut_and_carried_both_ways() {
-    let Some(program) = helped::program() else { return };
+    let Some(program) = common::program() else { return };
     for (mtu, scheme) in [(1500, "snoop"), (9000, "snoop"), (1500, "rwc"), (9000, "m-tcp")] {
         let (behind, sender) = (Behind::Edge, Sender { ecn: true, ..Sender::CUBIC });
         let cables = Settings { wire: None, radio: None, ..Settings::default() };
@@ -190,7 +191,8 @@ fn large_packets_are_cut_and_carried_both_ways() {
 /// Segments that a port merges (GRO) are cut again.
 #[test]
 fn merged_segments_are_cut_again() {
-    let Some(program) = helped::program().filter(|_| common::is_installed("ethtool")) else {
+    let Some(program) = common::program().filter(|_| lasthop_testing::is_installed("ethtool"))
+    else {
         return;
     };
     let Some(mut scene) = Scene::start(&Settings { wire: Some(near(0.0)), ..short(0.02) }) else {

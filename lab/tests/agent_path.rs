@@ -6,13 +6,13 @@ mod common;
 
 use common::helped::Scene;
 use etherparse::{SlicedPacket, TcpHeader, TcpOptionElement, TransportSlice};
+use lasthop_kernel::netns::Netns;
+use lasthop_kernel::offload::HEADER_LENGTH;
+use lasthop_kernel::packet_socket::PacketSocket;
 use lasthop_lab::agent::path::{Behind, HOST_IF, Settings};
 use lasthop_lab::agent::sender::Sender;
 use lasthop_lab::topology::{Family, link};
 use lasthop_lab::traffic::Traffic;
-use lasthop_linux::netns::Netns;
-use lasthop_linux::offload::HEADER_LENGTH;
-use lasthop_linux::packet_socket::PacketSocket;
 use lasthop_radio::RadioConfig;
 use lasthop_units::{Duration, Rate};
 use rustix::net::{RecvFlags, recv};

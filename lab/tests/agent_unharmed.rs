@@ -8,38 +8,26 @@ mod common;
 use std::thread;
 use std::time::Duration;
 
-use common::helped::{PATIENCE, program};
+use common::helped::PATIENCE;
+use common::program;
 use etherparse::{EtherType, IpNumber, Ipv4Header, Ipv6Header, TcpHeader, TcpOptionElement};
-use lasthop_lab::LabError;
 use lasthop_lab::agent::ends::{End, Ends};
 use lasthop_lab::agent::helper::Helper;
 use lasthop_lab::agent::placement::SCHEMES;
-use lasthop_linux::netns::NetnsError;
 
 /// Larger than any frame sent here.
 const MTU: u32 = 9216;
 /// How long a frame may take that need not come at all.
 const LINGER: Duration = Duration::from_millis(60);
 /// The frames of agents among themselves.
-const BETWEEN_AGENTS: [u8; 2] = [0x88, 0xb5];
+const BETWEEN_AGENTS: [u8; 3] = [0x88, 0xb6, 0xff];
 
 const MACS: [[u8; 6]; 2] = [[2, 0, 0x5e, 0x30, 0, 2], [2, 0, 0x5e, 0x30, 0, 3]];
 const V4: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 3]];
 const PORTS: [u16; 2] = [80, 40_000];
 
 fn ends() -> Option<Ends> {
-    match Ends::start(MTU) {
-        Ok(ends) => Some(ends),
-        Err(LabError::Netns(e @ NetnsError::NotPermitted(_))) => {
-            eprintln!("skipped: {e}");
-            None
-        }
-        Err(LabError::Tun(e)) => {
-            eprintln!("skipped: {e}");
-            None
-        }
-        Err(e) => panic!("{e}"),
-    }
+    common::permitted(Ends::start(MTU))
 }
 
 /// A frame by its name, and the end that sends it.
@@ -172,6 +160,8 @@ impl Maker {
         let padding = [6, 0, 1, 4, 0, 0, 0, 0];
         vec![
             ("ARP", self.ethernet(&[], 0x0806, &[1; 28])),
+            ("a bare packet of Mobile TCP", self.ethernet(&[], 0x88b5, &[1; 28])),
+            ("a datagram of a hop", self.ethernet(&[], 0x88b6, &[0; 66])),
             ("a neighbour's question", self.ipv6(IpNumber::IPV6_ICMP, &[135; 32], 0)),
             ("ICMP", self.ipv4(IpNumber::ICMP, &[8; 64], asis)),
             ("UDP", self.ipv4(IpNumber::UDP, &self.udp(300), asis)),
@@ -265,7 +255,7 @@ fn samples() -> Vec<Sample> {
 
 /// What comes out at the other end of each.
 fn pass(ends: &Ends, samples: &[Sample], expected: Option<&[Vec<Vec<u8>>]>) -> Vec<Vec<Vec<u8>>> {
-    let is_theirs = |frame: &Vec<u8>| frame.get(12..14) != Some(&BETWEEN_AGENTS[..]);
+    let is_theirs = |frame: &Vec<u8>| frame.get(12..15) != Some(&BETWEEN_AGENTS[..]);
     let one = |(n, sample): (usize, &Sample)| {
         ends.send(sample.from, &sample.frame).unwrap();
         let to = sample.from.other();

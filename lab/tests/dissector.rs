@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use lasthop_units::Seed;
+use lasthop_wire::agent::beside;
 use lasthop_wire::datagram::{self, Hello, Limits, PlainInit, PlainReply};
 use lasthop_wire::frame::{Ack, Frame, Writer};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
@@ -48,7 +49,7 @@ fn tshark(frames: &[Vec<u8>], args: &[&str]) -> Option<String> {
         .output();
     let output = match output {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: there is no tshark (tools/need test installs it)");
+            lasthop_testing::skip("tshark is not installed (tools/need test)");
             return None;
         }
         output => output.unwrap(),
@@ -389,6 +390,23 @@ fn sealed_datagrams_show_their_outer_form() {
     assert_eq!(read[1][1..], outer);
     assert_eq!(read[2], ["130", "1", "1", "", "", "", "", &"00".repeat(32), ""]);
     assert_eq!(read[3], ["84", "2", "1", "0x00000000", "", "", "", &"00".repeat(30), ""]);
+}
+
+/// They have the type of hop datagrams, and nothing else in common.
+#[test]
+fn frames_between_agents_are_told_from_those_of_hops() {
+    let hello = beside::Hello { epoch: 0xabcd, heard: None }.emit();
+    let packet = over_udp(9, b"x")[14..].to_vec();
+    let numbered = [&beside::numbered_header(70_000, 0x0800)[..], &packet].concat();
+    let frames =
+        [&hello[..], &numbered, &[0xff, 0x1f]].map(|payload| ethernet(ETHERTYPE_HOP, payload));
+    let names = ["kind", "epoch", "number", "malformed"].map(|f| format!("lasthop_agents.{f}"));
+    let mut names: Vec<&str> = names.iter().map(String::as_str).collect();
+    names.extend(["udp.dstport", "lasthop.bad_length"]);
+    let Some(read) = fields(&frames, &names) else { return };
+    assert_eq!(read[0], ["1", "0x0000abcd", "", "", "", ""]);
+    assert_eq!(read[1], ["3", "", "70000", "", "9", ""]);
+    assert!(read[2][0].is_empty() && !read[2][3].is_empty(), "{:?}", read[2]);
 }
 
 #[test]

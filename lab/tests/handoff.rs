@@ -4,10 +4,12 @@
 
 mod common;
 
+use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::scene::{PATIENCE, Scene, program, topology};
+use common::program;
+use common::scene::{PATIENCE, Scene, topology};
 use lasthop_lab::arrivals::{Received, Watched};
 use lasthop_lab::client::{Stop, Via};
 use lasthop_lab::content::Content;
@@ -16,6 +18,7 @@ use lasthop_lab::roam::{Handoff, Mode, Settings, own_address};
 use lasthop_lab::talk::{self, Amounts};
 use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::Traffic;
+use lasthop_testing::{wait_or, wait_until};
 
 const DEAD_ZONE: Duration = Duration::from_millis(300);
 
@@ -133,27 +136,25 @@ fn half_closed_connections_move(mode: Mode, amounts: Amounts) {
     let done = thread::scope(|scope| {
         let talk = || talk::both(&client, "half", amounts, seed, &received, &stop, PATIENCE);
         let task = scope.spawn(talk);
-        for to in [2, 3, 1] {
-            thread::sleep(Duration::from_millis(700));
+        // Each time a little of the longer direction has come and most of it has not.
+        let moved = || received.lock().total().get() + heard.lock().total().get();
+        for (n, to) in (1..).zip([2, 3, 1]) {
+            let some = LITTLE + n * MUCH / 10;
+            let few = || format!("{} bytes of {some}\n{}", moved(), scene.said());
+            wait_or(PATIENCE, || moved() > some, few);
+            assert!(moved() < LITTLE + MUCH, "it was over before the mobile moved to {to}");
             scene.go(to, DEAD_ZONE);
         }
-        let deadline = Instant::now() + PATIENCE;
-        while !task.is_finished() && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(20));
-        }
-        let finished = task.is_finished();
-        stop.set();
-        finished.then(|| task.join())
+        let never = || {
+            stop.set();
+            format!("it never ended\n{}", scene.said())
+        };
+        wait_or(PATIENCE, || task.is_finished(), never);
+        task.join().unwrap()
     });
-    match done {
-        Some(Ok(result)) => result.unwrap(),
-        _ => panic!("it never ended\n{}", scene.said()),
-    }
-    let deadline = Instant::now() + PATIENCE;
-    while heard.lock().total().get() < amounts.up {
-        assert!(Instant::now() < deadline, "{:?}\n{}", heard.lock().total(), scene.said());
-        thread::sleep(Duration::from_millis(20));
-    }
+    done.unwrap();
+    let all = || heard.lock().total().get() >= amounts.up;
+    wait_or(PATIENCE, all, || format!("{:?}\n{}", heard.lock().total(), scene.said()));
     assert_eq!(received.lock().total().get(), amounts.down);
     assert!(received.lock().is_prefix_of(talk::server_seed(seed)));
     assert_eq!(heard.lock().total().get(), amounts.up);
@@ -180,7 +181,7 @@ fn a_connection_that_the_server_has_half_closed_moves() {
 
 #[test]
 fn curl_fetches_a_file_across_three_moves() {
-    if !common::is_installed("curl") {
+    if !lasthop_testing::is_installed("curl") {
         return;
     }
     for mode in [Mode::Anchor, Mode::Migrate] {
@@ -190,10 +191,17 @@ fn curl_fetches_a_file_across_three_moves() {
         let mut curl = scene.roam.mobile.command("curl");
         curl.args(["--silent", "--show-error", "--fail", "--max-time", "60"]);
         curl.args(["--socks5", &proxy.to_string(), &url]);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        curl.arg("--output").arg(&file);
         let output = thread::scope(|scope| {
             let fetched = scope.spawn(move || curl.output().unwrap());
-            for to in [2, 3, 1] {
-                thread::sleep(Duration::from_millis(700));
+            // Each time a little has come and most of it has not.
+            for (n, to) in (1..).zip([2, 3, 1]) {
+                wait_until("some of the file", PATIENCE, || {
+                    let there = fs::metadata(&file).map_or(0, |file| file.len());
+                    there > n * MUCH / 10 || fetched.is_finished()
+                });
                 assert!(!fetched.is_finished(), "it was over before the mobile moved to {to}");
                 scene.go(to, DEAD_ZONE);
             }
@@ -202,7 +210,7 @@ fn curl_fetches_a_file_across_three_moves() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{complaint}\n{}", scene.said());
         let mut received = Received::default();
-        received.take(Instant::now(), &output.stdout);
+        received.take(Instant::now(), &fs::read(&file).unwrap());
         assert_eq!(received.total().get(), MUCH);
         assert!(received.is_prefix_of(scene.servers.seed()));
         assert!(!scene.capture.take().any_reset());

@@ -6,7 +6,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::scene::program;
+use common::program;
 use lasthop_lab::client::Stop;
 use lasthop_lab::crowd::{Plan, travel};
 use lasthop_lab::roam::{Config, Handoff, Mode, Settings};

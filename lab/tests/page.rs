@@ -12,7 +12,6 @@ use lasthop_lab::arrivals::Watched;
 use lasthop_lab::browser::Browser;
 use lasthop_lab::client::{Client, Stop};
 use lasthop_lab::http::Server;
-use lasthop_lab::lasthop_program;
 use lasthop_lab::scheme::{Carrier, Hop};
 use lasthop_lab::topology::{Family, Topology, link};
 use lasthop_radio::RadioConfig;
@@ -57,14 +56,12 @@ fn wait_for_shares(browser: &mut Browser, downloads: &[Watched; 2], low: f64, hi
 
 #[test]
 fn a_slider_in_a_browser_moves_the_shares_of_two_downloads() {
-    let Some(program) = lasthop_program() else {
-        return eprintln!("skipped: no lasthop beside this test (cargo build -p lasthop)");
-    };
+    let Some(program) = common::program() else { return };
     let radio = RadioConfig::both(link(Rate::from_mbps(8), Duration::from_millis(20), 60));
     let Some(lab) = common::lab(&Topology { radio, ..Topology::default() }) else { return };
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(&lab.mobile, folder.path(), PATIENCE).unwrap() else {
-        return eprintln!("skipped: no chromium is installed");
+        return lasthop_testing::skip("no chromium is installed");
     };
     let mut hop = Hop::new("srp");
     let control = folder.path().join("mobile.sock").display().to_string();

@@ -6,24 +6,23 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lasthop_kernel::netns::Netns;
 use lasthop_lab::roam::{BASES, Config, hop_address};
 use lasthop_lab::topology::Family;
-use lasthop_linux::netns::Netns;
+use lasthop_testing::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Connects. An IPv6 route may take a moment after the link is there.
 fn connect(address: SocketAddr) -> TcpStream {
-    let start = Instant::now();
-    loop {
-        match TcpStream::connect_timeout(&address, Duration::from_secs(1)) {
-            Err(_) if start.elapsed() < 3 * PATIENCE => sleep(Duration::from_millis(50)),
-            stream => return stream.unwrap(),
-        }
-    }
+    let mut stream = None;
+    wait_until("the route is there", 3 * PATIENCE, || {
+        stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok();
+        stream.is_some()
+    });
+    stream.unwrap()
 }
 
 /// A byte there and one back; where the connection came from as the far end saw it.
@@ -82,23 +81,20 @@ fn what_the_server_sees_of_a_connection_is_told() {
     let capture = roam.capture().unwrap();
     let address = roam.server_address(Family::V6, 80);
     let who = echo(&roam.mobile, &roam.server, address);
-    let deadline = std::time::Instant::now() + PATIENCE;
     let mut seen = capture.take();
-    while seen.alive.is_empty() {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(10));
+    wait_until("the connection is seen", PATIENCE, || {
         seen.extend(&capture.take());
-    }
+        !seen.alive.is_empty()
+    });
     let [(opened, 1)] = seen.openings.iter().collect::<Vec<_>>()[..] else { panic!("{seen:?}") };
     assert_eq!((opened.client, opened.server), (who, address));
     // A port that nobody listens on is refused, by a reset that the server sends.
     let closed = roam.server_address(Family::V4, 9);
     assert!(roam.mobile.enter(|| TcpStream::connect(closed)).unwrap().is_err());
     let mut seen = capture.take();
-    while seen.resets_out.is_empty() {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(10));
+    wait_until("the reset is seen", PATIENCE, || {
         seen.extend(&capture.take());
-    }
+        !seen.resets_out.is_empty()
+    });
     assert!(seen.any_reset() && seen.resets_out.keys().all(|who| who.server == closed));
 }

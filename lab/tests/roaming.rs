@@ -4,14 +4,15 @@
 
 mod common;
 
-use std::thread;
 use std::time::{Duration, Instant};
 
-use common::scene::{PATIENCE, Scene, program, topology};
+use common::program;
+use common::scene::{PATIENCE, Scene, topology};
+use lasthop_control as control;
 use lasthop_lab::roam::{Settings, WIRED};
 use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::Traffic;
-use lasthop_linux::control;
+use lasthop_testing::wait_until;
 
 fn one_base(hop: &str, family: Family) -> Settings {
     Settings { hop: hop.to_owned(), family, handoff: None, ..Settings::default() }
@@ -58,7 +59,7 @@ fn mobile_tcp_goes_on_from_another_interface_and_address() {
 
 /// A translator between mobile and base forgets what it knew of them, and takes another port.
 fn goes_on_behind_a_forgetful_translator(hop: &str) {
-    if !common::is_installed("nft") {
+    if !lasthop_testing::is_installed("nft") {
         return;
     }
     let (Some(program), Some(mut roam)) = (program(), common::roam(&topology())) else { return };
@@ -86,11 +87,9 @@ fn goes_on_behind_a_forgetful_translator(hop: &str) {
     scene.roam.base(2).ip(&bounce).unwrap();
     let rebound = Instant::now();
     scene.all_move_since(rebound);
-    let deadline = Instant::now() + PATIENCE;
-    while !seen_at(&scene).iter().any(|at| at.starts_with("10.0.9.12:30")) {
-        assert!(Instant::now() < deadline, "{:?}", seen_at(&scene));
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait_until("the base sees the new port", PATIENCE, || {
+        seen_at(&scene).iter().any(|at| at.starts_with("10.0.9.12:30"))
+    });
     scene.all_move_since(Instant::now());
     scene.server_noticed_nothing_since(&before);
     scene.check_bytes();

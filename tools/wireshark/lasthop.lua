@@ -5,7 +5,8 @@
 --
 -- or put the file into Wireshark's folder for personal Lua plugins (Help, About, Folders).
 --
--- EtherType 0x88b5 is a bare Mobile TCP packet; 0x88b6 is a hop datagram behind its length; on UDP
+-- EtherType 0x88b5 is a bare Mobile TCP packet; 0x88b6 is a hop datagram behind its length, or, where
+-- that begins with 0xff, something between two agents (docs/agent.md); on UDP
 -- port 4433 (a preference) the first byte tells which of the two it is. Bare Mobile TCP is
 -- recognised on other UDP ports too, where lengths and checksum are right. What is sealed is shown
 -- as ciphertext. Data of an association is known to be unsealed by the association's plain
@@ -758,10 +759,64 @@ function hop.dissector(tvb, pinfo, root)
     return tvb:len()
 end
 
+-- What two agents at the ends of a hop send each other.
+local agents = Proto("lasthop_agents", "lasthop agents")
+
+local SUBTYPE_AGENTS = 0xff
+local AGENT_KINDS = { [1] = "Hello", [2] = "Message", [3] = "Numbered packet" }
+
+local g = {
+    version = ProtoField.uint8("lasthop_agents.version", "Version", base.DEC, nil, 0xf0),
+    kind = ProtoField.uint8("lasthop_agents.kind", "Kind", base.DEC, AGENT_KINDS, 0x0f),
+    epoch = ProtoField.uint32("lasthop_agents.epoch", "Epoch", base.HEX),
+    heard = ProtoField.uint32("lasthop_agents.heard", "Hears epoch", base.HEX),
+    message = ProtoField.bytes("lasthop_agents.message", "Message"),
+    number = ProtoField.uint32("lasthop_agents.number", "Number"),
+    ethertype = ProtoField.uint16("lasthop_agents.ethertype", "EtherType of the packet", base.HEX),
+}
+agents.fields = g
+
+local gx = {
+    malformed = ProtoExpert.new(
+        "lasthop_agents.malformed", "Not understood", expert.group.MALFORMED, expert.severity.ERROR),
+}
+agents.experts = gx
+
+function agents.dissector(tvb, pinfo, root)
+    pinfo.cols.protocol = "lasthop agents"
+    local len = tvb:len()
+    local tree = root:add(agents, tvb())
+    local kind = len > 1 and tvb(1, 1):bitfield(4, 4) or 0
+    local needed = ({ 10, 2, 8 })[kind]
+    if not needed or len < needed then
+        tree:add_proto_expert_info(gx.malformed)
+        return len
+    end
+    tree:add(g.version, tvb(1, 1))
+    tree:add(g.kind, tvb(1, 1))
+    pinfo.cols.info = AGENT_KINDS[kind]
+    if kind == 1 then
+        tree:add(g.epoch, tvb(2, 4))
+        tree:add(g.heard, tvb(6, 4))
+    elseif kind == 2 and len > 2 then
+        tree:add(g.message, tvb(2))
+    elseif kind == 3 then
+        tree:add(g.number, tvb(2, 4))
+        tree:add(g.ethertype, tvb(6, 2))
+        if len > 8 then
+            DissectorTable.get("ethertype"):try(tvb(6, 2):uint(), tvb(8):tvb(), pinfo, root)
+        end
+    end
+    return len
+end
+
 -- On Ethernet a length comes first, since short frames are padded.
 local framed = Proto("lasthop_frame", "lasthop hop datagram on Ethernet")
 
 function framed.dissector(tvb, pinfo, root)
+    if tvb:len() > 0 and tvb(0, 1):uint() == SUBTYPE_AGENTS then
+        return agents.dissector(tvb, pinfo, root)
+    end
     pinfo.cols.protocol = "lasthop"
     local tree = root:add(framed, tvb(0, math.min(2, tvb:len())))
     if tvb:len() < 2 then

@@ -2,9 +2,10 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand};
 use indicatif::ProgressBar;
+use lasthop_units::one_line;
 use lasthop_validate::ns2::Ns2;
 use lasthop_validate::reference::{self, Cell};
 use lasthop_validate::run::Effort;
@@ -61,18 +62,26 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("lasthop-validate: {error:#}");
+            eprintln!("lasthop-validate: {}", one_line(error.as_ref()));
             ExitCode::FAILURE
         }
     }
 }
 
+/// The cells whose names contain any of `parts`; all of them if there is no part.
+fn chosen(cells: Vec<Cell>, parts: &[String]) -> Result<Vec<Cell>> {
+    let names: Vec<String> = cells.iter().map(Cell::name).collect();
+    if let Some(part) = parts.iter().find(|part| !names.iter().any(|name| name.contains(*part))) {
+        bail!("no cell has `{part}` in its name; there are: {}", names.join(", "));
+    }
+    let mut names = names.iter();
+    let wanted = |name: &String| parts.is_empty() || parts.iter().any(|part| name.contains(part));
+    Ok(cells.into_iter().filter(|_| names.next().is_some_and(wanted)).collect())
+}
+
 /// Runs the cells and says whether all agree.
 fn compare(json: bool, wanted: &Cells) -> Result<bool> {
-    let cells: Vec<Cell> = reference::cells()?
-        .into_iter()
-        .filter(|c| wanted.only.is_empty() || wanted.only.iter().any(|p| c.name().contains(p)))
-        .collect();
+    let cells = chosen(reference::cells()?, &wanted.only)?;
     let ns2 = if wanted.reference { None } else { Ns2::find()? };
     if ns2.is_none() && !wanted.reference {
         eprintln!("lasthop-validate: no ns-2 here (Debian's ns2): comparing with reference.toml");
@@ -147,4 +156,20 @@ fn measure_speed(json: bool, seconds: u32, rounds: u32) -> Result<bool> {
         }
     }
     Ok(median.ratio().is_none_or(|ratio| ratio >= speed::TARGET))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_that_no_name_has_is_refused_with_the_names_that_there_are() {
+        let cells = || reference::cells().unwrap();
+        let all = cells().len();
+        assert_eq!(chosen(cells(), &[]).unwrap().len(), all);
+        let first = cells()[0].name();
+        assert_eq!(chosen(cells(), std::slice::from_ref(&first)).unwrap()[0].name(), first);
+        let error = chosen(cells(), &[first.clone(), "fig99".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("`fig99`") && error.contains(&first), "{error}");
+    }
 }

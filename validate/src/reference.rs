@@ -48,6 +48,9 @@ pub struct Mean {
     pub ci: f64,
 }
 
+/// What the interval of ns-2's mean is widened by, as a part of the mean.
+pub const TOLERANCE: f64 = 0.05;
+
 impl Mean {
     /// What lies in its interval widened by `part` of the mean on either side.
     pub fn widened(&self, part: f64) -> Interval {

@@ -3,8 +3,7 @@
 use lasthop_study::stats::Estimate;
 use serde::Deserialize;
 
-use crate::reference::{Mean, Unit};
-use crate::verdict::TOLERANCE;
+use crate::reference::{Mean, TOLERANCE, Unit};
 
 /// The end of a run.
 #[derive(Clone, Copy, PartialEq, Debug, Deserialize)]

@@ -2,11 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::reference::{Cell, Mean};
+use crate::reference::{Cell, Mean, TOLERANCE};
 use crate::run::Measured;
-
-/// What the interval of ns-2's mean is widened by, as a part of the mean.
-pub const TOLERANCE: f64 = 0.05;
 
 /// Where ns-2's mean comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

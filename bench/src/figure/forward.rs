@@ -8,6 +8,7 @@
 //! packet that arrives at the bridge it does on the sender's, as where interrupts go elsewhere; what
 //! it does for one that leaves, up to the far host's interface, is on the process's.
 
+mod cores;
 pub(crate) mod nfqueue;
 mod path;
 mod traffic;
@@ -15,7 +16,7 @@ mod traffic;
 use std::fmt;
 
 use anyhow::Result;
-use lasthop_units::Duration;
+use lasthop_units::{Duration, one_line};
 
 use super::Setting;
 use crate::process::cpu_of;
@@ -62,11 +63,11 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
     let mut bridge = None;
     for way in [Way::Bridge, Way::Agent, Way::Nfqueue, Way::AfXdp] {
         let name = way.to_string();
-        if !setting.only.is_empty() && !setting.only.contains(&name) {
+        if !setting.wants(&name) {
             continue;
         }
         let row = measure(setting, way, &mut bridge).unwrap_or_else(|error| {
-            let row = Row::new(FIGURE, way, "one-core").note(format!("{error:#}"));
+            let row = Row::new(FIGURE, way, "one-core").note(one_line(error.as_ref()));
             row.claim_if(way == Way::Agent, "measured at all", false)
         });
         report.row(&row);
@@ -76,7 +77,7 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
 fn measure(setting: &Setting, way: Way, bridge: &mut Option<f64>) -> Result<Row> {
     let span = Duration::from_millis(setting.choose(400, 2000));
     let mut path = Path::build(way)?;
-    let delays = traffic::delays(&path, setting.choose(1000, 5000))?;
+    let delays = traffic::delays(path.hosts(), setting.choose(1000, 5000))?;
     let small = best(&mut path, SMALL, span)?;
     let full = best(&mut path, FULL, span)?;
     path.check()?;
@@ -115,7 +116,7 @@ fn best(path: &mut Path, size: usize, span: Duration) -> Result<Most> {
         let process = path.process();
         let cpu = || process.map(cpu_of).transpose();
         let before = cpu()?;
-        let Load { arrived, took } = traffic::offer(path, size, rate, span)?;
+        let Load { arrived, took } = traffic::offer(path.hosts(), size, rate, span)?;
         let after = cpu()?;
         let rate = arrived as f64 / took.as_secs_f64();
         if rate > most.rate {

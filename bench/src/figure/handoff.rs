@@ -10,7 +10,7 @@ use lasthop_lab::roam::{Config, Handoff, Mode, Settings};
 use lasthop_lab::topology::link;
 use lasthop_lab::traffic::Traffic;
 use lasthop_radio::RadioConfig;
-use lasthop_units::{Duration, Rate};
+use lasthop_units::{Duration, Rate, one_line};
 
 use super::Setting;
 use crate::process;
@@ -60,11 +60,11 @@ fn attempt(
     cell: String,
     measure: impl FnOnce() -> Result<Row>,
 ) {
-    if !setting.only.is_empty() && !setting.only.iter().any(|peer| peer == PEER) {
+    if !setting.wants(PEER) {
         return;
     }
     let row = measure().unwrap_or_else(|error| {
-        Row::new(FIGURE, PEER, cell).note(format!("{error:#}")).claim("measured at all", false)
+        Row::new(FIGURE, PEER, cell).note(one_line(error.as_ref())).claim("measured at all", false)
     });
     report.row(&row);
 }

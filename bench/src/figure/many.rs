@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use lasthop_lab::cell::Direction;
 use lasthop_lab::condition::Condition;
+use lasthop_units::one_line;
 
 use super::{RATE, Setting};
 use crate::peer::Peer;
@@ -37,7 +38,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Condition) -> Result<Row> {
     for flow in flows? {
         match check(flow) {
             Ok(()) => whole += 1,
-            Err(error) => wrong = wrong.or(Some(format!("{error:#}"))),
+            Err(error) => wrong = wrong.or(Some(one_line(error.as_ref()))),
         }
     }
     let took = began.elapsed();

@@ -1,5 +1,6 @@
 //! One module for each figure.
 
+pub(crate) mod agents;
 pub(crate) mod clean;
 pub(crate) mod cost;
 pub(crate) mod fair;
@@ -14,11 +15,12 @@ pub(crate) mod step;
 pub(crate) mod twin;
 
 use std::fmt::Display;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use lasthop_lab::topology::{Topology, link};
 use lasthop_radio::{LinkConfig, RadioConfig};
-use lasthop_units::{Duration, Rate, Seed};
+use lasthop_units::{Duration, Rate, Seed, one_line};
 
 use crate::peer::Peer;
 use crate::report::{Report, Row};
@@ -36,6 +38,8 @@ pub(crate) struct Setting {
     pub(crate) quick: bool,
     /// Only these peers, if any are named.
     pub(crate) only: Vec<String>,
+    /// Where peers are noted instead of being measured.
+    pub(crate) notes: Option<Arc<Mutex<Vec<String>>>>,
     /// Where the radio's random processes start.
     pub(crate) seed: Seed,
 }
@@ -44,6 +48,41 @@ impl Setting {
     /// One of two values.
     pub(crate) fn choose<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
+    }
+
+    /// Whether the peer of this name is to be measured.
+    pub(crate) fn wants(&self, name: &str) -> bool {
+        if let Some(notes) = &self.notes {
+            let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+            if !notes.iter().any(|known| known == name) {
+                notes.push(name.to_owned());
+            }
+            return false;
+        }
+        self.only.is_empty() || self.only.iter().any(|only| only == name)
+    }
+
+    /// Refuses a peer that none of the figures has, before anything is measured.
+    ///
+    /// # Errors
+    ///
+    /// Names it, and those that there are.
+    pub(crate) fn check(&self, figures: &[fn(&Self, &mut Report)]) -> Result<()> {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let noting = Self { notes: Some(Arc::clone(&notes)), ..self.clone() };
+        for figure in figures {
+            figure(&noting, &mut Report::new(false));
+        }
+        let known = std::mem::take(&mut *notes.lock().unwrap_or_else(PoisonError::into_inner));
+        self.refuse_others(&known)
+    }
+
+    /// Refuses a peer that is not among the `known`.
+    fn refuse_others(&self, known: &[String]) -> Result<()> {
+        match self.only.iter().find(|only| !known.contains(only)) {
+            Some(only) => bail!("there is no peer `{only}` here; there are: {}", known.join(", ")),
+            None => Ok(()),
+        }
     }
 
     /// Measures `peer`, unless others were asked for; a failure is a row too, and for ours a
@@ -57,11 +96,11 @@ impl Setting {
         measure: impl FnOnce() -> Result<Row>,
     ) {
         let name = peer.to_string();
-        if !self.only.is_empty() && !self.only.contains(&name) {
+        if !self.wants(&name) {
             return;
         }
         let row = measure().unwrap_or_else(|error| {
-            Row::new(figure, &name, cell).note(format!("{error:#}")).claim_if(
+            Row::new(figure, &name, cell).note(one_line(error.as_ref())).claim_if(
                 peer.is_ours(),
                 "measured at all",
                 false,

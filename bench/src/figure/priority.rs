@@ -1,4 +1,4 @@
-//! Two downloads whose priorities a user changes while they run.
+//! Two downloads, or uploads, whose priorities a user changes while they run.
 
 use anyhow::{Context, Result};
 use lasthop_lab::agent::path::{Behind, Settings};
@@ -8,7 +8,7 @@ use lasthop_lab::cell::Direction;
 use lasthop_lab::scheme::Hop;
 use lasthop_lab::sharing::{Scene, Shared, Times};
 use lasthop_lab::topology::Topology;
-use lasthop_units::Duration;
+use lasthop_units::{Duration, one_line};
 
 use super::{RATE, Setting};
 use crate::peer::{Below, Peer};
@@ -24,7 +24,7 @@ const STEPS: [[u32; 2]; 3] = [[1, 1], [2, 1], [1, 3]];
 const SHARE: f64 = 0.1;
 const SUM: f64 = 0.05;
 
-/// Runs all hops: each a row for the time before anything was said, and one for each step.
+/// Runs all hops, SRP both ways: each a row for the time before anything was said, and one for each step.
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
     let mut split = Hop::new("split-tcp");
     split.both.extend(["--congestion", "cubic"].map(str::to_owned));
@@ -34,26 +34,30 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
         (Peer::MobileTcp(Below::Udp), Hop::new("mobile-tcp")),
     ] {
         let name = peer.to_string();
-        if !setting.only.is_empty() && !setting.only.contains(&name) {
+        if !setting.wants(&name) {
             continue;
         }
-        tell(&name, measure(setting, &hop), report);
+        tell(&name, "", measure(setting, &hop, Direction::Download), report);
+        if peer == Peer::Srp {
+            tell(&name, "-up", measure(setting, &hop, Direction::Upload), report);
+        }
     }
-    if setting.only.is_empty() || setting.only.iter().any(|name| name == UNSPLIT) {
-        tell(UNSPLIT, measure_unsplit(setting), report);
+    if setting.wants(UNSPLIT) {
+        tell(UNSPLIT, "", measure_unsplit(setting), report);
     }
 }
 
-fn tell(name: &str, measured: Result<(Vec<Shared>, bool)>, report: &mut Report) {
+/// `way` is what the cells' names end with.
+fn tell(name: &str, way: &str, measured: Result<(Vec<Shared>, bool)>, report: &mut Report) {
     match measured {
         Ok((rows, right)) => {
             for row in &rows {
-                report.row(&shown(name, row, &rows[0], right));
+                report.row(&shown(name, way, row, &rows[0], right));
             }
         }
         Err(error) => report.row(
-            &Row::new(FIGURE, name, "all")
-                .note(format!("{error:#}"))
+            &Row::new(FIGURE, name, format!("all{way}"))
+                .note(one_line(error.as_ref()))
                 .claim("measured at all", false),
         ),
     }
@@ -63,10 +67,10 @@ fn times(setting: &Setting) -> Times {
     Times { measured: Duration::from_secs(setting.choose(4, 10)), ..Times::default() }
 }
 
-fn measure(setting: &Setting, hop: &Hop) -> Result<(Vec<Shared>, bool)> {
+fn measure(setting: &Setting, hop: &Hop, direction: Direction) -> Result<(Vec<Shared>, bool)> {
     let topology = setting.seeded(Topology::default(), FIGURE);
     let mut scene = Scene::start(hop, &topology, process::lasthop()?)?;
-    scene.run(Direction::Download, &STEPS, times(setting), topology.seed).context("two downloads")
+    scene.run(direction, &STEPS, times(setting), topology.seed).context("two transfers")
 }
 
 /// The same radio and wire, kernel CUBIC from end to end, and an agent in front of the mobile.
@@ -84,8 +88,8 @@ fn measure_unsplit(setting: &Setting) -> Result<(Vec<Shared>, bool)> {
         .context("two downloads")
 }
 
-fn shown(name: &str, row: &Shared, before: &Shared, right: bool) -> Row {
-    let cell = row.priorities.map_or("unsaid".to_owned(), |[a, b]| format!("{a}-{b}"));
+fn shown(name: &str, way: &str, row: &Shared, before: &Shared, right: bool) -> Row {
+    let cell = row.priorities.map_or("unsaid".to_owned(), |[a, b]| format!("{a}-{b}")) + way;
     let sum = row.sum().as_bps() as f64;
     let kept = sum / before.sum().as_bps() as f64;
     let said = row.priorities.is_some();

@@ -18,7 +18,7 @@ use lasthop_lab::topology::Family;
 use lasthop_study::scenario::Scheme;
 use lasthop_study::stats::{Estimate, Ratio, ratio};
 use lasthop_study::twin::{self, Cell, Condition, Effect, Sender, Spot, Verdict};
-use lasthop_units::{Duration, Rate, Seed};
+use lasthop_units::{Duration, Rate, Seed, one_line};
 
 use super::Setting;
 use crate::process::lasthop;
@@ -92,7 +92,7 @@ pub(crate) fn run(
     on_kernels(&cells, seed, runs, jobs(options), |i, result| {
         match result {
             Ok(rate) => points[i].kernel.push(rate.as_bps() as f64),
-            Err(error) => points[i].failed.push(format!("{error:#}")),
+            Err(error) => points[i].failed.push(one_line(error.as_ref())),
         }
         while let Some(group) = group(&points[shown..]).filter(|g| is_done(g, runs)) {
             show(group, seed, report, &mut tally);
@@ -118,14 +118,19 @@ fn chosen(options: &Options, setting: &Setting) -> Result<Vec<Cell>> {
         known.dedup();
         return Err(anyhow!("there is no condition `{wrong}`; there are: {}", known.join("; ")));
     }
+    let mut schemes: Vec<String> = Vec::new();
+    for scheme in all.iter().map(|cell| cell.scheme.name()) {
+        if !schemes.iter().any(|known| known == scheme) {
+            schemes.push(scheme.to_owned());
+        }
+    }
+    setting.refuse_others(&schemes)?;
     let is_chosen = |cell: &Cell| {
         let condition = match options.conditions.is_empty() {
             true => !setting.quick || is_quick(cell.condition),
             false => options.conditions.contains(&cell.condition.to_string()),
         };
-        let scheme = cell.scheme == Scheme::None
-            || setting.only.is_empty()
-            || setting.only.iter().any(|name| name == cell.scheme.name());
+        let scheme = cell.scheme == Scheme::None || setting.wants(cell.scheme.name());
         condition && scheme
     };
     Ok(all.into_iter().filter(is_chosen).collect())
@@ -264,7 +269,8 @@ fn show(group: &[Point], seed: u64, report: &mut Report, tally: &mut Tally) {
     let kernel = |scheme: Scheme| halves.get(of(scheme)?)?.1;
     let Some((Ok(unhelped), unhelped_kernel)) = halves.first() else {
         if let Some((Err(error), _)) = halves.first() {
-            report.row(&failed(&group[0].cell, &format!("simulator: {error:#}")));
+            report
+                .row(&failed(&group[0].cell, &format!("simulator: {}", one_line(error.as_ref()))));
         }
         return;
     };
@@ -273,7 +279,7 @@ fn show(group: &[Point], seed: u64, report: &mut Report, tally: &mut Tally) {
         let simulated = match simulated {
             Ok(simulated) => simulated,
             Err(error) => {
-                report.row(&failed(cell, &format!("simulator: {error:#}")));
+                report.row(&failed(cell, &format!("simulator: {}", one_line(error.as_ref()))));
                 continue;
             }
         };
@@ -427,7 +433,8 @@ mod tests {
     fn a_wrong_condition_is_named_with_those_that_there_are() {
         let options =
             Options { jobs: None, runs: None, conditions: vec!["fade".into()], simulated: true };
-        let setting = Setting { quick: false, only: Vec::new(), seed: Seed::from_u64(1) };
+        let setting =
+            Setting { quick: false, only: Vec::new(), notes: None, seed: Seed::from_u64(1) };
         let told = chosen(&options, &setting).unwrap_err().to_string();
         assert!(told.contains("`fade`") && told.contains("fades; gaps; gaps untold"), "{told}");
     }

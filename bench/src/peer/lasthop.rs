@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_lab::client::Via;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::RADIO;
-use lasthop_linux::keyfile::{self, Existing};
 use tempfile::TempDir;
 
 use super::{Hosts, Running, Wait, launch};

@@ -13,10 +13,10 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::{Client, Via};
 use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::Medium;
-use lasthop_linux::netns::Netns;
 use lasthop_units::{Duration, Rate};
 use tempfile::TempDir;
 

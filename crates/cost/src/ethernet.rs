@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use lasthop_linux::packet_socket::{PacketSocket, PacketSocketError};
+use lasthop_kernel::packet_socket::{PacketSocket, PacketSocketError};
 use lasthop_wire::mobile_tcp::ETHERTYPE;
 use rustix::io::{readv, writev};
 

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
-use lasthop_linux::netns::{Netns, NetnsError};
+use lasthop_kernel::netns::{Netns, NetnsError};
 
 use crate::clock::Whose;
 use crate::meter::Subject;

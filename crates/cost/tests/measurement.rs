@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use lasthop_cost::{Measured, Options, measure};
+use lasthop_cost::{Line, Measured, Options, Share, StackCost, Throughput, measure};
 
 struct Counting;
 
@@ -113,6 +113,126 @@ fn every_stack_is_measured_and_every_share_told() {
         "mobile-tcp-2001.figure14.socket_layer_share",
     ] {
         assert!(measured.ratios.iter().any(|r| r.id == id), "{id} is missing");
+    }
+}
+
+fn stack<'a>(measured: &'a Measured, name: &str) -> &'a StackCost {
+    measured.stacks.iter().find(|s| s.stack == name).unwrap()
+}
+
+fn ratio(measured: &Measured, id: &str) -> f64 {
+    measured.ratios.iter().find(|r| r.id == id).unwrap().value
+}
+
+fn rate(measured: &Measured, stack: &str, size: u32, kind: &str) -> f64 {
+    let is_it = |t: &&Throughput| t.stack == stack && t.size == size && t.kind == kind;
+    measured.throughput.iter().find(is_it).unwrap().bits_per_s
+}
+
+fn near(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-9 * a.abs().max(b.abs()), "{a} instead of {b}");
+}
+
+/// EXP-H1, figure 10: every buffer is sent by every stack of it, also with 24 bytes more of header, and
+/// the gain and what they cost are those of the rates that come of it.
+#[test]
+fn buffers_of_all_sizes_are_sent_with_24_bytes_more_and_without() {
+    let measured = measured();
+    for name in ["mobile-tcp", "mobile-tcp-24", "tcp-ip"] {
+        let points = &stack(&measured, name).points;
+        let sizes: Vec<u32> = points.iter().map(|p| p.size).collect();
+        assert_eq!(sizes, [1, 100, 250, 500, 750, 1000, 1250, 1460], "{name}");
+        for point in points {
+            assert!(point.rounds > 0 && point.latency_lo_ns > 0.0, "{name}: {point:?}");
+            let within = point.latency_lo_ns..=point.latency_hi_ns;
+            assert!(within.contains(&point.latency_ns), "{name}: {point:?}");
+            // Both applications have a buffer on its way at a time, one each way.
+            let rate = rate(&measured, name, point.size, "measured");
+            assert!(rate > 0.0, "{name}: {rate}");
+        }
+    }
+    let computed = "computed-10M-paper-cpu";
+    for size in [100, 1460] {
+        let of = |name| rate(&measured, name, size, computed);
+        let gain = ratio(&measured, &format!("mobile-tcp-2001.figure10.gain_{size}"));
+        near(gain, 100.0 * (of("mobile-tcp") / of("tcp-ip") - 1.0));
+        let cost = format!("mobile-tcp-2001.figure10.mtcp24_difference_{size}");
+        near(ratio(&measured, &cost), 100.0 * (1.0 - of("mobile-tcp-24") / of("mobile-tcp")));
+    }
+}
+
+/// EXP-H2, EXP-H3, MET-5, MET-6, figures 11 and 12: the processor's time is measured for each buffer, and what
+/// is held against the paper follows from it.
+#[test]
+fn the_processors_time_is_measured_for_each_buffer() {
+    let measured = measured();
+    let (mobile, tcp) = (stack(&measured, "mobile-tcp"), stack(&measured, "tcp-ip"));
+    let mut shares = Vec::new();
+    for (mobile, tcp) in mobile.points.iter().zip(&tcp.points) {
+        assert!(mobile.cpu_ns > 0.0 && tcp.cpu_ns > 0.0, "{mobile:?} {tcp:?}");
+        near(tcp.cpu_ns_per_kb, tcp.cpu_ns * 1000.0 / f64::from(tcp.size));
+        if tcp.size >= 100 {
+            shares.push(mobile.cpu_ns / tcp.cpu_ns);
+        }
+    }
+    let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+    near(ratio(&measured, "mobile-tcp-2001.figure11.cpu_ratio"), mean);
+    let (mobile, tcp) = (mobile.points[1].cpu_ns_per_kb, tcp.points[1].cpu_ns_per_kb);
+    near(ratio(&measured, "mobile-tcp-2001.figure12.tcp_excess"), 100.0 * (tcp / mobile - 1.0));
+}
+
+/// EXP-H4, MET-4, figure 13: the latency is the straight line of least squares through the points, and the
+/// quotients are those of two such lines.
+#[test]
+fn the_latency_is_a_line_through_the_points() {
+    let measured = measured();
+    for stack in &measured.stacks {
+        let n = stack.points.len() as f64;
+        let sum = |of: &dyn Fn(f64, f64) -> f64| -> f64 {
+            stack.points.iter().map(|p| of(f64::from(p.size), p.latency_ns)).sum()
+        };
+        let (x, y) = (sum(&|x, _| x) / n, sum(&|_, y| y) / n);
+        let slope = sum(&|size, ns| (size - x) * (ns - y)) / sum(&|size, _| (size - x).powi(2));
+        let line = &stack.latency;
+        let off = (line.slope_ns_per_byte.value - slope).abs();
+        assert!(off <= 1e-6 * slope.abs().max(1e-3), "{}: {line:?}", stack.stack);
+        let intercept = line.intercept_ns;
+        assert!((intercept.value - (y - slope * x)).abs() <= 1e-6 * y, "{}", stack.stack);
+        assert!(intercept.lo <= intercept.value && intercept.value <= intercept.hi);
+    }
+    let [mobile, tcp] = ["mobile-tcp", "tcp-ip"].map(|name| stack(&measured, name).latency);
+    let quotient = |of: fn(&Line) -> f64| of(&mobile) / of(&tcp);
+    near(
+        ratio(&measured, "mobile-tcp-2001.figure13.intercept_ratio"),
+        quotient(|line| line.intercept_ns.value),
+    );
+    near(
+        ratio(&measured, "mobile-tcp-2001.figure13.slope_ratio"),
+        quotient(|line| line.slope_ns_per_byte.value),
+    );
+}
+
+/// EXP-H5, figure 14: each component has its share, and they make up the whole.
+#[test]
+fn the_shares_of_all_components_make_up_the_whole() {
+    let measured = measured();
+    for size in [100, 1460] {
+        let share = |stack: &str, component: &str| {
+            let is_it = |s: &&Share| s.stack == stack && s.size == size && s.component == component;
+            measured.shares.iter().find(is_it).cloned()
+        };
+        for stack in ["tcp-ip", "mobile-tcp"] {
+            let all = measured.shares.iter().filter(|s| s.stack == stack && s.size == size);
+            let whole: f64 = all.map(|s| s.percent).sum();
+            assert!((whole - 100.0).abs() < 1e-6, "{stack}, {size} bytes: {whole} %");
+            assert!(share(stack, "transport").is_some(), "{stack}");
+        }
+        assert!(share("mobile-tcp", "ip").is_none(), "there is no IP on its data path");
+        let ns = |component| share("tcp-ip", component).unwrap().ns;
+        let whole: f64 = ["transport", "ip", "checksum", "copy"].map(ns).iter().sum();
+        let suffix = if size == 1460 { ".1460" } else { "" };
+        let told = ratio(&measured, &format!("mobile-tcp-2001.figure14.ip_share{suffix}"));
+        near(told, 100.0 * ns("ip") / whole);
     }
 }
 

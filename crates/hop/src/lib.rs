@@ -14,6 +14,8 @@ extern crate std;
 mod association;
 mod bare;
 mod config;
+mod evidence;
+mod greeting;
 pub mod mobile_tcp;
 mod schedule;
 pub mod seal;
@@ -22,13 +24,16 @@ mod stats;
 mod streams;
 mod tokens;
 mod transport;
+mod unreachable;
 
 pub use association::{
     Association, AssociationEvent, AssociationId, AssociationView, Base, BaseEnd, BaseStats,
-    GREETING_MAX, Mobile, MobileEnd, MobileStats, Transmit,
+    GREETING_MAX, Mobile, MobileEnd, MobileStats, Refusal, Refusals, Refused, Transmit,
 };
 pub use bare::{BareBase, BareBounds, BareMobile, BareStats};
 pub use config::{Discipline, HopConfig, Limits, Window};
+pub use evidence::Evidence;
 pub use stats::HopStats;
 pub use streams::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
-pub use transport::{Packet, Transport};
+pub use transport::{CloseReason, LOST, Packet, Role, Transport};
+pub use unreachable::Unreachable;

@@ -1,15 +1,65 @@
 //! What an association needs of the transport that it carries.
 
-mod mobile_tcp;
-
 use core::time::Duration;
 
 use lasthop_units::{Bytes, LinkEvent, Time};
 
 use crate::config::Limits;
-use crate::srp::{CloseReason, Role};
 use crate::stats::HopStats;
 use crate::streams::Movable;
+
+/// The reset code of streams whose association was lost: above all codes of the session.
+pub const LOST: u64 = (1 << 62) - 1;
+
+/// Which end of the association this is: decides who names which streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// Opens even-numbered streams.
+    Mobile,
+    /// Opens odd-numbered streams.
+    Base,
+}
+
+/// Why an association ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// An end was shut down.
+    Shutdown,
+    /// The peer broke the protocol.
+    Protocol,
+    /// Nothing came for [`HopConfig::silence_limit`](crate::HopConfig::silence_limit).
+    Silence,
+    /// The mobile has made a new association in place of this one.
+    Replaced,
+    /// The base's host says, again and again, that nobody is there.
+    Unreachable,
+    /// The peer gave a reason that this version does not know.
+    Other(u64),
+}
+
+impl CloseReason {
+    pub(crate) fn code(self) -> u64 {
+        match self {
+            Self::Shutdown => 0,
+            Self::Protocol => 1,
+            Self::Silence => 2,
+            Self::Replaced => 3,
+            Self::Unreachable => 4,
+            Self::Other(code) => code,
+        }
+    }
+
+    pub(crate) fn from_code(code: u64) -> Self {
+        match code {
+            0 => Self::Shutdown,
+            1 => Self::Protocol,
+            2 => Self::Silence,
+            3 => Self::Replaced,
+            4 => Self::Unreachable,
+            other => Self::Other(other),
+        }
+    }
+}
 
 /// A packet that a transport has written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use std::io::IsTerminal;
 
 use anyhow::Context;
 use clap::Args;
-use lasthop_linux::Stop;
-use lasthop_linux::config::{Inflight, KeyText, MobileTcpFile};
+use lasthop_daemon::config::{Inflight, KeyText, MobileTcpFile};
+use lasthop_kernel::stop::Stop;
 use lasthop_units::Bytes;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -15,7 +15,7 @@ use tracing_subscriber::EnvFilter;
 #[derive(Args, Debug)]
 pub(crate) struct LogOptions {
     /// What is logged: error, warn, info, debug or trace, also by part
-    /// (info,lasthop_linux::base=debug)
+    /// (info,lasthop_daemon::base=debug)
     #[arg(long, value_name = "LEVEL", env = "LASTHOP_LOG", default_value = "info")]
     log: String,
 

@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::fs;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of its own for each test, with the keys of a base and a mobile.
 struct Place(PathBuf);
@@ -68,6 +70,8 @@ fn complaint(args: &[String]) -> String {
     assert_eq!(out.status.code(), Some(1), "{out:?}");
     let said = String::from_utf8(out.stderr).unwrap();
     assert_eq!(said.lines().count(), 1, "{said}");
+    let pieces: Vec<&str> = said.trim().split(": ").collect();
+    assert!(pieces.windows(2).all(|two| two[0] != two[1]), "said twice: {said}");
     said
 }
 
@@ -83,12 +87,8 @@ fn await_end(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
-        thread::sleep(Duration::from_millis(10));
-    }
+fn wait_until(what: &str, done: impl FnMut() -> bool) {
+    lasthop_testing::wait_until(what, PATIENCE, done);
 }
 
 #[test]
@@ -166,6 +166,29 @@ fn a_wrong_configuration_is_one_line() {
 }
 
 #[test]
+fn what_the_kernel_says_is_said_once() {
+    let place = Place::new("once");
+    let path = |name: &str| place.path(name);
+    fs::write(path("scenario.toml"), "[sweep\n").unwrap();
+    let none = path("none.toml");
+    for args in [
+        &["base", "--config", &none][..],
+        &["mobile", "--config", &none],
+        &["agent", "--config", &none],
+        &["sim", &none],
+        &["sim", &path("scenario.toml")],
+        &["keygen", "--public", &none],
+        &["status", "--control", &none],
+        &["top", "--control", &none],
+        &["link", "up", "--control", &none],
+        &["handoff", "--to", "b2", "--control", &none],
+        &["base", "--key", &none, "--allow", &place.public("mobile.key")],
+    ] {
+        complaint(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn base_and_mobile_run_until_they_are_told_to_stop() {
     for hop in ["srp", "split-tcp"] {
         let place = Place::new(&format!("run-{hop}"));
@@ -207,5 +230,100 @@ fn status_without_a_daemon_says_so() {
     let out = command(&["status"]).env("XDG_RUNTIME_DIR", &dir).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
     let said = String::from_utf8(out.stderr).unwrap();
-    assert!(said.contains("no base or mobile runs here"), "{said}");
+    assert!(said.contains("no base, mobile or agent runs here"), "{said}");
+}
+
+#[test]
+fn an_agent_is_found_without_being_named() {
+    let place = Place::new("agent-status");
+    let dir = place.path("lasthop");
+    fs::create_dir_all(&dir).unwrap();
+    let listener = UnixListener::bind(format!("{dir}/agent.sock")).unwrap();
+    thread::spawn(move || {
+        let interface = r#"{"name":"a0","up":true,"packets_received":7,"bytes_received":700,
+            "packets_sent":6,"bytes_sent":600,"packets_missed":0,"packets_unsent":0}"#;
+        let report = format!(
+            r#"{{"ok":{{"role":"agent","version":"0","uptime_s":1.0,"hop":"","associations":[],
+            "connections":[],"counters":{{"opened":0,"refused":0,"closed":0,"garbage":0}},
+            "agent":{{"schemes":["snoop"],"fixed":{interface},"mobile":{interface},"link":"up",
+            "counters":{{"snoop_repaired":5}}}}}}}}"#
+        );
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let _ = client.read(&mut [0; 100]);
+            let _ = client.write_all(format!("{}\n", report.replace('\n', " ")).as_bytes());
+        }
+    });
+    let out = command(&["status"]).env("XDG_RUNTIME_DIR", place.path("")).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert_eq!(out.status.code(), Some(0), "{out:?}");
+    for what in ["agent (snoop", "a0", "snoop_repaired: 5"] {
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+/// A process whose log is kept in a file, and which ends with the test.
+struct Logged(Child, String);
+
+impl Logged {
+    fn start(args: &[&str], log: String) -> Self {
+        let file = fs::File::create(&log).unwrap();
+        Self(command(args).stderr(file).spawn().unwrap(), log)
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.1).unwrap()
+    }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_base_logs_whom_it_refuses_and_the_mobile_says_what_to_check() {
+    let place = Place::new("refused");
+    let other = place.path("other.key");
+    assert!(lasthop(&["keygen", "--out", &other]).status.success());
+    let (base_key, other_key) = (place.public("base.key"), place.public("other.key"));
+    let cells = ["srp", "mobile-tcp", "split-tcp"].map(|hop| {
+        let addr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let log = |name: &str| place.path(&format!("{hop}-{name}.log"));
+        let mut args = place.base(&addr);
+        args.extend(["--hop", hop].map(str::to_owned));
+        let control = args.iter().position(|arg| arg == "--control").unwrap();
+        args[control + 1] = place.path(&format!("{hop}-base.sock"));
+        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let base = Logged::start(&args, log("base"));
+        wait_until("the base listens", || base.said().contains(&addr));
+        let mobile = |name: &str, key: &str, base_key: &str| {
+            let control = place.path(&format!("{hop}-{name}.sock"));
+            let args = ["mobile", "--base", &addr, "--base-key", base_key, "--key", key];
+            let rest = ["--proxy", "127.0.0.1:0", "--hop", hop, "--control", &control];
+            Logged::start(&[&args[..], &rest].concat(), log(name))
+        };
+        let stranger = mobile("stranger", &other, &base_key);
+        let mistaken = mobile("mistaken", &place.path("mobile.key"), &other_key);
+        (hop, base, stranger, mistaken)
+    });
+    for (hop, base, stranger, mistaken) in &cells {
+        let refused = format!("the mobile {other_key} from 127.0.0.1");
+        let misled = format!("the mobile's `base_key` is not {base_key}");
+        for line in [&refused, &misled] {
+            wait_until(&format!("{hop}: {line}"), || base.said().contains(line.as_str()));
+        }
+        for mobile in [stranger, mistaken] {
+            wait_until(&format!("{hop}: the mobile"), || {
+                mobile.said().contains("its log says why")
+            });
+        }
+        assert!(stranger.said().contains(&format!("`allow` must have {other_key}")), "{hop}");
+        // They ask again all the time, and the log has each once.
+        for line in [&refused, &misled] {
+            assert_eq!(base.said().matches(line.as_str()).count(), 1, "{hop}: {}", base.said());
+        }
+    }
 }

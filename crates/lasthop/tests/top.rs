@@ -11,10 +11,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::Process;
-use lasthop_linux::control::{Request, Target};
+use lasthop_control::{Request, Target};
 
 const LASTHOP: &str = env!("CARGO_BIN_EXE_lasthop");
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(60);
 const CONNECTIONS: [(&str, &str); 2] =
     [("curl", "mirror.example:443"), ("wget", "files.example:80")];
 
@@ -26,8 +26,7 @@ struct Tmux {
 impl Tmux {
     /// None where tmux is not installed.
     fn start(folder: &Path) -> Option<Self> {
-        if Command::new("tmux").arg("-V").output().is_err() {
-            eprintln!("skipped: tmux is not installed");
+        if !lasthop_testing::is_installed("tmux") {
             return None;
         }
         let tmux = Self { socket: folder.join("tmux").display().to_string() };
@@ -65,6 +64,13 @@ impl Tmux {
         let control = process.path.display();
         self.press(&[&format!("{LASTHOP} top --control {control} --interval 300ms"), "Enter"]);
         self.wait_for("mirror.example:443");
+    }
+
+    /// The process that the shell waits for.
+    fn child(&self) -> String {
+        let shell = self.run(&["display", "-p", "#{pane_pid}"]);
+        let children = format!("/proc/{0}/task/{0}/children", shell.trim());
+        std::fs::read_to_string(children).unwrap().trim().to_owned()
     }
 
     /// Whether the shell has its terminal as it was: lines, echo, the ordinary screen, a cursor.
@@ -115,11 +121,31 @@ fn keys_work_in_a_terminal_and_it_is_as_before_however_top_ends() {
     tmux.press(&["q"]);
     tmux.is_as_before("quit");
     tmux.top(&process);
-    let shell = tmux.run(&["display", "-p", "#{pane_pid}"]);
-    let children = format!("/proc/{0}/task/{0}/children", shell.trim());
-    let top = std::fs::read_to_string(children).unwrap();
-    assert!(Command::new("kill").args(["-TERM", top.trim()]).status().unwrap().success());
+    assert!(Command::new("kill").args(["-TERM", &tmux.child()]).status().unwrap().success());
     tmux.is_as_before("told");
+}
+
+#[test]
+fn top_ends_with_its_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(tmux) = Tmux::start(folder.path()) else { return };
+    let process = Process::start(folder.path(), &CONNECTIONS);
+    tmux.top(&process);
+    let top = tmux.child();
+    drop(tmux);
+    // What is over and not waited for yet counts as ended.
+    let runs = || {
+        let status = std::fs::read_to_string(format!("/proc/{top}/status")).unwrap_or_default();
+        status.starts_with("Name:\tlasthop") && !status.contains("State:\tZ")
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while runs() {
+        if Instant::now() >= deadline {
+            let _ = Command::new("kill").args(["-KILL", &top]).status();
+            panic!("it goes on without a terminal");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 fn lasthop(args: &[&str], process: &Process) -> Output {

@@ -10,10 +10,10 @@ use std::process::{Child, Command};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::control::{self, Report};
-use lasthop_linux::netns::{Netns, NetnsError};
+use lasthop_control::{self as control, Report};
+use lasthop_kernel::netns::{Netns, NetnsError};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 const LASTHOP: &str = env!("CARGO_BIN_EXE_lasthop");
 const UNITS: [(&str, &str); 4] = [
     ("base", include_str!("../../../packaging/systemd/lasthop-base.service")),
@@ -49,18 +49,11 @@ impl World {
     /// None where there are no namespaces, or one of `programs` is missing.
     fn new(name: &str, programs: &[&str]) -> Option<Self> {
         for program in [&["setpriv"], programs].concat() {
-            if Command::new(program).arg("--version").output().is_err() {
-                eprintln!("skipped: {program} is not installed");
+            if !lasthop_testing::is_installed(program) {
                 return None;
             }
         }
-        let netns = match Netns::anonymous() {
-            Err(e @ NetnsError::NotPermitted(_)) => {
-                eprintln!("skipped: {e}");
-                return None;
-            }
-            other => other.unwrap(),
-        };
+        let netns = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)?;
         netns.ip("link set lo up").unwrap();
         let folder = std::env::temp_dir().join(format!("lasthop-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("run/lasthop")).unwrap();

@@ -29,7 +29,6 @@ extern crate alloc;
 
 mod config;
 mod errors;
-mod line;
 mod link;
 mod pacer;
 mod pair;

@@ -1,4 +1,5 @@
 pub(crate) mod held;
+mod line;
 mod plain;
 
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -7,8 +8,8 @@ use core::cmp::Reverse;
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
 use self::held::{Delivery, Flying, Late, OnAir, Refusal, Refused, Waiting};
+use self::line::Line;
 use crate::errors::{ErrorProcesses, Outcome};
-use crate::line::Line;
 use crate::pacer::{Pacer, Work};
 use crate::silence::Silence;
 use crate::stats::QueueMeter;

@@ -198,7 +198,7 @@ impl FromStr for Span {
     }
 }
 
-/// A share in its text form: `5%` or `0.05`.
+/// A share in its text form: `5%`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Share(pub f64);
 

@@ -1,6 +1,8 @@
 //! The text forms of what configuration files and flags say about a link.
 
+use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 use core::str::{FromStr, SplitWhitespace};
 
 use lasthop_units::{Bytes, Duration, Rate, parse_duration};
@@ -8,12 +10,33 @@ use thiserror::Error;
 
 use crate::{Damage, Errors, Gap, Loss, Pause, QueueLimit, RateStep, Reorder};
 
-/// A text that describes none of what was expected.
+/// A text that cannot be taken for what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("`{found}` is not {expected}")]
-pub struct TextError {
-    found: String,
-    expected: &'static str,
+pub enum TextError {
+    /// It describes none of what was expected.
+    #[error("`{found}` is not {expected}")]
+    Other {
+        /// The text.
+        found: String,
+        /// What was expected, with an example.
+        expected: &'static str,
+    },
+    /// It has a bare number where a percentage is meant: `1` might be 1 % or all there is.
+    #[error("`{found}` is ambiguous: is it `{percent}%`, or `{share}%`? Write it with the %")]
+    Ambiguous {
+        /// The text.
+        found: String,
+        /// The number, as a percentage.
+        percent: String,
+        /// The number times 100, as a percentage.
+        share: String,
+    },
+}
+
+impl TextError {
+    fn other(found: &str, expected: &'static str) -> Self {
+        Self::Other { found: found.to_string(), expected }
+    }
 }
 
 const LOSS: &str = "a loss such as `5%`, `burst 5% length 3`, `burst length 3 gap 60` (packets or a \
@@ -22,7 +45,7 @@ const QUEUE: &str = "a queue limit such as `100 packets`, `64KiB` or `50ms`";
 const PAUSE: &str = "a pause such as `2.8s at 4s` or `1s at 4s every 8s times 3`";
 const STEP: &str = "a change of rate such as `4Mbit/s at 10s`";
 const REORDER: &str = "a reordering such as `1% by 10ms`";
-const SHARE: &str = "a share such as `5%` or `0.05`";
+const SHARE: &str = "a share such as `5%`";
 
 /// Reads words from the front of a text; `None` means that the text is not what was expected.
 struct Words<'a>(SplitWhitespace<'a>);
@@ -54,12 +77,32 @@ impl<'a> Words<'a> {
     }
 }
 
-fn parse<'a, T>(
-    text: &'a str,
+fn parse<T>(
+    text: &str,
     expected: &'static str,
-    read: impl FnOnce(Words<'a>) -> Option<T>,
+    read: impl Fn(Words<'_>) -> Option<T>,
 ) -> Result<T, TextError> {
-    read(Words::of(text)).ok_or_else(|| TextError { found: text.to_string(), expected })
+    // People write `5 %` too.
+    let tidy = text.replace(" %", "%");
+    if let Some(value) = read(Words::of(&tidy)) {
+        return Ok(value);
+    }
+    // Only a percentage can be meant where one would be understood.
+    let words: Vec<&str> = tidy.split_whitespace().collect();
+    let bare = words.iter().enumerate().find_map(|(n, word)| {
+        let (before, after) = (words.get(..n)?.join(" "), words.get(n + 1..)?.join(" "));
+        read(Words::of(&format!("{before} {word}% {after}")))?;
+        Some((*word, number(word)?))
+    });
+    match bare {
+        Some((word, number)) => Err(TextError::Ambiguous {
+            found: text.to_string(),
+            percent: word.to_string(),
+            // Without the dust that multiplying fractions leaves in the last digits.
+            share: format!("{}", libm::round(number * 1e14) / 1e12),
+        }),
+        None => Err(TextError::other(text, expected)),
+    }
 }
 
 fn duration(text: &str) -> Option<Duration> {
@@ -70,15 +113,16 @@ fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0)
 }
 
+/// Reads a percentage. Nothing is nothing without the sign too.
 fn fraction(text: &str) -> Option<f64> {
     let share = match text.strip_suffix('%') {
         Some(percent) => number(percent)? / 100.0,
-        None => number(text)?,
+        None => number(text).filter(|nothing| *nothing == 0.0)?,
     };
     (share <= 1.0).then_some(share)
 }
 
-/// Reads a share: `5%` or `0.05`.
+/// Reads a share: `5%`.
 pub(crate) fn share(text: &str) -> Result<f64, TextError> {
     parse(text, SHARE, |mut words| {
         let share = words.next(fraction)?;
@@ -110,7 +154,7 @@ fn errors(words: &mut Words<'_>) -> Option<Errors> {
     }
 }
 
-/// `5%`, `0.05`, `burst 5% length 3`, `burst length 3 gap 60`, `burst length 3 gap 2s`,
+/// `5%`, `burst 5% length 3`, `burst length 3 gap 60`, `burst length 3 gap 2s`,
 /// `fade 10% mean 17ms`; with `corrupt` behind it, packets are damaged instead of lost.
 impl FromStr for Loss {
     type Err = TextError;
@@ -139,7 +183,7 @@ impl FromStr for QueueLimit {
             .map(Self::Packets)
             .or_else(|_| parse_duration(text).map(Self::Time))
             .or_else(|_| text.parse::<Bytes>().map(Self::Bytes));
-        limit.map_err(|_| TextError { found: text.to_string(), expected: QUEUE })
+        limit.map_err(|_| TextError::other(text, QUEUE))
     }
 }
 
@@ -201,7 +245,8 @@ mod tests {
     #[test]
     fn losses_are_read_as_people_write_them() {
         assert_eq!("5%".parse(), Ok(Loss::lose(Errors::Uniform(0.05))));
-        assert_eq!("0.05 corrupt".parse(), Ok(Loss::corrupt(Errors::Uniform(0.05))));
+        assert_eq!("5 % corrupt".parse(), Ok(Loss::corrupt(Errors::Uniform(0.05))));
+        assert_eq!("0".parse(), Ok(Loss::lose(Errors::Uniform(0.0))));
         assert_eq!("burst 10% length 3".parse(), Ok(Loss::lose(Errors::burst(0.1, 3.0))));
         let burst = |gap| Loss::lose(Errors::Burst { gap, length: 3.0 });
         assert_eq!("burst length 3 gap 60".parse(), Ok(burst(Gap::Packets(60.0))));
@@ -225,6 +270,25 @@ mod tests {
     }
 
     #[test]
+    fn a_bare_number_is_no_percentage_and_the_error_says_how_to_write_it() {
+        fn refuses<T: FromStr<Err = TextError>>(text: &str, readings: [&str; 2]) {
+            let Err(error) = text.parse::<T>() else { panic!("{text} was read") };
+            let error = error.to_string();
+            assert!(error.contains(text) && error.contains("ambiguous"), "{error}");
+            for reading in readings {
+                assert!(error.contains(&format!("`{reading}%`")), "{error}");
+            }
+        }
+        refuses::<Loss>("1", ["1", "100"]);
+        refuses::<Loss>("0.05", ["0.05", "5"]);
+        refuses::<Loss>("0.07 corrupt", ["0.07", "7"]);
+        refuses::<Loss>("burst 0.1 length 3", ["0.1", "10"]);
+        refuses::<Loss>("fade 1 mean 17ms", ["1", "100"]);
+        refuses::<Reorder>("1 by 10ms", ["1", "100"]);
+        refuses::<crate::Share>("0.5", ["0.5", "50"]);
+    }
+
+    #[test]
     fn what_cannot_be_read_is_named_with_what_was_expected() {
         fn refuses<T: FromStr<Err = TextError>>(texts: &[&str]) {
             for text in texts {
@@ -244,7 +308,7 @@ mod tests {
         refuses::<Pause>(&["1s", "1s at", "1s at 2s every", "1s at 2s times 3"]);
         refuses::<Pause>(&["1s at 2s every 3s times 0", "1s at 2s every 3s times 1 2"]);
         refuses::<RateStep>(&["10s", "4Mbit/s at", "4 Mbit/s at 1s"]);
-        refuses::<Reorder>(&["1%", "1% by", "1% by 3", "2 by 3ms"]);
+        refuses::<Reorder>(&["1%", "1% by", "1% by 3", "200% by 3ms"]);
     }
 
     proptest! {

@@ -157,7 +157,7 @@ fn a_packet_longer_than_the_mtu_is_dropped_and_counted() {
     assert_eq!(link.stats(at(0)).dropped.oversize.bytes, 129);
 }
 
-/// LNK-4, LNK-5: mean loss over 10⁵ packets within 0.5 points of the target, for every form.
+/// LNK-5: mean loss over 10⁵ packets within 0.5 points of the target, for every form.
 #[test]
 fn the_loss_applied_is_the_loss_asked_for() {
     for target in [0.0, 0.05, 0.1, 0.2, 0.3] {

@@ -10,7 +10,7 @@ use core::net::SocketAddr;
 
 use lasthop_wire::mhp::Refusal;
 
-use crate::ingress::{Outbox, Progress, Taken};
+use crate::conversation::{Outbox, Progress, Taken};
 
 mod head;
 

@@ -1,93 +1,10 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use lasthop_wire::mhp::{Refusal, Target};
+use lasthop_wire::mhp::Refusal;
 
+use crate::conversation::{Progress, Taken};
 use crate::{http, socks};
-
-/// What became of a piece of input.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Taken {
-    /// Bytes that belong to the conversation. What follows them is the application's, and is left.
-    pub bytes: usize,
-    /// Where the conversation is.
-    pub progress: Progress,
-}
-
-/// Where a conversation with an application is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Progress {
-    /// All input was taken and more is wanted; there may be output.
-    NeedMore,
-    /// A connection is wanted: open it and call `reply`. Said once.
-    Request(Target),
-    /// It cannot go on: send the output, then close. Input is taken and ignored.
-    Over,
-}
-
-/// Bytes for the application that were not sent yet.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl Outbox {
-    /// The bytes.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.sent..]
-    }
-
-    /// The first `n` of them were sent.
-    pub(crate) fn sent(&mut self, n: usize) {
-        self.sent = self.bytes.len().min(self.sent + n);
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
-            self.sent = 0;
-        }
-    }
-
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
-}
-
-/// Bytes of a message that is not complete yet, and the bound for it.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Gathered(Vec<u8>);
-
-/// What a parser says of the bytes gathered so far.
-pub(crate) enum Parsed<T> {
-    Incomplete,
-    /// A message of that many bytes.
-    Complete(T, usize),
-}
-
-impl Gathered {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Adds input until `parse` finds a message in what was gathered, which must be within `max`
-    /// bytes; how much input was taken, and the message.
-    pub(crate) fn feed<T>(
-        &mut self,
-        input: &[u8],
-        max: usize,
-        parse: impl FnOnce(&[u8]) -> Parsed<T>,
-    ) -> (usize, Option<T>) {
-        let before = self.0.len();
-        let offered = input.len().min(max.saturating_sub(before));
-        self.0.extend_from_slice(&input[..offered]);
-        match parse(&self.0) {
-            Parsed::Incomplete => (offered, None),
-            Parsed::Complete(message, len) => {
-                self.0 = Vec::new();
-                (len.saturating_sub(before), Some(message))
-            }
-        }
-    }
-}
 
 /// A conversation on the mobile's listener, which serves SOCKS5, SOCKS4(a) and HTTP alike: the
 /// first byte decides (RFC 1928 section 3 and SOCKS4 begin with their version; no HTTP method does).

@@ -13,6 +13,8 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod carried;
+mod conversation;
 mod event;
 mod feedback;
 pub mod handoff;
@@ -27,12 +29,14 @@ mod signal;
 pub mod socks;
 mod table;
 
+pub use conversation::{Progress, Taken};
 pub use event::{ConnId, Event};
 pub use feedback::{FeedbackConfig, Layer, Setting, UserFeedback};
-pub use ingress::{Ingress, Progress, Taken};
+pub use ingress::Ingress;
 pub use lasthop_hop::{RecvState, StreamError};
 pub use lasthop_stream::SharesError;
 pub use lasthop_wire::mhp::handoff::{SessionId, SessionState};
+pub use lasthop_wire::mhp::reach::{Families, Reach};
 pub use lasthop_wire::mhp::{HostName, NameError, Opening, Refusal, ResetReason, Target};
 pub use session::{Config, Session, Stats, left_over};
 pub use signal::{Dbm, SignalConfig, SignalError, SignalPredictor};

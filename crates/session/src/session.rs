@@ -8,7 +8,7 @@ use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::mhp::handoff::{Reopened, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason, Target};
 
-use crate::moving::Origin;
+use crate::carried::Origin;
 use crate::table::{Held, Phase, Table};
 use crate::{ConnId, Event};
 
@@ -164,6 +164,11 @@ impl Session {
     /// beginning, what the base opens is reset.
     pub fn set_listening(&mut self, on: bool) {
         self.listens = on;
+    }
+
+    /// Whether a connection was asked for and the peer has not answered yet.
+    pub fn is_asking(&self, id: ConnId) -> bool {
+        matches!(self.table.phase(id), Some(Phase::Asking(_)))
     }
 
     /// The stream that carries a connection at this moment.

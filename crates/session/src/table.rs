@@ -11,7 +11,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::{Opening, Refusal};
 
 use crate::ConnId;
-use crate::moving::{Origin, Rest};
+use crate::carried::{Origin, Rest};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

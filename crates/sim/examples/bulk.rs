@@ -1,6 +1,6 @@
 //! One long transfer over one simulated radio, measured.
 //!
-//! `cargo run -p lasthop-sim --release --example bulk -- --rate 20Mbit/s --delay 20ms --loss 0.05`
+//! `cargo run -p lasthop-sim --release --example bulk -- --rate 20Mbit/s --delay 20ms --loss 5%`
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
 use lasthop_radio::{
     Direction, Errors, LinkConfig, Loss, Pacing, Pause, QueueLimit, RadioConfig, RateStep,
-    RateSteps, Reorder,
+    RateSteps, Reorder, Share,
 };
 use lasthop_sim::bulk::{self, BulkConfig, BulkReport, Wired};
 use lasthop_sim::hop::Hop;
@@ -37,20 +37,20 @@ struct Options {
     #[arg(long, default_value_t = 1500)]
     mtu: u32,
     /// Uniform loss, both directions.
-    #[arg(long, default_value_t = 0.0)]
-    loss: f64,
+    #[arg(long, default_value = "0%")]
+    loss: Share,
     /// Share of time in fades, both directions.
-    #[arg(long, default_value_t = 0.0)]
-    fade: f64,
+    #[arg(long, default_value = "0%")]
+    fade: Share,
     /// Mean fade.
     #[arg(long, default_value = "17ms", value_parser = parse_duration)]
     fade_mean: Duration,
     /// Silences of both directions: `10s:2.8s,20s:1s` are start and length.
     #[arg(long, value_delimiter = ',')]
     pause: Vec<String>,
-    /// Probability that a packet is held back, and how long: `0.01:5ms`.
+    /// Share of packets that are held back, and how long: `1% by 5ms`.
     #[arg(long)]
-    reorder: Option<String>,
+    reorder: Option<Reorder>,
     /// The endpoints are told when the radio falls silent and returns.
     #[arg(long)]
     link_events: bool,
@@ -151,22 +151,15 @@ impl Options {
 
     fn link(&self) -> Result<LinkConfig> {
         let mut losses = Vec::new();
-        if self.loss > 0.0 {
-            losses.push(Loss::lose(Errors::Uniform(self.loss)));
+        if self.loss.0 > 0.0 {
+            losses.push(Loss::lose(Errors::Uniform(self.loss.0)));
         }
-        if self.fade > 0.0 {
-            losses.push(Loss::lose(Errors::Fade { mean: self.fade_mean, share: self.fade }));
+        if self.fade.0 > 0.0 {
+            losses.push(Loss::lose(Errors::Fade { mean: self.fade_mean, share: self.fade.0 }));
         }
         let pauses = self.pause.iter().map(|text| {
             let (start, duration) = pair(text)?;
             Ok(Pause::once(parse_duration(start)?, parse_duration(duration)?))
-        });
-        let reorder = self.reorder.as_ref().map(|text| {
-            let (probability, extra) = pair(text)?;
-            Ok::<_, anyhow::Error>(Reorder {
-                probability: probability.parse()?,
-                extra: parse_duration(extra)?,
-            })
         });
         Ok(LinkConfig {
             pacing: Pacing::Rate(self.rate),
@@ -175,7 +168,7 @@ impl Options {
             mtu: self.mtu,
             losses,
             pauses: pauses.collect::<Result<_>>()?,
-            reorder: reorder.transpose()?,
+            reorder: self.reorder,
             ..LinkConfig::default()
         })
     }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit};
+use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit, Share};
 use lasthop_sim::net::host::Host;
 use lasthop_sim::net::traffic::{Client, Service, Traffic, Work};
 use lasthop_sim::net::{Config, Context, LinkId, Network, Node, Packet, Router};
@@ -32,11 +32,11 @@ struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The share of packets lost on the last hop, each way.
-    #[arg(long, default_value_t = 0.0)]
-    loss: f64,
+    #[arg(long, default_value = "0%")]
+    loss: Share,
     /// The share of time in fades on the last hop, each way; a fade lasts 100 ms in the mean.
-    #[arg(long, default_value_t = 0.0)]
-    fade: f64,
+    #[arg(long, default_value = "0%")]
+    fade: Share,
     /// Independent runs.
     #[arg(long, default_value_t = 1)]
     runs: u64,
@@ -88,12 +88,12 @@ fn reno() -> tcp::Config {
 
 fn losses(args: &Args) -> Vec<Loss> {
     let mut losses = Vec::new();
-    if args.loss > 0.0 {
-        losses.push(Loss::lose(Errors::Uniform(args.loss)));
+    if args.loss.0 > 0.0 {
+        losses.push(Loss::lose(Errors::Uniform(args.loss.0)));
     }
-    if args.fade > 0.0 {
+    if args.fade.0 > 0.0 {
         let mean = Duration::from_millis(100);
-        losses.push(Loss::lose(Errors::Fade { mean, share: args.fade }));
+        losses.push(Loss::lose(Errors::Fade { mean, share: args.fade.0 }));
     }
     losses
 }

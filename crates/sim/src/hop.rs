@@ -1,7 +1,7 @@
 //! The real thing: both ends of a hop as they are deployed, sealed, with SRP inside.
 
+use lasthop_hop::CloseReason;
 use lasthop_hop::seal::Keypair;
-use lasthop_hop::srp::CloseReason;
 use lasthop_hop::{
     Association, AssociationEvent, AssociationId, Base, HopConfig, HopStats, Mobile,
 };

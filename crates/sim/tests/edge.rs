@@ -12,6 +12,7 @@ use lasthop_agent::edge::{
 };
 use lasthop_agent::{Agent, Output, Packet, Side, Tcp};
 use lasthop_tcp::{Algorithm, Config, Ports, Socket, State};
+use lasthop_testing::{Replay, schedules};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Stream, Thaw, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
@@ -19,6 +20,8 @@ const WIRE: Duration = Duration::from_millis(20);
 const HOP: Duration = Duration::from_millis(10);
 const LEAD: Duration = Duration::from_millis(150);
 const STEPS: u32 = 400_000;
+/// Random schedules for each helper, unless others are asked for (`LASTHOP_SEED` and the like).
+const SCHEDULES: u64 = 300;
 
 #[derive(Clone)]
 struct Carried {
@@ -374,10 +377,18 @@ impl<'a> World<'a> {
     }
 }
 
-/// Both streams arrive whole through the helper of each seed; how many windows of zero there were.
-fn all_arrives<A: Agent<Carried>>(freezes: bool, helper: impl Fn(&mut Stream, Place) -> A) -> u64 {
+/// Both streams arrive whole through the helper of each seed, which is at work: over all of them it
+/// makes more than so many windows of zero.
+fn all_arrives<A: Agent<Carried>>(
+    freezes: bool,
+    least_zeros: Option<u64>,
+    helper: impl Fn(&mut Stream, Place) -> A,
+) {
     let mut zeros = 0;
-    for seed in 0..300 {
+    let seeds = schedules(SCHEDULES);
+    let few = seeds.end - seeds.start < SCHEDULES;
+    for seed in seeds {
+        let _replay = Replay::new(seed, "-p lasthop-sim --test edge streams_arrive_whole");
         let mut rng = Seed::from_u64(seed).stream("helper");
         let place = if freezes && rng.chance(0.5) { Place::Base } else { Place::Mobile };
         let mut agent = helper(&mut rng, place);
@@ -389,7 +400,8 @@ fn all_arrives<A: Agent<Carried>>(freezes: bool, helper: impl Fn(&mut Stream, Pl
         }
         zeros += world.told.zeros;
     }
-    zeros
+    let at_work = least_zeros.is_none_or(|least| zeros > least);
+    assert!(at_work || few, "{zeros} windows of zero");
 }
 
 fn either(rng: &mut Stream) -> Thaw {
@@ -399,30 +411,28 @@ fn either(rng: &mut Stream) -> Thaw {
 /// FRZ-6, LLT-1: neither end knows of the helper.
 #[test]
 fn streams_arrive_whole_through_freezes() {
-    let zeros = all_arrives(true, |rng, place| {
+    all_arrives(true, Some(300), |rng, place| {
         let thaw = either(rng);
         match rng.chance(0.5) {
             true => Freeze::new(FreezeConfig { thaw, ..FreezeConfig::freeze(place) }),
             false => Freeze::new(FreezeConfig { thaw, ..FreezeConfig::link_layer(place) }),
         }
     });
-    assert!(zeros > 300, "{zeros}");
 }
 
 /// ATR-1, ATR-3: neither end knows of the helper.
 #[test]
 fn streams_arrive_whole_though_two_bytes_wait() {
-    let zeros = all_arrives(true, |rng, place| {
+    all_arrives(true, Some(100), |rng, place| {
         let delay = Duration::from_millis(rng.below(600));
         Withhold::new(WithholdConfig { thaw: either(rng), place, delay, ..Default::default() })
     });
-    assert!(zeros > 100, "{zeros}");
 }
 
 /// DDA-5: the connection keeps its meaning.
 #[test]
 fn streams_arrive_whole_though_duplicates_wait() {
-    all_arrives(false, |rng, _| {
+    all_arrives(false, None, |rng, _| {
         let delay = Duration::from_millis(rng.below(400));
         DelayedDupacks::new(DelayedDupacksConfig { delay, ..Default::default() })
     });
@@ -431,7 +441,7 @@ fn streams_arrive_whole_though_duplicates_wait() {
 /// CC-5: so it does where marks decide.
 #[test]
 fn streams_arrive_whole_though_unmarked_gaps_are_hidden() {
-    all_arrives(false, |rng, _| {
+    all_arrives(false, None, |rng, _| {
         let hold = Duration::from_millis(rng.below(400));
         CoherentDupacks::new(CoherentConfig { hold, ..Default::default() })
     });
@@ -440,7 +450,7 @@ fn streams_arrive_whole_though_unmarked_gaps_are_hidden() {
 /// RWC-7, RWC-9: neither end knows of the helper, and no right edge goes back.
 #[test]
 fn streams_arrive_whole_through_narrow_windows() {
-    all_arrives(false, |rng, place| {
+    all_arrives(false, None, |rng, place| {
         let total = match rng.chance(0.5) {
             true => Total::Packets(1 + rng.below(30)),
             false => Total::AUTO,

@@ -59,7 +59,7 @@ const BASE: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 2);
 /// The ports of the mobile that the two flows go to.
 const PORTS: [u16; 2] = [1, 2];
 
-/// The sender of EXP-R1 to R3: nothing of it knows of RWC (RWC-7).
+/// A sender that knows nothing of priorities.
 fn sender() -> tcp::Config {
     tcp::Config { cwnd_max: None, ..tcp::Config::ns2() }
 }

@@ -5,6 +5,7 @@
 //! datagram.
 
 use std::env;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -13,11 +14,7 @@ use lasthop_sim::Transport;
 use lasthop_sim::hop::Hop;
 use lasthop_sim::naive::{Flaw, Naive};
 use lasthop_sim::schedule::{self, Check, Failure, Report, Schedule};
-
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
-}
+use lasthop_testing::{is_set, number, schedules};
 
 /// The failure, and what of its schedule it needs.
 fn explain<T: Transport>(transport: &T, failure: &Failure) -> String {
@@ -26,15 +23,14 @@ fn explain<T: Transport>(transport: &T, failure: &Failure) -> String {
 }
 
 /// Runs schedules on all processors until one fails; the sum of all reports.
-fn run_many<T: Transport + Sync>(transport: &T, count: u64) -> Result<Report, Failure> {
-    let first = number("LASTHOP_FIRST").unwrap_or(0);
-    let keep_going = env::var_os("LASTHOP_KEEP_GOING").is_some();
-    let (next, stop) = (AtomicU64::new(first), AtomicBool::new(false));
+fn run_many<T: Transport + Sync>(transport: &T, seeds: &Range<u64>) -> Result<Report, Failure> {
+    let keep_going = is_set("LASTHOP_KEEP_GOING");
+    let (next, stop) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
     let work = || {
         let mut sum = Report::default();
         while !stop.load(Ordering::Relaxed) {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count {
+            if seed >= seeds.end {
                 break;
             }
             match schedule::run(transport, seed) {
@@ -76,25 +72,35 @@ fn add(sum: &mut Report, report: &Report) {
     sum.buffered_max = sum.buffered_max.max(report.buffered_max);
 }
 
+fn count(seeds: &Range<u64>) -> u64 {
+    seeds.end - seeds.start
+}
+
+fn tell(seeds: &Range<u64>, sum: &Report) {
+    let count = count(seeds);
+    println!("{count} schedules: {sum:?}");
+    let moved = sum.bytes > count * 1000 || count < 100;
+    assert!(moved, "the schedules move hardly any bytes: {sum:?}");
+}
+
 /// SRP-3, SRP-4, SRP-7 to SRP-11: two machines and the session keep every promise under loss,
 /// reordering, duplication, damage, silences, address changes, replays and forgeries.
 #[test]
 fn srp_keeps_every_promise() {
-    let count = number("LASTHOP_SCHEDULES").unwrap_or(10_000);
-    let sum = run_many(&Hop::default(), count)
+    let seeds = schedules(10_000);
+    let sum = run_many(&Hop::default(), &seeds)
         .unwrap_or_else(|failure| panic!("{}", explain(&Hop::default(), &failure)));
-    println!("{count} schedules: {sum:?}");
-    assert!(sum.bytes > count * 1000, "the schedules move hardly any bytes: {sum:?}");
+    tell(&seeds, &sum);
 }
 
 /// The world and the session keep every promise over a transport that is too simple to break one.
 #[test]
 fn the_naive_transport_keeps_every_promise() {
-    let count = number("LASTHOP_SCHEDULES").unwrap_or(10_000) / 10;
-    let sum = run_many(&Naive::default(), count)
+    let mut seeds = schedules(10_000);
+    seeds.end = seeds.start + count(&seeds).div_ceil(10);
+    let sum = run_many(&Naive::default(), &seeds)
         .unwrap_or_else(|failure| panic!("{}", explain(&Naive::default(), &failure)));
-    println!("{count} schedules: {sum:?}");
-    assert!(sum.bytes > count * 1000, "the schedules move hardly any bytes: {sum:?}");
+    tell(&seeds, &sum);
 }
 
 /// The checkers see each kind of bug: with it planted, some schedule soon fails as it should.
@@ -141,7 +147,7 @@ fn replay_with<T: Transport>(transport: &T, seed: u64) {
     let mut schedule = Schedule::random(seed);
     // What the failure does not need only makes the print longer.
     if let Err(failure) = schedule::attempt(transport, &schedule, false)
-        && env::var_os("LASTHOP_WHOLE").is_none()
+        && !is_set("LASTHOP_WHOLE")
     {
         (schedule, _) = schedule::simplify(transport, &failure);
     }

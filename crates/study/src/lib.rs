@@ -8,5 +8,7 @@ pub mod reproduce;
 pub mod results;
 pub mod run;
 pub mod scenario;
+mod setup;
+mod shard;
 pub mod stats;
 pub mod twin;

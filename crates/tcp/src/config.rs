@@ -3,7 +3,7 @@
 use lasthop_units::{Bytes, Duration};
 
 use crate::mobility::Mobility;
-use crate::response::Algorithm;
+use crate::response::{Algorithm, LossBase};
 
 /// A window, as the papers and RFCs state it: in segments or in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,16 +92,6 @@ pub enum ShrunkWindow {
     Persist,
     /// The retransmission timer keeps running: what Freeze-TCP and its kin cannot live with.
     KeepTimer,
-}
-
-/// What ssthresh is the half of after a loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LossBase {
-    /// The data in flight; ssthresh is left alone when the timer expires again for the same data
-    /// (RFC 5681 section 3.1).
-    Flight,
-    /// min(cwnd, window) in whole segments, at every expiry anew: BSD and ns-2.
-    Window,
 }
 
 /// Everything that a connection is told at its beginning. Start from a preset and change what

@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod ack_request;
 mod config;
 mod connection;
 mod ecn;
@@ -18,17 +19,17 @@ pub mod response;
 mod rtt;
 mod sack;
 mod socket;
+mod state;
 mod stats;
 
-pub use config::{
-    BackoffReset, Coherence, Config, DelayedAck, LossBase, Persist, Rto, ShrunkWindow, Window,
-};
+pub use ack_request::{AckRequest, AckWindow};
+pub use config::{BackoffReset, Coherence, Config, DelayedAck, Persist, Rto, ShrunkWindow, Window};
 pub use connection::{
-    AckRequest, AckWindow, Arrival, Connection, Estimates, Event, NotAnOpening, Outgoing, Ports,
-    Snapshot, State, reset_for,
+    Arrival, Connection, Estimates, Event, NotAnOpening, Outgoing, Ports, Snapshot, reset_for,
 };
 pub use mobility::Mobility;
-pub use response::Algorithm;
+pub use response::{Algorithm, LossBase};
 pub use rtt::RttState;
 pub use socket::Socket;
+pub use state::State;
 pub use stats::{Probe, Stats};

@@ -2,7 +2,7 @@
 
 use lasthop_units::{Bytes, Duration};
 
-use crate::connection::State;
+use crate::state::State;
 
 /// What a connection did so far.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

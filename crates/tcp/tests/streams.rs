@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use lasthop_tcp::{Algorithm, Coherence, Config, Event, Ports, Socket, State};
+use lasthop_testing::{Replay, schedules};
 use lasthop_units::{Bytes, Duration, Seed, Stream, Time};
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 use proptest::prelude::*;
@@ -232,7 +233,8 @@ fn any_config(rng: &mut Stream) -> Config {
 /// RENO-1: both streams arrive whole, and every byte is right, under a thousand random schedules.
 #[test]
 fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
-    for seed in 0..1000 {
+    for seed in schedules(1000) {
+        let _replay = Replay::new(seed, "-p lasthop-tcp --test streams every_byte");
         let mut rng = Seed::from_u64(seed).stream("configs");
         let configs = [any_config(&mut rng), any_config(&mut rng)];
         let bytes = [rng.below(120_000), rng.below(2) * rng.below(60_000)];
@@ -253,7 +255,10 @@ fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
 #[test]
 fn every_byte_arrives_whatever_is_marked_held_and_notified() {
     let (mut cuts, mut spared, mut discarded) = (0, 0, 0);
-    for seed in 0..1000 {
+    let seeds = schedules(1000);
+    let few = seeds.end - seeds.start < 1000;
+    for seed in seeds {
+        let _replay = Replay::new(seed, "-p lasthop-tcp --test streams every_byte");
         let mut rng = Seed::from_u64(seed).stream("marked configs");
         let configs = [0, 1].map(|_| {
             let mut config = any_config(&mut rng);
@@ -280,7 +285,8 @@ fn every_byte_arrives_whatever_is_marked_held_and_notified() {
             discarded += stats.dupacks_discarded;
         }
     }
-    assert!(cuts > 100 && spared > 100 && discarded > 100, "{cuts} {spared} {discarded}");
+    let all = cuts > 100 && spared > 100 && discarded > 100;
+    assert!(all || few, "{cuts} {spared} {discarded}");
 }
 
 #[test]

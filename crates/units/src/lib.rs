@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod line;
 mod link;
 mod parse;
 mod rate;
@@ -15,6 +16,7 @@ mod seed;
 mod time;
 mod watch;
 
+pub use line::one_line;
 pub use link::LinkEvent;
 pub use parse::ParseError;
 pub use rate::{Bytes, Rate};

@@ -6,9 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 
-use lasthop_linux::control::{
-    AgentReport, AssociationReport, BaseReport, ConnectionReport, Report,
-};
+use lasthop_control::{AgentReport, AssociationReport, BaseReport, ConnectionReport, Report};
 use lasthop_units::Time;
 
 use crate::sample::{Agent, Association, Connection, Program, Rates, Sample, Total};

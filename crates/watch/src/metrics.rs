@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use lasthop_linux::control::Report;
+use lasthop_control::Report;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lasthop_linux::control::{
+use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     Handoffs, PeerReport,
 };

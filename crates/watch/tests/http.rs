@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use common::Process;
-use lasthop_linux::control::{Request, Target};
+use lasthop_control::{Request, Target};
 use lasthop_watch::{Bound, Handle, Options, ServeError, serve};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 const ANY: &str = "127.0.0.1:0";
 
 struct Served {

@@ -7,12 +7,12 @@ mod common;
 use std::time::Duration;
 
 use common::Process;
+use lasthop_control::{Request, Target};
+use lasthop_kernel::netns::{Netns, NetnsError};
 use lasthop_lab::browser::Browser;
-use lasthop_linux::control::{Request, Target};
-use lasthop_linux::netns::{Netns, NetnsError};
 use lasthop_watch::{Handle, Options, serve};
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_secs(60);
 const RIGHT: (&str, u32) = ("ArrowRight", 39);
 
 /// The page of a process with these connections, in a namespace of its own.
@@ -25,17 +25,10 @@ struct Scene {
 }
 
 fn scene(connections: &[(&str, &str)]) -> Option<Scene> {
-    let host = match Netns::anonymous() {
-        Ok(host) => host,
-        Err(e @ NetnsError::NotPermitted(_)) => {
-            eprintln!("skipped: {e}");
-            return None;
-        }
-        Err(e) => panic!("{e}"),
-    };
+    let host = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)?;
     let folder = tempfile::tempdir().unwrap();
     let Some(mut browser) = Browser::start(&host, folder.path(), PATIENCE).unwrap() else {
-        eprintln!("skipped: no chromium is installed");
+        lasthop_testing::skip("no chromium is installed");
         return None;
     };
     let process = Process::start(folder.path(), connections);

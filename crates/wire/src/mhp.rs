@@ -25,6 +25,7 @@ use thiserror::Error;
 
 pub mod handoff;
 mod outcome;
+pub mod reach;
 
 use handoff::{Reopen, Reopened, Roll, SessionId};
 pub use outcome::{Refusal, ResetReason};

@@ -42,8 +42,12 @@ pub use seq::{Cid, Seq16};
 /// of the two that IEEE 802 leaves to local experiments.
 pub const ETHERTYPE: u16 = 0x88b5;
 /// EtherType of frames that carry one hop datagram each ([`crate::datagram`]), behind its length
-/// in two bytes, since short frames are padded: the second of the two for local experiments.
+/// in two bytes, since short frames are padded: the second of the two for local experiments. Agents'
+/// frames have the same type ([`crate::agent::beside`]).
 pub const ETHERTYPE_HOP: u16 = 0x88b6;
+/// The length of a hop datagram in a frame is less than this: frames that begin with this byte or a
+/// higher one are somebody else's.
+pub const HOP_LEN_END: u16 = 0xff00;
 /// Bytes of a data packet's header (MOB-11).
 pub const DATA_HEADER: usize = 16;
 /// Bytes of a control packet (MOB-10), without extensions.

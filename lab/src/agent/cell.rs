@@ -6,7 +6,7 @@ use std::path::Path as FilePath;
 use std::thread;
 use std::time::Instant;
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_radio::{Errors, LinkConfig, LinkStats, Loss, QueueLimit, RadioConfig};
 use lasthop_units::{Bytes, Duration, Rate, Seed};
 

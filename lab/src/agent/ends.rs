@@ -4,8 +4,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::netns::Netns;
-use lasthop_linux::tun::Tun;
+use lasthop_kernel::netns::Netns;
+use lasthop_kernel::tun::Tun;
 
 use super::path::{BRIDGE, FIXED_IF, MOBILE_IF};
 use crate::error::LabError;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::control::{self, AgentReport, Link, Request};
-use lasthop_linux::netns::Netns;
+use lasthop_control::{self as control, AgentReport, Link, Request};
+use lasthop_kernel::netns::Netns;
 
 use super::path::{self, FIXED_IF, MOBILE_IF};
 use super::placement::{Placement, Spot};

@@ -14,7 +14,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use lasthop_linux::netns::{Netns, Prefix};
+use lasthop_kernel::netns::{Netns, Prefix};
 use lasthop_radio::RadioConfig;
 use lasthop_units::{Duration, Rate, Seed};
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-use lasthop_linux::control::Link;
+use lasthop_control::Link;
 use lasthop_units::Duration;
 
 use super::helper::{self, Helper};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 
 use crate::error::LabError;
 use crate::topology::has_congestion_control;

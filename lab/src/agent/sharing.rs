@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::control;
+use lasthop_control as control;
 
 use super::helper::Helper;
 use super::path::{Path, Settings};

@@ -1,14 +1,16 @@
 //! `lasthop base` at each base and `lasthop mobile` at the mobile.
 
 use std::fmt::{self, Write};
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::thread;
 use std::time::Instant;
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::trust::Key;
 use super::{BASES, FAMILIES, Roam, WIRED, base_address, hop_address, index, own_address};
@@ -75,6 +77,8 @@ pub struct Handoff {
     pub strangers: Vec<usize>,
     /// What becomes of a connection that cannot be moved, in the command's own word.
     pub fallback: Option<String>,
+    /// Each base has a helper that is a process of its own, to be killed and started again.
+    pub helpers: bool,
 }
 
 /// How the processes are started.
@@ -102,6 +106,7 @@ impl Default for Settings {
 #[derive(Debug)]
 pub struct Fleet {
     bases: Vec<Option<Daemon>>,
+    helpers: Vec<Option<Daemon>>,
     mobile: Option<Daemon>,
     files: Vec<PathBuf>,
     program: PathBuf,
@@ -140,6 +145,7 @@ impl Fleet {
         };
         let mut fleet = Self {
             bases: Vec::new(),
+            helpers: (0..count).map(|_| None).collect(),
             mobile: None,
             files: Vec::new(),
             program: program.to_owned(),
@@ -154,6 +160,9 @@ impl Fleet {
                 fleet.folder.write(&format!("base{number}.toml"), &fleet.base_file(number))?;
             fleet.files.push(file);
             fleet.bases.push(None);
+            if fleet.has_helpers() {
+                fleet.start_helper(number, patience)?;
+            }
             fleet.start_base(number)?;
         }
         fleet.start_mobile()?;
@@ -180,6 +189,9 @@ impl Fleet {
         );
         if let Some(fallback) = &handoff.fallback {
             let _ = writeln!(text, "fallback = \"{fallback}\"");
+        }
+        if handoff.helpers {
+            let _ = writeln!(text, "helper = {:?}", self.helper_socket(number));
         }
         if handoff.mode == Mode::Migrate {
             let _ = writeln!(text, "{}", routing(&handoff.routing));
@@ -246,6 +258,68 @@ impl Fleet {
             *base = Some(daemon);
         }
         Ok(())
+    }
+
+    fn has_helpers(&self) -> bool {
+        self.settings.handoff.as_ref().is_some_and(|handoff| handoff.helpers)
+    }
+
+    fn helper_socket(&self, number: usize) -> PathBuf {
+        self.folder.path(&format!("helper{number}.sock"))
+    }
+
+    /// Starts the helper of base `number`, or starts it again, and waits until it serves.
+    ///
+    /// # Errors
+    ///
+    /// It could not be started, or does not serve within `patience`.
+    pub fn start_helper(&mut self, number: usize, patience: Duration) -> Result<(), LabError> {
+        let (socket, at) = (self.helper_socket(number), index(number));
+        let Some(host) = self.hosts.get(at) else { return Ok(()) };
+        let mut command = host.command(&self.program);
+        command.arg("helper").arg("--socket").arg(&socket).env("NO_COLOR", "1");
+        for family in FAMILIES {
+            command.args(["--address", &own_address(family).to_string()]);
+        }
+        // One that was killed leaves its socket, which nobody serves.
+        let _ = fs::remove_file(&socket);
+        let mut helper = Daemon::spawn(command)?;
+        let deadline = Instant::now() + patience;
+        while !socket.exists() {
+            helper.check()?;
+            if Instant::now() >= deadline {
+                return Err(LabError::TooLong("the start of a helper".into()));
+            }
+            thread::sleep(TICK);
+        }
+        if let Some(slot) = self.helpers.get_mut(at) {
+            *slot = Some(helper);
+        }
+        Ok(())
+    }
+
+    /// Kills the helper of base `number` without a word to anybody.
+    pub fn kill_helper(&mut self, number: usize) {
+        if let Some(mut helper) = self.helpers.get_mut(index(number)).and_then(Option::take) {
+            helper.kill();
+        }
+    }
+
+    /// Ends the helper of base `number` in good order: it takes back what it did.
+    pub fn stop_helper(&mut self, number: usize) {
+        self.helpers.get_mut(index(number)).map(Option::take);
+    }
+
+    /// Kills the helper that base `number` has started itself.
+    pub fn kill_own_helper(&self, number: usize) {
+        let Some(base) = self.bases.get(index(number)).and_then(Option::as_ref) else { return };
+        let id = base.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+        for child in children.unwrap_or_default().split_ascii_whitespace() {
+            if let Some(pid) = child.parse().ok().and_then(Pid::from_raw) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
     }
 
     fn start_mobile(&mut self) -> Result<(), LabError> {
@@ -330,7 +404,8 @@ impl Fleet {
     ///
     /// [`LabError::Ended`] with the last words of what does not.
     pub fn check(&mut self) -> Result<(), LabError> {
-        self.bases.iter_mut().chain([&mut self.mobile]).flatten().try_for_each(Daemon::check)
+        let all = self.bases.iter_mut().chain(&mut self.helpers).chain([&mut self.mobile]);
+        all.flatten().try_for_each(Daemon::check)
     }
 
     fn wait_for_proxy(&mut self, patience: Duration) -> Result<(), LabError> {

@@ -17,7 +17,7 @@ mod trust;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Instant;
 
-use lasthop_linux::netns::{Netns, Prefix};
+use lasthop_kernel::netns::{Netns, Prefix};
 use lasthop_radio::{LinkConfig, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 

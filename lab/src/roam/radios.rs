@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use lasthop_linux::netns::Netns;
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 
 use super::{BASES, Config, FAMILIES, RADIO, address, index, prefixes, radio_net};

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use lasthop_linux::keyfile;
+use lasthop_daemon::keyfile;
 
 use crate::error::LabError;
 use crate::folder::Folder;

@@ -1,31 +1,20 @@
 //! Transfers over a path of bridges, with agents or without.
 
 use std::net::SocketAddr;
-use std::path::{Path as FilePath, PathBuf};
-use std::thread;
+use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
 use lasthop_lab::agent::helper::{self, Helper};
 use lasthop_lab::agent::path::{Path, Settings};
 use lasthop_lab::agent::placement;
 use lasthop_lab::client::Via;
-use lasthop_lab::lasthop_program;
 use lasthop_lab::topology::Family;
 use lasthop_lab::traffic::{Flow, Servers, Traffic};
+use lasthop_testing::wait_until;
 use lasthop_units::Seed;
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-const TICK: Duration = Duration::from_millis(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SEED: Seed = Seed::from_u64(7);
-
-/// The command, or none where it was not built.
-pub(crate) fn program() -> Option<PathBuf> {
-    let program = lasthop_program();
-    if program.is_none() {
-        eprintln!("skipped: no lasthop beside this test (cargo build -p lasthop)");
-    }
-    program
-}
 
 /// A path with servers at its fixed host, and agents if any were started.
 pub(crate) struct Scene {
@@ -75,7 +64,7 @@ impl Scene {
 /// Something more arrives in each direction from here on.
 pub(crate) fn goes_on(flow: &mut Flow) {
     let start = Instant::now();
-    wait("the next bytes", || {
+    wait_until("the next bytes", PATIENCE, || {
         assert_eq!(flow.failure(), None);
         flow.has_moved_since(start)
     });
@@ -84,17 +73,8 @@ pub(crate) fn goes_on(flow: &mut Flow) {
 /// So much more arrives, both directions together.
 pub(crate) fn moves(flow: &mut Flow, bytes: u64) {
     let enough = flow.total() + bytes;
-    wait("a transfer", || {
+    wait_until("a transfer", PATIENCE, || {
         assert_eq!(flow.failure(), None);
         flow.total() >= enough
     });
-}
-
-/// Waits until it is so.
-pub(crate) fn wait(what: &str, mut is: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is() {
-        assert!(Instant::now() < deadline, "{what} took too long");
-        thread::sleep(TICK);
-    }
 }

@@ -1,19 +1,18 @@
 //! A mobile among three bases, with connections at work.
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_lab::capture::{Capture, Seen};
 use lasthop_lab::client::Client;
-use lasthop_lab::lasthop_program;
 use lasthop_lab::roam::{Config, Fleet, Roam, Settings};
 use lasthop_lab::topology::link;
 use lasthop_lab::traffic::{Flow, Servers, Traffic};
 use lasthop_radio::RadioConfig;
+use lasthop_testing::wait_or;
 use lasthop_units::{Rate, Seed};
 
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const TICK: Duration = Duration::from_millis(5);
 
 /// Slower than the demonstration's, since several run at once.
@@ -25,15 +24,6 @@ pub(crate) fn topology() -> Config {
         base_delay: Duration::from_millis(2),
         ..Config::default()
     }
-}
-
-/// The command, or none where it was not built.
-pub(crate) fn program() -> Option<PathBuf> {
-    let program = lasthop_program();
-    if program.is_none() {
-        eprintln!("skipped: no lasthop beside this test (cargo build -p lasthop)");
-    }
-    program
 }
 
 /// Everything at work.
@@ -50,7 +40,7 @@ pub(crate) struct Scene {
 impl Scene {
     /// Bases, mobile and servers, and connections that have brought their first bytes.
     pub(crate) fn start(settings: &Settings, traffic: &[Traffic]) -> Option<Self> {
-        let program = program()?;
+        let program = super::program()?;
         let roam = super::roam(&topology())?;
         Some(Self::on(roam, settings, &program, traffic))
     }
@@ -119,18 +109,15 @@ impl Scene {
         }
     }
 
-    /// What the processes said last.
+    /// What the processes said last, and how the mobile's connections stand.
     pub(crate) fn said(&self) -> String {
-        self.fleet.said()
+        let status = self.fleet.ask(&["status"]).unwrap_or_else(|e| e.to_string());
+        format!("{}{status}", self.fleet.said())
     }
 
     /// Waits until `f` is true of what the processes have said.
-    pub(crate) fn says(&self, f: impl Fn(&Self) -> bool) {
-        let deadline = Instant::now() + PATIENCE;
-        while !f(self) {
-            assert!(Instant::now() < deadline, "nobody says so\n{}", self.said());
-            thread::sleep(TICK);
-        }
+    pub(crate) fn says(&self, mut f: impl FnMut(&Self) -> bool) {
+        wait_or(PATIENCE, || f(self), || format!("nobody says so\n{}", self.said()));
     }
 
     /// What the server has seen since the last time: no reset and no opening, in the connections

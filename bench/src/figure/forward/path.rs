@@ -4,20 +4,16 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use lasthop_kernel::netns::Netns;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::{RADIO, WIRED};
-use lasthop_linux::netns::Netns;
 use lasthop_units::Duration;
-use rustix::thread::{CpuSet, Pid, sched_setaffinity};
+use rustix::thread::Pid;
 
+use super::cores::{FORWARDS, existing, pin};
 use super::{Way, traffic};
 use crate::peer::{NotInstalled, which};
 use crate::process::lasthop;
-
-/// The core of the process that forwards, and those of who sends and who receives.
-pub(super) const FORWARDS: usize = 1;
-pub(super) const SENDS: usize = 0;
-pub(super) const RECEIVES: usize = 2;
 
 const BRIDGE: &str = "br0";
 /// How long a process may take until packets cross.
@@ -25,10 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A way across, at work until it is dropped.
 pub(super) struct Path {
-    /// Where packets come from.
-    pub(super) fixed: Netns,
-    /// Where they go.
-    pub(super) mobile: Netns,
+    fixed: Netns,
+    mobile: Netns,
     process: Option<Daemon>,
     _base: Netns,
 }
@@ -59,6 +53,11 @@ impl Path {
         Ok(path)
     }
 
+    /// Where packets come from, and where they go.
+    pub(super) fn hosts(&self) -> [&Netns; 2] {
+        [&self.fixed, &self.mobile]
+    }
+
     /// The process that forwards, if it is one.
     pub(super) fn process(&self) -> Option<u32> {
         self.process.as_ref().map(Daemon::id)
@@ -81,7 +80,7 @@ impl Path {
             self.check()?;
             let said = self.process.as_ref().filter(|_| ours).map(Daemon::said);
             let stands = said.is_none_or(|said| said.contains(READY));
-            if stands && traffic::delays(self, 20).is_ok() {
+            if stands && traffic::delays(self.hosts(), 20).is_ok() {
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -93,17 +92,6 @@ impl Path {
 
 /// What both processes say once they are in the path.
 pub(super) const READY: &str = "in the path";
-
-/// Has a thread or process run on this core alone; on any where there are fewer.
-pub(super) fn pin(who: Option<Pid>, core: usize) -> Result<()> {
-    let mut set = CpuSet::new();
-    set.set(existing(core));
-    Ok(sched_setaffinity(who, &set)?)
-}
-
-fn existing(core: usize) -> usize {
-    core % std::thread::available_parallelism().map_or(1, usize::from)
-}
 
 fn agent(base: &Netns) -> Result<Daemon> {
     let mut command = base.command(lasthop()?);

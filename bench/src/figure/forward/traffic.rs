@@ -5,17 +5,17 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use lasthop_kernel::netns::Netns;
+use lasthop_kernel::offload::{HEADER_LENGTH, NOTHING_LEFT};
+use lasthop_kernel::packet_socket::PacketSocket;
 use lasthop_lab::topology::{RADIO, WIRED};
-use lasthop_linux::netns::Netns;
-use lasthop_linux::offload::{HEADER_LENGTH, NOTHING_LEFT};
-use lasthop_linux::packet_socket::PacketSocket;
 use lasthop_units::Duration;
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
-use super::path::{Path, RECEIVES, SENDS, pin};
+use super::cores::{RECEIVES, SENDS, pin};
 
 /// Ethernet frames without their checksum: the shortest, and the longest of an MTU of 1500.
 pub(super) const SMALL: usize = 60;
@@ -72,11 +72,16 @@ fn open(host: &Netns, name: &str) -> Result<PacketSocket> {
     Ok(host.enter(|| PacketSocket::open(name))??)
 }
 
-/// Offers frames of `size` bytes at `rate` a second for `span`.
-pub(super) fn offer(path: &Path, size: usize, rate: f64, span: Duration) -> Result<Load> {
-    let socket = open(&path.fixed, WIRED)?;
+/// From one host to the other, offers frames of `size` bytes at `rate` a second for `span`.
+pub(super) fn offer(
+    [near, far]: [&Netns; 2],
+    size: usize,
+    rate: f64,
+    span: Duration,
+) -> Result<Load> {
+    let socket = open(near, WIRED)?;
     let frame = frame(size, 0)?;
-    let received = || received(&path.mobile);
+    let received = || received(far);
     let before = received()?;
     let took = thread::scope(|scope| {
         let sender = scope.spawn(|| -> Result<Duration> {
@@ -113,10 +118,10 @@ fn received(host: &Netns) -> Result<u64> {
     field.context("the interface has no counters")
 }
 
-/// Sends `count` small packets one by one and looks how long each takes. The receiver asks without
-/// end: it need not be woken.
-pub(super) fn delays(path: &Path, count: u32) -> Result<Delays> {
-    let (near, far) = (open(&path.fixed, WIRED)?, open(&path.mobile, RADIO)?);
+/// Sends `count` small packets one by one from one host to the other and looks how long each takes.
+/// The receiver asks without end: it need not be woken.
+pub(super) fn delays([near, far]: [&Netns; 2], count: u32) -> Result<Delays> {
+    let (near, far) = (open(near, WIRED)?, open(far, RADIO)?);
     let (sent, arrived) = thread::scope(|scope| {
         let receiver = scope.spawn(|| arrivals(&far, count));
         let sender = scope.spawn(|| one_by_one(&near, count));

@@ -4,7 +4,8 @@ use alloc::collections::VecDeque;
 
 use lasthop_units::{Duration, Time};
 
-use super::receiver::WINDOW;
+/// Frames back from the highest for which it is known whether they have come. No sender keeps more.
+pub(crate) const WINDOW: u32 = 256;
 
 /// Holds back what came after a gap until the gap is filled, or for so long.
 #[derive(Clone, Debug)]

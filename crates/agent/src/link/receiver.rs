@@ -5,11 +5,8 @@ use alloc::collections::VecDeque;
 use lasthop_units::Time;
 
 use super::LinkConfig;
-use super::order::InOrder;
+use super::order::{InOrder, WINDOW};
 use crate::Packet;
-
-/// Frames back from the highest for which it is known whether they have come. No sender keeps more.
-pub(crate) const WINDOW: u32 = 256;
 
 const WORDS: usize = WINDOW as usize / 64;
 

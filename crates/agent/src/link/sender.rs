@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use lasthop_units::{Duration, Time};
 
 use super::LinkConfig;
-use super::receiver::WINDOW;
+use super::order::WINDOW;
 use crate::Packet;
 use crate::rtt::{LONGEST, RtoBounds, Rtt};
 

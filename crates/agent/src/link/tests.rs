@@ -8,7 +8,7 @@ use lasthop_wire::tcp::Seq;
 use proptest::prelude::*;
 
 use super::fake::{Fake, connection};
-use super::receiver::WINDOW;
+use super::order::WINDOW;
 use super::*;
 use crate::Connection;
 

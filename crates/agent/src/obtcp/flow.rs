@@ -5,8 +5,9 @@ use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use super::holes::{Hole, Holes};
+use super::stats::RouterStats;
 use super::timer::Retry;
-use super::{Outcome, Repair, RouterConfig, RouterStats, Stretch, keep};
+use super::{Outcome, Repair, RouterConfig, Stretch, keep};
 use crate::cache::Cache;
 use crate::rtt::Rtt;
 use crate::{Connection, Packet, Queue, Side};

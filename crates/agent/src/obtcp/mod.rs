@@ -19,13 +19,15 @@ mod base;
 mod flow;
 mod holes;
 mod router;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod timer;
 
 pub use crate::rtt::RtoBounds;
 pub use base::{Base, BaseStats};
-pub use router::{Router, RouterStats};
+pub use router::Router;
+pub use stats::RouterStats;
 pub use timer::LocalTimer;
 
 use lasthop_units::{Bytes, Duration};

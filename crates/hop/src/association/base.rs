@@ -7,17 +7,19 @@ use core::time::Duration;
 use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Unknown};
 
-use super::{Association, AssociationEvent, Outcome, Transmit, open};
+use super::{Association, AssociationEvent, Outcome, Refusal, Refusals, Refused, Transmit, open};
 use crate::config::Limits;
+use crate::greeting;
 use crate::schedule::{Schedule, Slot};
 use crate::seal::{Fingerprint, Hello, Keypair, Keys, PublicKey, Responder};
-use crate::srp::{CloseReason, Role, Srp};
+use crate::srp::Srp;
 use crate::tokens::Tokens;
 use crate::transport::Transport;
+use crate::transport::{CloseReason, Role};
 
-/// Handshakes that are answered but not yet confirmed, at most.
 /// Greetings that wait to be heard.
 const CALLS_MAX: usize = 64;
+/// Handshakes that are answered but not yet confirmed, at most.
 const CANDIDATES_MAX: usize = 64;
 /// How long a candidate waits for its first authentic datagram.
 const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
@@ -94,6 +96,7 @@ pub struct Base<A, T: Transport = Srp> {
     events: VecDeque<(AssociationId, AssociationEvent)>,
     /// Greetings that were heard, with whose they are.
     calls: VecDeque<(PublicKey, Vec<u8>)>,
+    refusals: Refusals<A>,
     tokens: Tokens,
     stats: BaseStats,
 }
@@ -138,6 +141,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             schedule: Schedule::default(),
             events: VecDeque::new(),
             calls: VecDeque::new(),
+            refusals: Refusals::default(),
             tokens: Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
             stats: BaseStats::default(),
         }
@@ -202,7 +206,12 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         let taken = match Kind::of(datagram) {
             Ok(Kind::Data) => self.handle_data(now, from, datagram),
             Ok(Kind::HandshakeInit | Kind::PlainInit) => self.handle_init(now, from, datagram),
-            _ => false,
+            _ => {
+                if greeting::is_greeting(datagram) {
+                    self.refusals.note(now, from, Refusal::OtherSeal);
+                }
+                false
+            }
         };
         if !taken {
             self.stats.refused += 1;
@@ -232,7 +241,15 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
 
     fn handle_init(&mut self, now: Time, from: A, init: &[u8]) -> bool {
         self.candidates.retain(|c| c.expires > now);
-        let Ok(fingerprint) = self.responder.check(init) else { return false };
+        let fingerprint = match self.responder.check(init) {
+            Ok(fingerprint) => fingerprint,
+            Err(e) => {
+                if let Some(why) = Refusal::of(e, init) {
+                    self.refusals.note(now, from, why);
+                }
+                return false;
+            }
+        };
         if let Some(known) = self.candidates.iter().find(|c| c.fingerprint == fingerprint) {
             let receiver = known.receiver;
             self.queue_reply(from, receiver);
@@ -246,9 +263,13 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         let mobile = *request.mobile();
         if self.sealed && !self.allowed.contains(mobile.as_bytes()) {
             self.stats.strangers += 1;
+            self.refusals.note(now, from, Refusal::Stranger(mobile));
             return true;
         }
-        let Some(limits) = Limits::decode(&request.hello().limits, T::ID) else { return false };
+        let Some(limits) = Limits::decode(&request.hello().limits, T::ID) else {
+            self.refusals.note(now, from, Refusal::OtherTransport);
+            return false;
+        };
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
         if !self.make_room(stamp) {
             self.stats.throttled += 1;
@@ -395,6 +416,11 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         self.calls.pop_front()
     }
 
+    /// A handshake that was not answered, for the operator; again once a minute while it goes on.
+    pub fn poll_refused(&mut self) -> Option<Refused<A>> {
+        self.refusals.poll()
+    }
+
     /// Writes the next datagram that should leave now into `out`, which must have room for the
     /// largest, if there is one.
     pub fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
@@ -437,11 +463,12 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.schedule.next_timeout()
+        [self.schedule.next_timeout(), self.refusals.next_timeout()].into_iter().flatten().min()
     }
 
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Time) {
+        self.refusals.handle_timeout(now);
         while let Some(id) = self.schedule.pop_due(now) {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.slot.ring();

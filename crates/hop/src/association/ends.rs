@@ -5,12 +5,13 @@ use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Time};
 
-use super::{Association, AssociationEvent, AssociationId, Base, Mobile, Transmit};
+use super::{Association, AssociationEvent, AssociationId, Base, Mobile, Refused, Transmit};
 use crate::seal::PublicKey;
-use crate::srp::CloseReason;
 use crate::stats::HopStats;
 use crate::streams::Movable;
+use crate::transport::CloseReason;
 use crate::transport::Transport;
+use crate::unreachable::Unreachable;
 
 /// A mobile's end of a hop: [`Mobile`] or [`BareMobile`](crate::BareMobile).
 ///
@@ -41,6 +42,13 @@ pub trait MobileEnd: Movable {
 
     /// What is known of the hop from below.
     fn handle_link_event(&mut self, now: Time, event: LinkEvent);
+
+    /// The network says that the base cannot be reached. It is a hint, and checked.
+    fn handle_unreachable(&mut self, now: Time, what: Unreachable);
+
+    /// Why the base cannot be reached at present, if the network says so and nothing has come from the
+    /// base since.
+    fn unreachable(&self, now: Time) -> Option<Unreachable>;
 
     /// What happened to the relation with the base, in order.
     fn poll_association_event(&mut self) -> Option<AssociationEvent>;
@@ -110,6 +118,9 @@ pub trait BaseEnd {
         None
     }
 
+    /// A handshake that was not answered, for the operator.
+    fn poll_refused(&mut self) -> Option<Refused<Self::Address>>;
+
     /// What happened to relations with mobiles, in order.
     fn poll_event(&mut self) -> Option<(AssociationId, AssociationEvent)>;
 
@@ -165,6 +176,14 @@ impl<A: Copy + Eq, T: Transport> MobileEnd for Mobile<A, T> {
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         self.handle_link_event(now, event);
+    }
+
+    fn handle_unreachable(&mut self, now: Time, what: Unreachable) {
+        self.handle_unreachable(now, what);
+    }
+
+    fn unreachable(&self, now: Time) -> Option<Unreachable> {
+        self.unreachable(now)
     }
 
     fn poll_association_event(&mut self) -> Option<AssociationEvent> {
@@ -230,6 +249,10 @@ impl<A: Copy + Eq, T: Transport> BaseEnd for Base<A, T> {
 
     fn poll_call(&mut self) -> Option<(PublicKey, alloc::vec::Vec<u8>)> {
         self.poll_call()
+    }
+
+    fn poll_refused(&mut self) -> Option<Refused<A>> {
+        self.poll_refused()
     }
 
     fn poll_touched(&mut self) -> Option<AssociationId> {

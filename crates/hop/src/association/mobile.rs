@@ -10,13 +10,16 @@ use lasthop_wire::datagram::{Data, Kind, Unknown};
 
 use super::{Association, AssociationEvent, Link, Outcome, Transmit, overhead};
 use crate::config::Limits;
+use crate::evidence::Evidence;
 use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
-use crate::srp::{CloseReason, Role, Srp};
+use crate::srp::Srp;
 use crate::stats::HopStats;
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
 use crate::transport::Transport;
+use crate::transport::{CloseReason, Role};
+use crate::unreachable::Unreachable;
 
 /// An init is repeated after so long, the first few times.
 const RETRY: Duration = Duration::from_millis(250);
@@ -74,6 +77,10 @@ pub struct Mobile<A, T: Transport = Srp> {
     doubted: Time,
     /// When the mobile last believed that the base has no such association.
     believed: Option<Time>,
+    /// What the network says of the base.
+    evidence: Evidence,
+    /// When the base was last asked because of that.
+    hinted: Option<Time>,
     events: VecDeque<AssociationEvent>,
     stats: MobileStats,
 }
@@ -145,6 +152,8 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
             greeting: Vec::new(),
             doubted: now,
             believed: None,
+            evidence: Evidence::default(),
+            hinted: None,
             events: VecDeque::new(),
             stats: MobileStats::default(),
         };
@@ -172,6 +181,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     /// The base is at another address from now on.
     pub fn set_base_address(&mut self, now: Time, base_addr: A) {
         self.base_addr = base_addr;
+        self.evidence.refute();
         if let Some(link) = &mut self.association.link {
             link.peer = base_addr;
             self.association.transport.handle_moved(now);
@@ -238,6 +248,32 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         self.association.handle_link_event(now, event);
     }
 
+    /// The network says that nobody is there. Whoever says so, the answer to a handshake tells what is
+    /// true; where none comes, and the base's host keeps saying so, the base is gone and the association
+    /// with it.
+    pub fn handle_unreachable(&mut self, now: Time, what: Unreachable) {
+        self.evidence.add(now, what);
+        if !self.is_up() {
+            return;
+        }
+        if self.evidence.is_gone(now) {
+            self.association.link = None;
+            self.lose(now, CloseReason::Unreachable);
+        } else if what.is_hard()
+            && self.asking.is_none()
+            && self.hinted.is_none_or(|at| now.since(at) >= DOUBT_AGAIN)
+        {
+            self.hinted = Some(now);
+            self.ask(now);
+        }
+    }
+
+    /// Why the base cannot be reached at present, if the network says so and nothing has come from the
+    /// base since.
+    pub fn unreachable(&self, now: Time) -> Option<Unreachable> {
+        self.evidence.unreachable(now)
+    }
+
     /// Ends the association: the base is told once.
     pub fn close(&mut self, reason: CloseReason) {
         self.association.close(reason);
@@ -267,6 +303,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
             Outcome::Taken { moved } => {
                 // The old association lives: nothing else is needed.
                 self.asking = None;
+                self.evidence.refute();
                 if moved {
                     self.events.push_back(AssociationEvent::Moved);
                 }
@@ -287,6 +324,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
         let (tries, sent, receiver) = (asking.tries, asking.first_sent, asking.receiver);
         self.asking = None;
+        self.evidence.refute();
         self.stats.handshakes += 1;
         let was_up = self.is_up() && !self.association.has_heard();
         if let Some(remote) = self.association.remote() {
@@ -336,9 +374,13 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
 
     fn notice_end(&mut self, now: Time) {
         let Some(reason) = self.association.transport.closed() else { return };
-        if self.association.link.take().is_none() {
-            return;
+        if self.association.link.take().is_some() {
+            self.lose(now, reason);
         }
+    }
+
+    /// The association is no more; another is asked for.
+    fn lose(&mut self, now: Time, reason: CloseReason) {
         self.association.transport.restart(now);
         self.events.push_back(AssociationEvent::Lost(reason));
         if reason != CloseReason::Shutdown {

@@ -10,6 +10,7 @@ mod base;
 mod ends;
 mod limits;
 mod mobile;
+mod refusal;
 
 #[cfg(test)]
 mod tests;
@@ -21,14 +22,16 @@ pub use base::{AssociationId, Base, BaseStats};
 pub use ends::{AssociationView, BaseEnd, MobileEnd};
 pub use limits::GREETING_MAX;
 pub use mobile::{Mobile, MobileStats};
+pub use refusal::{Refusal, Refusals, Refused};
 
 use crate::config::Limits;
 use crate::seal::{Keys, ReplayWindow};
-use crate::srp::{CloseReason, Role, Srp};
+use crate::srp::Srp;
 use crate::stats::HopStats;
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
+use crate::transport::{CloseReason, Role};
 use crate::transport::{Packet, Transport};
 
 /// A datagram was written and is to be sent.

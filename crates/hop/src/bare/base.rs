@@ -5,16 +5,19 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_wire::datagram::HandshakeInit;
 use lasthop_wire::mobile_tcp::{Code, Packet};
 
-use super::greeting::Word;
-use crate::association::{AssociationEvent, AssociationId, AssociationView, BaseEnd, Transmit};
+use crate::association::{
+    AssociationEvent, AssociationId, AssociationView, BaseEnd, Refusal, Refusals, Refused, Transmit,
+};
 use crate::config::Limits;
+use crate::greeting::Word;
 use crate::mobile_tcp::{self, MobileTcp};
 use crate::schedule::{Schedule, Slot};
-use crate::srp::{CloseReason, Role};
 use crate::tokens::Tokens;
 use crate::transport::Transport;
+use crate::transport::{CloseReason, Role};
 
 /// Words that wait to be sent, at most.
 const WORDS_MAX: usize = 64;
@@ -79,6 +82,7 @@ pub struct BareBase<A> {
     tokens: Tokens,
     schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
+    refusals: Refusals<A>,
     stats: BareStats,
     /// What forgotten mobiles' transports could not read.
     malformed: u64,
@@ -99,6 +103,7 @@ impl<A: Copy + Ord> BareBase<A> {
             tokens: Tokens::new(WORDS_PER_SECOND, WORDS_AT_ONCE),
             schedule: Schedule::default(),
             events: VecDeque::new(),
+            refusals: Refusals::default(),
             stats: BareStats::default(),
             malformed: 0,
         }
@@ -145,7 +150,7 @@ impl<A: Copy + Ord> BareBase<A> {
         }
         if self.peers.len() >= self.bounds.peers_max {
             self.stats.turned_away += 1;
-            return;
+            return self.refusals.note(now, from, Refusal::Full);
         }
         let instance = self.numbers.next_u64();
         if self.answer(now, from, life, instance) {
@@ -192,6 +197,9 @@ impl<A: Copy + Ord> BareBase<A> {
             Ok(Packet::Control(control, _)) => control.code,
             Err(_) => {
                 self.stats.refused += 1;
+                if HandshakeInit::new_checked(packet).is_ok() {
+                    self.refusals.note(now, from, Refusal::OtherSeal);
+                }
                 return;
             }
         };
@@ -282,10 +290,11 @@ impl<A: Copy + Ord> BaseEnd for BareBase<A> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.schedule.next_timeout()
+        [self.schedule.next_timeout(), self.refusals.next_timeout()].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, now: Time) {
+        self.refusals.handle_timeout(now);
         while let Some(id) = self.schedule.pop_due(now) {
             if let Some(peer) = self.peers.get_mut(&id) {
                 peer.slot.ring();
@@ -294,6 +303,10 @@ impl<A: Copy + Ord> BaseEnd for BareBase<A> {
             self.check(now, id);
             self.touch(id);
         }
+    }
+
+    fn poll_refused(&mut self) -> Option<Refused<A>> {
+        self.refusals.poll()
     }
 
     fn poll_event(&mut self) -> Option<(AssociationId, AssociationEvent)> {

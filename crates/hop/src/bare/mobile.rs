@@ -5,16 +5,18 @@ use core::time::Duration;
 
 use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
 
-use super::greeting::Word;
 use crate::association::{AssociationEvent, MobileEnd, Transmit};
 use crate::config::Limits;
+use crate::evidence::Evidence;
+use crate::greeting::Word;
 use crate::mobile_tcp::{self, MobileTcp};
-use crate::srp::{CloseReason, Role};
 use crate::stats::HopStats;
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
 use crate::transport::Transport;
+use crate::transport::{CloseReason, Role};
+use crate::unreachable::Unreachable;
 
 /// A greeting is repeated after so long, the first few times.
 const RETRY: Duration = Duration::from_millis(250);
@@ -52,6 +54,8 @@ pub struct BareMobile<A> {
     /// The base's number of what stands between us, if anything does.
     standing: Option<u64>,
     asking: Option<Asking>,
+    /// What the network says of the base.
+    evidence: Evidence,
     events: VecDeque<AssociationEvent>,
     refused: u64,
 }
@@ -70,6 +74,7 @@ impl<A: Copy + Eq> BareMobile<A> {
             numbers,
             standing: None,
             asking: Some(Asking::at(now)),
+            evidence: Evidence::default(),
             events: VecDeque::new(),
             refused: 0,
         }
@@ -102,6 +107,7 @@ impl<A: Copy + Eq> BareMobile<A> {
 
     fn handle_answer(&mut self, now: Time, from: A, instance: u64, first_stream: u64) -> bool {
         let Some(asking) = self.asking.take() else { return false };
+        self.evidence.refute();
         self.answers = Some(from);
         if self.standing == Some(instance) {
             Transport::probe(&mut self.transport, now);
@@ -127,12 +133,19 @@ impl<A: Copy + Eq> BareMobile<A> {
         if self.standing.is_none() || !known {
             return false;
         }
+        self.evidence.refute();
         Transport::handle(&mut self.transport, now, 0, packet);
         true
     }
 
     fn notice_end(&mut self, now: Time) {
-        let Some(reason) = Transport::closed(&self.transport) else { return };
+        if let Some(reason) = Transport::closed(&self.transport) {
+            self.lose(now, reason);
+        }
+    }
+
+    /// What stood between us and the base is no more; the base is greeted anew.
+    fn lose(&mut self, now: Time, reason: CloseReason) {
         if self.standing.take().is_none() {
             return;
         }
@@ -224,6 +237,23 @@ impl<A: Copy + Eq> MobileEnd for BareMobile<A> {
         Transport::handle_link_event(&mut self.transport, now, event);
     }
 
+    /// Whoever says so, the base's answer to a greeting tells what is true.
+    fn handle_unreachable(&mut self, now: Time, what: Unreachable) {
+        self.evidence.add(now, what);
+        if self.standing.is_none() {
+            return;
+        }
+        if self.evidence.is_gone(now) {
+            self.lose(now, CloseReason::Unreachable);
+        } else if what.is_hard() {
+            self.asking.get_or_insert(Asking::at(now));
+        }
+    }
+
+    fn unreachable(&self, now: Time) -> Option<Unreachable> {
+        self.evidence.unreachable(now)
+    }
+
     fn poll_association_event(&mut self) -> Option<AssociationEvent> {
         self.events.pop_front()
     }
@@ -232,6 +262,7 @@ impl<A: Copy + Eq> MobileEnd for BareMobile<A> {
     /// reset.
     fn set_base_address(&mut self, now: Time, base: A) {
         self.base = base;
+        self.evidence.refute();
         if self.standing.is_some() {
             Transport::handle_moved(&mut self.transport, now);
         }

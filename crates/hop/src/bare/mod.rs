@@ -21,7 +21,6 @@
 //! they have in common.
 
 mod base;
-mod greeting;
 mod mobile;
 
 #[cfg(test)]

@@ -8,12 +8,15 @@ use core::time::Duration;
 use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet};
 
-use super::greeting::Word;
 use super::*;
-use crate::association::{AssociationEvent, AssociationId, BaseEnd, MobileEnd};
+use crate::association::{AssociationEvent, AssociationId, BaseEnd, Mobile, MobileEnd, Refusal};
+use crate::config::HopConfig;
+use crate::greeting::Word;
 use crate::mobile_tcp::{self, MobileTcp};
-use crate::srp::CloseReason;
+use crate::seal::Keypair;
 use crate::streams::{RecvState, StreamId, Streams};
+use crate::transport::CloseReason;
+use crate::unreachable::Unreachable;
 
 type Addr = u16;
 
@@ -38,6 +41,8 @@ struct World {
     /// Everything that was ever sent: from, to.
     recorded: Vec<(Addr, Addr, Vec<u8>)>,
     base_events: Vec<(AssociationId, AssociationEvent)>,
+    /// What the network says of each datagram to the base: then none passes, either way.
+    network: Option<Unreachable>,
 }
 
 fn new_mobile(n: u64, now: Time) -> BareMobile<Addr> {
@@ -60,6 +65,7 @@ impl World {
             numbers: Seed::from_u64(seed).stream("loss"),
             recorded: Vec::new(),
             base_events: Vec::new(),
+            network: None,
         }
     }
 
@@ -97,9 +103,17 @@ impl World {
         while self.air.front().is_some_and(|f| f.at <= self.now)
             && let Some(mut f) = self.air.pop_front()
         {
-            if f.to == BASE {
+            if f.to == BASE
+                && let Some(what) = self.network
+            {
+                if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.from) {
+                    m.1.handle_unreachable(self.now, what);
+                }
+            } else if f.to == BASE {
                 self.base.handle_datagram(self.now, f.from, &mut f.bytes);
-            } else if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to) {
+            } else if self.network.is_none()
+                && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to)
+            {
                 m.1.handle_datagram(self.now, f.from, &mut f.bytes);
             }
         }
@@ -639,4 +653,50 @@ fn a_base_knows_on_which_ports_its_mobile_listens() {
     w.mobile().unlisten(8080);
     w.run(Duration::from_secs(10));
     assert_eq!(w.base.listens(id, 8080), Some(false));
+}
+
+#[test]
+fn a_base_tells_of_mobiles_that_have_a_seal_or_no_room_and_answers_neither() {
+    let bounds = BareBounds { peers_max: 1, ..BareBounds::default() };
+    let mut base = new_base(1, bounds);
+    let mut out = [0; 2000];
+    for (n, addr) in [(1, 1), (2, 2), (2, 2)] {
+        let t = new_mobile(n, Time::ZERO).poll_transmit(Time::ZERO, &mut out).unwrap();
+        base.handle_datagram(Time::ZERO, addr, &mut out[..t.len]);
+    }
+    let keys = |n| Keypair::generate(Seed::from_u64(n));
+    let (base_key, seed) = (*keys(9).public(), Seed::from_u64(3));
+    let config = HopConfig::default();
+    let mut sealed = Mobile::<_>::new(config, keys(1), base_key, BASE, seed, Time::ZERO);
+    let t = sealed.poll_transmit(Time::ZERO, &mut out).unwrap();
+    base.handle_datagram(Time::ZERO, 3, &mut out[..t.len]);
+    let told: Vec<_> = core::iter::from_fn(|| base.poll_refused()).collect();
+    assert_eq!(
+        told.iter().map(|r| (r.from, r.why)).collect::<Vec<_>>(),
+        [(2, Refusal::Full), (3, Refusal::OtherSeal)]
+    );
+    while let Some(t) = base.poll_transmit(Time::ZERO, &mut out) {
+        assert_eq!(t.to, 1);
+    }
+}
+
+#[test]
+fn a_bare_base_is_given_up_when_its_host_keeps_saying_so_and_not_for_less() {
+    let mut w = World::new(0.0, 1);
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
+    for _ in 0..100 {
+        let now = w.now;
+        w.mobile().handle_unreachable(now, Unreachable::Port);
+        w.run(Duration::from_millis(100));
+    }
+    assert!(w.mobile_events().is_empty(), "forged: the base answers");
+    w.network = Some(Unreachable::Port);
+    let now = w.now;
+    w.mobile().handle_unreachable(now, Unreachable::Port);
+    w.run(Duration::from_secs(3));
+    assert_eq!(w.mobile_events(), [AssociationEvent::Lost(CloseReason::Unreachable)]);
+    (w.network, w.base) = (None, new_base(2, BareBounds::default()));
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
 }

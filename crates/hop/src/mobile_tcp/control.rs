@@ -1,13 +1,14 @@
 //! Control packets as they come, and short answers as they go (MOB-5 to MOB-9).
 
 use lasthop_wire::mhp::{MAX_MESSAGE_LEN, Refusal, ResetReason};
-use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Extensions};
+use lasthop_wire::mobile_tcp::{Cid, Code, Control, Extensions};
 
 use super::endpoint::MobileTcp;
 use super::entry::{Entry, Peer, Repeat, Stage};
 use super::head;
-use crate::srp::Role;
+use super::reply::Reply;
 use crate::streams::{StreamEvent, StreamId};
+use crate::transport::Role;
 
 /// Short answers that may wait to be sent: what is beyond is as good as lost.
 const REPLIES_MAX: usize = 64;
@@ -15,15 +16,6 @@ const REPLIES_MAX: usize = 64;
 const PENDING_PATIENCE: core::time::Duration = core::time::Duration::from_secs(5);
 /// Streams are told by 16 bits of half their number.
 const TURN: u64 = 1 << 16;
-
-/// A packet that answers another one at once and belongs to no connection that is kept.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reply {
-    Data(DataHeader),
-    Control(Control),
-    /// With the session's code.
-    Refusal(Control, u64),
-}
 
 /// The role at the other end.
 pub(super) fn other(role: Role) -> Role {

@@ -8,15 +8,15 @@ use lasthop_wire::mobile_tcp::{Cid, Code, DATA_HEADER, DataHeader, short_code};
 
 use super::config::Config;
 use super::connection::{Connection, RoundTrip, Ticks};
-use super::control::Reply;
+use super::division::Division;
 use super::entry::{Entry, Repeat, Stage};
-use super::listen::Ports;
-use super::priority::Division;
+use super::ports::Ports;
+use super::reply::Reply;
 use super::stats::Stats;
 use crate::config::Limits;
-use crate::srp::{CloseReason, LOST, Role};
 use crate::stats::HopStats;
 use crate::streams::{StreamEvent, StreamId};
+use crate::transport::{CloseReason, LOST, Role};
 
 /// Identifiers are 16 bits, and those of connections that are over rest for a while.
 const CONNECTIONS_MAX: usize = 16_384;

@@ -7,8 +7,8 @@ use lasthop_units::Time;
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, Seq16};
 
 use super::connection::{Connection, Terms, Ticks};
+use super::division::USUAL;
 use super::head::Head;
-use super::priority::USUAL;
 
 /// How far a connection has come.
 #[derive(Clone, PartialEq, Eq, Debug)]

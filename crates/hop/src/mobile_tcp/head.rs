@@ -11,7 +11,7 @@ use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use lasthop_wire::mhp::{self, Decoded, Message, Opening, ResetReason, Target};
 use lasthop_wire::mobile_tcp::{CONTROL_HEADER, Control, Extensions};
 
-use crate::srp::Role;
+use crate::transport::Role;
 
 /// Bytes of a packet of version 1 around its message.
 const AROUND: usize = CONTROL_HEADER + 8;

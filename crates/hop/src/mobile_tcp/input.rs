@@ -4,10 +4,10 @@ use lasthop_units::Time;
 use lasthop_wire::mobile_tcp::{Cid, Code, DataHeader, DecodeError, Packet};
 use thiserror::Error;
 
-use super::control::Reply;
 use super::endpoint::MobileTcp;
 use super::entry::Stage;
-use crate::srp::{CloseReason, LOST};
+use super::reply::Reply;
+use crate::transport::{CloseReason, LOST};
 
 /// Why a packet was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]

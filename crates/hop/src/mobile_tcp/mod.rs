@@ -19,15 +19,19 @@
 mod config;
 mod connection;
 mod control;
+mod division;
 mod endpoint;
 mod entry;
 mod head;
 mod input;
 mod listen;
 mod output;
+mod ports;
 mod priority;
+mod reply;
 mod stats;
 mod streams;
+mod transport;
 
 #[cfg(test)]
 mod tests;

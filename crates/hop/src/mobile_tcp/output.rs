@@ -7,11 +7,11 @@ use lasthop_wire::mhp::ResetReason;
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Extension, short_code};
 
 use super::connection::Patience;
-use super::control::Reply;
 use super::endpoint::MobileTcp;
 use super::entry::{Entry, Stage};
 use super::head::Head;
-use crate::srp::CloseReason;
+use super::reply::Reply;
+use crate::transport::CloseReason;
 
 /// A reset is repeated so often until the peer says that it heard.
 const RESET_TRIES: u32 = 16;

@@ -17,31 +17,11 @@ use lasthop_wire::mobile_tcp::MAX_WINDOW;
 
 use super::endpoint::MobileTcp;
 
-/// The priority of a connection of which nobody has said anything.
-pub(super) const USUAL: u32 = 1;
 /// Packets of the smallest share. The peer does not know to what we hold our own senders, so one alone
 /// would be acknowledged with the next tick only (MOB-22), and so be five packets a second.
 const LEAST: u64 = 2;
 /// How often what some cannot have is given to others.
 const ROUNDS: usize = 64;
-
-/// Whether connections divide their windows, and what there is to divide anew.
-#[derive(Debug, Default)]
-pub(super) struct Division {
-    /// Some connection was given a priority.
-    on: bool,
-    /// Something has changed; the connection that it was, if it is there.
-    unsettled: Option<Option<u16>>,
-}
-
-impl Division {
-    /// A connection begins, or one is over.
-    pub(super) fn note(&mut self, cid: Option<u16>) {
-        if self.on {
-            self.unsettled = Some(cid);
-        }
-    }
-}
 
 impl MobileTcp {
     /// The user has spoken here.

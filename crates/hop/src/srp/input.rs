@@ -5,8 +5,8 @@ use core::time::Duration;
 use lasthop_units::Time;
 use lasthop_wire::frame::{Ack, Frame, FrameError, Frames, StreamFrame};
 
-use super::rate::Sample;
 use super::recv::{GROWTH, Violation};
+use super::sample::Sample;
 use super::sent::{Content, Fate, Purpose};
 use super::{CloseReason, Srp};
 use crate::streams::{StreamEvent, StreamId};
@@ -307,6 +307,7 @@ impl Srp {
         let contents = core::mem::take(&mut sent.contents);
         self.stats.lost += 1;
         self.lost_bytes += size as u64;
+        self.lost_datagrams += 1;
         let payload = size - self.overhead;
         if mtu_probe {
             self.mtu.on_probe_lost(loss);
@@ -417,6 +418,7 @@ impl Srp {
             self.stats.lost -= 1;
             self.delivered += size;
             self.lost_bytes -= size.min(self.lost_bytes);
+            self.lost_datagrams = self.lost_datagrams.saturating_sub(1);
             self.reordering_seen = now;
             let wanted = overtaken_by + overtaken_by / 4 + Duration::from_millis(1);
             self.reordering = self.reordering.max(wanted.min(srtt));
@@ -446,7 +448,7 @@ impl Srp {
             arrival_us: self.arrival_us,
             delivered: self.delivered,
             lost: self.lost_bytes,
-            counts: (self.acked, self.stats.lost),
+            counts: (self.acked, self.lost_datagrams),
             after_idle,
             next_number: self.log.next_number(),
             srtt: self.round_trip.srtt().unwrap_or_default(),

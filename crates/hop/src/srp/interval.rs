@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::rate::Sample;
+use super::sample::Sample;
 
 /// Datagrams that must be settled before an interval says anything.
 pub(super) const INTERVAL_DATAGRAMS: u64 = 8;

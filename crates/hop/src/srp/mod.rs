@@ -27,6 +27,7 @@ mod priority;
 mod rate;
 mod received;
 mod recv;
+mod sample;
 mod send;
 mod sent;
 mod silence;
@@ -47,6 +48,7 @@ use lasthop_units::{Bytes, Rate, Time};
 use crate::config::{HopConfig, Limits};
 use crate::stats::HopStats;
 use crate::streams::StreamEvent;
+use crate::transport::{CloseReason, LOST, Role};
 use copies::Copies;
 use mtu::MtuSearch;
 use rate::RateControl;
@@ -54,55 +56,6 @@ use received::Received;
 use sent::{Content, RoundTrip, SentLog};
 use silence::Silence;
 use stream::Stream;
-
-/// The reset code of streams whose association was lost: above all codes of the session.
-pub const LOST: u64 = (1 << 62) - 1;
-
-/// Which end of the association this is: decides who names which streams.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Role {
-    /// Opens even-numbered streams.
-    Mobile,
-    /// Opens odd-numbered streams.
-    Base,
-}
-
-/// Why an association ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CloseReason {
-    /// An end was shut down.
-    Shutdown,
-    /// The peer broke the protocol.
-    Protocol,
-    /// Nothing came for [`HopConfig::silence_limit`].
-    Silence,
-    /// The mobile has made a new association in place of this one.
-    Replaced,
-    /// The peer gave a reason that this version does not know.
-    Other(u64),
-}
-
-impl CloseReason {
-    pub(crate) fn code(self) -> u64 {
-        match self {
-            Self::Shutdown => 0,
-            Self::Protocol => 1,
-            Self::Silence => 2,
-            Self::Replaced => 3,
-            Self::Other(code) => code,
-        }
-    }
-
-    pub(crate) fn from_code(code: u64) -> Self {
-        match code {
-            0 => Self::Shutdown,
-            1 => Self::Protocol,
-            2 => Self::Silence,
-            3 => Self::Replaced,
-            other => Self::Other(other),
-        }
-    }
-}
 
 /// Credit for all streams together, both ways.
 #[derive(Debug)]
@@ -167,6 +120,8 @@ pub struct Srp {
     delivered: u64,
     acked: u64,
     lost_bytes: u64,
+    /// Datagrams lost in this life; the counters outlive it.
+    lost_datagrams: u64,
     /// When the pacer lets the next datagram go.
     pace_at: Time,
     /// Nothing was sent at the last opportunity, for lack of data, credit or window.
@@ -237,6 +192,7 @@ impl Srp {
             delivered: 0,
             acked: 0,
             lost_bytes: 0,
+            lost_datagrams: 0,
             pace_at: now,
             idle: true,
             reordering: Duration::ZERO,

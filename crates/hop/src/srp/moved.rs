@@ -81,8 +81,8 @@ mod tests {
 
     use super::*;
     use crate::config::{HopConfig, Limits};
-    use crate::srp::Role;
     use crate::streams::Streams;
+    use crate::transport::Role;
 
     /// Two ends, of which the mobile knows the other's limits.
     fn pair() -> (Srp, Srp) {

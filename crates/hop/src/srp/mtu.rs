@@ -167,8 +167,9 @@ fn attempts(loss: f64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lasthop_units::Seed;
+
+    use super::*;
 
     fn search(true_mtu: usize, loss: f64, seed: u64) -> usize {
         let mut rng = Seed::from_u64(seed).stream("mtu");

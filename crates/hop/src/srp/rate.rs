@@ -20,6 +20,7 @@ use lasthop_units::{Rate, Time};
 use super::cubic::Cubic;
 use super::filter::WindowedMin;
 use super::interval::{INTERVAL_DATAGRAMS, Interval, Look};
+use super::sample::Sample;
 
 /// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
 const QUEUE_FLOOR: Duration = Duration::from_millis(3);
@@ -40,36 +41,6 @@ const LOSS_DATAGRAMS: f64 = 300.0;
 const INTERVAL_MIN: Duration = Duration::from_millis(4);
 /// Never slower than this, whatever was measured: a hop that carries TCP carries this.
 const RATE_FLOOR: f64 = 16_000.0;
-
-/// What an acknowledgement told, for the rate.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    /// The highest number acknowledged so far.
-    pub(super) latest: u64,
-    /// When that datagram was sent.
-    pub(super) sent_at: Time,
-    /// Its size, headers included.
-    pub(super) size: usize,
-    /// When it arrived, by the receiver's clock, in microseconds and unwrapped.
-    pub(super) arrival_us: u64,
-    /// Bytes acknowledged so far, in all.
-    pub(super) delivered: u64,
-    /// Bytes declared lost so far, in all.
-    pub(super) lost: u64,
-    /// Datagrams acknowledged and declared lost so far, in all, whatever their size.
-    pub(super) counts: (u64, u64),
-    /// Since the last sample there was a moment in which nothing was sent for lack of data, credit or
-    /// window: what arrived until now says less of the hop than of that.
-    pub(super) after_idle: bool,
-    /// The next number to be sent.
-    pub(super) next_number: u64,
-    /// Smoothed round trip.
-    pub(super) srtt: Duration,
-    /// Bytes sent and not settled.
-    pub(super) inflight: u64,
-    /// The usual size of a datagram, headers included.
-    pub(super) datagram: usize,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {

@@ -190,8 +190,9 @@ impl Received {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lasthop_wire::frame::Frames;
+
+    use super::*;
 
     const SRTT: Duration = Duration::from_millis(40);
 

@@ -2,8 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::streams::RecvState;
 use lasthop_stream::{RangeSet, Ring};
+
+use crate::streams::RecvState;
 
 /// Holes that a stream may have: bounds the memory that describes them. The largest window in
 /// ordinary datagrams, every other one lost, makes a tenth of it.

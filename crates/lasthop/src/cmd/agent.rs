@@ -2,8 +2,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use lasthop_linux::agent::{Agent, AgentConfig, AgentFile, End, Scheme, Total};
-use lasthop_linux::config;
+use lasthop_daemon::config;
+use lasthop_path::{Agent, AgentConfig, AgentFile, End, Scheme, Total};
 use lasthop_units::parse_duration;
 
 use super::watch;
@@ -93,7 +93,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
-    let shown = options.metrics.bind(None, &mut config.control, "agent")?;
+    let shown = options.metrics.bind(&mut config.control, "agent")?;
     let (fixed, mobile) = (config.fixed_if.clone(), config.mobile_if.clone());
     let agent = Agent::open(config)?;
     let _shown = watch::serve(shown)?;

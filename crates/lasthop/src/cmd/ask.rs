@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use lasthop_linux::control::{self, Reply, Request, RequestError};
+use lasthop_control::{self as control, Reply, Request, RequestError};
 
 /// The socket of the mobile that is meant.
 pub(super) fn mobile(control: Option<&Path>) -> PathBuf {

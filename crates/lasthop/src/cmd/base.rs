@@ -3,10 +3,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use lasthop_linux::Congestion;
-use lasthop_linux::base::{Base, BaseConfig, BaseFile, Network};
-use lasthop_linux::config::{self, CarrierKind, HopKind, KeyText, SealKind};
-use lasthop_linux::publish::PublishFile;
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
+use lasthop_daemon::config::{self, CarrierKind, HopKind, KeyText, SealKind};
+use lasthop_daemon::publish::PublishFile;
+use lasthop_kernel::network::Network;
+use lasthop_kernel::tcp::Congestion;
 use lasthop_units::parse_duration;
 
 use crate::cmd::watch;
@@ -60,7 +61,8 @@ pub(crate) struct Options {
     #[command(flatten)]
     mobile_tcp: MobileTcpOptions,
 
-    /// Let connections go to this network even if it is the base itself; may be given several times
+    /// Let connections go to this network, or to this address even if it is the base's own; may be
+    /// given several times
     #[arg(long, value_name = "ADDRESS/BITS")]
     allow_target: Vec<Network>,
 
@@ -120,7 +122,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
-    let shown = options.metrics.bind(None, &mut config.control, "base")?;
+    let shown = options.metrics.bind(&mut config.control, "base")?;
     let base = Base::bind(config)?;
     let _shown = watch::serve(shown)?;
     for addr in base.places() {
@@ -133,7 +135,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 mod tests {
     use clap::Parser;
 
-    use lasthop_linux::config::Place;
+    use lasthop_daemon::config::Place;
 
     use super::*;
 

@@ -1,17 +1,17 @@
 //! `lasthop exec`: a program whose TCP connections go through the mobile, without privilege.
 
-mod program;
-
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddrV4};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use rustix::fs::CWD;
 
 /// The library that is put before the C library.
 const LIBRARY: &str = "liblasthop_preload.so";
@@ -58,11 +58,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         bail!("--direct can be given {MAX_NETWORKS} times at most");
     }
     let library = find_library(options.library.as_deref())?;
-    if let Some(path) = program::find(name)
-        && let Some(doubt) = program::doubt(&path)
-    {
-        eprintln!("lasthop exec: warning: {doubt}; its connections will not go through the mobile");
-    }
+    warn_of(name);
 
     let mut command = Command::new(name);
     command
@@ -77,6 +73,17 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     eprintln!("lasthop exec: {}: {error}", name.display());
     let missing = error.kind() == ErrorKind::NotFound;
     std::process::exit(if missing { NOT_FOUND } else { NOT_RUN });
+}
+
+/// Says so if the program will not be helped. Those that it starts are looked at by the library.
+fn warn_of(name: &OsStr) {
+    let Ok(name) = CString::new(name.as_bytes()) else { return };
+    let path = env::var_os("PATH");
+    let mut room = lasthop_loader::Room::default();
+    let file = lasthop_loader::find(&name, path.as_deref().map(OsStr::as_bytes), &mut room);
+    if let Some(doubt) = file.and_then(|file| lasthop_loader::doubt(CWD, file, true)) {
+        eprintln!("lasthop exec: warning: {doubt}; its connections will not go through the mobile");
+    }
 }
 
 /// An outer `lasthop exec` may have set what this one was not told.

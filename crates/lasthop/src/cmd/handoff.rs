@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_linux::control::{self, HandoffReport, HandoffState, Request};
+use lasthop_control::{self as control, HandoffReport, HandoffState, Request};
 use lasthop_units::parse_duration;
 use serde_json::json;
 

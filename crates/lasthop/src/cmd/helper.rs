@@ -2,8 +2,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{ArgGroup, Args};
-use lasthop_linux::base::Network;
-use lasthop_linux::migrate::helper::{self, Config};
+use lasthop_kernel::network::Network;
+use lasthop_migrate::helper::{self, Config};
 
 use crate::daemon::{self, LogOptions};
 
@@ -37,6 +37,5 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         let client = helper::inherited().context("standard input cannot be used")?;
         return Ok(helper::serve_client(client, &config, &stop)?);
     };
-    tracing::info!(path = %path.display(), "serving");
     Ok(helper::serve_path(path, &config, &stop)?)
 }

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use lasthop_linux::keyfile::{self, Existing};
+use lasthop_daemon::keyfile::{self, Existing};
 use serde_json::json;
 
 #[derive(Args, Debug)]

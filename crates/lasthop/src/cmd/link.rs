@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
-use lasthop_linux::control::{self, IN_MAX, Link, Request, RequestError};
+use lasthop_control::{self as control, IN_MAX, Link, Request, RequestError};
 use lasthop_units::parse_duration;
 
 use super::ask;

@@ -2,10 +2,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use lasthop_linux::Congestion;
-use lasthop_linux::config::{self, CarrierKind, HopKind, KeyText, SealKind};
-use lasthop_linux::mobile::{BaseText, Connect, Mobile, MobileConfig, MobileFile};
-use lasthop_linux::publish::Server;
+use lasthop_daemon::config::{self, CarrierKind, HopKind, KeyText, SealKind};
+use lasthop_daemon::mobile::{BaseText, Connect, Mobile, MobileConfig, MobileFile};
+use lasthop_daemon::publish::Server;
+use lasthop_kernel::tcp::Congestion;
 
 use crate::cmd::watch;
 use crate::daemon::{self, MobileTcpOptions};
@@ -89,18 +89,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
-    /// Serve a page on this loopback address that shows what the mobile does and changes
-    /// priorities, and the metrics beside it [default where no address is given: 127.0.0.1:8088]
-    #[arg(
-        long,
-        value_name = "ADDRESS:PORT",
-        num_args = 0..=1,
-        default_missing_value = "127.0.0.1:8088"
-    )]
-    ui: Option<SocketAddr>,
-
     #[command(flatten)]
-    metrics: watch::MetricsOptions,
+    views: watch::PageOptions,
 
     #[command(flatten)]
     log: daemon::LogOptions,
@@ -136,7 +126,7 @@ impl Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let mut config = options.config()?;
     let stop = daemon::prepare(&options.log)?;
-    let shown = options.metrics.bind(options.ui, &mut config.control, "mobile")?;
+    let shown = options.views.bind(&mut config.control, "mobile")?;
     let mobile = Mobile::bind(config)?;
     let _shown = watch::serve(shown)?;
     for addr in mobile.local_addrs() {
@@ -149,8 +139,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 mod tests {
     use clap::Parser;
 
-    use lasthop_linux::config::Place;
-    use lasthop_linux::mobile::BaseAddress;
+    use lasthop_daemon::config::Place;
+    use lasthop_daemon::mobile::BaseAddress;
 
     use super::*;
 

@@ -1,10 +1,7 @@
 pub(crate) mod agent;
 mod ask;
 pub(crate) mod base;
-pub(crate) mod cost;
-pub(crate) mod demo;
 pub(crate) mod exec;
-pub(crate) mod generate;
 pub(crate) mod handoff;
 pub(crate) mod helper;
 pub(crate) mod keygen;
@@ -12,9 +9,11 @@ pub(crate) mod link;
 pub(crate) mod mobile;
 pub(crate) mod priority;
 pub(crate) mod radio;
-pub(crate) mod reproduce;
-pub(crate) mod sim;
 pub(crate) mod status;
+pub(crate) mod study;
+#[cfg(feature = "views")]
 pub(crate) mod top;
+#[cfg(feature = "views")]
 pub(crate) mod ui;
+#[cfg_attr(not(feature = "views"), path = "unwatched.rs")]
 pub(crate) mod watch;

@@ -3,8 +3,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use lasthop_linux::control::{
-    self, ConnectionReport, PRIORITY_MAX, Report, Request, RequestError, Target,
+use lasthop_control::{
+    self as control, ConnectionReport, PRIORITY_MAX, Report, Request, RequestError, Target,
 };
 use serde_json::json;
 
@@ -181,7 +181,7 @@ fn tables(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lasthop_linux::control::PriorityReport;
+    use lasthop_control::PriorityReport;
 
     use super::super::ask::tests::{Scripted, options};
     use super::*;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
-use lasthop_linux::emulator::{self, Control, Port, Ports, Snapshot, UdpLimits, UdpRelay};
-use lasthop_linux::netns::Netns;
+use lasthop_emulator::{self as emulator, Control, Port, Ports, Snapshot, UdpLimits, UdpRelay};
+use lasthop_kernel::netns::Netns;
 use lasthop_radio::{RadioConfig, RadioSettings};
 use lasthop_units::{Seed, parse_duration};
 use signal_hook::consts::{SIGINT, SIGTERM};

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_linux::control::{
-    self, AssociationReport, BaseReport, ConnectionReport, HandoffReport, HandoffState, Handoffs,
-    PeerReport, Report,
+use lasthop_control::{
+    self as control, AgentReport, AssociationReport, BaseReport, ConnectionReport, HandoffReport,
+    HandoffState, Handoffs, InterfaceReport, PeerReport, Report,
 };
 use lasthop_units::{Bytes, Rate};
 use serde::Serialize;
@@ -18,11 +18,12 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// How much of a key people are shown.
 const KEY_SHOWN: usize = 8;
 
-/// Shows what a running base or mobile is doing: its associations, its connections, its counters,
-/// and where its connections can move and have moved.
+/// Shows what a running base, mobile or agent is doing: its associations, its connections, its
+/// counters, and where its connections can move and have moved.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// The control socket of the process [default: those of `base` and `mobile` on this host]
+    /// The control socket of the process [default: those of `base`, `mobile` and `agent` on this
+    /// host]
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 
@@ -59,10 +60,10 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 fn look(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
     if let Some(path) = path {
         let report = control::query(path)
-            .with_context(|| format!("no base or mobile answers on {}", path.display()))?;
+            .with_context(|| format!("no base, mobile or agent answers on {}", path.display()))?;
         return Ok(vec![report]);
     }
-    let paths = ["base", "mobile"].map(control::known_path);
+    let paths = ["base", "mobile", "agent"].map(control::known_path);
     let mut reports = Vec::new();
     for path in &paths {
         match control::query(path) {
@@ -74,11 +75,10 @@ fn look(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
         }
     }
     if reports.is_empty() {
-        let [base, mobile] = &paths;
+        let [base, mobile, agent] = paths.map(|path| path.display().to_string());
         bail!(
-            "no base or mobile runs here: nobody answers on {} or {}",
-            base.display(),
-            mobile.display()
+            "no base, mobile or agent runs here: nobody answers on {base}, {mobile} or {agent} \
+             (--control PATH names another socket)"
         );
     }
     Ok(reports)
@@ -97,6 +97,7 @@ fn lines(report: &Report) -> anyhow::Result<String> {
         fields.insert("handoffs".to_owned(), serde_json::to_value(handoffs)?);
     }
     push_line(&mut out, "process", &report.role, process);
+    push_lines(&mut out, "agent", report, report.agent.as_slice())?;
     push_lines(&mut out, "base", report, &report.bases)?;
     push_lines(&mut out, "peer", report, &report.peers)?;
     push_lines(&mut out, "handoff", report, report.handoff.as_slice())?;
@@ -132,7 +133,7 @@ fn tables(report: &Report) -> String {
         "{} ({}, version {}), up {}\n\
          connections: {} opened, {} refused, {} closed; {} pieces of garbage refused\n",
         report.role,
-        report.hop,
+        report.agent.as_ref().map_or_else(|| report.hop.clone(), |agent| agent.schemes.join(" ")),
         report.version,
         age(report.uptime_s),
         counters.opened,
@@ -163,8 +164,13 @@ fn tables(report: &Report) -> String {
         "RESENT",
         "RECEIVED",
     ];
-    let rows: Vec<Vec<String>> = report.associations.iter().map(association).collect();
-    out.push_str(&table(&head, &rows));
+    match &report.agent {
+        Some(agent) => out.push_str(&helped(agent)),
+        None => {
+            let rows: Vec<Vec<String>> = report.associations.iter().map(association).collect();
+            out.push_str(&table(&head, &rows));
+        }
+    }
     if !report.connections.is_empty() {
         let head = ["KEY", "PROGRAM", "PRIO", "TARGET", "STATE", "TO HOP", "FROM HOP", "AGE"];
         let rows: Vec<Vec<String>> = report.connections.iter().map(connection).collect();
@@ -182,6 +188,34 @@ fn tables(report: &Report) -> String {
         let rows: Vec<Vec<String>> = report.peers.iter().map(peer).collect();
         out.push('\n');
         out.push_str(&table(&head, &rows));
+    }
+    out
+}
+
+/// What an agent is between, what it has done there, and what it hears.
+fn helped(agent: &AgentReport) -> String {
+    let head = ["INTERFACE", "NAME", "STATE", "RECEIVED", "MISSED", "SENT", "UNSENT"];
+    let row = |side: &str, at: &InterfaceReport| {
+        vec![
+            side.to_owned(),
+            at.name.clone(),
+            if at.up { "up" } else { "down" }.to_owned(),
+            at.packets_received.to_string(),
+            at.packets_missed.to_string(),
+            at.packets_sent.to_string(),
+            at.packets_unsent.to_string(),
+        ]
+    };
+    let mut out = table(&head, &[row("fixed", &agent.fixed), row("mobile", &agent.mobile)]);
+    out.push_str(&format!("\nlink: {}", agent.link));
+    match agent.peer {
+        Some(true) => out.push_str("; the agent at the other end is heard"),
+        Some(false) => out.push_str("; the agent at the other end is not heard"),
+        None => {}
+    }
+    out.push('\n');
+    for (name, count) in &agent.counters {
+        out.push_str(&format!("{name}: {count}\n"));
     }
     out
 }
@@ -309,7 +343,7 @@ fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lasthop_linux::control::Counters;
+    use lasthop_control::Counters;
 
     use super::*;
 
@@ -411,6 +445,37 @@ mod tests {
         let row = text.lines().find(|line| line.starts_with("b2")).unwrap();
         assert!(row.contains("hSDwCYkw  192.0.2.2:4434  up"), "{text}");
         assert!(lines(&report).unwrap().contains("\"kind\":\"peer\""));
+    }
+
+    #[test]
+    fn an_agent_is_shown_with_its_interfaces_and_what_its_scheme_counts() {
+        let interface = |name: &str, packets_received| InterfaceReport {
+            name: name.into(),
+            up: true,
+            packets_received,
+            ..InterfaceReport::default()
+        };
+        let agent = AgentReport {
+            schemes: vec!["snoop".into()],
+            fixed: interface("eth0", 17),
+            mobile: interface("wlan0", 9),
+            peer: Some(false),
+            link: "up".into(),
+            counters: [("snoop_repaired".to_owned(), 5)].into(),
+        };
+        let report = Report {
+            role: "agent".into(),
+            hop: String::new(),
+            associations: Vec::new(),
+            agent: Some(agent),
+            ..report()
+        };
+        let text = tables(&report);
+        for said in ["agent (snoop, ", "eth0  ", "17", "link: up; ", "not heard", "repaired: 5"] {
+            assert!(text.contains(said), "{said}: {text}");
+        }
+        assert!(!text.contains("PEER") && text.contains("TARGET"), "{text}");
+        assert!(lines(&report).unwrap().contains("\"kind\":\"agent\""));
     }
 
     #[test]

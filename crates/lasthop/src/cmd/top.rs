@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_linux::control;
+use lasthop_control as control;
 use lasthop_units::{Time, parse_duration};
 use lasthop_watch::history::History;
 use lasthop_watch::sample::Sample;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_linux::control;
+use lasthop_control as control;
 use lasthop_watch::{Bound, Handle};
 
 /// The roles of processes that can be watched, those first that people look at most.
@@ -20,17 +20,44 @@ pub(crate) struct MetricsOptions {
     metrics: Option<SocketAddr>,
 }
 
+/// A page beside a mobile, and its metrics.
+#[derive(Args, Debug)]
+pub(crate) struct PageOptions {
+    /// Serve a page on this loopback address that shows what the mobile does and changes
+    /// priorities, and the metrics beside it [default where no address is given: 127.0.0.1:8088]
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        num_args = 0..=1,
+        default_missing_value = "127.0.0.1:8088"
+    )]
+    ui: Option<SocketAddr>,
+
+    #[command(flatten)]
+    metrics: MetricsOptions,
+}
+
+impl PageOptions {
+    /// As [`MetricsOptions::bind`].
+    pub(crate) fn bind(
+        &self,
+        control: &mut Option<PathBuf>,
+        role: &str,
+    ) -> anyhow::Result<Option<Bound>> {
+        Ok(self.metrics.prepare(self.ui, control, role).map(Bound::bind).transpose()?)
+    }
+}
+
 impl MetricsOptions {
     /// Listens where something is to be served beside a process that is about to start. Who serves
     /// anything needs the process's control socket, so that its default place is as good as one that
     /// was chosen.
     pub(crate) fn bind(
         &self,
-        ui: Option<SocketAddr>,
         control: &mut Option<PathBuf>,
         role: &str,
     ) -> anyhow::Result<Option<Bound>> {
-        Ok(self.prepare(ui, control, role).map(Bound::bind).transpose()?)
+        Ok(self.prepare(None, control, role).map(Bound::bind).transpose()?)
     }
 
     fn prepare(

@@ -1,10 +1,10 @@
-//! A link in the plain case: its packets are in a [`Line`](crate::line::Line).
+//! A link in the plain case: its packets are in a [`Line`](super::line::Line).
 
 use lasthop_units::{Bytes, Duration, Time};
 
 use super::Link;
 use super::held::{Delivery, Flying, OnAir, Refusal, Refused, Waiting};
-use crate::line::{Passed, Passing};
+use super::line::{Passed, Passing};
 use crate::pacer::{Pacer, Work};
 
 impl<P: Clone> Link<P> {

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
 
-use super::ahead::Ahead;
+use super::copies::Ahead;
 use super::entry::{Entry, Holder, Role, Wanted};
 use super::{Address, Authority, Config, Denied, Open};
 

@@ -18,6 +18,7 @@ use lasthop_wire::mhp::handoff::{BaseName, STATE_OVERHEAD};
 mod ahead;
 mod attach;
 mod base;
+mod copies;
 mod delta;
 mod entry;
 mod fetch;

@@ -206,7 +206,7 @@ impl World {
             broken: 0,
             crashes: 0,
             panics_on_broken: true,
-            verbose: option_env!("LASTHOP_VERBOSE").is_some(),
+            verbose: lasthop_testing::is_set("LASTHOP_VERBOSE"),
         };
         world.mobile.reached(Time::ZERO, 1);
         world.poll();

@@ -7,7 +7,7 @@ use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_wire::mhp::{self, Decoded, Message, MhpError, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
-use crate::moving::Origin;
+use crate::carried::Origin;
 use crate::table::{Backlog, Held, Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 

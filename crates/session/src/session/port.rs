@@ -12,7 +12,7 @@ use lasthop_wire::mhp::handoff::{ConnectionState, Direction, Stage};
 
 use super::{Role, Session};
 use crate::ConnId;
-use crate::moving::{Origin, Rest};
+use crate::carried::{Origin, Rest};
 use crate::table::{Conn, Phase, is_provisional};
 
 impl Session {

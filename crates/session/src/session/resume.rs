@@ -9,7 +9,7 @@ use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, Sessi
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
-use crate::moving::Origin;
+use crate::carried::Origin;
 use crate::table::{Backlog, Conn, Held, Phase, is_provisional};
 use crate::{ConnId, Event};
 

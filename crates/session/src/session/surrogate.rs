@@ -12,7 +12,7 @@ use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::hold::Claim;
 use super::{Role, Session};
-use crate::moving::{Origin, Rest};
+use crate::carried::{Origin, Rest};
 use crate::table::{Backlog, Conn, Held, Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 

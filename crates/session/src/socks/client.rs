@@ -8,7 +8,7 @@ use super::{
     Address, COMMAND_CONNECT, MAX_REQUEST, METHOD_NONE, VERSION_5, put_address, read_address,
     refusal_for,
 };
-use crate::ingress::{Gathered, Outbox, Parsed};
+use crate::conversation::{Gathered, Outbox, Parsed};
 
 /// A SOCKS5 client's side of one conversation: `lasthop exec` and tests speak with the listener
 /// through it.
@@ -147,7 +147,7 @@ fn read_reply(bytes: &[u8]) -> Parsed<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ingress::Progress;
+    use crate::conversation::Progress;
     use crate::socks::Server;
 
     /// Lets a client and the server talk, `step` bytes at a time, until the client has its answer.

@@ -7,7 +7,7 @@ use super::{
     Address, COMMAND_CONNECT, MAX_REQUEST, METHOD_NONE, NO_METHOD, ReplyCode, UNSPECIFIED,
     VERSION_4, VERSION_5, put_address, read_address, read_name,
 };
-use crate::ingress::{Gathered, Outbox, Parsed, Progress, Taken};
+use crate::conversation::{Gathered, Outbox, Parsed, Progress, Taken};
 
 /// Version 4a: eight bytes, a user id and a name, each with its NUL.
 const MAX_VERSION_4: usize = 8 + 2 * (MAX_TEXT + 1);

@@ -75,8 +75,9 @@ impl HandoffEffect {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lasthop_units::Bytes;
+
+    use super::*;
 
     /// 56 kbit/s but for the seconds in `dip`, whose rates in kbit/s are given.
     fn series(dip: &[(u64, u64)]) -> RateSeries {

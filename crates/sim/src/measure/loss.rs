@@ -78,9 +78,10 @@ fn ratio(part: f64, whole: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lasthop_radio::{Errors, Link, LinkConfig, Loss, Pacing};
     use lasthop_units::{Bytes, Rate, Seed, Time};
+
+    use super::*;
 
     /// A link that was saturated with packets of 1250 bytes at 1 Mbit/s, 10 ms each: its counts
     /// after half of the run and at its end.

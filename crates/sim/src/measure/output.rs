@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
+use lasthop_units::Time;
 use thiserror::Error;
 
 use super::{FlowRecord, Recorder};
-use lasthop_units::Time;
 
 /// A table that could not be written.
 #[derive(Debug, Error)]
@@ -113,9 +113,10 @@ fn seconds(at: Time) -> String {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use lasthop_units::Bytes;
+
     use super::*;
     use crate::measure::{Counters, FlowMeter, Sampling, Variable};
-    use lasthop_units::Bytes;
 
     pub(in crate::measure) fn recorder() -> Recorder {
         let mut recorder = Recorder::new(Sampling::CHANGES, 100);

@@ -5,11 +5,14 @@
 
 use std::net::Ipv4Addr;
 
-use lasthop_units::Duration;
+use lasthop_units::{Bytes, Duration};
 
 use super::message::{
     Advertisement, BindingUpdate, Code, Identification, Message, Prefix, Reply, Request, Role,
 };
+
+const IP: u64 = 20;
+const UDP: u64 = 8;
 
 const ICMP_ADVERTISEMENT: u8 = 9;
 const ICMP_SOLICITATION: u8 = 10;
@@ -88,29 +91,83 @@ pub(super) fn seconds(duration: Duration) -> u16 {
     u16::try_from(up).unwrap_or(u16::MAX)
 }
 
-pub(super) fn encode(message: &Message) -> Encoded {
-    let mut out = Encoded::new();
-    match message {
-        Message::Solicitation => out.put(&[ICMP_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]),
-        Message::Advertisement(advertisement) => encode_advertisement(&mut out, advertisement),
-        Message::Request(request) => encode_request(&mut out, request),
-        Message::Reply(reply) => {
-            out.put(&[REPLY, reply.code.number()]);
-            out.seconds(reply.lifetime);
-            out.address(reply.home);
-            out.address(reply.home_agent);
-            out.identification(reply.id);
-            out.authentication();
+impl Message {
+    /// The length of the IP datagram that carries it, headers included.
+    pub fn size(&self) -> Bytes {
+        let udp = if self.is_icmp() { 0 } else { UDP };
+        Bytes::new(IP + udp) + Bytes::from(self.encode().as_slice().len())
+    }
+
+    /// What the IP header (of ICMP) or the UDP header is followed by.
+    pub fn encode(&self) -> Encoded {
+        let mut out = Encoded::new();
+        match self {
+            Self::Solicitation => out.put(&[ICMP_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]),
+            Self::Advertisement(advertisement) => encode_advertisement(&mut out, advertisement),
+            Self::Request(request) => encode_request(&mut out, request),
+            Self::Reply(reply) => {
+                out.put(&[REPLY, reply.code.number()]);
+                out.seconds(reply.lifetime);
+                out.address(reply.home);
+                out.address(reply.home_agent);
+                out.identification(reply.id);
+                out.authentication();
+            }
+            Self::BindingUpdate(update) => {
+                out.put(&[BINDING_UPDATE, 0, 0, 0]);
+                out.address(update.home);
+                out.address(update.care_of);
+                out.identification(update.id);
+                out.authentication();
+            }
         }
-        Message::BindingUpdate(update) => {
-            out.put(&[BINDING_UPDATE, 0, 0, 0]);
-            out.address(update.home);
-            out.address(update.care_of);
-            out.identification(update.id);
-            out.authentication();
+        out
+    }
+
+    /// Reads what follows the IP header: a solicitation or an advertisement. None if it is
+    /// neither.
+    pub fn decode_icmp(bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader::new(bytes);
+        let [kind, code] = from.take();
+        let _checksum: [u8; 2] = from.take();
+        match (kind, code) {
+            (ICMP_SOLICITATION, 0) => {
+                let _reserved: [u8; 4] = from.take();
+                from.done(Self::Solicitation)
+            }
+            (ICMP_ADVERTISEMENT, 0) => decode_advertisement(from).map(Self::Advertisement),
+            _ => None,
         }
     }
-    out
+
+    /// Reads what follows the UDP header: registration. None if it is none.
+    pub fn decode_udp(bytes: &[u8]) -> Option<Self> {
+        let mut from = Reader::new(bytes);
+        let [kind, code] = from.take();
+        match kind {
+            REQUEST => decode_request(from).map(Self::Request),
+            REPLY => {
+                let reply = Reply {
+                    code: Code::from_number(code)?,
+                    lifetime: from.seconds(),
+                    home: from.address(),
+                    home_agent: from.address(),
+                    id: from.identification(),
+                };
+                from.done(Self::Reply(reply))
+            }
+            BINDING_UPDATE => {
+                let _lifetime = from.seconds();
+                let update = BindingUpdate {
+                    home: from.address(),
+                    care_of: from.address(),
+                    id: from.identification(),
+                };
+                from.done(Self::BindingUpdate(update))
+            }
+            _ => None,
+        }
+    }
 }
 
 fn encode_advertisement(out: &mut Encoded, advertisement: &Advertisement) {
@@ -197,20 +254,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-pub(super) fn decode_icmp(bytes: &[u8]) -> Option<Message> {
-    let mut from = Reader::new(bytes);
-    let [kind, code] = from.take();
-    let _checksum: [u8; 2] = from.take();
-    match (kind, code) {
-        (ICMP_SOLICITATION, 0) => {
-            let _reserved: [u8; 4] = from.take();
-            from.done(Message::Solicitation)
-        }
-        (ICMP_ADVERTISEMENT, 0) => decode_advertisement(from).map(Message::Advertisement),
-        _ => None,
-    }
-}
-
 /// One router, one extension: what this crate's agents send.
 fn decode_advertisement(mut from: Reader<'_>) -> Option<Advertisement> {
     let [addresses, words] = from.take();
@@ -231,34 +274,6 @@ fn decode_advertisement(mut from: Reader<'_>) -> Option<Advertisement> {
     };
     let busy = flags & BUSY != 0;
     from.done(Advertisement { agent, role, sequence, validity, lifetime, busy })
-}
-
-pub(super) fn decode_udp(bytes: &[u8]) -> Option<Message> {
-    let mut from = Reader::new(bytes);
-    let [kind, code] = from.take();
-    match kind {
-        REQUEST => decode_request(from).map(Message::Request),
-        REPLY => {
-            let reply = Reply {
-                code: Code::from_number(code)?,
-                lifetime: from.seconds(),
-                home: from.address(),
-                home_agent: from.address(),
-                id: from.identification(),
-            };
-            from.done(Message::Reply(reply))
-        }
-        BINDING_UPDATE => {
-            let _lifetime = from.seconds();
-            let update = BindingUpdate {
-                home: from.address(),
-                care_of: from.address(),
-                id: from.identification(),
-            };
-            from.done(Message::BindingUpdate(update))
-        }
-        _ => None,
-    }
 }
 
 fn decode_request(mut from: Reader<'_>) -> Option<Request> {
@@ -367,13 +382,13 @@ mod tests {
     }
 
     fn decode(message: &Message, bytes: &[u8]) -> Option<Message> {
-        if message.is_icmp() { decode_icmp(bytes) } else { decode_udp(bytes) }
+        if message.is_icmp() { Message::decode_icmp(bytes) } else { Message::decode_udp(bytes) }
     }
 
     proptest! {
         #[test]
         fn what_is_written_is_read_and_what_is_cut_short_is_not(message in messages()) {
-            let bytes = encode(&message);
+            let bytes = message.encode();
             let bytes = bytes.as_slice();
             prop_assert_eq!(decode(&message, bytes), Some(message));
             let fixed = if message.is_icmp() { bytes.len() } else { 20 };
@@ -384,7 +399,7 @@ mod tests {
 
         #[test]
         fn no_bytes_make_a_decoder_panic(bytes in prop::collection::vec(any::<u8>(), 0..120)) {
-            let _ = (decode_icmp(&bytes), decode_udp(&bytes));
+            let _ = (Message::decode_icmp(&bytes), Message::decode_udp(&bytes));
         }
     }
 

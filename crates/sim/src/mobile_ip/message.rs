@@ -5,8 +5,6 @@ use std::net::Ipv4Addr;
 
 use lasthop_units::{Bytes, Duration, Time};
 
-use super::codec::{self, Encoded};
-
 /// Where advertisements go: all systems on the link (RFC 5944 section 2.3).
 pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 /// Where solicitations go: all routers on the link (RFC 5944 section 2.4).
@@ -14,10 +12,7 @@ pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// The UDP port of registration (RFC 5944 section 3).
 pub const REGISTRATION_PORT: u16 = 434;
 /// What one tunnel adds to a packet: an IPv4 header (RFC 2003 section 3).
-pub const TUNNEL_HEADER: Bytes = Bytes::new(IP);
-
-const IP: u64 = 20;
-const UDP: u64 = 8;
+pub const TUNNEL_HEADER: Bytes = Bytes::new(20);
 
 /// A message with its addresses, as the network carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -53,28 +48,6 @@ pub enum Message {
 }
 
 impl Message {
-    /// The length of the IP datagram that carries it, headers included.
-    pub fn size(&self) -> Bytes {
-        let udp = if self.is_icmp() { 0 } else { UDP };
-        Bytes::new(IP + udp) + Bytes::from(codec::encode(self).as_slice().len())
-    }
-
-    /// What the IP header (of ICMP) or the UDP header is followed by.
-    pub fn encode(&self) -> Encoded {
-        codec::encode(self)
-    }
-
-    /// Reads what follows the IP header: a solicitation or an advertisement. None if it is
-    /// neither.
-    pub fn decode_icmp(bytes: &[u8]) -> Option<Self> {
-        codec::decode_icmp(bytes)
-    }
-
-    /// Reads what follows the UDP header: registration. None if it is none.
-    pub fn decode_udp(bytes: &[u8]) -> Option<Self> {
-        codec::decode_udp(bytes)
-    }
-
     /// Whether it is carried in ICMP; if not, in UDP on [`REGISTRATION_PORT`].
     pub const fn is_icmp(&self) -> bool {
         matches!(self, Self::Solicitation | Self::Advertisement(_))

@@ -2,28 +2,15 @@
 
 use core::net::Ipv4Addr;
 
-use lasthop_radio::Refusal;
 use lasthop_units::{Bytes, Time};
-use thiserror::Error;
 
 use super::shared::Core;
-use super::{Body, LinkId, NodeId, Packet};
+use super::{Body, LinkId, NodeId, Packet, Undelivered};
 
 /// The network as one node sees it: the time, its own forwarding table and links.
 pub struct Context<'a> {
     pub(super) core: &'a mut Core,
     pub(super) node: NodeId,
-}
-
-/// Why a packet went nowhere. It is counted and traced already; nobody need answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-pub enum Undelivered {
-    /// The node has no route, or not the link that it named.
-    #[error("no route")]
-    NoRoute,
-    /// The link did not take it.
-    #[error("{0}")]
-    Refused(Refusal),
 }
 
 impl Context<'_> {

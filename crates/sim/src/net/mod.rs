@@ -8,6 +8,7 @@
 mod context;
 mod event;
 pub mod host;
+mod ids;
 mod network;
 mod packet;
 mod route;
@@ -21,12 +22,14 @@ mod topology;
 mod trace;
 pub mod traffic;
 
-pub use context::{Context, Undelivered};
+pub use context::Context;
 pub use event::Event;
 pub use host::{App, Host};
-pub use network::{Config, Limits, LinkId, Network, Node, NodeId};
+pub use ids::{LinkId, NodeId};
+pub use network::{Config, Limits, Network, Node};
 pub use packet::{Body, Datagram, Ecn, Headers, IP_HEADER, Packet, Payload, Tunnel, UDP_HEADER};
 pub use route::RouteTable;
 pub use router::{Router, RouterStats};
+pub use shared::Undelivered;
 pub use tap::{Observer, SharedObserver, Sight, TapPoint};
 pub use trace::{Step, Trace};

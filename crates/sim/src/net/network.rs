@@ -6,7 +6,9 @@ use lasthop_radio::{ConfigError, Count, Link, LinkConfig, LinkStats, Radio, Radi
 use lasthop_units::{Duration, LinkEvent, Seed, Time};
 
 use super::shared::{Core, Source};
-use super::{Context, Event, Headers, Packet, RouteTable, SharedObserver, TapPoint, Trace};
+use super::{
+    Context, Event, Headers, LinkId, NodeId, Packet, RouteTable, SharedObserver, TapPoint, Trace,
+};
 use crate::Halt;
 
 /// Something with links: a host, a router, an agent.
@@ -31,36 +33,6 @@ pub trait Node {
 
     /// An [`Event::Token`] came: what it means is between the scenario and the node.
     fn handle_token(&mut self, _ctx: &mut Context<'_>, _token: u64) {}
-}
-
-/// Names a node of a network.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct NodeId(u32);
-
-/// Names a link of a network.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct LinkId(u32);
-
-impl NodeId {
-    pub(super) const fn new(n: u32) -> Self {
-        Self(n)
-    }
-
-    /// Its number: nodes count from zero as they are added.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl LinkId {
-    pub(super) const fn new(n: u32) -> Self {
-        Self(n)
-    }
-
-    /// Its number: links count from zero as they are added.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
 }
 
 /// What a network allows before it gives up on its nodes.
@@ -121,7 +93,8 @@ impl<N: Node> Network<N> {
         NodeId::new((self.nodes.len() - 1) as u32)
     }
 
-    /// Adds a link that carries packets from one node to another.
+    /// Adds a link that carries packets from one node to another. What it draws follows from the
+    /// numbers of its ends and, where several join them, from which of those it is.
     ///
     /// # Errors
     ///
@@ -132,12 +105,13 @@ impl<N: Node> Network<N> {
         to: NodeId,
         config: &LinkConfig,
     ) -> Result<LinkId, ConfigError> {
-        let seed = self.core.link_seed(self.core.links.len(), 0);
+        let seed = self.core.link_seed(&format!("from {} to {}", from.index(), to.index()));
         let link = Link::new(config, seed, self.core.now)?;
-        Ok(self.add_wire(link, from, to, config))
+        Ok(self.add_wire(link, [from, to], config, seed))
     }
 
-    /// Adds both directions of a radio: the link down from `base` to `mobile`, and the link up.
+    /// Adds both directions of a radio: the link down from `base` to `mobile`, and the link up. What
+    /// they draw follows from the numbers of their ends, as [`Network::add_link`] has it.
     ///
     /// # Errors
     ///
@@ -148,22 +122,39 @@ impl<N: Node> Network<N> {
         mobile: NodeId,
         config: &RadioConfig,
     ) -> Result<[LinkId; 2], ConfigError> {
-        let seed = self.core.link_seed(self.core.links.len(), 0);
+        let name = format!("between {} and {}", base.index(), mobile.index());
+        self.add_named_radio(&name, base, mobile, config)
+    }
+
+    /// The same with a name, from which follows what it draws: whatever else is in the network, and
+    /// in which order it came (LNK-15).
+    ///
+    /// # Errors
+    ///
+    /// The configuration describes no radio.
+    pub fn add_named_radio(
+        &mut self,
+        name: &str,
+        base: NodeId,
+        mobile: NodeId,
+        config: &RadioConfig,
+    ) -> Result<[LinkId; 2], ConfigError> {
+        let seed = self.core.link_seed(name);
         let [up, down] = Radio::new(config, seed, self.core.now)?.into_links();
-        let down = self.add_wire(down, base, mobile, &config.down);
-        let up = self.add_wire(up, mobile, base, &config.up);
+        let down = self.add_wire(down, [base, mobile], &config.down, seed.child("changed down"));
+        let up = self.add_wire(up, [mobile, base], &config.up, seed.child("changed up"));
         Ok([down, up])
     }
 
     fn add_wire(
         &mut self,
         link: Link<Packet>,
-        from: NodeId,
-        to: NodeId,
+        ends: [NodeId; 2],
         config: &LinkConfig,
+        seed: Seed,
     ) -> LinkId {
         self.grown = true;
-        self.core.add_wire(link, from, to, config)
+        self.core.add_wire(link, ends, config, seed)
     }
 
     /// The present.

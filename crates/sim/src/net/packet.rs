@@ -10,7 +10,7 @@ use lasthop_units::Bytes;
 use lasthop_wire::tcp::Segment;
 use lasthop_wire::unsplit;
 
-use super::trace;
+use super::trace::fold;
 
 /// Bytes of an IPv4 header without options.
 pub const IP_HEADER: u32 = 20;
@@ -300,6 +300,34 @@ impl Datagram {
     }
 }
 
+/// What stands for a packet's headers: addresses, the transport's header, the length, and whether a
+/// queue marked it or it is encrypted.
+#[inline]
+fn digest(packet: &Datagram) -> u64 {
+    let frame = packet.frame.map_or(0, |frame| u64::from(frame) << 1 | 1).rotate_left(20);
+    let congested = u64::from(packet.ecn == Ecn::Congested).rotate_right(1);
+    let addresses = u64::from(packet.src.to_bits()) << 32 | u64::from(packet.dst.to_bits());
+    let (body, more) = match &packet.body {
+        Body::Tcp(segment) => {
+            let ports = u64::from(segment.src_port) << 16 | u64::from(segment.dst_port);
+            let numbers = u64::from(segment.seq.0) << 32 | u64::from(segment.ack.0);
+            let rest = u64::from(segment.flags.bits()) << 16 | u64::from(segment.window);
+            (numbers, ports << 32 | rest)
+        }
+        Body::Udp { src_port, dst_port } => (u64::from(*src_port) << 16 | u64::from(*dst_port), 17),
+        Body::Other { protocol } => (u64::from(*protocol), 1),
+        Body::Frame { ethertype } => (u64::from(*ethertype), 2),
+        Body::Compressed { header, segment } => {
+            let numbers = u64::from(segment.seq.0) << 32 | u64::from(segment.ack.0);
+            let rest = u64::from(segment.flags.bits()) << 16 | u64::from(segment.window);
+            (numbers, u64::from(header.cid) << 32 | rest | 1 << 63)
+        }
+    };
+    let encrypted = u64::from(packet.encrypted).rotate_right(2);
+    let rest = u64::from(packet.payload_len()).rotate_right(24) ^ frame ^ congested ^ encrypted;
+    fold(fold(addresses, body), more ^ rest)
+}
+
 struct Slot {
     datagram: Datagram,
     /// Where it returns to; none while it is there.
@@ -395,7 +423,7 @@ impl Packet {
     pub(super) fn seal(&mut self, headers: Headers) -> Bytes {
         let datagram = self.datagram_mut();
         if datagram.digest == 0 {
-            datagram.digest = trace::digest(datagram);
+            datagram.digest = digest(datagram);
             datagram.ip_len = u32::try_from(datagram.ip_len().get()).unwrap_or(u32::MAX);
         }
         match headers {

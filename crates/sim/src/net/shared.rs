@@ -1,25 +1,39 @@
 //! What all nodes share: links, forwarding tables, the agenda and the trace.
 
 use core::net::Ipv4Addr;
+use std::collections::BTreeMap;
 
-use lasthop_radio::{Link, LinkConfig};
+use lasthop_radio::{Link, LinkConfig, Refusal};
 use lasthop_units::{Bytes, Duration, Seed, Time};
+use thiserror::Error;
 
 use super::event::Agenda;
 use super::packet::Pool;
 use super::tap::Taps;
 use super::timetable::Timetable;
 use super::{
-    Ecn, Event, Headers, LinkId, NodeId, Packet, RouteTable, SharedObserver, Sight, TapPoint,
-    Trace, Undelivered,
+    Ecn, Event, Headers, LinkId, NodeId, Packet, RouteTable, SharedObserver, Sight, TapPoint, Trace,
 };
+
+/// Why a packet went nowhere. It is counted and traced already; nobody need answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Undelivered {
+    /// The node has no route, or not the link that it named.
+    #[error("no route")]
+    NoRoute,
+    /// The link did not take it.
+    #[error("{0}")]
+    Refused(Refusal),
+}
 
 /// Everything but the nodes, so that a node can be handed the rest.
 pub(super) struct Core {
     pub(super) now: Time,
     pub(super) pool: Pool,
     pub(super) headers: Headers,
-    pub(super) seed: Seed,
+    seed: Seed,
+    /// How many links have each name.
+    names: BTreeMap<String, u32>,
     pub(super) links: Vec<Wire>,
     pub(super) tables: Vec<RouteTable>,
     /// When something may come out of each link, and when each node's timer may expire.
@@ -43,6 +57,8 @@ pub(super) struct Wire {
     mtu: u32,
     /// No packet overtakes another (LNK-11).
     ordered: bool,
+    /// What the conditions that replace the first ones draw from.
+    seed: Seed,
     changes: u32,
     /// The link before its conditions were replaced, until it is empty.
     before: Vec<Link<Packet>>,
@@ -65,6 +81,7 @@ impl Core {
             pool: Pool::default(),
             headers,
             seed,
+            names: BTreeMap::new(),
             links: Vec::new(),
             tables: Vec::new(),
             arrivals: Timetable::default(),
@@ -87,9 +104,9 @@ impl Core {
     pub(super) fn add_wire(
         &mut self,
         link: Link<Packet>,
-        from: NodeId,
-        to: NodeId,
+        [from, to]: [NodeId; 2],
         config: &LinkConfig,
+        seed: Seed,
     ) -> LinkId {
         self.links.push(Wire {
             link,
@@ -97,6 +114,7 @@ impl Core {
             from,
             mtu: config.mtu,
             ordered: config.reorder.is_none(),
+            seed,
             changes: 0,
             before: Vec::new(),
             near: Taps::default(),
@@ -163,8 +181,11 @@ impl Core {
         }
     }
 
-    pub(super) fn link_seed(&self, link: usize, change: u32) -> Seed {
-        self.seed.child(&format!("link-{link}-{change}"))
+    /// The seed of a link that is to be added: its name's, and of links with one name the n-th's.
+    pub(super) fn link_seed(&mut self, name: &str) -> Seed {
+        let same = self.names.entry(name.to_string()).or_default();
+        *same += 1;
+        self.seed.child("link").child(name).child(&same.to_string())
     }
 
     pub(super) fn ends(&self, link: LinkId) -> Option<(NodeId, NodeId)> {
@@ -233,7 +254,7 @@ impl Core {
             }
             Err(refused) => {
                 let packet = refused.packet;
-                self.trace.refused(self.now, node.index(), &packet);
+                self.trace.refused(self.now, node.index(), packet.digest);
                 if self.tapped {
                     self.show(node, link, &packet, Sight::Refused(link, refused.reason));
                 }
@@ -261,7 +282,7 @@ impl Core {
         mut packet: Packet,
     ) -> Result<(), Undelivered> {
         packet.seal(self.headers);
-        self.trace.unroutable(self.now, node.index(), &packet);
+        self.trace.unroutable(self.now, node.index(), packet.digest);
         let point = TapPoint::Node(node);
         self.node_taps[node.index()].show(self.now, point, Sight::Unroutable, &packet);
         Err(Undelivered::NoRoute)
@@ -278,7 +299,7 @@ impl Core {
         if corrupted {
             packet.set_corrupted();
         }
-        self.trace.arrived(self.now, node.index(), &packet);
+        self.trace.arrived(self.now, node.index(), packet.digest);
         if self.tapped {
             self.show(node, link, &packet, Sight::Left(link));
         }
@@ -309,9 +330,8 @@ impl Core {
     pub(super) fn change(&mut self, link: LinkId, f: impl FnOnce(&mut Wire, Time, Seed)) {
         let Some(wire) = self.links.get_mut(link.index()) else { return };
         wire.changes += 1;
-        let changes = wire.changes;
-        let seed = self.link_seed(link.index(), changes);
-        f(&mut self.links[link.index()], self.now, seed);
+        let seed = wire.seed.child(&format!("change {}", wire.changes));
+        f(wire, self.now, seed);
         self.wake_link(link.index());
     }
 }

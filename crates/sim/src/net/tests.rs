@@ -343,6 +343,65 @@ fn the_hash_follows_from_the_seed() {
     assert_ne!(run(1).hash(), run(2).hash());
 }
 
+/// LNK-15: what is added first, or besides, changes no other link's luck.
+#[test]
+fn what_a_link_loses_follows_from_its_ends_or_its_name() {
+    let lossy = LinkConfig { losses: vec![Loss::lose(Errors::Uniform(0.3))], ..megabit(5) };
+    let heard = |named: bool, lossy_last: bool| {
+        let mut network = Network::new(seeded());
+        let talker = Talker::sending(100, Duration::from_millis(10));
+        let a = network.add_node(Thing::Talker(talker));
+        let b = network.add_node(Thing::Talker(Talker::default()));
+        let other = network.add_node(Thing::Talker(Talker::default()));
+        if lossy_last {
+            network.add_link(a, other, &lossy).expect("a link");
+            network.add_link(b, a, &lossy).expect("a link");
+            let radio = RadioConfig::both(lossy.clone());
+            network.add_named_radio("other", other, b, &radio).expect("a radio");
+        }
+        let link = if named {
+            let radio = RadioConfig::both(lossy.clone());
+            network.add_named_radio("radio", a, b, &radio).expect("a radio")[0]
+        } else {
+            network.add_link(a, b, &lossy).expect("a link")
+        };
+        network.set_default_route(a, Some(link));
+        network.run_until(Time::from_secs(2)).expect("no halt");
+        network.node(b).talker().heard.clone()
+    };
+    for named in [false, true] {
+        assert_eq!(heard(named, false), heard(named, true), "named: {named}");
+    }
+    assert_ne!(heard(false, false), heard(true, false));
+}
+
+/// Two links between the same ends, or with one name, are lucky at different times.
+#[test]
+fn links_that_nothing_tells_apart_are_counted() {
+    let lossy = LinkConfig { losses: vec![Loss::lose(Errors::Uniform(0.3))], ..megabit(5) };
+    let mut network = Network::new(seeded());
+    let a = network.add_node(Thing::Talker(Talker::sending(200, Duration::from_millis(10))));
+    let b = network.add_node(Thing::Talker(Talker::default()));
+    let radio = RadioConfig::both(lossy.clone());
+    let links = [
+        network.add_link(a, b, &lossy).expect("a link"),
+        network.add_link(a, b, &lossy).expect("a link"),
+        network.add_named_radio("twin", a, b, &radio).expect("a radio")[0],
+        network.add_named_radio("twin", a, b, &radio).expect("a radio")[0],
+    ];
+    let mut lost = Vec::new();
+    for (n, link) in links.into_iter().enumerate() {
+        network.set_default_route(a, Some(link));
+        network.run_until(Time::from_millis(500 * (n as u64 + 1) - 1)).expect("no halt");
+        let heard = &network.node(b).talker().heard;
+        let got = |i: u32| heard.iter().any(|(_, number, _)| *number == 199 - (50 * n as u32 + i));
+        lost.push((0..49).map(got).collect::<Vec<bool>>());
+    }
+    for (n, one) in lost.iter().enumerate() {
+        assert!(lost[..n].iter().all(|other| other != one), "{n}: {lost:?}");
+    }
+}
+
 #[test]
 fn both_directions_of_a_radio_are_links() {
     let mut network = Network::new(seeded());

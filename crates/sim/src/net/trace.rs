@@ -3,8 +3,6 @@
 
 use lasthop_units::Time;
 
-use super::packet::{Body, Datagram, Ecn};
-
 /// A step worth recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
@@ -45,19 +43,19 @@ impl Trace {
     }
 
     #[inline]
-    pub(super) fn arrived(&mut self, now: Time, node: usize, packet: &Datagram) {
+    pub(super) fn arrived(&mut self, now: Time, node: usize, digest: u64) {
         self.arrived += 1;
-        self.step(now, node, Step::Arrived, packet.digest);
+        self.step(now, node, Step::Arrived, digest);
     }
 
-    pub(super) fn refused(&mut self, now: Time, node: usize, packet: &Datagram) {
+    pub(super) fn refused(&mut self, now: Time, node: usize, digest: u64) {
         self.refused += 1;
-        self.step(now, node, Step::Refused, packet.digest);
+        self.step(now, node, Step::Refused, digest);
     }
 
-    pub(super) fn unroutable(&mut self, now: Time, node: usize, packet: &Datagram) {
+    pub(super) fn unroutable(&mut self, now: Time, node: usize, digest: u64) {
         self.unroutable += 1;
-        self.step(now, node, Step::Unroutable, packet.digest);
+        self.step(now, node, Step::Unroutable, digest);
     }
 
     pub(super) fn timer(&mut self, now: Time, node: usize) {
@@ -82,35 +80,7 @@ const RIGHT: u64 = 0x8ebc_6af0_9c88_c6e3;
 
 /// Two words into one in which every bit depends on all of both.
 #[inline]
-const fn fold(a: u64, b: u64) -> u64 {
+pub(super) const fn fold(a: u64, b: u64) -> u64 {
     let wide = (a ^ LEFT) as u128 * (b ^ RIGHT) as u128;
     (wide >> 64) as u64 ^ wide as u64
-}
-
-/// What stands for a packet's headers: addresses, the transport's header, the length, and whether a
-/// queue marked it or it is encrypted.
-#[inline]
-pub(super) fn digest(packet: &Datagram) -> u64 {
-    let frame = packet.frame.map_or(0, |frame| u64::from(frame) << 1 | 1).rotate_left(20);
-    let congested = u64::from(packet.ecn == Ecn::Congested).rotate_right(1);
-    let addresses = u64::from(packet.src.to_bits()) << 32 | u64::from(packet.dst.to_bits());
-    let (body, more) = match &packet.body {
-        Body::Tcp(segment) => {
-            let ports = u64::from(segment.src_port) << 16 | u64::from(segment.dst_port);
-            let numbers = u64::from(segment.seq.0) << 32 | u64::from(segment.ack.0);
-            let rest = u64::from(segment.flags.bits()) << 16 | u64::from(segment.window);
-            (numbers, ports << 32 | rest)
-        }
-        Body::Udp { src_port, dst_port } => (u64::from(*src_port) << 16 | u64::from(*dst_port), 17),
-        Body::Other { protocol } => (u64::from(*protocol), 1),
-        Body::Frame { ethertype } => (u64::from(*ethertype), 2),
-        Body::Compressed { header, segment } => {
-            let numbers = u64::from(segment.seq.0) << 32 | u64::from(segment.ack.0);
-            let rest = u64::from(segment.flags.bits()) << 16 | u64::from(segment.window);
-            (numbers, u64::from(header.cid) << 32 | rest | 1 << 63)
-        }
-    };
-    let encrypted = u64::from(packet.encrypted).rotate_right(2);
-    let rest = u64::from(packet.payload_len()).rotate_right(24) ^ frame ^ congested ^ encrypted;
-    fold(fold(addresses, body), more ^ rest)
 }

@@ -438,8 +438,9 @@ impl Movable for TcpStreams {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use lasthop_units::Seed;
+
+    use super::*;
 
     fn ends() -> (TcpStreams, TcpStreams) {
         let seed = Seed::from_u64(1);

@@ -2,9 +2,9 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
+use lasthop_hop::CloseReason;
 use lasthop_hop::mobile_tcp::{self, MobileTcp};
 use lasthop_hop::seal::Keypair;
-use lasthop_hop::srp::CloseReason;
 use lasthop_hop::{
     Association, AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd,
     HopConfig, Mobile, MobileEnd, Movable, RecvState, StreamError, StreamEvent, StreamId,

@@ -105,7 +105,7 @@ impl Helper {
         (kept > most).then(|| format!("{what} keeps {kept} segments, {most} are allowed"))
     }
 
-    /// Takes over what `old` knew of `mobile`, where the agent can (MTC-7).
+    /// Takes over what `old` knew of `mobile`, where the agent can.
     pub(crate) fn take_over(&mut self, now: Time, old: &mut Self, mobile: IpAddr) {
         match (self, old) {
             (Self::MTcp(new), Self::MTcp(old)) => new.adopt(now, old.take(mobile)),
@@ -113,14 +113,14 @@ impl Helper {
         }
     }
 
-    /// A mobile has come: what was sent ahead to a snoop goes out (SNP-11).
+    /// A mobile has come: what was sent ahead to a snoop goes out.
     pub(crate) fn arrived(&mut self, now: Time, mobile: IpAddr) {
         if let Self::Snoop(agent) = self {
             agent.arrived(now, mobile);
         }
     }
 
-    /// A packet for a mobile that is at another base (SNP-11).
+    /// A packet for a mobile that is at another base.
     pub(crate) fn prime(&mut self, now: Time, packet: &Packet) {
         if let Self::Snoop(agent) = self {
             agent.prime(now, packet);

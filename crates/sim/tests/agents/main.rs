@@ -18,17 +18,13 @@ mod unsplit;
 
 use std::env;
 
+use lasthop_testing::{Replay, is_set, number, schedules};
 use lasthop_units::{Duration, Time};
 use plan::{Kind, Plan};
 use rayon::prelude::*;
 
 /// A run that takes longer is over; nobody gives a connection up.
 const END: Time = Time::from_secs(600);
-
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
-}
 
 /// What a schedule showed.
 #[derive(Clone, Copy, Default, Debug)]
@@ -67,16 +63,20 @@ fn check(kind: Kind, number: u64) -> Result<Sum, String> {
 }
 
 fn run_many(kind: Kind) -> Sum {
-    let (first, count) = (number("LASTHOP_FIRST").unwrap_or(0), number("LASTHOP_SCHEDULES"));
-    let all: Vec<_> = (first..first + count.unwrap_or(1000))
+    let all: Vec<_> = schedules(1000)
         .into_par_iter()
         .map(|number| {
-            std::panic::catch_unwind(|| check(kind, number))
-                .unwrap_or_else(|_| Err(format!("{} {number}: panicked", kind.name())))
+            let found = std::panic::catch_unwind(|| check(kind, number));
+            let panicked = |_| Err(format!("{} {number}: panicked", kind.name()));
+            let again = |e| {
+                let line = Replay::new(number, "-p lasthop-sim --test agents replay").line();
+                format!("{e}\nreplay: LASTHOP_AGENT={} {line}", kind.name())
+            };
+            found.unwrap_or_else(panicked).map_err(again)
         })
         .collect();
     let failures: Vec<&String> = all.iter().filter_map(|r| r.as_ref().err()).collect();
-    let shown = if env::var_os("LASTHOP_KEEP_GOING").is_some() { usize::MAX } else { 1 };
+    let shown = if is_set("LASTHOP_KEEP_GOING") { usize::MAX } else { 1 };
     let told: Vec<&str> = failures.iter().take(shown).map(|s| s.as_str()).collect();
     assert!(failures.is_empty(), "{} schedules fail:\n{}", failures.len(), told.join("\n"));
     all.into_iter().flatten().fold(Sum::default(), |a, b| Sum {
@@ -89,7 +89,8 @@ fn run_many(kind: Kind) -> Sum {
 fn keeps_its_promises(kind: Kind) {
     let sum = run_many(kind);
     println!("{}: {sum:?}", kind.name());
-    assert!(sum.ended * 10 >= sum.all * 9, "hardly any schedule ends without agents: {sum:?}");
+    let most = sum.ended * 10 >= sum.all * 9 || sum.all < 100;
+    assert!(most, "hardly any schedule ends without agents: {sum:?}");
 }
 
 /// SNP-1 to SNP-11.
@@ -143,8 +144,9 @@ fn the_same_schedule_gives_the_same_run() {
 /// Runs the schedule named by `LASTHOP_AGENT` and `LASTHOP_SEED` and prints it.
 #[test]
 fn replay() {
-    let Some(number) = number("LASTHOP_SEED") else { return };
-    let name = env::var("LASTHOP_AGENT").unwrap_or_default();
+    let (Some(number), Ok(name)) = (number("LASTHOP_SEED"), env::var("LASTHOP_AGENT")) else {
+        return;
+    };
     let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
     let kind = kind.unwrap_or_else(|| panic!("LASTHOP_AGENT={name} is no agent"));
     let plan = Plan::random(kind, number);

@@ -13,7 +13,7 @@ use crate::world::*;
 const BOTH: Deal =
     Deal { port: 80, forth: 40_000, back: 40_000, reads_from: lasthop_units::Time::ZERO };
 
-/// MHP-24: the fixed host saw one connection that was never reset.
+/// The fixed host saw one connection that was never reset.
 fn expect_unnoticed(world: &World, fixed: &Log) {
     assert_eq!(fixed.towards(FIXED, Flags::RST), 0);
     let syns = fixed.from(mobile_addr(0)).filter(|s| s.segment.flags.contains(Flags::SYN));

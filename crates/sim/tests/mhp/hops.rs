@@ -1,5 +1,8 @@
 //! What tells split-tcp, I-TCP and SRP apart.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use lasthop_radio::{Errors, Loss, QueueLimit};
 use lasthop_sim::net::{Event, TapPoint};
 use lasthop_sim::schemes::{BaseHop, HopKind, MobileHop};
@@ -37,6 +40,35 @@ fn loss_on_the_hop_never_reaches_the_wired_half() {
         let (_, wired) = world.fixed_host().connections().next().unwrap();
         assert_eq!((wired.stats().fast_retransmits, wired.stats().timeouts), (0, 0));
         assert_eq!(wired.segment_size().get(), 512);
+        assert_eq!(hop.segment_size().get(), 216);
+        world.run_to_the_end(at(600_000));
+        world.expect_whole(1);
+    }
+}
+
+/// SPL-2: loss on the wire is the wire's: the hop's TCP, with segments and a window of its own, neither
+/// waits nor repeats, and its window is not cut.
+#[test]
+fn loss_on_the_wire_never_reaches_the_hops_half() {
+    for hop in [split(), itcp()] {
+        let mut plan = Plan::new(hop);
+        plan.wired.losses = vec![Loss::lose(Errors::Uniform(0.05))];
+        let mut world = plan.build();
+        world.deal(at(0), world.mobiles[0], world.fixed, Deal::new(80, 0, 400_000));
+        let wired = loop {
+            world.run(world.network.now() + ms(100));
+            let found = world.fixed_host().connections().next();
+            let found = found.map(|(_, wired)| (*wired.stats(), wired.probe()));
+            if let Some(wired) = found.filter(|(stats, _)| stats.retransmits > 5) {
+                break wired;
+            }
+            assert!(world.network.now() < at(60_000), "nothing is lost");
+        };
+        let Some(BaseHop::Tcp(streams)) = world.base(0).hop(mobile_addr(0)) else { panic!() };
+        let hop = streams.sockets().next().unwrap().connection();
+        let (stats, probe) = (*hop.stats(), hop.probe());
+        assert_eq!((stats.retransmits, stats.timeouts), (0, 0), "{stats:?}");
+        assert!(wired.1.ssthresh < probe.ssthresh, "{:?} {probe:?}", wired.1);
         assert_eq!(hop.segment_size().get(), 216);
         world.run_to_the_end(at(600_000));
         world.expect_whole(1);
@@ -81,7 +113,32 @@ fn split_tcp_starts_anew_after_a_handoff() {
     assert!(after.cwnd.get() <= 3 * 216, "{after:?}");
 }
 
-/// ITCP-3, ITCP-4, ITCP-7: the hop's state moves, and what was not acknowledged is sent at once, as
+/// ITCP-7: the mobile names its old base to the new one, which asks that one and no other.
+#[test]
+fn the_new_base_asks_the_base_that_the_mobile_names() {
+    let mut plan = Plan::new(itcp());
+    plan.bases = 3;
+    let mut world = plan.build();
+    let links = world.towards.clone();
+    let logs: Vec<_> = links.iter().map(|link| world.watch(TapPoint::LinkOut(*link))).collect();
+    world.deal(at(0), world.mobiles[0], world.fixed, Deal::new(80, 0, 400_000));
+    let asked = |from: Time| -> Vec<bool> {
+        let since = |log: &Rc<RefCell<Log>>| log.borrow().datagrams.iter().any(|d| d.0 >= from);
+        logs.iter().map(since).collect()
+    };
+    world.run(at(2000));
+    assert_eq!(asked(at(0)), [false, false, false], "bases have nothing to say to each other");
+    world.hand_over(0, at(2000), ms(300), 2);
+    world.run(at(6000));
+    assert_eq!(asked(at(2000)), [true, false, true]);
+    world.hand_over(0, at(8000), ms(300), 1);
+    world.run(at(12_000));
+    assert_eq!(asked(at(8000)), [false, true, true]);
+    world.run_to_the_end(at(600_000));
+    world.expect_whole(1);
+}
+
+/// ITCP-3, ITCP-4: the hop's state moves, and what was not acknowledged is sent at once, as
 /// far as the window that was known allows.
 #[test]
 fn i_tcp_goes_on_where_it_was() {

@@ -1,28 +1,22 @@
 //! Byte-exactness under random schedules of loss, pauses and handoffs. `LASTHOP_HANDOFFS` sets how
 //! many over all transports, `LASTHOP_MOBILE_TCP` how many of Mobile TCP's own, `LASTHOP_FIRST` the
-//! first one's number. With `LASTHOP_KEEP_GOING` all failures of those are printed, not only one.
-
-use std::env;
+//! first one's number; with `LASTHOP_SEED` only that one runs. With `LASTHOP_KEEP_GOING` all failures
+//! of Mobile TCP's are printed, not only one.
 
 use lasthop_hop::mobile_tcp;
 use lasthop_radio::{Errors, Loss, QueueLimit};
 use lasthop_sim::net::host::Ending;
 use lasthop_sim::schemes::HopKind;
+use lasthop_testing::{Replay, is_set, number, schedules};
 use lasthop_units::{Bytes, Rate, Seed, Stream};
-
 use lasthop_wire::tcp::Flags;
 use rayon::prelude::*;
 
 use crate::world::*;
 
-fn number(variable: &str) -> Option<u64> {
-    let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
-}
-
 /// With `LASTHOP_VERBOSE` the schedules are printed.
 fn say(line: impl FnOnce() -> String) {
-    if env::var_os("LASTHOP_VERBOSE").is_some() {
+    if is_set("LASTHOP_VERBOSE") {
         println!("{}", line());
     }
 }
@@ -138,20 +132,18 @@ fn run(seed: u64) -> Result<bool, String> {
 /// byte comes once and in order, and no fixed host sees a reset.
 #[test]
 fn every_byte_survives_every_journey() {
-    let first = number("LASTHOP_FIRST").unwrap_or(0);
-    let count = number("LASTHOP_HANDOFFS").unwrap_or(400);
+    let seeds = schedules(number("LASTHOP_HANDOFFS").unwrap_or(400));
+    let count = seeds.end - seeds.start;
     let mut cut = 0;
-    for seed in first..first + count {
-        let once = run(seed);
-        cut += u64::from(
-            once.unwrap_or_else(|e| panic!("LASTHOP_FIRST={seed} LASTHOP_HANDOFFS=1: {e}")),
-        );
+    for seed in seeds {
+        let _replay = Replay::new(seed, "-p lasthop-sim --test mhp every_byte_survives");
+        cut += u64::from(run(seed).unwrap_or_else(|e| panic!("{seed}: {e}")));
     }
     assert!(cut * 50 <= count + 49, "{cut} of {count} runs had a connection cut");
 }
 
 /// What the radio does to frames: nothing, or losses one by one, in bursts and in fades, and damage.
-/// It never changes their order (MOB-25).
+/// It never changes their order.
 fn faults(random: &mut Stream) -> Vec<Loss> {
     let p = [0.01, 0.05, 0.2][random.below(3) as usize];
     match random.below(5) {
@@ -252,20 +244,21 @@ fn run_mobile_tcp(number: u64) -> Result<bool, String> {
 /// every byte comes.
 #[test]
 fn mobile_tcp_carries_every_byte_through_every_schedule() {
-    let first = number("LASTHOP_FIRST").unwrap_or(0);
-    let count = number("LASTHOP_MOBILE_TCP").unwrap_or(1000);
-    let all: Vec<_> = (first..first + count)
+    let seeds = schedules(number("LASTHOP_MOBILE_TCP").unwrap_or(1000));
+    let count = seeds.end - seeds.start;
+    let all: Vec<_> = seeds
         .into_par_iter()
         .map(|number| {
+            let replay = Replay::new(number, "-p lasthop-sim --test mhp mobile_tcp_carries");
             std::panic::catch_unwind(|| run_mobile_tcp(number))
                 .unwrap_or_else(|_| Err("panicked".into()))
-                .map_err(|e| format!("LASTHOP_FIRST={number} LASTHOP_MOBILE_TCP=1: {e}"))
+                .map_err(|e| format!("{number}: {e}\nreplay: {}", replay.line()))
         })
         .collect();
     let failures: Vec<&String> = all.iter().filter_map(|result| result.as_ref().err()).collect();
-    let shown = if env::var_os("LASTHOP_KEEP_GOING").is_some() { usize::MAX } else { 1 };
+    let shown = if is_set("LASTHOP_KEEP_GOING") { usize::MAX } else { 1 };
     let told: Vec<&str> = failures.iter().take(shown).map(|told| told.as_str()).collect();
     assert!(failures.is_empty(), "{} schedules fail:\n{}", failures.len(), told.join("\n"));
     let whole = all.iter().filter(|result| matches!(result, Ok(true))).count() as u64;
-    assert!(whole * 5 >= count * 3, "{whole} of {count} came through whole");
+    assert!(whole * 5 >= count * 3 || count < 100, "{whole} of {count} came through whole");
 }

@@ -49,7 +49,7 @@ pub(crate) fn link(rate: Rate, delay: Duration) -> LinkConfig {
     LinkConfig { pacing: Pacing::Rate(rate), delay, ..LinkConfig::default() }
 }
 
-/// TCP for a radio of 256-byte datagrams (LNK-2).
+/// TCP for a radio of 256-byte datagrams.
 pub(crate) fn hop_tcp() -> tcp::Config {
     tcp::Config { mss: 216, ..tcp::Config::bsd_1990s() }
 }

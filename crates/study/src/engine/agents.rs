@@ -16,7 +16,7 @@ use lasthop_sim::net::Packet;
 use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::agent::Message;
 
-use super::network::address;
+use super::addresses::address;
 use crate::run::RunError;
 use crate::scenario::{
     LocalTimer, MTcpSettings, NodeIndex, ObtcpSettings, PathHelp, RecoverySettings, Scenario,

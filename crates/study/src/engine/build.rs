@@ -7,16 +7,17 @@ use lasthop_sim::net::{Host, Router};
 use lasthop_sim::schemes::{BaseStation, MobileStation};
 use lasthop_units::{Duration, Seed, Time};
 
+use super::addresses::{address, port};
 use super::agents;
 use super::apps::{self, Apps};
 use super::edge;
-use super::helped::{self, Helped};
+use super::helped::Helped;
 use super::machine::Machine;
 use super::mobility;
-use super::network::{address, port};
+use super::mtu::{path_mtu, wired_mtu};
 use super::tcp::{config, held};
 use crate::run::RunError;
-use crate::scenario::{Flow, LinkIndex, NodeIndex, PathHelp, Scenario, Scheme};
+use crate::scenario::{NodeIndex, PathHelp, Scenario, Scheme};
 
 /// Services begin to listen at zero, and nobody calls before.
 const FIRST: Duration = Duration::from_nanos(1);
@@ -54,7 +55,7 @@ pub(super) fn machine(
     let mut play = Play::new(own).carrying(content);
     for (i, flow) in scenario.flows.iter().enumerate() {
         let mtu = match helped.iter().find(|h| [flow.from, flow.to].contains(&h.mobile)) {
-            Some(h) => helped::wired_mtu(scenario, flow, &h.bases, h.mobile),
+            Some(h) => wired_mtu(scenario, flow, &h.bases, h.mobile),
             None => path_mtu(scenario, flow),
         };
         if flow.from == index {
@@ -122,42 +123,4 @@ fn with_user(scenario: &Scenario, index: NodeIndex, play: Play) -> Play {
     let changes = changes.map(|c| (Time::ZERO + c.at, wish(c.flow, c.priority)));
     let says = first.chain(changes).collect();
     play.used_by(User { window: Some(u64::from(rwc.packets)), says })
-}
-
-/// The largest datagram that every link which may carry the flow takes (LNK-3).
-fn path_mtu(scenario: &Scenario, flow: &Flow) -> u32 {
-    let cells: Vec<Option<LinkIndex>> = match &scenario.handoff {
-        Some(handoff) => handoff.cells.iter().copied().map(Some).collect(),
-        None => vec![None],
-    };
-    let least = |cell: &Option<LinkIndex>| {
-        least_mtu(scenario, flow.from, flow.to, |link| scenario.serves(link, *cell))
-    };
-    cells.iter().map(least).min().unwrap_or(u32::MAX)
-}
-
-/// The largest datagram that the links between two nodes carry, by way of those that are `usable`.
-pub(super) fn least_mtu(
-    scenario: &Scenario,
-    from: NodeIndex,
-    to: NodeIndex,
-    usable: impl Fn(LinkIndex) -> bool,
-) -> u32 {
-    let mut open = vec![(from, u32::MAX)];
-    let mut known = vec![false; scenario.nodes.len()];
-    while let Some((here, least)) = open.pop() {
-        if here == to {
-            return least;
-        }
-        known[here.0] = true;
-        for (i, link) in scenario.links.iter().enumerate() {
-            let there = link.far_end(here);
-            let leads = link.ends.contains(&here) && usable(LinkIndex(i));
-            if leads && !known[there.0] {
-                let mtu = link.radio.up.mtu.min(link.radio.down.mtu);
-                open.push((there, least.min(mtu)));
-            }
-        }
-    }
-    u32::MAX
 }

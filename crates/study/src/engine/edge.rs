@@ -6,9 +6,9 @@ use lasthop_agent::edge::{
 };
 use lasthop_units::Time;
 
+use super::addresses::port;
 use super::agents::Helper;
 use super::mobility::{HOLD, thaw};
-use super::network::port;
 use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario, Scheme};
 
 /// The agents at the edge of a mobile, from the mobile outwards; none unless the scenario puts its

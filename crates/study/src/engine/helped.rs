@@ -6,7 +6,7 @@ use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
 use lasthop_units::{Bytes, Duration};
 
-use super::build::least_mtu;
+use super::mtu::wired_mtu;
 use super::tcp::config;
 use crate::run::RunError;
 use crate::scenario::{
@@ -216,23 +216,6 @@ fn cells(scenario: &Scenario, mobile: NodeIndex) -> Vec<LinkIndex> {
             links.filter(|(_, l)| l.ends.contains(&mobile)).map(|(i, _)| LinkIndex(i)).collect()
         }
     }
-}
-
-/// What the wired half's path carries, from every base.
-pub(super) fn wired_mtu(
-    scenario: &Scenario,
-    flow: &Flow,
-    bases: &[NodeIndex],
-    mobile: NodeIndex,
-) -> u32 {
-    let fixed = if flow.from == mobile { flow.to } else { flow.from };
-    let least = |base: &NodeIndex| {
-        let on_the_way = |link: LinkIndex| {
-            scenario.serves(link, None) && !scenario.link(link).ends.contains(&mobile)
-        };
-        least_mtu(scenario, *base, fixed, on_the_way)
-    };
-    bases.iter().map(least).min().unwrap_or(u32::MAX)
 }
 
 fn hop(scenario: &Scenario, flow: &Flow, mtu: u32) -> HopKind {

@@ -1,19 +1,25 @@
 //! The simulator as an [`Engine`]: a scenario becomes a network, runs, and is measured.
 
+mod addresses;
 mod agents;
 mod apps;
 mod build;
+mod course;
 mod edge;
+mod ends;
 mod helped;
 mod machine;
 mod metrics;
 mod mobility;
 mod moves;
+mod mtu;
 mod network;
+mod outcome;
 mod record;
 mod tcp;
 #[cfg(test)]
 mod tests;
+mod transfer;
 mod watch;
 
 use lasthop_units::{Duration, Seed, Time};
@@ -23,6 +29,7 @@ use crate::scenario::{End, Scenario};
 
 use network::World;
 use record::Recording;
+use watch::Watch;
 
 /// How often a run looks whether it shall end.
 const SLICE: Duration = Duration::from_secs(1);
@@ -52,6 +59,8 @@ impl Engine for Simulator {
     ) -> Result<Outcome, RunError> {
         self.check(scenario)?;
         let mut world = World::new(scenario, seed)?;
+        world.plan(seed)?;
+        let mut watch = Watch::new(scenario);
         let mut recording = Recording::new(scenario, &mut world, outputs)?;
         let latest = Time::ZERO + scenario.end.latest();
         let (mut now, mut slice) = (Time::ZERO, Time::ZERO);
@@ -60,17 +69,17 @@ impl Engine for Simulator {
                 return Err(RunError::Stopped);
             }
             slice = if slice <= now { now + SLICE } else { slice };
-            now = latest.min(slice).min(recording.next()).min(world.watch.next());
+            now = latest.min(slice).min(recording.next()).min(watch.next());
             world.run_until(now)?;
-            world.look(now);
+            watch.look(now, &world);
             recording.sample(now, &mut world);
             // Only at a slice's end, so that recording does not change when a run ends.
             if now == slice && matches!(scenario.end, End::Complete(_)) && world.over() {
                 break;
             }
         }
-        let outcome = world.outcome(now);
-        recording.rates(now, &world, outputs)?;
+        let outcome = world.outcome(now, &watch);
+        recording.rates(now, &world, &watch, outputs)?;
         drop(world);
         recording.finish(outputs)?;
         Ok(outcome)

@@ -1,18 +1,19 @@
 //! Where packets go, and how that changes when a mobile moves.
 
-use core::net::Ipv4Addr;
 use std::collections::VecDeque;
 
 use lasthop_agent::m_tcp::MTcp;
-use lasthop_sim::net::{Event, LinkId, Node, NodeId, Packet};
+use lasthop_sim::net::{Event, LinkId, Node, Packet};
 use lasthop_sim::schemes::Tidings;
 use lasthop_sim::signals::{
     Outage, Prediction, Quality, Signal, Signals, SignalsConfig, SignalsError,
 };
 use lasthop_units::{Duration, LinkEvent, Seed, Time};
 
+use super::addresses::address;
 use super::edge;
-use super::network::{World, address};
+use super::network::World;
+use super::transfer::{Change, Transfer};
 use crate::run::RunError;
 use crate::scenario::{
     Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, Scheme, Signal as SaidSignal, Station,
@@ -25,27 +26,17 @@ const ADVERTISEMENT: Duration = Duration::from_secs(1);
 /// By node and owner of the address.
 type Routes = Vec<Vec<Option<LinkId>>>;
 
-/// What changes in agents by hand of the simulation.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Transfer {
-    pub(super) at: Time,
-    mobile: Ipv4Addr,
-    change: Change,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Change {
-    /// A supervisor's state moves to the next; `hop` is the link from that one to the mobile.
-    State { from: NodeId, to: NodeId, hop: LinkId },
-    /// The mobile router at `node` talks to another base.
-    Base { node: NodeId, base: Ipv4Addr },
-    /// At the mobile's edge windows are divided as so many changes of mind make them (RWC-1).
-    Wishes { node: NodeId, changes: usize },
-}
-
 impl World<'_> {
+    /// Sets the routes of the beginning, and plans the moves and who hears of them.
+    pub(super) fn plan(&mut self, seed: Seed) -> Result<(), RunError> {
+        self.route();
+        self.signal(seed)?;
+        self.move_agents();
+        Ok(())
+    }
+
     /// Sets the routes of the beginning, and schedules the moves.
-    pub(super) fn route(&mut self) {
+    fn route(&mut self) {
         let handoff = self.scenario.handoff.as_ref();
         let mut cell = handoff.and_then(|h| h.cells.first().copied());
         let mut routes = self.routes(cell);
@@ -74,7 +65,7 @@ impl World<'_> {
 
     /// Tells the mobile what is known of its links (LNK-14) and, where it is helped, of its bases
     /// (MIP-6).
-    pub(super) fn signal(&mut self, seed: Seed) -> Result<(), RunError> {
+    fn signal(&mut self, seed: Seed) -> Result<(), RunError> {
         let Some(handoff) = &self.scenario.handoff else { return Ok(()) };
         let settings = signals(&self.scenario.signals);
         let failed = |e: SignalsError| RunError::Failed(format!("signals: {e}"));
@@ -167,7 +158,7 @@ impl World<'_> {
     /// What agents in the path learn of moves: those at bases hear of the hop at once; the old base
     /// forgets a mobile, and its link talks to the new one, when packets go the new way (SNP-11).
     /// What a supervisor knows goes to the next (MTC-7).
-    pub(super) fn move_agents(&mut self) {
+    fn move_agents(&mut self) {
         for help in &self.help.clone() {
             self.name_hops(help);
             let Some(handoff) = &self.scenario.handoff else { continue };

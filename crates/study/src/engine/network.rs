@@ -1,6 +1,5 @@
 //! From a scenario to a network.
 
-use core::net::Ipv4Addr;
 use std::collections::VecDeque;
 
 use lasthop_radio::{Count, LinkStats};
@@ -8,18 +7,15 @@ use lasthop_sim::measure::BufferMeter;
 use lasthop_sim::net::{self, Config, LinkId, Network, NodeId, SharedObserver, TapPoint};
 use lasthop_sim::schemes::MobileHop;
 use lasthop_tcp::Probe;
-use lasthop_units::{Bytes, Seed, Time};
+use lasthop_units::{Bytes, Seed};
 
+use super::addresses::port;
 use super::build;
 use super::helped::{self, Helped};
 use super::machine::Machine;
-use super::moves::Transfer;
-use super::watch::Watch;
+use super::transfer::Transfer;
 use crate::run::RunError;
 use crate::scenario::{Headers, LinkIndex, Move, NodeIndex, PathHelp, Scenario};
-
-/// Flow n goes to this port and n.
-const FIRST_PORT: u16 = 5000;
 
 /// A scenario on its way.
 pub(super) struct World<'a> {
@@ -41,11 +37,10 @@ pub(super) struct World<'a> {
     pub(super) moves: Vec<Move>,
     /// What moves between supervisors, in order of time.
     pub(super) transfers: VecDeque<Transfer>,
-    pub(super) watch: Watch,
 }
 
 impl<'a> World<'a> {
-    /// Builds the network, its routes and all that is to happen to it.
+    /// Builds the network; nothing in it has a route yet.
     pub(super) fn new(scenario: &'a Scenario, seed: Seed) -> Result<Self, RunError> {
         let mut network = Network::new(Config {
             headers: match scenario.headers {
@@ -66,11 +61,11 @@ impl<'a> World<'a> {
         for link in &scenario.links {
             let [first, second] = link.ends.map(|end| nodes[end.0]);
             let [back, there] = network
-                .add_radio(second, first, &link.radio)
+                .add_named_radio(&link.name, second, first, &link.radio)
                 .map_err(|e| RunError::Failed(format!("link `{}`: {e}", link.name)))?;
             links.push([there, back]);
         }
-        let mut world = Self {
+        Ok(Self {
             scenario,
             network,
             nodes,
@@ -82,40 +77,7 @@ impl<'a> World<'a> {
             links_before: Vec::new(),
             moves: scenario.handoff.iter().flat_map(|h| h.moves(seed)).collect(),
             transfers: VecDeque::new(),
-            watch: Watch::new(scenario),
-        };
-        world.route();
-        world.signal(seed)?;
-        world.move_agents();
-        Ok(world)
-    }
-
-    /// Lets everything up to `end` happen.
-    pub(super) fn run_until(&mut self, end: Time) -> Result<(), RunError> {
-        let from = Time::ZERO + self.scenario.measure.from;
-        if self.before.is_empty() && from <= end {
-            self.advance(from)?;
-            self.before = (0..self.scenario.flows.len()).map(|i| self.received(i)).collect();
-            let flows = 0..self.scenario.flows.len();
-            self.buffers_before = flows.map(|i| self.buffers(i).unwrap_or_default()).collect();
-            let network = &mut self.network;
-            let stats = |ids: &[LinkId; 2]| ids.map(|id| network.link_stats(id));
-            self.links_before = self.links.iter().map(stats).collect();
-        }
-        self.advance(end)
-    }
-
-    fn advance(&mut self, end: Time) -> Result<(), RunError> {
-        while let Some(transfer) = self.transfers.front().copied().filter(|t| t.at <= end) {
-            self.transfers.pop_front();
-            self.settle(transfer.at)?;
-            self.transfer(&transfer);
-        }
-        self.settle(end)
-    }
-
-    fn settle(&mut self, end: Time) -> Result<(), RunError> {
-        self.network.run_until(end).map_err(|halt| RunError::Failed(halt.to_string()))
+        })
     }
 
     /// A node of the network.
@@ -157,14 +119,4 @@ impl<'a> World<'a> {
     pub(super) fn name(&self, flow: usize) -> &str {
         &self.scenario.flows[flow].name
     }
-}
-
-/// Nodes count up from 10.0.0.1.
-pub(super) fn address(node: usize) -> Ipv4Addr {
-    Ipv4Addr::from_bits(0x0a00_0001 + node as u32)
-}
-
-/// Each flow has a port of its own.
-pub(super) fn port(flow: usize) -> u16 {
-    FIRST_PORT.saturating_add(u16::try_from(flow).unwrap_or(u16::MAX))
 }

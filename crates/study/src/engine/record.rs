@@ -11,6 +11,7 @@ use lasthop_sim::net::TapPoint;
 use lasthop_units::{Duration, Time};
 
 use super::network::World;
+use super::watch::Watch;
 use crate::run::{Outputs, RunError};
 use crate::scenario::{Capture, Measure, Scenario};
 
@@ -70,6 +71,7 @@ impl Recording {
         &self,
         now: Time,
         world: &World<'_>,
+        watch: &Watch,
         outputs: &Outputs<'_>,
     ) -> Result<(), RunError> {
         if !self.rates {
@@ -77,7 +79,7 @@ impl Recording {
         }
         let Some(mut file) = outputs.create("rates.csv")? else { return Ok(()) };
         let mut text = "start_s,flow,goodput_bps\n".to_string();
-        for (flow, series) in world.watch.rates().iter().enumerate() {
+        for (flow, series) in watch.rates().iter().enumerate() {
             for (start, rate) in series.bins(Time::ZERO, now) {
                 let start = start.since(Time::ZERO).as_secs_f64();
                 text.push_str(&format!("{start},{},{}\n", world.name(flow), rate.as_bps()));

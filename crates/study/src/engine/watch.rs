@@ -50,6 +50,38 @@ impl Watch {
         }
     }
 
+    /// Looks at what is due.
+    pub(super) fn look(&mut self, now: Time, world: &World<'_>) {
+        if self.next_look <= now {
+            for flow in 0..world.scenario.flows.len() {
+                let Some(probe) = world.probe(flow) else { continue };
+                let early = world.acked_early(flow);
+                let means = &mut self.flows[flow];
+                means.early = means.early.max(early);
+                means.looks += 1;
+                means.cwnd += u128::from(probe.cwnd.get());
+                if let Some(srtt) = probe.srtt {
+                    means.timed += 1;
+                    means.srtt += srtt;
+                }
+            }
+            self.next_look = now + LOOKS;
+        }
+        let received: Vec<Bytes> = match &self.bins {
+            Some(bins) if bins.next <= now => {
+                (0..world.scenario.flows.len()).map(|flow| world.received(flow)).collect()
+            }
+            _ => return,
+        };
+        let Some(bins) = &mut self.bins else { return };
+        for ((seen, series), received) in bins.seen.iter_mut().zip(&mut bins.series).zip(received) {
+            // What came in the bin that ends now belongs to it, and not to the one that begins.
+            series.add(now - Duration::from_nanos(1), received - *seen);
+            *seen = received;
+            bins.next = now + series.bin();
+        }
+    }
+
     /// When to look again.
     pub(super) fn next(&self) -> Time {
         self.next_look.min(self.bins.as_ref().map_or(Time::NEVER, |bins| bins.next))
@@ -121,38 +153,4 @@ fn idle(series: &RateSeries, moves: &[&Move], now: Time) -> Duration {
         sum += first.min(until).since(up);
     }
     sum / u32::try_from(moves.len()).unwrap_or(u32::MAX).max(1)
-}
-
-impl World<'_> {
-    /// Looks at what is due.
-    pub(super) fn look(&mut self, now: Time) {
-        if self.watch.next_look <= now {
-            for flow in 0..self.scenario.flows.len() {
-                let Some(probe) = self.probe(flow) else { continue };
-                let early = self.acked_early(flow);
-                let means = &mut self.watch.flows[flow];
-                means.early = means.early.max(early);
-                means.looks += 1;
-                means.cwnd += u128::from(probe.cwnd.get());
-                if let Some(srtt) = probe.srtt {
-                    means.timed += 1;
-                    means.srtt += srtt;
-                }
-            }
-            self.watch.next_look = now + LOOKS;
-        }
-        let received: Vec<Bytes> = match &self.watch.bins {
-            Some(bins) if bins.next <= now => {
-                (0..self.scenario.flows.len()).map(|flow| self.received(flow)).collect()
-            }
-            _ => return,
-        };
-        let Some(bins) = &mut self.watch.bins else { return };
-        for ((seen, series), received) in bins.seen.iter_mut().zip(&mut bins.series).zip(received) {
-            // What came in the bin that ends now belongs to it, and not to the one that begins.
-            series.add(now - Duration::from_nanos(1), received - *seen);
-            *seen = received;
-            bins.next = now + series.bin();
-        }
-    }
 }

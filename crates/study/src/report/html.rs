@@ -1,7 +1,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::{Block, Book, Entry, Figure, Note, Report, Table, Tone, Verdict};
-use crate::reproduce::Parameter;
+use crate::setup::Parameter;
 
 const STYLE: &str = include_str!("style.css");
 

@@ -6,7 +6,7 @@
 pub mod chart;
 mod html;
 
-use crate::reproduce::{Criterion, Parameter, print};
+use crate::setup::Parameter;
 use chart::Chart;
 
 /// A report.
@@ -106,23 +106,6 @@ pub struct Verdict {
     pub needed: String,
     /// Whether it is enough.
     pub tone: Tone,
-}
-
-impl Verdict {
-    /// What a criterion counted.
-    pub fn of(criterion: &Criterion) -> Self {
-        let tone = match criterion.verdict() {
-            Some(true) => Tone::Good,
-            Some(false) => Tone::Bad,
-            None => Tone::Neutral,
-        };
-        Self {
-            name: criterion.name.clone(),
-            count: print::count(criterion),
-            needed: print::needed(criterion),
-            tone,
-        }
-    }
 }
 
 /// A table.

@@ -1,3 +1,5 @@
+use serde::{Deserialize, Serialize};
+
 use super::cell::Label;
 use super::run::Measured;
 use crate::stats::{self, Estimate, Ratio};
@@ -97,6 +99,14 @@ pub struct Compared {
     pub order: Option<Order>,
     /// Whether all its ratios are close; none without any.
     pub ratio: Option<bool>,
+}
+
+impl Compared {
+    /// Whether our mean is within this part of the published one; none unless both are known.
+    pub fn is_within(&self, part: f64) -> Option<bool> {
+        let (ours, published) = (self.cell.ours.estimate()?, self.cell.published?);
+        Some(is_near(ours.mean, published.mean, part))
+    }
 }
 
 /// Every cell beside the published one, and every pair of schemes.
@@ -200,7 +210,7 @@ fn mark(cell: &Measured, order: Option<Order>, ratio: Option<bool>) -> Mark {
         Mark::Within
     } else if printed.zip(ours.interval()).is_some_and(|(p, o)| p.overlaps(&o)) {
         Mark::Overlaps
-    } else if printed.is_none() && is_near(ours.mean, published.mean) {
+    } else if printed.is_none() && is_near(ours.mean, published.mean, NEAR) {
         Mark::Near
     } else if ratio == Some(true) {
         Mark::Ratio
@@ -211,14 +221,15 @@ fn mark(cell: &Measured, order: Option<Order>, ratio: Option<bool>) -> Mark {
     }
 }
 
-fn is_near(ours: f64, printed: f64) -> bool {
-    (ours - printed).abs() <= NEAR * printed.abs()
+fn is_near(ours: f64, printed: f64, part: f64) -> bool {
+    (ours - printed).abs() <= part * printed.abs()
 }
 
 /// How many of the things that a reproduction has to get right it gets right.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Criterion {
     /// What has to be right.
+    #[serde(rename = "criterion")]
     pub name: String,
     /// In how many cases it is.
     pub met: usize,
@@ -254,6 +265,15 @@ impl Criterion {
             () if self.met >= needed => Some(true),
             () if self.met + open < needed => Some(false),
             () => None,
+        }
+    }
+
+    /// Whether the experiment agrees with the paper here: as far as is needed, or without exception
+    /// where the count is only told. None if nothing was looked at, or too little to say.
+    pub fn agrees(&self) -> Option<bool> {
+        match self.needed {
+            Some(_) => self.verdict().filter(|_| self.of > 0),
+            None => (self.of > 0).then_some(self.met == self.of),
         }
     }
 }

@@ -6,7 +6,9 @@
 
 mod cell;
 mod compare;
+mod gain;
 pub mod league;
+pub mod lines;
 pub mod ll_trigger_2017;
 pub mod mhp_srp_1994;
 pub mod mobile_tcp_2001;
@@ -14,15 +16,20 @@ pub mod obtcp_2010;
 mod page;
 mod papers;
 pub mod print;
+pub mod processing;
+#[cfg(test)]
+pub(crate) mod recorded;
 mod run;
 pub mod rwc_atcp_2003;
-mod setup;
 pub mod sheet;
+mod study;
 #[cfg(test)]
 pub(crate) mod testing;
 
+pub use crate::setup::{Kind, Parameter, Setup};
 pub use cell::{Cell, Label, Only, OnlyError, chosen, chosen_labels};
 pub use compare::{Compared, Comparison, Criterion, Mark, NEAR, Order, Pair, RATIO_TOLERANCE};
-pub use papers::{PAPERS, Paper, ReproduceError, Reproduction, Request, Study, find};
+pub use gain::Gain;
+pub use papers::{PAPERS, Paper, find};
 pub use run::{CellRunner, Course, Failure, Measured, Progress, run_cells, seed_of};
-pub use setup::{Kind, Parameter, Setup};
+pub use study::{ReproduceError, Reproduction, Request, Study};

@@ -5,7 +5,7 @@ use super::print;
 use super::run::Measured;
 use super::{Kind, Parameter, Request, Setup};
 use crate::published::{Inconsistency, Published};
-use crate::report::{Block, Entry, Note, Report, Section, Verdict};
+use crate::report::{Block, Entry, Note, Report, Section, Tone, Verdict};
 use crate::stats::Estimate;
 
 /// The report of a paper. Sections without a block are left out.
@@ -38,8 +38,23 @@ pub(super) fn note(name: &str, text: &str) -> Note {
 }
 
 /// What had to be right and how much of it is.
-fn verdicts(criteria: &[Criterion]) -> Block {
-    Block::Verdicts(criteria.iter().map(Verdict::of).collect())
+pub(super) fn verdicts(criteria: &[Criterion]) -> Block {
+    Block::Verdicts(criteria.iter().map(verdict).collect())
+}
+
+/// What a criterion counted.
+fn verdict(criterion: &Criterion) -> Verdict {
+    let tone = match criterion.verdict() {
+        Some(true) => Tone::Good,
+        Some(false) => Tone::Bad,
+        None => Tone::Neutral,
+    };
+    Verdict {
+        name: criterion.name.clone(),
+        count: print::count(criterion),
+        needed: print::needed(criterion),
+        tone,
+    }
 }
 
 /// How the values of `what`, printed without intervals, are met.

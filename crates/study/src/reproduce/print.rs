@@ -1,74 +1,9 @@
-//! A reproduction as text: tables for people, one object a line for programs.
+//! A reproduction as text: tables for people.
 
 use std::fmt::Write;
 
-use serde::Serialize;
-
 use super::compare::{Compared, Comparison, Criterion, Order};
 use crate::stats::Estimate;
-
-/// One cell as `--json` prints it. Values are null where nothing is published or measured.
-#[derive(Serialize)]
-struct Line<'a> {
-    table: &'a str,
-    row: &'a str,
-    column: &'a str,
-    scheme: &'a str,
-    unit: &'a str,
-    published: Option<f64>,
-    published_lo: Option<f64>,
-    published_hi: Option<f64>,
-    ours: Option<f64>,
-    ours_lo: Option<f64>,
-    ours_hi: Option<f64>,
-    /// All runs, failed ones included.
-    runs: u32,
-    failures: u32,
-    mark: &'static str,
-    /// Whether the order among the schemes in the same row and column is right.
-    order: Option<&'static str>,
-    /// Whether all ratios to them are close.
-    ratio: Option<bool>,
-}
-
-/// Each cell as one JSON object a line.
-///
-/// # Errors
-/// None that this data can cause; serialising is fallible by its type.
-pub fn json_lines(comparison: &Comparison) -> Result<String, serde_json::Error> {
-    let mut out = String::new();
-    for compared in &comparison.cells {
-        out.push_str(&serde_json::to_string(&line(compared))?);
-        out.push('\n');
-    }
-    Ok(out)
-}
-
-fn line(compared: &Compared) -> Line<'_> {
-    let cell = &compared.cell;
-    let ends = |e: Option<Estimate>| e.and_then(|e| e.interval()).map(|i| (i.lo, i.hi)).unzip();
-    let ours = cell.ours.estimate();
-    let (published_lo, published_hi) = ends(cell.published);
-    let (ours_lo, ours_hi) = ends(ours);
-    Line {
-        table: &cell.label.table,
-        row: &cell.label.row,
-        column: &cell.label.column,
-        scheme: &cell.label.scheme,
-        unit: cell.unit,
-        published: cell.published.map(|e| e.mean),
-        published_lo,
-        published_hi,
-        ours: ours.map(|e| e.mean),
-        ours_lo,
-        ours_hi,
-        runs: cell.ours.runs(),
-        failures: cell.ours.failures(),
-        mark: compared.mark.name(),
-        order: compared.order.map(order_name),
-        ratio: compared.ratio,
-    }
-}
 
 /// The word for an order.
 pub fn order_name(order: Order) -> &'static str {
@@ -164,39 +99,29 @@ pub fn criteria(criteria: &[Criterion]) -> String {
     out
 }
 
-/// One criterion as `--json` prints it.
-#[derive(Serialize)]
-struct CriterionLine<'a> {
-    paper: &'a str,
-    criterion: &'a str,
-    met: usize,
-    of: usize,
-    whole: usize,
-    needed: Option<usize>,
-    /// Whether it is met, where anything is needed and enough was run.
-    verdict: Option<bool>,
+/// What agrees with the paper and what does not, by the names of criteria and their counts, in one
+/// line. What was not looked at, or too little to say, is left out.
+pub fn verdict(criteria: &[Criterion]) -> String {
+    let told = |agrees: bool| {
+        let names = names(criteria, agrees);
+        if names.is_empty() { "nothing that was looked at".to_owned() } else { names.join("; ") }
+    };
+    format!("Agrees: {}. Does not: {}.", told(true), told(false))
 }
 
-/// Each criterion of a paper as one JSON object a line.
-///
-/// # Errors
-/// None that this data can cause; serialising is fallible by its type.
-pub fn criteria_lines(paper: &str, criteria: &[Criterion]) -> Result<String, serde_json::Error> {
-    let mut out = String::new();
-    for c in criteria {
-        let line = CriterionLine {
-            paper,
-            criterion: &c.name,
-            met: c.met,
-            of: c.of,
-            whole: c.whole,
-            needed: c.needed,
-            verdict: c.verdict(),
-        };
-        out.push_str(&serde_json::to_string(&line)?);
-        out.push('\n');
+/// As [`verdict`], with only a number of those that agree.
+pub fn short_verdict(criteria: &[Criterion]) -> String {
+    let (good, bad) = (names(criteria, true).len(), names(criteria, false));
+    if bad.is_empty() {
+        return format!("Criteria: all {good} agree.");
     }
-    Ok(out)
+    format!("Criteria: {good} of {} agree; not: {}.", good + bad.len(), bad.join("; "))
+}
+
+/// The criteria that agree with the paper, or those that do not, with their counts.
+fn names(criteria: &[Criterion], agree: bool) -> Vec<String> {
+    let those = criteria.iter().filter(|c| c.agrees() == Some(agree));
+    those.map(|c| format!("{} ({})", c.name, count(c))).collect()
 }
 
 /// The count of a criterion, such as `31 of 33`.
@@ -221,13 +146,10 @@ pub fn needed(criterion: &Criterion) -> String {
 mod tests {
     use super::*;
     use crate::reproduce::{Label, Measured};
-    use crate::stats::{Interval, Sample};
+    use crate::stats::Sample;
 
-    fn comparison(published: Option<Estimate>) -> Comparison {
-        let mut ours: Sample = [21.0, 23.0].into_iter().collect();
-        if published.is_none() {
-            ours.fail();
-        }
+    fn comparison() -> Comparison {
+        let ours: Sample = [21.0, 23.0].into_iter().collect();
         let label = Label {
             table: "table1".to_owned(),
             row: "0 s".to_owned(),
@@ -237,7 +159,7 @@ mod tests {
         Comparison::new(vec![Measured {
             label,
             unit: "s",
-            published,
+            published: None,
             compared: true,
             ours,
             reasons: Vec::new(),
@@ -245,29 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_is_one_json_object_with_null_where_nothing_is_published() {
-        let printed = Estimate::of_printed(21.7, Interval { lo: 19.3, hi: 24.1 }, 40);
-        let value = |published| -> serde_json::Value {
-            let text = json_lines(&comparison(published)).unwrap();
-            assert_eq!(text.matches('\n').count(), 1);
-            serde_json::from_str(&text).unwrap()
-        };
-        let with = value(Some(printed));
-        assert_eq!(with["published"], 21.7);
-        assert_eq!((&with["ours"], &with["runs"]), (&22.0.into(), &2.into()));
-        assert_eq!(
-            (with["table"].as_str(), with["mark"].as_str()),
-            (Some("table1"), Some("within"))
-        );
-        let without = value(None);
-        assert!(without["published"].is_null() && without["published_hi"].is_null());
-        assert_eq!((&without["runs"], &without["failures"]), (&3.into(), &1.into()));
-        assert_eq!(without["mark"], "unpublished");
-    }
-
-    #[test]
     fn tables_and_criteria_are_readable() {
-        let mut comparison = comparison(None);
+        let mut comparison = comparison();
         let mut other = comparison.cells[0].clone();
         other.cell.label.table = "table2".to_owned();
         other.cell.label.scheme = "congestion-coherence".to_owned();
@@ -278,5 +179,24 @@ mod tests {
         assert!(marks.len() == 2 && marks[0] == marks[1], "{text}");
         let criterion = Criterion::count("order", [true, false], 2, Some(2));
         assert!(criteria(&[criterion]).ends_with("1 of 2  at least 2 of 2: not met\n"));
+    }
+
+    #[test]
+    fn one_line_tells_what_agrees_and_what_does_not() {
+        let all = [
+            Criterion::count("order", [true, true, false], 3, Some(2)),
+            Criterion::count("ratios, strictly", [true, false], 2, None),
+            Criterion::count("rates", [true, true], 2, None),
+            Criterion::count("windows", [false], 1, Some(1)),
+            Criterion::count("too few", [true], 9, Some(5)),
+            Criterion::count("not run", [], 9, None),
+        ];
+        let told = "Agrees: order (2 of 3); rates (2 of 2). \
+                    Does not: ratios, strictly (1 of 2); windows (0 of 1).";
+        assert_eq!(verdict(&all), told);
+        let short = "Criteria: 2 of 4 agree; not: ratios, strictly (1 of 2); windows (0 of 1).";
+        assert_eq!(short_verdict(&all), short);
+        assert_eq!(short_verdict(&all[..1]), "Criteria: all 1 agree.");
+        assert!(verdict(&all[..1]).ends_with("Does not: nothing that was looked at."));
     }
 }

@@ -3,8 +3,6 @@ use rayon::prelude::*;
 use thiserror::Error;
 
 use super::cell::{Cell, Label};
-use super::compare::Comparison;
-use super::papers::{ReproduceError, Request};
 use crate::stats::{Estimate, Sample};
 
 /// What runs a cell; a simulation, or a stand-in of one in tests.
@@ -106,29 +104,6 @@ pub fn run_cells<C: Sync>(
             measured(cell, results)
         })
         .collect()
-}
-
-/// Runs cells as a request says, on a pool of threads of its own, and compares them with the paper's.
-///
-/// # Errors
-/// If the threads cannot be had.
-pub(super) fn compared<C: Sync>(
-    cells: &[Cell<C>],
-    runner: &dyn CellRunner<C>,
-    request: &Request,
-    progress: &dyn Progress,
-) -> Result<Comparison, ReproduceError> {
-    let run = || run_cells(cells, runner, request.runs, Seed::from_u64(request.seed), progress);
-    Ok(Comparison::new(pool(request)?.install(run)))
-}
-
-/// The threads that a request allows.
-///
-/// # Errors
-/// If they cannot be had.
-pub(super) fn pool(request: &Request) -> Result<rayon::ThreadPool, ReproduceError> {
-    let threads = request.jobs.map_or(0, usize::from);
-    Ok(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?)
 }
 
 /// The seed of one run of the cell at `label`.

@@ -1,6 +1,6 @@
 //! What the tests of all reproductions have in common.
 
-use super::papers::Request;
+use super::study::Request;
 
 /// A request for some cells; for all of them if `only` is empty.
 pub(super) fn request(only: &[&str], runs: u32) -> Request {

@@ -24,13 +24,13 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::run::Shard;
 use crate::scenario::PointHash;
+use crate::shard::Shard;
 
 pub use record::{Ordered, Record};
 
 /// The format of the files in a results directory.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 const MANIFEST: &str = "manifest.json";
 

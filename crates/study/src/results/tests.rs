@@ -35,6 +35,22 @@ fn a_record_is_a_line_that_reads_back() {
     assert_eq!(serde_json::from_str::<Record>(&line).expect("reads"), record);
 }
 
+/// A mean over runs that were kept is that over the same runs as they ended, to the last digit.
+#[test]
+fn numbers_read_back_to_the_last_digit() {
+    let mut random = lasthop_units::Seed::from_u64(1).stream("numbers");
+    for _ in 0..10_000 {
+        let value = match f64::from_bits(random.next_u64()) {
+            value if value.is_finite() => value,
+            _ => random.uniform(),
+        };
+        let metrics = Ordered(vec![("x".to_string(), Some(value))]);
+        let record = Record { metrics, ..record(1, "x") };
+        let read: Record = serde_json::from_str(&record.line()).expect("reads");
+        assert_eq!(read, record, "{value:?}");
+    }
+}
+
 #[test]
 fn a_directory_of_another_commit_is_refused_with_the_remedy() {
     let directory = directory();
@@ -112,9 +128,13 @@ fn the_scenario_is_kept_beside_its_runs() {
 }
 
 #[test]
-fn a_newer_format_is_refused() {
-    let directory = directory();
-    let text = "{\"format\": 99, \"commit\": \"abc\"}";
-    fs::write(directory.path().join(MANIFEST), text).expect("writes");
-    assert!(open(directory.path()).expect_err("refused").to_string().contains("format 99"));
+fn an_older_or_newer_format_is_refused() {
+    // In the first, runs depended on the order of a file's links.
+    for format in [1, 99] {
+        let directory = directory();
+        let text = format!("{{\"format\": {format}, \"commit\": \"abc\"}}");
+        fs::write(directory.path().join(MANIFEST), text).expect("writes");
+        let error = Results::open(directory.path(), "abc", true).expect_err("refused").to_string();
+        assert!(error.contains(&format!("format {format},")), "{error}");
+    }
 }

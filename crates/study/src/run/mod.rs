@@ -1,7 +1,6 @@
 //! Running a sweep: every point with every seed, on all cores, each run only once.
 
 mod engine;
-mod shard;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -18,8 +17,8 @@ use thiserror::Error;
 use crate::results::{Ordered, Record, Results, ResultsError};
 use crate::scenario::{PointHash, ScenarioError, Study};
 
+pub use crate::shard::{Shard, ShardError};
 pub use engine::{Engine, Outcome, Outputs, RunError};
-pub use shard::{Shard, ShardError};
 pub use summary::{MetricSummary, PointSummary, summarise};
 
 /// Why a sweep ended before its time.
@@ -86,7 +85,8 @@ pub fn jobs(study: &Study, options: &Options) -> Vec<Job> {
         for run in 0..options.runs {
             let number = (point as u64).wrapping_mul(options.runs).wrapping_add(run);
             let seed = options.seed.wrapping_add(run);
-            if options.shard.has(number) && seen.insert((described.hash(), seed)) {
+            // Two descriptions of one point are one in every shard.
+            if seen.insert((described.hash(), seed)) && options.shard.has(number) {
                 jobs.push(Job { point, run, seed });
             }
         }
@@ -125,8 +125,11 @@ pub fn sweep(
         let point = study.points()[job.point].hash();
         match results.and_then(|r| r.get(point, job.seed)) {
             Some(record) => {
-                done(record);
-                finished.records.insert((point, job.seed), record.clone());
+                let parameters = Ordered(study.points()[job.point].parameters().to_vec());
+                // Another sweep may have counted and described it in its own way.
+                let record = Record { run: job.run, parameters, ..record.clone() };
+                done(&record);
+                finished.records.insert((point, job.seed), record);
             }
             None => missing.push(job),
         }

@@ -52,7 +52,9 @@ impl Engine for Echo {
         let delay = scenario.links[0].radio.up.delay.as_secs_f64();
         let none = [Loss::lose(Errors::Uniform(0.0))];
         let lossy = scenario.links[0].radio.up.losses != none;
-        let broken = if random.is_multiple_of(5) { f64::NAN } else { 1.0 };
+        // With all the digits that a number can have.
+        let value = seed.stream("value").uniform() * 1e6;
+        let broken = if random.is_multiple_of(5) { f64::NAN } else { value };
         Ok(Outcome {
             completed: !lossy,
             trace: random,
@@ -147,6 +149,60 @@ fn an_interrupted_sweep_resumes_with_what_is_missing() {
     let third = Echo::default();
     go(&third, "0/1", Some(&open())).expect("runs");
     assert_eq!(third.runs.load(Ordering::Relaxed), 0);
+}
+
+/// What a sweep tells is the same to the last digit however it came about: at once, interrupted, in
+/// parts that end in any order, on any number of threads.
+#[test]
+fn a_sweep_in_pieces_tells_the_same_as_one_at_once() {
+    let many = |shard: &str, jobs| Options { runs: 40, jobs: Some(jobs), ..options(shard) };
+    let told = |finished: &Finished| {
+        assert_eq!((finished.records.len(), finished.missing), (120, 0));
+        let lines: Vec<String> = finished.records.values().map(Record::line).collect();
+        format!("{lines:?} {:?}", summarise(&study(), finished))
+    };
+    let go = |options: &Options, results: Option<&Results>, engine: &Echo| {
+        let stop = AtomicBool::new(false);
+        sweep(&study(), engine, options, results, &stop, &|_| {}).expect("runs")
+    };
+    let whole = told(&go(&many("0/1", 1), None, &Echo::default()));
+    assert_eq!(told(&go(&many("0/1", 4), None, &Echo::default())), whole);
+    for pieces in ["interrupted", "0/3 1/3 2/3", "2/3 0/3 1/3"] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let open = || Results::open(directory.path(), "abc", false).expect("opens");
+        if pieces == "interrupted" {
+            let engine = Echo { stop_after: Some(50), ..Echo::default() };
+            assert!(go(&many("0/1", 3), Some(&open()), &engine).missing > 0);
+        } else {
+            for shard in pieces.split(' ') {
+                go(&many(shard, 2), Some(&open()), &Echo::default());
+            }
+        }
+        let again = go(&many("0/1", 2), Some(&open()), &Echo::default());
+        assert!(told(&again) == whole, "{pieces}");
+    }
+}
+
+/// Which of its runs a seed is, and what is set at a point, is the asking sweep's own.
+#[test]
+fn a_kept_run_is_counted_and_described_as_the_sweep_that_asks_does() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let open = || Results::open(directory.path(), "abc", false).expect("opens");
+    let stop = AtomicBool::new(false);
+    let named = FILE.replace(
+        "\"link.radio.loss\" = [\"0%\", \"5%\", \"10%\"]",
+        "air = [{ label = \"good\", link.radio.loss = \"0%\" }]",
+    );
+    let other = Study::parse(Path::new("y.toml"), &named).expect("a scenario");
+    let late = Options { seed: 12, runs: 2, ..options("0/1") };
+    sweep(&other, &Echo::default(), &late, Some(&open()), &stop, &|_| {}).expect("runs");
+    let engine = Echo::default();
+    let resumed = go(&engine, "0/1", Some(&open())).expect("runs");
+    assert_eq!(engine.runs.load(Ordering::Relaxed), 10);
+    let lines = |finished: &Finished| -> Vec<String> {
+        finished.records.values().map(Record::line).collect()
+    };
+    assert_eq!(lines(&resumed), lines(&go(&Echo::default(), "0/1", None).expect("runs")));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::agents::AgentSettings;
-use super::help::{MobileSettings, RwcFile};
+use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
 use super::model::{Headers, NodeKind};
 use super::scheme::Schemes;
@@ -184,6 +184,24 @@ pub(crate) struct SrpFile {
     pub(crate) tick: Option<Span>,
 }
 
+/// Receiver window control: the `[rwc]` table.
+#[derive(Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RwcFile {
+    pub(crate) packets: Option<u32>,
+    pub(crate) priorities: Option<Named<u32>>,
+    pub(crate) changes: Vec<RwcChangeFile>,
+}
+
+/// A user's change of mind.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct RwcChangeFile {
+    pub(crate) at: Span,
+    pub(crate) flow: String,
+    pub(crate) priority: u32,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct HandoffFile {
@@ -236,7 +254,7 @@ pub(crate) struct MeasureFile {
     pub(crate) captures: Vec<String>,
 }
 
-/// Tables by name, in the order of the file.
+/// Tables by name, in the order of their names; of a list, in its own.
 #[derive(Debug)]
 pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
 

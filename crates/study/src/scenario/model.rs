@@ -6,7 +6,7 @@ use lasthop_units::{Bytes, Duration, Rate, Seed};
 use serde::Deserialize;
 
 use super::agents::AgentSettings;
-use super::help::MobileSettings;
+use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
 use super::scheme::Schemes;
 use super::tcp::TcpSettings;
@@ -18,11 +18,11 @@ pub struct Scenario {
     pub end: End,
     /// How long packets are on links.
     pub headers: Headers,
-    /// The nodes, in the order of the file.
+    /// The nodes, in the order of their names.
     pub nodes: Vec<Node>,
-    /// The links, in the order of the file.
+    /// The links, in the order of their names.
     pub links: Vec<Link>,
-    /// The flows, in the order of the file.
+    /// The flows, in the order of their names; those without, in the order of the file.
     pub flows: Vec<Flow>,
     /// The mobile's moves and disconnections.
     pub handoff: Option<Handoff>,

@@ -1,6 +1,7 @@
 //! From what the file says to what is run: names looked up, defaults filled in, ranges checked.
 
 mod handoff;
+mod rwc;
 
 use std::time::Duration;
 

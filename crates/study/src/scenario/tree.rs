@@ -30,7 +30,7 @@ pub(crate) enum Value {
     Table(Table),
 }
 
-/// Keys and values in the order of the file.
+/// Keys and values, in the order of the file until they are sorted.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(crate) struct Table(Vec<Entry>);
 
@@ -194,6 +194,18 @@ impl Node {
                 list.iter().enumerate().any(|(i, n)| step(&i.to_string(), None, n))
             }
             _ => false,
+        }
+    }
+
+    /// Brings the keys of all tables into the order that the canonical text has.
+    pub(crate) fn sort(&mut self) {
+        match &mut self.value {
+            Value::List(list) => list.iter_mut().for_each(Self::sort),
+            Value::Table(table) => {
+                table.0.sort_by(|a, b| a.key.cmp(&b.key));
+                table.0.iter_mut().for_each(|entry| entry.node.sort());
+            }
+            _ => {}
         }
     }
 

@@ -96,6 +96,10 @@ const WLAN: Line = Line { mbps: 11, delay: Duration::from_millis(5), queue: 50 }
 const BIG_WIRE: Line = Line { mbps: 100, delay: Duration::from_millis(25), queue: 1000 };
 const BIG_HOP: Line = Line { mbps: 20, delay: Duration::from_millis(20), queue: 100 };
 
+/// Which node and which link a cell with gaps is about.
+const MOBILE: usize = 2;
+const RADIO: usize = 1;
+
 /// Where marks begin, for those who look at them.
 const MARK: QueueLimit = QueueLimit::Packets(10);
 /// The longest datagram of every link.
@@ -227,8 +231,8 @@ impl Cell {
         let room = self.duration.checked_sub(first + spread + pause)?;
         let count = 1 + u32::try_from(room.as_nanos() / every.as_nanos()).unwrap_or(u32::MAX - 1);
         Some(Handoff {
-            mobile: NodeIndex(super::simulated::MOBILE),
-            cells: vec![LinkIndex(super::simulated::RADIO)],
+            mobile: NodeIndex(MOBILE),
+            cells: vec![LinkIndex(RADIO)],
             first,
             pause,
             pause_spread: 0.0,

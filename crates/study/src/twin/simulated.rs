@@ -23,10 +23,6 @@ const LINUX_RTO_MIN: Duration = Duration::from_millis(200);
 const FLOW: &str = "download";
 const GOODPUT: &str = "download.goodput_bps";
 
-/// Which node and which link a cell with gaps is about.
-pub(super) const MOBILE: usize = 2;
-pub(super) const RADIO: usize = 1;
-
 /// What the application at the mobile received in the simulated world, one rate for each seed, over
 /// the whole of [`Cell::duration`].
 ///

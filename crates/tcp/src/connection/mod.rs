@@ -25,39 +25,15 @@ pub use close::reset_for;
 pub use open::NotAnOpening;
 pub use snapshot::{Estimates, Snapshot};
 
+use crate::ack_request::{AckRequest, AckWindow};
 use crate::config::Config;
 use crate::ecn::Ecn;
 use crate::receive::Receiver;
 use crate::response::{Control, Facts, Windows};
 use crate::rtt::Estimator;
 use crate::sack::Scoreboard;
+use crate::state::State;
 use crate::stats::{Probe, Stats};
-
-/// The states of RFC 9293 section 3.3.2, without LISTEN, which is whoever calls
-/// [`Connection::accept`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// Over, or never begun.
-    Closed,
-    /// Our SYN is out.
-    SynSent,
-    /// Both SYNs are known, ours is not acknowledged.
-    SynReceived,
-    /// Data flows.
-    Established,
-    /// We finished; our FIN is not acknowledged.
-    FinWait1,
-    /// Our FIN is acknowledged; the peer may go on.
-    FinWait2,
-    /// The peer finished; we may go on.
-    CloseWait,
-    /// Both finished at once; our FIN is not acknowledged.
-    Closing,
-    /// The peer finished, then we; our FIN is not acknowledged.
-    LastAck,
-    /// Both FINs are acknowledged; old segments are awaited.
-    TimeWait,
-}
 
 /// The ports of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -133,28 +109,6 @@ impl Outgoing {
     pub(crate) const fn plain(segment: Segment, offset: u64) -> Self {
         Self { segment, offset, ecn_capable: false }
     }
-}
-
-/// An acknowledgement that a helper scheme wants on the wire (ATR-3, 3DA-1, FRZ-1, FRZ-3).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct AckRequest {
-    /// Acknowledge so many bytes less than what has arrived in order.
-    pub withhold: u32,
-    /// The window to state.
-    pub window: AckWindow,
-}
-
-/// The window that a requested acknowledgement states.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum AckWindow {
-    /// The one that holds.
-    #[default]
-    Real,
-    /// What is left of the one that the peer was told last: as long as nothing has arrived since, the
-    /// same field, so that the acknowledgement counts as a duplicate (RENO-4).
-    Unchanged,
-    /// None, whatever there is.
-    Zero,
 }
 
 /// How the sender stands towards loss.

@@ -146,7 +146,7 @@ impl State {
             self.due = Time::NEVER;
             // Duplicates are to repeat a number that the sender has seen.
             let acks = if view.gap {
-                Acks::Copies(1, crate::connection::AckWindow::Real)
+                Acks::Copies(1, crate::ack_request::AckWindow::Real)
             } else {
                 Acks::Soon
             };

@@ -1,7 +1,7 @@
 use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
 use super::{Acks, Action, Part, View};
-use crate::connection::AckWindow;
+use crate::ack_request::AckWindow;
 
 /// Freeze-TCP (Goff et al. 2000; FRZ): a mobile receiver that foresees a disconnection shuts its
 /// window, so that the fixed sender goes to persist with its windows and estimates kept, and opens

@@ -1,7 +1,7 @@
 use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
 use super::{Acks, Action, PATIENCE, Part, Resend, TimerChange, View};
-use crate::connection::AckWindow;
+use crate::ack_request::AckWindow;
 
 /// The mobile's part of M-TCP (Brown and Singh 1997): while it is cut off its timers stand still and
 /// it sends nothing of its stream; once it is back it greets its supervisor with an acknowledgement

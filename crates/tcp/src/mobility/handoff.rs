@@ -1,7 +1,7 @@
 use lasthop_units::{LinkNews, LinkWatch, Thaw, Time};
 
 use super::{Acks, Action, Arrived, Part, Resend, View};
-use crate::connection::AckWindow;
+use crate::ack_request::AckWindow;
 
 /// Fast retransmit after a handoff (Caceres and Iftode 1995; 3DA): once the mobile can be reached
 /// again it sends duplicate acknowledgements, so that the fixed sender goes into fast retransmit

@@ -21,7 +21,7 @@ pub use handoff::FastRetransmit;
 pub use lasthop_units::Thaw;
 pub use link_layer::LinkLayerFreeze;
 
-use crate::connection::AckWindow;
+use crate::ack_request::AckWindow;
 
 /// Which scheme the mobile end of a connection follows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

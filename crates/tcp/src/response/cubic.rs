@@ -129,8 +129,8 @@ impl Response for Cubic {
 mod tests {
     use lasthop_units::Duration;
 
+    use super::super::LossBase;
     use super::*;
-    use crate::config::LossBase;
 
     const MSS: u64 = 1000;
     const RTT: Duration = Duration::from_millis(100);

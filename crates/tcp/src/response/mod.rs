@@ -17,8 +17,6 @@ pub use reno::Reno;
 pub use sack::Sack;
 pub use tahoe::Tahoe;
 
-use crate::config::LossBase;
-
 /// Which answer to loss a connection has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algorithm {
@@ -46,6 +44,16 @@ pub enum Repair {
     /// What the scoreboard shows as lost (RFC 6675); as [`Partial`](Self::Partial) if the peer does
     /// not send selective acknowledgements.
     Sack,
+}
+
+/// What ssthresh is the half of after a loss.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LossBase {
+    /// The data in flight; ssthresh is left alone when the timer expires again for the same data
+    /// (RFC 5681 section 3.1).
+    Flight,
+    /// min(cwnd, window) in whole segments, at every expiry anew: BSD and ns-2.
+    Window,
 }
 
 /// The windows that a response governs, in bytes.

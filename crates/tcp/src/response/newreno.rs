@@ -1,5 +1,4 @@
-use super::{Facts, Repair, Response, Windows};
-use crate::config::LossBase;
+use super::{Facts, LossBase, Repair, Response, Windows};
 
 /// Fast recovery that lasts until all that was out at its beginning is acknowledged (RFC 6582).
 #[derive(Clone, Copy, Default, Debug)]

@@ -192,8 +192,7 @@ fn a_triggered_handoff_costs_the_sender_nothing() {
     assert_eq!((w.fixed.stats().timeouts, w.fixed.stats().retransmits), (0, 0));
 }
 
-/// LLT-6: if the one acknowledgement is lost the sender's probe mends it; LLT-12: what the network is
-/// like afterwards plays no part.
+/// LLT-6: if the one acknowledgement is lost the sender's probe mends it.
 #[test]
 fn a_probe_mends_a_lost_reopening() {
     let mut w = handoff(Mobility::LinkLayerFreeze(LinkLayerFreeze::default()), 2500, 4000);

@@ -1,4 +1,4 @@
-use lasthop_linux::control::InterfaceReport;
+use lasthop_control::InterfaceReport;
 use proptest::prelude::*;
 
 use super::*;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use axum::response::sse::Event;
 use futures_util::stream::{self, Stream};
-use lasthop_linux::control::{self, Report};
+use lasthop_control::{self as control, Report};
 use lasthop_units::Time;
 use serde::{Serialize, Serializer};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};

@@ -12,7 +12,7 @@ use axum::middleware::{self, Next};
 use axum::response::sse::{KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use lasthop_linux::control::{self, Request, RequestError, Target};
+use lasthop_control::{self as control, Request, RequestError, Target};
 use serde::Deserialize;
 
 use super::feed::{Feed, INTERVAL};

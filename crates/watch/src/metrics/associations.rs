@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lasthop_linux::control::{AssociationReport, Report};
+use lasthop_control::{AssociationReport, Report};
 
 use super::Labels;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lasthop_linux::control::{ConnectionReport, Report};
+use lasthop_control::{ConnectionReport, Report};
 
 /// Programs with series of their own; what the others do is counted together. A program keeps its
 /// place: if places changed hands, counters would jump.

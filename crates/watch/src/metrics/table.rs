@@ -1,6 +1,6 @@
 //! Every metric: what it is called, what it says and where it is read.
 
-use lasthop_linux::control::{AgentReport, BaseReport, HandoffState, InterfaceReport};
+use lasthop_control::{AgentReport, BaseReport, HandoffState, InterfaceReport};
 
 use super::{Kind, Labels, Metric, Samples, View, programs::Program};
 
@@ -441,7 +441,7 @@ fn handoff_connections(view: &View<'_>, to: &mut Samples) {
 fn each_association<V: Into<super::Value>>(
     view: &View<'_>,
     to: &mut Samples,
-    read: impl Fn(&lasthop_linux::control::AssociationReport) -> Option<V>,
+    read: impl Fn(&lasthop_control::AssociationReport) -> Option<V>,
 ) {
     for association in view.current {
         to.add(association.labels.clone(), read(association.report));

@@ -5,7 +5,7 @@ mod promtool;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lasthop_linux::control::{
+use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     HandoffState, Handoffs, InterfaceReport, PeerReport, Report,
 };

@@ -2,9 +2,9 @@
 
 use std::cmp::Reverse;
 
-use lasthop_linux::control::{PRIORITY_MAX, Report, Target};
+use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use lasthop_control::{PRIORITY_MAX, Report, Target};
 use lasthop_units::Time;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::history::History;
 use crate::sample::Sample;

@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_linux::control::{self, Report, Request, Target};
+use crossterm::event::{self, Event};
+use lasthop_control::{self as control, Report, Request, Target};
 use lasthop_units::Time;
 use ratatui::DefaultTerminal;
-use ratatui::crossterm::event::{self, Event};
 
 pub use self::app::{Action, App, List, Sort};
 use crate::sample::Sample;

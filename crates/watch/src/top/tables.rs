@@ -1,6 +1,6 @@
 //! The tables that are shown, as text.
 
-use lasthop_linux::control::{BaseReport, HandoffReport, HandoffState, Handoffs, InterfaceReport};
+use lasthop_control::{BaseReport, HandoffReport, HandoffState, Handoffs, InterfaceReport};
 use lasthop_units::{Bytes, Rate};
 
 use super::grid::{Column, Grid};

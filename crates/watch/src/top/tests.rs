@@ -1,10 +1,10 @@
-use lasthop_linux::control::{
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
     HandoffState, Handoffs, InterfaceReport,
 };
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::*;
 use crate::history::History;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
 
-use lasthop_linux::control::{AssociationReport, ConnectionReport, Report, Request, Target};
+use lasthop_control::{AssociationReport, ConnectionReport, Report, Request, Target};
 use serde_json::{Value, json};
 
 /// What all connections share, bytes per second.

@@ -1,7 +1,8 @@
 //! What two agents at the ends of a hop send each other beside the traffic: the payload of Ethernet
 //! frames of [`ETHERTYPE`].
 //!
-//! Each begins with the version and the kind. A hello goes on with the sender's epoch and that of
+//! Each begins with [`SUBTYPE`], for the type is a hop datagram's too, and goes on with the version and
+//! the kind, four bits each. A hello goes on with the sender's epoch and that of
 //! the peer that it hears, zero if none. A message goes on with the bytes of a
 //! [`Message`](super::Message). A numbered packet goes on with its number and its own EtherType, and
 //! then the packet as it was; the addresses are those of the frame around it. All numbers are big
@@ -17,8 +18,15 @@
 
 use thiserror::Error;
 
-/// The EtherType of agents: IEEE's first for local experiments (IEEE 802, clause 9.2.4).
-pub const ETHERTYPE: u16 = 0x88b5;
+use crate::mobile_tcp::ETHERTYPE_HOP;
+
+/// The EtherType of agents: IEEE's second for local experiments. Several protocols may share such a
+/// type, told apart by the subtype that follows it (IEEE 802, clause 9.2.4).
+pub const ETHERTYPE: u16 = ETHERTYPE_HOP;
+
+/// The first byte of a payload. A hop datagram's frames begin with its length, which never begins so
+/// ([`HOP_LEN_END`](crate::mobile_tcp::HOP_LEN_END)).
+pub const SUBTYPE: u8 = 0xff;
 
 /// Bytes that a numbered packet is longer than the packet.
 pub const NUMBERED_HEADER: usize = 8;
@@ -44,6 +52,9 @@ pub enum ParseError {
     /// The frame ends within this field.
     #[error("an agent's frame ends within its {0}")]
     Truncated(&'static str),
+    /// It is no frame between agents.
+    #[error("subtype {0:#04x} of EtherType {ETHERTYPE:#06x}; that of agents is {SUBTYPE:#04x}")]
+    Subtype(u8),
     /// A version that is not known here.
     #[error("version {0} of agents' frames; version 1 is understood")]
     Version(u8),
@@ -88,21 +99,26 @@ pub enum Beside<'a> {
 impl Hello {
     /// The payload of its frame.
     pub fn emit(&self) -> [u8; HELLO] {
-        let mut out = [VERSION, KIND_HELLO, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut out = [SUBTYPE, of_kind(KIND_HELLO), 0, 0, 0, 0, 0, 0, 0, 0];
         out[2..6].copy_from_slice(&self.epoch.to_be_bytes());
         out[6..].copy_from_slice(&self.heard.unwrap_or(0).to_be_bytes());
         out
     }
 }
 
+/// The second byte.
+const fn of_kind(kind: u8) -> u8 {
+    VERSION << 4 | kind
+}
+
 /// What comes before the bytes of a message.
 pub const fn message_header() -> [u8; MESSAGE_HEADER] {
-    [VERSION, KIND_MESSAGE]
+    [SUBTYPE, of_kind(KIND_MESSAGE)]
 }
 
 /// What comes before a numbered packet.
 pub fn numbered_header(number: u32, ethertype: u16) -> [u8; NUMBERED_HEADER] {
-    let mut out = [VERSION, KIND_NUMBERED, 0, 0, 0, 0, 0, 0];
+    let mut out = [SUBTYPE, of_kind(KIND_NUMBERED), 0, 0, 0, 0, 0, 0];
     out[2..6].copy_from_slice(&number.to_be_bytes());
     out[6..].copy_from_slice(&ethertype.to_be_bytes());
     out
@@ -115,11 +131,15 @@ impl<'a> Beside<'a> {
     ///
     /// Says what is cut short, unknown or not to be carried.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
-        let (&[version], bytes) = split(bytes, "version")?;
+        let (&[subtype], bytes) = split(bytes, "subtype")?;
+        if subtype != SUBTYPE {
+            return Err(ParseError::Subtype(subtype));
+        }
+        let (&[kind], bytes) = split(bytes, "kind")?;
+        let (version, kind) = (kind >> 4, kind & 0x0f);
         if version != VERSION {
             return Err(ParseError::Version(version));
         }
-        let (&[kind], bytes) = split(bytes, "kind")?;
         match kind {
             KIND_HELLO => parse_hello(bytes).map(Self::Hello),
             KIND_MESSAGE => Ok(Self::Message(bytes)),
@@ -162,13 +182,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::mobile_tcp::HOP_LEN_END;
 
     #[test]
     fn frames_are_laid_out_as_described() {
         let hello = Hello { epoch: 0x0102_0304, heard: Some(5) };
-        assert_eq!(hello.emit(), [1, 1, 1, 2, 3, 4, 0, 0, 0, 5]);
-        assert_eq!(message_header(), [1, 2]);
-        assert_eq!(numbered_header(0x0a0b_0c0d, 0x0800), [1, 3, 10, 11, 12, 13, 8, 0]);
+        assert_eq!(hello.emit(), [0xff, 0x11, 1, 2, 3, 4, 0, 0, 0, 5]);
+        assert_eq!(message_header(), [0xff, 0x12]);
+        assert_eq!(numbered_header(0x0a0b_0c0d, 0x0800), [0xff, 0x13, 10, 11, 12, 13, 8, 0]);
     }
 
     #[test]
@@ -188,9 +209,20 @@ mod tests {
 
     #[test]
     fn what_is_unknown_is_refused() {
-        assert_eq!(Beside::parse(&[2, 1]), Err(ParseError::Version(2)));
-        assert_eq!(Beside::parse(&[1, 4]), Err(ParseError::Kind(4)));
-        assert_eq!(Beside::parse(&[1, 1, 0, 0, 0, 0, 0, 0, 0, 1]), Err(ParseError::Epoch));
+        assert_eq!(Beside::parse(&[0xff, 0x21]), Err(ParseError::Version(2)));
+        assert_eq!(Beside::parse(&[0xff, 0x14]), Err(ParseError::Kind(4)));
+        assert_eq!(Beside::parse(&[0xff, 0x11, 0, 0, 0, 0, 0, 0, 0, 1]), Err(ParseError::Epoch));
+    }
+
+    #[test]
+    fn no_frame_of_an_agent_is_one_of_a_hop() {
+        let longest = HOP_LEN_END - 1;
+        assert_eq!(Beside::parse(&longest.to_be_bytes()), Err(ParseError::Subtype(0xfe)));
+        let hello = Hello { epoch: 1, heard: None }.emit();
+        for header in [hello[..2].to_vec(), message_header().to_vec()] {
+            assert!(u16::from_be_bytes([header[0], header[1]]) >= HOP_LEN_END);
+        }
+        assert!(numbered_header(1, 0x0800)[0] == SUBTYPE);
     }
 
     /// An agent takes no frame of its own kind, nor ARP, out of another: what a bridge filters
@@ -221,7 +253,7 @@ mod tests {
         #[test]
         fn arbitrary_bytes_make_nothing_panic(mut bytes: Vec<u8>, kind in 0..5u8) {
             let _ = Beside::parse(&bytes);
-            bytes.splice(0..0, [VERSION, kind]);
+            bytes.splice(0..0, [SUBTYPE, of_kind(kind)]);
             let _ = Beside::parse(&bytes);
         }
     }

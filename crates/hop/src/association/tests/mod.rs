@@ -13,6 +13,7 @@ use lasthop_wire::datagram::Unknown;
 use super::*;
 use crate::config::HopConfig;
 use crate::seal::{Keypair, PublicKey};
+use crate::unreachable::Unreachable;
 
 type Addr = u16;
 
@@ -41,6 +42,8 @@ struct World<T: Transport = Srp> {
     /// Everything that was ever sent, for whoever listens.
     recorded: Vec<(Addr, Vec<u8>)>,
     base_events: Vec<(AssociationId, AssociationEvent)>,
+    /// What the network says of each datagram to the base: then none passes, either way.
+    network: Option<Unreachable>,
 }
 
 fn new_mobile<T>(n: u64, now: Time, base: PublicKey) -> Mobile<Addr, T>
@@ -75,6 +78,7 @@ impl<T: Transport<Config: Default>> World<T> {
             numbers: Seed::from_u64(seed).stream("loss"),
             recorded: Vec::new(),
             base_events: Vec::new(),
+            network: None,
         }
     }
 
@@ -112,9 +116,17 @@ impl<T: Transport<Config: Default>> World<T> {
         while self.air.front().is_some_and(|f| f.at <= self.now)
             && let Some(mut f) = self.air.pop_front()
         {
-            if f.to == BASE {
+            if f.to == BASE
+                && let Some(what) = self.network
+            {
+                if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.from) {
+                    m.1.handle_unreachable(self.now, what);
+                }
+            } else if f.to == BASE {
                 self.base.handle_datagram(self.now, f.from, &mut f.bytes);
-            } else if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to) {
+            } else if self.network.is_none()
+                && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to)
+            {
                 m.1.handle_datagram(self.now, f.from, &mut f.bytes);
             }
         }
@@ -258,6 +270,57 @@ fn strangers_and_wrong_keys_get_no_answer() {
 }
 
 #[test]
+fn a_base_tells_the_operator_whom_it_does_not_answer_and_why() {
+    let mut w = World::new(0.0, 1);
+    let sealless = Mobile::unsealed(
+        HopConfig::default(),
+        *keys(1).public(),
+        BASE,
+        Seed::from_u64(3),
+        Time::ZERO,
+    );
+    w.mobiles.push((6, sealless));
+    w.mobiles.push((7, new_mobile(77, Time::ZERO, *keys(0).public())));
+    w.mobiles.push((8, new_mobile(2, Time::ZERO, *keys(5).public())));
+    w.run(Duration::from_secs(3));
+    let mut told: Vec<_> = core::iter::from_fn(|| w.base.poll_refused()).collect();
+    told.sort_by_key(|refused| refused.from);
+    let why: Vec<_> = told.iter().map(|refused| (refused.from, refused.why)).collect();
+    let stranger = Refusal::Stranger(*keys(77).public());
+    assert_eq!(why, [(6, Refusal::OtherSeal), (7, stranger), (8, Refusal::OtherBase)]);
+    // They go on asking, and are told of again.
+    w.run(Duration::from_secs(60));
+    let again: Vec<_> = core::iter::from_fn(|| w.base.poll_refused()).collect();
+    assert!(again.len() == 3 && again.iter().all(|refused| refused.again > 50), "{again:?}");
+    assert!(w.recorded.iter().all(|r| ![6, 7, 8].contains(&r.0)));
+    // Garbage is nobody's handshake.
+    for garbage in [&[0x13_u8][..], &[0x11; 40], &[0; 60]] {
+        w.base.handle_datagram(w.now, 9, &mut garbage.to_vec());
+    }
+    assert_eq!(w.base.poll_refused(), None);
+}
+
+#[test]
+fn a_base_tells_of_mobiles_that_speak_another_transport() {
+    let mut base = new_base::<crate::mobile_tcp::MobileTcp>(1);
+    let mut out = [0; 2000];
+    let mut mobile: Mobile<Addr> = new_mobile(1, Time::ZERO, *keys(0).public());
+    let sent = mobile.poll_transmit(Time::ZERO, &mut out).unwrap();
+    base.handle_datagram(Time::ZERO, 1, &mut out[..sent.len]);
+    assert_eq!(base.poll_refused().map(|refused| refused.why), Some(Refusal::OtherTransport));
+    let mut bare = crate::BareMobile::new(
+        crate::mobile_tcp::Config::default(),
+        BASE,
+        Seed::from_u64(1),
+        Time::ZERO,
+    );
+    let sent = MobileEnd::poll_transmit(&mut bare, Time::ZERO, &mut out).unwrap();
+    base.handle_datagram(Time::ZERO, 2, &mut out[..sent.len]);
+    assert_eq!(base.poll_refused().map(|refused| refused.why), Some(Refusal::OtherSeal));
+    assert!(base.poll_transmit(Time::ZERO, &mut out).is_none());
+}
+
+#[test]
 fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
     let mut w = World::new(0.0, 1);
     for n in 0..2_000 {
@@ -293,6 +356,32 @@ fn a_restarted_base_gets_a_new_association_and_old_streams_are_reset() {
     w.mobile().write(new, b"again").unwrap();
     w.run(Duration::from_secs(1));
     assert_eq!(read(w.association(), new), b"again");
+}
+
+/// The counters go on; what the hop loses is learnt from what is sent to the new base.
+#[test]
+fn what_was_lost_before_a_base_was_restarted_is_not_taken_for_the_hop_s_loss() {
+    let mut w = World::new(0.1, 1);
+    let send = |w: &mut World, pieces: usize| {
+        let id = w.mobile().open().unwrap();
+        for _ in 0..pieces {
+            w.mobile().write(id, &[7; 10_000]).unwrap();
+            w.run(Duration::from_millis(100));
+        }
+    };
+    send(&mut w, 50);
+    let before = w.mobile().stats();
+    assert!(before.lost > 20 && before.loss < 0.3, "{before:?}");
+    w.base = new_base(2);
+    send(&mut w, 1);
+    w.run(Duration::from_secs(10));
+    assert!(w.mobile().is_up() && w.base.associations().count() == 1);
+    for _ in 0..20 {
+        send(&mut w, 1);
+        let loss = w.mobile().stats().loss;
+        assert!(loss < 0.5, "{:.1} %", loss * 100.0);
+    }
+    assert!(w.mobile().stats().lost >= before.lost);
 }
 
 #[test]
@@ -489,4 +578,66 @@ fn datagrams_of_an_earlier_association_are_refused() {
         present.mobiles[0].1.handle_datagram(present.now, BASE, &mut bytes);
     }
     assert!(present.mobiles[0].1.mobile_stats().refused >= taken + number);
+}
+
+/// The last acknowledgement of a download is all that a mobile sends when its base dies: what comes
+/// back of it is enough.
+#[test]
+fn a_base_whose_host_keeps_saying_that_nobody_is_there_is_given_up_and_found_again() {
+    let mut w = World::new(0.0, 1);
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
+    w.network = Some(Unreachable::Port);
+    let now = w.now;
+    w.mobile().handle_unreachable(now, Unreachable::Port);
+    w.run(Duration::from_secs(1));
+    assert!(w.mobile().is_up(), "one that is started again at once may know the mobile");
+    w.run(Duration::from_secs(2));
+    assert_eq!(w.mobile_events(), [AssociationEvent::Lost(CloseReason::Unreachable)]);
+    let now = w.now;
+    assert_eq!(w.mobile().unreachable(now), Some(Unreachable::Port));
+
+    (w.network, w.base) = (None, new_base(2));
+    w.run(Duration::from_secs(1));
+    assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
+    let now = w.now;
+    assert_eq!(w.mobile().unreachable(now), None);
+}
+
+#[test]
+fn forged_words_of_the_network_do_not_end_an_association() {
+    let mut w = World::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"a").unwrap();
+    w.run(Duration::from_secs(1));
+    let inits = w.mobile().mobile_stats().inits_sent;
+    for _ in 0..100 {
+        let now = w.now;
+        w.mobile().handle_unreachable(now, Unreachable::Port);
+        w.run(Duration::from_millis(100));
+    }
+    assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
+    assert!(w.mobile().mobile_stats().inits_sent - inits <= 11, "each costs a handshake");
+    w.mobile().write(id, b"b").unwrap();
+    w.run(Duration::from_secs(1));
+    assert_eq!(read(w.association(), id), b"ab");
+}
+
+/// A dead zone behind a router: what the way says ends nothing.
+#[test]
+fn an_association_outlives_a_way_that_is_said_to_lead_nowhere() {
+    for what in [Unreachable::Network, Unreachable::Host, Unreachable::Prohibited] {
+        let mut w = World::new(0.0, 1);
+        let id = w.mobile().open().unwrap();
+        w.run(Duration::from_secs(1));
+        w.network = Some(what);
+        w.mobile().write(id, b"patience").unwrap();
+        w.run(Duration::from_secs(60));
+        let now = w.now;
+        assert_eq!(w.mobile().unreachable(now), Some(what));
+        w.network = None;
+        w.run(Duration::from_secs(2));
+        assert_eq!(w.mobile_events(), [AssociationEvent::Up], "{what}");
+        assert_eq!(read(w.association(), id), b"patience");
+    }
 }

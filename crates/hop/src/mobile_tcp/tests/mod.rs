@@ -20,8 +20,8 @@ use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet, Seq16};
 
 use super::*;
 use crate::config::Limits;
-use crate::srp::{CloseReason, LOST, Role};
 use crate::streams::{Movable, RecvState, StreamError, StreamEvent, StreamId, Streams};
+use crate::transport::{CloseReason, LOST, Role};
 
 fn ms(n: u64) -> Time {
     Time::from_millis(n)

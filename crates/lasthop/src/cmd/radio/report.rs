@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use lasthop_linux::emulator::{PortStats, Snapshot};
+use lasthop_emulator::{PortStats, Snapshot};
 use lasthop_radio::{Count, Direction, LinkStats};
 use lasthop_units::Bytes;
 use serde_json::{Value, json};

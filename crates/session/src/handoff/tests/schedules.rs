@@ -1,23 +1,15 @@
 //! Random schedules: whatever is lost, whenever the mobile moves, whichever base forgets all and
 //! whatever bases say that they should not, the bytes that arrive are the bytes that were sent.
 //!
-//! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number, both as the
-//! tests are compiled: what is tested here takes nothing from its surroundings.
+//! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number; with
+//! `LASTHOP_SEED` only that one runs, and with `LASTHOP_VERBOSE` it tells what happens.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::*;
 
-/// Names the seed of a run that panics.
-struct Named(u64);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::eprintln!("failing seed: {}", self.0);
-        }
-    }
-}
+/// What `cargo test` is told to run these again.
+const TESTS: &str = "-p lasthop-session --lib handoff::tests::schedules";
 
 struct Run {
     world: World,
@@ -174,24 +166,19 @@ impl Run {
     }
 }
 
-/// A number that was given when the tests were compiled.
-fn number(text: Option<&str>) -> Option<u64> {
-    text.map(|text| text.parse().unwrap_or_else(|_| panic!("{text} is not a number")))
-}
-
 /// MHP-18, MHP-19, MHP-20, MHP-23, MOB-39..43: nothing is wrong, lost or doubled and nothing stays
 /// behind, whatever the network does, whoever is restarted, and whatever is said that should not be.
 #[test]
 fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
-    let first = number(option_env!("LASTHOP_FIRST")).unwrap_or(0);
-    let count = number(option_env!("LASTHOP_SCHEDULES")).unwrap_or(1500);
+    let seeds = lasthop_testing::schedules(1500);
+    let count = seeds.end - seeds.start;
     let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    let next = AtomicU64::new(first);
+    let next = AtomicU64::new(seeds.start);
     let work = || {
         let mut sum = Sum::default();
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + count {
+            if seed >= seeds.end {
                 return sum;
             }
             sum.add(&run(seed).world);
@@ -239,7 +226,7 @@ impl Sum {
 }
 
 fn run(seed: u64) -> Run {
-    let _named = Named(seed);
+    let _replay = lasthop_testing::Replay::new(seed, TESTS);
     let mut run = Run::new(seed);
     for _ in 0..400 {
         run.step();

@@ -4,8 +4,8 @@
 use std::collections::VecDeque;
 
 use lasthop_hop::Movable;
+use lasthop_hop::Role as End;
 use lasthop_hop::mobile_tcp::{Config as HopConfig, MobileTcp};
-use lasthop_hop::srp::Role as End;
 use lasthop_units::{Seed, Stream as Numbers};
 
 use super::*;

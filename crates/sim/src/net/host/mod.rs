@@ -308,7 +308,7 @@ impl<A: App> Node for Host<A> {
     /// Every connection hears of it: the link below is the host's only way out (LNK-14).
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
         let Self { stack, app, .. } = self;
-        stack.tell_link_event(ctx.now(), event);
+        stack.tell_link_event(ctx, event);
         app.handle_link_event(&mut Io { stack, ctx }, event);
         self.settle(ctx);
     }

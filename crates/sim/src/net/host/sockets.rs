@@ -5,7 +5,6 @@ use core::net::Ipv4Addr;
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, LinkEvent};
 
-use super::stack::Stack;
 use super::{Content, FlowId};
 use crate::net::Context;
 
@@ -53,76 +52,4 @@ pub trait Sockets {
     fn set_priority(&mut self, flow: FlowId, priority: u32);
     /// See [`Io::tell_link_event`](super::Io::tell_link_event).
     fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent);
-}
-
-impl Sockets for Stack {
-    fn connect(
-        &mut self,
-        ctx: &mut Context<'_>,
-        dst: (Ipv4Addr, u16),
-        config: tcp::Config,
-        content: Content,
-    ) -> Option<FlowId> {
-        Self::connect(self, ctx, dst, config, content)
-    }
-
-    fn listen(&mut self, port: u16, config: tcp::Config, content: Content) {
-        Self::listen(self, port, config, content);
-    }
-
-    fn open_udp(&mut self, port: u16) {
-        Self::open_udp(self, port);
-    }
-
-    fn send_udp(
-        &mut self,
-        ctx: &mut Context<'_>,
-        src_port: u16,
-        dst: (Ipv4Addr, u16),
-        len: Bytes,
-    ) -> bool {
-        Self::send_udp(self, ctx, src_port, dst, len)
-    }
-
-    fn write(&mut self, flow: FlowId, n: Bytes) -> Bytes {
-        Self::write(self, flow, n)
-    }
-
-    fn write_bytes(&mut self, flow: FlowId, data: &[u8]) -> usize {
-        Self::write_bytes(self, flow, data)
-    }
-
-    fn received(&self, flow: FlowId) -> &[u8] {
-        Self::received(self, flow)
-    }
-
-    fn readable(&self, flow: FlowId) -> Bytes {
-        Self::connection(self, flow).map_or(Bytes::ZERO, tcp::Connection::readable)
-    }
-
-    fn consume(&mut self, flow: FlowId, n: Bytes) -> Bytes {
-        Self::consume(self, flow, n)
-    }
-
-    fn finish(&mut self, flow: FlowId) {
-        Self::finish(self, flow);
-    }
-
-    fn abort(&mut self, flow: FlowId) {
-        Self::abort(self, flow);
-    }
-
-    fn connection(&self, flow: FlowId) -> Option<&tcp::Connection> {
-        Self::connection(self, flow)
-    }
-
-    fn set_window_share(&mut self, flow: FlowId, share: Option<Bytes>) {
-        Self::set_window_share(self, flow, share);
-    }
-
-    fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
-
-    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
-        Self::tell_link_event(self, ctx.now(), event);
-    }
 }

@@ -8,7 +8,7 @@ use lasthop_units::{Bytes, LinkEvent, Stream, Time};
 use lasthop_wire::tcp::{Segment, Seq};
 
 use super::flow::{Flow, Key, LONGEST, Machine};
-use super::{Content, Ending, FlowId, HostStats};
+use super::{Content, Ending, FlowId, HostStats, Sockets};
 use crate::net::timetable::Timetable;
 use crate::net::{Body, Context, IP_HEADER, Packet};
 
@@ -97,25 +97,6 @@ impl Stack {
         }
     }
 
-    pub(super) fn connection(&self, id: FlowId) -> Option<&tcp::Connection> {
-        self.flow(id).map(|flow| flow.machine.connection())
-    }
-
-    pub(super) fn connect(
-        &mut self,
-        ctx: &Context<'_>,
-        remote: (Ipv4Addr, u16),
-        config: tcp::Config,
-        content: Content,
-    ) -> Option<FlowId> {
-        let key = self.free_key(remote)?;
-        let config = fitted(ctx, config, remote.0);
-        let iss = self.draw_iss();
-        let machine = Machine::connect(content, config, key.ports(), iss, ctx.now());
-        self.stats.opened += 1;
-        self.add(key, machine)
-    }
-
     fn free_key(&mut self, remote: (Ipv4Addr, u16)) -> Option<Key> {
         for _ in FIRST_PORT..=u16::MAX {
             let key = Key::new((self.addr, self.next_port), remote);
@@ -127,10 +108,6 @@ impl Stack {
         None
     }
 
-    pub(super) fn listen(&mut self, port: u16, config: tcp::Config, content: Content) {
-        self.listeners.insert(port, (config, content));
-    }
-
     pub(super) fn encrypt(&mut self, port: u16) {
         self.encrypted.insert(port);
     }
@@ -140,77 +117,8 @@ impl Stack {
         [ports.local, ports.remote].iter().any(|port| self.encrypted.contains(port))
     }
 
-    pub(super) fn open_udp(&mut self, port: u16) {
-        self.udp.insert(port);
-    }
-
     pub(super) fn hears_udp(&self, port: u16) -> bool {
         self.udp.contains(&port)
-    }
-
-    pub(super) fn send_udp(
-        &mut self,
-        ctx: &mut Context<'_>,
-        src_port: u16,
-        (dst, dst_port): (Ipv4Addr, u16),
-        len: Bytes,
-    ) -> bool {
-        let mut packet = ctx.packet(self.addr, dst, Body::Udp { src_port, dst_port });
-        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
-        ctx.send(packet).is_ok()
-    }
-
-    pub(super) fn write(&mut self, id: FlowId, n: Bytes) -> Bytes {
-        let Some(flow) = self.touch(id) else { return Bytes::ZERO };
-        let taken = flow.machine.write(n);
-        flow.blocked = taken < n;
-        taken
-    }
-
-    pub(super) fn write_bytes(&mut self, id: FlowId, data: &[u8]) -> usize {
-        let Some(flow) = self.touch(id) else { return 0 };
-        let taken = flow.machine.write_bytes(data);
-        flow.blocked = taken < data.len();
-        taken
-    }
-
-    pub(super) fn received(&self, id: FlowId) -> &[u8] {
-        match self.flow(id).map(|flow| &flow.machine) {
-            Some(Machine::Real(socket)) => socket.received(),
-            Some(Machine::Virtual(_)) | None => &[],
-        }
-    }
-
-    pub(super) fn consume(&mut self, id: FlowId, n: Bytes) -> Bytes {
-        self.touch(id).map_or(Bytes::ZERO, |flow| flow.machine.consume(n))
-    }
-
-    pub(super) fn finish(&mut self, id: FlowId) {
-        if let Some(flow) = self.touch(id) {
-            flow.machine.finish();
-        }
-    }
-
-    pub(super) fn abort(&mut self, id: FlowId) {
-        if let Some(flow) = self.touch(id) {
-            flow.machine.abort();
-        }
-    }
-
-    pub(super) fn set_window_share(&mut self, id: FlowId, share: Option<Bytes>) {
-        if let Some(flow) = self.touch(id) {
-            flow.machine.set_window_share(share);
-        }
-    }
-
-    /// Every connection hears of it.
-    pub(super) fn tell_link_event(&mut self, now: Time, event: LinkEvent) {
-        for slot in 0..self.flows.len() {
-            if let Some(flow) = &mut self.flows[slot] {
-                flow.machine.handle_link_event(now, event);
-                self.mark(slot as u32);
-            }
-        }
     }
 
     /// The flow that a segment is for.
@@ -366,6 +274,107 @@ impl Stack {
         if packet.tunnel.is_some_and(|tunnel| addrs.contains(&tunnel.dst)) {
             packet.decapsulate();
             self.stats.decapsulated += 1;
+        }
+    }
+}
+
+impl Sockets for Stack {
+    fn connect(
+        &mut self,
+        ctx: &mut Context<'_>,
+        remote: (Ipv4Addr, u16),
+        config: tcp::Config,
+        content: Content,
+    ) -> Option<FlowId> {
+        let key = self.free_key(remote)?;
+        let config = fitted(ctx, config, remote.0);
+        let iss = self.draw_iss();
+        let machine = Machine::connect(content, config, key.ports(), iss, ctx.now());
+        self.stats.opened += 1;
+        self.add(key, machine)
+    }
+
+    fn listen(&mut self, port: u16, config: tcp::Config, content: Content) {
+        self.listeners.insert(port, (config, content));
+    }
+
+    fn open_udp(&mut self, port: u16) {
+        self.udp.insert(port);
+    }
+
+    fn send_udp(
+        &mut self,
+        ctx: &mut Context<'_>,
+        src_port: u16,
+        (dst, dst_port): (Ipv4Addr, u16),
+        len: Bytes,
+    ) -> bool {
+        let mut packet = ctx.packet(self.addr, dst, Body::Udp { src_port, dst_port });
+        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
+        ctx.send(packet).is_ok()
+    }
+
+    fn write(&mut self, id: FlowId, n: Bytes) -> Bytes {
+        let Some(flow) = self.touch(id) else { return Bytes::ZERO };
+        let taken = flow.machine.write(n);
+        flow.blocked = taken < n;
+        taken
+    }
+
+    fn write_bytes(&mut self, id: FlowId, data: &[u8]) -> usize {
+        let Some(flow) = self.touch(id) else { return 0 };
+        let taken = flow.machine.write_bytes(data);
+        flow.blocked = taken < data.len();
+        taken
+    }
+
+    fn received(&self, id: FlowId) -> &[u8] {
+        match self.flow(id).map(|flow| &flow.machine) {
+            Some(Machine::Real(socket)) => socket.received(),
+            Some(Machine::Virtual(_)) | None => &[],
+        }
+    }
+
+    fn readable(&self, id: FlowId) -> Bytes {
+        self.connection(id).map_or(Bytes::ZERO, tcp::Connection::readable)
+    }
+
+    fn consume(&mut self, id: FlowId, n: Bytes) -> Bytes {
+        self.touch(id).map_or(Bytes::ZERO, |flow| flow.machine.consume(n))
+    }
+
+    fn finish(&mut self, id: FlowId) {
+        if let Some(flow) = self.touch(id) {
+            flow.machine.finish();
+        }
+    }
+
+    fn abort(&mut self, id: FlowId) {
+        if let Some(flow) = self.touch(id) {
+            flow.machine.abort();
+        }
+    }
+
+    fn connection(&self, id: FlowId) -> Option<&tcp::Connection> {
+        self.flow(id).map(|flow| flow.machine.connection())
+    }
+
+    fn set_window_share(&mut self, id: FlowId, share: Option<Bytes>) {
+        if let Some(flow) = self.touch(id) {
+            flow.machine.set_window_share(share);
+        }
+    }
+
+    fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
+
+    /// Every connection hears of it.
+    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
+        let now = ctx.now();
+        for slot in 0..self.flows.len() {
+            if let Some(flow) = &mut self.flows[slot] {
+                flow.machine.handle_link_event(now, event);
+                self.mark(slot as u32);
+            }
         }
     }
 }

@@ -1,4 +1,5 @@
 mod edge;
+mod order;
 mod random;
 mod schemes;
 

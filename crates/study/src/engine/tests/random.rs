@@ -1,13 +1,14 @@
 //! Files through random networks with every scheme: what arrives is what was sent, and nothing
 //! hangs that does not hang without help.
 
+use lasthop_testing::{Replay, schedules};
 use lasthop_units::Stream;
 use rayon::prelude::*;
 
 use super::*;
 use crate::scenario::{Place, Scheme};
 
-/// Random scenarios of each scheme.
+/// Random scenarios of each scheme, unless others are asked for (`LASTHOP_SEED` and the like).
 const RUNS: u64 = 1000;
 
 fn one_of<'a>(stream: &mut Stream, all: &[&'a str]) -> &'a str {
@@ -15,7 +16,7 @@ fn one_of<'a>(stream: &mut Stream, all: &[&'a str]) -> &'a str {
 }
 
 /// A network, a file through it, and what happens to both.
-fn scenario(scheme: Scheme, number: u64) -> String {
+pub(super) fn scenario(scheme: Scheme, number: u64) -> String {
     let stream = &mut Seed::from_u64(number).stream(scheme.name());
     let two_hops = match scheme {
         Scheme::Obtcp => true,
@@ -89,7 +90,7 @@ fn scenario(scheme: Scheme, number: u64) -> String {
     text
 }
 
-/// The settings of a hop. One that must keep its order does (MOB-25).
+/// The settings of a hop. One that must keep its order does.
 fn radio(stream: &mut Stream, scheme: Scheme) -> String {
     let rate = one_of(stream, &["64kbit/s", "500kbit/s", "2Mbit/s", "11Mbit/s"]);
     let delay = one_of(stream, &["1ms", "10ms", "60ms"]);
@@ -128,7 +129,9 @@ fn fault(scheme: Scheme, number: u64) -> Option<String> {
         return None;
     }
     let what = if differs { "wrong bytes" } else { "hangs only with help" };
-    Some(format!("{scheme}, number {number}: {what}:\n{}", text.replace('$', scheme.name())))
+    let replay = Replay::new(number, "-p lasthop-study --lib random_networks").line();
+    let text = text.replace('$', scheme.name());
+    Some(format!("{scheme}, number {number}: {what}:\n{text}\nreplay: {replay}"))
 }
 
 /// Every scheme carries files byte by byte through losses, bursts, fades, disconnections, handoffs,
@@ -137,7 +140,7 @@ fn fault(scheme: Scheme, number: u64) -> Option<String> {
 #[test]
 fn random_networks_get_files_through_byte_by_byte() {
     let all: Vec<(Scheme, u64)> =
-        Scheme::ALL.into_iter().flat_map(|s| (0..RUNS).map(move |n| (s, n))).collect();
+        Scheme::ALL.into_iter().flat_map(|s| schedules(RUNS).map(move |n| (s, n))).collect();
     let faults: Vec<String> =
         all.into_par_iter().filter_map(|(scheme, number)| fault(scheme, number)).collect();
     assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));

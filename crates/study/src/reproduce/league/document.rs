@@ -5,8 +5,8 @@ use super::gain::{MARGIN, Verdict};
 use super::print::{Told, verdicts};
 use super::{Board, Cell, ID};
 use crate::report::chart::{Chart, Range, RangeSeries, Rows};
-use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone, Verdict as Count};
-use crate::reproduce::page::{dash, value};
+use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone};
+use crate::reproduce::page::{self, dash, value};
 use crate::reproduce::{Criterion, Request};
 use crate::scenario::Scheme;
 
@@ -110,7 +110,7 @@ fn helps(board: &Board<'_>, criteria: &[Criterion]) -> Vec<Block> {
         head: ["condition", "sender", "helps", "harms"].map(str::to_owned).to_vec(),
         rows: verdicts(board).into_iter().map(row).collect(),
     };
-    let mut blocks = vec![Block::Verdicts(criteria.iter().map(Count::of).collect())];
+    let mut blocks = vec![page::verdicts(criteria)];
     blocks.extend(glance(board, "", "downloads"));
     blocks.push(Block::Table(table));
     blocks

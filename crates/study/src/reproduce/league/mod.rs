@@ -20,8 +20,8 @@ use rayon::prelude::*;
 
 use super::cell::{Label, Only, chosen_labels};
 use super::compare::Criterion;
-use super::papers::{ReproduceError, Request};
-use super::run::{Failure, Progress, pool};
+use super::run::{Failure, Progress};
+use super::study::{ReproduceError, Request, pool};
 use crate::report::Report;
 use crate::scenario::{Place as Where, Scheme};
 use crate::stats::Sample;

@@ -5,7 +5,8 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::gain::Verdict;
-use super::{Board, Cell};
+use super::{Board, Cell, ID};
+use crate::reproduce::lines;
 use crate::reproduce::print::digits;
 
 /// How wide a column of a table is.
@@ -36,16 +37,13 @@ struct Line<'a> {
     reason: Option<&'static str>,
 }
 
-/// Each cell as one JSON object a line.
+/// Each cell as one JSON object a line, with its kind.
 ///
 /// # Errors
 /// None that this data can cause; serialising is fallible by its type.
 pub fn json_lines(cells: &[Cell]) -> Result<String, serde_json::Error> {
     let mut out = String::new();
-    for cell in cells {
-        out.push_str(&serde_json::to_string(&line(cell))?);
-        out.push('\n');
-    }
+    cells.iter().try_for_each(|cell| lines::add(&mut out, "cell", ID, line(cell)))?;
     Ok(out)
 }
 

@@ -1,19 +1,10 @@
 //! The report: what was published and what we get.
 
-use super::{Shown, figures};
-use crate::published::Published;
+use super::content::Content;
+use super::figures;
 use crate::report::{Block, Report, Section};
+use crate::reproduce::Setup;
 use crate::reproduce::page::{self, inconsistencies, marks, near, note, said, setup};
-use crate::reproduce::{Comparison, Criterion, Request, Setup};
-
-/// What a report is made of.
-pub(super) struct Content<'a> {
-    pub(super) published: &'a Published,
-    pub(super) request: &'a Request,
-    pub(super) comparison: &'a Comparison,
-    pub(super) criteria: &'a [Criterion],
-    pub(super) shown: &'a [(String, Shown)],
-}
 
 const SUMMARY: &str = "Before a handoff the mobile's link layer warns its TCP, which closes the window \
     of the fixed sender until the handoff is over. The paper compares that with snoop, M-TCP, \

@@ -2,8 +2,8 @@
 
 use super::answers::{self, Answer, QUESTIONS};
 use super::cells::{FIGURE_7, FIGURE_7_LONG, FIGURE_8, LONG, TABLE_2, THROUGHPUT};
+use super::content::Content;
 use super::criteria::{LONGEST, difference};
-use super::document::Content;
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
 use crate::reproduce::page::dash;

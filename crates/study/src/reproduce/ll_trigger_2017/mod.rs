@@ -6,6 +6,7 @@
 
 mod answers;
 mod cells;
+mod content;
 mod criteria;
 mod document;
 mod figures;
@@ -16,16 +17,20 @@ use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
 use super::compare::Comparison;
-use super::papers::{ReproduceError, Reproduction, Request, paper};
-use super::run::{Progress, compared};
+use super::run::Progress;
+use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
 use cells::{BINS, FIGURE_7, MINIMUM};
+use content::Content;
 
 pub use cells::{Case, Measure};
 pub use runner::{Runner, Shown, Simulated};
 
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;
+
+/// What gains are told over.
+const OVER: Option<&str> = Some("snoop");
 
 paper!("ll-trigger-2017", Simulated);
 
@@ -43,7 +48,7 @@ pub fn reproduce_with(
     let seed = Seed::from_u64(request.seed);
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&published, &comparison);
-    let report = document::report(&document::Content {
+    let report = document::report(&Content {
         published: &published,
         request,
         comparison: &comparison,

@@ -58,7 +58,7 @@ fn verdicts(reproduction: &Reproduction) -> Vec<bool> {
     reproduction.criteria.iter().filter_map(Criterion::verdict).collect()
 }
 
-/// EXP-M1, EXP-M2: ten values of Table II, and ten of figure 7, each beside means over 1 and 10 s.
+/// Ten values of Table II, and ten of figure 7, each beside means over 1 and 10 s.
 #[test]
 fn every_printed_value_has_its_cells() {
     let cells = cells::all(&published().unwrap()).unwrap();

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::reproduce::Failure;
+use crate::reproduce::recorded::recorded;
 use crate::reproduce::testing::{self, as_xml};
 
 /// Gives what the paper prints, or 20 s, with a spread of a few percent.
@@ -42,7 +43,7 @@ fn verdicts(reproduction: &Reproduction) -> Vec<Option<bool>> {
     reproduction.criteria.iter().filter(|c| c.needed.is_some()).map(Criterion::verdict).collect()
 }
 
-/// EXP-Y1: 33 printed cells, and the missing row of Table 3.
+/// 33 printed cells, and the missing row of Table 3.
 #[test]
 fn the_paper_prints_33_cells_and_lacks_three() {
     let cells = cells::all(&published().unwrap()).unwrap();
@@ -58,7 +59,7 @@ fn the_paper_prints_33_cells_and_lacks_three() {
     assert_eq!(labels.len(), cells.len(), "each cell has a label of its own");
 }
 
-/// EXP-Y2: every scheme meets repeated handoffs of every pause and loss, which the paper leaves
+/// Every scheme meets repeated handoffs of every pause and loss, which the paper leaves
 /// without numbers.
 #[test]
 fn repeated_handoffs_stand_beside_the_paper() {
@@ -93,7 +94,8 @@ fn the_paper_itself_meets_every_criterion() {
     let reproduction = echo(1.0, &[]);
     assert_eq!(verdicts(&reproduction), [Some(true); 3]);
     let counts: Vec<usize> = reproduction.criteria.iter().map(|c| c.met).collect();
-    assert_eq!(counts, [33, 33, 30, 12, 9, 9, 3, 33]);
+    // As often above its own means as below.
+    assert_eq!(counts[..8], [33, 33, 30, 12, 9, 9, 3, 33]);
     let wholes = reproduction.criteria.iter().map(|c| (c.of, c.whole));
     assert!(wholes.into_iter().all(|(of, whole)| of == whole));
 }
@@ -206,6 +208,7 @@ fn the_tables_are_reproduced_as_far_as_is_asked() {
     for criterion in &reproduction.criteria {
         assert!(criterion.needed.is_none() || criterion.verdict() == Some(true), "{criterion:?}");
     }
+    assert_eq!(reproduction.criteria, recorded("mhp-srp-1994"));
 }
 
 /// EXP-Y2: a transfer with many handoffs ends, by every scheme.

@@ -1,10 +1,10 @@
 //! The report's section about processing costs (figures 10 to 14).
 
-use super::document::Content;
-use super::processing::{Processing, Ratio, StackCost};
+use super::content::Content;
 use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
 use crate::report::{Block, Entry, Figure, Section, Table};
 use crate::reproduce::page::{dash, note, paragraph};
+use crate::reproduce::processing::{self, Processing, Ratio, StackCost};
 use crate::stats::Interval;
 
 const TITLE: &str = "Figures 10 to 14: processing costs on this machine";
@@ -101,7 +101,7 @@ fn latencies(costs: &Processing) -> Option<Block> {
         DRAWN.iter().filter_map(|(name, colour)| Some((costs.stack(name)?, *colour))).collect();
     let first = stacks.first()?.0;
     let drawn = stacks.iter().map(|(stack, colour)| {
-        let point = |p: &super::processing::Point| {
+        let point = |p: &processing::Point| {
             let interval = Interval { lo: p.latency_lo_ns / 1e3, hi: p.latency_hi_ns / 1e3 };
             Some(Range { mean: p.latency_ns / 1e3, interval: Some(interval) })
         };
@@ -129,7 +129,7 @@ fn latencies(costs: &Processing) -> Option<Block> {
 
 fn lines(costs: &Processing) -> Table {
     let row = |stack: &StackCost| {
-        let of = |e: super::processing::Estimate| spanned(e.value, Some(e.lo), Some(e.hi));
+        let of = |e: processing::Estimate| spanned(e.value, Some(e.lo), Some(e.hi));
         let kb = stack.points.last().map_or_else(dash, |p| Entry::text(digits(p.cpu_ns_per_kb)));
         vec![
             Entry::with_small(stack.stack.clone(), stack.title.clone()),
@@ -158,7 +158,7 @@ fn lines(costs: &Processing) -> Table {
 }
 
 fn throughputs(costs: &Processing) -> Table {
-    let row = |t: &super::processing::Throughput| {
+    let row = |t: &processing::Throughput| {
         vec![
             Entry::text(t.stack.clone()),
             Entry::text(t.size.to_string()),
@@ -177,7 +177,7 @@ fn throughputs(costs: &Processing) -> Table {
 }
 
 fn shares(costs: &Processing) -> Table {
-    let row = |share: &super::processing::Share| {
+    let row = |share: &processing::Share| {
         vec![
             Entry::text(share.stack.clone()),
             Entry::text(share.size.to_string()),
@@ -194,7 +194,7 @@ fn shares(costs: &Processing) -> Table {
 }
 
 fn bulk(costs: &Processing) -> Table {
-    let row = |bulk: &super::processing::BulkCost| {
+    let row = |bulk: &processing::BulkCost| {
         vec![
             Entry::text(bulk.stack.clone()),
             Entry::text(bulk.write.to_string()),
@@ -209,7 +209,7 @@ fn bulk(costs: &Processing) -> Table {
 }
 
 fn engines(costs: &Processing) -> Table {
-    let row = |engine: &super::processing::EngineCost| {
+    let row = |engine: &processing::EngineCost| {
         let allocations = engine.allocations_per_packet;
         vec![
             Entry::text(engine.engine.clone()),

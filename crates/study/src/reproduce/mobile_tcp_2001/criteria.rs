@@ -7,8 +7,8 @@ use super::cells::{
 use super::fades::Check;
 use super::gains::{gain, normalised};
 use super::ns2::Ns2;
-use super::processing::Processing;
 use crate::published::Published;
+use crate::reproduce::processing::Processing;
 use crate::reproduce::{Comparison, Criterion};
 
 /// How far a gain may be from the paper's, as a part of it.
@@ -107,7 +107,7 @@ fn figure_15(comparison: &Comparison) -> Vec<Criterion> {
         ),
         Criterion::count("error rates below 5 % with a gain of at most 10 %", low, 2, Some(2)),
         one("Mobile TCP completes every transfer at 50 % of errors", ends(MOBILE_TCP)),
-        one("TCP does not complete every transfer there", ends(TCP).map(|all| !all)),
+        one("TCP does not complete every transfer at 50 % of errors", ends(TCP).map(|all| !all)),
         Criterion::count(
             "error rates where the TCP with coarse timers is the slower one",
             coarse,
@@ -142,7 +142,11 @@ fn figure_16(comparison: &Comparison) -> Vec<Criterion> {
             "shares of fades below 10 % where Mobile TCP keeps less of its peak on Ethernet",
             Some(whole),
         ),
-        count(TCP, "the same of TCP", None),
+        count(
+            TCP,
+            "shares of fades below 10 % where TCP keeps less of that peak on Ethernet",
+            None,
+        ),
     ]
 }
 
@@ -169,7 +173,7 @@ fn delays(comparison: &Comparison) -> Vec<Criterion> {
             Some(whole),
         ),
         Criterion::count(
-            "shares of fades where that wait varies less, both networks",
+            "shares of fades where the buffers' wait varies less, both networks",
             lower(&[JITTER]),
             whole,
             Some(whole),

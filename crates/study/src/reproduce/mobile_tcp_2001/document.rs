@@ -1,23 +1,12 @@
 //! The report: what was published and what we get.
 
+use super::content::Content;
 use super::fades::Check;
 use super::half_duplex::{Acknowledged, CASES, headers_alone};
-use super::ns2::Ns2;
 use super::{costs, figures};
-use crate::published::Published;
 use crate::report::{Block, Entry, Report, Section, Table};
+use crate::reproduce::Setup;
 use crate::reproduce::page::{self, inconsistencies, marks, near, note, paragraph, said, setup};
-use crate::reproduce::{Comparison, Criterion, Request, Setup};
-
-/// What a report is made of.
-pub(super) struct Content<'a> {
-    pub(super) published: &'a Published,
-    pub(super) request: &'a Request,
-    pub(super) comparison: &'a Comparison,
-    pub(super) criteria: &'a [Criterion],
-    pub(super) checks: &'a [Check],
-    pub(super) ns2: &'a Ns2,
-}
 
 const SUMMARY: &str = "A bulk transfer to a mobile crosses a hop that fades, by end-to-end TCP and by \
     Mobile TCP, a transport of 16-byte headers without congestion control that a base splits the \

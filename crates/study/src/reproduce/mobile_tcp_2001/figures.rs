@@ -4,13 +4,13 @@ use super::cells::{
     ALTERNATIVES, DELAY, DELAYS, ERRORS, ETHERNET, FIGURE_15, FIGURE_16, GAINS, GOODPUT, HANDOFF,
     JITTER, LONG_ROWS, LOSSY, MOBILE_TCP, SENSITIVITY, SETTLED, TCP, WIRELESS,
 };
-use super::document::Content;
-use super::gains::{Gain, gain, gain_on, normalised};
+use super::content::Content;
+use super::gains::{gain, normalised};
 use super::ns2::Row;
 use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
 use crate::report::{Block, Entry, Figure, Section, Table};
 use crate::reproduce::page::{dash, measured, paragraph};
-use crate::reproduce::{Comparison, Label};
+use crate::reproduce::{Comparison, Gain, Label};
 use crate::stats::Estimate;
 
 /// Schemes with their colours.
@@ -91,7 +91,8 @@ pub(super) fn printed(content: &Content<'_>) -> Section {
     let row = |row: &&str| {
         let cell = content.comparison.at([GAINS, row, "gain", MOBILE_TCP])?;
         let over = |other: &str| {
-            gain_on(content.comparison, [FIGURE_15, row, GOODPUT], other).map_or_else(dash, percent)
+            let gain = content.comparison.gain([FIGURE_15, row, GOODPUT], MOBILE_TCP, other);
+            gain.map_or_else(dash, percent)
         };
         let printed = cell.published.map_or_else(dash, |p| Entry::text(format!("{:.0}", p.mean)));
         Some(vec![

@@ -5,6 +5,7 @@
 //! time: whoever can read a clock measures them and hands them over as data ([`Processing`]).
 
 mod cells;
+mod content;
 mod costs;
 mod criteria;
 mod document;
@@ -13,20 +14,23 @@ mod figures;
 mod gains;
 mod half_duplex;
 mod ns2;
-pub mod processing;
 mod runner;
 
 use super::cell::chosen;
-use super::papers::{ReproduceError, Reproduction, Request, paper};
-use super::run::{CellRunner, Progress, compared};
+use super::run::{CellRunner, Progress};
+use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
+use content::Content;
 
+pub use super::processing::{self, Processing};
 pub use cells::Case;
-pub use processing::Processing;
 pub use runner::Simulated;
 
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 10;
+
+/// What gains are told over.
+const OVER: Option<&str> = Some(cells::TCP);
 
 paper!("mobile-tcp-2001", Simulated::default(), full);
 
@@ -55,7 +59,7 @@ pub fn reproduce_with(
         &ns2,
         request.processing.as_ref().map(|costs| (costs, &published)),
     );
-    let report = document::report(&document::Content {
+    let report = document::report(&Content {
         published: &published,
         request,
         comparison: &comparison,

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use lasthop_units::Seed;
 
 use super::cells::{
-    DELAYS, FIGURE_15, FIGURE_16, GOODPUT, MOBILE_TCP, NO_LOSS, PADDED, SHARES, TCP,
+    ALTERNATIVES, DELAYS, FIGURE_15, FIGURE_16, GOODPUT, MOBILE_TCP, NO_LOSS, PADDED, SHARES, TCP,
 };
 use super::*;
 use crate::reproduce::testing::{as_xml, request};
@@ -78,7 +78,7 @@ fn find<'a>(reproduction: &'a Reproduction, name: &str) -> &'a Criterion {
     all.find(|c| c.name.contains(name)).unwrap_or_else(|| panic!("no criterion {name}"))
 }
 
-/// EXP-H6 to EXP-H10, EXP-Y4: every point of every figure, and each with a label of its own.
+/// Every point of every figure, and each with a label of its own.
 #[test]
 fn each_figure_has_its_cells() {
     let labels = (STUDY.labels)().unwrap();
@@ -218,7 +218,7 @@ fn the_report_is_whole_and_the_same_again() {
     assert!(html.contains("lasthop reproduce mobile-tcp-2001 --measure full"));
 }
 
-/// EXP-H1 to EXP-H5: what was measured elsewhere stands beside what the paper prints.
+/// What was measured elsewhere stands beside what the paper prints.
 #[test]
 fn processing_costs_stand_beside_the_papers() {
     let text = r#"{
@@ -290,6 +290,55 @@ fn short_transfers_have_the_shapes_that_are_claimed() {
         let criterion = find(&result, name);
         assert_eq!(criterion.met, criterion.of, "{criterion:?}");
         assert!(criterion.of > 0, "{criterion:?}");
+    }
+}
+
+/// EXP-H7: the same fades leave Mobile TCP a smaller part of its peak on the faster hop.
+#[test]
+fn the_faster_hop_keeps_less_of_its_peak() {
+    let only = ["FR0%", "FR1%", "FR3%", "FR5%"].map(|row| format!("{FIGURE_16}/{row}"));
+    let only: Vec<&str> = only.iter().map(String::as_str).collect();
+    let result = reproduce_with(&Simulated::default(), &request(&only, 4), &()).unwrap();
+    let criterion = find(&result, "Mobile TCP keeps less of its peak on Ethernet");
+    assert_eq!((criterion.met, criterion.of), (3, 3), "{criterion:?}");
+}
+
+/// EXP-H9, MOB-44: a handoff takes the longer the more has to move, and is shorter where it was foreseen.
+#[test]
+fn what_was_sent_ahead_shortens_a_handoff() {
+    let result = reproduce_with(&Simulated::default(), &request(&["handoff"], 2), &()).unwrap();
+    for (name, all) in [("a larger buffer", 9), ("a foreseen handoff is shorter", 12)] {
+        let criterion = find(&result, name);
+        assert_eq!((criterion.met, criterion.of), (all, all), "{criterion:?}");
+    }
+}
+
+/// EXP-Y4: whatever is lost between the bases, no byte is wrong, either way.
+#[test]
+fn lost_messages_of_handoffs_change_no_byte() {
+    let result =
+        reproduce_with(&Simulated::default(), &request(&["lossyhandoff"], 2), &()).unwrap();
+    let criterion = find(&result, "handoffs changed no byte");
+    assert_eq!((criterion.met, criterion.of), (2 * 4 * 4, 2 * 4 * 4), "{criterion:?}");
+}
+
+/// EXP-H10, over a tenth of the length: on a fading hop recovery that is made for it does better than
+/// TCP's, split or not.
+#[test]
+fn recovery_made_for_the_hop_is_above_tcps() {
+    let rows = ["PER2%", "PER10%", "PER20%"];
+    let only = rows.map(|row| format!("{ALTERNATIVES}/{row}"));
+    let only: Vec<&str> = only.iter().map(String::as_str).collect();
+    let runner = Simulated { shorter: Some(10) };
+    let result = reproduce_with(&runner, &request(&only, 4), &()).unwrap();
+    let criterion = find(&result, "above TCP on the same split hop");
+    assert_eq!((criterion.met, criterion.of), (6, 6), "{criterion:?}");
+    let mean = |row, path, scheme| {
+        result.comparison.whole([ALTERNATIVES, row, path, scheme]).unwrap().mean
+    };
+    for (row, path) in [("PER 10 %", "near"), ("PER 10 %", "far"), ("PER 20 %", "near")] {
+        let [plain, unsplit] = [TCP, "mobile-tcp-unsplit"].map(|s| mean(row, path, s));
+        assert!(unsplit > plain, "{row}, {path}: {unsplit} against {plain} kbit/s");
     }
 }
 

@@ -1,28 +1,15 @@
 //! The report: what was published, what the model says and what we get.
 
-use super::points::Points;
-use super::{Series, figures};
-use crate::analysis::obtcp::checks::Check;
-use crate::analysis::obtcp::reference::Reference;
-use crate::analysis::obtcp::{Hop, Hops, LossProbability};
-use crate::published::Published;
-use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
-use crate::report::{Block, Entry, Figure, Report, Section, Table};
-use crate::reproduce::page::{self, inconsistencies, marks, near, note, paragraph, said, setup};
-use crate::reproduce::{Comparison, Criterion, Request, Setup};
 use lasthop_units::Duration;
 
-/// What a report is made of.
-pub(super) struct Content<'a> {
-    pub(super) published: &'a Published,
-    pub(super) request: &'a Request,
-    pub(super) comparison: &'a Comparison,
-    pub(super) criteria: &'a [Criterion],
-    pub(super) checks: &'a [Check],
-    pub(super) reference: &'a Reference,
-    pub(super) points: &'a Points,
-    pub(super) round_trips: &'a [(String, Series)],
-}
+use super::content::Content;
+use super::figures;
+use crate::analysis::obtcp::checks::Check;
+use crate::analysis::obtcp::{Hop, Hops, LossProbability};
+use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
+use crate::report::{Block, Entry, Figure, Report, Section, Table};
+use crate::reproduce::Setup;
+use crate::reproduce::page::{self, inconsistencies, marks, near, note, paragraph, said, setup};
 
 const SUMMARY: &str = "A bulk download to a laptop behind a train's mobile router crosses two lossy \
     wireless links. Snoop repairs across both from the base; obTCP's agents at base and mobile \

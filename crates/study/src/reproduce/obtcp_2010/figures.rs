@@ -2,8 +2,8 @@
 
 use super::Series;
 use super::cells::FIGURE_22_TABLE;
-use super::document::Content;
-use super::gains::{Gain, cell, gains, mean, rows};
+use super::content::Content;
+use super::gains::{cell, gains, mean, rows};
 use super::points::Points;
 use crate::analysis::obtcp::Batch;
 use crate::analysis::obtcp::reference::{Curve, Reference};
@@ -11,7 +11,7 @@ use crate::published::Published;
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges};
 use crate::report::{Block, Entry, Figure, Section, Table};
 use crate::reproduce::page::{dash, measured, value};
-use crate::reproduce::{Measured, print};
+use crate::reproduce::{Gain, Measured, print};
 use crate::stats::Estimate;
 
 /// A figure that is simulated: where it stands, what is swept, and what the paper draws.
@@ -95,7 +95,7 @@ fn percents(content: &Content<'_>, drawn: &Drawn) -> Chart {
     let ours = GAINING.iter().map(|(scheme, colour)| {
         let gains = gains(content.comparison, drawn.id, scheme, "snoop");
         let at = |row: &&str| {
-            let gain = gains.iter().find(|gain| gain.row == **row)?;
+            let (_, gain) = gains.iter().find(|(at, _)| at == *row)?;
             Some(Range { mean: gain.percent, interval: gain.interval })
         };
         let ranges = rows.iter().map(at).collect();
@@ -179,14 +179,14 @@ fn goodput_table(content: &Content<'_>, drawn: &Drawn) -> Table {
 
 fn gain_table(content: &Content<'_>, drawn: &Drawn) -> Table {
     let over = |scheme: &str, over: &str| gains(content.comparison, drawn.id, scheme, over);
-    let columns: Vec<(String, Vec<Gain>)> = GAINING
+    let columns: Vec<(String, Vec<(String, Gain)>)> = GAINING
         .iter()
         .map(|(scheme, _)| ((*scheme).to_owned(), over(scheme, "snoop")))
         .chain([("obtcp over snoop-ns2".to_owned(), over("obtcp", "snoop-ns2"))])
         .collect();
     let row = |row: &&str| {
         let ours = columns.iter().map(|(_, gains)| {
-            gains.iter().find(|gain| gain.row == **row).map_or_else(dash, percent)
+            gains.iter().find(|(at, _)| at == *row).map_or_else(dash, |(_, gain)| percent(gain))
         });
         let model = content
             .points
@@ -223,17 +223,17 @@ pub(super) fn maxima(content: &Content<'_>) -> Section {
         .filter_map(|(row, (figure, at))| {
             let largest = |scheme: &str| {
                 let gains = gains(content.comparison, figure, scheme, "snoop");
-                let here = gains.into_iter().filter(|gain| at.is_none_or(|at| gain.row == at));
-                here.max_by(|a, b| a.percent.total_cmp(&b.percent))
+                let here = gains.into_iter().filter(|(row, _)| at.is_none_or(|at| row == at));
+                here.max_by(|(_, a), (_, b)| a.percent.total_cmp(&b.percent))
             };
             largest("obtcp").or_else(|| largest("obtcp-gbn"))?;
-            let told = |gain: Option<Gain>| {
-                let at = |gain: &Gain| Entry {
-                    text: percent(gain).text,
-                    small: format!("at {}", gain.row),
+            let told = |gain: Option<(String, Gain)>| {
+                let at = |(row, gain): (String, Gain)| Entry {
+                    text: percent(&gain).text,
+                    small: format!("at {row}"),
                     tone: None,
                 };
-                gain.as_ref().map_or_else(dash, at)
+                gain.map_or_else(dash, at)
             };
             let printed = row.cell.first().and_then(|cell| cell.alone());
             Some(vec![
@@ -349,7 +349,8 @@ pub(super) fn model(content: &Content<'_>) -> Section {
         };
         let plain = |value: f64| Entry::text(format!("{value:.1}"));
         let gain = gains(content.comparison, "figure24", "obtcp", "snoop");
-        let gain = gain.iter().find(|gain| gain.row == **row).map_or_else(dash, percent);
+        let gain = gain.iter().find(|(at, _)| at == *row);
+        let gain = gain.map_or_else(dash, |(_, gain)| percent(gain));
         Some(vec![
             Entry::text(*row),
             plain(point.snoop()),

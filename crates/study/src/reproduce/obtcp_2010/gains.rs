@@ -1,37 +1,20 @@
 //! What obTCP gains on snoop, from the goodputs of both.
 
-use crate::reproduce::{Comparison, Measured};
-use crate::stats::{self, Interval};
+use crate::reproduce::{Comparison, Gain, Measured};
 
 use super::cells::DRAWN;
 
-/// What a scheme's goodput is above snoop's at a point of a figure.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Gain {
-    /// The point on the figure's axis.
-    pub(super) row: String,
-    /// In per cent, 100 (a/b - 1).
-    pub(super) percent: f64,
-    /// Its 95 % interval, where both goodputs have one.
-    pub(super) interval: Option<Interval>,
-}
-
-/// What one scheme gains on another along the axis of a figure; points that were not run, or of which
-/// a run failed, are left out.
-pub(super) fn gains(comparison: &Comparison, figure: &str, scheme: &str, over: &str) -> Vec<Gain> {
-    rows(comparison, figure)
-        .into_iter()
-        .filter_map(|row| {
-            let at = |scheme: &str| cell(comparison, figure, row, scheme);
-            let (a, b) = (at(scheme)?, at(over)?);
-            let whole = |m: &Measured| m.ours.estimate().filter(|_| m.ours.failures() == 0);
-            let ratio = stats::ratio(&whole(a)?, &whole(b)?)?;
-            let percent = |value: f64| 100.0 * (value - 1.0);
-            let interval =
-                ratio.interval.map(|i| Interval { lo: percent(i.lo), hi: percent(i.hi) });
-            Some(Gain { row: row.to_owned(), percent: percent(ratio.value), interval })
-        })
-        .collect()
+/// What one scheme gains on another along the axis of a figure, with the point on it; points that were
+/// not run, or of which a run failed, are left out.
+pub(super) fn gains(
+    comparison: &Comparison,
+    figure: &str,
+    scheme: &str,
+    over: &str,
+) -> Vec<(String, Gain)> {
+    let gain =
+        |row: &str| Some((row.to_owned(), comparison.gain([figure, row, DRAWN], scheme, over)?));
+    rows(comparison, figure).into_iter().filter_map(gain).collect()
 }
 
 /// The points on the axis of a figure, in its order.

@@ -5,6 +5,7 @@
 //! figures, so that most of what has to be right are shapes.
 
 mod cells;
+mod content;
 mod criteria;
 mod document;
 mod figures;
@@ -16,17 +17,21 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::papers::{ReproduceError, Reproduction, Request, paper};
-use super::run::{Progress, compared, seed_of};
+use super::run::{Progress, seed_of};
+use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::analysis::obtcp::checks;
 use crate::analysis::obtcp::reference::Reference;
 use crate::published::Published;
+use content::Content;
 
 pub use cells::{Case, Level, Measure};
 pub use runner::{Runner, Series, Simulated};
 
 /// How many runs each cell gets if nobody says: few, since a run is 2000 s long.
 const RUNS: u32 = 5;
+
+/// What gains are told over.
+const OVER: Option<&str> = Some("snoop");
 
 paper!("obtcp-2010", Simulated::default());
 
@@ -49,7 +54,7 @@ pub fn reproduce_with(
     let seed = Seed::from_u64(request.seed);
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &checks, &reference, &points);
-    let report = document::report(&document::Content {
+    let report = document::report(&Content {
         published: &published,
         request,
         comparison: &comparison,

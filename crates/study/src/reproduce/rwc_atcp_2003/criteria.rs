@@ -86,6 +86,12 @@ fn gains(comparison: &Comparison) -> Vec<Criterion> {
             Some(gain(comparison, [t.table, row, GOODPUT], "atcp")?.percent > -MATERIAL)
         })
     });
+    let growing = TRANSFERS.iter().flat_map(|t| {
+        let of = |row: &str| gain(comparison, [t.table, row, GOODPUT], "atcp").map(|g| g.percent);
+        let rows = lengths(comparison, t);
+        let steps = rows.windows(2).filter_map(|step| Some(of(step[1])? > of(step[0])?));
+        steps.collect::<Vec<bool>>()
+    });
     let reached = |local: bool, percent: f64| {
         TRANSFERS
             .iter()
@@ -99,6 +105,12 @@ fn gains(comparison: &Comparison) -> Vec<Criterion> {
             never_less,
             4 * LENGTHS,
             Some(4 * LENGTHS),
+        ),
+        Criterion::count(
+            "steps to a longer disconnection with which ATCP's gain grows",
+            growing,
+            4 * (LENGTHS - 1),
+            None,
         ),
         Criterion::count(
             "directions of a WLAN where the largest gain is 40 % or more",

@@ -1,22 +1,10 @@
 //! The report: what was published and what we get.
 
-use super::beside::Ns2;
-use super::{Shown, figures};
-use crate::published::Published;
+use super::content::Content;
+use super::figures;
 use crate::report::{Block, Report, Section};
+use crate::reproduce::Setup;
 use crate::reproduce::page::{self, inconsistencies, near, note, said, setup};
-use crate::reproduce::{Comparison, Criterion, Request, Setup};
-
-/// What a report is made of.
-pub(super) struct Content<'a> {
-    pub(super) published: &'a Published,
-    pub(super) request: &'a Request,
-    pub(super) comparison: &'a Comparison,
-    pub(super) criteria: &'a [Criterion],
-    pub(super) ns2: &'a Ns2,
-    pub(super) downloads: &'a [Shown],
-    pub(super) transfers: &'a [Shown],
-}
 
 const SUMMARY: &str = "A mobile divides what it receives by its user's priorities (RWC), and hears of \
     disconnections (ATCP). The figures of the available copy are lost, so that what can be held \

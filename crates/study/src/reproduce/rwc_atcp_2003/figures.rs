@@ -1,13 +1,13 @@
 //! The report's figures and tables of what was run.
 
 use super::cells::{GOODPUT, IDLE, NEVER, SENSITIVITY, TRANSFERS, Transfer};
-use super::document::Content;
-use super::gains::{Gain, gain, ideal, largest, lengths};
+use super::content::Content;
+use super::gains::{gain, ideal, largest, lengths};
 use super::{Series, Shown};
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
 use crate::reproduce::page::{dash, measured, value};
-use crate::reproduce::{Compared, Mark};
+use crate::reproduce::{Compared, Gain, Mark};
 
 /// Schemes with their colours.
 const COLOURS: [(&str, usize); 4] =

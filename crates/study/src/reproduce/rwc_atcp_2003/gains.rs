@@ -1,8 +1,7 @@
 //! What schemes gain on Reno, and how near they come to what a disconnection leaves.
 
 use super::cells::{GOODPUT, NEVER, Transfer};
-use crate::reproduce::Comparison;
-use crate::stats::{self, Interval};
+use crate::reproduce::{Comparison, Gain};
 
 /// From one disconnection to the next, in seconds.
 const PERIOD: f64 = 10.0;
@@ -10,33 +9,9 @@ const PERIOD: f64 = 10.0;
 const DISCONNECTIONS: f64 = 10.0;
 const SPREAD: f64 = 0.3;
 
-/// What a scheme's goodput is above Reno's (MET-2).
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Gain {
-    /// In per cent, 100 (a/b - 1).
-    pub(super) percent: f64,
-    /// Its 95 % interval, where both goodputs have one.
-    pub(super) interval: Option<Interval>,
-}
-
-impl Gain {
-    /// The gain is above zero, as far as its interval tells.
-    pub(super) fn is_certain(&self) -> bool {
-        self.interval.map_or(self.percent, |i| i.lo) > 0.0
-    }
-}
-
 /// A scheme's gain at a place.
-pub(super) fn gain(
-    comparison: &Comparison,
-    [table, row, column]: [&str; 3],
-    scheme: &str,
-) -> Option<Gain> {
-    let of = |scheme: &str| comparison.whole([table, row, column, scheme]);
-    let ratio = stats::ratio(&of(scheme)?, &of("none")?)?;
-    let percent = |value: f64| 100.0 * (value - 1.0);
-    let interval = ratio.interval.map(|i| Interval { lo: percent(i.lo), hi: percent(i.hi) });
-    Some(Gain { percent: percent(ratio.value), interval })
+pub(super) fn gain(comparison: &Comparison, place: [&str; 3], scheme: &str) -> Option<Gain> {
+    comparison.gain(place, scheme, "none")
 }
 
 /// A scheme's largest gain in a table, and for which length.

@@ -6,6 +6,7 @@
 
 mod beside;
 mod cells;
+mod content;
 mod criteria;
 mod document;
 mod figures;
@@ -15,17 +16,21 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::papers::{ReproduceError, Reproduction, Request, paper};
-use super::run::{Progress, compared, seed_of};
+use super::run::{Progress, seed_of};
+use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
 use beside::Ns2;
 use cells::{AFTER, FLOWS};
+use content::Content;
 
 pub use cells::Case;
 pub use runner::{Runner, Series, Simulated};
 
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;
+
+/// What gains are told over.
+const OVER: Option<&str> = Some("none");
 
 paper!("rwc-atcp-2003", Simulated::default());
 
@@ -44,7 +49,7 @@ pub fn reproduce_with(
     let seed = Seed::from_u64(request.seed);
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &ns2);
-    let report = document::report(&document::Content {
+    let report = document::report(&Content {
         published: &published,
         request,
         comparison: &comparison,

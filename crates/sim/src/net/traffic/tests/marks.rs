@@ -90,7 +90,8 @@ fn losses_without_marks_cost_a_mobile_sender_no_window() {
     };
     let (reno, slow) = received(capable());
     let (coherent, fast) = received(coherent());
-    assert_eq!(reno.spared_losses, 0);
+    // Without coherence a loss is spared only where an echo has cost the window already.
+    assert!(reno.spared_losses <= reno.echo_cuts, "{reno:?}");
     assert!(coherent.spared_losses > 10, "{coherent:?}");
     assert!(fast.get() > slow.get() * 6 / 5, "{fast:?} {slow:?}");
 }

@@ -1,0 +1,123 @@
+//! Configuration files: TOML in which every mistake is answered with file, line and key.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use lasthop_units::parse_duration;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de};
+use thiserror::Error;
+
+/// No configuration is longer; a wrong path must not be read whole.
+const MAX_LEN: u64 = 1024 * 1024;
+
+/// Why a configuration cannot be used.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The file says something that is not understood.
+    #[error("{}:{line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// The key, and what was expected.
+        message: String,
+    },
+    /// Something that is needed was said neither in the file nor by a flag.
+    #[error("{what} is missing: {how}")]
+    Missing {
+        /// What.
+        what: &'static str,
+        /// How to say it.
+        how: &'static str,
+    },
+    /// Two settings contradict each other.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+/// Reads a configuration file.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not understood: the error names line and key.
+pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigError> {
+    let text = read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    parse(path, &text)
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    if fs::metadata(path)?.len() > MAX_LEN {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "too long for a configuration"));
+    }
+    fs::read_to_string(path)
+}
+
+/// Reads a configuration from its text; `path` is for the error message.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
+    toml::from_str(text).map_err(|e| {
+        let at = e.span().map_or(0, |span| span.start.min(text.len()));
+        let before = text.get(..at).unwrap_or_default();
+        let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
+        let said = e.message().trim().replace('\n', ", ");
+        let message = match key_on(text, line) {
+            Some(key) if !said.contains(&format!("`{key}`")) => format!("`{key}`: {said}"),
+            _ => said,
+        };
+        ConfigError::Syntax { path: path.to_owned(), line, message }
+    })
+}
+
+/// The key that is set on a line, or by the nearest line above it that sets one.
+fn key_on(text: &str, line: usize) -> Option<&str> {
+    let above: Vec<&str> = text.lines().take(line).collect();
+    above.iter().rev().take(64).find_map(|l| {
+        let key = l.split_once('=')?.0.trim();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        (!key.is_empty() && key.chars().all(plain)).then_some(key)
+    })
+}
+
+/// Two settings of which at most one can be meant.
+pub fn contradiction(why: &str) -> ConfigError {
+    ConfigError::Contradiction(why.to_owned())
+}
+
+/// Reads a value from its text form.
+///
+/// # Errors
+///
+/// As the type has them.
+pub fn from_text<'de, D, T>(d: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: std::fmt::Display>,
+{
+    String::deserialize(d)?.parse().map_err(de::Error::custom)
+}
+
+/// Reads a duration such as `300ms`; for serde.
+///
+/// # Errors
+///
+/// It is none.
+pub fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(d)?;
+    parse_duration(&text).map(Some).map_err(de::Error::custom)
+}

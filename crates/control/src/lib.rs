@@ -1,0 +1,14 @@
+//! What running processes are told and asked, whatever they are: configuration files, the control
+//! socket, signals of links, priorities.
+
+pub mod config;
+pub mod priority;
+pub mod signals;
+mod socket;
+
+pub use socket::{
+    AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
+    Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, PRIORITY_MAX,
+    PeerReport, PriorityReport, Reply, Report, Request, RequestError, Target, default_path,
+    known_path, open, query, request, unknown_base,
+};

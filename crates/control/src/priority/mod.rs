@@ -1,0 +1,185 @@
+//! Which connections matter more: the configuration's rules, the user's word, and what comes of both
+//! (rwc-atcp-2003 section III).
+//!
+//! [`Priorities`] keeps them in one place for whoever carries connections. What the user says counts
+//! before what the configuration says (UFB-4), at any time (UFB-1), for the connections that there
+//! are and for those that come; it is kept for as long as the process lives.
+
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use lasthop_session::{FeedbackConfig, Layer, Setting, UserFeedback};
+
+pub use self::rules::{Rule, Rules};
+use crate::socket::Target;
+
+/// The priority of connections of which neither rules nor user say anything.
+pub const USUAL: u32 = 1;
+/// Words of the user's that are kept; one more is refused.
+const WORDS_MAX: usize = 256;
+
+/// A program, by the names that the kernel knows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// What it calls itself: the first 15 bytes of its name, unless it has changed that.
+    pub name: String,
+    /// The name of its file, where that can be read.
+    pub binary: Option<String>,
+}
+
+impl Program {
+    /// What the kernel cuts from a name.
+    const CUT: usize = 15;
+
+    /// Whether it goes by `name`.
+    pub fn is(&self, name: &str) -> bool {
+        self.name == name || self.binary.as_deref() == Some(name)
+    }
+
+    /// What people call it: its name, whole.
+    pub fn shown(&self) -> &str {
+        match &self.binary {
+            Some(binary) if self.name.len() >= Self::CUT && binary.starts_with(&self.name) => {
+                binary
+            }
+            _ => &self.name,
+        }
+    }
+}
+
+/// What is known of a connection, as far as rules ask for it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Flow {
+    /// The program whose it is, where the kernel can tell.
+    pub program: Option<Program>,
+    /// The fixed host's address; absent where the client asked for a name, which is resolved at the
+    /// base.
+    pub host: Option<IpAddr>,
+    /// The fixed host's port; of a connection that a fixed host opens, the port that it came to.
+    pub port: u16,
+}
+
+impl Flow {
+    /// A connection to this fixed host, of an unknown program.
+    pub fn to(fixed: SocketAddr) -> Self {
+        Self { program: None, host: Some(fixed.ip().to_canonical()), port: fixed.port() }
+    }
+
+    /// Whether the connection called `key` is meant.
+    fn is_meant(&self, key: u64, target: &Target) -> bool {
+        match target {
+            Target::Program(name) => self.program.as_ref().is_some_and(|known| known.is(name)),
+            Target::Connection(wanted) => *wanted == key,
+            Target::Port(port) => *port == self.port,
+            Target::Address(address) => self.host == Some(address.to_canonical()),
+        }
+    }
+}
+
+/// Rules, the user's word, and what each connection has by them.
+///
+/// A machine: after any call take [`poll_setting`](Self::poll_setting) until there is none.
+#[derive(Debug)]
+pub struct Priorities {
+    rules: Rules,
+    /// The user's, oldest first: of those that fit a connection the latest counts.
+    words: Vec<(Target, u32)>,
+    flows: BTreeMap<u64, Flow>,
+    feedback: UserFeedback<u64>,
+}
+
+impl Priorities {
+    /// No connections, and nothing said.
+    pub fn new(rules: Rules, feedback: FeedbackConfig) -> Self {
+        let feedback = UserFeedback::new(feedback);
+        Self { rules, words: Vec::new(), flows: BTreeMap::new(), feedback }
+    }
+
+    /// A connection begins, which `layer` carries. False if it is known already or there are too
+    /// many: then it is carried as if there were no priorities.
+    pub fn begin(&mut self, key: u64, flow: Flow, layer: Layer) -> bool {
+        if self.feedback.begin(key, layer).is_err() {
+            return false;
+        }
+        self.flows.insert(key, flow);
+        self.judge(key);
+        true
+    }
+
+    /// The program of a connection is known from here on.
+    pub fn recognise(&mut self, key: u64, program: Program) {
+        if let Some(flow) = self.flows.get_mut(&key) {
+            flow.program = Some(program);
+            self.judge(key);
+        }
+    }
+
+    /// A connection is over; what the user said of it alone goes with it.
+    pub fn end(&mut self, key: u64) {
+        if self.flows.remove(&key).is_some() {
+            self.feedback.end(key);
+            self.words.retain(|(of, _)| *of != Target::Connection(key));
+        }
+    }
+
+    /// The user gives connections a priority, or takes back what was said of them; how many there
+    /// are at this moment. The later of two words counts.
+    ///
+    /// # Errors
+    ///
+    /// There is no such connection, or too much was said already: for the user to read.
+    pub fn set(&mut self, of: &Target, priority: Option<u32>) -> Result<usize, String> {
+        if let Target::Connection(key) = of
+            && !self.flows.contains_key(key)
+        {
+            return Err(format!("no connection has the number {key}: see `lasthop status`"));
+        }
+        let known = self.words.iter().position(|(said, _)| said == of);
+        if priority.is_some() && known.is_none() && self.words.len() >= WORDS_MAX {
+            return Err(format!("{WORDS_MAX} priorities are set already: clear some"));
+        }
+        if let Some(known) = known {
+            self.words.remove(known);
+        }
+        self.words.extend(priority.map(|priority| (of.clone(), priority)));
+        let meant = self.flows.iter().filter(|(key, flow)| flow.is_meant(**key, of));
+        let meant: Vec<u64> = meant.map(|(key, _)| *key).collect();
+        meant.iter().for_each(|key| self.judge(*key));
+        Ok(meant.len())
+    }
+
+    /// What the user has said and not taken back, oldest first.
+    pub fn words(&self) -> impl Iterator<Item = (&Target, u32)> {
+        self.words.iter().map(|(of, priority)| (of, *priority))
+    }
+
+    /// A connection's priority.
+    pub fn priority(&self, key: u64) -> Option<u32> {
+        self.feedback.priority(key)
+    }
+
+    /// The next setting for what carries the connections, if any.
+    pub fn poll_setting(&mut self) -> Option<Setting<u64>> {
+        self.feedback.poll_setting()
+    }
+
+    /// Finds a connection's priority out anew.
+    fn judge(&mut self, key: u64) {
+        let Some(flow) = self.flows.get(&key) else { return };
+        let said = self.words.iter().rev().find(|(of, _)| flow.is_meant(key, of));
+        match said {
+            Some((_, priority)) => {
+                self.feedback.set_priority(key, *priority);
+            }
+            None => {
+                let priority = self.rules.priority(flow).unwrap_or(USUAL);
+                self.feedback.withdraw_priority(key);
+                self.feedback.suggest_priority(key, priority);
+            }
+        }
+    }
+}

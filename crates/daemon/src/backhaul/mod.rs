@@ -1,0 +1,417 @@
+//! A base's hop to its mobiles, and beside it what bases say to each other: sealed associations over
+//! UDP, one that this base makes to each peer for messages, one for each session whose sockets a
+//! peer keeps, and those that peers make to this base.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use lasthop_control::AssociationReport;
+use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_hop::srp::Srp;
+use lasthop_hop::{AssociationId, HopConfig, Movable, Refused};
+use lasthop_kernel::clock;
+use lasthop_kernel::cpu;
+use lasthop_kernel::reactor::Readiness;
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::turn::Turn;
+use lasthop_units::{Bytes, Duration, Seed, Time};
+
+use crate::carrier::Carrier;
+use crate::carrier::udp::{Route, Udp};
+use crate::config::SrpFile;
+use crate::datagram::settings::{self, Passage};
+use crate::datagram::{DatagramBase, DatagramMobile};
+use crate::error::RunError;
+use crate::handshake::{Caller, Introduction};
+use crate::hop::BaseHop;
+use crate::hop::MobileHop;
+use crate::hop::{Hop, HopEvent};
+use crate::several::Several;
+
+/// The listener's part of the hop; mobiles are part zero, and links come after both.
+const LISTENER: u32 = 1;
+/// The first link's part.
+const LINKS: u32 = 2;
+/// Associations that one peer may have here at once: its link, and one for each session that it
+/// has taken over.
+const PER_PEER: usize = 256;
+/// Streams of one association between bases.
+const STREAMS: usize = 16 * 1024;
+
+/// Another base.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// What people call it.
+    pub name: String,
+    /// Its key.
+    pub key: PublicKey,
+    /// Where it listens for bases.
+    pub address: SocketAddr,
+    /// Where the wired network reaches it, for routes; that of `address` if nobody says.
+    pub via: IpAddr,
+}
+
+/// Names an association of a base: by who made it, and what for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Way<I> {
+    /// A mobile's.
+    Mobile(I),
+    /// One that another base made.
+    Peer(AssociationId),
+    /// One that this base made to another.
+    Link(u32),
+}
+
+type Link = DatagramMobile<lasthop_hop::Mobile<Route, Srp>, Udp>;
+type Listener = DatagramBase<lasthop_hop::Base<Route, Srp>, Udp>;
+
+/// A hop to mobiles, with associations between bases beside it.
+pub(crate) struct WithPeers<H> {
+    mobiles: H,
+    peers: Option<Peers>,
+}
+
+/// A base that is gone is noticed this long after it was silent, and idle associations are tried
+/// as often as [`KEEPALIVE`] says.
+const SILENCE: Duration = Duration::from_secs(8);
+const KEEPALIVE: Duration = Duration::from_secs(4);
+/// What a peer may send of a message before it is read: whole sessions come that way.
+const MESSAGES: Bytes = Bytes::from_mib(16);
+/// What the base that keeps a socket may send ahead of the mobile's taking it: it must move along
+/// when the mobile moves on, so it does not grow.
+const BYTES: Bytes = Bytes::from_kib(256);
+
+/// What a base takes from a wired socket ahead of sending it on: it must move along when the mobile
+/// comes back.
+const AHEAD: Duration = Duration::from_millis(5);
+
+/// How bases speak with each other: over wires, and mostly of whole sessions at once.
+fn between_bases(ipv6: bool, stream_window: Bytes) -> HopConfig {
+    HopConfig {
+        stream_window,
+        association_window: Bytes::from_mib(64),
+        ahead: AHEAD,
+        ahead_min: Bytes::from_kib(128),
+        initial_datagrams: 128,
+        silence_limit: SILENCE,
+        keepalive: KEEPALIVE,
+        ..settings::srp(&SrpFile::default(), Passage::udp(ipv6), STREAMS)
+    }
+}
+
+/// What an association to another base is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Purpose {
+    /// What is said of handoffs, or copies of sessions that are sent ahead of them.
+    Messages,
+    /// The bytes of connections whose sockets are there.
+    Bytes,
+}
+
+/// What bases say to each other.
+struct Peers {
+    listener: Listener,
+    links: Several<Link>,
+    /// Whom a link leads to.
+    keys_of: BTreeMap<u32, PublicKey>,
+    keys: Keypair,
+    seed: Seed,
+    made: u64,
+}
+
+/// What is needed to listen for other bases and to call on them.
+pub(crate) struct Backhaul<'a> {
+    /// Where to listen.
+    pub(crate) listen: &'a [SocketAddr],
+    /// This base's keys.
+    pub(crate) keys: Keypair,
+    /// The bases that may call.
+    pub(crate) peers: &'a [Peer],
+    /// Entropy.
+    pub(crate) seed: Seed,
+}
+
+impl<H> WithPeers<H> {
+    /// A base that knows no others.
+    pub(crate) fn alone(mobiles: H) -> Self {
+        Self { mobiles, peers: None }
+    }
+
+    /// Listens for other bases too.
+    pub(crate) fn open(mobiles: H, backhaul: Backhaul<'_>) -> Result<Self, RunError> {
+        let Backhaul { listen, keys, peers, seed } = backhaul;
+        let udp = Udp::bind(listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
+        let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
+        let settings = between_bases(ipv6, MESSAGES);
+        let allowed: Vec<PublicKey> = peers.iter().map(|peer| peer.key).collect();
+        let machine = lasthop_hop::Base::<_, Srp>::new(
+            settings,
+            keys.clone(),
+            allowed,
+            seed.child("listener"),
+        );
+        let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
+        let listener = DatagramBase::new("srp", machine, udp);
+        let links = Several::new(LINKS);
+        let peers = Peers { listener, links, keys_of: BTreeMap::new(), keys, seed, made: 0 };
+        Ok(Self { mobiles, peers: Some(peers) })
+    }
+
+    /// Makes an association to another base, which comes up by itself.
+    ///
+    /// # Errors
+    ///
+    /// The kernel gives no socket for it.
+    pub(crate) fn link(
+        &mut self,
+        turn: &mut Turn<'_>,
+        peer: &Peer,
+        purpose: Purpose,
+    ) -> io::Result<u32> {
+        let Some(peers) = &mut self.peers else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        let udp = Udp::anywhere().map_err(|(_, e)| e)?;
+        let route = udp.route_to(peer.address);
+        let window = match purpose {
+            Purpose::Messages => MESSAGES,
+            Purpose::Bytes => BYTES,
+        };
+        let settings = between_bases(peer.address.is_ipv6(), window);
+        let settings = match purpose {
+            Purpose::Messages => settings,
+            Purpose::Bytes => HopConfig { stream_memory: BYTES, ..settings },
+        };
+        peers.made += 1;
+        let machine = lasthop_hop::Mobile::<Route, Srp>::new(
+            settings,
+            peers.keys.clone(),
+            peer.key,
+            Udp::NOWHERE,
+            peers.seed.child(&format!("link {}", peers.made)),
+            turn.now,
+        );
+        let machine = machine
+            .with_fast_aes(turn.now, cpu::fast_aes())
+            .with_wall_clock(turn.now, clock::wall_nanos());
+        let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };
+        let link = Link::new("srp", machine, udp, Some(peer.key), route).with_introduction(own);
+        let part = peers.links.add(link);
+        peers.keys_of.insert(part, peer.key);
+        let started = peers.links.with(turn, part, |hop, turn| hop.start(turn));
+        if let Some(Err(e)) = started {
+            self.unlink(turn, part, Farewell::None);
+            return Err(e);
+        }
+        Ok(part)
+    }
+
+    /// Ends an association that this base made.
+    pub(crate) fn unlink(&mut self, turn: &mut Turn<'_>, part: u32, farewell: Farewell) {
+        let Some(peers) = &mut self.peers else { return };
+        peers.keys_of.remove(&part);
+        match farewell {
+            Farewell::Said => peers.links.remove(turn, part),
+            Farewell::None => peers.links.discard(turn, part),
+        }
+    }
+
+    /// Ends an association that another base made.
+    pub(crate) fn dismiss(&mut self, id: AssociationId) {
+        if let Some(peers) = &mut self.peers {
+            peers.listener.end(id);
+        }
+    }
+
+    /// Whether an association that this base made stands.
+    pub(crate) fn is_linked(&self, part: u32) -> bool {
+        let link = self.peers.as_ref().and_then(|peers| peers.links.get(part));
+        link.is_some_and(MobileHop::is_up)
+    }
+}
+
+/// Whether the peer of an association that is ended is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Farewell {
+    /// It is: nothing of the association is wanted any more.
+    Said,
+    /// It is not: what the association carried goes on over another.
+    None,
+}
+
+impl<H: BaseHop> Hop for WithPeers<H> {
+    type Id = Way<H::Id>;
+    type Streams = dyn Movable;
+
+    fn name(&self) -> &'static str {
+        self.mobiles.name()
+    }
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        match (turn.part, &mut self.peers) {
+            (0, _) => self.mobiles.handle_ready(turn, key, readiness),
+            (LISTENER, Some(peers)) => peers.listener.handle_ready(turn, key, readiness),
+            (_, Some(peers)) => peers.links.handle_ready(turn, key, readiness),
+            (_, None) => {}
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let peers = self.peers.iter();
+        let peers = peers.flat_map(|p| [p.listener.next_timeout(), p.links.next_timeout()]);
+        peers.chain([self.mobiles.next_timeout()]).flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        let now = turn.now;
+        let is_due = |at: Option<Time>| at.is_some_and(|at| at <= now);
+        if is_due(self.mobiles.next_timeout()) {
+            self.mobiles.handle_timeout(&mut turn.within(0));
+        }
+        if let Some(peers) = &mut self.peers {
+            if is_due(peers.listener.next_timeout()) {
+                peers.listener.handle_timeout(&mut turn.within(LISTENER));
+            }
+            peers.links.handle_timeout(turn);
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        self.mobiles.pump(&mut turn.within(0));
+        if let Some(peers) = &mut self.peers {
+            peers.listener.pump(&mut turn.within(LISTENER));
+            peers.links.pump(turn);
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        self.mobiles.flush(&mut turn.within(0));
+        if let Some(peers) = &mut self.peers {
+            peers.listener.flush(&mut turn.within(LISTENER));
+            peers.links.flush(turn);
+        }
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<Self::Id>> {
+        if let Some(event) = self.mobiles.poll_event() {
+            return Some(event.map(Way::Mobile));
+        }
+        let peers = self.peers.as_mut()?;
+        if let Some(event) = peers.listener.poll_event() {
+            return Some(event.map(Way::Peer));
+        }
+        peers.links.poll_event().map(|event| event.map(|(part, ())| Way::Link(part)))
+    }
+
+    fn poll_active(&mut self) -> Option<Self::Id> {
+        if let Some(id) = self.mobiles.poll_active() {
+            return Some(Way::Mobile(id));
+        }
+        let peers = self.peers.as_mut()?;
+        let peer = peers.listener.poll_active().map(Way::Peer);
+        peer.or_else(|| peers.links.poll_active().map(|(part, ())| Way::Link(part)))
+    }
+
+    fn is_active(&self) -> bool {
+        let peers = self.peers.as_ref();
+        self.mobiles.is_active()
+            || peers.is_some_and(|p| p.listener.is_active() || p.links.is_active())
+    }
+
+    fn streams(&mut self, id: Self::Id) -> Option<&mut (dyn Movable + 'static)> {
+        match (id, &mut self.peers) {
+            (Way::Mobile(id), _) => Some(self.mobiles.streams(id)?),
+            (Way::Peer(id), Some(peers)) => Some(peers.listener.streams(id)?),
+            (Way::Link(part), Some(peers)) => Some(peers.links.streams((part, ()))?),
+            (_, None) => None,
+        }
+    }
+
+    fn forget(&mut self, turn: &mut Turn<'_>, id: Self::Id) {
+        match (id, &mut self.peers) {
+            (Way::Mobile(id), _) => self.mobiles.forget(&mut turn.within(0), id),
+            (Way::Peer(id), Some(peers)) => {
+                peers.listener.forget(&mut turn.within(LISTENER), id);
+            }
+            (Way::Link(part), Some(peers)) => peers.links.forget(turn, (part, ())),
+            (_, None) => {}
+        }
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.mobiles.close(&mut turn.within(0));
+        if let Some(peers) = &mut self.peers {
+            peers.listener.close(&mut turn.within(LISTENER));
+            peers.links.close(turn);
+        }
+    }
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        self.mobiles.reports(now)
+    }
+
+    fn garbage(&self) -> u64 {
+        let peers = self.peers.as_ref();
+        let peers = peers.map_or(0, |p| p.listener.garbage() + p.links.garbage());
+        self.mobiles.garbage() + peers
+    }
+}
+
+impl<H: BaseHop> WithPeers<H> {
+    /// The Internet addresses at which mobiles are served.
+    pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.mobiles.local_addrs()
+    }
+
+    /// Where mobiles are served, for people.
+    pub(crate) fn places(&self) -> Vec<String> {
+        self.mobiles.places()
+    }
+
+    /// Starts to watch its sockets.
+    pub(crate) fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        self.mobiles.start(&mut turn.within(0))?;
+        match &mut self.peers {
+            Some(peers) => peers.listener.start(&mut turn.within(LISTENER)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes no new association and no new stream of a mobile from here on.
+    pub(crate) fn stop(&mut self, turn: &mut Turn<'_>) {
+        self.mobiles.stop(&mut turn.within(0));
+    }
+
+    /// What a mobile says before it has an association.
+    pub(crate) fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
+        self.mobiles.poll_call()
+    }
+
+    /// A handshake that was not answered, and who should have made it.
+    pub(crate) fn poll_refused(&mut self) -> Option<(Caller, Refused<String>)> {
+        if let Some(refused) = self.mobiles.poll_refused() {
+            return Some((Caller::Mobile, refused));
+        }
+        let refused = self.peers.as_mut()?.listener.poll_refused()?;
+        Some((Caller::Base, refused))
+    }
+
+    /// The key of the other end of an association, where it has one.
+    pub(crate) fn key_of(&self, id: Way<H::Id>) -> Option<PublicKey> {
+        match (id, &self.peers) {
+            (Way::Mobile(id), _) => self.mobiles.key_of(id),
+            (Way::Peer(id), Some(peers)) => peers.listener.key_of(id),
+            (Way::Link(part), Some(peers)) => peers.keys_of.get(&part).copied(),
+            (_, None) => None,
+        }
+    }
+
+    /// Whether a mobile has a server on `port`; `None` if only asking it tells.
+    pub(crate) fn listens(&self, id: Way<H::Id>, port: u16) -> Option<bool> {
+        match id {
+            Way::Mobile(id) => self.mobiles.listens(id, port),
+            _ => None,
+        }
+    }
+}

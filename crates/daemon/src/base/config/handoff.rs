@@ -1,0 +1,289 @@
+//! What a base is told of handoffs: how connections move, and which bases there are.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::network::Network;
+use lasthop_migrate::RouteMode;
+use serde::Deserialize;
+
+use crate::backhaul::Peer;
+use crate::config::{ConfigError, KeyText, SealKind};
+
+/// Where other bases are served when nobody says.
+const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 4434);
+
+/// How a wired connection follows its mobile.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Its socket stays where it was made, and that base passes the bytes on.
+    #[default]
+    Anchor,
+    /// It moves as it is, with the same four-tuple.
+    Migrate,
+}
+
+/// What becomes of a connection that cannot migrate.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fallback {
+    /// Its socket stays, and the bytes are passed on.
+    #[default]
+    Anchor,
+    /// It is reset.
+    Reset,
+}
+
+/// The `[handoff]` table.
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HandoffFile {
+    /// How connections move.
+    pub mode: Option<Mode>,
+    /// Where other bases reach this one.
+    pub listen: Option<Vec<SocketAddr>>,
+    /// What becomes of a connection that cannot migrate.
+    pub fallback: Option<Fallback>,
+    /// The socket of the privileged helper, if somebody else starts it.
+    pub helper: Option<PathBuf>,
+    /// How packets for a mobile's address find the base where it is.
+    pub route: Option<RouteMode>,
+    /// The interface on which routes and announcements are made.
+    pub interface: Option<String>,
+    /// The command that moves a route, with its first arguments.
+    pub hook: Vec<String>,
+}
+
+/// A `[[peers]]` table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PeerFile {
+    /// What people call it; its key if nobody says.
+    pub name: Option<String>,
+    /// Its public key.
+    pub key: KeyText,
+    /// Where it listens for bases.
+    pub address: SocketAddr,
+    /// Its address in the wired network, if that is another.
+    pub via: Option<IpAddr>,
+}
+
+/// A `[[mobiles]]` table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MobileEntry {
+    /// The mobile's public key.
+    pub key: KeyText,
+    /// The addresses from which its connections leave, at most one of each family.
+    pub address: Vec<IpAddr>,
+    /// Networks behind it, whose hosts' connections leave from their own addresses.
+    #[serde(default)]
+    pub network: Vec<Network>,
+}
+
+/// All that a base needs to know of handoffs.
+#[derive(Clone, Debug)]
+pub struct HandoffConfig {
+    /// How connections move.
+    pub mode: Mode,
+    /// Where other bases reach this one.
+    pub listen: Vec<SocketAddr>,
+    /// What becomes of a connection that cannot migrate.
+    pub fallback: Fallback,
+    /// The socket of the privileged helper.
+    pub helper: Option<PathBuf>,
+    /// How packets find the base where the mobile is.
+    pub route: RouteMode,
+    /// The interface for routes and announcements.
+    pub interface: Option<String>,
+    /// The command that moves a route.
+    pub hook: Vec<String>,
+    /// The other bases.
+    pub peers: Vec<Peer>,
+}
+
+/// The addresses of a mobile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MobileAddresses {
+    /// The mobile.
+    pub key: PublicKey,
+    /// From where its connections leave.
+    pub addresses: Vec<IpAddr>,
+    /// From where those of hosts behind it leave.
+    pub networks: Vec<Network>,
+}
+
+fn contradiction<T>(why: String) -> Result<T, ConfigError> {
+    Err(ConfigError::Contradiction(why))
+}
+
+/// What handoffs need, if there is another base; `seal` is the hop's.
+///
+/// # Errors
+///
+/// Names the setting that is missing or contradicts another.
+pub(in crate::base) fn configured(
+    file: Option<HandoffFile>,
+    peers: Vec<PeerFile>,
+    mobiles: &[MobileAddresses],
+    seal: SealKind,
+) -> Result<Option<HandoffConfig>, ConfigError> {
+    if peers.is_empty() {
+        return match file {
+            None => Ok(None),
+            Some(_) => Err(ConfigError::Missing {
+                what: "another base to hand over to",
+                how: "say [[peers]] with `key = \"PUBLIC KEY\"` and `address = \"IP:PORT\"`",
+            }),
+        };
+    }
+    if seal == SealKind::None {
+        return contradiction(
+            "`peers` has no meaning with seal = \"none\": nobody can prove whose connections are \
+             handed over"
+                .to_owned(),
+        );
+    }
+    let file = file.unwrap_or_default();
+    let (mode, route) = (file.mode.unwrap_or_default(), file.route.unwrap_or_default());
+    if mode == Mode::Migrate && mobiles.is_empty() {
+        return Err(ConfigError::Missing {
+            what: "an address that can move",
+            how: "say [[mobiles]] with `key` and `address = [\"IP\"]` for each mobile, or \
+                  `mode = \"anchor\"`",
+        });
+    }
+    if matches!(route, RouteMode::Announce | RouteMode::Route) && file.interface.is_none() {
+        return Err(ConfigError::Missing {
+            what: "the wired interface",
+            how: "say `interface = \"NAME\"` under [handoff] (see ip link)",
+        });
+    }
+    if (route == RouteMode::Hook) == file.hook.is_empty() {
+        return contradiction(
+            "`route = \"hook\"` and `hook = [\"COMMAND\"]` belong together".to_owned(),
+        );
+    }
+    Ok(Some(HandoffConfig {
+        mode,
+        route,
+        listen: file.listen.unwrap_or_else(|| vec![LISTEN]),
+        fallback: file.fallback.unwrap_or_default(),
+        helper: file.helper,
+        interface: file.interface,
+        hook: file.hook,
+        peers: self::peers(peers)?,
+    }))
+}
+
+fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
+    let mut out: Vec<Peer> = Vec::new();
+    for PeerFile { name, key: KeyText(key), address, via } in files {
+        let name = name.unwrap_or_else(|| key.to_string());
+        if let Some(other) = out.iter().find(|p| p.key == key || p.name == name) {
+            return contradiction(format!("`peers`: {} stands there twice", other.name));
+        }
+        if address.port() == 0 || address.ip().is_unspecified() {
+            return contradiction(format!("`peers`: {name} cannot be reached at {address}"));
+        }
+        out.push(Peer { name, key, address, via: via.unwrap_or(address.ip()) });
+    }
+    Ok(out)
+}
+
+/// The addresses of mobiles, each of which `allow` must name.
+///
+/// # Errors
+///
+/// A mobile or an address stands there twice, or the mobile is not served.
+pub(in crate::base) fn mobiles(
+    files: Vec<MobileEntry>,
+    allow: &[PublicKey],
+) -> Result<Vec<MobileAddresses>, ConfigError> {
+    let mut out: Vec<MobileAddresses> = Vec::new();
+    for MobileEntry { key: KeyText(key), address, network } in files {
+        if !allow.contains(&key) {
+            return contradiction(format!("`mobiles`: the mobile {key} is not in `allow`"));
+        }
+        if out.iter().any(|other| other.key == key) {
+            return contradiction(format!("`mobiles`: {key} stands there twice"));
+        }
+        let taken = |ip: &IpAddr| out.iter().any(|other| other.addresses.contains(ip));
+        if let Some(ip) = address.iter().find(|ip| taken(ip)) {
+            return contradiction(format!("`mobiles`: {ip} is another mobile's already"));
+        }
+        for family in [IpAddr::is_ipv4, IpAddr::is_ipv6] {
+            if address.iter().filter(|ip| family(ip)).count() > 1 {
+                return contradiction(format!("`mobiles`: {key} has two addresses of one family"));
+            }
+        }
+        out.push(MobileAddresses { key, addresses: address, networks: network });
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{BaseConfig, BaseFile};
+
+    fn key(n: u8) -> PublicKey {
+        PublicKey::from_bytes([n; 32])
+    }
+
+    fn read(text: &str) -> Result<BaseConfig, ConfigError> {
+        let all = format!("key = \"base.key\"\nallow = [\"{}\"]\n{text}", key(1));
+        let file: BaseFile = toml::from_str(&all).unwrap();
+        file.try_into()
+    }
+
+    fn peer(n: u8, rest: &str) -> String {
+        format!("[[peers]]\nkey = \"{}\"\n{rest}\n", key(n))
+    }
+
+    #[test]
+    fn a_base_with_peers_hands_over_and_one_without_does_not() {
+        assert!(read("").unwrap().handoff.is_none());
+        let text = peer(2, "name = \"b2\"\naddress = \"192.0.2.2:4434\"");
+        let handoff = read(&text).unwrap().handoff.unwrap();
+        assert_eq!((handoff.mode, handoff.fallback), (Mode::Anchor, Fallback::Anchor));
+        assert_eq!(handoff.listen, [LISTEN]);
+        let peer = &handoff.peers[0];
+        assert_eq!((peer.name.as_str(), peer.via.to_string()), ("b2", "192.0.2.2".to_owned()));
+    }
+
+    #[test]
+    fn what_a_base_cannot_mean_is_named() {
+        let good = peer(2, "address = \"192.0.2.2:4434\"");
+        let mobile = |n: u8, address: &str| {
+            format!("[[mobiles]]\nkey = \"{}\"\naddress = {address}\n", key(n))
+        };
+        for (text, said) in [
+            ("[handoff]\nmode = \"anchor\"".to_owned(), "[[peers]]"),
+            (format!("seal = \"none\"\n{good}"), "seal"),
+            (format!("[handoff]\nmode = \"migrate\"\n{good}"), "[[mobiles]]"),
+            (format!("[handoff]\nroute = \"announce\"\n{good}"), "interface"),
+            (format!("[handoff]\nroute = \"hook\"\n{good}"), "hook"),
+            (format!("[handoff]\nhook = [\"x\"]\n{good}"), "hook"),
+            (format!("{good}{good}"), "twice"),
+            (peer(2, "address = \"0.0.0.0:4434\""), "cannot be reached"),
+            (peer(2, "address = \"192.0.2.2:0\""), "cannot be reached"),
+            (mobile(3, "[]"), "not in `allow`"),
+            (format!("{}{}", mobile(1, "[]"), mobile(1, "[]")), "twice"),
+            (mobile(1, "[\"10.0.0.1\", \"10.0.0.2\"]"), "two addresses"),
+        ] {
+            let all = match text.strip_prefix("seal = \"none\"\n") {
+                Some(rest) => {
+                    let file: BaseFile =
+                        toml::from_str(&format!("seal = \"none\"\n{rest}")).unwrap();
+                    BaseConfig::try_from(file)
+                }
+                None => read(&text),
+            };
+            let error = all.unwrap_err().to_string();
+            assert!(error.contains(said), "{text}\n{error}");
+        }
+    }
+}

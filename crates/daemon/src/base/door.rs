@@ -1,0 +1,60 @@
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::tcp;
+
+use crate::publish::Published;
+
+/// Where fixed hosts connect to a mobile's server. While the mobile is away the door is shut: the
+/// port stays ours and the kernel refuses who comes.
+#[derive(Debug)]
+pub(super) struct Door {
+    rule: Published,
+    fd: OwnedFd,
+    open: bool,
+}
+
+impl Door {
+    /// One for each rule, all shut.
+    pub(super) fn open_all(rules: &[Published]) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
+        rules.iter().map(|rule| Self::new(*rule).map_err(|e| (rule.listen, e))).collect()
+    }
+
+    fn new(rule: Published) -> io::Result<Self> {
+        // That the port can be had is known only by listening.
+        let fd = tcp::listen(rule.listen)?;
+        tcp::stop_listening(&fd);
+        Ok(Self { rule, fd, open: false })
+    }
+
+    pub(super) fn fd(&self) -> &OwnedFd {
+        &self.fd
+    }
+
+    /// The mobile that it leads to; `None` for whichever is there.
+    pub(super) fn mobile(&self) -> Option<PublicKey> {
+        self.rule.mobile
+    }
+
+    /// The port that it leads to.
+    pub(super) fn port(&self) -> u16 {
+        self.rule.port
+    }
+
+    pub(super) fn set_open(&mut self, open: bool) {
+        if open == self.open {
+            return;
+        }
+        self.open = open;
+        if !open {
+            return tcp::stop_listening(&self.fd);
+        }
+        if let Err(error) = tcp::listen_again(&self.fd) {
+            // Tried again when a mobile comes or goes.
+            self.open = false;
+            tracing::warn!(listen = %self.rule.listen, %error, "cannot listen on a published port");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! `migrate` mode: what the kernel and the privileged helper do for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::reactor::Reactor;
+use lasthop_kernel::tcp::{self, Socket};
+use lasthop_kernel::turn::Source;
+use lasthop_migrate::{self as migrate, Admin, Failed, Flow, Image, MigrateError, Routing};
+use lasthop_session::{ConnId, SessionId};
+use lasthop_units::{Duration, Time};
+
+use super::{Fallback, HandoffConfig, MobileAddresses, Mode};
+use crate::base::exits::Helper;
+use crate::error::RunError;
+use crate::relay::Relay;
+
+/// How long after a mobile's connections stand here strays to its addresses are reset: nothing waits
+/// for that, and it costs what waits a moment.
+const ANSWER_DELAY: Duration = Duration::from_millis(200);
+
+/// A dumped connection, or why it was not; the relay if it goes on.
+pub(super) type Dumped = (ConnId, String, Result<Box<Image>, (Option<Relay>, MigrateError)>);
+
+/// What moves wired connections.
+pub(in crate::base) struct Migration {
+    helper: Helper,
+    routing: Routing,
+    addresses: BTreeMap<PublicKey, Vec<IpAddr>>,
+    /// Mobiles whose packets come here.
+    here: BTreeSet<PublicKey>,
+    /// Mobiles of whose connections none is elsewhere any more, and when strays are to be reset, so
+    /// that the fixed hosts of those that were lost learn of it.
+    whole: BTreeMap<PublicKey, Time>,
+    /// Sessions that were dumped here, with the flows that are silent until their routes have moved.
+    leaving: BTreeMap<SessionId, (PublicKey, Vec<Flow>)>,
+}
+
+/// Whether packets for the mobiles' addresses can follow them here.
+fn can_follow(config: &HandoffConfig, mobiles: &[MobileAddresses]) -> Result<(), MigrateError> {
+    let addresses = mobiles.iter().flat_map(|mobile| mobile.addresses.iter().copied());
+    Routing::check(config.route, config.interface.as_deref(), addresses)
+}
+
+impl Migration {
+    /// Refuses to start where connections are to migrate or be reset, and could do neither: nobody
+    /// would reach the addresses that they have.
+    ///
+    /// # Errors
+    ///
+    /// Packets for a mobile's address cannot come here, and what to change.
+    pub(in crate::base) fn check(
+        config: &HandoffConfig,
+        mobiles: &[MobileAddresses],
+    ) -> Result<(), RunError> {
+        if config.mode != Mode::Migrate || config.fallback != Fallback::Reset {
+            return Ok(());
+        }
+        can_follow(config, mobiles).map_err(|e| {
+            RunError::Misfit(format!(
+                "connections cannot migrate, and `fallback = \"reset\"` leaves nothing else: {e}"
+            ))
+        })
+    }
+
+    /// `None` if nothing is to migrate, or nothing can: then that is said, and what still works.
+    pub(super) fn start(
+        config: &HandoffConfig,
+        mobiles: &[MobileAddresses],
+        helper: Option<&Helper>,
+    ) -> Option<Self> {
+        if config.mode != Mode::Migrate {
+            return None;
+        }
+        if let Err(error) = can_follow(config, mobiles) {
+            tracing::warn!(
+                %error,
+                "connections cannot migrate: they leave from this base's own address"
+            );
+            return None;
+        }
+        let helper = helper?.clone();
+        if let Err(error) = migrate::probe(&mut helper.lock()) {
+            tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
+            return None;
+        }
+        let routing = Routing::new(config.route, config.interface.clone(), config.hook.clone());
+        let routing = routing
+            .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
+            .ok()?;
+        let addresses = mobiles.iter().map(|m| (m.key, m.addresses.clone())).collect();
+        Some(Self {
+            helper,
+            routing,
+            addresses,
+            here: BTreeSet::new(),
+            whole: BTreeMap::new(),
+            leaving: BTreeMap::new(),
+        })
+    }
+
+    /// Whether the helper is away.
+    pub(super) fn is_unhelped(&self) -> bool {
+        self.helper.lock().is_gone()
+    }
+
+    /// Whether this socket of a mobile's has an address that follows the mobile.
+    pub(super) fn moves(&self, mobile: PublicKey, fd: impl AsFd) -> bool {
+        let own = tcp::canonical(tcp::local_addr(fd)).ip();
+        self.addresses.get(&mobile).is_some_and(|addresses| addresses.contains(&own))
+    }
+
+    /// Takes connections out of the kernel. Their packets are dropped from here on.
+    pub(super) fn dump(
+        &mut self,
+        reactor: &mut Reactor<Source>,
+        session: SessionId,
+        mobile: PublicKey,
+        relays: Vec<(ConnId, String, Relay)>,
+    ) -> Vec<Dumped> {
+        let mut fds = Vec::with_capacity(relays.len());
+        let mut paused = Vec::with_capacity(relays.len());
+        for (conn, target, relay) in relays {
+            let (socket, rest) = relay.into_parts();
+            let Socket { fd, token, .. } = socket;
+            reactor.remove(&fd, token);
+            fds.push(fd);
+            paused.push((conn, target, rest));
+        }
+        self.whole.remove(&mobile);
+        let outcomes = migrate::dump_all(&mut self.helper.lock(), fds);
+        let (_, flows) = self.leaving.entry(session).or_insert_with(|| (mobile, Vec::new()));
+        let mut out = Vec::with_capacity(outcomes.len());
+        for (outcome, (conn, target, rest)) in outcomes.into_iter().zip(paused) {
+            let outcome = match outcome {
+                Ok(image) => {
+                    flows.push(image.flow());
+                    Ok(Box::new(image))
+                }
+                Err(failed) => {
+                    let Failed { fd, error } = *failed;
+                    // The source needs the key, and the key the socket: the source is corrected after.
+                    let socket = Socket::new(reactor, fd, Source::Resolver).ok();
+                    Err((socket.map(|socket| rest.with(socket)), error))
+                }
+            };
+            out.push((conn, target, outcome));
+        }
+        out
+    }
+
+    /// A session, of that mobile if it is known here, went to the base that the wired network
+    /// reaches at `via`.
+    pub(super) fn given(
+        &mut self,
+        session: SessionId,
+        mobile: Option<PublicKey>,
+        via: Option<IpAddr>,
+    ) {
+        let (mobile, flows) = match self.leaving.remove(&session) {
+            Some((mobile, flows)) => (Some(mobile), flows),
+            None => (mobile, Vec::new()),
+        };
+        if let Some(mobile) = mobile {
+            self.hush(mobile);
+            self.here.remove(&mobile);
+            self.reroute(mobile, |routing, helper, address| routing.lose(helper, address, via));
+        }
+        self.thaw(&flows);
+    }
+
+    /// A mobile is not here any more, and nobody knows where it is: another base may have
+    /// connections of its addresses from here on.
+    pub(super) fn leave(&mut self, mobile: PublicKey) {
+        self.hush(mobile);
+        if self.here.remove(&mobile) {
+            self.reroute(mobile, Routing::leave);
+        }
+    }
+
+    /// Makes connections anew, and has packets for them come here.
+    pub(super) fn restore(
+        &mut self,
+        session: SessionId,
+        mobile: PublicKey,
+        images: &[Image],
+    ) -> Vec<Result<OwnedFd, String>> {
+        // Where the route is here already, or the connections never left, packets come all the time.
+        let restore = match self.here.contains(&mobile) || self.leaving.contains_key(&session) {
+            true => migrate::restore_all,
+            false => migrate::restore_unrouted,
+        };
+        let outcomes = match images {
+            [] => Vec::new(),
+            images => restore(&mut self.helper.lock(), images),
+        };
+        // They may have come home without having been anywhere.
+        if let Some((_, flows)) = self.leaving.remove(&session) {
+            self.thaw(&flows);
+        }
+        outcomes.into_iter().map(|outcome| outcome.map_err(|e| e.to_string())).collect()
+    }
+
+    /// A mobile has connections here: packets for its addresses are to come here.
+    pub(super) fn settle(&mut self, mobile: PublicKey) {
+        if self.addresses.contains_key(&mobile) && self.here.insert(mobile) {
+            self.gain(mobile);
+        }
+    }
+
+    /// A mobile has all of its connections here, and none elsewhere. Packets for its addresses are to
+    /// come here, wherever they went meanwhile, and strays are to be reset.
+    pub(super) fn settle_whole(&mut self, now: Time, mobile: PublicKey) {
+        if self.addresses.contains_key(&mobile) {
+            self.here.insert(mobile);
+            self.gain(mobile);
+            self.whole.insert(mobile, now + ANSWER_DELAY);
+        }
+    }
+
+    fn gain(&mut self, mobile: PublicKey) {
+        self.reroute(mobile, |routing, helper, address| routing.gain(helper, address, None));
+    }
+
+    /// Strays to a mobile's addresses are dropped from here on: its connections may be elsewhere.
+    pub(super) fn hush(&mut self, mobile: PublicKey) {
+        self.whole.remove(&mobile);
+        self.answer(mobile, false);
+    }
+
+    fn answer(&mut self, mobile: PublicKey, answers: bool) {
+        for address in self.addresses.get(&mobile).into_iter().flatten() {
+            if let Err(error) = self.helper.lock().answer(*address, answers) {
+                tell(*address, &error, "what becomes of strays cannot be changed");
+            }
+        }
+    }
+
+    /// Has strays reset where that is due.
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        while let Some((mobile, _)) = self.whole.iter().find(|(_, at)| **at <= now) {
+            let mobile = *mobile;
+            self.whole.remove(&mobile);
+            self.answer(mobile, true);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.whole.values().min().copied()
+    }
+
+    /// Resets connections that nobody came for.
+    pub(super) fn discard(&mut self, session: SessionId, images: &[Image]) {
+        for fd in migrate::restore_all(&mut self.helper.lock(), images).into_iter().flatten() {
+            tcp::abort_on_close(&fd);
+        }
+        if let Some((_, flows)) = self.leaving.remove(&session) {
+            self.thaw(&flows);
+        }
+    }
+
+    /// Tells what became of hooks.
+    pub(super) fn poll(&mut self) {
+        self.routing.drain();
+        while let Some(change) = self.routing.poll() {
+            if let Err(error) = change.outcome {
+                tracing::warn!(address = %change.address, %error, "cannot move a mobile's route");
+            }
+        }
+    }
+
+    fn thaw(&mut self, flows: &[Flow]) {
+        if let Err(error) = self.helper.lock().thaw(flows)
+            && !error.is_gone()
+        {
+            tracing::warn!(%error, "cannot remove the packet rules of moved connections: they expire");
+        }
+    }
+
+    fn reroute(
+        &mut self,
+        mobile: PublicKey,
+        mut change: impl FnMut(&mut Routing, &mut Admin, IpAddr) -> Result<(), MigrateError>,
+    ) {
+        for address in self.addresses.get(&mobile).into_iter().flatten() {
+            if let Err(error) = change(&mut self.routing, &mut self.helper.lock(), *address) {
+                tell(*address, &error, "cannot move a mobile's route");
+            }
+        }
+    }
+}
+
+/// A helper that is away does what is still wanted when it is back, and that it is away was said.
+fn tell(address: IpAddr, error: &MigrateError, what: &str) {
+    if !error.is_gone() {
+        tracing::warn!(%address, %error, "{what}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_kernel::netns::{Netns, NetnsError};
+
+    use super::*;
+    use crate::base::{Base, BaseConfig, BaseFile};
+    use crate::keyfile::{self, Existing};
+
+    /// A base in a namespace of its own, where mobiles are announced on the loopback interface.
+    fn base(netns: &Netns, folder: &std::path::Path, fallback: &str) -> Result<Base, RunError> {
+        let keys = keyfile::generate().unwrap();
+        let (mobile, peer) = (keyfile::generate().unwrap(), keyfile::generate().unwrap());
+        let key = folder.join("base.key");
+        keyfile::store(&key, &keys, Existing::Replace).unwrap();
+        let text = format!(
+            "key = \"{}\"\nallow = [\"{mobile}\"]\nlisten = [\"127.0.0.1:4433\"]\n\
+             control = \"{}\"\n\
+             [handoff]\nmode = \"migrate\"\nroute = \"announce\"\ninterface = \"lo\"\n\
+             fallback = \"{fallback}\"\nlisten = [\"127.0.0.1:4434\"]\n\
+             [[peers]]\nkey = \"{}\"\naddress = \"127.0.0.2:4434\"\n\
+             [[mobiles]]\nkey = \"{mobile}\"\naddress = [\"10.9.0.7\"]\n",
+            key.display(),
+            folder.join("base.sock").display(),
+            peer.public(),
+            mobile = mobile.public(),
+        );
+        let file: BaseFile = toml::from_str(&text).unwrap();
+        let config: BaseConfig = file.try_into().unwrap();
+        netns.enter(|| Base::bind(config)).unwrap()
+    }
+
+    #[test]
+    fn what_cannot_be_announced_keeps_a_base_from_starting_that_has_nothing_else() {
+        let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
+        else {
+            return;
+        };
+        let folder = std::env::temp_dir().join(format!("lasthop-unrouted-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        netns.ip("link set lo up\n").unwrap();
+        netns.sysctl("ipv4.conf.lo.forwarding", "0").unwrap();
+        let Err(refused) = base(&netns, &folder, "reset") else {
+            panic!("it binds connections to addresses that nobody finds");
+        };
+        let refused = refused.to_string();
+        for said in ["net.ipv4.conf.lo.forwarding to 1", "10.9.0.7", "reset"] {
+            assert!(refused.contains(said), "{refused}");
+        }
+        // Connections leave from the base's own address.
+        base(&netns, &folder, "anchor").unwrap();
+        netns.sysctl("ipv4.conf.lo.forwarding", "1").unwrap();
+        base(&netns, &folder, "reset").unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

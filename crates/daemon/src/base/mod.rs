@@ -1,0 +1,233 @@
+//! `lasthop base`: serves mobiles, and makes their connections to the fixed network.
+
+mod config;
+mod door;
+mod exits;
+mod handoff;
+mod policy;
+mod reach;
+mod role;
+mod sources;
+mod surrogate;
+mod targets;
+
+pub use config::handoff::{
+    Fallback, HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, Mode, PeerFile,
+};
+pub use config::{BaseConfig, BaseFile, BaseLimits};
+pub use policy::TargetPolicy;
+
+use std::io;
+use std::net::SocketAddr;
+
+use lasthop_control as control;
+use lasthop_hop::mobile_tcp::MobileTcp;
+use lasthop_hop::seal::{Keypair, Responder};
+use lasthop_hop::srp::Srp;
+use lasthop_hop::{BareBase, BareBounds, BaseEnd};
+use lasthop_kernel::cpu;
+use lasthop_kernel::stop::Stop;
+use lasthop_units::{Bytes, Duration, Seed};
+
+use self::door::Door;
+use self::exits::Exits;
+use self::handoff::{Handoffs, Migration};
+use self::role::BaseRole;
+use self::surrogate::Surrogate;
+use self::targets::Targets;
+use crate::backhaul::{Backhaul, WithPeers};
+use crate::carrier::Carrier;
+use crate::carrier::ether::Ether;
+use crate::carrier::udp::Udp;
+use crate::config::{HopKind, Place, SealKind};
+use crate::datagram::DatagramBase;
+use crate::datagram::settings::{self, Passage};
+use crate::driver::Driver;
+use crate::error::RunError;
+use crate::hop::BaseHop;
+use crate::keyfile;
+use crate::split::{Bounds, SplitBase};
+
+/// What SRP takes from the wire ahead of sending, where sessions move.
+const AHEAD: Duration = Duration::from_millis(50);
+/// But at least this.
+const AHEAD_MIN: Bytes = Bytes::from_kib(64);
+
+/// A base that is bound and not yet running.
+pub struct Base {
+    service: Box<dyn Service>,
+}
+
+/// A loop with any hop.
+trait Service: Send {
+    fn local_addrs(&self) -> Vec<SocketAddr>;
+    fn places(&self) -> Vec<String>;
+    fn run(&mut self, stop: &Stop) -> io::Result<()>;
+}
+
+impl<H: BaseHop> Service for Driver<BaseRole<H>> {
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.hop().local_addrs()
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.hop().places()
+    }
+
+    fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        self.run(stop)
+    }
+}
+
+impl Base {
+    /// Opens every address or interface and reads the keys.
+    ///
+    /// # Errors
+    ///
+    /// Says which address, interface, file or socket cannot be used, and why.
+    pub fn bind(config: BaseConfig) -> Result<Self, RunError> {
+        let seed = keyfile::entropy().map_err(RunError::Kernel)?;
+        let keys = match config.seal {
+            SealKind::Noise => Some(keyfile::load(&config.key)?),
+            SealKind::None => None,
+        };
+        let own = Own { config: &config, keys, seed };
+        let service = match (config.hop, &config.place) {
+            (HopKind::SplitTcp, _) => service(split(&config, own.keys.clone(), seed)?, own)?,
+            (hop, Place::Internet(listen)) => {
+                let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
+                let udp = Udp::bind(listen)
+                    .map_err(|(addr, source)| RunError::Listen { addr, source })?;
+                datagrams(hop, own, udp, Passage::udp(ipv6))?
+            }
+            (hop, Place::Ethernet { interface, .. }) => {
+                let framing = settings::framing(hop, config.seal);
+                let ether = Ether::open(interface, framing)?;
+                let passage = Passage::ether(ether.mtu(), framing.overhead());
+                datagrams(hop, own, ether, passage)?
+            }
+        };
+        Ok(Self { service })
+    }
+
+    /// The Internet addresses on which it listens for mobiles.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.service.local_addrs()
+    }
+
+    /// Where it listens for mobiles, whatever the carrier.
+    pub fn places(&self) -> Vec<String> {
+        self.service.places()
+    }
+
+    /// Serves until `stop` is requested.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused what the loop cannot do without.
+    pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
+        self.service.run(stop).map_err(RunError::Kernel)
+    }
+}
+
+fn service<H: BaseHop>(hop: H, own: Own<'_>) -> Result<Box<dyn Service>, RunError> {
+    let Own { config, keys, seed } = own;
+    let doors = Door::open_all(&config.publish)
+        .map_err(|(addr, source)| RunError::Listen { addr, source })?;
+    if let Some(handoff) = &config.handoff {
+        Migration::check(handoff, &config.mobiles)?;
+    }
+    let (mut exits, targets) = (Exits::open(config)?, Targets::open(config)?);
+    let key = keys.as_ref().map(|keys| *keys.public());
+    let (hop, handoffs) = match (&config.handoff, keys) {
+        (Some(handoff), Some(keys)) => {
+            let (listen, peers) = (&handoff.listen, &handoff.peers);
+            let backhaul = Backhaul { listen, keys: keys.clone(), peers, seed };
+            let handoffs = Handoffs::new(handoff.clone(), keys, config, exits.helper());
+            if handoffs.is_unrouted() {
+                exits.stay();
+            }
+            (WithPeers::open(hop, backhaul)?, Some(handoffs))
+        }
+        _ => (WithPeers::alone(hop), None),
+    };
+    let control = control::open(config.control.as_deref(), "base")?;
+    let role = BaseRole::new(config, key, doors, exits, targets, handoffs);
+    Ok(Box::new(Driver::new(role, hop, control).map_err(RunError::Kernel)?))
+}
+
+/// What a base has whatever its hop.
+#[derive(Clone)]
+struct Own<'a> {
+    config: &'a BaseConfig,
+    keys: Option<Keypair>,
+    seed: Seed,
+}
+
+/// The hop of a transport over `carrier`.
+fn datagrams<C: Carrier>(
+    hop: HopKind,
+    own: Own<'_>,
+    carrier: C,
+    passage: Passage,
+) -> Result<Box<dyn Service>, RunError> {
+    let Own { config, keys, seed } = own.clone();
+    let (streams, allow) = (config.limits.connections, config.allow.clone());
+    match (hop, keys) {
+        (HopKind::MobileTcp, Some(keys)) => {
+            let sealed = settings::SEALED;
+            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
+            let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, seed);
+            over("mobile-tcp", machine.with_fast_aes(cpu::fast_aes()), carrier, own)
+        }
+        (HopKind::MobileTcp, None) => {
+            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
+            let bounds =
+                BareBounds { peers_max: config.limits.associations, ..BareBounds::default() };
+            let machine = BareBase::new(settings, bounds, seed);
+            over("mobile-tcp", machine, carrier, own)
+        }
+        (_, keys) => {
+            let mut settings = settings::srp(&config.srp, passage, streams);
+            if config.handoff.is_some() {
+                // What was taken from the wire must move with the session.
+                (settings.ahead, settings.ahead_min) = (AHEAD, AHEAD_MIN);
+            }
+            let machine = match keys {
+                Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allow, seed),
+                None => lasthop_hop::Base::unsealed(settings, seed),
+            };
+            over("srp", machine.with_fast_aes(cpu::fast_aes()), carrier, own)
+        }
+    }
+}
+
+fn over<M, C>(
+    name: &'static str,
+    machine: M,
+    carrier: C,
+    own: Own<'_>,
+) -> Result<Box<dyn Service>, RunError>
+where
+    M: BaseEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    service(DatagramBase::new(name, machine, carrier), own)
+}
+
+fn split(config: &BaseConfig, keys: Option<Keypair>, seed: Seed) -> Result<SplitBase, RunError> {
+    // A configuration with frames and split-tcp is refused when it is read.
+    let listen = match &config.place {
+        Place::Internet(listen) => listen.as_slice(),
+        Place::Ethernet { .. } => &[],
+    };
+    let (responder, allowed) = match keys {
+        Some(keys) => (Responder::new(keys, seed.child("responder")), Some(config.allow.clone())),
+        None => (Responder::unsealed(), None),
+    };
+    let bounds =
+        Bounds { associations: config.limits.associations, streams: config.limits.connections };
+    let congestion = config.congestion.as_ref();
+    SplitBase::bind(listen, congestion, responder, allowed, bounds, seed)
+        .map_err(|(addr, source)| RunError::Listen { addr, source })
+}

@@ -1,0 +1,390 @@
+//! The base's part of the loop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lasthop_control::Report;
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::leave::Leave;
+use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Accepted, Socket};
+use lasthop_kernel::turn::Source;
+use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
+use lasthop_units::Time;
+
+use super::door::Door;
+use super::exits::Exits;
+use super::handoff::Handoffs;
+use super::reach::Reached;
+use super::surrogate::Surrogate;
+use super::targets::Targets;
+use super::{BaseConfig, BaseHop};
+use crate::backhaul::{Way, WithPeers};
+use crate::dial::{self, Dial};
+use crate::driver::{Asker, CoreOf, Phase, Role, Timer};
+use crate::handshake;
+use crate::hop::HopEvent;
+use crate::resolve::Answer;
+
+/// How long accepting pauses when descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Beside the doors, that by which the kernel tells of its routes.
+const ROUTES: usize = usize::MAX;
+
+/// The base's part of the loop.
+pub(crate) struct BaseRole<H: BaseHop> {
+    /// This base's own key, where it has one.
+    key: Option<PublicKey>,
+    targets: Arc<Targets>,
+    connect_timeout: Duration,
+    session: lasthop_session::Config,
+    connections_max: usize,
+    doors: Vec<Door>,
+    /// The mobiles that are here, the last to come last.
+    mobiles: Vec<(Way<H::Id>, Option<PublicKey>)>,
+    exits: Exits,
+    /// Absent where there is no other base.
+    handoffs: Option<Handoffs<H>>,
+    reached: Reached<Way<H::Id>>,
+}
+
+impl<H: BaseHop> BaseRole<H> {
+    pub(super) fn new(
+        config: &BaseConfig,
+        key: Option<PublicKey>,
+        doors: Vec<Door>,
+        exits: Exits,
+        targets: Targets,
+        handoffs: Option<Handoffs<H>>,
+    ) -> Self {
+        Self {
+            key,
+            targets: Arc::new(targets),
+            connect_timeout: config.connect_timeout,
+            session: lasthop_session::Config {
+                max_connections: config.limits.connections,
+                ..lasthop_session::Config::base()
+            },
+            connections_max: config.limits.connections_total,
+            doors,
+            mobiles: Vec::new(),
+            exits,
+            handoffs,
+            reached: Reached::new(),
+        }
+    }
+
+    fn open(
+        &mut self,
+        core: &mut CoreOf<Self>,
+        id: Way<H::Id>,
+        conn: ConnId,
+        target: &Target,
+        source: Option<SocketAddr>,
+    ) {
+        let leave = match self.exits.choose(self.key_of(id), source) {
+            Ok(leave) => leave,
+            Err(refusal) => {
+                return dial::turn_away(core, id, conn, &target.to_string(), refusal);
+            }
+        };
+        if core.stopping {
+            return dial::turn_away(core, id, conn, &target.to_string(), Refusal::ShuttingDown);
+        }
+        if core.connections.len() >= self.connections_max {
+            return dial::turn_away(core, id, conn, &target.to_string(), Refusal::TooMany);
+        }
+        let mobile = self.key_of(id);
+        if let (Some(handoffs), Some(mobile)) = (&mut self.handoffs, mobile) {
+            handoffs.settle(mobile);
+        }
+        let key = core.add(target.to_string(), Surrogate::Resolving(leave));
+        core.name(key, id, conn);
+        match target {
+            Target::Addr(addr) => self.dial(core, key, vec![*addr]),
+            Target::Name(name, port) => {
+                core.arm(core.now + self.connect_timeout, Timer::Connection(key));
+                if core.resolver.ask(Asker::Connection(key), name.as_str(), *port).is_err() {
+                    dial::refuse(core, key, Refusal::TooMany);
+                }
+            }
+        }
+    }
+
+    fn dial(&mut self, core: &mut CoreOf<Self>, key: Key, addresses: Vec<SocketAddr>) {
+        let deadline = core.now + self.connect_timeout;
+        if let Some(waiting) = core.waiting(key) {
+            let leave = match waiting {
+                Surrogate::Resolving(leave) => std::mem::take(leave),
+                _ => Leave::default(),
+            };
+            let dial = Dial::new(addresses, deadline).leaving(leave).within(self.targets.clone());
+            *waiting = Surrogate::Dialling(dial);
+            dial::advance(core, key, None);
+        }
+    }
+
+    /// The key of the mobile at the other end of an association.
+    fn key_of(&self, id: Way<H::Id>) -> Option<PublicKey> {
+        self.mobiles.iter().find(|(other, _)| *other == id)?.1
+    }
+
+    /// The association with the mobile that `key` names, or with the last that came.
+    fn find(&self, key: Option<PublicKey>) -> Option<Way<H::Id>> {
+        let is_here = |mobile: Option<PublicKey>| match (&self.handoffs, mobile) {
+            (Some(handoffs), Some(mobile)) => !handoffs.is_away(mobile),
+            _ => true,
+        };
+        let meant = |(_, other): &&(Way<H::Id>, Option<PublicKey>)| {
+            (key.is_none() || *other == key) && is_here(*other)
+        };
+        self.mobiles.iter().rev().find(meant).map(|(id, _)| *id)
+    }
+
+    /// Opens the doors whose mobile is here, and shuts the others: who knocks there is refused by
+    /// the kernel.
+    fn tend_doors(&mut self, core: &CoreOf<Self>) {
+        for n in 0..self.doors.len() {
+            let here = !core.stopping && self.find(self.doors[n].mobile()).is_some();
+            self.doors[n].set_open(here);
+        }
+    }
+
+    /// Offers the mobile a connection that a fixed host has made (MOB-8).
+    fn offer(&mut self, core: &mut CoreOf<Self>, n: usize, fd: OwnedFd, from: SocketAddr) {
+        let Some(door) = self.doors.get(n) else { return };
+        let (port, mobile) = (door.port(), self.find(door.mobile()));
+        let to = SocketAddr::new(tcp::local_addr(&fd).ip(), port);
+        let full = core.stopping || core.connections.len() >= self.connections_max;
+        // Where the mobile has told its ports, it need not be asked.
+        let Some(id) = mobile.filter(|id| !full && core.hop.listens(*id, port) != Some(false))
+        else {
+            tracing::debug!(%from, port, "connection to a published port refused");
+            core.counters.refused += 1;
+            return tcp::abort_on_close(&fd);
+        };
+        tcp::tune_relayed(&fd);
+        // The source needs the key, and the key the socket: the source is corrected after.
+        let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
+        let token = socket.token;
+        let key = core.add(format!("{from} -> mobile:{port}"), Surrogate::Offered(socket));
+        core.reactor.reassign(token, Source::Connection(key));
+        let now = core.now;
+        let offered = core
+            .session(id)
+            .map(|(session, mut streams)| session.offer(now, &mut streams, to, from));
+        match offered {
+            Some(Ok(conn)) => core.name(key, id, conn),
+            _ => self.dismiss(core, key, Refusal::TooMany),
+        }
+    }
+
+    /// Resets a fixed host whose connection the mobile does not take, or not any more (MOB-9).
+    fn dismiss(&mut self, core: &mut CoreOf<Self>, key: Key, refusal: Refusal) {
+        let Some(connection) = core.remove(key) else { return };
+        core.counters.refused += 1;
+        tracing::debug!(target = connection.target, reason = %refusal, "connection refused");
+        if let Phase::Waiting(Surrogate::Offered(socket)) = connection.phase {
+            socket.close(&mut core.reactor, true);
+        }
+    }
+}
+
+impl<H: BaseHop> Role for BaseRole<H> {
+    type Hop = WithPeers<H>;
+    type Waiting = Surrogate;
+
+    const NAME: &'static str = "base";
+
+    fn session(&self, _id: Way<H::Id>) -> Session {
+        Session::base(self.session)
+    }
+
+    fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()> {
+        for (n, door) in self.doors.iter().enumerate() {
+            core.reactor.add(door.fd(), Interest::Read, Source::Listener(n))?;
+        }
+        self.reached.watch(&mut core.reactor, Source::Listener(ROUTES))?;
+        self.exits.watch(&mut core.reactor)?;
+        let (hop, mut turn) = core.turn();
+        hop.start(&mut turn)?;
+        match &mut self.handoffs {
+            Some(handoffs) => handoffs.start(core),
+            None => Ok(()),
+        }
+    }
+
+    fn handle_listener(&mut self, core: &mut CoreOf<Self>, n: usize) {
+        if n == ROUTES {
+            return self.reached.handle_ready(core.now);
+        }
+        // A flood of connections must not starve the others; the rest comes with the timer.
+        for _ in 0..64 {
+            let Some(door) = self.doors.get(n) else { return };
+            match tcp::accept(door.fd()) {
+                Accepted::Connection(fd, from) => self.offer(core, n, fd, tcp::canonical(from)),
+                Accepted::Empty => return,
+                Accepted::Exhausted(e) => {
+                    tracing::warn!(error = %e, "accept failed: paused");
+                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(n));
+                }
+            }
+        }
+        core.arm(core.now, Timer::Accept(n));
+    }
+
+    fn handle_helper(&mut self) {
+        self.exits.look();
+    }
+
+    fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness) {
+        let Some(Surrogate::Offered(socket)) = core.waiting(key) else { return };
+        socket.ready(readiness);
+        // Only an error can be told from a half-close here.
+        if matches!(tcp::connected(&socket.fd), Some(Ok(()))) {
+            return;
+        }
+        let name = core.connections.get(key).and_then(|c| c.name);
+        self.dismiss(core, key, Refusal::Other(0));
+        if let Some((id, conn)) = name
+            && let Some((session, mut streams)) = core.session(id)
+        {
+            session.reset(&mut streams, conn, ResetReason::Aborted);
+        }
+    }
+
+    fn handle_attempt(&mut self, core: &mut CoreOf<Self>, key: Key, n: u32) {
+        dial::advance(core, key, Some(n));
+    }
+
+    fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: Way<H::Id>, event: Event) {
+        match event {
+            Event::Connect { id: conn, target, source } => {
+                self.open(core, id, conn, &target, source);
+            }
+            Event::Opened { id: conn, .. } => {
+                if let Some(key) = core.find(id, conn) {
+                    core.relay(key, |surrogate| match surrogate {
+                        Surrogate::Offered(socket) => Some((socket, Vec::new())),
+                        _ => None,
+                    });
+                }
+            }
+            Event::Failed { id: conn, refusal } => {
+                if let Some(key) = core.find(id, conn) {
+                    self.dismiss(core, key, refusal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Surrogate, _reset: bool) {
+        waiting.end(&mut core.reactor);
+    }
+
+    fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Answer<Asker>) {
+        let Asker::Connection(key) = answer.tag else { return };
+        if !matches!(core.waiting(key), Some(Surrogate::Resolving(_))) {
+            return;
+        }
+        match answer.addresses {
+            Ok(addresses) => self.dial(core, key, addresses),
+            Err(e) => {
+                tracing::debug!(error = %e, "name not resolved");
+                dial::refuse(core, key, crate::resolve::refusal(&e));
+            }
+        }
+    }
+
+    fn handle_timer(&mut self, core: &mut CoreOf<Self>, timer: Timer) {
+        let key = match timer {
+            Timer::Accept(n) => return self.handle_listener(core, n),
+            Timer::Connection(key) => key,
+            Timer::Resolve(_) | Timer::Grace => return,
+        };
+        match core.waiting(key) {
+            Some(Surrogate::Dialling(_)) => dial::advance(core, key, None),
+            Some(Surrogate::Resolving(_)) => dial::refuse(core, key, Refusal::ResolverFailed),
+            Some(Surrogate::Offered(_)) | None => {}
+        }
+    }
+
+    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<Way<H::Id>>) {
+        match event {
+            HopEvent::Up(id @ Way::Mobile(_)) => {
+                tracing::info!(association = ?id, "association up");
+                self.mobiles.push((*id, core.hop.key_of(*id)));
+                self.tend_doors(core);
+            }
+            HopEvent::Moved(id @ Way::Mobile(_), to) => {
+                tracing::info!(association = ?id, %to, "association moved");
+            }
+            HopEvent::Lost(id @ Way::Mobile(_), reason) => {
+                tracing::info!(association = ?id, reason, "association lost");
+                self.mobiles.retain(|(other, _)| other != id);
+                self.reached.forget(*id);
+                self.tend_doors(core);
+            }
+            _ => {}
+        }
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.handle_association(core, event);
+        }
+    }
+
+    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: Way<H::Id>, message: &[u8]) {
+        if let (Way::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
+            return self.reached.handle_ask(core, id);
+        }
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.handle_message(core, id, message);
+        }
+    }
+
+    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: Way<H::Id>, wanted: SessionId) {
+        if let Some(handoffs) = &mut self.handoffs {
+            return handoffs.handle_wanted(core, id, wanted);
+        }
+        let now = core.now;
+        if let Some((session, mut streams)) = core.session(id) {
+            session.decline(now, &mut streams, wanted);
+        }
+    }
+
+    fn advance(&mut self, core: &mut CoreOf<Self>) -> bool {
+        while let Some((caller, refused)) = core.hop.poll_refused() {
+            tracing::warn!("{}", handshake::refused(caller, &refused, self.key.as_ref()));
+        }
+        self.exits.tend(core.now, &mut core.reactor);
+        let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
+        if some {
+            self.tend_doors(core);
+        }
+        some | self.reached.advance(core)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
+        let own = [handoffs, self.reached.next_timeout(), self.exits.next_timeout()];
+        own.into_iter().flatten().min()
+    }
+
+    fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
+        if let Some(handoffs) = &self.handoffs {
+            report.peers = handoffs.peer_reports(core);
+            report.handoffs = Some(handoffs.counters);
+        }
+    }
+
+    fn stop(&mut self, core: &mut CoreOf<Self>) {
+        // Closing a listener takes it out of the epoll set.
+        self.doors.clear();
+        let (hop, mut turn) = core.turn();
+        hop.stop(&mut turn);
+    }
+}

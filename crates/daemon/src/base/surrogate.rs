@@ -1,0 +1,39 @@
+//! A base's half of a connection, before it stands.
+
+use lasthop_kernel::leave::Leave;
+use lasthop_kernel::reactor::Reactor;
+use lasthop_kernel::tcp::Socket;
+use lasthop_kernel::turn::Source;
+
+use crate::dial::{Dial, Dials};
+
+/// What a base's connection does before it stands.
+#[derive(Debug)]
+pub(crate) enum Surrogate {
+    /// Its name is being resolved; from where it will leave.
+    Resolving(Leave),
+    /// It connects.
+    Dialling(Dial),
+    /// A fixed host has made it, and the mobile is asked for its end.
+    Offered(Socket),
+}
+
+impl Dials for Surrogate {
+    fn dial(&mut self) -> Option<&mut Dial> {
+        match self {
+            Self::Dialling(dial) => Some(dial),
+            Self::Resolving(_) | Self::Offered(_) => None,
+        }
+    }
+}
+
+impl Surrogate {
+    /// Gives up what it does.
+    pub(super) fn end(self, reactor: &mut Reactor<Source>) {
+        match self {
+            Self::Dialling(mut dial) => dial.cancel(reactor),
+            Self::Offered(socket) => socket.close(reactor, true),
+            Self::Resolving(_) => {}
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! Raw Ethernet frames between two interfaces, with no IP: Mobile TCP's own place (MOB-1).
+//!
+//! Frames of one EtherType pass one `AF_PACKET` socket that is bound to one interface, many in one
+//! system call. The kernel's send buffer is kept small: when it is full, what was not taken waits in
+//! the transport until the interface has sent. An interface that goes away is looked for until it
+//! is back; meanwhile what would be sent is lost, as on a radio that fades.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::time::Duration;
+
+use lasthop_kernel::clock::Clock;
+use lasthop_kernel::frames::{BATCH, Batch, Interface, Socket};
+use lasthop_kernel::mac::Mac;
+use lasthop_kernel::reactor::{Interest, Readiness, Token};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::turn::Turn;
+use lasthop_units::{LinkEvent, Time};
+use lasthop_wire::mobile_tcp::{ETHERTYPE, ETHERTYPE_HOP, HOP_LEN_END};
+use thiserror::Error;
+
+use crate::carrier::Carrier;
+
+/// Calls in one turn; what is left waits for the next.
+const CALLS_MAX: usize = 16;
+/// Frames that a call asks for while there are few.
+const FEW: usize = 4;
+/// An interface that is down or gone is looked for this often.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+/// The kernel's queue before the interface was full: it tells nobody when it is not any more.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+
+/// What a frame's payload is (IEEE 802's two EtherTypes for experiments).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Framing {
+    /// EtherType 0x88B5: one Mobile TCP packet and nothing added, as in the paper. The packet says
+    /// its length itself, so that the padding of a short frame does no harm.
+    Bare,
+    /// EtherType 0x88B6: a 16-bit length and a hop datagram of that length.
+    Sized,
+}
+
+impl Framing {
+    const fn ethertype(self) -> u16 {
+        match self {
+            Self::Bare => ETHERTYPE,
+            Self::Sized => ETHERTYPE_HOP,
+        }
+    }
+
+    /// Bytes before the datagram.
+    pub(crate) const fn overhead(self) -> usize {
+        match self {
+            Self::Bare => 0,
+            Self::Sized => 2,
+        }
+    }
+
+    /// The datagram in a frame's payload.
+    fn strip(self, payload: &mut [u8]) -> Option<&mut [u8]> {
+        match self {
+            Self::Bare => Some(payload),
+            Self::Sized => {
+                let (length, rest) = payload.split_first_chunk_mut::<2>()?;
+                let length = u16::from_be_bytes(*length);
+                rest.get_mut(..usize::from(length)).filter(|_| length < HOP_LEN_END)
+            }
+        }
+    }
+}
+
+/// An interface that cannot carry frames.
+#[derive(Debug, Error)]
+pub enum EtherError {
+    /// There is no interface of that name.
+    #[error("there is no interface `{0}` here (see `ip link`)")]
+    NoInterface(String),
+    /// Raw frames need a privilege.
+    #[error("interface `{0}`: raw Ethernet frames need root or CAP_NET_RAW")]
+    NotPermitted(String),
+    /// The interface has no Ethernet addresses.
+    #[error("interface `{0}` is not Ethernet: use carrier = \"udp\" there")]
+    NotEthernet(String),
+    /// The system refused.
+    #[error("interface `{name}`: {doing}: {source}")]
+    Io {
+        /// The interface.
+        name: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// How the interface is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Up,
+    Down,
+    Gone,
+}
+
+/// One interface, and the frames on their way through it.
+pub(crate) struct Ether {
+    name: String,
+    framing: Framing,
+    socket: Socket,
+    interface: Interface,
+    state: State,
+    watched: Option<(Key, Token)>,
+    readable: bool,
+    writable: bool,
+    /// Frames that the next call asks for.
+    want: usize,
+    room: usize,
+    pieces: Box<[u8]>,
+    batch: Batch,
+    /// When to look at the interface.
+    look_at: Option<Time>,
+    /// When to offer the kernel again what it had no buffers for.
+    try_at: Option<Time>,
+    event: Option<LinkEvent>,
+    /// Said once.
+    told_too_long: bool,
+}
+
+impl Ether {
+    /// Opens the interface `name` in the calling thread's network namespace.
+    pub(crate) fn open(name: &str, framing: Framing) -> Result<Self, EtherError> {
+        let io = |doing| move |source| EtherError::Io { name: name.to_owned(), doing, source };
+        let mut socket = Socket::new(framing.ethertype()).map_err(|e| match e.kind() {
+            io::ErrorKind::PermissionDenied => EtherError::NotPermitted(name.to_owned()),
+            _ => io("opening a packet socket")(e),
+        })?;
+        let interface =
+            socket.interface(name).map_err(|_| EtherError::NoInterface(name.to_owned()))?;
+        if !interface.is_ethernet {
+            return Err(EtherError::NotEthernet(name.to_owned()));
+        }
+        socket.bind(interface.index).map_err(io("binding to the interface"))?;
+        let state = if interface.is_up { State::Up } else { State::Down };
+        let room = interface.mtu.max(1500);
+        Ok(Self {
+            name: name.to_owned(),
+            framing,
+            socket,
+            interface,
+            state,
+            watched: None,
+            readable: false,
+            writable: true,
+            want: FEW,
+            room,
+            pieces: vec![0; BATCH * room].into(),
+            batch: Batch::new(room),
+            look_at: None,
+            try_at: None,
+            event: None,
+            told_too_long: false,
+        })
+    }
+
+    /// The longest payload of a frame, as the interface was when it was opened.
+    pub(crate) fn mtu(&self) -> usize {
+        self.interface.mtu.min(usize::from(HOP_LEN_END))
+    }
+
+    /// The interface's own address.
+    #[cfg(test)]
+    fn mac(&self) -> Mac {
+        self.interface.mac
+    }
+
+    /// Looks at the interface, and opens it again if it is another one by now.
+    fn look(&mut self, turn: &mut Turn<'_>) {
+        self.look_at = None;
+        let state = match self.socket.interface(&self.name) {
+            Ok(found) if self.socket.bound_to() == Some(found.index) => {
+                if found.is_up {
+                    State::Up
+                } else {
+                    State::Down
+                }
+            }
+            Ok(found) if found.is_ethernet => self.reopen(turn, found),
+            Ok(_) | Err(_) => State::Gone,
+        };
+        self.enter(turn.now, state);
+    }
+
+    fn reopen(&mut self, turn: &mut Turn<'_>, found: Interface) -> State {
+        let opened = Socket::new(self.framing.ethertype())
+            .and_then(|mut socket| socket.bind(found.index).map(|()| socket));
+        let Ok(socket) = opened else { return State::Gone };
+        if let Some((key, token)) = self.watched.take() {
+            turn.reactor.remove(&self.socket, token);
+            match turn.reactor.add(&socket, Interest::ReadWrite, turn.source(key)) {
+                Ok(token) => self.watched = Some((key, token)),
+                Err(_) => return State::Gone,
+            }
+        }
+        (self.socket, self.interface) = (socket, found);
+        (self.readable, self.writable) = (false, true);
+        if found.is_up { State::Up } else { State::Down }
+    }
+
+    fn enter(&mut self, now: Time, state: State) {
+        if state != State::Up {
+            self.look_at = Some(now + LOOK_AGAIN);
+        }
+        if state == self.state {
+            return;
+        }
+        let interface = &self.name;
+        match state {
+            State::Up => tracing::info!(interface, mac = %self.interface.mac, "interface is up"),
+            State::Down => tracing::warn!(interface, "interface is down; waiting for it"),
+            State::Gone => tracing::warn!(interface, "interface has gone; waiting for it"),
+        }
+        let was_up = self.state == State::Up;
+        self.state = state;
+        if was_up || state == State::Up {
+            self.event = Some(if was_up { LinkEvent::Down } else { LinkEvent::Up });
+        }
+    }
+
+    /// Sends what was polled. False if the kernel would not take it now: it is kept.
+    fn flush(&mut self, now: Time) -> bool {
+        while self.state == State::Up && !self.batch.is_empty() {
+            if !self.writable || self.try_at.is_some() {
+                return false;
+            }
+            let Err(error) = self.socket.send(self.batch.frames()).map(|n| self.batch.sent(n))
+            else {
+                continue;
+            };
+            match error.raw_os_error() {
+                Some(libc::EAGAIN) => self.writable = false,
+                Some(libc::ENOBUFS | libc::ENOMEM) => self.try_at = Some(now + TRY_AGAIN),
+                Some(libc::EINTR) => {}
+                Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
+                    self.look_at = Some(now);
+                    self.batch.clear();
+                }
+                // A frame that the interface does not take is a frame lost.
+                _ => {
+                    self.complain(&error);
+                    self.batch.sent(1);
+                }
+            }
+        }
+        self.batch.clear();
+        true
+    }
+
+    fn complain(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.told_too_long, true) {
+            tracing::warn!(interface = self.name, %error, "a frame was refused");
+        }
+    }
+}
+
+impl Carrier for Ether {
+    type Route = Mac;
+
+    const NOWHERE: Mac = Mac([0; 6]);
+
+    fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
+        let key = keys(0);
+        let token = turn.reactor.add(&self.socket, Interest::ReadWrite, turn.source(key))?;
+        self.watched = Some((key, token));
+        if self.state != State::Up {
+            tracing::warn!(interface = self.name, "interface is down; waiting for it");
+            self.look_at = Some(turn.now + LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, turn: &mut Turn<'_>, _n: usize, readiness: Readiness) {
+        self.readable |= readiness.readable;
+        self.writable |= readiness.writable;
+        if readiness.ended {
+            self.look(turn);
+        }
+    }
+
+    fn readable(&self) -> bool {
+        self.readable
+    }
+
+    fn is_blocked(&self) -> bool {
+        !self.batch.is_empty()
+    }
+
+    fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Mac, &mut [u8])) {
+        for _ in 0..CALLS_MAX {
+            if !self.readable {
+                return;
+            }
+            let framing = self.framing;
+            let mut now = None;
+            let each = |from: Mac, payload: Option<&mut [u8]>| {
+                if let Some(datagram) = payload.and_then(|p| framing.strip(p))
+                    && !from.is_group()
+                {
+                    take(*now.get_or_insert_with(|| clock.now()), from, datagram);
+                }
+            };
+            match self.socket.receive(&mut self.pieces, self.room, self.want, each) {
+                // A call that is not filled has emptied the socket, and what comes later is a new
+                // event.
+                Ok(n) => {
+                    self.readable = n == self.want;
+                    self.want = if self.readable { BATCH } else { FEW.max(n) };
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                // The interface is down. The call that reports it takes the error away.
+                Err(_) => self.look_at = Some(clock.now()),
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mut poll: impl FnMut(&mut [u8]) -> Option<(Mac, usize)>,
+    ) {
+        // What the kernel did not take before goes first.
+        while self.flush(turn.now) {
+            let framing = self.framing;
+            while let Some(room) = self.batch.room() {
+                let (head, datagram) = room.split_at_mut(framing.overhead());
+                let Some((to, len)) = poll(datagram) else { break };
+                if let (Ok(head), Ok(len)) = (<&mut [u8; 2]>::try_from(head), u16::try_from(len)) {
+                    *head = len.to_be_bytes();
+                }
+                if to != Self::NOWHERE {
+                    self.batch.push(to, framing.overhead() + len);
+                }
+            }
+            if self.batch.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.look_at, self.try_at].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        if self.try_at.is_some_and(|at| at <= turn.now) {
+            self.try_at = None;
+        }
+        if self.look_at.is_some_and(|at| at <= turn.now) {
+            self.look(turn);
+        }
+    }
+
+    fn poll_link_event(&mut self) -> Option<LinkEvent> {
+        self.event.take()
+    }
+
+    fn everyone(&self) -> Option<Mac> {
+        Some(Mac::BROADCAST)
+    }
+
+    fn places(&self) -> Vec<String> {
+        vec![format!("ether:{}/{}", self.name, self.interface.mac)]
+    }
+
+    fn show(&self, route: Mac) -> String {
+        format!("ether:{}/{route}", self.name)
+    }
+}

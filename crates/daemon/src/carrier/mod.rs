@@ -1,0 +1,91 @@
+//! Carriers: what moves a hop's datagrams from one end to the other, and nothing more. A transport
+//! runs over any of them.
+
+pub(crate) mod ether;
+pub(crate) mod udp;
+
+use std::fmt::Debug;
+use std::io;
+use std::net::SocketAddr;
+
+use lasthop_hop::Unreachable;
+use lasthop_units::{LinkEvent, Time};
+
+use lasthop_kernel::clock::Clock;
+use lasthop_kernel::reactor::Readiness;
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::turn::Turn;
+
+/// One carrier: its sockets, and the batches in which datagrams pass them.
+pub(crate) trait Carrier: Send + 'static {
+    /// Where a datagram goes to, or comes from: the peer, and what of ours it used.
+    type Route: Copy + Ord + Debug + Send;
+
+    /// A route to nowhere: what goes there is dropped.
+    const NOWHERE: Self::Route;
+
+    /// Watches every socket; the events of socket `n` come back with `keys(n)`.
+    fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()>;
+
+    /// Notes what the kernel reported of socket `n`.
+    fn ready(&mut self, turn: &mut Turn<'_>, n: usize, readiness: Readiness);
+
+    /// Whether datagrams may wait in the kernel.
+    fn readable(&self) -> bool;
+
+    /// Whether datagrams that were polled wait for the kernel, which takes no more: the carrier's
+    /// back-pressure.
+    fn is_blocked(&self) -> bool;
+
+    /// Hands every datagram that the kernel has to `take`, up to a turn's share, with the time at
+    /// which it was read.
+    fn receive(&mut self, clock: &Clock, take: impl FnMut(Time, Self::Route, &mut [u8]));
+
+    /// Sends what `poll` writes until it has nothing more, in batches. While the kernel takes no
+    /// more, `poll` is left alone.
+    fn send(
+        &mut self,
+        turn: &mut Turn<'_>,
+        poll: impl FnMut(&mut [u8]) -> Option<(Self::Route, usize)>,
+    );
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    fn next_timeout(&self) -> Option<Time> {
+        None
+    }
+
+    /// Tries again what did not go.
+    fn handle_timeout(&mut self, _turn: &mut Turn<'_>) {}
+
+    /// What has become of the interface below, once for each change.
+    fn poll_link_event(&mut self) -> Option<LinkEvent> {
+        None
+    }
+
+    /// What the network has said of datagrams to `peer`, once for each time that it did.
+    fn poll_unreachable(&mut self, _peer: Self::Route) -> Option<Unreachable> {
+        None
+    }
+
+    /// The route to an Internet address; `None` if the carrier knows no such addresses.
+    fn route_to(&self, _peer: SocketAddr) -> Option<Self::Route> {
+        None
+    }
+
+    /// The route that reaches whoever is there, if there is one: a peer that nobody has named is
+    /// found by its answer.
+    fn everyone(&self) -> Option<Self::Route> {
+        None
+    }
+
+    /// The Internet addresses at which it receives.
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        Vec::new()
+    }
+
+    /// Where it receives, for people.
+    fn places(&self) -> Vec<String>;
+
+    /// A route's far end, for people.
+    fn show(&self, route: Self::Route) -> String;
+}

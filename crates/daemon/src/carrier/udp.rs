@@ -1,0 +1,437 @@
+//! The UDP carrier: datagrams in large batches, with segmentation left to the kernel in both
+//! directions, and never fragmented (a probe that is too long is to fail).
+
+mod errors;
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use lasthop_hop::Unreachable;
+use lasthop_kernel::clock::Clock;
+use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp;
+use lasthop_kernel::turn::Turn;
+use lasthop_units::Time;
+
+use self::errors::Errors;
+pub(crate) use self::errors::local_towards;
+use crate::carrier::Carrier;
+
+/// What the kernel should hold when the loop is late: 80 ms at 400 Mbit/s.
+const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
+/// One buffer holds what the kernel has joined of one sender's datagrams.
+const PIECE: usize = 64 * 1024;
+/// Buffers that one call fills.
+const PIECES: usize = 8;
+/// Calls in one turn; what is left waits for the next.
+const CALLS_MAX: usize = 16;
+/// Payload of one batch. The kernel takes at most 65535 bytes with headers.
+const BATCH_MAX: usize = 64_000;
+/// Room for a datagram, the largest that any interface here passes.
+const DATAGRAM_MAX: usize = 9_216;
+
+/// Where a datagram goes to, or comes from: the peer, and what of ours it used. An answer goes back
+/// the way the question came, also on a host with several addresses.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Route {
+    /// The peer.
+    pub(crate) peer: SocketAddr,
+    /// Our own address, if it is known.
+    pub(crate) local: Option<IpAddr>,
+    /// Which of our sockets.
+    pub(crate) socket: usize,
+}
+
+/// A UDP socket.
+struct Socket {
+    fd: OwnedFd,
+    state: UdpSocketState,
+    ipv6: bool,
+    readable: bool,
+    writable: bool,
+    /// What the network says of what was sent, if that is listened to.
+    errors: Option<Errors>,
+}
+
+/// Datagrams of one length, to one peer, that wait for one system call.
+struct Batch {
+    buf: Box<[u8]>,
+    len: usize,
+    segment: usize,
+    segments: usize,
+    /// A shorter datagram ends a batch.
+    ended: bool,
+    route: Route,
+    /// A datagram behind the batch that does not belong to it.
+    next: Option<(Route, usize)>,
+}
+
+impl Batch {
+    fn new() -> Self {
+        Self {
+            buf: vec![0; BATCH_MAX + DATAGRAM_MAX].into(),
+            len: 0,
+            segment: 0,
+            segments: 0,
+            ended: false,
+            route: Udp::NOWHERE,
+            next: None,
+        }
+    }
+
+    /// The batch was sent; the datagram that did not fit begins the next.
+    fn start_again(&mut self) {
+        let start = self.len;
+        (self.len, self.segments, self.ended) = (0, 0, false);
+        if let Some((route, len)) = self.next.take() {
+            self.buf.copy_within(start..start + len, 0);
+            self.push(route, len);
+        }
+    }
+
+    /// Whether a datagram of `len` bytes on `route` can go with the others.
+    fn fits(&self, route: Route, len: usize, segments_max: usize) -> bool {
+        self.segments == 0
+            || (self.route == route
+                && !self.ended
+                && len <= self.segment
+                && self.segments < segments_max
+                && self.len + len <= BATCH_MAX)
+    }
+
+    fn push(&mut self, route: Route, len: usize) {
+        if self.segments == 0 {
+            (self.route, self.segment) = (route, len);
+        }
+        self.ended = len < self.segment;
+        self.len += len;
+        self.segments += 1;
+    }
+}
+
+/// UDP sockets and the buffers that all of them use.
+pub(crate) struct Udp {
+    sockets: Vec<Socket>,
+    pieces: Box<[u8]>,
+    batch: Batch,
+}
+
+impl Udp {
+    /// Binds a socket to each address; `[::]` takes IPv4 too.
+    pub(crate) fn bind(addrs: &[SocketAddr]) -> Result<Self, (SocketAddr, io::Error)> {
+        let sockets = addrs
+            .iter()
+            .map(|addr| Socket::bind(*addr).map_err(|e| (*addr, e)))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { sockets, pieces: vec![0; PIECES * PIECE].into(), batch: Batch::new() })
+    }
+
+    /// Binds one socket that reaches every address, of IPv4 alone where there is no IPv6. It hears
+    /// what the network says of its datagrams.
+    pub(crate) fn anywhere() -> Result<Self, (SocketAddr, io::Error)> {
+        let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+        let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let mut udp = Self::bind(&[v6]).or_else(|_| Self::bind(&[v4]))?;
+        for socket in &mut udp.sockets {
+            // Where the kernel does not tell, silence has to do.
+            socket.errors = Errors::listen(&socket.state, &socket.fd).ok();
+        }
+        Ok(udp)
+    }
+
+    /// Sends the batch. False if the kernel would not take it now: it is kept.
+    fn flush(&mut self) -> bool {
+        let Batch { len, segment, segments, route, .. } = self.batch;
+        let nowhere = segments == 0 || route == Udp::NOWHERE;
+        if let Some(socket) = self.sockets.get_mut(route.socket)
+            && !nowhere
+            && !socket.send(&self.batch.buf[..len], (segments > 1).then_some(segment), route)
+        {
+            return false;
+        }
+        self.batch.start_again();
+        true
+    }
+}
+
+impl Carrier for Udp {
+    type Route = Route;
+
+    const NOWHERE: Route = Route {
+        peer: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
+        local: None,
+        socket: 0,
+    };
+
+    fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
+        for (n, socket) in self.sockets.iter().enumerate() {
+            turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(keys(n)))?;
+        }
+        Ok(())
+    }
+
+    fn ready(&mut self, _turn: &mut Turn<'_>, n: usize, readiness: Readiness) {
+        if let Some(socket) = self.sockets.get_mut(n) {
+            socket.readable |= readiness.readable;
+            socket.writable |= readiness.writable;
+            if readiness.ended {
+                socket.hear_errors();
+            }
+        }
+    }
+
+    fn readable(&self) -> bool {
+        self.sockets.iter().any(|socket| socket.readable)
+    }
+
+    fn is_blocked(&self) -> bool {
+        self.batch.segments > 0
+    }
+
+    /// The clock is read after each call to the kernel: a stamp from before it would make datagrams
+    /// that arrived meanwhile look early, and the hop's least delay shorter than it is.
+    fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Route, &mut [u8])) {
+        for (n, socket) in self.sockets.iter_mut().enumerate() {
+            for _ in 0..CALLS_MAX {
+                if !socket.readable {
+                    break;
+                }
+                socket.readable = socket.receive(n, &mut self.pieces, clock, &mut take);
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        _turn: &mut Turn<'_>,
+        mut poll: impl FnMut(&mut [u8]) -> Option<(Route, usize)>,
+    ) {
+        // What the kernel did not take before goes first.
+        if self.batch.segments > 0 && !self.flush() {
+            return;
+        }
+        while let Some((route, len)) = poll(&mut self.batch.buf[self.batch.len..]) {
+            let max = self.sockets.get(route.socket).map_or(1, |s| s.state.max_gso_segments());
+            if self.batch.fits(route, len, max) {
+                self.batch.push(route, len);
+            } else {
+                self.batch.next = Some((route, len));
+                if !self.flush() {
+                    return;
+                }
+            }
+        }
+        self.flush();
+    }
+
+    fn poll_unreachable(&mut self, peer: Route) -> Option<Unreachable> {
+        self.sockets.get_mut(peer.socket)?.errors.as_mut()?.poll(peer.peer)
+    }
+
+    /// By the first socket.
+    fn route_to(&self, peer: SocketAddr) -> Option<Route> {
+        let peer = match (self.sockets.first(), peer.ip()) {
+            (Some(socket), IpAddr::V4(ip)) if socket.ipv6 => {
+                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
+            }
+            _ => peer,
+        };
+        Some(Route { peer, local: None, socket: 0 })
+    }
+
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.sockets.iter().map(|socket| tcp::local_addr(&socket.fd)).collect()
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.local_addrs().iter().map(ToString::to_string).collect()
+    }
+
+    fn show(&self, route: Route) -> String {
+        tcp::canonical(route.peer).to_string()
+    }
+}
+
+impl Socket {
+    fn bind(addr: SocketAddr) -> io::Result<Self> {
+        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let fd = rustix::net::socket_with(family, SocketType::DGRAM, flags, Some(ipproto::UDP))?;
+        if addr.is_ipv6() {
+            let only = addr.ip() != IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            sockopt::set_ipv6_v6only(&fd, only)?;
+        }
+        // Only a privileged process may exceed the system's limit; a smaller buffer works too.
+        if sockopt::set_socket_recv_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&fd, SOCKET_BUFFER);
+        }
+        if sockopt::set_socket_send_buffer_size_force(&fd, SOCKET_BUFFER).is_err() {
+            let _ = sockopt::set_socket_send_buffer_size(&fd, SOCKET_BUFFER);
+        }
+        rustix::net::bind(&fd, &addr)?;
+        let state = UdpSocketState::new(UdpSockRef::from(&fd))?;
+        let ipv6 = addr.is_ipv6();
+        Ok(Self { fd, state, ipv6, readable: false, writable: true, errors: None })
+    }
+
+    /// Takes what the network has said, and with it the error that the next call would fail with.
+    fn hear_errors(&mut self) {
+        if let Some(errors) = &mut self.errors {
+            errors.hear(&self.state, &self.fd);
+        }
+    }
+
+    /// One call. True if there may be more: a call that leaves buffers empty has emptied the socket,
+    /// and what comes later is a new event.
+    fn receive(
+        &mut self,
+        n: usize,
+        pieces: &mut [u8],
+        clock: &Clock,
+        take: &mut impl FnMut(Time, Route, &mut [u8]),
+    ) -> bool {
+        let mut meta = [RecvMeta::default(); PIECES];
+        let mut buffers = pieces.chunks_exact_mut(PIECE).map(IoSliceMut::new);
+        let mut slices: [IoSliceMut<'_>; PIECES] =
+            std::array::from_fn(|_| buffers.next().unwrap_or_else(|| IoSliceMut::new(&mut [])));
+        let count = match self.state.recv(UdpSockRef::from(&self.fd), &mut slices, &mut meta) {
+            Ok(count) => count,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => return true,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
+            // A pending error of an earlier datagram is taken by the call that reports it.
+            Err(_) => {
+                self.hear_errors();
+                return true;
+            }
+        };
+        let now = clock.now();
+        for (slice, meta) in slices.iter_mut().zip(&meta).take(count) {
+            let route = Route { peer: meta.addr, local: meta.dst_ip, socket: n };
+            let Some(filled) = slice.get_mut(..meta.len) else { continue };
+            for datagram in filled.chunks_mut(meta.stride.max(1)) {
+                take(now, route, datagram);
+            }
+        }
+        count == PIECES
+    }
+
+    /// Sends one batch. False if the kernel takes nothing now.
+    fn send(&mut self, contents: &[u8], segment_size: Option<usize>, route: Route) -> bool {
+        if !self.writable {
+            return false;
+        }
+        let one = Transmit {
+            destination: route.peer,
+            ecn: None,
+            contents,
+            segment_size,
+            src_ip: route.local,
+        };
+        let mut sent = self.state.try_send(UdpSockRef::from(&self.fd), &one);
+        if let (Err(e), Some(_)) = (&sent, &self.errors)
+            && e.kind() != io::ErrorKind::WouldBlock
+        {
+            // What was said of an earlier datagram is no reason to lose this one.
+            self.hear_errors();
+            sent = self.state.try_send(UdpSockRef::from(&self.fd), &one);
+        }
+        match sent {
+            Ok(()) => true,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                self.writable = false;
+                false
+            }
+            // No segmentation here: one by one. A datagram that fails is a datagram lost.
+            Err(_) if segment_size.is_some() && self.state.max_gso_segments() == 1 => {
+                for datagram in contents.chunks(segment_size.unwrap_or(contents.len()).max(1)) {
+                    let one = Transmit { contents: datagram, segment_size: None, ..one.clone() };
+                    let _ = self.state.try_send(UdpSockRef::from(&self.fd), &one);
+                }
+                true
+            }
+            // Too long for the path, no route at the moment: the hop treats it as lost.
+            Err(e) => {
+                if let Some(errors) = &mut self.errors {
+                    errors.note_unsent(&e);
+                }
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::time::Duration;
+
+    use lasthop_kernel::reactor::Reactor;
+    use lasthop_kernel::slab::Slab;
+    use lasthop_units::Time;
+
+    use super::*;
+
+    fn loopback() -> Udp {
+        Udp::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()
+    }
+
+    fn send_all(udp: &mut Udp, route: Route, datagrams: &[Vec<u8>]) {
+        let mut waiting: VecDeque<_> = datagrams.iter().collect();
+        let mut reactor = Reactor::new().unwrap();
+        let mut turn = Turn::new(Time::ZERO, Clock::start(), &mut reactor);
+        udp.send(&mut turn, |out| {
+            let datagram = waiting.pop_front()?;
+            out[..datagram.len()].copy_from_slice(datagram);
+            Some((route, datagram.len()))
+        });
+        assert!(waiting.is_empty());
+    }
+
+    fn receive_count(udp: &mut Udp, count: usize) -> Vec<Vec<u8>> {
+        let mut reactor = Reactor::new().unwrap();
+        let clock = Clock::start();
+        let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
+        let key = Slab::new().insert(());
+        udp.watch(&mut turn, &mut |_| key).unwrap();
+        let (mut got, mut ready) = (Vec::new(), Vec::new());
+        while got.len() < count {
+            reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
+            assert!(!ready.is_empty(), "{} of {count} came", got.len());
+            let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
+            udp.ready(&mut turn, 0, ready[0].1);
+            udp.receive(&clock, |_, _, datagram| got.push(datagram.to_vec()));
+        }
+        got
+    }
+
+    #[test]
+    fn datagrams_of_all_lengths_arrive_as_they_were_sent() {
+        let (mut a, mut b) = (loopback(), loopback());
+        let lengths = [1200, 1200, 1200, 700, 1200, 1, 1400, 1400, 9000, 20, 20];
+        let datagrams: Vec<Vec<u8>> =
+            lengths.iter().enumerate().map(|(i, len)| vec![i as u8; *len]).collect();
+        let route = a.route_to(b.local_addrs()[0]).unwrap();
+        send_all(&mut a, route, &datagrams);
+        assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
+    }
+
+    #[test]
+    fn a_long_row_is_cut_into_batches() {
+        let (mut a, mut b) = (loopback(), loopback());
+        let datagrams: Vec<Vec<u8>> = (0..500u32).map(|i| vec![i as u8; 1300]).collect();
+        let route = a.route_to(b.local_addrs()[0]).unwrap();
+        send_all(&mut a, route, &datagrams);
+        assert_eq!(receive_count(&mut b, datagrams.len()), datagrams);
+    }
+
+    #[test]
+    fn what_goes_nowhere_is_dropped() {
+        let mut a = loopback();
+        send_all(&mut a, Udp::NOWHERE, &[vec![1; 100], vec![2; 200]]);
+    }
+}

@@ -1,0 +1,188 @@
+//! The base's end: one carrier for all mobiles.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_control::AssociationReport;
+use lasthop_hop::CloseReason;
+use lasthop_hop::seal::PublicKey;
+use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, Refused, Transport};
+use lasthop_kernel::reactor::Readiness;
+use lasthop_kernel::slab::{Key, Slab};
+use lasthop_kernel::turn::Turn;
+use lasthop_units::Time;
+
+use super::{next_timeout, report, why};
+use crate::carrier::Carrier;
+use crate::hop::BaseHop;
+use crate::hop::{Hop, HopEvent};
+
+/// The base's end.
+pub(crate) struct DatagramBase<M, C> {
+    name: &'static str,
+    machine: M,
+    carrier: C,
+    /// Which socket an event is for.
+    sockets: Slab<usize>,
+    since: BTreeMap<AssociationId, Time>,
+    now: Time,
+}
+
+impl<M, C> DatagramBase<M, C> {
+    /// Runs `machine` over `carrier`, as the hop called `name`.
+    pub(crate) fn new(name: &'static str, machine: M, carrier: C) -> Self {
+        let (sockets, since) = (Slab::new(), BTreeMap::new());
+        Self { name, machine, carrier, sockets, since, now: Time::ZERO }
+    }
+}
+
+impl<A, T, C> DatagramBase<lasthop_hop::Base<A, T>, C>
+where
+    A: Copy + Eq,
+    T: Transport,
+{
+    /// Ends one association; its peer is told.
+    pub(crate) fn end(&mut self, id: AssociationId) {
+        if let Some(association) = self.machine.association_mut(id) {
+            association.close(CloseReason::Shutdown);
+        }
+    }
+}
+
+impl<M, C> Hop for DatagramBase<M, C>
+where
+    M: BaseEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    type Id = AssociationId;
+    type Streams = M::Streams;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        if let Some(n) = self.sockets.get(key) {
+            self.carrier.ready(turn, *n, readiness);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        next_timeout(&self.carrier, self.machine.next_timeout(), self.now)
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.carrier.handle_timeout(turn);
+        self.machine.handle_timeout(turn.now);
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        self.now = turn.now;
+        let machine = &mut self.machine;
+        self.carrier.receive(&turn.clock, |now, from, datagram| {
+            machine.handle_datagram(now, from, datagram);
+        });
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        let (machine, now) = (&mut self.machine, turn.now);
+        self.now = now;
+        self.carrier.send(turn, |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<AssociationId>> {
+        let (id, event) = self.machine.poll_event()?;
+        Some(match event {
+            AssociationEvent::Up => {
+                self.since.insert(id, self.now);
+                HopEvent::Up(id)
+            }
+            AssociationEvent::Moved => {
+                let peer = self.machine.peer(id).unwrap_or(C::NOWHERE);
+                HopEvent::Moved(id, self.carrier.show(peer))
+            }
+            AssociationEvent::Lost(reason) => {
+                self.since.remove(&id);
+                HopEvent::Lost(id, why(reason))
+            }
+        })
+    }
+
+    fn poll_active(&mut self) -> Option<AssociationId> {
+        self.machine.poll_touched()
+    }
+
+    fn is_active(&self) -> bool {
+        self.carrier.readable()
+    }
+
+    fn streams(&mut self, id: AssociationId) -> Option<&mut M::Streams> {
+        self.machine.association_mut(id)
+    }
+
+    fn forget(&mut self, _turn: &mut Turn<'_>, _id: AssociationId) {}
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.machine.close(CloseReason::Shutdown);
+        self.flush(turn);
+    }
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let views = self.machine.views();
+        views
+            .map(|view| {
+                let state = if view.stats.silent { "silent" } else { "up" };
+                let age = self.since.get(&view.id).map_or(Duration::ZERO, |since| now - *since);
+                let address = view.peer.map(|route| self.carrier.show(route));
+                report(view.id.0, view.mobile, address, state, age, &view.stats)
+            })
+            .collect()
+    }
+
+    fn garbage(&self) -> u64 {
+        self.machine.refused()
+    }
+}
+
+impl<M, C> BaseHop for DatagramBase<M, C>
+where
+    M: BaseEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.carrier.local_addrs()
+    }
+
+    fn places(&self) -> Vec<String> {
+        self.carrier.places()
+    }
+
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        let sockets = &mut self.sockets;
+        self.carrier.watch(turn, &mut |n| sockets.insert(n))
+    }
+
+    fn stop(&mut self, _turn: &mut Turn<'_>) {
+        // Datagrams of the associations that stand are still wanted, and the role turns new
+        // connections away.
+    }
+
+    fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
+        self.machine.poll_call()
+    }
+
+    fn poll_refused(&mut self) -> Option<Refused<String>> {
+        let refused = self.machine.poll_refused()?;
+        Some(refused.map(|route| self.carrier.show(route)))
+    }
+
+    fn key_of(&self, id: AssociationId) -> Option<PublicKey> {
+        self.machine.views().find(|view| view.id == id)?.mobile
+    }
+
+    fn listens(&self, id: AssociationId, port: u16) -> Option<bool> {
+        self.machine.listens(id, port)
+    }
+}

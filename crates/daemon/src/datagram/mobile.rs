@@ -1,0 +1,368 @@
+//! The mobile's end: one carrier, whatever network it is on.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_control::AssociationReport;
+use lasthop_hop::CloseReason;
+use lasthop_hop::seal::PublicKey;
+use lasthop_hop::{AssociationEvent, MobileEnd, Unreachable};
+use lasthop_kernel::reactor::Readiness;
+use lasthop_kernel::slab::{Key, Slab};
+use lasthop_kernel::turn::Turn;
+use lasthop_units::{LinkEvent, Time};
+
+use super::{next_timeout, report, why};
+use crate::carrier::Carrier;
+use crate::handshake::{self, Heard, Introduction};
+use crate::hop::{Hop, HopEvent};
+use crate::hop::{MobileHop, Said};
+
+/// A base that does not answer for so long may have moved: it is looked for again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the base is.
+enum Whereabouts<R> {
+    /// Where [`MobileHop::set_base`] says, or the configuration.
+    Told(Option<R>),
+    /// Where the first authentic answer came from, once there was one.
+    Found(Option<R>),
+}
+
+/// The mobile's end.
+pub(crate) struct DatagramMobile<M, C: Carrier> {
+    name: &'static str,
+    machine: M,
+    base_key: Option<PublicKey>,
+    base: Whereabouts<C::Route>,
+    carrier: C,
+    sockets: Slab<usize>,
+    ports: Vec<u16>,
+    events: VecDeque<HopEvent<()>>,
+    said: Option<Said>,
+    /// The session is on its way to another base.
+    leaving: bool,
+    /// That the base cannot be reached was told.
+    told_unreachable: bool,
+    active: bool,
+    now: Time,
+    since: Time,
+    complain_at: Time,
+    introduction: Option<Introduction>,
+    /// Datagrams that had not opened when the base was last said to be unreachable.
+    strange: u64,
+}
+
+impl<M, C> DatagramMobile<M, C>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    /// Runs `machine`, whose base is nowhere yet, over `carrier`, as the hop called `name`. Without a `base` it is where
+    /// [`MobileHop::set_base`] tells; on a carrier that reaches everyone it is found.
+    pub(crate) fn new(
+        name: &'static str,
+        machine: M,
+        carrier: C,
+        base_key: Option<PublicKey>,
+        base: Option<C::Route>,
+    ) -> Self {
+        let base = match (base, carrier.everyone()) {
+            (None, Some(_)) => Whereabouts::Found(None),
+            _ => Whereabouts::Told(base),
+        };
+        Self {
+            name,
+            machine,
+            base_key,
+            base,
+            carrier,
+            sockets: Slab::new(),
+            ports: Vec::new(),
+            events: VecDeque::new(),
+            said: None,
+            leaving: false,
+            told_unreachable: false,
+            active: false,
+            now: Time::ZERO,
+            since: Time::ZERO,
+            complain_at: Time::NEVER,
+            introduction: None,
+            strange: 0,
+        }
+    }
+
+    /// By what the base knows us, for people.
+    pub(crate) fn with_introduction(self, introduction: Introduction) -> Self {
+        Self { introduction: Some(introduction), ..self }
+    }
+
+    /// Why the base is not reached.
+    fn why_silent(&mut self, now: Time) -> String {
+        let strange = self.machine.refused();
+        let is_strange = strange > std::mem::replace(&mut self.strange, strange);
+        let said = self.said().filter(|said| now.since(said.at) < PATIENCE);
+        let (at, stands) = (self.shown_base(), self.machine.is_up());
+        let heard = match said {
+            _ if is_strange && !stands => Heard::Strange,
+            Some(said) => Heard::Network(said.what),
+            None if stands => {
+                return format!("nothing comes from {at} any more: is the hop or the base gone?");
+            }
+            None => Heard::Nothing,
+        };
+        handshake::unanswered(heard, &at, self.introduction)
+    }
+
+    fn is_silent(&self) -> bool {
+        !self.machine.is_up() || self.machine.stats().silent
+    }
+
+    /// Takes what the network says of the base.
+    fn hear_network(&mut self, now: Time) {
+        let Some(base) = self.known_base() else { return };
+        while let Some(what) = self.carrier.poll_unreachable(base) {
+            tracing::debug!(%what, "the network says");
+            self.said = Some(Said { what, at: now });
+            if !(self.leaving && self.machine.is_up()) {
+                self.machine.handle_unreachable(now, what);
+            }
+        }
+        let unreachable = self.machine.unreachable(now).is_some();
+        if unreachable && !self.told_unreachable {
+            // The base may have another address by now.
+            self.complain_at = now;
+        }
+        self.told_unreachable = unreachable;
+    }
+
+    /// Asks everyone for the base from here on, if it was found that way.
+    fn seek(&mut self, now: Time) {
+        if let (Whereabouts::Found(found), Some(everyone)) =
+            (&mut self.base, self.carrier.everyone())
+        {
+            *found = None;
+            self.machine.set_base_address(now, everyone);
+        }
+    }
+}
+
+/// Hands a datagram to the machine. True if it proves that its sender is the base.
+fn take<M: MobileEnd>(machine: &mut M, now: Time, from: M::Address, datagram: &mut [u8]) -> bool {
+    let heard = |machine: &M| (machine.is_up(), machine.stats().datagrams_received);
+    let before = heard(machine);
+    machine.handle_datagram(now, from, datagram);
+    machine.is_up() && heard(machine) != before
+}
+
+impl<M, C> Hop for DatagramMobile<M, C>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    type Id = ();
+    type Streams = M;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        if let Some(n) = self.sockets.get(key) {
+            self.carrier.ready(turn, *n, readiness);
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let below = next_timeout(&self.carrier, self.machine.next_timeout(), self.now);
+        [below, Some(self.complain_at)].into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.carrier.handle_timeout(turn);
+        self.machine.handle_timeout(turn.now);
+        self.active = true;
+        if self.complain_at <= turn.now {
+            self.complain_at = turn.now + PATIENCE;
+            if self.is_silent() || self.told_unreachable {
+                let why = self.why_silent(turn.now);
+                self.seek(turn.now);
+                self.events.push_back(HopEvent::Unreachable((), why));
+            }
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        self.now = turn.now;
+        self.hear_network(turn.now);
+        let before = self.heard();
+        let (machine, now) = (&mut self.machine, turn.now);
+        let (mut some, base) = (false, &mut self.base);
+        self.carrier.receive(&turn.clock, |now, from, datagram| {
+            some = true;
+            match base {
+                Whereabouts::Found(found @ None) => {
+                    if take(machine, now, from, datagram) {
+                        *found = Some(from);
+                        machine.set_base_address(now, from);
+                    }
+                }
+                _ => machine.handle_datagram(now, from, datagram),
+            }
+        });
+        while let Some(event) = self.carrier.poll_link_event() {
+            self.machine.handle_link_event(now, event);
+        }
+        self.active |= some;
+        if self.heard() != before {
+            self.said = None;
+        }
+        while let Some(event) = self.machine.poll_association_event() {
+            let event = match event {
+                AssociationEvent::Up => {
+                    (self.since, self.said) = (now, None);
+                    for port in &self.ports {
+                        self.machine.listen(*port);
+                    }
+                    HopEvent::Up(())
+                }
+                AssociationEvent::Moved => HopEvent::Moved((), self.shown_base()),
+                AssociationEvent::Lost(reason) => {
+                    self.seek(now);
+                    HopEvent::Lost((), why(reason))
+                }
+            };
+            self.events.push_back(event);
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        let (machine, now) = (&mut self.machine, turn.now);
+        self.now = now;
+        self.carrier.send(turn, |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<()>> {
+        self.events.pop_front()
+    }
+
+    fn poll_active(&mut self) -> Option<()> {
+        std::mem::take(&mut self.active).then_some(())
+    }
+
+    fn is_active(&self) -> bool {
+        self.carrier.readable()
+    }
+
+    fn streams(&mut self, (): ()) -> Option<&mut M> {
+        Some(&mut self.machine)
+    }
+
+    fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        self.machine.close(CloseReason::Shutdown);
+        self.flush(turn);
+    }
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let stats = self.machine.stats();
+        let (state, age) = match (self.machine.is_up(), stats.silent) {
+            (true, false) => ("up", now - self.since),
+            (true, true) => ("silent", now - self.since),
+            (false, _) => ("connecting", Duration::ZERO),
+        };
+        let address = self.known_base().map(|route| self.carrier.show(route));
+        vec![report(0, self.base_key, address, state, age, &stats)]
+    }
+
+    fn garbage(&self) -> u64 {
+        self.machine.refused()
+    }
+}
+
+impl<M, C: Carrier> DatagramMobile<M, C> {
+    fn known_base(&self) -> Option<C::Route> {
+        match self.base {
+            Whereabouts::Told(base) | Whereabouts::Found(base) => base,
+        }
+    }
+
+    fn shown_base(&self) -> String {
+        self.carrier.show(self.known_base().unwrap_or(C::NOWHERE))
+    }
+}
+
+impl<M, C> MobileHop for DatagramMobile<M, C>
+where
+    M: MobileEnd<Address = C::Route> + Send + 'static,
+    C: Carrier,
+{
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        (self.now, self.complain_at) = (turn.now, turn.now + PATIENCE);
+        let sockets = &mut self.sockets;
+        self.carrier.watch(turn, &mut |n| sockets.insert(n))?;
+        if let Some(base) = self.known_base() {
+            self.machine.set_base_address(turn.now, base);
+        }
+        self.seek(turn.now);
+        Ok(())
+    }
+
+    fn is_up(&self) -> bool {
+        self.machine.is_up()
+    }
+
+    fn greet(&mut self, now: Time, greeting: &[u8]) {
+        self.machine.greet(now, greeting);
+    }
+
+    fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
+        if let (Some(route), Whereabouts::Told(base)) =
+            (self.carrier.route_to(addr), &mut self.base)
+            && base.replace(route) != Some(route)
+        {
+            self.said = None;
+            self.machine.set_base_address(turn.now, route);
+        }
+    }
+
+    fn roam(&mut self, turn: &mut Turn<'_>) {
+        self.machine.handle_roamed(turn.now);
+    }
+
+    fn handle_link_event(&mut self, turn: &mut Turn<'_>, event: LinkEvent) {
+        self.machine.handle_link_event(turn.now, event);
+    }
+
+    fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.machine.silent_for(now)
+    }
+
+    fn said(&self) -> Option<Said> {
+        self.said
+    }
+
+    fn set_leaving(&mut self, leaving: bool) {
+        self.leaving = leaving;
+    }
+
+    fn unreachable(&self, now: Time) -> Option<Unreachable> {
+        self.machine.unreachable(now)
+    }
+
+    fn heard(&self) -> u64 {
+        self.machine.stats().datagrams_received
+    }
+
+    fn listen(&mut self, ports: &[u16]) {
+        self.ports = ports.to_vec();
+        if self.machine.is_up() {
+            for port in ports {
+                self.machine.listen(*port);
+            }
+        }
+    }
+}

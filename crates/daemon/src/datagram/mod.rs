@@ -1,0 +1,79 @@
+//! Hops that are machines over datagrams: any transport with any carrier. The machines are the
+//! hop's; here they meet their sockets.
+
+mod base;
+mod mobile;
+pub(crate) mod settings;
+
+pub(crate) use base::DatagramBase;
+pub(crate) use mobile::DatagramMobile;
+
+use std::time::Duration;
+
+use lasthop_control::AssociationReport;
+use lasthop_hop::seal::PublicKey;
+use lasthop_hop::{CloseReason, HopStats};
+use lasthop_units::{Rate, Time};
+
+use crate::carrier::Carrier;
+
+/// A machine whose timer is due can do nothing while the carrier takes no more: the loop need not
+/// turn faster than this until it does.
+const BLOCKED_TICK: Duration = Duration::from_millis(1);
+
+/// When the machine or the carrier wants to be called next.
+fn next_timeout<C: Carrier>(carrier: &C, machine: Option<Time>, now: Time) -> Option<Time> {
+    let machine = match machine {
+        Some(at) if carrier.is_blocked() => Some(at.max(now + BLOCKED_TICK)),
+        at => at,
+    };
+    [machine, carrier.next_timeout()].into_iter().flatten().min()
+}
+
+/// Why an association ended, for people.
+fn why(reason: CloseReason) -> String {
+    match reason {
+        CloseReason::Shutdown => "the peer has shut down".to_owned(),
+        CloseReason::Protocol => "the peer broke the protocol".to_owned(),
+        CloseReason::Silence => "the peer was silent for too long".to_owned(),
+        CloseReason::Replaced => "the mobile has made a new association".to_owned(),
+        CloseReason::Unreachable => {
+            "the base's host says that the base is not there any more".to_owned()
+        }
+        CloseReason::Other(code) => format!("the peer's reason {code} is unknown"),
+    }
+}
+
+fn report(
+    id: u64,
+    peer: Option<PublicKey>,
+    address: Option<String>,
+    state: &str,
+    age: Duration,
+    stats: &HopStats,
+) -> AssociationReport {
+    let ms = |d: Duration| (d > Duration::ZERO).then_some(d.as_secs_f64() * 1e3);
+    let rate = |rate: Rate| (rate > Rate::ZERO).then_some(rate.as_bps());
+    AssociationReport {
+        id,
+        peer: peer.map(|key| key.to_string()),
+        address,
+        state: state.to_owned(),
+        age_s: age.as_secs_f64(),
+        streams: stats.streams as u64,
+        pacing_bps: rate(stats.pacing_rate),
+        delivery_bps: rate(stats.delivery_rate),
+        loss: Some(stats.loss),
+        srtt_ms: ms(stats.srtt),
+        min_rtt_ms: ms(stats.min_rtt),
+        // What does not pace does not know a queue.
+        queue_ms: rate(stats.pacing_rate).map(|_| stats.queue.as_secs_f64() * 1e3),
+        mtu: Some(stats.mtu.get()).filter(|mtu| *mtu > 0),
+        packets_sent: Some(stats.datagrams_sent),
+        packets_lost: Some(stats.lost),
+        packets_received: Some(stats.datagrams_received),
+        bytes_sent: stats.bytes_sent.get(),
+        bytes_retransmitted: Some(stats.bytes_retransmitted.get()),
+        bytes_received: stats.bytes_received.get(),
+    }
+}

@@ -1,0 +1,329 @@
+//! Connecting to a host that may have several addresses: the next attempt starts when the last has
+//! failed or has taken too long (the idea of RFC 8305), and the first that stands wins. A base
+//! connects to fixed hosts that way, a mobile to its own servers.
+
+use std::collections::VecDeque;
+use std::fmt::Debug;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lasthop_kernel::leave::Leave;
+use lasthop_kernel::reactor::{Interest, Reactor, Token};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Socket};
+use lasthop_kernel::turn::Source;
+use lasthop_session::{ConnId, Refusal};
+use lasthop_units::Time;
+
+use crate::driver::{Core, Phase, Timer};
+use crate::hop::Hop;
+
+/// How long an attempt has before the next starts beside it (RFC 8305 section 5).
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// Says to whom a host may connect.
+pub(crate) trait Gate: Send + Sync + Debug {
+    /// Whether it may connect to `to` at this moment.
+    fn admits(&self, to: SocketAddr) -> bool;
+}
+
+#[derive(Debug)]
+struct Attempt {
+    n: u32,
+    to: SocketAddr,
+    fd: OwnedFd,
+    token: Token,
+}
+
+/// One connection being made.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    waiting: VecDeque<SocketAddr>,
+    attempts: Vec<Attempt>,
+    started: u32,
+    next_at: Time,
+    deadline: Time,
+    leave: Leave,
+    gate: Option<Arc<dyn Gate>>,
+    /// What the first attempt that failed said: it was the best address.
+    refusal: Option<Refusal>,
+    /// An address was left out that the gate does not admit.
+    turned_away: bool,
+}
+
+/// Where dialling stands.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// It goes on; look again at this time.
+    Going(Time),
+    /// It stands.
+    Connected(OwnedFd),
+    /// It failed.
+    Refused(Refusal),
+}
+
+impl Dial {
+    /// Will try `addresses`, in the order of RFC 8305 section 4: the resolver's order, the families
+    /// taking turns.
+    pub(crate) fn new(addresses: Vec<SocketAddr>, deadline: Time) -> Self {
+        Self {
+            waiting: interleave(addresses.into_iter().map(tcp::canonical)),
+            attempts: Vec::new(),
+            started: 0,
+            next_at: Time::ZERO,
+            deadline,
+            leave: Leave::default(),
+            gate: None,
+            refusal: None,
+            turned_away: false,
+        }
+    }
+
+    /// The same, from other addresses than the host's own.
+    pub(crate) fn leaving(self, leave: Leave) -> Self {
+        Self { leave, ..self }
+    }
+
+    /// The same, but for addresses that `gate` does not admit: it is asked before each attempt, and
+    /// again once one stands, for whose the address is may have changed meanwhile.
+    pub(crate) fn within(self, gate: Arc<dyn Gate>) -> Self {
+        Self { gate: Some(gate), ..self }
+    }
+
+    fn admits(&mut self, to: SocketAddr) -> bool {
+        let admitted = self.gate.as_ref().is_none_or(|gate| gate.admits(to));
+        self.turned_away |= !admitted;
+        admitted
+    }
+
+    /// Starts what is due. `key` is the connection's, for the attempts' events.
+    pub(crate) fn advance(
+        &mut self,
+        now: Time,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+    ) -> Outcome {
+        if now >= self.deadline {
+            return Outcome::Refused(self.refusal.unwrap_or(Refusal::TimedOut));
+        }
+        while self.attempts.is_empty() || now >= self.next_at {
+            let Some(addr) = self.waiting.pop_front() else { break };
+            if !self.admits(addr) {
+                continue;
+            }
+            self.next_at = now + STAGGER;
+            if let Err(e) = self.start(reactor, key, addr) {
+                self.fail(&e);
+            }
+        }
+        if self.attempts.is_empty() {
+            let none =
+                if self.turned_away { Refusal::NotAllowed } else { Refusal::HostUnreachable };
+            return Outcome::Refused(self.refusal.unwrap_or(none));
+        }
+        let next = if self.waiting.is_empty() { self.deadline } else { self.next_at };
+        Outcome::Going(next.min(self.deadline))
+    }
+
+    fn start(
+        &mut self,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+        addr: SocketAddr,
+    ) -> io::Result<()> {
+        let n = self.started;
+        self.started += 1;
+        let fd = self.leave.connect(addr)?;
+        let token = reactor.add(&fd, Interest::ReadWrite, Source::Attempt(key, n))?;
+        self.attempts.push(Attempt { n, to: addr, fd, token });
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &io::Error) {
+        self.refusal.get_or_insert(refusal(error));
+    }
+
+    /// Attempt `n` has something to say.
+    pub(crate) fn handle_ready(
+        &mut self,
+        now: Time,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+        n: u32,
+    ) -> Outcome {
+        if let Some(i) = self.attempts.iter().position(|a| a.n == n)
+            && let Some(result) = tcp::connected(&self.attempts[i].fd)
+        {
+            let Attempt { to, fd, token, .. } = self.attempts.swap_remove(i);
+            reactor.remove(&fd, token);
+            match result {
+                Ok(()) if !self.admits(to) => {}
+                Ok(()) => {
+                    self.cancel(reactor);
+                    return Outcome::Connected(fd);
+                }
+                Err(e) => self.fail(&e),
+            }
+        }
+        self.advance(now, reactor, key)
+    }
+
+    /// Gives up all attempts.
+    pub(crate) fn cancel(&mut self, reactor: &mut Reactor<Source>) {
+        self.waiting.clear();
+        for Attempt { fd, token, .. } in self.attempts.drain(..) {
+            reactor.remove(&fd, token);
+        }
+    }
+}
+
+/// A connection that may be dialling before it stands.
+pub(crate) trait Dials {
+    /// Its dial, if that is what it does.
+    fn dial(&mut self) -> Option<&mut Dial>;
+}
+
+/// Moves a connection's dial on, after a timer or after attempt `n` was ready. One that stands is
+/// accepted and relayed, one that failed refused.
+pub(crate) fn advance<H: Hop, W: Dials>(core: &mut Core<H, W>, key: Key, n: Option<u32>) {
+    let now = core.now;
+    let Some(connection) = core.connections.get_mut(key) else { return };
+    let Phase::Waiting(waiting) = &mut connection.phase else { return };
+    let Some(dial) = waiting.dial() else { return };
+    let outcome = match n {
+        Some(n) => dial.handle_ready(now, &mut core.reactor, key, n),
+        None => dial.advance(now, &mut core.reactor, key),
+    };
+    match outcome {
+        Outcome::Going(at) => core.arm(at, Timer::Connection(key)),
+        Outcome::Refused(refusal) => {
+            dial.cancel(&mut core.reactor);
+            refuse(core, key, refusal);
+        }
+        Outcome::Connected(fd) => accept(core, key, fd),
+    }
+}
+
+fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
+    tcp::tune_relayed(&fd);
+    let bound = tcp::local_addr(&fd);
+    let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name) else { return };
+    let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Connection(key)) else {
+        return refuse(core, key, Refusal::TooMany);
+    };
+    core.relay(key, |_| Some((socket, Vec::new())));
+    if let Some((session, mut streams)) = core.session(id) {
+        session.accept(&mut streams, conn, bound);
+    }
+}
+
+/// Ends a connection that does not come about; its peer on the hop is told why.
+pub(crate) fn refuse<H: Hop, W>(core: &mut Core<H, W>, key: Key, refusal: Refusal) {
+    let Some(connection) = core.remove(key) else { return };
+    if let Some((id, conn)) = connection.name {
+        let target = connection.target;
+        turn_away(core, id, conn, &target, refusal);
+    }
+}
+
+/// Refuses what was asked for.
+pub(crate) fn turn_away<H: Hop, W>(
+    core: &mut Core<H, W>,
+    id: H::Id,
+    conn: ConnId,
+    target: &str,
+    refusal: Refusal,
+) {
+    core.counters.refused += 1;
+    tracing::debug!(connection = conn.0, target, reason = %refusal, "connection refused");
+    if let Some((session, mut streams)) = core.session(id) {
+        session.refuse(&mut streams, conn, refusal);
+    }
+}
+
+/// What the mobile's application is told of a failed `connect` (MHP-5).
+fn refusal(error: &io::Error) -> Refusal {
+    error.raw_os_error().map_or(Refusal::Other(0), Refusal::from_errno)
+}
+
+fn interleave(addresses: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut addresses = addresses.peekable();
+    let first_is_v4 = addresses.peek().is_some_and(SocketAddr::is_ipv4);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
+        addresses.partition(|a| a.is_ipv4() == first_is_v4);
+    let mut out = VecDeque::with_capacity(first.len() + second.len());
+    while !first.is_empty() || !second.is_empty() {
+        out.extend(first.pop_front());
+        out.extend(second.pop_front());
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_kernel::slab::Slab;
+
+    use super::*;
+
+    fn drive(dial: &mut Dial, reactor: &mut Reactor<Source>, key: Key) -> Outcome {
+        let mut outcome = dial.advance(Time::ZERO, reactor, key);
+        let mut ready = Vec::new();
+        for _ in 0..100 {
+            if !matches!(outcome, Outcome::Going(_)) {
+                break;
+            }
+            reactor.wait(Some(Duration::from_secs(5)), &mut ready).unwrap();
+            for (source, _) in &ready {
+                if let Source::Attempt(_, n) = source {
+                    outcome = dial.handle_ready(Time::ZERO, reactor, key, *n);
+                }
+            }
+        }
+        outcome
+    }
+
+    fn closed_port() -> SocketAddr {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    #[test]
+    fn families_take_turns_in_the_resolvers_order() {
+        let addrs = ["[::1]:1", "[::2]:1", "[::3]:1", "1.0.0.1:1", "1.0.0.2:1"];
+        let got = interleave(addrs.map(|a| a.parse().unwrap()).into_iter());
+        let want = ["[::1]:1", "1.0.0.1:1", "[::2]:1", "1.0.0.2:1", "[::3]:1"];
+        assert_eq!(got, want.map(|a| a.parse::<SocketAddr>().unwrap()));
+    }
+
+    #[test]
+    fn a_refused_address_is_followed_by_the_next() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut reactor = Reactor::new().unwrap();
+        let key = Slab::new().insert(());
+        let addresses = vec![closed_port(), listener.local_addr().unwrap()];
+        let mut dial = Dial::new(addresses, Time::from_secs(5));
+        assert!(matches!(drive(&mut dial, &mut reactor, key), Outcome::Connected(_)));
+    }
+
+    /// MHP-5
+    #[test]
+    fn a_refusal_is_told_as_what_it_is() {
+        let mut reactor = Reactor::new().unwrap();
+        let key = Slab::new().insert(());
+        let mut dial = Dial::new(vec![closed_port()], Time::from_secs(5));
+        let outcome = drive(&mut dial, &mut reactor, key);
+        assert!(matches!(outcome, Outcome::Refused(Refusal::Refused)), "{outcome:?}");
+    }
+
+    #[test]
+    fn a_deadline_ends_the_attempts() {
+        let mut reactor = Reactor::new().unwrap();
+        let key = Slab::new().insert(());
+        let mut dial = Dial::new(vec![closed_port()], Time::from_secs(5));
+        let outcome = dial.advance(Time::from_secs(5), &mut reactor, key);
+        assert!(matches!(outcome, Outcome::Refused(Refusal::TimedOut)), "{outcome:?}");
+    }
+}

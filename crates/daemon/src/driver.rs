@@ -1,0 +1,433 @@
+//! The event loop: one thread, one epoll set, the hop's machines and the sockets of all
+//! connections. What differs between a base and a mobile is a [`Role`].
+
+mod core;
+
+use std::io;
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use lasthop_session::{ConnId, Event, ResetReason, Session, SessionId};
+use lasthop_units::Time;
+
+pub(crate) use self::core::{Asker, Core, Phase, Timer};
+
+use lasthop_control::{self as control, Control, Reply, Report, Request};
+use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::stop::Stop;
+use lasthop_kernel::turn::Source;
+
+use crate::hop::{Gone, Hop, HopEvent};
+use crate::resolve::Answer;
+
+/// How long open connections may take to end after the first request to stop.
+const GRACE: Duration = Duration::from_secs(2);
+/// Rounds between machines and sockets in one turn; what is left moves in the next.
+const ROUNDS_MAX: usize = 8;
+/// The kernel may delay a wake-up by this much to save power; pacing wants better than its 50 µs.
+const TIMER_SLACK: Duration = Duration::from_micros(1);
+
+/// What a base does and a mobile does not, and the other way round.
+pub(crate) trait Role {
+    /// The hop.
+    type Hop: Hop;
+    /// A connection that is not relayed yet.
+    type Waiting;
+
+    /// `base` or `mobile`.
+    const NAME: &'static str;
+
+    /// A new association's session.
+    fn session(&self, id: IdOf<Self>) -> Session;
+    /// Starts to watch what is the role's own.
+    fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()>;
+    /// Somebody connects to listener `n`.
+    fn handle_listener(&mut self, core: &mut CoreOf<Self>, n: usize);
+    /// The privileged helper, if there is one, may have gone.
+    fn handle_helper(&mut self) {}
+    /// The socket of a connection that is not relayed yet is ready.
+    fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness);
+    /// Attempt `n` of a connection is ready.
+    fn handle_attempt(&mut self, core: &mut CoreOf<Self>, key: Key, n: u32);
+    /// The session said `Opened`, `Failed` or `Connect`.
+    fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, event: Event);
+    /// A connection that is not relayed yet was closed by the session.
+    fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Self::Waiting, reset: bool);
+    /// The resolver answered.
+    fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Answer<Asker>);
+    /// A timer is due.
+    fn handle_timer(&mut self, core: &mut CoreOf<Self>, timer: Timer);
+    /// Something happened to an association.
+    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<IdOf<Self>>);
+    /// The peer of an association says something of a handoff.
+    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, message: &[u8]);
+    /// The peer of an association carries connections on of a session that is not here.
+    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, session: SessionId);
+    /// Once in each round of each turn: what the role's own machines have to say and to do. True if
+    /// that may be more than what was done.
+    fn advance(&mut self, core: &mut CoreOf<Self>) -> bool;
+    /// Adds what only the role knows to a picture of the process.
+    fn report(&self, _core: &CoreOf<Self>, _report: &mut Report) {}
+    /// When the role's own machines want [`advance`](Self::advance) at the latest.
+    fn next_timeout(&self) -> Option<Time>;
+    /// Somebody asks for something by the control socket; never for the status, which is told by
+    /// [`report`](Self::report).
+    fn handle_request(
+        &mut self,
+        _core: &mut CoreOf<Self>,
+        request: Request,
+    ) -> Result<Reply, String> {
+        let who = match request {
+            Request::Priority { .. } => "priorities are set at the mobile, which tells its base",
+            _ => "it is a mobile with [[bases]] that moves",
+        };
+        Err(format!("a {} cannot do this: {who}", Self::NAME))
+    }
+    /// The connection with this number is over.
+    fn handle_over(&mut self, _number: u64) {}
+    /// No new connection is wanted any more.
+    fn stop(&mut self, core: &mut CoreOf<Self>);
+}
+
+/// The core under a role.
+pub(crate) type CoreOf<R> = Core<<R as Role>::Hop, <R as Role>::Waiting>;
+type IdOf<R> = <<R as Role>::Hop as Hop>::Id;
+
+/// A role and its core, ready to run.
+pub(crate) struct Driver<R: Role> {
+    core: CoreOf<R>,
+    role: R,
+    control: Option<Control>,
+}
+
+impl<R: Role> Driver<R> {
+    pub(crate) fn new(role: R, hop: R::Hop, control: Option<Control>) -> io::Result<Self> {
+        Ok(Self { core: Core::new(hop)?, role, control })
+    }
+
+    pub(crate) fn hop(&self) -> &R::Hop {
+        &self.core.hop
+    }
+
+    pub(crate) fn role(&self) -> &R {
+        &self.role
+    }
+
+    /// Runs until `stop` is requested and the connections have ended or had their time.
+    pub(crate) fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        let slack = NonZeroU64::new(TIMER_SLACK.as_nanos() as u64);
+        // Without it timers are some tens of microseconds later.
+        let _ = rustix::thread::set_current_timer_slack(slack);
+        self.core.reactor.add(stop, Interest::Read, Source::Stop)?;
+        let (resolver, reactor) = (&self.core.resolver, &mut self.core.reactor);
+        reactor.add(resolver, Interest::Read, Source::Resolver)?;
+        if let Some(control) = &mut self.control {
+            control.watch(&mut self.core.turn().1)?;
+        }
+        self.role.start(&mut self.core)?;
+        let mut ready = Vec::new();
+        loop {
+            if self.core.stopping && self.core.connections.is_empty() {
+                self.flush();
+                let (hop, mut turn) = self.core.turn();
+                hop.close(&mut turn);
+                return Ok(());
+            }
+            let clients = self.control.as_ref().and_then(Control::next_timeout);
+            let others = [self.role.next_timeout(), clients].into_iter().flatten().min();
+            let patience = self.core.patience(others);
+            self.core.reactor.wait(patience, &mut ready)?;
+            self.core.now = self.core.clock.now();
+            for (source, readiness) in &ready {
+                self.dispatch(*source, *readiness, stop);
+            }
+            self.handle_timers();
+            for _ in 0..ROUNDS_MAX {
+                self.pump_hop();
+                self.poll_sessions();
+                self.core.pump_queue();
+                while let Some(number) = self.core.over.pop() {
+                    self.role.handle_over(number);
+                }
+                let more = self.role.advance(&mut self.core);
+                if self.core.touched.is_empty() && !more {
+                    break;
+                }
+            }
+            self.flush();
+        }
+    }
+
+    fn dispatch(&mut self, source: Source, readiness: Readiness, stop: &Stop) {
+        match source {
+            Source::Stop => self.handle_stop(stop),
+            Source::Resolver => {
+                self.core.resolver.drain();
+                while let Some(answer) = self.core.resolver.poll() {
+                    self.role.handle_answer(&mut self.core, answer);
+                }
+            }
+            Source::Helper => self.role.handle_helper(),
+            Source::Control(client) => self.handle_control(client, readiness),
+            Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
+            Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),
+            Source::Hop(part, key) => {
+                let (hop, mut turn) = self.core.turn();
+                hop.handle_ready(&mut turn.within(part), key, readiness);
+            }
+            Source::Connection(key) => self.handle_connection(key, readiness),
+        }
+    }
+
+    fn handle_connection(&mut self, key: Key, readiness: Readiness) {
+        let Some(connection) = self.core.connections.get_mut(key) else { return };
+        if let Phase::Relaying(relay) = &mut connection.phase {
+            relay.socket.ready(readiness);
+            self.core.enqueue(key);
+        } else {
+            self.role.handle_waiting(&mut self.core, key, readiness);
+        }
+    }
+
+    fn handle_control(&mut self, client: Option<Key>, readiness: Readiness) {
+        let Some(control) = &mut self.control else { return };
+        let (_, mut turn) = self.core.turn();
+        match client {
+            Some(key) => control.handle_client(&mut turn, key, readiness),
+            None => control.handle_listener(&mut turn),
+        }
+        while let Some((key, request)) = self.control.as_mut().and_then(Control::poll_request) {
+            let answer = self.handle_request(request);
+            let (_, mut turn) = self.core.turn();
+            if let Some(control) = &mut self.control {
+                control.answer(&mut turn, key, &answer);
+            }
+        }
+    }
+
+    fn handle_request(&mut self, request: Request) -> control::Answer {
+        let answer = match request {
+            Request::Status {} => {
+                let mut report = self.core.report(R::NAME);
+                self.role.report(&self.core, &mut report);
+                serde_json::to_value(report)
+            }
+            other => {
+                tracing::info!(request = ?other, "asked by the control socket");
+                serde_json::to_value(self.role.handle_request(&mut self.core, other)?)
+            }
+        };
+        answer.map_err(|error| format!("the answer cannot be written: {error}"))
+    }
+
+    fn handle_timers(&mut self) {
+        let now = self.core.now;
+        if let Some(control) = &mut self.control
+            && control.next_timeout().is_some_and(|at| at <= now)
+        {
+            let (_, mut turn) = self.core.turn();
+            control.handle_timeout(&mut turn);
+        }
+        while let Some((at, timer)) = self.core.timers.first().copied()
+            && at <= now
+        {
+            self.core.timers.pop_first();
+            match timer {
+                Timer::Grace => self.abandon(),
+                timer => self.role.handle_timer(&mut self.core, timer),
+            }
+        }
+        if self.core.hop.next_timeout().is_some_and(|at| at <= now) {
+            let (hop, mut turn) = self.core.turn();
+            hop.handle_timeout(&mut turn);
+        }
+        for (id, session) in &mut self.core.sessions {
+            if session.next_timeout().is_some_and(|at| at <= now)
+                && let Some(mut streams) = self.core.hop.streams(*id)
+            {
+                session.handle_timeout(now, &mut streams);
+                self.core.touched.insert(*id);
+            }
+        }
+    }
+
+    fn pump_hop(&mut self) {
+        let (hop, mut turn) = self.core.turn();
+        hop.pump(&mut turn);
+        // The machines must not see time go back behind their datagrams' stamps.
+        self.core.now = self.core.clock.now();
+        while let Some(event) = self.core.hop.poll_event() {
+            self.handle_association(event);
+        }
+        // So many tell of each association, and one cannot hold the loop.
+        for _ in 0..=self.core.sessions.len() {
+            let Some(id) = self.core.hop.poll_active() else { break };
+            self.core.touched.insert(id);
+        }
+    }
+
+    fn handle_association(&mut self, event: HopEvent<IdOf<R>>) {
+        if let HopEvent::Up(id) = &event {
+            self.core.open_session(*id, || self.role.session(*id));
+        }
+        self.role.handle_association(&mut self.core, &event);
+        if let HopEvent::Lost(id, _) = event {
+            self.end_session(id);
+        }
+    }
+
+    /// Ends the connections of an association that is lost.
+    fn end_session(&mut self, id: IdOf<R>) {
+        let Some(mut session) = self.core.sessions.remove(&id) else { return };
+        session.reset_all(&mut Gone, ResetReason::AssociationLost);
+        while let Some(event) = session.poll_event(self.core.now, &mut Gone) {
+            self.handle_event(id, event);
+        }
+        let (hop, mut turn) = self.core.turn();
+        hop.forget(&mut turn, id);
+        if self.core.hop.streams(id).is_some() {
+            // The next association goes by the same name, as a mobile's does.
+            self.core.sessions.insert(id, session);
+        } else {
+            self.core.touched.remove(&id);
+        }
+    }
+
+    fn poll_sessions(&mut self) {
+        while let Some(id) = self.core.touched.pop_first() {
+            self.poll_session(id);
+            // What was done meanwhile is looked at in the next round.
+            if self.core.touched.contains(&id) {
+                break;
+            }
+        }
+    }
+
+    fn poll_session(&mut self, id: IdOf<R>) {
+        loop {
+            let now = self.core.now;
+            let Some(session) = self.core.sessions.get_mut(&id) else { return };
+            let Some(mut streams) = self.core.hop.streams(id) else { return };
+            let Some(event) = session.poll_event(now, &mut streams) else { break };
+            self.handle_event(id, event);
+        }
+        while let Some(message) = self.core.sessions.get_mut(&id).and_then(Session::poll_message) {
+            self.role.handle_message(&mut self.core, id, &message);
+        }
+        while let Some(wanted) = self.core.sessions.get_mut(&id).and_then(Session::poll_wanted) {
+            self.role.handle_wanted(&mut self.core, id, wanted);
+        }
+    }
+
+    fn handle_event(&mut self, id: IdOf<R>, event: Event) {
+        match event {
+            Event::Readable(conn) | Event::Writable(conn) => {
+                if let Some(key) = self.core.find(id, conn) {
+                    self.core.enqueue(key);
+                }
+            }
+            Event::Reset { id: conn, reason } => {
+                tracing::debug!(connection = conn.0, ?reason, "connection reset");
+                if let Some(key) = self.core.find(id, conn)
+                    && let Some(connection) = self.core.connections.get_mut(key)
+                {
+                    connection.reset = true;
+                }
+            }
+            Event::Closed(conn) if self.is_bridged(id, conn) => self.handle_bridge_end(id, conn),
+            Event::Closed(conn) => self.handle_closed(id, conn),
+            Event::Opened { .. } | Event::Failed { .. } | Event::Connect { .. } => {
+                self.role.handle_opening(&mut self.core, id, event);
+            }
+        }
+    }
+
+    fn is_bridged(&self, id: IdOf<R>, conn: ConnId) -> bool {
+        let key = self.core.find(id, conn);
+        let connection = key.and_then(|key| self.core.connections.get(key));
+        connection.is_some_and(|c| matches!(c.phase, Phase::Bridged(_)))
+    }
+
+    /// One end of a bridge is over. If it was reset so is the other; else it was read to its end.
+    fn handle_bridge_end(&mut self, id: IdOf<R>, conn: ConnId) {
+        let Some(key) = self.core.find(id, conn) else { return };
+        let Some((rest, reset)) = self.core.end_of_bridge(key, (id, conn)) else {
+            self.core.counters.closed += 1;
+            return drop(self.core.remove(key));
+        };
+        let Some((session, mut streams)) = self.core.session(rest.0) else { return };
+        if reset {
+            session.reset(&mut streams, rest.1, ResetReason::Aborted);
+        } else {
+            session.finish(&mut streams, rest.1);
+        }
+    }
+
+    fn handle_closed(&mut self, id: IdOf<R>, conn: ConnId) {
+        let Some(key) = self.core.find(id, conn) else { return };
+        let Some(connection) = self.core.remove(key) else { return };
+        self.core.counters.closed += 1;
+        match connection.phase {
+            Phase::Relaying(relay) => {
+                tracing::debug!(
+                    connection = conn.0,
+                    target = connection.target,
+                    to_hop = relay.to_hop,
+                    from_hop = relay.from_hop,
+                    reset = connection.reset,
+                    "connection closed"
+                );
+                relay.socket.close(&mut self.core.reactor, connection.reset);
+            }
+            Phase::Waiting(waiting) => {
+                self.role.handle_gone(&mut self.core, waiting, connection.reset);
+            }
+            Phase::Bridged(_) => {}
+        }
+    }
+
+    fn flush(&mut self) {
+        let (hop, mut turn) = self.core.turn();
+        hop.flush(&mut turn);
+    }
+
+    fn handle_stop(&mut self, stop: &Stop) {
+        let requests = stop.take();
+        if requests == 0 {
+            return;
+        }
+        if self.core.stopping || requests > 1 {
+            tracing::info!("stopping at once");
+            self.core.stopping = true;
+            return self.abandon();
+        }
+        tracing::info!(connections = self.core.connections.len(), "stopping");
+        self.core.stopping = true;
+        self.role.stop(&mut self.core);
+        self.core.arm(self.core.now + GRACE, Timer::Grace);
+    }
+
+    /// Resets every connection.
+    fn abandon(&mut self) {
+        self.role.stop(&mut self.core);
+        let ids: Vec<_> = self.core.sessions.keys().copied().collect();
+        for id in ids {
+            if let Some((session, mut streams)) = self.core.session(id) {
+                session.reset_all(&mut streams, ResetReason::Shutdown);
+            }
+            self.poll_session(id);
+        }
+        for key in self.core.connections.keys() {
+            if let Some(connection) = self.core.remove(key) {
+                match connection.phase {
+                    Phase::Relaying(relay) => relay.socket.close(&mut self.core.reactor, true),
+                    Phase::Waiting(waiting) => {
+                        self.role.handle_gone(&mut self.core, waiting, true);
+                    }
+                    Phase::Bridged(_) => {}
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! What base and mobile have in common: the hop, its sessions, and the connections that they carry.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_control::priority::Program;
+use lasthop_control::{ConnectionReport, Counters, Report};
+use lasthop_kernel::clock::Clock;
+use lasthop_kernel::reactor::Reactor;
+use lasthop_kernel::slab::{Key, Slab};
+use lasthop_kernel::tcp::Socket;
+use lasthop_kernel::turn::{Source, Turn};
+use lasthop_session::{ConnId, Session};
+use lasthop_units::Time;
+
+use crate::bridge::Bridge;
+use crate::hop::Hop;
+use crate::relay::Relay;
+use crate::resolve::Resolver;
+
+/// Whose question to the resolver it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// The mobile's own: where its base of that number is.
+    Base(usize),
+    /// A connection whose target is a name.
+    Connection(Key),
+}
+
+/// Whose timer it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Timer {
+    /// Accepting on a listener may go on.
+    Accept(usize),
+    /// The name of the base of that number is to be looked up again.
+    Resolve(usize),
+    /// A connection's that is not relayed yet.
+    Connection(Key),
+    /// The end of the time that connections have to end.
+    Grace,
+}
+
+/// What a connection is doing.
+#[derive(Debug)]
+pub(crate) enum Phase<I, W> {
+    /// The role is busy with it.
+    Waiting(W),
+    /// Bytes are relayed.
+    Relaying(Relay),
+    /// Bytes are passed on to the base that keeps the socket.
+    Bridged(Bridge<I>),
+}
+
+/// Whose a connection is, for people and for priorities.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Who {
+    /// Names the connection in this process; never used twice.
+    pub(crate) number: u64,
+    /// The application's address, or the fixed host's that opened the connection.
+    pub(crate) client: Option<SocketAddr>,
+    /// The application's program, where the kernel can tell.
+    pub(crate) program: Option<Program>,
+    /// The connection's priority, where priorities are known.
+    pub(crate) priority: Option<u32>,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection<I, W> {
+    pub(crate) who: Who,
+    /// Its name in the session, once it has one.
+    pub(crate) name: Option<(I, ConnId)>,
+    /// Where it goes, for people.
+    pub(crate) target: String,
+    pub(crate) since: Time,
+    pub(crate) phase: Phase<I, W>,
+    /// It ended with a reset, and so must its socket.
+    pub(crate) reset: bool,
+    pub(super) queued: bool,
+}
+
+impl<I: Copy, W> Connection<I, W> {
+    /// Its names in sessions: one, or two if it leads on to another base.
+    fn names(&self) -> impl Iterator<Item = (I, ConnId)> {
+        let far = match &self.phase {
+            Phase::Bridged(bridge) => bridge.far,
+            _ => None,
+        };
+        [self.name, far].into_iter().flatten()
+    }
+}
+
+/// What base and mobile have in common.
+pub(crate) struct Core<H: Hop, W> {
+    pub(crate) now: Time,
+    pub(crate) reactor: Reactor<Source>,
+    pub(crate) hop: H,
+    pub(crate) resolver: Resolver<Asker>,
+    pub(crate) connections: Slab<Connection<H::Id, W>>,
+    pub(crate) counters: Counters,
+    pub(crate) stopping: bool,
+    pub(super) clock: Clock,
+    pub(super) sessions: BTreeMap<H::Id, Session>,
+    names: BTreeMap<(H::Id, ConnId), Key>,
+    /// How many connections there were.
+    numbered: u64,
+    numbers: BTreeMap<u64, Key>,
+    /// Numbers of connections that are over, of which the role has not heard.
+    pub(super) over: Vec<u64>,
+    /// Connections on which something may move.
+    pub(super) queue: VecDeque<Key>,
+    /// Associations whose session may have something to say.
+    pub(super) touched: BTreeSet<H::Id>,
+    pub(super) timers: BTreeSet<(Time, Timer)>,
+}
+
+impl<H: Hop, W> Core<H, W> {
+    pub(crate) fn new(hop: H) -> io::Result<Self> {
+        let clock = Clock::start();
+        Ok(Self {
+            now: clock.now(),
+            reactor: Reactor::new()?,
+            hop,
+            resolver: Resolver::start()?,
+            connections: Slab::new(),
+            counters: Counters::default(),
+            stopping: false,
+            clock,
+            sessions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            numbered: 0,
+            numbers: BTreeMap::new(),
+            over: Vec::new(),
+            queue: VecDeque::new(),
+            touched: BTreeSet::new(),
+            timers: BTreeSet::new(),
+        })
+    }
+
+    /// A turn for the hop.
+    pub(crate) fn turn(&mut self) -> (&mut H, Turn<'_>) {
+        let (now, clock) = (self.now, self.clock);
+        (&mut self.hop, Turn::new(now, clock, &mut self.reactor))
+    }
+
+    /// Runs `timer` at `at`.
+    pub(crate) fn arm(&mut self, at: Time, timer: Timer) {
+        self.timers.insert((at, timer));
+    }
+
+    /// The session and the streams of an association; both are looked at again afterwards.
+    pub(crate) fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut H::Streams)> {
+        let session = self.sessions.get_mut(&id)?;
+        let streams = self.hop.streams(id)?;
+        self.touched.insert(id);
+        Some((session, streams))
+    }
+
+    /// The session of an association, to look at: nothing more comes of that.
+    pub(crate) fn peek(&self, id: H::Id) -> Option<&Session> {
+        self.sessions.get(&id)
+    }
+
+    /// Makes the session of an association if there is none.
+    pub(crate) fn open_session(&mut self, id: H::Id, make: impl FnOnce() -> Session) {
+        self.sessions.entry(id).or_insert_with(make);
+        self.touched.insert(id);
+    }
+
+    /// Adds a connection on which the role is busy.
+    pub(crate) fn add(&mut self, target: String, waiting: W) -> Key {
+        self.insert(target, Phase::Waiting(waiting))
+    }
+
+    /// Adds a connection without a name.
+    fn insert(&mut self, target: String, phase: Phase<H::Id, W>) -> Key {
+        self.numbered += 1;
+        let who = Who { number: self.numbered, ..Who::default() };
+        let key = self.connections.insert(Connection {
+            who,
+            name: None,
+            target,
+            since: self.now,
+            phase,
+            reset: false,
+            queued: false,
+        });
+        self.numbers.insert(self.numbered, key);
+        key
+    }
+
+    /// The connection with this number.
+    pub(crate) fn numbered(&mut self, number: u64) -> Option<&mut Connection<H::Id, W>> {
+        self.connections.get_mut(*self.numbers.get(&number)?)
+    }
+
+    /// Gives a connection its name in a session.
+    pub(crate) fn name(&mut self, key: Key, id: H::Id, conn: ConnId) {
+        if let Some(connection) = self.connections.get_mut(key) {
+            connection.name = Some((id, conn));
+            self.names.insert((id, conn), key);
+        }
+    }
+
+    /// The connection with this name.
+    pub(crate) fn find(&self, id: H::Id, conn: ConnId) -> Option<Key> {
+        self.names.get(&(id, conn)).copied()
+    }
+
+    /// What the role is busy with on a connection.
+    pub(crate) fn waiting(&mut self, key: Key) -> Option<&mut W> {
+        match &mut self.connections.get_mut(key)?.phase {
+            Phase::Waiting(waiting) => Some(waiting),
+            Phase::Relaying(_) | Phase::Bridged(_) => None,
+        }
+    }
+
+    /// Removes a connection and its name.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Connection<H::Id, W>> {
+        let connection = self.take(key)?;
+        self.numbers.remove(&connection.who.number);
+        self.over.push(connection.who.number);
+        Some(connection)
+    }
+
+    /// Takes a connection and its name out; it may go on elsewhere.
+    fn take(&mut self, key: Key) -> Option<Connection<H::Id, W>> {
+        let connection = self.connections.remove(key)?;
+        for name in connection.names() {
+            self.names.remove(&name);
+        }
+        Some(connection)
+    }
+
+    /// Takes a connection's name away: its session has nothing more to say of it.
+    pub(crate) fn unname(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && let Some(name) = connection.name.take()
+        {
+            self.names.remove(&name);
+        }
+    }
+
+    /// Relays bytes between connection `conn` of a session and `socket`; `preface` goes first into
+    /// the session. `take` gives both, or nothing: then there is no connection.
+    pub(crate) fn relay(&mut self, key: Key, take: impl FnOnce(W) -> Option<(Socket, Vec<u8>)>) {
+        let Some(Connection { who, name, target, since, phase, reset, .. }) = self.take(key) else {
+            return;
+        };
+        let number = who.number;
+        let taken = match (name, phase) {
+            (Some(name), Phase::Waiting(waiting)) => take(waiting).map(|taken| (name, taken)),
+            _ => None,
+        };
+        let Some(((id, conn), (socket, preface))) = taken else {
+            self.numbers.remove(&number);
+            return self.over.push(number);
+        };
+        tracing::debug!(connection = conn.0, target, "connection opened");
+        let token = socket.token;
+        let phase = Phase::Relaying(Relay::new(conn, socket, preface));
+        let key = self.connections.insert(Connection {
+            who,
+            name: Some((id, conn)),
+            target,
+            since,
+            phase,
+            reset,
+            queued: false,
+        });
+        self.numbers.insert(number, key);
+        self.names.insert((id, conn), key);
+        self.reactor.reassign(token, Source::Connection(key));
+        self.counters.opened += 1;
+        self.enqueue(key);
+    }
+
+    /// Connections that have a name in the session of an association.
+    pub(crate) fn connections_of(&self, id: H::Id) -> Vec<(ConnId, Key)> {
+        let all = (id, ConnId(0))..=(id, ConnId(u64::MAX));
+        self.names.range(all).map(|((_, conn), key)| (*conn, *key)).collect()
+    }
+
+    /// The session of association `old`, and its connections, are association `new`'s from here on.
+    pub(crate) fn rekey(&mut self, old: H::Id, new: H::Id) {
+        let Some(session) = self.sessions.remove(&old) else { return };
+        for (conn, key) in self.connections_of(old) {
+            self.names.remove(&(old, conn));
+            self.name(key, new, conn);
+        }
+        self.sessions.insert(new, session);
+        self.touched.remove(&old);
+        self.touched.insert(new);
+    }
+
+    /// Removes the session of an association, of which nothing more is told.
+    pub(crate) fn close_session(&mut self, id: H::Id) -> Option<Session> {
+        self.touched.remove(&id);
+        self.sessions.remove(&id)
+    }
+
+    /// Adds a connection whose bytes are relayed at once between a session and a socket.
+    pub(crate) fn add_relay(&mut self, target: String, id: H::Id, relay: Relay) {
+        let conn = relay.id;
+        let key = self.park(target, relay);
+        self.rename(key, id, conn);
+    }
+
+    /// Adds a relay that belongs to no session at the moment.
+    pub(crate) fn park(&mut self, target: String, relay: Relay) -> Key {
+        let token = relay.socket.token;
+        let key = self.insert(target, Phase::Relaying(relay));
+        self.reactor.reassign(token, Source::Connection(key));
+        key
+    }
+
+    /// A relay that belonged to no session goes on as connection `conn` of one, which has the same
+    /// number wherever it is.
+    pub(crate) fn rename(&mut self, key: Key, id: H::Id, conn: ConnId) {
+        self.name(key, id, conn);
+        self.enqueue(key);
+    }
+
+    /// Adds a connection that leads from a mobile's session to the one of the base that keeps its
+    /// socket.
+    pub(crate) fn add_bridge(&mut self, target: String, bridge: Bridge<H::Id>) {
+        let (near, far) = (bridge.near, bridge.far);
+        let key = self.insert(target, Phase::Bridged(bridge));
+        if let Some((id, conn)) = near {
+            self.name(key, id, conn);
+        }
+        self.names.extend(far.map(|name| (name, key)));
+        self.enqueue(key);
+    }
+
+    /// One end of a bridge is over: the other end, and whether it was a reset. `None` if there is none.
+    pub(super) fn end_of_bridge(
+        &mut self,
+        key: Key,
+        name: (H::Id, ConnId),
+    ) -> Option<((H::Id, ConnId), bool)> {
+        self.names.remove(&name);
+        let connection = self.connections.get_mut(key)?;
+        let Phase::Bridged(bridge) = &mut connection.phase else { return None };
+        bridge.end(name);
+        connection.name = bridge.near;
+        Some((bridge.rest()?, connection.reset))
+    }
+
+    pub(super) fn enqueue(&mut self, key: Key) {
+        if let Some(connection) = self.connections.get_mut(key)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.queue.push_back(key);
+        }
+    }
+
+    /// Moves the bytes of every connection that was queued, once.
+    pub(super) fn pump_queue(&mut self) {
+        for _ in 0..self.queue.len() {
+            let Some(key) = self.queue.pop_front() else { return };
+            let Some(connection) = self.connections.get_mut(key) else { continue };
+            connection.queued = false;
+            if let Phase::Bridged(bridge) = &mut connection.phase {
+                self.touched.extend([bridge.near, bridge.far].iter().flatten().map(|name| name.0));
+                if bridge.pump(&mut self.sessions, &mut self.hop) {
+                    self.enqueue(key);
+                }
+                continue;
+            }
+            let (Phase::Relaying(relay), Some((id, _))) = (&mut connection.phase, connection.name)
+            else {
+                continue;
+            };
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            let Some(mut streams) = self.hop.streams(id) else { continue };
+            self.touched.insert(id);
+            if relay.pump(session, &mut streams) {
+                self.enqueue(key);
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let sessions = self.sessions.values().filter_map(Session::next_timeout).min();
+        let timers = self.timers.first().map(|(at, _)| *at);
+        [sessions, timers, self.hop.next_timeout()].into_iter().flatten().min()
+    }
+
+    /// How long the loop may sleep if the role wants to be called at `role`.
+    pub(super) fn patience(&self, role: Option<Time>) -> Option<Duration> {
+        if !self.queue.is_empty() || !self.touched.is_empty() || self.hop.is_active() {
+            return Some(Duration::ZERO);
+        }
+        let earliest = [self.next_timeout(), role].into_iter().flatten().min();
+        earliest.filter(|at| *at != Time::NEVER).map(|at| at - self.clock.now())
+    }
+
+    pub(super) fn report(&self, role: &str) -> Report {
+        let name = |id: &H::Id| format!("{id:?}");
+        let connections = self.connections.iter().map(|(_, c)| {
+            let (state, to_hop, from_hop) = match &c.phase {
+                Phase::Waiting(_) => ("opening", 0, 0),
+                Phase::Relaying(relay) => (relay.state(), relay.to_hop, relay.from_hop),
+                Phase::Bridged(bridge) => (bridge.state(), bridge.to_hop, bridge.from_hop),
+            };
+            ConnectionReport {
+                key: c.who.number,
+                client: c.who.client.map(|client| client.to_string()),
+                program: c.who.program.as_ref().map(|program| program.shown().to_owned()),
+                priority: c.who.priority,
+                association: c.name.as_ref().map(|(id, _)| name(id)),
+                id: c.name.map(|(_, conn)| conn.0),
+                target: c.target.clone(),
+                state: state.to_owned(),
+                bytes_to_hop: to_hop,
+                bytes_from_hop: from_hop,
+                age_s: (self.now - c.since).as_secs_f64(),
+            }
+        });
+        Report {
+            role: role.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_s: self.now.as_secs_f64(),
+            hop: self.hop.name().to_owned(),
+            associations: self.hop.reports(self.now),
+            connections: connections.collect(),
+            counters: Counters { garbage: self.hop.garbage(), ..self.counters },
+            ..Report::default()
+        }
+    }
+}

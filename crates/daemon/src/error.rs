@@ -1,0 +1,42 @@
+//! Why a base or a mobile does not start, or stops.
+
+use std::io;
+use std::net::SocketAddr;
+
+use lasthop_control::ControlError;
+use lasthop_kernel::transparent::TransparentError;
+use thiserror::Error;
+
+use crate::carrier::ether::EtherError;
+use crate::keyfile::KeyFileError;
+
+/// Why a base or a mobile does not start, or stops.
+#[derive(Debug, Error)]
+pub enum RunError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// An interface cannot carry the hop.
+    #[error(transparent)]
+    Ether(#[from] EtherError),
+    /// What was configured does not fit what was found.
+    #[error("{0}")]
+    Misfit(String),
+    /// Nothing is intercepted.
+    #[error(transparent)]
+    Transparent(#[from] TransparentError),
+    /// The control socket cannot be served.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The key file cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The kernel refused what the loop cannot do without.
+    #[error("the kernel refused: {0}")]
+    Kernel(io::Error),
+}

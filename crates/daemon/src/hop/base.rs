@@ -1,0 +1,43 @@
+//! What a base asks of its hop.
+
+use std::io;
+use std::net::SocketAddr;
+
+use lasthop_hop::Refused;
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::turn::Turn;
+
+use super::Hop;
+
+/// The hop of a base, which listens by itself.
+pub(crate) trait BaseHop: Hop<Streams: Sized + 'static> {
+    /// The Internet addresses at which mobiles are served.
+    fn local_addrs(&self) -> Vec<SocketAddr>;
+
+    /// Where mobiles are served, for people.
+    fn places(&self) -> Vec<String> {
+        self.local_addrs().iter().map(ToString::to_string).collect()
+    }
+
+    /// Starts to watch its sockets.
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;
+
+    /// Takes no new association and no new stream from here on.
+    fn stop(&mut self, turn: &mut Turn<'_>);
+
+    /// What a mobile says before it has an association, where the hop can tell who it is.
+    fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
+        None
+    }
+
+    /// A handshake that was not answered, for the operator; with where it came from, for people.
+    fn poll_refused(&mut self) -> Option<Refused<String>>;
+
+    /// The key of the mobile at the other end of an association, where mobiles have keys.
+    fn key_of(&self, id: Self::Id) -> Option<PublicKey>;
+
+    /// Whether that mobile has a server on `port`; `None` if only asking it tells.
+    fn listens(&self, _id: Self::Id, _port: u16) -> Option<bool> {
+        None
+    }
+}

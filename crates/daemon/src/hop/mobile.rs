@@ -1,0 +1,72 @@
+//! What a mobile asks of its hop.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_hop::Unreachable;
+use lasthop_kernel::turn::Turn;
+use lasthop_units::{LinkEvent, Time};
+
+use super::Hop;
+
+/// What the network has said of a base, and when that was heard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Said {
+    pub(crate) what: Unreachable,
+    pub(crate) at: Time,
+}
+
+/// The hop of a mobile: one association, to a base whose address may change.
+pub(crate) trait MobileHop: Hop<Id = ()> {
+    /// Starts to watch its sockets.
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;
+
+    /// Whether the association stands.
+    fn is_up(&self) -> bool;
+
+    /// Has the base hear this before the association stands, where the hop has a way to say it.
+    fn greet(&mut self, _now: Time, _greeting: &[u8]) {}
+
+    /// Uses this address of the base from here on.
+    fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr);
+
+    /// Whether an association goes on from another address of ours.
+    const ROAMS: bool = true;
+
+    /// Our address may be another: the base is told by something that leaves at once.
+    fn roam(&mut self, _turn: &mut Turn<'_>) {}
+
+    /// What is known of the hop from below.
+    fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _event: LinkEvent) {}
+
+    /// For how long the base has not answered, if it was asked something; `None` while it answers.
+    fn silent_for(&self, _now: Time) -> Option<Duration> {
+        None
+    }
+
+    /// What the network said last of datagrams or connections to the base, since the base itself was
+    /// heard or its address was another. It is no more than a hint, and gets old.
+    fn said(&self) -> Option<Said> {
+        None
+    }
+
+    /// The session is being moved away to another base, which may have it by now: however dead this one
+    /// is said to be, its association is not given up meanwhile.
+    fn set_leaving(&mut self, _leaving: bool) {}
+
+    /// Why the base cannot be reached at present, if the network says so, again and again, and nothing
+    /// has come from the base meanwhile.
+    fn unreachable(&self, _now: Time) -> Option<Unreachable> {
+        None
+    }
+
+    /// A number that changes when something comes from the base.
+    fn heard(&self) -> u64 {
+        u64::from(self.is_up())
+    }
+
+    /// Tells the base of servers on these ports, whenever it has to be told (MOB-8). Where the hop
+    /// has no words for it, the base asks for each connection.
+    fn listen(&mut self, _ports: &[u16]) {}
+}

@@ -1,0 +1,531 @@
+//! What a mobile is told.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use lasthop_control::priority::{Rule, Rules};
+use lasthop_control::signals::{SignalFile, SignalSettings};
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::mac::Mac;
+use lasthop_kernel::tcp::Congestion;
+use lasthop_kernel::transparent::TransparentConfig;
+use lasthop_session::Opening;
+use serde::{Deserialize, Deserializer, de};
+
+use crate::config::{
+    self, CarrierKind, ConfigError, HopKind, KeyText, MobileTcpFile, Place, SealKind, SrpFile,
+};
+use crate::publish::{self, Server};
+use crate::transparent::TransparentFile;
+
+/// Where applications are served when nobody says.
+const PROXY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
+
+/// Bases that a mobile may know: as many as it can authorise in one message.
+const BASES_MAX: usize = 16;
+
+/// Where a base is: a name or an address, and a port.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BaseAddress {
+    /// Name or address.
+    pub host: String,
+    /// UDP or TCP port.
+    pub port: u16,
+}
+
+impl fmt::Display for BaseAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl FromStr for BaseAddress {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let fail = || format!("`{s}` is not HOST:PORT (an IPv6 address goes in brackets)");
+        let (host, port) = s.rsplit_once(':').ok_or_else(fail)?;
+        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(fail)?;
+        let host = match host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            Some(inner) => inner,
+            None if host.contains(':') => return Err(fail()),
+            None => host,
+        };
+        if host.is_empty() {
+            return Err(fail());
+        }
+        Ok(Self { host: host.to_owned(), port })
+    }
+}
+
+/// Where a base is, as it is written: `HOST:PORT`, `ether:INTERFACE` or `ether:INTERFACE/ADDRESS`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum BaseText {
+    /// By an Internet address.
+    Internet(BaseAddress),
+    /// On an Ethernet link.
+    Ether {
+        /// The mobile's own interface there.
+        interface: String,
+        /// The base's interface; `None`: whoever answers as the base.
+        mac: Option<Mac>,
+    },
+}
+
+impl FromStr for BaseText {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let Some(link) = s.strip_prefix("ether:") else {
+            return s.parse().map(Self::Internet);
+        };
+        let (interface, mac) = match link.split_once('/') {
+            Some((interface, mac)) => (interface, Some(mac.parse::<Mac>()?)),
+            None => (link, None),
+        };
+        if interface.is_empty() {
+            return Err(format!("`{s}` is not ether:INTERFACE or ether:INTERFACE/ADDRESS"));
+        }
+        if mac.is_some_and(|mac| mac.is_group()) {
+            return Err(format!(
+                "`{s}`: a base's address is one interface's; leave it out to find it"
+            ));
+        }
+        Ok(Self::Ether { interface: interface.to_owned(), mac })
+    }
+}
+
+impl From<BaseAddress> for BaseText {
+    fn from(address: BaseAddress) -> Self {
+        Self::Internet(address)
+    }
+}
+
+impl<'de> Deserialize<'de> for BaseText {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d)?.parse().map_err(de::Error::custom)
+    }
+}
+
+/// One place out of all that was said of it.
+fn place(
+    base: Option<BaseText>,
+    carrier: Option<CarrierKind>,
+    interface: Option<String>,
+) -> Result<Place<BaseAddress>, ConfigError> {
+    match (base, carrier, interface) {
+        (Some(BaseText::Internet(_)), Some(CarrierKind::Ethernet), _) => {
+            let why = "`base = \"HOST:PORT\"` has no meaning with carrier = \"ethernet\": say \
+                       ether:INTERFACE, or `interface` alone";
+            Err(config::contradiction(why))
+        }
+        (Some(BaseText::Ether { .. }), Some(CarrierKind::Udp), _) => Err(config::contradiction(
+            "`base = \"ether:...\"` has no meaning with carrier = \"udp\"",
+        )),
+        (Some(BaseText::Ether { interface, .. }), _, Some(other)) if interface != other => {
+            let why = format!("`interface` is {other}, but `base` is at {interface}");
+            Err(ConfigError::Contradiction(why))
+        }
+        (Some(BaseText::Ether { interface, mac }), _, _) => {
+            Ok(Place::Ethernet { interface, peer: mac })
+        }
+        (None, Some(CarrierKind::Ethernet), Some(interface)) => {
+            Ok(Place::Ethernet { interface, peer: None })
+        }
+        (None, Some(CarrierKind::Ethernet), None) => {
+            let how = "say `interface = \"NAME\"` or `base = \"ether:NAME\"` (see ip link)";
+            Err(ConfigError::Missing { what: "the interface for Ethernet", how })
+        }
+        (_, _, Some(_)) => {
+            Err(config::contradiction("`interface` is of carrier = \"ethernet\" only"))
+        }
+        (Some(BaseText::Internet(address)), _, None) => Ok(Place::Internet(address)),
+        (None, _, None) => Err(ConfigError::Missing {
+            what: "the base's address",
+            how: "say `base = \"HOST:PORT\"` or --base",
+        }),
+    }
+}
+
+/// The one base of a mobile that does not move between bases.
+fn single(
+    base: Option<BaseText>,
+    key: Option<KeyText>,
+    carrier: Option<CarrierKind>,
+    interface: Option<String>,
+) -> Result<Candidate, ConfigError> {
+    let place = place(base, carrier, interface)?;
+    let name = match &place {
+        Place::Internet(base) => base.host.clone(),
+        Place::Ethernet { interface, .. } => interface.clone(),
+    };
+    Ok(Candidate { name, place, key: key.map(|key| key.0), interface: None })
+}
+
+/// The `[[bases]]`, each of which must be known from the others.
+fn several(
+    files: Vec<CandidateFile>,
+    carrier: Option<CarrierKind>,
+    seal: SealKind,
+) -> Result<Vec<Candidate>, ConfigError> {
+    let wrong = |why: String| ConfigError::Contradiction(format!("`[[bases]]`: {why}"));
+    if files.len() > BASES_MAX {
+        return Err(wrong(format!("{} are too many; at most {BASES_MAX}", files.len())));
+    }
+    if files.len() > 1 && seal == SealKind::None {
+        let why = "a handoff needs the seal, which proves to each base who the others are; with \
+                   seal = \"none\" say one base";
+        return Err(wrong(why.to_owned()));
+    }
+    let mut bases: Vec<Candidate> = Vec::new();
+    for CandidateFile { name, address, key, interface } in files {
+        let wrong = |why: &str| wrong(format!("{name}: {why}"));
+        let key = key.map(|key| key.0);
+        if name.is_empty() {
+            return Err(wrong("`name` is empty"));
+        }
+        if key.is_none() && seal == SealKind::Noise {
+            return Err(wrong("`key` is missing: the base's public key"));
+        }
+        if bases.iter().any(|other| other.name == name) {
+            return Err(wrong("`name` stands there twice"));
+        }
+        if bases.iter().any(|other| other.key == key) {
+            return Err(wrong("`key` is another base's too: each has its own"));
+        }
+        let place = match address {
+            BaseText::Internet(address) => Place::Internet(address),
+            BaseText::Ether { interface, mac } => Place::Ethernet { interface, peer: mac },
+        };
+        let kind = match place {
+            Place::Internet(_) => CarrierKind::Udp,
+            Place::Ethernet { .. } => CarrierKind::Ethernet,
+        };
+        let like = |other: &Candidate| {
+            matches!(other.place, Place::Ethernet { .. }) == (kind == CarrierKind::Ethernet)
+        };
+        if carrier.is_some_and(|carrier| carrier != kind) || !bases.iter().all(like) {
+            return Err(wrong("`address` is of another carrier than the rest of the hop"));
+        }
+        let interface = match (&place, interface) {
+            (Place::Ethernet { interface, .. }, None) => Some(interface.clone()),
+            (_, interface) => interface,
+        };
+        bases.push(Candidate { name, place, key, interface });
+    }
+    Ok(bases)
+}
+
+/// When applications are told that their connection stands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Connect {
+    /// When the fixed host has answered.
+    #[default]
+    Faithful,
+    /// At once; a refusal arrives as a reset.
+    Early,
+}
+
+impl FromStr for Connect {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        match s {
+            "faithful" => Ok(Self::Faithful),
+            "early" => Ok(Self::Early),
+            _ => Err(format!("`{s}` is no way to connect; there are faithful and early")),
+        }
+    }
+}
+
+impl From<Connect> for Opening {
+    fn from(connect: Connect) -> Self {
+        match connect {
+            Connect::Faithful => Self::Faithful,
+            Connect::Early => Self::Early,
+        }
+    }
+}
+
+/// A mobile's configuration file; flags fill the same fields and win.
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MobileFile {
+    /// Where the base is.
+    pub base: Option<BaseText>,
+    /// The base's public key.
+    pub base_key: Option<KeyText>,
+    /// The bases between which the mobile moves, instead of the one.
+    pub bases: Vec<CandidateFile>,
+    /// How it moves.
+    pub handoff: HandoffFile,
+    /// The file with the mobile's key.
+    pub key: Option<PathBuf>,
+    /// Addresses on which SOCKS5 and HTTP CONNECT are served.
+    pub proxy: Option<Vec<SocketAddr>>,
+    /// When applications are told that their connection stands.
+    pub connect: Option<Connect>,
+    /// What crosses the hop.
+    pub hop: Option<HopKind>,
+    /// What moves its datagrams.
+    pub carrier: Option<CarrierKind>,
+    /// The interface whose frames they are.
+    pub interface: Option<String>,
+    /// What protects it.
+    pub seal: Option<SealKind>,
+    /// The congestion control of split-tcp.
+    #[serde(deserialize_with = "config::congestion")]
+    pub congestion: Option<Congestion>,
+    /// The status socket.
+    pub control: Option<PathBuf>,
+    /// Bounds.
+    pub limits: LimitsFile,
+    /// SRP's few settings.
+    pub srp: SrpFile,
+    /// Mobile TCP's.
+    pub mobile_tcp: MobileTcpFile,
+    /// Servers here that fixed hosts reach through the base.
+    pub publish: Vec<Server>,
+    /// TCP that is carried without the application's knowledge.
+    pub transparent: Option<TransparentFile>,
+    /// Which connections matter more: the first that fits counts.
+    pub priority: Vec<Rule>,
+    /// The signal whose loss is foretold.
+    pub signal: Option<SignalFile>,
+}
+
+/// One of the `[[bases]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CandidateFile {
+    /// What commands and reports call it.
+    pub name: String,
+    /// Where it is.
+    pub address: BaseText,
+    /// Its public key.
+    pub key: Option<KeyText>,
+    /// The interface on which it is near: when that loses its carrier while another base's has one,
+    /// the mobile moves there.
+    pub interface: Option<String>,
+}
+
+/// The mobile's `[handoff]` table.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HandoffFile {
+    /// A base that does not answer for so long is left for one that does.
+    #[serde(deserialize_with = "config::duration")]
+    pub lost_after: Option<Duration>,
+    /// How long a base that was reached may take for a handoff (MHP-21).
+    #[serde(deserialize_with = "config::duration")]
+    pub give_up: Option<Duration>,
+}
+
+/// The `[limits]` table.
+#[derive(Clone, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsFile {
+    /// Connections at once.
+    pub connections: Option<usize>,
+}
+
+/// A base where the mobile can be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Candidate {
+    /// What commands and reports call it.
+    pub name: String,
+    /// Where it is.
+    pub place: Place<BaseAddress>,
+    /// Its public key; `None` without a seal.
+    pub key: Option<PublicKey>,
+    /// The interface on which it is near, if that matters.
+    pub interface: Option<String>,
+}
+
+/// How a mobile moves between bases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HandoffConfig {
+    /// A base that does not answer for so long is left for one that does. By default 3 s: longer
+    /// than a fade, shorter than what people wait.
+    pub lost_after: Duration,
+    /// How long a base that was reached may take for a handoff (MHP-21). By default 30 s.
+    pub give_up: Duration,
+}
+
+impl From<HandoffFile> for HandoffConfig {
+    fn from(file: HandoffFile) -> Self {
+        Self {
+            lost_after: file.lost_after.unwrap_or(Duration::from_secs(3)),
+            give_up: file.give_up.unwrap_or(Duration::from_secs(30)),
+        }
+    }
+}
+
+/// All that a mobile needs to know.
+#[derive(Clone, Debug)]
+pub struct MobileConfig {
+    /// The bases between which it moves, the one where it begins first. Never empty; one base alone
+    /// means that there are no handoffs.
+    pub bases: Vec<Candidate>,
+    /// How it moves.
+    pub handoff: HandoffConfig,
+    /// The file with the mobile's key; `None` without a seal.
+    pub key: Option<PathBuf>,
+    /// Addresses on which SOCKS5 and HTTP CONNECT are served.
+    pub proxy: Vec<SocketAddr>,
+    /// When applications are told that their connection stands.
+    pub connect: Connect,
+    /// What crosses the hop.
+    pub hop: HopKind,
+    /// What protects it.
+    pub seal: SealKind,
+    /// The congestion control of split-tcp; the system's own if `None`.
+    pub congestion: Option<Congestion>,
+    /// The status socket; a default place if `None`.
+    pub control: Option<PathBuf>,
+    /// Connections at once.
+    pub connections: usize,
+    /// SRP's few settings.
+    pub srp: SrpFile,
+    /// Mobile TCP's.
+    pub mobile_tcp: MobileTcpFile,
+    /// Servers here that fixed hosts reach through the base.
+    pub publish: Vec<Server>,
+    /// TCP that is carried without the application's knowledge.
+    pub transparent: Option<TransparentConfig>,
+    /// Which connections matter more.
+    pub priority: Rules,
+    /// The signal whose loss is foretold, if one is.
+    pub signal: Option<SignalSettings>,
+}
+
+impl TryFrom<MobileFile> for MobileConfig {
+    type Error = ConfigError;
+
+    fn try_from(file: MobileFile) -> Result<Self, ConfigError> {
+        let missing = |what, how| ConfigError::Missing { what, how };
+        let (hop, seal) = (file.hop.unwrap_or_default(), file.seal.unwrap_or_default());
+        config::check_hop(hop, file.congestion.as_ref(), file.carrier, &file.mobile_tcp)?;
+        let bases = if file.bases.is_empty() {
+            if file.handoff != HandoffFile::default() {
+                return Err(config::contradiction("`[handoff]` has no meaning without [[bases]]"));
+            }
+            vec![single(file.base, file.base_key, file.carrier, file.interface)?]
+        } else {
+            if file.base.is_some() || file.base_key.is_some() || file.interface.is_some() {
+                let why = "`base`, `base_key` and `interface` are of a mobile with one base: with \
+                           [[bases]] each of those says `address`, `key` and `interface`";
+                return Err(config::contradiction(why));
+            }
+            several(file.bases, file.carrier, seal)?
+        };
+        let on_ethernet = |base: &Candidate| matches!(base.place, Place::Ethernet { .. });
+        if hop == HopKind::SplitTcp && bases.iter().any(on_ethernet) {
+            let why = "`base = \"ether:...\"` has no meaning with hop = \"split-tcp\"";
+            return Err(config::contradiction(why));
+        }
+        if seal == SealKind::Noise {
+            if file.key.is_none() {
+                let how = "say `key = \"FILE\"` or --key FILE (see lasthop keygen)";
+                return Err(missing("the mobile's key", how));
+            }
+            if bases.iter().any(|base| base.key.is_none()) {
+                let how = "say `base_key = \"PUBLIC KEY\"` or --base-key KEY";
+                return Err(missing("the base's public key", how));
+            }
+        }
+        Ok(Self {
+            bases,
+            handoff: file.handoff.into(),
+            key: file.key,
+            proxy: file.proxy.unwrap_or_else(|| vec![PROXY]),
+            connect: file.connect.unwrap_or_default(),
+            hop,
+            seal,
+            congestion: file.congestion,
+            control: file.control,
+            srp: file.srp,
+            mobile_tcp: file.mobile_tcp,
+            publish: publish::servers(file.publish)?,
+            transparent: file.transparent.map(TransparentConfig::try_from).transpose()?,
+            priority: file.priority.into(),
+            signal: file.signal.map(SignalFile::settings).transpose()?.flatten(),
+            connections: file.limits.connections.unwrap_or(4096),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const KEYS: [&str; 2] = [
+        "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=",
+        "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=",
+    ];
+
+    fn read(text: &str) -> Result<MobileConfig, ConfigError> {
+        config::parse::<MobileFile>(Path::new("m.toml"), text)?.try_into()
+    }
+
+    fn base(name: &str, key: &str, more: &str) -> String {
+        format!("[[bases]]\nname = \"{name}\"\naddress = \"{name}:1\"\nkey = \"{key}\"\n{more}\n")
+    }
+
+    #[test]
+    fn bases_are_read_in_their_order() {
+        let (first, second) = (base("b1", KEYS[0], "interface = \"w0\""), base("b2", KEYS[1], ""));
+        let text = format!("key = \"k\"\n{first}{second}[handoff]\nlost_after = \"1s\"\n");
+        let got = read(&text).unwrap();
+        let names: Vec<_> = got.bases.iter().map(|base| base.name.as_str()).collect();
+        assert_eq!(names, ["b1", "b2"]);
+        assert_eq!(got.bases[0].interface.as_deref(), Some("w0"));
+        assert_eq!(got.handoff.lost_after, Duration::from_secs(1));
+        assert_eq!(got.handoff.give_up, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_of_several_bases_is_one_line_that_names_it() {
+        let (first, second) = (base("b1", KEYS[0], ""), base("b2", KEYS[1], ""));
+        let ether = "[[bases]]\nname = \"e\"\naddress = \"ether:w0\"\nkey = \"";
+        for (text, said) in [
+            (format!("base = \"a:1\"\nkey = \"k\"\n{first}{second}"), "`base`"),
+            (format!("interface = \"w0\"\nkey = \"k\"\n{first}{second}"), "`interface`"),
+            (format!("seal = \"none\"\n{first}{second}"), "a handoff needs the seal"),
+            (format!("key = \"k\"\n{first}{}", base("b1", KEYS[1], "")), "b1: `name`"),
+            (format!("key = \"k\"\n{first}{}", base("b2", KEYS[0], "")), "b2: `key`"),
+            (format!("key = \"k\"\n{first}{ether}{}\"\n", KEYS[1]), "e: `address`"),
+            ("key = \"k\"\n[[bases]]\nname = \"b\"\naddress = \"b:1\"\n".to_owned(), "b: `key`"),
+            ("key = \"k\"\nbase = \"b:1\"\n[handoff]\ngive_up = \"1s\"\n".to_owned(), "[[bases]]"),
+            (first.clone(), "the mobile's key is missing"),
+            (format!("{first}interfaces = 3\n"), "m.toml:6: unknown field `interfaces`"),
+        ] {
+            let error = read(&text).unwrap_err().to_string();
+            assert!(error.contains(said), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn priorities_are_read_in_their_order_and_errors_name_the_line() {
+        use lasthop_control::priority::Flow;
+
+        let hop = "seal = \"none\"\nbase = \"b:1\"\n";
+        let rules = "[[priority]]\nport = 22\npriority = 9\n[[priority]]\n\
+                     address = \"10.0.0.0/8\"\npriority = 2\n";
+        let got = read(&format!("{hop}{rules}")).unwrap().priority;
+        for (to, priority) in [("10.0.0.1:22", Some(9)), ("10.0.0.1:80", Some(2))] {
+            assert_eq!(got.priority(&Flow::to(to.parse().unwrap())), priority);
+        }
+        let error = read(&format!("{hop}[[priority]]\nport = 22\npriority = 0\n")).unwrap_err();
+        assert!(error.to_string().contains("m.toml:5: `priority`: 0 is no priority"), "{error}");
+    }
+}

@@ -1,0 +1,71 @@
+//! Which families are intercepted: those that the base reaches where the mobile is.
+
+use std::time::Duration;
+
+use lasthop_session::{Families, Reach};
+use lasthop_units::Time;
+
+use super::{Core, MobileHop, MobileRole};
+
+/// How long a base may take to say what it reaches. One that says nothing is too old to: then both
+/// are taken, as if it reached them.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What is known of what bases reach.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The part of the hop whose association was asked.
+    asked: Option<u32>,
+    /// The base that has told last.
+    told_by: Option<usize>,
+    /// When another base will have been silent for too long.
+    silent_at: Option<Time>,
+}
+
+impl Known {
+    /// There is another association: what was asked is lost.
+    pub(super) fn ask_anew(&mut self) {
+        self.asked = None;
+    }
+
+    /// When [`tend_families`](MobileRole::tend_families) has something to do.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.silent_at
+    }
+}
+
+impl<H: MobileHop> MobileRole<H> {
+    /// Asks the base where the session is, if it was not asked yet. True if something was said.
+    pub(super) fn tend_families(&mut self, core: &mut Core<H>) -> bool {
+        let (now, at) = (core.now, self.at);
+        if self.families.silent_at.is_some_and(|silent_at| silent_at <= now) {
+            self.families.silent_at = None;
+            self.intercepted.take_only(Families::ALL);
+        }
+        let is_new = self.families.asked != Some(at);
+        let is_up = core.hop.get(at).is_some_and(H::is_up);
+        if !(is_new && is_up && self.resumed && self.intercepted.is_open()) {
+            return false;
+        }
+        let mut question = Vec::new();
+        Reach::Ask.encode(&mut question);
+        let Some((session, mut streams)) = core.session((at, ())) else { return false };
+        if session.send_message(now, &mut streams, &question).is_err() {
+            return false;
+        }
+        self.families.asked = Some(at);
+        let is_other = self.families.told_by.is_some_and(|told_by| told_by != self.here);
+        self.families.silent_at = is_other.then(|| now + PATIENCE);
+        true
+    }
+
+    /// A base says which families it reaches.
+    pub(super) fn hear_families(&mut self, part: u32, families: Families) {
+        if part != self.at {
+            return;
+        }
+        self.families.told_by = Some(self.here);
+        self.families.silent_at = None;
+        self.intercepted.take_only(families);
+    }
+}

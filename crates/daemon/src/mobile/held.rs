@@ -1,0 +1,282 @@
+//! Intercepted applications whose SYN waits until the base has answered, so that their `connect`
+//! says what the fixed host said (MHP-5).
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_kernel::netlink::Ends;
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Socket};
+use lasthop_kernel::transparent::{Syn, Taken};
+use lasthop_kernel::turn::Source;
+use lasthop_session::{Refusal, ResetReason, Target};
+use lasthop_units::Time;
+use lasthop_wire::tcp::Seq;
+
+use super::guest::Wanted;
+use super::{Core, MobileHop, MobileRole, Waiting};
+use crate::driver::{Phase, Timer};
+
+/// What an application that goes on waiting may be late with the next SYN beyond the time that it
+/// has waited by the last: they come after one second (RFC 6298 section 2.1; formerly three), then
+/// after twice the time before.
+const SLACK: Duration = Duration::from_secs(5);
+/// How long an application may take for the rest of the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// For so long the same SYN gets the same answer again.
+const REPEATED: Duration = Duration::from_secs(5);
+
+/// So many answers are remembered at most.
+const REFUSED_MAX: usize = 16_384;
+
+/// The application's address and where it goes.
+type Pair = (SocketAddr, SocketAddr);
+
+/// What has come of a SYN.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    /// This connection is being opened, or waits for the application.
+    Opening(Key),
+    /// There is none.
+    Refused(Refusal),
+}
+
+/// The SYNs that wait, and what has come of those before.
+#[derive(Default)]
+pub(super) struct Openings {
+    by_pair: HashMap<Pair, (Seq, Outcome)>,
+    /// Answers that are forgotten at these times.
+    refused: VecDeque<(Time, Pair, Seq)>,
+}
+
+impl Openings {
+    /// Remembers an answer, and forgets those whose time is over.
+    fn refuse(&mut self, now: Time, pair: Pair, seq: Seq, refusal: Refusal) {
+        while let Some((at, pair, seq)) = self.refused.front().copied()
+            && (at <= now || self.refused.len() >= REFUSED_MAX)
+        {
+            self.refused.pop_front();
+            if matches!(self.by_pair.get(&pair), Some((known, Outcome::Refused(_))) if *known == seq)
+            {
+                self.by_pair.remove(&pair);
+            }
+        }
+        self.by_pair.insert(pair, (seq, Outcome::Refused(refusal)));
+        self.refused.push_back((now + REPEATED, pair, seq));
+    }
+
+    /// The connections that wait for the base or for their application.
+    fn keys(&self) -> Vec<Key> {
+        let opening = |(_, outcome): &(Seq, Outcome)| match outcome {
+            Outcome::Opening(key) => Some(*key),
+            Outcome::Refused(_) => None,
+        };
+        self.by_pair.values().filter_map(opening).collect()
+    }
+}
+
+/// An application whose SYN was held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(super) wanted: Wanted,
+    pair: Pair,
+    seq: Seq,
+    /// Until the base has answered.
+    syn: Option<Syn>,
+    first: Time,
+    /// When it was last heard of.
+    last: Time,
+}
+
+impl Held {
+    /// Whether the base has not answered yet.
+    pub(super) fn waits(&self) -> bool {
+        self.syn.is_some()
+    }
+
+    /// When it is given up if nothing more is heard of it.
+    fn lapses(&self) -> Time {
+        let patience = match self.syn {
+            Some(_) => self.last.since(self.first) + SLACK,
+            None => HANDSHAKE,
+        };
+        self.last + patience
+    }
+}
+
+fn held<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Held> {
+    match core.waiting(key)? {
+        Waiting::Held(held) => Some(held),
+        _ => None,
+    }
+}
+
+impl<H: MobileHop> MobileRole<H> {
+    /// SYNs wait.
+    pub(super) fn take_syns(&mut self, core: &mut Core<H>, n: usize) {
+        // A flood must not starve the others; the rest comes with the timer.
+        for _ in 0..64 {
+            let Some(holding) = self.intercepted.holding() else { return };
+            let mut syns = Vec::new();
+            match holding.read(|syn| syns.push(syn)) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => return tracing::warn!(%error, "cannot read the packet queue"),
+            }
+            syns.into_iter().for_each(|syn| self.take_syn(core, syn));
+        }
+        core.arm(core.now, Timer::Accept(n));
+    }
+
+    fn take_syn(&mut self, core: &mut Core<H>, syn: Syn) {
+        let pair = (syn.source, syn.target);
+        let known = self.openings.by_pair.get(&pair).copied();
+        let Some(holding) = self.intercepted.holding() else { return };
+        match known {
+            Some((seq, Outcome::Refused(refusal))) if seq == syn.seq => {
+                return holding.refuse(&syn, refusal);
+            }
+            Some((seq, Outcome::Opening(key))) if seq == syn.seq => {
+                let now = core.now;
+                let Some(held) = held(core, key) else { return holding.drop(&syn) };
+                held.last = now;
+                return match held.syn {
+                    Some(_) => holding.drop(&syn),
+                    None => holding.admit(&syn),
+                };
+            }
+            // The application has begun anew from the same port.
+            Some((_, Outcome::Opening(key))) => self.leave_held(core, key),
+            _ => {}
+        }
+        self.welcome_syn(core, syn);
+    }
+
+    fn welcome_syn(&mut self, core: &mut Core<H>, syn: Syn) {
+        let (now, pair, seq) = (core.now, (syn.source, syn.target), syn.seq);
+        if core.stopping || core.connections.len() >= self.config.connections {
+            let refusal = if core.stopping { Refusal::ShuttingDown } else { Refusal::TooMany };
+            core.counters.refused += 1;
+            self.openings.refuse(now, pair, seq, refusal);
+            if let Some(holding) = self.intercepted.holding() {
+                holding.refuse(&syn, refusal);
+            }
+            return;
+        }
+        let wanted = Wanted::from(self.intercepted.source(syn.source));
+        let held = Held { wanted, pair, seq, syn: Some(syn), first: now, last: now };
+        let lapses = held.lapses();
+        let key = core.add(String::new(), Waiting::Held(held));
+        self.openings.by_pair.insert(pair, (seq, Outcome::Opening(key)));
+        core.arm(lapses, Timer::Connection(key));
+        self.users.meet(core, key, Ends { client: pair.0, server: pair.1 });
+        self.open(core, key, &Target::Addr(pair.1));
+    }
+
+    /// The base has answered, if that is whom it has answered. True if it is.
+    pub(super) fn answer_held(
+        &mut self,
+        core: &mut Core<H>,
+        key: Key,
+        result: Result<Option<SocketAddr>, Refusal>,
+    ) -> bool {
+        let now = core.now;
+        let Some(held) = held(core, key) else { return false };
+        match result {
+            Ok(_) => {
+                held.last = now;
+                let syn = held.syn.take();
+                let lapses = held.lapses();
+                if let (Some(syn), Some(holding)) = (syn, self.intercepted.holding()) {
+                    holding.admit(&syn);
+                }
+                core.arm(lapses, Timer::Connection(key));
+            }
+            Err(reason) => {
+                let Some(connection) = core.remove(key) else { return true };
+                core.counters.refused += 1;
+                tracing::debug!(target = connection.target, %reason, "connection refused");
+                if let Phase::Waiting(Waiting::Held(held)) = connection.phase {
+                    self.dismiss_held(core, held, reason);
+                }
+            }
+        }
+        true
+    }
+
+    /// There is no connection for it, or not any more.
+    pub(super) fn dismiss_held(&mut self, core: &mut Core<H>, held: Held, refusal: Refusal) {
+        self.openings.refuse(core.now, held.pair, held.seq, refusal);
+        if let (Some(syn), Some(holding)) = (held.syn, self.intercepted.holding()) {
+            holding.refuse(&syn, refusal);
+        }
+    }
+
+    /// The application has given up, or has begun anew.
+    fn leave_held(&mut self, core: &mut Core<H>, key: Key) {
+        let Some(connection) = core.remove(key) else { return };
+        if let Phase::Waiting(Waiting::Held(held)) = connection.phase {
+            self.openings.by_pair.remove(&held.pair);
+            if let (Some(syn), Some(holding)) = (held.syn, self.intercepted.holding()) {
+                holding.drop(&syn);
+            }
+        }
+        if let Some((id, conn)) = connection.name
+            && let Some((session, mut streams)) = core.session(id)
+        {
+            session.reset(&mut streams, conn, ResetReason::Aborted);
+        }
+    }
+
+    /// Gives up an application of which nothing is heard any more.
+    pub(super) fn tend_held(&mut self, core: &mut Core<H>, key: Key) {
+        let Some(lapses) = held(core, key).map(|held| held.lapses()) else { return };
+        if lapses <= core.now {
+            self.leave_held(core, key);
+        } else {
+            core.arm(lapses, Timer::Connection(key));
+        }
+    }
+
+    /// An application whose SYN was let go on has come to the listener: its connection stands
+    /// already. What was not held is given back.
+    pub(super) fn join_held(&mut self, core: &mut Core<H>, taken: Taken) -> Option<Taken> {
+        let pair = (taken.source, taken.target);
+        match self.openings.by_pair.get(&pair).copied() {
+            None => return Some(taken),
+            // It has come by another way than its SYN, which waits in vain.
+            Some((_, Outcome::Opening(key))) if held(core, key).is_none_or(|held| held.waits()) => {
+                self.leave_held(core, key);
+                self.openings.by_pair.remove(&pair);
+                return Some(taken);
+            }
+            // It was reset in the meantime.
+            Some((_, Outcome::Refused(_))) => tcp::abort_on_close(&taken.fd),
+            Some((_, Outcome::Opening(key))) => {
+                self.openings.by_pair.remove(&pair);
+                tcp::tune_relayed(&taken.fd);
+                // The source needs the key, and the key the socket: the source is corrected after.
+                match Socket::new(&mut core.reactor, taken.fd, Source::Resolver) {
+                    Ok(socket) => core.relay(key, |_| Some((socket, Vec::new()))),
+                    Err(_) => self.leave_held(core, key),
+                }
+            }
+        }
+        None
+    }
+
+    /// No new connection is wanted any more.
+    pub(super) fn refuse_all_held(&mut self, core: &mut Core<H>) {
+        for key in self.openings.keys() {
+            if held(core, key).is_some_and(|held| held.waits()) {
+                if let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name)
+                    && let Some((session, mut streams)) = core.session(id)
+                {
+                    session.reset(&mut streams, conn, ResetReason::Aborted);
+                }
+                self.answer_held(core, key, Err(Refusal::ShuttingDown));
+            }
+        }
+    }
+}

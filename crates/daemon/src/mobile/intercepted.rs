@@ -1,0 +1,166 @@
+//! The way in of applications that know nothing of lasthop.
+
+use std::io;
+use std::net::SocketAddr;
+
+use lasthop_kernel::leave::Leave;
+use lasthop_kernel::netlink::Ends;
+use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::tcp::{self, Socket};
+use lasthop_kernel::transparent::{
+    Holding, Interception, Listener, Taken, Taking, TransparentConfig,
+};
+use lasthop_kernel::turn::Source;
+use lasthop_session::{Families, Target};
+
+use super::guest::Guest;
+use super::{ACCEPT_PAUSE, Connect, Core, MobileHop, MobileRole, Waiting};
+use crate::driver::Timer;
+use crate::error::RunError;
+
+/// The first of the listening sockets' numbers, far from those of other listeners.
+const FIRST: usize = usize::MAX / 2;
+/// There is one for each family.
+const SOCKETS: usize = 2;
+
+/// And the number of that by which SYNs are held.
+pub(super) const SYNS: usize = FIRST + SOCKETS;
+
+/// Which listening socket a listener's number means, if it means one of these.
+pub(super) fn listener(n: usize) -> Option<usize> {
+    n.checked_sub(FIRST).filter(|n| *n < SOCKETS)
+}
+
+/// Interception, if it was asked for.
+#[derive(Default)]
+pub(super) struct Intercepted {
+    config: Option<TransparentConfig>,
+    /// None when no new connection is wanted any more.
+    listener: Option<Listener>,
+    /// `None` where SYNs are not held: then applications are told at once that they are connected.
+    holding: Option<Holding>,
+    /// What stands in the kernel goes when this goes.
+    interception: Option<Interception>,
+}
+
+impl Intercepted {
+    /// Puts into the kernel what the configuration asks for.
+    pub(super) fn open(
+        config: Option<&TransparentConfig>,
+        connect: Connect,
+    ) -> Result<Self, RunError> {
+        let Some(config) = config else { return Ok(Self::default()) };
+        let (interception, listener, holding) = match connect {
+            Connect::Faithful => Interception::holding(config)?,
+            Connect::Early => {
+                let (interception, listener) = Interception::mobile(config)?;
+                (interception, listener, None)
+            }
+        };
+        tracing::info!(host = config.host, interfaces = ?config.interfaces, "TCP is intercepted");
+        Ok(Self {
+            config: Some(config.clone()),
+            listener: Some(listener),
+            holding,
+            interception: Some(interception),
+        })
+    }
+
+    /// Watches the listening sockets.
+    pub(super) fn watch(&self, reactor: &mut Reactor<Source>) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        for (n, socket) in listener.sockets().enumerate() {
+            reactor.add(socket, Interest::Read, Source::Listener(FIRST + n))?;
+        }
+        if let Some(holding) = &self.holding {
+            reactor.add(holding, Interest::Read, Source::Listener(SYNS))?;
+        }
+        Ok(())
+    }
+
+    /// How sockets of lasthop's own leave, so that they are not intercepted.
+    pub(super) fn own_way(&self) -> Leave {
+        Leave::marked(self.config.as_ref().map(|config| config.numbers.mark))
+    }
+
+    /// The address that a connection is to leave from, where the application's own is to be kept.
+    pub(super) fn source(&self, client: SocketAddr) -> Option<SocketAddr> {
+        let kept = &self.config.as_ref()?.keep_source;
+        kept.iter().any(|network| network.contains(client.ip())).then_some(client)
+    }
+
+    /// The SYNs that are held.
+    pub(super) fn holding(&mut self) -> Option<&mut Holding> {
+        self.holding.as_mut()
+    }
+
+    /// Whether a base is to be asked which families it reaches.
+    pub(super) fn is_open(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    /// Takes connections of these families only.
+    pub(super) fn take_only(&mut self, families: Families) {
+        let Some(interception) = &mut self.interception else { return };
+        match interception.take_only(families) {
+            Ok(true) => {
+                let Families { ipv4, ipv6 } = families;
+                tracing::info!(
+                    ipv4,
+                    ipv6,
+                    "intercepting the address families that the base reaches"
+                );
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "cannot change the interception rules"),
+        }
+    }
+
+    /// Lets new connections go past. Those that stand go on to the end.
+    pub(super) fn close(&mut self) {
+        if self.listener.take().is_some()
+            && let Some(interception) = &mut self.interception
+        {
+            interception.close();
+        }
+    }
+}
+
+impl<H: MobileHop> MobileRole<H> {
+    /// Intercepted connections wait at listening socket `n`.
+    pub(super) fn accept_taken(&mut self, core: &mut Core<H>, n: usize) {
+        // A flood of connections must not starve the others; the rest comes with the timer.
+        for _ in 0..64 {
+            let Some(listener) = &self.intercepted.listener else { return };
+            match listener.accept(n) {
+                Taking::Taken(taken) => self.welcome_taken(core, taken),
+                Taking::Stray => {}
+                Taking::Empty => return,
+                Taking::Exhausted(e) => {
+                    tracing::warn!(error = %e, "accept failed: paused");
+                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(FIRST + n));
+                }
+            }
+        }
+        core.arm(core.now, Timer::Accept(FIRST + n));
+    }
+
+    fn welcome_taken(&mut self, core: &mut Core<H>, taken: Taken) {
+        let Some(taken) = self.join_held(core, taken) else { return };
+        // The application was told that its connection stands: from here on a reset is all that
+        // it can be told.
+        if core.connections.len() >= self.config.connections {
+            tracing::debug!("too many connections: one is reset");
+            return tcp::abort_on_close(&taken.fd);
+        }
+        let source = self.intercepted.source(taken.source);
+        tcp::tune_relayed(&taken.fd);
+        // The source needs the key, and the key the socket: the source is corrected after.
+        let Ok(socket) = Socket::new(&mut core.reactor, taken.fd, Source::Resolver) else { return };
+        let token = socket.token;
+        let key = core.add(String::new(), Waiting::Guest(Guest::taken(socket, source)));
+        core.reactor.reassign(token, Source::Connection(key));
+        self.users.meet(core, key, Ends { client: taken.source, server: taken.target });
+        self.open(core, key, &Target::Addr(taken.target));
+    }
+}

@@ -1,0 +1,634 @@
+//! `lasthop mobile`: carries applications' connections over the hop to a base.
+
+mod config;
+mod families;
+mod guest;
+mod held;
+mod intercepted;
+mod make;
+mod network;
+mod reach;
+mod request;
+mod roam;
+mod signal;
+mod station;
+mod unreachable;
+mod users;
+
+pub use config::{
+    BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffConfig, HandoffFile,
+    MobileConfig, MobileFile,
+};
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use lasthop_control as control;
+use lasthop_control::{Reply, Report, Request};
+use lasthop_hop::seal::Keypair;
+use lasthop_kernel::netlink::Ends;
+use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::stop::Stop;
+use lasthop_kernel::tcp::{self, Accepted, Socket};
+use lasthop_kernel::turn::Source;
+use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
+use lasthop_units::{Seed, Time};
+
+use self::guest::{Guest, Wanted, Wish};
+use self::held::{Held, Openings};
+use self::intercepted::Intercepted;
+use self::make::Make;
+use self::network::Network;
+use self::roam::Roam;
+use self::signal::Signal;
+use self::station::Station;
+use self::users::Users;
+use crate::dial::{self, Dial, Dials};
+use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
+use crate::error::RunError;
+use crate::hop::{HopEvent, MobileHop};
+use crate::keyfile;
+use crate::resolve::Answer;
+use crate::several::Several;
+
+/// How long a server of the mobile's may take to answer.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long an application may take to say what it wants, or to read why it does not get it.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long accepting pauses when descriptors have run out.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The base's name is looked up again this long after the resolver has failed.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
+/// Beside the listeners, that by which the kernel tells of its networks.
+const NETWORK: usize = usize::MAX;
+/// And that by which programs are recognised.
+const PROGRAMS: usize = usize::MAX - 1;
+/// And that by which the kernel tells of its signals.
+const SIGNAL: usize = usize::MAX - 2;
+
+/// What a mobile's connection does before it stands.
+pub(crate) enum Waiting {
+    /// An application says what it wants.
+    Guest(Guest),
+    /// The SYN of one is held.
+    Held(Held),
+    /// A fixed host's is being connected with a server here.
+    Calling(Dial),
+}
+
+impl Dials for Waiting {
+    fn dial(&mut self) -> Option<&mut Dial> {
+        match self {
+            Self::Calling(dial) => Some(dial),
+            Self::Guest(_) | Self::Held(_) => None,
+        }
+    }
+}
+
+/// A mobile that is bound and not yet running.
+pub struct Mobile {
+    service: Box<dyn Service>,
+}
+
+/// A loop with any hop.
+trait Service: Send {
+    fn local_addrs(&self) -> Vec<SocketAddr>;
+    fn run(&mut self, stop: &Stop) -> io::Result<()>;
+}
+
+impl<H: MobileHop> Service for Driver<MobileRole<H>> {
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.role().local_addrs()
+    }
+
+    fn run(&mut self, stop: &Stop) -> io::Result<()> {
+        self.run(stop)
+    }
+}
+
+impl Mobile {
+    /// Binds every listener and reads the keys.
+    ///
+    /// # Errors
+    ///
+    /// Says which address, interface, file or socket cannot be used, and why.
+    pub fn bind(config: MobileConfig) -> Result<Self, RunError> {
+        let seed = keyfile::entropy().map_err(RunError::Kernel)?;
+        let keys = match &config.key {
+            Some(path) => keyfile::load(path)?,
+            // Without a seal a key is only a name; this one is as good as any.
+            None => Keypair::generate(seed.child("name")),
+        };
+        Ok(Self { service: make::service(config, keys, seed)? })
+    }
+
+    /// Where applications are served.
+    pub fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.service.local_addrs()
+    }
+
+    /// Serves until `stop` is requested.
+    ///
+    /// # Errors
+    ///
+    /// The kernel refused what the loop cannot do without.
+    pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
+        self.service.run(stop).map_err(RunError::Kernel)
+    }
+}
+
+/// The loop of a mobile whose hops `make` makes. The first is made here: what does not work at all
+/// is to be said before anything is served.
+fn service<H: MobileHop>(
+    config: MobileConfig,
+    mut make: Make<H>,
+    keys: Keypair,
+    seed: Seed,
+) -> Result<Box<dyn Service>, RunError> {
+    let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
+    let hop = make(base, Time::ZERO)?;
+    let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
+    let control = control::open(config.control.as_deref(), "mobile")?;
+    let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
+    let role = MobileRole::new(config, listeners, intercepted, (make, hop), keys, seed);
+    Ok(Box::new(Driver::new(role, Several::new(0), control).map_err(RunError::Kernel)?))
+}
+
+fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
+    let fd = tcp::listen(addr).map_err(|source| RunError::Listen { addr, source })?;
+    if !addr.ip().to_canonical().is_loopback() {
+        tracing::warn!(%addr, "anybody who reaches this address can use the mobile");
+    }
+    Ok(fd)
+}
+
+/// The mobile's part of the loop.
+pub(crate) struct MobileRole<H: MobileHop> {
+    config: MobileConfig,
+    listeners: Vec<OwnedFd>,
+    intercepted: Intercepted,
+    stations: Vec<Station>,
+    make: Make<H>,
+    /// The hop to the first base, until the loop runs.
+    first: Option<H>,
+    network: Network,
+    signal: Signal,
+    roam: Option<Roam>,
+    /// The session's name where there are no handoffs.
+    name: SessionId,
+    /// The base where the mobile is, or is going.
+    here: usize,
+    /// Since when it is that one.
+    left: Time,
+    /// The part of the hop with which the session is.
+    at: u32,
+    /// The session goes on there; else it waits for an association with the base `here`.
+    resumed: bool,
+    /// A base has heard of the session.
+    born: bool,
+    /// The base has ended the association, and another will do as well.
+    impatient: bool,
+    /// When the base's silence will have lasted too long.
+    doubt_at: Option<Time>,
+    /// Parts that lead to no base any more, and when they end.
+    retired: Vec<(Time, u32)>,
+    /// Applications whose association was lost while the base was asked for what they want.
+    again: Vec<Key>,
+    /// Whose connections they are, and what that is worth.
+    users: Users,
+    /// What bases have said of the families that they reach.
+    families: families::Known,
+    /// Applications whose SYN is held.
+    openings: Openings,
+}
+
+type Core<H> = CoreOf<MobileRole<H>>;
+
+/// The application of a connection that is not relayed yet.
+fn guest<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Guest> {
+    match core.waiting(key)? {
+        Waiting::Guest(guest) => Some(guest),
+        Waiting::Held(_) | Waiting::Calling(_) => None,
+    }
+}
+
+/// What the application of a connection that is not relayed yet wants of the base.
+fn wanted<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Wanted> {
+    match core.waiting(key)? {
+        Waiting::Guest(guest) => Some(&mut guest.wanted),
+        Waiting::Held(held) => Some(&mut held.wanted),
+        Waiting::Calling(_) => None,
+    }
+}
+
+/// What a base may be asked for once more, after the association was lost in which it was asked.
+fn wants_still<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<Target> {
+    match core.waiting(key)? {
+        Waiting::Guest(guest) => guest.wants_still(),
+        Waiting::Held(held) => held.wanted.again(),
+        Waiting::Calling(_) => None,
+    }
+}
+
+impl<H: MobileHop> MobileRole<H> {
+    fn new(
+        config: MobileConfig,
+        listeners: Vec<OwnedFd>,
+        intercepted: Intercepted,
+        (make, first): (Make<H>, H),
+        keys: Keypair,
+        seed: Seed,
+    ) -> Self {
+        let stations: Vec<_> = config.bases.iter().cloned().map(Station::new).collect();
+        let bases: Vec<_> = config.bases.iter().filter_map(|base| base.key).collect();
+        let mut random = seed.stream("sessions");
+        let name = SessionId(random.next_u64());
+        let several = stations.len() > 1 && bases.len() == stations.len();
+        let roam = several.then(|| Roam::new(config.handoff.give_up, keys, bases, random));
+        let signal = Signal::new(config.signal.clone());
+        let users = Users::new(config.priority.clone(), config.connections);
+        Self {
+            config,
+            listeners,
+            intercepted,
+            stations,
+            make,
+            first: Some(first),
+            network: Network::new(),
+            signal,
+            roam: roam.flatten(),
+            name,
+            here: 0,
+            left: Time::ZERO,
+            at: 0,
+            resumed: true,
+            born: false,
+            impatient: false,
+            doubt_at: None,
+            retired: Vec::new(),
+            again: Vec::new(),
+            users,
+            families: families::Known::default(),
+            openings: Openings::default(),
+        }
+    }
+
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(tcp::local_addr).collect()
+    }
+
+    /// Ports that the mobile's servers are published on.
+    fn ports(&self) -> Vec<u16> {
+        self.config.publish.iter().map(|server| server.port).collect()
+    }
+
+    /// The base that a part of the hop leads to.
+    fn station_at(&self, part: u32) -> Option<usize> {
+        self.stations.iter().position(|station| station.part == Some(part))
+    }
+
+    fn welcome(&mut self, core: &mut Core<H>, fd: OwnedFd, client: SocketAddr) {
+        if core.connections.len() >= self.config.connections {
+            return tracing::debug!("too many connections: one refused");
+        }
+        tcp::tune_relayed(&fd);
+        // The source needs the key, and the key the socket: the source is corrected after.
+        let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
+        let (token, server) = (socket.token, tcp::local_addr(&socket.fd));
+        let key = core.add(String::new(), Waiting::Guest(Guest::new(socket)));
+        core.reactor.reassign(token, Source::Connection(key));
+        self.users.meet(core, key, Ends { client, server });
+        core.arm(core.now + PATIENCE, Timer::Connection(key));
+    }
+
+    fn advance_guest(&mut self, core: &mut Core<H>, key: Key) {
+        let Some(guest) = guest(core, key) else { return };
+        match guest.advance() {
+            Wish::Wait => {}
+            Wish::Open(target) => self.open(core, key, &target),
+            Wish::Relay => core.relay(key, |waiting| match waiting {
+                Waiting::Guest(guest) => Some(guest.into_relay()),
+                Waiting::Held(_) | Waiting::Calling(_) => None,
+            }),
+            Wish::Leave => self.leave_guest(core, key),
+        }
+    }
+
+    fn open(&mut self, core: &mut Core<H>, key: Key, target: &Target) {
+        if let Some(connection) = core.connections.get_mut(key) {
+            connection.target = target.to_string();
+        }
+        if let Some(wanted) = wanted(core, key) {
+            wanted.asking(target);
+        }
+        self.users.begin(core, key, target);
+        let (now, opening, id) = (core.now, self.config.connect.into(), (self.at, ()));
+        let source = wanted(core, key).and_then(|wanted| wanted.source());
+        let asked = core.session(id).map(|(session, mut streams)| {
+            session.connect_from(now, &mut streams, target, opening, source)
+        });
+        match asked {
+            Some(Ok(conn)) => {
+                core.name(key, id, conn);
+                self.users.renew(core, key);
+            }
+            Some(Err(_)) => self.answer(core, key, Err(Refusal::TooMany)),
+            None => self.answer(core, key, Err(Refusal::AssociationLost)),
+        }
+    }
+
+    /// Asks once more for what was asked for in an association that is lost.
+    fn open_again(&mut self, core: &mut Core<H>) {
+        for key in std::mem::take(&mut self.again) {
+            match wants_still(core, key) {
+                Some(target) => self.open(core, key, &target),
+                None => self.answer(core, key, Err(Refusal::AssociationLost)),
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        core: &mut Core<H>,
+        key: Key,
+        result: Result<Option<SocketAddr>, Refusal>,
+    ) {
+        if self.answer_held(core, key, result) {
+            return;
+        }
+        if let Err(reason) = &result
+            && let Some(connection) = core.connections.get(key)
+        {
+            core.counters.refused += 1;
+            tracing::debug!(target = connection.target, %reason, "connection refused");
+            core.arm(core.now + PATIENCE, Timer::Connection(key));
+        }
+        if let Some(guest) = guest(core, key) {
+            guest.answer(result);
+            self.advance_guest(core, key);
+        }
+    }
+
+    /// The application is gone: so is its connection.
+    fn leave_guest(&mut self, core: &mut Core<H>, key: Key) {
+        let Some(connection) = core.remove(key) else { return };
+        if let Phase::Waiting(Waiting::Guest(guest)) = connection.phase {
+            let reset = guest.is_taken();
+            guest.socket.close(&mut core.reactor, reset);
+        }
+        if let Some((id, conn)) = connection.name
+            && let Some((session, mut streams)) = core.session(id)
+        {
+            session.reset(&mut streams, conn, ResetReason::Aborted);
+        }
+    }
+
+    /// There is no connection; if only the association was lost, it is asked for again.
+    fn handle_failed(&mut self, core: &mut Core<H>, key: Key, refusal: Refusal) {
+        // The session has no more to say of it but goodbye.
+        core.unname(key);
+        let lost = refusal == Refusal::AssociationLost && !core.stopping;
+        if lost && wants_still(core, key).is_some() {
+            // The session that says so is being put away at this moment.
+            return self.again.push(key);
+        }
+        self.answer(core, key, Err(refusal));
+    }
+
+    /// A fixed host wants a server of ours (MOB-8).
+    fn call(&mut self, core: &mut Core<H>, id: (u32, ()), conn: ConnId, target: &Target) {
+        let server = match target {
+            Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),
+            Target::Name(..) => None,
+        };
+        let refusal = match server {
+            _ if core.stopping => Refusal::ShuttingDown,
+            // The mobile is not with that base.
+            _ if id.0 != self.at => Refusal::AssociationLost,
+            Some(_) if core.connections.len() >= self.config.connections => Refusal::TooMany,
+            Some(server) => {
+                let caller = core.session(id).and_then(|(session, _)| session.caller(conn));
+                tracing::debug!(connection = conn.0, ?caller, server = %server.server, "called");
+                let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT)
+                    .leaving(self.intercepted.own_way());
+                let key = core.add(server.server.to_string(), Waiting::Calling(dial));
+                core.name(key, id, conn);
+                self.users.begin_called(core, key, caller, server.port);
+                return dial::advance(core, key, None);
+            }
+            // As a closed port answers.
+            None => Refusal::Refused,
+        };
+        dial::turn_away(core, id, conn, &target.to_string(), refusal);
+    }
+}
+
+impl<H: MobileHop> Role for MobileRole<H> {
+    type Hop = Several<H>;
+    type Waiting = Waiting;
+
+    const NAME: &'static str = "mobile";
+
+    /// An association that was made in advance has one that nobody uses.
+    fn session(&self, (part, ()): (u32, ())) -> Session {
+        let mut session = Session::mobile(lasthop_session::Config {
+            max_connections: self.config.connections,
+            ..lasthop_session::Config::mobile()
+        });
+        session.set_listening(part == self.at && !self.config.publish.is_empty());
+        session
+    }
+
+    fn start(&mut self, core: &mut Core<H>) -> io::Result<()> {
+        for (n, fd) in self.listeners.iter().enumerate() {
+            core.reactor.add(fd, Interest::Read, Source::Listener(n))?;
+        }
+        self.intercepted.watch(&mut core.reactor)?;
+        self.network.watch(&mut core.reactor, Source::Listener(NETWORK))?;
+        self.signal.watch(&mut core.reactor, Source::Listener(SIGNAL))?;
+        self.place_signal(core);
+        self.users.watch(&mut core.reactor, Source::Listener(PROGRAMS))?;
+        if let Some(part) = self.reach(core, self.here) {
+            self.at = part;
+        }
+        let (part, ports) = (self.at, self.ports());
+        let (hop, mut turn) = core.turn();
+        hop.with(&mut turn, part, |hop, _| hop.listen(&ports));
+        core.open_session((part, ()), || self.session((part, ())));
+        self.follow_carrier(core);
+        Ok(())
+    }
+
+    fn handle_listener(&mut self, core: &mut Core<H>, n: usize) {
+        if n == NETWORK {
+            return self.network.handle_ready();
+        }
+        if n == SIGNAL {
+            return self.signal.handle_ready();
+        }
+        if n == PROGRAMS {
+            return self.users.handle_ready(core);
+        }
+        if let Some(n) = intercepted::listener(n) {
+            return self.accept_taken(core, n);
+        }
+        if n == intercepted::SYNS {
+            return self.take_syns(core, n);
+        }
+        // A flood of connections must not starve the others; the rest comes with the timer.
+        for _ in 0..64 {
+            let Some(fd) = self.listeners.get(n) else { return };
+            match tcp::accept(fd) {
+                Accepted::Connection(fd, client) => self.welcome(core, fd, client),
+                Accepted::Empty => return,
+                Accepted::Exhausted(e) => {
+                    tracing::warn!(error = %e, "accept failed: paused");
+                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(n));
+                }
+            }
+        }
+        core.arm(core.now, Timer::Accept(n));
+    }
+
+    fn handle_waiting(&mut self, core: &mut Core<H>, key: Key, readiness: Readiness) {
+        if let Some(guest) = guest(core, key) {
+            guest.socket.ready(readiness);
+            self.advance_guest(core, key);
+        }
+    }
+
+    fn handle_attempt(&mut self, core: &mut Core<H>, key: Key, n: u32) {
+        dial::advance(core, key, Some(n));
+    }
+
+    fn handle_opening(&mut self, core: &mut Core<H>, id: (u32, ()), event: Event) {
+        match event {
+            Event::Connect { id: conn, target, .. } => self.call(core, id, conn, &target),
+            Event::Opened { id: conn, bound } => {
+                if let Some(key) = core.find(id, conn) {
+                    self.answer(core, key, Ok(bound));
+                }
+            }
+            Event::Failed { id: conn, refusal } => {
+                if let Some(key) = core.find(id, conn) {
+                    self.handle_failed(core, key, refusal);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_gone(&mut self, core: &mut Core<H>, waiting: Waiting, reset: bool) {
+        match waiting {
+            Waiting::Guest(guest) => guest.socket.close(&mut core.reactor, reset),
+            Waiting::Held(held) => self.dismiss_held(core, held, Refusal::ConnectionReset),
+            Waiting::Calling(mut dial) => dial.cancel(&mut core.reactor),
+        }
+    }
+
+    fn handle_answer(&mut self, core: &mut Core<H>, answer: Answer<Asker>) {
+        if let Asker::Base(i) = answer.tag {
+            self.handle_resolved(core, i, answer.addresses);
+        }
+    }
+
+    fn handle_timer(&mut self, core: &mut Core<H>, timer: Timer) {
+        match timer {
+            Timer::Accept(n) if !core.stopping => self.handle_listener(core, n),
+            Timer::Resolve(i) => self.look_up(core, i),
+            Timer::Connection(key) => {
+                dial::advance(core, key, None);
+                self.tend_held(core, key);
+                if guest(core, key).is_some_and(|guest| guest.dawdles())
+                    && core.connections.get(key).is_some_and(|c| c.since + PATIENCE <= core.now)
+                {
+                    self.leave_guest(core, key);
+                }
+            }
+            Timer::Accept(_) | Timer::Grace => {}
+        }
+    }
+
+    fn handle_association(&mut self, core: &mut Core<H>, event: &HopEvent<(u32, ())>) {
+        let (HopEvent::Up((part, ()))
+        | HopEvent::Moved((part, ()), _)
+        | HopEvent::Lost((part, ()), _)
+        | HopEvent::Unreachable((part, ()), _)) = event;
+        let Some(i) = self.station_at(*part) else { return };
+        let (ours, base) = (*part == self.at, self.stations[i].name().to_owned());
+        match event {
+            HopEvent::Up(_) => {
+                self.stations[i].praise();
+                tracing::info!(base, "association up");
+                if ours {
+                    self.impatient = false;
+                    self.families.ask_anew();
+                    if self.resumed {
+                        self.present(core);
+                    }
+                }
+            }
+            HopEvent::Moved(_, to) => tracing::info!(base, %to, "association moved"),
+            HopEvent::Lost(_, why) => {
+                tracing::warn!(base, why, "association lost");
+                if ours {
+                    self.handle_lost();
+                }
+                self.look_up(core, i);
+            }
+            HopEvent::Unreachable(_, why) => {
+                self.stations[i].complain(why);
+                self.stations[i].addresses.skip();
+                self.look_up(core, i);
+            }
+        }
+    }
+
+    fn handle_message(&mut self, core: &mut Core<H>, (part, ()): (u32, ()), message: &[u8]) {
+        if let Some(Reach::Told(families)) = Reach::decode(message) {
+            return self.hear_families(part, families);
+        }
+        self.hear(core, part, message);
+    }
+
+    /// Bases do not carry connections on with a mobile: it is the mobile that does.
+    fn handle_wanted(&mut self, core: &mut Core<H>, id: (u32, ()), wanted: SessionId) {
+        let now = core.now;
+        if let Some((session, mut streams)) = core.session(id) {
+            session.decline(now, &mut streams, wanted);
+        }
+    }
+
+    fn advance(&mut self, core: &mut Core<H>) -> bool {
+        let again = !self.again.is_empty();
+        self.open_again(core);
+        let some = self.tend(core) | self.tend_families(core) | self.refuse_waiting(core);
+        again | some | self.users.apply(core)
+    }
+
+    fn handle_over(&mut self, number: u64) {
+        self.users.end(number);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        [self.next_tending(), self.families.next_timeout()].into_iter().flatten().min()
+    }
+
+    fn handle_request(&mut self, core: &mut Core<H>, request: Request) -> Result<Reply, String> {
+        self.handle(core, request)
+    }
+
+    fn report(&self, core: &Core<H>, report: &mut Report) {
+        self.add_to_report(core, report);
+    }
+
+    fn stop(&mut self, core: &mut Core<H>) {
+        // Closing a listener takes it out of the epoll set.
+        self.listeners.clear();
+        self.refuse_all_held(core);
+        self.intercepted.close();
+    }
+}

@@ -1,0 +1,114 @@
+//! What the kernel and the operator say of the networks below.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+
+use lasthop_kernel::netlink::{Monitor, NetworkEvent};
+use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::turn::Source;
+
+/// What has changed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub(super) struct Changes {
+    /// Packets may take another way, or leave from another address.
+    pub(super) path: bool,
+    /// They are routed elsewhere.
+    pub(super) route: bool,
+    /// Addresses that are no longer ours.
+    pub(super) lost: Vec<IpAddr>,
+}
+
+impl Changes {
+    fn note(&mut self, event: NetworkEvent) {
+        self.path = true;
+        match event {
+            NetworkEvent::Lost { ip, .. } => self.lost.push(ip),
+            NetworkEvent::Default { .. } => self.route = true,
+            _ => {}
+        }
+    }
+}
+
+/// The networks below.
+pub(super) struct Network {
+    /// `None` where the kernel tells nothing: what is known then comes from the operator.
+    monitor: Option<Monitor>,
+    /// There may be more to read.
+    ready: bool,
+    /// Interfaces that the operator says are down.
+    down: BTreeSet<String>,
+}
+
+impl Network {
+    /// Nothing is watched yet.
+    pub(super) fn new() -> Self {
+        Self { monitor: None, ready: false, down: BTreeSet::new() }
+    }
+
+    /// Watches; the kernel's news are `source`'s.
+    pub(super) fn watch(
+        &mut self,
+        reactor: &mut Reactor<Source>,
+        source: Source,
+    ) -> io::Result<()> {
+        match Monitor::open() {
+            Ok(monitor) => {
+                reactor.add(&monitor, Interest::Read, source)?;
+                self.monitor = Some(monitor);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot watch interfaces and addresses");
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel has news.
+    pub(super) fn handle_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Whether [`poll`](Self::poll) has something to do.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// What has changed since the last time.
+    pub(super) fn poll(&mut self) -> Changes {
+        let mut changes = Changes::default();
+        let Some(monitor) = self.monitor.as_mut().filter(|_| self.ready) else { return changes };
+        self.ready = monitor.handle_ready();
+        while let Some(event) = monitor.poll_event() {
+            tracing::debug!(?event, "the network has changed");
+            changes.note(event);
+        }
+        changes
+    }
+
+    /// Whether an interface carries packets; `None` if nobody knows.
+    pub(super) fn carries(&self, interface: &str) -> Option<bool> {
+        if self.down.contains(interface) {
+            return Some(false);
+        }
+        let monitor = self.monitor.as_ref()?;
+        let known = monitor.interfaces().find(|i| i.name == interface);
+        Some(known.is_some_and(lasthop_kernel::netlink::Interface::works))
+    }
+
+    /// The number of an interface that carries packets.
+    pub(super) fn index(&self, interface: &str) -> Option<u32> {
+        let mut interfaces =
+            self.monitor.as_ref().filter(|_| !self.down.contains(interface))?.interfaces();
+        Some(interfaces.find(|i| i.name == interface && i.works())?.index)
+    }
+
+    /// The operator says that an interface is down, or no longer.
+    pub(super) fn set_down(&mut self, interface: &str, down: bool) {
+        if down {
+            self.down.insert(interface.to_owned());
+        } else {
+            self.down.remove(interface);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Hops to bases: made when they are needed, and told where the base is.
+
+use std::io;
+use std::net::SocketAddr;
+
+use super::{Core, MobileHop, MobileRole, RESOLVE_AGAIN};
+use crate::carrier::udp::local_towards;
+use crate::config::Place;
+use crate::driver::{Asker, Timer};
+use crate::error::RunError;
+
+impl<H: MobileHop> MobileRole<H> {
+    /// Makes a hop to base `i` if there is none; its part.
+    pub(super) fn reach(&mut self, core: &mut Core<H>, i: usize) -> Option<u32> {
+        let station = self.stations.get_mut(i)?;
+        if station.part.is_some() {
+            return station.part;
+        }
+        let made = match self.first.take() {
+            Some(hop) => Ok(hop),
+            None => (self.make)(&station.config, core.now),
+        };
+        let (several, mut turn) = core.turn();
+        let added = made.and_then(|hop| {
+            let part = several.add(hop);
+            let started = several.with(&mut turn, part, |hop, turn| hop.start(turn));
+            if let Some(Err(e)) = started {
+                several.discard(&mut turn, part);
+                return Err(RunError::Kernel(e));
+            }
+            Ok(part)
+        });
+        match added {
+            Ok(part) => station.part = Some(part),
+            Err(e) => station.complain(&e.to_string()),
+        }
+        let part = station.part;
+        if part.is_some() {
+            self.look_up(core, i);
+        }
+        part
+    }
+
+    pub(super) fn look_up(&mut self, core: &mut Core<H>, i: usize) {
+        let Some(station) = self.stations.get_mut(i) else { return };
+        // On a link there is nothing to look up.
+        let Place::Internet(base) = &station.config.place else { return };
+        if station.addresses.asking {
+            return;
+        }
+        if let Ok(ip) = base.host.parse() {
+            station.addresses.set(vec![SocketAddr::new(ip, base.port)]);
+            return self.use_base(core, i);
+        }
+        match core.resolver.ask(Asker::Base(i), &base.host, base.port) {
+            Ok(()) => station.addresses.asking = true,
+            Err(_) => core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i)),
+        }
+    }
+
+    fn use_base(&mut self, core: &mut Core<H>, i: usize) {
+        let Some(station) = self.stations.get_mut(i) else { return };
+        if let (Some(part), Some(addr)) = (station.part, station.addresses.take()) {
+            station.local = local_towards(addr);
+            let (hop, mut turn) = core.turn();
+            hop.with(&mut turn, part, |hop, turn| hop.set_base(turn, addr));
+        }
+    }
+
+    pub(super) fn handle_resolved(
+        &mut self,
+        core: &mut Core<H>,
+        i: usize,
+        addresses: io::Result<Vec<SocketAddr>>,
+    ) {
+        let Some(station) = self.stations.get_mut(i) else { return };
+        station.addresses.asking = false;
+        match addresses {
+            Ok(addresses) => {
+                let gone = station.addresses.set(addresses);
+                let hop = station.part.and_then(|part| core.hop.get(part));
+                // A silent hop is no reason to leave an address that is still the base's.
+                if gone || !hop.is_some_and(H::is_up) {
+                    self.use_base(core, i);
+                }
+            }
+            Err(e) => {
+                station.complain(&e.to_string());
+                core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What the operator asks for, and what is told of bases and handoffs.
+
+use std::time::Duration;
+
+use lasthop_control::{self as control, BaseReport, Handoffs, Link, Reply, Report, Request};
+use lasthop_units::LinkEvent;
+
+use super::station::Station;
+use super::{Core, MobileHop, MobileRole};
+use crate::config::Place;
+
+impl<H: MobileHop> MobileRole<H> {
+    pub(super) fn handle(&mut self, core: &mut Core<H>, request: Request) -> Result<Reply, String> {
+        match request {
+            Request::Handoff { to } => {
+                let i = self.station_called(&to)?;
+                if i == self.here {
+                    // Nothing is to be done, or it is being done.
+                    return Ok(Reply::default());
+                }
+                self.go(core, i);
+                let number = self.roam.as_ref().and_then(|roam| roam.latest.as_ref());
+                Ok(Reply { handoff: number.map(|handoff| handoff.number) })
+            }
+            Request::Link(Link::Imminent { to: None, in_ms }) => {
+                self.foresee(core, Duration::from_millis(in_ms));
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Complete {}) => {
+                self.tell_hop(core, LinkEvent::Complete);
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Quality { interface, dbm }) => {
+                self.handle_quality(core, interface.as_deref(), dbm)
+            }
+            Request::Priority { of, priority } => {
+                self.users.set(&of, priority)?;
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Imminent { to: Some(to), in_ms }) => {
+                let i = self.station_called(&to)?;
+                self.prepare(core, i, Duration::from_millis(in_ms));
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Down { interface }) => {
+                self.handle_link(core, interface.as_deref(), true);
+                Ok(Reply::default())
+            }
+            Request::Link(Link::Up { interface }) => {
+                self.handle_link(core, interface.as_deref(), false);
+                Ok(Reply::default())
+            }
+            // Whoever asks for the status does not ask here.
+            Request::Status {} => Ok(Reply::default()),
+        }
+    }
+
+    fn station_called(&self, name: &str) -> Result<usize, String> {
+        if self.roam.is_none() {
+            return Err("this mobile knows one base only; to move, it needs [[bases]] in its \
+                        configuration"
+                .to_owned());
+        }
+        let names = || self.stations.iter().map(Station::name);
+        names().position(|known| known == name).ok_or_else(|| control::unknown_base(name, names()))
+    }
+
+    pub(super) fn add_to_report(&self, core: &Core<H>, report: &mut Report) {
+        self.users.add_to_report(report);
+        let Some(roam) = &self.roam else { return };
+        let base = |(i, station): (usize, &Station)| {
+            let hop = station.part.and_then(|part| core.hop.get(part));
+            let state = hop.and_then(|hop| hop.reports(core.now).pop()).map(|hop| hop.state);
+            BaseReport {
+                name: station.name().to_owned(),
+                key: station.config.key.map(|key| key.to_string()),
+                address: match &station.config.place {
+                    Place::Internet(base) => base.to_string(),
+                    Place::Ethernet { interface, .. } => format!("ether:{interface}"),
+                },
+                state: state.unwrap_or_else(|| "idle".to_owned()),
+                current: i == self.here,
+                interface: station.config.interface.clone(),
+                handoffs: station.handoffs,
+                last_pause_s: station.pause.map(|pause| pause.as_secs_f64()),
+            }
+        };
+        report.bases = self.stations.iter().enumerate().map(base).collect();
+        report.handoffs =
+            Some(Handoffs { here: roam.done, refused: roam.refused, ..Handoffs::default() });
+        report.handoff.clone_from(&roam.latest);
+    }
+}

@@ -1,0 +1,576 @@
+//! Moving between bases, and between networks.
+//!
+//! The connections' session is kept by one association at a time: `at`. The base where the mobile
+//! wants to be is `here`. At an upcall the session is taken out of the old association; as soon as one
+//! with the new base stands it goes on there, without waiting for the bases: the new base holds what
+//! the mobile sends until the state has come. Until then the associations that were visited stay as
+//! they are, for the mobile may go back, and a base that is told goodbye resets what it still has.
+
+use std::time::Duration;
+
+use lasthop_control::{HandoffReport, HandoffState};
+use lasthop_hop::GREETING_MAX;
+use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_kernel::turn::Turn;
+use lasthop_session::handoff::{self, Broken, MobileEvent, MobileKeys, Reason};
+use lasthop_session::{ResetReason, SessionId};
+use lasthop_units::{LinkEvent, Stream as Random, Time};
+
+use super::network::Changes;
+use super::station::Sign;
+use super::{Core, MobileHop, MobileRole};
+use crate::carrier::udp::local_towards;
+
+/// How long an association that was made in advance outlives its reason.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// How long a base that refused the session is not gone to unless somebody asks for it.
+const SHUN: Duration = Duration::from_secs(30);
+
+type Machine = handoff::Mobile<PublicKey, MobileKeys>;
+
+/// The mobile's handoffs.
+pub(super) struct Roam {
+    machine: Machine,
+    config: handoff::Config,
+    keys: Keypair,
+    bases: Vec<PublicKey>,
+    random: Random,
+    /// When the handoff under way began.
+    began: Option<Time>,
+    /// Handoffs that were confirmed.
+    pub(super) done: u64,
+    /// How often a base would not have the session.
+    pub(super) refused: u64,
+    /// The handoff under way, or the last one.
+    pub(super) latest: Option<HandoffReport>,
+    out: Vec<u8>,
+}
+
+impl Roam {
+    /// A mobile that knows these bases and begins at the first. `None` if there is none.
+    pub(super) fn new(
+        give_up: Duration,
+        keys: Keypair,
+        bases: Vec<PublicKey>,
+        mut random: Random,
+    ) -> Option<Self> {
+        let first = *bases.first()?;
+        let config = handoff::Config { give_up, ..handoff::Config::mobile() };
+        let machine = machine(config, &keys, &bases, random.next_u64(), first);
+        Some(Self {
+            machine,
+            config,
+            keys,
+            bases,
+            random,
+            began: None,
+            done: 0,
+            refused: 0,
+            latest: None,
+            out: Vec::new(),
+        })
+    }
+
+    /// Another session, which begins at `base`: whatever was is over.
+    fn begin_anew(&mut self, base: PublicKey) {
+        let name = self.random.next_u64();
+        self.machine = machine(self.config, &self.keys, &self.bases, name, base);
+        self.began = None;
+    }
+
+    /// The session's name.
+    pub(super) fn session(&self) -> SessionId {
+        self.machine.session()
+    }
+
+    /// Whether a handoff is under way.
+    pub(super) fn is_pending(&self) -> bool {
+        self.machine.is_pending()
+    }
+
+    /// When the machine's timer is due.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.machine.next_timeout()
+    }
+}
+
+fn machine(
+    config: handoff::Config,
+    keys: &Keypair,
+    bases: &[PublicKey],
+    name: u64,
+    first: PublicKey,
+) -> Machine {
+    let granter = MobileKeys::new(keys, bases.iter().copied());
+    Machine::with_granter(config, SessionId(name), first, granter)
+}
+
+impl<H: MobileHop> MobileRole<H> {
+    /// The mobile is with base `i` from here on.
+    pub(super) fn go(&mut self, core: &mut Core<H>, i: usize) {
+        let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
+        let Some(roam) = &mut self.roam else { return };
+        if self.born {
+            roam.machine.handle_upcall(core.now, key);
+            self.follow(core);
+        } else if i != self.here {
+            // No base has ever heard of the session: there is nothing to hand over.
+            roam.begin_anew(key);
+            self.leave(core, i);
+        }
+    }
+
+    /// The mobile will be with base `i` in about `lead`.
+    pub(super) fn prepare(&mut self, core: &mut Core<H>, i: usize, lead: Duration) {
+        let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
+        let now = core.now;
+        if let Some(roam) = &mut self.roam {
+            roam.machine.handle_imminent(now, key, lead);
+        }
+        if i != self.here && self.reach(core, i).is_some() {
+            self.stations[i].until = Some(now + lead + LINGER);
+        }
+    }
+
+    /// Does what the machine says. True if it said something.
+    fn follow(&mut self, core: &mut Core<H>) -> bool {
+        let mut some = false;
+        while let Some(event) = self.roam.as_mut().and_then(|roam| roam.machine.poll_event()) {
+            some = true;
+            match event {
+                MobileEvent::Suspend { to } => {
+                    if let Some(i) = self.station_of(&to) {
+                        self.note_departure(core, i);
+                        self.leave(core, i);
+                    }
+                }
+                MobileEvent::Resumed { .. } => self.handle_resumed(core.now),
+                MobileEvent::Refused { base, reason } => self.handle_refused(core, &base, reason),
+                MobileEvent::Broken(why) => self.handle_broken(core, why),
+                MobileEvent::Unexpected { candidate, reason } => {
+                    let base = self.station_of(&candidate).map(|i| self.stations[i].name());
+                    tracing::warn!(base, %reason, "base rejected as a candidate");
+                }
+            }
+        }
+        some
+    }
+
+    fn note_departure(&mut self, core: &Core<H>, to: usize) {
+        let moved = core.connections_of((self.at, ())).len() as u64;
+        let (from, to) = (self.stations[self.here].name(), self.stations[to].name());
+        tracing::info!(from, to, connections = moved, "handoff");
+        let Some(roam) = &mut self.roam else { return };
+        // One that is interrupted by another has not stood still for less.
+        roam.began.get_or_insert(core.now);
+        let number = roam.latest.as_ref().map_or(1, |last| last.number + 1);
+        roam.latest =
+            Some(HandoffReport { number, to: to.to_owned(), moved, ..HandoffReport::default() });
+    }
+
+    /// A base will not have the session. It is still where it was, and so the mobile goes back.
+    fn handle_refused(&mut self, core: &mut Core<H>, base: &PublicKey, reason: Reason) {
+        let Some(roam) = &mut self.roam else { return };
+        roam.refused += 1;
+        let back = roam.machine.base();
+        let (Some(i), Some(back)) = (self.station_of(base), self.station_of(&back)) else { return };
+        let (refuses, back_to) = (self.stations[i].name(), self.stations[back].name());
+        tracing::warn!(base = refuses, %reason, back_to, "the base refuses the handoff");
+        self.stations[i].shunned = Some(core.now + SHUN);
+        if back != i {
+            self.go(core, back);
+        }
+    }
+
+    /// Takes the session out of the association that it is on, towards base `i`.
+    fn leave(&mut self, core: &mut Core<H>, i: usize) {
+        let now = core.now;
+        if let Some((session, mut streams)) = core.session((self.at, ())) {
+            session.suspend(now, &mut streams);
+        }
+        let at = self.at;
+        let (hop, mut turn) = core.turn();
+        hop.with(&mut turn, at, |hop, _| hop.set_leaving(true));
+        (self.here, self.resumed, self.impatient) = (i, false, false);
+        self.left = now;
+        self.forget_trial();
+        if let Some(part) = self.reach(core, i) {
+            // One that was made earlier may have been asleep.
+            let greeting = self.roam.as_ref().and_then(|roam| roam.machine.greeting(GREETING_MAX));
+            let (hop, mut turn) = core.turn();
+            hop.with(&mut turn, part, |hop, turn| {
+                hop.roam(turn);
+                // The bases may begin while the association is being made.
+                if let Some(greeting) = &greeting {
+                    hop.greet(turn.now, greeting);
+                }
+            });
+        }
+    }
+
+    /// Lets the session go on over the association with the base where the mobile is, once that
+    /// stands.
+    fn arrive(&mut self, core: &mut Core<H>) -> bool {
+        let Some(part) = self.stations[self.here].part.filter(|_| !self.resumed) else {
+            return false;
+        };
+        if !core.hop.get(part).is_some_and(H::is_up) {
+            return false;
+        }
+        if part != self.at {
+            core.rekey((self.at, ()), (part, ()));
+            self.at = part;
+        }
+        // The greeting goes first, so that the base knows what the rest belongs to.
+        self.present(core);
+        let (now, name) = (core.now, self.session_name());
+        let listening = !self.config.publish.is_empty();
+        if let Some((session, mut streams)) = core.session((part, ())) {
+            session.set_listening(listening);
+            session.resume(now, &mut streams, name);
+        }
+        let ports = self.ports();
+        let (hop, mut turn) = core.turn();
+        hop.with(&mut turn, part, |hop, _| {
+            hop.set_leaving(false);
+            hop.listen(&ports);
+        });
+        self.resumed = true;
+        true
+    }
+
+    /// Says what is due to the base where the mobile is: an association with it stands.
+    pub(super) fn present(&mut self, core: &mut Core<H>) {
+        self.born = true;
+        let key = self.stations[self.here].config.key;
+        if let (Some(roam), Some(key)) = (&mut self.roam, key) {
+            roam.machine.reached(core.now, key);
+            self.say(core);
+        }
+    }
+
+    /// Sends the machine's datagrams: each goes to the base where the session is, or is as good as
+    /// lost.
+    fn say(&mut self, core: &mut Core<H>) -> bool {
+        let Some(roam) = &mut self.roam else { return false };
+        let (now, at) = (core.now, self.at);
+        if !core.hop.get(at).is_some_and(H::is_up) {
+            return false;
+        }
+        let mut some = false;
+        while let Some(to) = roam.machine.poll_transmit(now, &mut roam.out) {
+            let there = self
+                .stations
+                .iter()
+                .any(|station| station.part == Some(at) && station.config.key == Some(to));
+            if there && let Some((session, mut streams)) = core.session((at, ())) {
+                some |= session.send_message(now, &mut streams, &roam.out).is_ok();
+            }
+        }
+        some
+    }
+
+    /// A base says something of a handoff.
+    pub(super) fn hear(&mut self, core: &mut Core<H>, part: u32, message: &[u8]) {
+        let key = self.station_at(part).and_then(|i| self.stations[i].config.key);
+        if let (Some(roam), Some(key)) = (&mut self.roam, key) {
+            roam.machine.handle_datagram(core.now, key, message);
+            self.follow(core);
+        }
+    }
+
+    fn handle_resumed(&mut self, now: Time) {
+        let station = &mut self.stations[self.here];
+        if let Some(roam) = &mut self.roam {
+            let pause = roam.began.take().map_or(Duration::ZERO, |began| now.since(began));
+            let pause_ms = pause.as_secs_f64() * 1e3;
+            tracing::info!(base = station.name(), pause_ms, "handoff done");
+            (roam.done, station.handoffs) = (roam.done + 1, station.handoffs + 1);
+            station.pause = Some(pause);
+            if let Some(latest) = &mut roam.latest {
+                latest.state = HandoffState::Done;
+                latest.pause_s = Some(pause.as_secs_f64());
+            }
+        }
+        self.release(now);
+    }
+
+    /// Connections that the new base does not get it refuses one by one. One that says nothing at
+    /// all has them reset here.
+    fn handle_broken(&mut self, core: &mut Core<H>, why: Broken) {
+        let base = self.stations[self.here].name();
+        tracing::warn!(base, %why, "handoff failed: connections that were to move are reset");
+        let there = core.connections_of((self.at, ())).len() as u64;
+        if let Some(roam) = &mut self.roam {
+            roam.began = None;
+            if let Some(latest) = &mut roam.latest {
+                latest.state = HandoffState::Broken;
+                (latest.moved, latest.lost) = (0, there);
+                latest.reason = Some(why.to_string());
+            }
+        }
+        if why == Broken::TimedOut
+            && let Some((session, mut streams)) = core.session((self.at, ()))
+        {
+            session.reset_all(&mut streams, ResetReason::AssociationLost);
+        }
+        self.release(core.now);
+    }
+
+    /// The bases that were visited on the way are not needed any more.
+    fn release(&mut self, now: Time) {
+        let (here, at) = (self.here, self.at);
+        for (i, station) in self.stations.iter_mut().enumerate() {
+            if i != here && station.part != Some(at) {
+                station.until = station.part.map(|_| now);
+            }
+        }
+    }
+
+    /// The association with which the session was is over, and its connections with it.
+    pub(super) fn handle_lost(&mut self) {
+        self.impatient = true;
+        let key = self.stations[self.here].config.key;
+        if let (Some(roam), Some(key)) = (&mut self.roam, key) {
+            roam.begin_anew(key);
+        }
+    }
+
+    /// Whatever is due: what the machine says, what has become of the networks, and what the base
+    /// does not say. True if something was done.
+    pub(super) fn tend(&mut self, core: &mut Core<H>) -> bool {
+        let mut some = self.notice_changes(core);
+        some |= self.follow_signal(core);
+        // A base that was not reached yet is not late: what it takes is the network's time.
+        let reached = self.resumed;
+        if let Some(roam) = self.roam.as_mut().filter(|_| reached)
+            && roam.machine.next_timeout().is_some_and(|at| at <= core.now)
+        {
+            roam.machine.handle_timeout(core.now);
+        }
+        self.watch(core);
+        some |= self.follow(core);
+        some |= self.arrive(core);
+        if self.resumed {
+            some |= self.say(core);
+        }
+        self.sweep(core);
+        some
+    }
+
+    /// When [`tend`](Self::tend) has something to do even if nothing happens.
+    pub(super) fn next_tending(&self) -> Option<Time> {
+        if self.network.is_ready() {
+            return Some(Time::ZERO);
+        }
+        let machine = self.roam.as_ref().filter(|_| self.resumed).and_then(Roam::next_timeout);
+        let may_leave = !self.is_pending();
+        let stations = self.stations.iter().filter_map(|s| s.until.filter(|_| may_leave)).min();
+        let retired = self.retired.iter().map(|(at, _)| *at).min();
+        let signal = self.signal.next_timeout();
+        [machine, stations, retired, self.doubt_at, signal].into_iter().flatten().min()
+    }
+
+    /// Leaves a base that does not answer for one that does.
+    fn watch(&mut self, core: &mut Core<H>) {
+        self.doubt_at = None;
+        if self.stations.len() < 2 {
+            return;
+        }
+        let (now, patience) = (core.now, self.config.handoff.lost_after);
+        let hop = self.stations[self.here].part.and_then(|part| core.hop.get(part));
+        let silent = match hop {
+            Some(hop) => hop.silent_for(now),
+            None => Some(now.since(self.left)),
+        };
+        let lost = self.impatient && !hop.is_some_and(H::is_up);
+        // What the network says of this base it need not say of another.
+        let lost = lost || hop.is_some_and(|hop| hop.unreachable(now).is_some());
+        match silent {
+            _ if lost => self.try_others(core),
+            Some(silent) if silent >= patience => self.try_others(core),
+            Some(silent) => self.doubt_at = Some(now + (patience - silent)),
+            None => self.forget_trial(),
+        }
+    }
+
+    fn try_others(&mut self, core: &mut Core<H>) {
+        for i in 0..self.stations.len() {
+            if i == self.here || !self.is_usable(core.now, i) || self.reach(core, i).is_none() {
+                continue;
+            }
+            let (sign, now) = (self.sign(core, i), core.now);
+            let station = &mut self.stations[i];
+            station.until = Some(now + LINGER);
+            match station.asked {
+                Some(asked) if asked.is_answered_by(sign) => {
+                    let (base, silent) = (self.stations[i].name(), self.stations[self.here].name());
+                    tracing::info!(base, silent, "another base answered: moving there");
+                    return self.go(core, i);
+                }
+                Some(_) => {}
+                None => {
+                    station.asked = Some(sign);
+                    if let Some(part) = station.part {
+                        let (hop, mut turn) = core.turn();
+                        hop.with(&mut turn, part, |hop, turn| hop.roam(turn));
+                    }
+                }
+            }
+        }
+    }
+
+    fn sign(&self, core: &Core<H>, i: usize) -> Sign {
+        let hop = self.stations[i].part.and_then(|part| core.hop.get(part));
+        hop.map_or(Sign { up: false, heard: 0 }, |hop| Sign { up: hop.is_up(), heard: hop.heard() })
+    }
+
+    fn forget_trial(&mut self) {
+        for station in &mut self.stations {
+            station.asked = None;
+        }
+    }
+
+    pub(super) fn is_usable(&self, now: Time, i: usize) -> bool {
+        let station = &self.stations[i];
+        if station.shunned.is_some_and(|until| now < until) {
+            return false;
+        }
+        let interface = station.config.interface.as_deref();
+        interface.is_none_or(|name| self.network.carries(name) != Some(false))
+    }
+
+    fn is_pending(&self) -> bool {
+        self.roam.as_ref().is_some_and(Roam::is_pending)
+    }
+
+    /// Drops what has had its time.
+    fn sweep(&mut self, core: &mut Core<H>) {
+        let now = core.now;
+        while let Some(n) = self.retired.iter().position(|(at, _)| *at <= now) {
+            let (_, part) = self.retired.swap_remove(n);
+            drop_part(core, part);
+        }
+        if self.is_pending() {
+            return;
+        }
+        for (i, station) in self.stations.iter_mut().enumerate() {
+            let due = station.until.is_some_and(|at| at <= now);
+            if !due || i == self.here || station.part == Some(self.at) {
+                continue;
+            }
+            (station.until, station.asked) = (None, None);
+            if let Some(part) = station.part.take() {
+                drop_part(core, part);
+            }
+        }
+    }
+
+    /// What has happened to the networks below.
+    fn notice_changes(&mut self, core: &mut Core<H>) -> bool {
+        if !self.network.is_ready() {
+            return false;
+        }
+        let changes = self.network.poll();
+        if changes.path {
+            self.place_signal(core);
+            self.follow_path(core, &changes);
+            self.follow_carrier(core);
+        }
+        changes.path
+    }
+
+    /// Datagrams take another way now: the bases are told by the next one, which goes out at once.
+    fn follow_path(&mut self, core: &mut Core<H>, changes: &Changes) {
+        for i in 0..self.stations.len() {
+            let station = &mut self.stations[i];
+            let Some(part) = station.part else { continue };
+            let ours = station.addresses.used().and_then(local_towards);
+            let before = std::mem::replace(&mut station.local, ours);
+            let stranded = before.is_some_and(|ip| changes.lost.contains(&ip));
+            if i == self.here && !H::ROAMS && stranded && self.resumed {
+                self.renew(core);
+                continue;
+            }
+            if before != ours || changes.route {
+                let (hop, mut turn) = core.turn();
+                hop.with(&mut turn, part, |hop, turn| {
+                    hop.handle_link_event(turn, LinkEvent::Up);
+                    hop.roam(turn);
+                });
+            }
+        }
+    }
+
+    /// The base is near on an interface that carries nothing, and another base on one that does.
+    pub(super) fn follow_carrier(&mut self, core: &mut Core<H>) {
+        let carries = |i: usize| {
+            let interface = self.stations[i].config.interface.as_deref()?;
+            self.network.carries(interface)
+        };
+        if carries(self.here) != Some(false) {
+            return;
+        }
+        let better = |i: &usize| carries(*i) == Some(true) && self.is_usable(core.now, *i);
+        if let Some(i) = (0..self.stations.len()).find(better) {
+            self.go(core, i);
+        }
+    }
+
+    /// Another association with the same base, for a hop whose addresses cannot change. The base knows
+    /// the session by its name.
+    fn renew(&mut self, core: &mut Core<H>) {
+        tracing::info!(base = self.stations[self.here].name(), "address lost: reconnecting");
+        let here = self.here;
+        if let Some(old) = self.stations[here].part.take() {
+            self.retired.push((core.now + LINGER, old));
+        }
+        self.leave(core, here);
+    }
+
+    /// What the operator says of the link.
+    pub(super) fn handle_link(&mut self, core: &mut Core<H>, interface: Option<&str>, down: bool) {
+        if let Some(interface) = interface {
+            self.network.set_down(interface, down);
+            self.place_signal(core);
+        }
+        let concerned = |name: Option<&str>| interface.is_none() || name == interface;
+        let parts: Vec<u32> = self
+            .stations
+            .iter()
+            .filter(|station| concerned(station.config.interface.as_deref()))
+            .filter_map(|station| station.part)
+            .collect();
+        let (hop, mut turn) = core.turn();
+        for part in parts {
+            hop.with(&mut turn, part, |hop, turn| tell(hop, turn, down));
+        }
+        self.follow_carrier(core);
+    }
+
+    /// The base with this key.
+    fn station_of(&self, key: &PublicKey) -> Option<usize> {
+        self.stations.iter().position(|station| station.config.key.as_ref() == Some(key))
+    }
+
+    /// The name under which bases know the session.
+    fn session_name(&self) -> SessionId {
+        self.roam.as_ref().map_or(self.name, Roam::session)
+    }
+}
+
+fn tell<H: MobileHop>(hop: &mut H, turn: &mut Turn<'_>, down: bool) {
+    if down {
+        return hop.handle_link_event(turn, LinkEvent::Down);
+    }
+    hop.handle_link_event(turn, LinkEvent::Up);
+    hop.roam(turn);
+}
+
+/// Ends an association that carries nothing, and says so to its base.
+fn drop_part<H: MobileHop>(core: &mut Core<H>, part: u32) {
+    core.close_session((part, ()));
+    let (hop, mut turn) = core.turn();
+    hop.remove(&mut turn, part);
+}

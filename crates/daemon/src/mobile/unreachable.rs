@@ -1,0 +1,81 @@
+//! What becomes of openings while the network says that no base is there.
+//!
+//! They are refused, as the kernel refuses a connect of which the network says so (RFC 1122 section
+//! 4.2.3.9). Where it says nothing they wait, and what stands is ended by the hop alone: a dead zone is
+//! not a dead base.
+
+use lasthop_hop::Unreachable;
+use lasthop_kernel::slab::Key;
+use lasthop_session::{ConnId, Refusal, ResetReason};
+
+use super::{Core, MobileHop, MobileRole, Waiting};
+use crate::driver::Phase;
+
+impl<H: MobileHop> MobileRole<H> {
+    /// Why no base can be reached at present, if the network says so of each that may be gone to.
+    fn nobody_there(&self, core: &Core<H>) -> Option<Unreachable> {
+        let said = |i: usize| {
+            let hop = self.stations[i].part.and_then(|part| core.hop.get(part))?;
+            hop.unreachable(core.now).filter(|_| !hop.is_up())
+        };
+        let why = said(self.here)?;
+        let mut others = (0..self.stations.len()).filter(|i| *i != self.here);
+        others.all(|i| !self.is_usable(core.now, i) || said(i).is_some()).then_some(why)
+    }
+
+    /// Refuses what waits for a base while none is there. True if something was refused.
+    pub(super) fn refuse_waiting(&mut self, core: &mut Core<H>) -> bool {
+        let refusal = match self.nobody_there(core) {
+            None => return false,
+            Some(Unreachable::Network) => Refusal::NetworkUnreachable,
+            // That the base's host refuses is not to be taken for the fixed host's own refusal.
+            Some(_) => Refusal::HostUnreachable,
+        };
+        let mut some = false;
+        for key in core.connections.keys() {
+            some |= self.refuse_one(core, key, refusal);
+        }
+        some
+    }
+
+    fn refuse_one(&mut self, core: &mut Core<H>, key: Key, refusal: Refusal) -> bool {
+        let Some(connection) = core.connections.get(key) else { return false };
+        let name = connection.name;
+        let asks = match &connection.phase {
+            Phase::Waiting(Waiting::Guest(guest)) => guest.is_asking(),
+            Phase::Waiting(Waiting::Held(held)) => held.waits(),
+            _ => false,
+        };
+        match &connection.phase {
+            Phase::Waiting(_) if asks => {
+                core.unname(key);
+                give_up(core, name);
+                self.answer(core, key, Err(refusal));
+                true
+            }
+            // It was told early that it stands.
+            Phase::Relaying(_) if is_unanswered(core, name) => {
+                if let Some(connection) = core.connections.get_mut(key) {
+                    connection.reset = true;
+                }
+                give_up(core, name);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+type Name = Option<((u32, ()), ConnId)>;
+
+fn is_unanswered<H: MobileHop>(core: &Core<H>, name: Name) -> bool {
+    name.is_some_and(|(id, conn)| core.peek(id).is_some_and(|session| session.is_asking(conn)))
+}
+
+fn give_up<H: MobileHop>(core: &mut Core<H>, name: Name) {
+    if let Some((id, conn)) = name
+        && let Some((session, mut streams)) = core.session(id)
+    {
+        session.reset(&mut streams, conn, ResetReason::Aborted);
+    }
+}

@@ -1,0 +1,151 @@
+//! Whose connections they are: the programs that want them, and the priorities that these have.
+
+use std::io;
+use std::net::SocketAddr;
+
+use lasthop_control::priority::{Flow, Priorities, Rules, USUAL};
+use lasthop_control::{self as control, PriorityReport, Report};
+use lasthop_kernel::netlink::Ends;
+use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::turn::Source;
+use lasthop_session::{FeedbackConfig, Layer, Setting, Target};
+
+use super::{Core, MobileHop};
+use crate::programs::Programs;
+
+/// What is known of applications beside their bytes.
+#[derive(Debug)]
+pub(super) struct Users {
+    priorities: Priorities,
+    /// None before the loop runs, and where there is no thread for it.
+    programs: Option<Programs>,
+}
+
+impl Users {
+    /// Nobody is here; `connections` can be at once.
+    pub(super) fn new(rules: Rules, connections: usize) -> Self {
+        let feedback = FeedbackConfig { flows_max: connections, ..FeedbackConfig::default() };
+        Self { priorities: Priorities::new(rules, feedback), programs: None }
+    }
+
+    /// Watches for programs that are recognised; that is `source`'s.
+    pub(super) fn watch(
+        &mut self,
+        reactor: &mut Reactor<Source>,
+        source: Source,
+    ) -> io::Result<()> {
+        match Programs::start() {
+            Ok(programs) => {
+                reactor.add(&programs, Interest::Read, source)?;
+                self.programs = Some(programs);
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot tell which program a connection belongs to")
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody has come who has not said what he wants; `ends` are his connection's with us.
+    pub(super) fn meet<H: MobileHop>(&self, core: &mut Core<H>, key: Key, ends: Ends) {
+        let Some(connection) = core.connections.get_mut(key) else { return };
+        connection.who.client = Some(ends.client);
+        if let Some(programs) = &self.programs {
+            programs.ask(connection.who.number, ends);
+        }
+    }
+
+    /// He wants `target`.
+    pub(super) fn begin<H: MobileHop>(&mut self, core: &mut Core<H>, key: Key, target: &Target) {
+        let flow = match target {
+            Target::Addr(addr) => Flow::to(*addr),
+            // Most who ask by name ask for an address in text form now and then.
+            Target::Name(name, port) => {
+                Flow { host: name.as_str().parse().ok(), port: *port, program: None }
+            }
+        };
+        self.enter(core, key, flow);
+    }
+
+    /// The fixed host `caller` has come to `port`, on which a server here is published.
+    pub(super) fn begin_called<H: MobileHop>(
+        &mut self,
+        core: &mut Core<H>,
+        key: Key,
+        caller: Option<SocketAddr>,
+        port: u16,
+    ) {
+        if let Some(connection) = core.connections.get_mut(key) {
+            connection.who.client = caller;
+        }
+        let host = caller.map(|caller| caller.ip().to_canonical());
+        self.enter(core, key, Flow { program: None, host, port });
+    }
+
+    fn enter<H: MobileHop>(&mut self, core: &mut Core<H>, key: Key, flow: Flow) {
+        let Some(connection) = core.connections.get_mut(key) else { return };
+        let (number, program) = (connection.who.number, connection.who.program.clone());
+        self.priorities.begin(number, Flow { program, ..flow }, Layer::Hop);
+        connection.who.priority = self.priorities.priority(number);
+    }
+
+    /// The connection has a new name in a session: there it has the priority that it had.
+    pub(super) fn renew<H: MobileHop>(&self, core: &mut Core<H>, key: Key) {
+        let Some(connection) = core.connections.get(key) else { return };
+        let (who, name) = (&connection.who, connection.name);
+        let told = who.priority.filter(|priority| *priority != USUAL);
+        if let (Some((id, conn)), Some(priority)) = (name, told)
+            && let Some((session, mut streams)) = core.session(id)
+        {
+            session.set_priority(&mut streams, conn, priority);
+        }
+    }
+
+    /// Programs were recognised.
+    pub(super) fn handle_ready<H: MobileHop>(&mut self, core: &mut Core<H>) {
+        let Some(programs) = &self.programs else { return };
+        programs.drain();
+        while let Some((number, program)) = programs.poll() {
+            if let Some(connection) = core.numbered(number) {
+                connection.who.program = Some(program.clone());
+                self.priorities.recognise(number, program);
+            }
+        }
+    }
+
+    /// A connection is over.
+    pub(super) fn end(&mut self, number: u64) {
+        self.priorities.end(number);
+    }
+
+    /// The user speaks of priorities.
+    pub(super) fn set(
+        &mut self,
+        of: &control::Target,
+        priority: Option<u32>,
+    ) -> Result<usize, String> {
+        self.priorities.set(of, priority)
+    }
+
+    /// Hands new priorities to the hop; true if there were any.
+    pub(super) fn apply<H: MobileHop>(&mut self, core: &mut Core<H>) -> bool {
+        let mut some = false;
+        while let Some(setting) = self.priorities.poll_setting() {
+            let Setting::Priority { flow, priority } = setting else { continue };
+            let Some(connection) = core.numbered(flow) else { continue };
+            connection.who.priority = Some(priority);
+            let Some((id, conn)) = connection.name else { continue };
+            if let Some((session, mut streams)) = core.session(id) {
+                some |= session.set_priority(&mut streams, conn, priority);
+            }
+        }
+        some
+    }
+
+    pub(super) fn add_to_report(&self, report: &mut Report) {
+        let said =
+            |(of, priority): (&control::Target, u32)| PriorityReport { of: of.clone(), priority };
+        report.priorities = self.priorities.words().map(said).collect();
+    }
+}

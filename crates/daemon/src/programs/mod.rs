@@ -1,0 +1,187 @@
+//! Which program a local connection belongs to, as far as the kernel can tell.
+//!
+//! The kernel knows the socket at the other end by its two addresses (sock_diag(7)), and with it an
+//! inode; which process holds that inode only its list of open files tells. To read all those takes
+//! milliseconds, so it is done on a thread of its own, which spends at most a tenth of its time on it
+//! and first looks where it found something before.
+
+mod processes;
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use lasthop_control::priority::Program;
+use lasthop_kernel::netlink::{Ends, Owners};
+use rustix::event::EventfdFlags;
+
+use self::processes::Processes;
+
+/// Questions that may wait; of more the programs stay unknown.
+const QUEUE_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<(u64, Ends)>,
+    closed: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Mutex<Queue>,
+    ready: Condvar,
+    wake: OwnedFd,
+}
+
+impl Shared {
+    /// All questions that wait, once there are any; `None` when no more will be asked.
+    fn next(&self) -> Option<Vec<(u64, Ends)>> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if queue.closed {
+                return None;
+            }
+            if !queue.waiting.is_empty() {
+                return Some(queue.waiting.drain(..).collect());
+            }
+            queue = self.ready.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Recognises programs on a thread of its own. Its descriptor is readable when answers wait.
+#[derive(Debug)]
+pub(crate) struct Programs {
+    shared: Arc<Shared>,
+    answers: Receiver<(u64, Program)>,
+}
+
+impl Programs {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no descriptor or thread left.
+    pub(crate) fn start() -> io::Result<Self> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let queue = Mutex::new(Queue::default());
+        let shared = Arc::new(Shared { queue, ready: Condvar::new(), wake });
+        let (sender, answers) = mpsc::channel();
+        let theirs = Arc::clone(&shared);
+        thread::Builder::new().name("programs".to_owned()).spawn(move || work(&theirs, &sender))?;
+        Ok(Self { shared, answers })
+    }
+
+    /// Asks whose the connection between `ends` is; `tag` is for the answer. Of a program that is not
+    /// found there is no answer.
+    pub(crate) fn ask(&self, tag: u64, ends: Ends) {
+        let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        if queue.waiting.len() < QUEUE_MAX {
+            queue.waiting.push_back((tag, ends));
+            drop(queue);
+            self.shared.ready.notify_one();
+        }
+    }
+
+    /// The next answer, if one is here.
+    pub(crate) fn poll(&self) -> Option<(u64, Program)> {
+        self.answers.try_recv().ok()
+    }
+
+    /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
+    pub(crate) fn drain(&self) {
+        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+    }
+}
+
+impl AsFd for Programs {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.shared.ready.notify_all();
+    }
+}
+
+fn work(shared: &Shared, answers: &Sender<(u64, Program)>) {
+    let (mut owners, mut processes) = (Owners::new(), Processes::new());
+    while let Some(questions) = shared.next() {
+        let sockets: Vec<(u64, u64)> = questions
+            .into_iter()
+            .filter_map(|(tag, ends)| Some((tag, owners.inode(ends)?)))
+            .collect();
+        for (tag, program) in processes.find(&sockets) {
+            if answers.send((tag, program)).is_err() {
+                return;
+            }
+        }
+        let _ = rustix::io::write(&shared.wake, &1u64.to_ne_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::{Duration, Instant};
+
+    use lasthop_kernel::reactor::{Interest, Reactor};
+
+    use super::*;
+
+    /// The next answer, or none if nothing comes for so long.
+    fn answer(programs: &Programs, patience: Duration) -> Option<(u64, Program)> {
+        let mut reactor = Reactor::new().unwrap();
+        reactor.add(programs, Interest::Read, ()).unwrap();
+        let (mut ready, end) = (Vec::new(), Instant::now() + patience);
+        loop {
+            programs.drain();
+            if let Some(answer) = programs.poll() {
+                return Some(answer);
+            }
+            let left = end.checked_duration_since(Instant::now())?;
+            reactor.wait(Some(left), &mut ready).unwrap();
+        }
+    }
+
+    fn connection(listen: &str) -> (TcpStream, TcpStream, Ends) {
+        let listener = TcpListener::bind(listen).unwrap();
+        let server = listener.local_addr().unwrap();
+        let ours = TcpStream::connect(server).unwrap();
+        let (accepted, client) = listener.accept().unwrap();
+        (ours, accepted, Ends { client, server })
+    }
+
+    #[test]
+    fn a_connection_of_this_very_program_is_recognised() {
+        let programs = Programs::start().unwrap();
+        let binary = std::env::current_exe().unwrap();
+        let binary = binary.file_name().unwrap().to_str().unwrap();
+        for (tag, listen) in [(7, "127.0.0.1:0"), (8, "[::1]:0")] {
+            let (ours, accepted, ends) = connection(listen);
+            programs.ask(tag, ends);
+            let (answered, program) = answer(&programs, Duration::from_secs(30)).unwrap();
+            assert_eq!(answered, tag);
+            assert!(program.is(binary), "{program:?} is not {binary}");
+            drop((ours, accepted));
+        }
+    }
+
+    #[test]
+    fn a_connection_that_nobody_here_has_stays_unknown() {
+        let programs = Programs::start().unwrap();
+        let (ours, accepted, ends) = connection("127.0.0.1:0");
+        let nobody = Ends { client: "192.0.2.1:9".parse().unwrap(), ..ends };
+        programs.ask(1, nobody);
+        programs.ask(2, ends);
+        assert_eq!(answer(&programs, Duration::from_secs(30)).map(|answer| answer.0), Some(2));
+        assert!(programs.poll().is_none());
+        drop((ours, accepted));
+    }
+}

@@ -1,0 +1,101 @@
+//! Connections of which nothing is believed yet.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use lasthop_kernel::tcp::{Moved, Socket};
+use lasthop_wire::datagram::MAX_INIT_LEN;
+
+use super::association::Association;
+use crate::split::inbound::Inbound;
+use crate::split::{
+    KIND_CONTROL, KIND_STREAM, MAGIC, PREFACE_LEN, STREAM_PREFACE_LEN, VERSION, preface,
+};
+
+/// A connection of which nothing is believed yet.
+pub(super) struct Greeting {
+    pub(super) socket: Socket,
+    pub(super) from: SocketAddr,
+    pub(super) into: Inbound,
+    /// The association and stream that it claims, once the preface was read.
+    pub(super) claims: Option<(u32, u64)>,
+}
+
+/// What a greeting came to.
+pub(super) enum Verdict {
+    Wait,
+    Garbage,
+    /// Somebody who speaks another version of the protocol, which is this.
+    Foreign(u8),
+    /// An init for a new association.
+    Init(Vec<u8>),
+    /// The first record of a stream of an association opened.
+    Stream(u32, u64),
+}
+
+/// Reads what has come and judges it.
+pub(super) fn read(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+    loop {
+        let room = greeting.into.space();
+        if room.is_empty() {
+            return Verdict::Garbage;
+        }
+        match greeting.socket.read(room) {
+            Moved::Bytes(n) => greeting.into.filled(n),
+            Moved::Blocked => return Verdict::Wait,
+            Moved::End | Moved::Broken(_) => return Verdict::Garbage,
+        }
+        match judge(greeting, known) {
+            Verdict::Wait => {}
+            verdict => return verdict,
+        }
+    }
+}
+
+fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+    if let Some((association, stream)) = greeting.claims {
+        return match greeting.into.advance() {
+            Ok(()) if greeting.into.opened() => Verdict::Stream(association, stream),
+            Ok(()) => Verdict::Wait,
+            Err(_) => Verdict::Garbage,
+        };
+    }
+    let raw = greeting.into.raw();
+    if raw.starts_with(&preface(KIND_CONTROL)) {
+        let Some(length) = raw.get(PREFACE_LEN..PREFACE_LEN + 2) else { return Verdict::Wait };
+        let len = length.iter().fold(0, |n, b| n << 8 | usize::from(*b));
+        let end = PREFACE_LEN + 2 + len;
+        if len > MAX_INIT_LEN {
+            return Verdict::Garbage;
+        }
+        let Some(init) = raw.get(PREFACE_LEN + 2..end) else { return Verdict::Wait };
+        let init = init.to_vec();
+        greeting.into.skip(end);
+        return Verdict::Init(init);
+    }
+    if raw.starts_with(&preface(KIND_STREAM)) {
+        let Some(names) = raw.get(PREFACE_LEN..STREAM_PREFACE_LEN) else { return Verdict::Wait };
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
+        let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
+        let Some(claimed) = known.get(&association) else { return Verdict::Garbage };
+        // A mobile's streams are even; of the odd ones only those are wanted that it was asked for.
+        if stream % 2 == 1 && !claimed.streams.awaits(stream) {
+            return Verdict::Garbage;
+        }
+        let keys = &claimed.keys;
+        greeting.into.skip(STREAM_PREFACE_LEN);
+        greeting.into.start(keys.stream(stream).1);
+        greeting.claims = Some((association, stream));
+        return judge(greeting, known);
+    }
+    match raw.split_at_checked(MAGIC.len()) {
+        Some((magic, [version, _kind, ..])) if magic == MAGIC && *version != VERSION => {
+            Verdict::Foreign(*version)
+        }
+        None if MAGIC.starts_with(raw) => Verdict::Wait,
+        Some((magic, rest)) if magic == MAGIC && rest.len() < PREFACE_LEN - MAGIC.len() => {
+            Verdict::Wait
+        }
+        _ => Verdict::Garbage,
+    }
+}

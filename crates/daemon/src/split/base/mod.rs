@@ -1,0 +1,526 @@
+//! The base's end of split-tcp: it greets what connects, and keeps the associations.
+
+mod association;
+mod greeting;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use lasthop_control::AssociationReport;
+use lasthop_hop::seal::{PublicKey, ReplayWindow, Responder};
+use lasthop_hop::{Refusal, Refusals, Refused};
+use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Accepted, Congestion, Moved};
+use lasthop_kernel::turn::Turn;
+use lasthop_units::{Seed, Stream as Random, Time};
+use lasthop_wire::datagram::MAX_REPLY_LEN;
+
+use self::association::Association;
+use self::greeting::{Greeting, Verdict};
+use super::cipher::{CONTROL, SharedKeys};
+use super::control::Control;
+use super::inbound::Inbound;
+use super::report;
+use super::stream::Stream;
+use super::streams::SplitTcp;
+use super::wires::{Place, Wires};
+use super::{GREETING_TIMEOUT, REFUSAL, VERSION, hello, lost};
+use crate::hop::BaseHop;
+use crate::hop::{Hop, HopEvent};
+
+/// Connections that have not yet said whose they are; beyond, the oldest is cut.
+const GREETINGS_MAX: usize = 512;
+/// How long accepting pauses when descriptors have run out.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Whom a connection of the base's own is for.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    Listener(usize),
+    Greeting,
+    Control(u32),
+}
+
+/// What the base's end is allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Associations at once.
+    pub(crate) associations: usize,
+    /// Streams of one association at once.
+    pub(crate) streams: usize,
+}
+
+/// The base's end.
+pub(crate) struct SplitBase {
+    listeners: Vec<OwnedFd>,
+    responder: Responder,
+    /// `None`: anybody, as on an unsealed hop.
+    allowed: Option<Vec<PublicKey>>,
+    bounds: Bounds,
+    random: Random,
+    wires: Wires<Own>,
+    greetings: HashMap<Key, Greeting>,
+    deadlines: VecDeque<(Time, Key)>,
+    candidates: VecDeque<(Time, u32)>,
+    associations: BTreeMap<u32, Association>,
+    active: VecDeque<u32>,
+    events: VecDeque<HopEvent<u32>>,
+    resume_at: Option<Time>,
+    /// By host: each attempt has a port of its own.
+    refusals: Refusals<IpAddr>,
+    garbage: u64,
+}
+
+impl SplitBase {
+    /// Listens on every address of `listen`.
+    pub(crate) fn bind(
+        listen: &[SocketAddr],
+        congestion: Option<&Congestion>,
+        responder: Responder,
+        allowed: Option<Vec<PublicKey>>,
+        bounds: Bounds,
+        seed: Seed,
+    ) -> Result<Self, (SocketAddr, io::Error)> {
+        let mut listeners = Vec::new();
+        for addr in listen {
+            let fd = tcp::listen(*addr).map_err(|e| (*addr, e))?;
+            if let Some(congestion) = congestion {
+                congestion.apply(&fd).map_err(|e| (*addr, e))?;
+            }
+            listeners.push(fd);
+        }
+        Ok(Self {
+            listeners,
+            responder,
+            allowed,
+            bounds,
+            random: seed.stream("split-base"),
+            wires: Wires::new(),
+            greetings: HashMap::new(),
+            deadlines: VecDeque::new(),
+            candidates: VecDeque::new(),
+            associations: BTreeMap::new(),
+            active: VecDeque::new(),
+            events: VecDeque::new(),
+            resume_at: None,
+            refusals: Refusals::default(),
+            garbage: 0,
+        })
+    }
+
+    fn accept(&mut self, turn: &mut Turn<'_>, listener: usize) {
+        // A flood of connections must not starve the streams.
+        let mut resume_at = turn.now;
+        for _ in 0..64 {
+            let Some(fd) = self.listeners.get(listener) else { return };
+            match tcp::accept(fd) {
+                Accepted::Connection(fd, from) => self.greet(turn, fd, tcp::canonical(from)),
+                Accepted::Empty => return,
+                Accepted::Exhausted(e) => {
+                    tracing::warn!(error = %e, "accept failed: paused");
+                    resume_at = turn.now + PAUSE;
+                    break;
+                }
+            }
+        }
+        self.resume_at = Some(resume_at);
+    }
+
+    fn greet(&mut self, turn: &mut Turn<'_>, fd: OwnedFd, from: SocketAddr) {
+        let Ok((key, socket)) = self.wires.watch(turn, fd, Place::Own(Own::Greeting)) else {
+            return;
+        };
+        let greeting = Greeting { socket, from, into: Inbound::new(0), claims: None };
+        self.greetings.insert(key, greeting);
+        self.deadlines.push_back((turn.now + GREETING_TIMEOUT, key));
+        while self.deadlines.front().is_some_and(|(_, key)| !self.greetings.contains_key(key)) {
+            self.deadlines.pop_front();
+        }
+        if self.greetings.len() > GREETINGS_MAX
+            && let Some((_, oldest)) = self.deadlines.pop_front()
+        {
+            self.cut(turn, oldest);
+        }
+    }
+
+    /// Ends a greeting that leads to nothing.
+    fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
+        if let Some(greeting) = self.greetings.remove(&key) {
+            self.garbage += 1;
+            self.wires.places.remove(key);
+            greeting.socket.close(turn.reactor, false);
+        }
+    }
+
+    /// Ends a greeting, and has the operator hear why.
+    fn refuse(&mut self, turn: &mut Turn<'_>, key: Key, why: Option<Refusal>) {
+        if let (Some(greeting), Some(why)) = (self.greetings.get(&key), why) {
+            self.refusals.note(turn.now, greeting.from.ip(), why);
+        }
+        self.cut(turn, key);
+    }
+
+    fn handle_greeting(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        let Some(greeting) = self.greetings.get_mut(&key) else { return };
+        greeting.socket.ready(readiness);
+        match greeting::read(greeting, &self.associations) {
+            Verdict::Wait => {}
+            Verdict::Garbage => self.cut(turn, key),
+            Verdict::Foreign(version) => {
+                let why = Refusal::OtherVersion { theirs: version, ours: VERSION };
+                self.refusals.note(turn.now, greeting.from.ip(), why);
+                // If the kernel does not take it, the mobile is told nothing, as by any other base.
+                let _ = greeting.socket.write(&REFUSAL);
+                self.cut(turn, key);
+            }
+            Verdict::Init(init) => self.associate(turn, key, &init),
+            Verdict::Stream(association, stream) => self.admit(turn, key, association, stream),
+        }
+    }
+
+    /// Answers an init with a candidate.
+    fn associate(&mut self, turn: &mut Turn<'_>, key: Key, init: &[u8]) {
+        let request = match self.responder.read(init) {
+            Ok(request) => request,
+            Err(e) => return self.refuse(turn, key, Refusal::of(e, init)),
+        };
+        let peer = *request.mobile();
+        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&peer)) {
+            return self.refuse(turn, key, Some(Refusal::Stranger(peer)));
+        }
+        if self.associations.len() >= self.bounds.associations {
+            return self.refuse(turn, key, Some(Refusal::Full));
+        }
+        let id = self.fresh_id();
+        let mut reply = [0; 2 + MAX_REPLY_LEN];
+        let Ok((len, keys)) = request.accept(&hello(id, 0), &mut reply[2..]) else {
+            return self.cut(turn, key);
+        };
+        reply[..2].copy_from_slice(&(len as u16).to_be_bytes());
+        let Some(mut greeting) = self.greetings.remove(&key) else { return };
+        // A fresh connection's buffer holds a reply of a few hundred bytes.
+        if !matches!(greeting.socket.write(&reply[..2 + len]), Moved::Bytes(n) if n == 2 + len) {
+            self.wires.places.remove(key);
+            return greeting.socket.close(turn.reactor, true);
+        }
+        if let Some(place) = self.wires.places.get_mut(key) {
+            *place = Place::Own(Own::Control(id));
+        }
+        let keys = SharedKeys::new(keys);
+        let control = Control::new(key, greeting.socket, greeting.into, keys.stream(CONTROL));
+        // A mobile may still have streams of an association before, whose numbers are not these.
+        let first = 2 * u64::from(self.random.next_u64() as u32) + 1;
+        let association = Association {
+            peer,
+            address: greeting.from,
+            keys,
+            seen: ReplayWindow::new(),
+            streams: SplitTcp::new(self.bounds.streams, first),
+            confirmed: false,
+            control: Some(control),
+            since: turn.now,
+            active: false,
+        };
+        self.associations.insert(id, association);
+        self.candidates.push_back((turn.now + GREETING_TIMEOUT, id));
+        self.handle_control(turn, id, Readiness::default());
+    }
+
+    fn fresh_id(&mut self) -> u32 {
+        loop {
+            let id = self.random.next_u64() as u32;
+            if !self.associations.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// Takes the stream whose first record has opened.
+    fn admit(&mut self, turn: &mut Turn<'_>, key: Key, id: u32, stream: u64) {
+        self.confirm(id);
+        let Some(association) = self.associations.get_mut(&id) else {
+            return self.cut(turn, key);
+        };
+        let ours = stream % 2 == 1;
+        let wanted = if ours {
+            association.streams.awaits(stream)
+        } else {
+            association.streams.has_room() && association.seen.accept(stream / 2)
+        };
+        if !wanted {
+            return self.cut(turn, key);
+        }
+        let Some(greeting) = self.greetings.remove(&key) else { return };
+        if let Some(place) = self.wires.places.get_mut(key) {
+            *place = Place::Stream(id, stream);
+        }
+        let sealer = association.keys.stream(stream).0;
+        if ours {
+            if let Some(waiting) = association.streams.get_mut(stream) {
+                waiting.adopt(key, greeting.socket, greeting.into, sealer);
+                association.streams.touch(stream);
+            }
+        } else {
+            let accepted = Stream::accept(key, greeting.socket, greeting.into, sealer);
+            association.streams.incoming(stream, accepted);
+        }
+        self.activate(id);
+    }
+
+    fn confirm(&mut self, id: u32) {
+        if let Some(association) = self.associations.get_mut(&id)
+            && !association.confirmed
+        {
+            association.confirmed = true;
+            self.events.push_back(HopEvent::Up(id));
+        }
+    }
+
+    fn activate(&mut self, id: u32) {
+        if let Some(association) = self.associations.get_mut(&id)
+            && !association.active
+        {
+            association.active = true;
+            self.active.push_back(id);
+        }
+    }
+
+    fn handle_control(&mut self, turn: &mut Turn<'_>, id: u32, readiness: Readiness) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        let Some(control) = &mut association.control else { return };
+        control.ready(readiness);
+        let outcome = loop {
+            match control.hear().map(<[u8]>::len) {
+                Ok(0) => break control.flush(),
+                // A mobile proves itself with one byte; whatever else it says is dropped.
+                Ok(n) => control.take(n),
+                Err(e) => break Err(e),
+            }
+        };
+        if control.is_proven() {
+            self.confirm(id);
+        }
+        if let Err(e) = outcome {
+            tracing::debug!(association = id, error = %e, "a control connection ends");
+            self.drop_control(turn, id, "the mobile closed the connection");
+        }
+    }
+
+    fn drop_control(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
+        let Some(association) = self.associations.get_mut(&id) else { return };
+        if let Some(control) = association.control.take() {
+            self.wires.places.remove(control.key);
+            control.socket.close(turn.reactor, true);
+        }
+        association.streams.break_off_waiting();
+        self.end_if_idle(id, why);
+    }
+
+    /// An association without a control connection and without streams is over.
+    fn end_if_idle(&mut self, id: u32, why: &str) {
+        let Some(association) = self.associations.get(&id) else { return };
+        if association.control.is_some() || !association.streams.is_empty() {
+            return;
+        }
+        if association.confirmed {
+            self.events.push_back(HopEvent::Lost(id, why.to_owned()));
+        } else {
+            self.associations.remove(&id);
+        }
+    }
+}
+
+impl Hop for SplitBase {
+    type Id = u32;
+    type Streams = SplitTcp;
+
+    fn name(&self) -> &'static str {
+        "split-tcp"
+    }
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        match self.wires.places.get(key) {
+            Some(Place::Own(Own::Listener(i))) => self.accept(turn, *i),
+            Some(Place::Own(Own::Greeting)) => self.handle_greeting(turn, key, readiness),
+            Some(Place::Own(Own::Control(id))) => self.handle_control(turn, *id, readiness),
+            Some(Place::Stream(id, stream)) => {
+                let (id, stream) = (*id, *stream);
+                if let Some(association) = self.associations.get_mut(&id)
+                    && let Some(found) = association.streams.get_mut(stream)
+                {
+                    found.ready(readiness);
+                    association.streams.touch(stream);
+                }
+            }
+            Some(Place::Lingering(_) | Place::Parked(_)) => {
+                self.wires.handle_left(turn, key, readiness);
+            }
+            None => {}
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let own = [
+            self.deadlines.front().map(|(at, _)| *at),
+            self.candidates.front().map(|(at, _)| *at),
+            self.wires.next_timeout(),
+            self.resume_at,
+            self.refusals.next_timeout(),
+        ];
+        let streams = self.associations.values().map(|a| a.streams.next_timeout());
+        own.into_iter().chain(streams).flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.wires.handle_timeout(turn);
+        self.refusals.handle_timeout(turn.now);
+        for association in self.associations.values_mut() {
+            association.streams.handle_timeout(turn.now);
+        }
+        while let Some((at, key)) = self.deadlines.front().copied()
+            && (at <= turn.now || !self.greetings.contains_key(&key))
+        {
+            self.deadlines.pop_front();
+            self.cut(turn, key);
+        }
+        while let Some((at, id)) = self.candidates.front().copied()
+            && at <= turn.now
+        {
+            self.candidates.pop_front();
+            if self.associations.get(&id).is_some_and(|a| !a.confirmed) {
+                self.garbage += 1;
+                self.drop_control(turn, id, "not confirmed");
+            }
+        }
+        if self.resume_at.is_some_and(|at| at <= turn.now) {
+            self.resume_at = None;
+            for i in 0..self.listeners.len() {
+                self.accept(turn, i);
+            }
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        let mut touched = Vec::new();
+        for (id, association) in &mut self.associations {
+            if association.streams.is_idle() {
+                continue;
+            }
+            let wires = &mut self.wires;
+            association.pump(turn.now, |stream, how| wires.leave(turn, stream, how));
+            touched.push(*id);
+        }
+        for id in touched {
+            if self.associations.get(&id).is_some_and(|a| a.streams.has_events()) {
+                self.activate(id);
+            }
+            self.end_if_idle(id, "the last connection is over");
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        self.pump(turn);
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<u32>> {
+        self.events.pop_front()
+    }
+
+    fn poll_active(&mut self) -> Option<u32> {
+        let id = self.active.pop_front()?;
+        if let Some(association) = self.associations.get_mut(&id) {
+            association.active = false;
+        }
+        Some(id)
+    }
+
+    fn is_active(&self) -> bool {
+        !self.active.is_empty() || self.associations.values().any(|a| !a.streams.is_idle())
+    }
+
+    fn streams(&mut self, id: u32) -> Option<&mut SplitTcp> {
+        self.associations.get_mut(&id).map(|a| &mut a.streams)
+    }
+
+    fn forget(&mut self, turn: &mut Turn<'_>, id: u32) {
+        let Some(mut association) = self.associations.remove(&id) else { return };
+        self.events.retain(|event| !matches!(event, HopEvent::Lost(lost, _) if *lost == id));
+        if let Some(control) = association.control.take() {
+            self.wires.places.remove(control.key);
+            control.socket.close(turn.reactor, true);
+        }
+        while let Some((stream, how)) = association.streams.next_leaving() {
+            self.wires.leave(turn, stream, how);
+        }
+        for mut stream in association.streams.take_all() {
+            stream.break_off(lost());
+            self.wires.close(turn, &mut stream);
+        }
+    }
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        while let Some((id, mut association)) = self.associations.pop_first() {
+            tracing::trace!(association = id, "closed");
+            while let Some((stream, how)) = association.streams.next_leaving() {
+                self.wires.leave(turn, stream, how);
+            }
+            for mut stream in association.streams.take_all() {
+                self.wires.close(turn, &mut stream);
+            }
+            if let Some(control) = association.control {
+                self.wires.places.remove(control.key);
+                control.socket.close(turn.reactor, true);
+            }
+        }
+        for (_, greeting) in self.greetings.drain() {
+            greeting.socket.close(turn.reactor, true);
+        }
+        self.wires.close_all(turn);
+    }
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let confirmed = self.associations.iter().filter(|(_, a)| a.confirmed);
+        confirmed
+            .map(|(id, a)| {
+                let state = if a.control.is_some() { "up" } else { "closing" };
+                let age = now - a.since;
+                report::of(&a.streams, u64::from(*id), Some(a.peer), Some(a.address), state, age)
+            })
+            .collect()
+    }
+
+    fn garbage(&self) -> u64 {
+        self.garbage
+    }
+}
+
+impl BaseHop for SplitBase {
+    fn local_addrs(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().map(tcp::local_addr).collect()
+    }
+
+    fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
+        for (i, fd) in self.listeners.iter().enumerate() {
+            let key = self.wires.places.insert(Place::Own(Own::Listener(i)));
+            turn.reactor.add(fd, Interest::Read, turn.source(key))?;
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, _turn: &mut Turn<'_>) {
+        // Closing a listener takes it out of the epoll set.
+        self.listeners.clear();
+    }
+
+    fn poll_refused(&mut self) -> Option<Refused<String>> {
+        self.refusals.poll().map(|refused| refused.map(|from| from.to_string()))
+    }
+
+    fn key_of(&self, id: u32) -> Option<PublicKey> {
+        self.associations.get(&id).map(|a| a.peer)
+    }
+}

@@ -1,0 +1,526 @@
+//! The mobile's end of split-tcp: a control connection, and a connection for each stream.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lasthop_control::AssociationReport;
+use lasthop_hop::seal::{Initiator, Keypair, PublicKey};
+use lasthop_hop::{Evidence, Unreachable};
+use lasthop_kernel::clock;
+use lasthop_kernel::reactor::Readiness;
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Congestion, Moved, Socket};
+use lasthop_kernel::turn::Turn;
+use lasthop_units::{Seed, Stream as Random, Time};
+use rustix::io::Errno;
+
+use super::cipher::{CONTROL, SharedKeys};
+use super::control;
+use super::inbound::Inbound;
+use super::streams::SplitTcp;
+use super::wires::{Place, Wires};
+use super::{
+    GREETING_TIMEOUT, KIND_CONTROL, REFUSAL, VERSION, hello, lost, preface, report, stream_preface,
+};
+use crate::handshake::{self, Caller, Heard, Introduction};
+use crate::hop::{Hop, HopEvent};
+use crate::hop::{MobileHop, Said};
+
+const RETRY_MIN: Duration = Duration::from_millis(250);
+const RETRY_MAX: Duration = Duration::from_millis(500);
+
+/// How a mobile proves itself and knows its base.
+#[derive(Clone, Debug)]
+pub(crate) enum Seal {
+    /// By static keys.
+    Noise(Keypair, PublicKey),
+    /// Not at all; the key is only a name.
+    Off(PublicKey),
+}
+
+/// A control connection that is being made.
+struct Greeting {
+    place: Key,
+    socket: Socket,
+    initiator: Initiator,
+    out: Vec<u8>,
+    into: Vec<u8>,
+    connected: bool,
+    deadline: Time,
+}
+
+/// A control connection that stands.
+struct Standing {
+    control: control::Control,
+    association: u32,
+    keys: SharedKeys,
+}
+
+enum Control {
+    Down,
+    Greeting(Box<Greeting>),
+    Up(Box<Standing>),
+}
+
+/// The mobile's end.
+pub(crate) struct SplitMobile {
+    seal: Seal,
+    congestion: Option<Congestion>,
+    /// Marks its connections as lasthop's own.
+    mark: Option<u32>,
+    random: Random,
+    base: Option<SocketAddr>,
+    streams: SplitTcp,
+    wires: Wires<()>,
+    control: Control,
+    retry_at: Time,
+    retry_after: Duration,
+    since: Time,
+    /// Since when there is none, and one is wanted.
+    down: Option<Time>,
+    said: Option<Said>,
+    evidence: Evidence,
+    events: VecDeque<HopEvent<()>>,
+}
+
+impl SplitMobile {
+    /// No connection yet: [`MobileHop::set_base`] starts.
+    pub(crate) fn new(
+        seal: Seal,
+        congestion: Option<Congestion>,
+        streams_max: usize,
+        seed: Seed,
+    ) -> Self {
+        Self {
+            seal,
+            congestion,
+            mark: None,
+            random: seed.stream("split-mobile"),
+            base: None,
+            streams: SplitTcp::new(streams_max, 0),
+            wires: Wires::new(),
+            control: Control::Down,
+            retry_at: Time::NEVER,
+            retry_after: RETRY_MIN,
+            since: Time::ZERO,
+            down: None,
+            said: None,
+            evidence: Evidence::default(),
+            events: VecDeque::new(),
+        }
+    }
+
+    /// The same, with a mark on all connections by which they are known as lasthop's own.
+    pub(crate) fn with_mark(self, mark: Option<u32>) -> Self {
+        Self { mark, ..self }
+    }
+
+    fn initiator(&mut self) -> Result<Initiator, String> {
+        let hello = hello(self.random.next_u64() as u32, clock::wall_nanos());
+        let made = match &self.seal {
+            Seal::Noise(keys, base) => {
+                let mut seed = [0; 32];
+                self.random.fill(&mut seed);
+                Initiator::new(keys, base, 0, hello, Seed::from_bytes(seed))
+            }
+            Seal::Off(claim) => Initiator::unsealed(claim, 0, hello),
+        };
+        made.map_err(|e| e.to_string())
+    }
+
+    fn start(&mut self, turn: &mut Turn<'_>, base: SocketAddr) -> Result<(), String> {
+        let initiator = self.initiator()?;
+        let mut out = preface(KIND_CONTROL).to_vec();
+        out.extend_from_slice(&(initiator.datagram().len() as u16).to_be_bytes());
+        out.extend_from_slice(initiator.datagram());
+        let fd = tcp::connect(base, self.congestion.as_ref(), self.mark).map_err(|e| {
+            if Errno::from_io_error(&e) == Some(Errno::NETUNREACH) {
+                self.said = Some(Said { what: Unreachable::NoRoute, at: turn.now });
+                return self.unanswered(Heard::Network(Unreachable::NoRoute));
+            }
+            e.to_string()
+        })?;
+        let (place, socket) =
+            self.wires.watch(turn, fd, Place::Own(())).map_err(|e| e.to_string())?;
+        self.control = Control::Greeting(Box::new(Greeting {
+            place,
+            socket,
+            initiator,
+            out,
+            into: Vec::new(),
+            connected: false,
+            deadline: turn.now + GREETING_TIMEOUT,
+        }));
+        Ok(())
+    }
+
+    /// Why the base is not reached.
+    fn unanswered(&self, heard: Heard) -> String {
+        let at = self.base.map_or_else(String::new, |base| base.to_string());
+        let introduction = match &self.seal {
+            Seal::Noise(keys, _) => {
+                Some(Introduction { caller: Caller::Mobile, own: *keys.public() })
+            }
+            Seal::Off(_) => None,
+        };
+        handshake::unanswered(heard, &at, introduction)
+    }
+
+    /// The control connection is gone; try again later.
+    fn fall(&mut self, turn: &mut Turn<'_>, why: String) {
+        self.close_control(turn);
+        self.retry_later(turn, why);
+    }
+
+    fn close_control(&mut self, turn: &mut Turn<'_>) {
+        let (place, socket) = match std::mem::replace(&mut self.control, Control::Down) {
+            Control::Down => return,
+            Control::Greeting(greeting) => (greeting.place, greeting.socket),
+            Control::Up(standing) => (standing.control.key, standing.control.socket),
+        };
+        self.wires.places.remove(place);
+        // Not a reset, which the kernel says once and the hop may lose.
+        socket.close(turn.reactor, false);
+    }
+
+    fn retry_later(&mut self, turn: &Turn<'_>, why: String) {
+        self.down.get_or_insert(turn.now);
+        self.retry_at = turn.now + self.retry_after;
+        self.retry_after = (self.retry_after * 2).min(RETRY_MAX);
+        self.events.push_back(HopEvent::Unreachable((), why));
+    }
+
+    fn handle_control(&mut self, turn: &mut Turn<'_>, readiness: Readiness) {
+        let outcome = match &mut self.control {
+            Control::Down => return,
+            Control::Greeting(greeting) => {
+                greeting.socket.ready(readiness);
+                match greet(greeting) {
+                    Ok(None) => return,
+                    Ok(Some(keys)) => return self.rise(turn, keys),
+                    Err(Failed::Heard(heard)) => {
+                        if let Heard::Network(what) = heard {
+                            self.said = Some(Said { what, at: turn.now });
+                            // By the same error this host says that the next hop does not answer.
+                            if what != Unreachable::Host {
+                                self.evidence.add(turn.now, what);
+                            }
+                        }
+                        Err(self.unanswered(heard))
+                    }
+                    Err(Failed::Version) => Err(format!(
+                        "the base speaks another version of split-tcp than this mobile ({VERSION}): \
+                         update the older of the two"
+                    )),
+                    Err(Failed::Other(e)) => Err(e.to_string()),
+                }
+            }
+            Control::Up(standing) => {
+                standing.control.ready(readiness);
+                listen(&mut standing.control, &mut self.streams)
+            }
+        };
+        if let Err(why) = outcome {
+            self.fall(turn, why);
+        }
+    }
+
+    fn rise(&mut self, turn: &mut Turn<'_>, (association, keys): (u32, SharedKeys)) {
+        let Control::Greeting(greeting) = std::mem::replace(&mut self.control, Control::Down)
+        else {
+            return;
+        };
+        let Greeting { place, socket, .. } = *greeting;
+        let keyed = keys.stream(CONTROL);
+        let mut control = control::Control::new(place, socket, Inbound::new(0), keyed);
+        // Only who has the keys can say anything.
+        control.say(&[0]);
+        self.control = Control::Up(Box::new(Standing { control, association, keys }));
+        self.retry_after = RETRY_MIN;
+        (self.since, self.down, self.said) = (turn.now, None, None);
+        self.evidence.refute();
+        self.events.push_back(HopEvent::Up(()));
+        self.streams.touch_all();
+        self.handle_control(turn, Readiness::default());
+    }
+
+    /// Gives a stream its connection.
+    fn dial(&mut self, turn: &mut Turn<'_>, id: u64) {
+        let (Control::Up(standing), Some(base)) = (&self.control, self.base) else { return };
+        let (association, keys) = (standing.association, standing.keys.stream(id));
+        let made = tcp::connect(base, self.congestion.as_ref(), self.mark)
+            .and_then(|fd| self.wires.watch(turn, fd, Place::Stream(association, id)));
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        match made {
+            Ok((place, socket)) => {
+                stream.connect(place, socket, stream_preface(association, id), keys);
+                if id % 2 == 1 {
+                    stream.prove();
+                }
+            }
+            Err(_) => stream.break_off(lost()),
+        }
+    }
+}
+
+/// What the network says by the outcome of a connect.
+fn said_by(error: &io::Error) -> Option<Unreachable> {
+    match Errno::from_io_error(error)? {
+        Errno::CONNREFUSED => Some(Unreachable::Port),
+        Errno::HOSTUNREACH => Some(Unreachable::Host),
+        Errno::NETUNREACH => Some(Unreachable::Network),
+        _ => None,
+    }
+}
+
+/// Why a handshake came to nothing.
+enum Failed {
+    /// By what was heard instead of an answer.
+    Heard(Heard),
+    /// The base speaks another version.
+    Version,
+    /// By something else.
+    Other(io::Error),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        match (said_by(&error), error.kind()) {
+            (Some(what), _) => Self::Heard(Heard::Network(what)),
+            (None, io::ErrorKind::TimedOut) => Self::Heard(Heard::Nothing),
+            (None, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
+                Self::Heard(Heard::Goodbye)
+            }
+            (None, _) => Self::Other(error),
+        }
+    }
+}
+
+/// Moves the handshake on. The association's number and keys once it is done.
+fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, Failed> {
+    if !greeting.connected {
+        match tcp::connected(&greeting.socket.fd) {
+            Some(Ok(())) => greeting.connected = true,
+            Some(Err(e)) => return Err(e.into()),
+            None => return Ok(None),
+        }
+    }
+    while !greeting.out.is_empty() {
+        match greeting.socket.write(&greeting.out) {
+            Moved::Bytes(n) => drop(greeting.out.drain(..n)),
+            Moved::Blocked | Moved::End => break,
+            Moved::Broken(e) => return Err(e.into()),
+        }
+    }
+    let mut piece = [0; 1024];
+    loop {
+        let wanted = match greeting.into.first_chunk::<2>() {
+            None => 2,
+            Some(length) => 2 + usize::from(u16::from_be_bytes(*length)),
+        };
+        let missing = wanted.saturating_sub(greeting.into.len());
+        if missing == 0 {
+            break;
+        }
+        let Some(room) = piece.get_mut(..missing) else {
+            return Err(Failed::Heard(Heard::Strange));
+        };
+        match greeting.socket.read(room) {
+            Moved::Bytes(n) => greeting.into.extend_from_slice(&piece[..n]),
+            Moved::Blocked => return Ok(None),
+            Moved::End => return Err(Failed::Heard(Heard::Goodbye)),
+            Moved::Broken(e) => return Err(e.into()),
+        }
+        if greeting.into == REFUSAL {
+            return Err(Failed::Version);
+        }
+    }
+    let reply = &greeting.into[2..];
+    let established =
+        greeting.initiator.finish(reply).map_err(|_| Failed::Heard(Heard::Strange))?;
+    Ok(Some((established.hello.receiver, SharedKeys::new(established.keys))))
+}
+
+/// What a base says on a standing control connection are the streams that it opens.
+fn listen(control: &mut control::Control, streams: &mut SplitTcp) -> Result<(), String> {
+    let strange = || "the base said something that is not understood".to_owned();
+    loop {
+        let said = control.hear().map_err(|e| format!("the base: {e}"))?;
+        if said.is_empty() {
+            return control.flush().map_err(|e| e.to_string());
+        }
+        let id = u64::from_be_bytes(*said.first_chunk().ok_or_else(strange)?);
+        control.take(size_of::<u64>());
+        if id % 2 == 0 {
+            return Err(strange());
+        }
+        // Otherwise the base hears no more of it and gives up.
+        if streams.has_room() && !streams.contains(id) {
+            streams.called(id);
+        }
+    }
+}
+
+impl Hop for SplitMobile {
+    type Id = ();
+    type Streams = SplitTcp;
+
+    fn name(&self) -> &'static str {
+        "split-tcp"
+    }
+
+    fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
+        match self.wires.places.get(key) {
+            Some(Place::Own(())) => self.handle_control(turn, readiness),
+            Some(Place::Stream(_, id)) => {
+                let id = *id;
+                if let Some(stream) = self.streams.get_mut(id) {
+                    stream.ready(readiness);
+                    self.streams.touch(id);
+                }
+            }
+            Some(Place::Lingering(_) | Place::Parked(_)) => {
+                self.wires.handle_left(turn, key, readiness);
+            }
+            None => {}
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let control = match &self.control {
+            Control::Down if self.base.is_some() => Some(self.retry_at),
+            Control::Greeting(greeting) => Some(greeting.deadline),
+            Control::Down | Control::Up(_) => None,
+        };
+        let timeouts = [control, self.wires.next_timeout(), self.streams.next_timeout()];
+        timeouts.into_iter().flatten().min()
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        self.wires.handle_timeout(turn);
+        self.streams.handle_timeout(turn.now);
+        match (&self.control, self.base) {
+            (Control::Greeting(greeting), _) if greeting.deadline <= turn.now => {
+                let why = self.unanswered(Heard::Nothing);
+                self.fall(turn, why);
+            }
+            (Control::Down, Some(base)) if self.retry_at <= turn.now => {
+                if let Err(why) = self.start(turn, base) {
+                    self.fall(turn, why);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn pump(&mut self, turn: &mut Turn<'_>) {
+        while let Some((stream, how)) = self.streams.next_leaving() {
+            self.wires.leave(turn, stream, how);
+        }
+        self.streams.begin_round();
+        while let Some(id) = self.streams.next_in_round() {
+            if self.streams.get_mut(id).is_some_and(|stream| !stream.started()) {
+                self.dial(turn, id);
+            }
+            self.streams.pump(turn.now, id);
+        }
+    }
+
+    fn flush(&mut self, turn: &mut Turn<'_>) {
+        self.pump(turn);
+    }
+
+    fn poll_event(&mut self) -> Option<HopEvent<()>> {
+        self.events.pop_front()
+    }
+
+    fn poll_active(&mut self) -> Option<()> {
+        self.streams.has_events().then_some(())
+    }
+
+    fn is_active(&self) -> bool {
+        self.streams.has_events() || !self.streams.is_idle()
+    }
+
+    fn streams(&mut self, (): ()) -> Option<&mut SplitTcp> {
+        Some(&mut self.streams)
+    }
+
+    fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
+
+    fn close(&mut self, turn: &mut Turn<'_>) {
+        while let Some((stream, how)) = self.streams.next_leaving() {
+            self.wires.leave(turn, stream, how);
+        }
+        for mut stream in self.streams.take_all() {
+            self.wires.close(turn, &mut stream);
+        }
+        self.wires.close_all(turn);
+        self.close_control(turn);
+        self.base = None;
+    }
+
+    fn reports(&self, now: Time) -> Vec<AssociationReport> {
+        let (peer, address) = match &self.seal {
+            Seal::Noise(_, base) => (Some(*base), self.base),
+            Seal::Off(_) => (None, self.base),
+        };
+        let (state, since) = match &self.control {
+            Control::Up(_) => ("up", now - self.since),
+            Control::Greeting(_) => ("connecting", Duration::ZERO),
+            Control::Down => ("down", Duration::ZERO),
+        };
+        vec![report::of(&self.streams, 0, peer, address, state, since)]
+    }
+
+    fn garbage(&self) -> u64 {
+        0
+    }
+}
+
+impl MobileHop for SplitMobile {
+    // The kernel's connections are bound to our address.
+    const ROAMS: bool = false;
+
+    fn start(&mut self, _turn: &mut Turn<'_>) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn is_up(&self) -> bool {
+        matches!(self.control, Control::Up(_))
+    }
+
+    fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
+        let before = self.base.replace(addr);
+        if before != Some(addr) {
+            self.said = None;
+            self.evidence.refute();
+        }
+        if before.is_none() {
+            self.retry_at = turn.now;
+            self.down.get_or_insert(turn.now);
+        }
+    }
+
+    /// A connection that stands cannot roam; one that is to be made is tried at once.
+    fn roam(&mut self, turn: &mut Turn<'_>) {
+        if matches!(self.control, Control::Down) && self.base.is_some() {
+            self.retry_at = turn.now;
+        }
+    }
+
+    fn said(&self) -> Option<Said> {
+        self.said
+    }
+
+    fn unreachable(&self, now: Time) -> Option<Unreachable> {
+        self.evidence.unreachable(now)
+    }
+
+    /// Of a connection that stands the kernel tells when it is broken.
+    fn silent_for(&self, now: Time) -> Option<Duration> {
+        self.down.map(|since| now.since(since))
+    }
+}

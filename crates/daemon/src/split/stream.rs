@@ -1,0 +1,420 @@
+//! One stream of split-tcp: one kernel TCP connection, records each way.
+
+use std::collections::VecDeque;
+
+use lasthop_hop::{StreamEvent, StreamId, StreamState};
+use lasthop_kernel::reactor::Readiness;
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Moved, Socket};
+use lasthop_units::Time;
+
+use super::cipher::{Opener, Sealer};
+use super::inbound::Inbound;
+use super::lost;
+use super::outbound::Outbound;
+use super::priority::USUAL;
+use super::record::End;
+
+/// Bytes of records that are read at once, per stream.
+const IN_CAPACITY: usize = 128 * 1024;
+
+/// What a pump found that the owner has to tell or to do.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct News {
+    /// Bytes, an end or a reset can be read where there was nothing.
+    pub(super) readable: bool,
+    /// There is room where there was none.
+    pub(super) writable: bool,
+    /// The peer's process has everything and our end.
+    pub(super) finished: bool,
+    /// The kernel has more, which waits so that the reader gets his turn.
+    pub(super) again: bool,
+    /// The peer is owed an acknowledgement that can wait a little.
+    pub(super) owes: bool,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// Where the owner keeps whom the socket's events are for.
+    place: Option<Key>,
+    socket: Option<Socket>,
+    connecting: bool,
+    /// The peer's kernel has ended the connection.
+    hung: bool,
+    preface: Vec<u8>,
+    pub(super) out: Outbound,
+    pub(super) into: Inbound,
+    /// Why the stream is over before its time.
+    broken: Option<u64>,
+    /// The owner was told of `broken`.
+    told: bool,
+    finish_told: bool,
+    /// The reader has found nothing and waits to be told.
+    reader_waits: bool,
+    /// The writer has found no room and waits to be told.
+    writer_waits: bool,
+    /// What is owed is to be told with no further delay.
+    ack_now: bool,
+    /// Since when it waits for nothing but acknowledgements.
+    pub(super) stalled_since: Option<Time>,
+    pub(super) dirty: bool,
+    /// The owner has noted that an acknowledgement is owed.
+    pub(super) owing: bool,
+    pub(super) closed: bool,
+    /// The peer was asked for a connection.
+    pub(super) asked: bool,
+    /// The peer has asked for it, and nobody has heard of it yet.
+    pub(super) called: bool,
+    pub(super) priority: u32,
+}
+
+impl Stream {
+    /// A stream without a connection.
+    pub(super) fn new() -> Self {
+        Self::with(Inbound::new(IN_CAPACITY))
+    }
+
+    fn with(into: Inbound) -> Self {
+        Self {
+            place: None,
+            socket: None,
+            connecting: false,
+            hung: false,
+            preface: Vec::new(),
+            out: Outbound::new(),
+            into,
+            broken: None,
+            told: false,
+            finish_told: false,
+            reader_waits: true,
+            writer_waits: false,
+            ack_now: false,
+            stalled_since: None,
+            dirty: false,
+            owing: false,
+            closed: false,
+            asked: false,
+            called: false,
+            priority: USUAL,
+        }
+    }
+
+    /// Whether a connection was given to the stream, which it may have lost again.
+    pub(super) fn started(&self) -> bool {
+        self.out.started() || self.broken.is_some()
+    }
+
+    /// Uses a connection that is being made; `preface` goes first.
+    pub(super) fn connect(
+        &mut self,
+        place: Key,
+        socket: Socket,
+        preface: Vec<u8>,
+        (sealer, opener): (Sealer, Opener),
+    ) {
+        self.place = Some(place);
+        self.socket = Some(socket);
+        self.connecting = true;
+        self.preface = preface;
+        self.out.start(sealer);
+        self.into.start(opener);
+    }
+
+    /// A stream that the peer has opened and we give a connection: it hears from us first.
+    pub(super) fn prove(&mut self) {
+        self.out.prove();
+    }
+
+    /// Uses the connection that the peer has made for this stream of ours, and the records that came
+    /// on it so far.
+    pub(super) fn adopt(&mut self, place: Key, socket: Socket, mut into: Inbound, sealer: Sealer) {
+        into.grow(IN_CAPACITY);
+        self.place = Some(place);
+        self.socket = Some(socket);
+        self.into = into;
+        self.out.start(sealer);
+    }
+
+    /// A stream on a connection that the peer made, and the records that came on it so far.
+    pub(super) fn accept(place: Key, socket: Socket, mut into: Inbound, sealer: Sealer) -> Self {
+        into.grow(IN_CAPACITY);
+        let mut stream = Self::with(into);
+        stream.place = Some(place);
+        stream.socket = Some(socket);
+        stream.out.start(sealer);
+        stream
+    }
+
+    /// Notes what the kernel reported.
+    pub(super) fn ready(&mut self, readiness: Readiness) {
+        if let Some(socket) = &mut self.socket {
+            socket.ready(readiness);
+        }
+    }
+
+    /// What is owed to the peer is owed at once.
+    pub(super) fn acknowledge_now(&mut self) {
+        self.ack_now = true;
+        self.owing = false;
+    }
+
+    /// Gives the stream up from below: the reader sees a reset with `code`.
+    pub(super) fn break_off(&mut self, code: u64) {
+        self.broken.get_or_insert(code);
+    }
+
+    /// Moves bytes both ways until the kernel or a buffer stops it, or the reader is due.
+    pub(super) fn pump(&mut self) -> News {
+        let mut news = News::default();
+        if self.broken.is_none() {
+            match self.exchange() {
+                Ok(again) => news.again = again,
+                Err(code) => self.break_off(code),
+            }
+        }
+        if self.broken.is_none() {
+            news.owes = self.into.owed().is_some();
+            news.finished = self.out.is_finished() && !self.finish_told;
+            self.finish_told |= news.finished;
+        }
+        if self.reader_waits && self.has_news() {
+            self.reader_waits = false;
+            news.readable = true;
+        }
+        if self.broken.is_some() && !self.told {
+            self.told = true;
+            news.readable = true;
+        }
+        if self.writer_waits && (self.out.writable() || self.broken.is_some()) {
+            self.writer_waits = false;
+            news.writable = true;
+        }
+        news
+    }
+
+    /// There is more room. True if the writer waits to be told.
+    pub(super) fn wake_writer(&mut self) -> bool {
+        std::mem::take(&mut self.writer_waits)
+    }
+
+    /// Says what `news` has for reader and writer.
+    pub(super) fn note(&mut self, id: StreamId, news: News, events: &mut VecDeque<StreamEvent>) {
+        if std::mem::take(&mut self.called) {
+            events.push_back(StreamEvent::Incoming(id));
+        }
+        if news.readable {
+            events.push_back(StreamEvent::Readable(id));
+        }
+        if news.writable {
+            events.push_back(StreamEvent::Writable(id));
+        }
+        if news.finished {
+            events.push_back(StreamEvent::Finished(id));
+        }
+        if self.is_over() && !self.closed {
+            self.closed = true;
+            events.push_back(StreamEvent::Closed(id));
+        }
+    }
+
+    /// True if the kernel may have more to read.
+    fn exchange(&mut self) -> Result<bool, u64> {
+        if self.socket.is_none() || !self.establish()? {
+            return Ok(false);
+        }
+        let again = self.read()?;
+        if let Some(ack) = self.into.take_heard() {
+            self.out.heard(ack).map_err(|_| lost())?;
+        }
+        // A connection that ends before both sides have said that they have everything was cut.
+        if self.hung && !(self.out.is_finished() && self.into.end() == End::Finished) {
+            return Err(lost());
+        }
+        self.write()?;
+        Ok(again)
+    }
+
+    /// True once the connection stands.
+    fn establish(&mut self) -> Result<bool, u64> {
+        let Some(socket) = &self.socket else { return Ok(false) };
+        if !self.connecting {
+            return Ok(true);
+        }
+        if !socket.writable() {
+            return Ok(false);
+        }
+        match tcp::connected(&socket.fd) {
+            Some(Ok(())) => self.connecting = false,
+            Some(Err(_)) => return Err(lost()),
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// Reads so much that the reader has something to do; true if there may be more.
+    fn read(&mut self) -> Result<bool, u64> {
+        let mut left = IN_CAPACITY;
+        while let Some(socket) = &mut self.socket {
+            if self.hung || !socket.readable() {
+                break;
+            }
+            let room = self.into.space();
+            let most = room.len().min(left);
+            let Some(room) = room.get_mut(..most).filter(|room| !room.is_empty()) else {
+                return Ok(true);
+            };
+            match socket.read(room) {
+                Moved::Bytes(n) => {
+                    left -= n;
+                    self.into.filled(n);
+                    self.into.advance().map_err(|_| lost())?;
+                }
+                Moved::Blocked => break,
+                Moved::End => self.hung = true,
+                Moved::Broken(_) => return Err(lost()),
+            }
+            if let End::Reset(code) = self.into.end() {
+                return Err(code);
+            }
+        }
+        // What came with the greeting was not looked at here.
+        self.into.advance().map_err(|_| lost())?;
+        match self.into.end() {
+            End::Reset(code) => Err(code),
+            End::Open | End::Finished => Ok(false),
+        }
+    }
+
+    fn write(&mut self) -> Result<(), u64> {
+        loop {
+            self.acknowledge();
+            let Some(socket) = &mut self.socket else { return Ok(()) };
+            let early = !self.preface.is_empty();
+            let pending = if early { &self.preface } else { self.out.pending() };
+            if pending.is_empty() {
+                return Ok(());
+            }
+            match socket.write(pending) {
+                Moved::Bytes(n) if early => drop(self.preface.drain(..n)),
+                Moved::Bytes(n) => self.out.sent(n),
+                Moved::Blocked | Moved::End => return Ok(()),
+                Moved::Broken(_) => return Err(lost()),
+            }
+        }
+    }
+
+    /// Tells what we have if the peer may wait for it, or if something is sent anyway.
+    fn acknowledge(&mut self) {
+        let Some(owed) = self.into.owed() else {
+            self.ack_now = false;
+            return;
+        };
+        let due = owed.urgent || self.ack_now || self.out.has_more();
+        if due && self.out.acknowledge(owed.ack) {
+            self.into.tell(owed.ack);
+            self.ack_now = false;
+        }
+    }
+
+    fn has_news(&self) -> bool {
+        self.broken.is_some() || !self.into.plain().is_empty() || self.into.end() != End::Open
+    }
+
+    /// Whether it has a connection that stands.
+    pub(super) fn stands(&self) -> bool {
+        self.socket.is_some() && !self.connecting
+    }
+
+    /// Whether both directions are over, both sides know, and everything was read.
+    pub(super) fn is_over(&self) -> bool {
+        self.broken.is_some()
+            || (self.out.is_finished()
+                && self.into.end() == End::Finished
+                && self.into.plain().is_empty()
+                && self.into.owed().is_none()
+                && self.out.is_flushed())
+    }
+
+    /// What the stream holds, if it can go on elsewhere.
+    pub(super) fn state(&self) -> Option<StreamState> {
+        if self.called || self.closed || self.is_over() {
+            return None;
+        }
+        let (send_start, send) = self.out.kept();
+        Some(StreamState {
+            send_start,
+            send,
+            send_ended: self.out.is_ended(),
+            received: self.into.received(),
+            unread: self.into.unread(),
+            recv_ended: self.into.end() == End::Finished,
+        })
+    }
+
+    /// Takes the connection away, to be closed: what it still has to do, and its place.
+    pub(super) fn take_socket(&mut self) -> Option<(Key, Socket)> {
+        self.place.take().zip(self.socket.take())
+    }
+
+    /// Whether a connection that is taken away should end with a reset.
+    pub(super) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Gives the stream up from above. True if the kernel took all that tells the peer `code`, so
+    /// that the connection should be closed only once the peer has read it.
+    pub(super) fn abandon(&mut self, code: u64) -> bool {
+        if self.socket.is_none() || self.broken.is_some() || self.connecting {
+            return false;
+        }
+        self.out.reset(code);
+        self.write().is_ok() && self.preface.is_empty() && self.out.is_flushed()
+    }
+
+    /// Room for payload.
+    pub(super) fn space(&mut self) -> Result<&mut [u8], SpaceError> {
+        if let Some(code) = self.broken {
+            return Err(SpaceError::Reset(code));
+        }
+        if self.out.is_ended() {
+            return Err(SpaceError::Finished);
+        }
+        self.writer_waits = !self.out.writable();
+        Ok(self.out.space())
+    }
+
+    /// Payload that was not taken.
+    pub(super) fn received(&self) -> &[u8] {
+        if self.broken.is_some() { &[] } else { self.into.plain() }
+    }
+
+    /// `n` bytes of [`received`](Self::received) were taken.
+    pub(super) fn consume(&mut self, n: usize) {
+        self.into.consume(n);
+        self.reader_waits = !self.has_news();
+    }
+
+    /// How reading stands.
+    pub(super) fn end(&self) -> End {
+        match self.broken {
+            Some(code) => End::Reset(code),
+            None if self.into.plain().is_empty() => self.into.end(),
+            None => End::Open,
+        }
+    }
+
+    /// The connection, for its statistics.
+    pub(super) fn socket(&self) -> Option<&Socket> {
+        self.socket.as_ref()
+    }
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum SpaceError {
+    /// The stream was ended from this side.
+    Finished,
+    /// The stream broke.
+    Reset(u64),
+}

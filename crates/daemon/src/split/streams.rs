@@ -1,0 +1,459 @@
+//! The streams of one association.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_kernel::tcp::least_round_trip;
+use lasthop_units::Time;
+
+use super::lost;
+use super::priority::{Division, Flow};
+use super::record::End;
+use super::stream::{SpaceError, Stream};
+
+/// How long an acknowledgement may wait for bytes to travel with.
+const ACK_DELAY: Duration = Duration::from_millis(25);
+/// A stream that has waited so long for acknowledgements alone keeps more from there on. Over a hop
+/// that is near, more would only fall out of the processor's caches.
+const STALL: Duration = Duration::from_millis(2);
+/// What all streams of an association together may hold in each direction beyond what each has to
+/// begin with.
+const GROWTH_MAX: usize = 64 * 1024 * 1024;
+/// Streams whose round trips are looked at: all take the same way.
+const SAMPLES: usize = 8;
+
+/// The streams of one split-tcp association: each is a kernel TCP connection.
+#[derive(Debug)]
+pub struct SplitTcp {
+    streams: HashMap<u64, Stream>,
+    max: usize,
+    /// The next stream that this side opens.
+    next: u64,
+    events: VecDeque<StreamEvent>,
+    /// Streams on which something may move.
+    dirty: Vec<u64>,
+    /// Those of them that are looked at in this round.
+    round: Vec<u64>,
+    /// Streams whose peers are owed acknowledgements, and when these are due.
+    owing: Vec<u64>,
+    ack_at: Option<Time>,
+    /// Streams that leave, and how.
+    leaving: Vec<(Stream, Leave)>,
+    keeping: Allowance,
+    letting: Allowance,
+    /// How streams divide what the hop carries, once one of them was given a priority.
+    dividing: Option<Box<Dividing>>,
+    /// Counters of streams that are gone.
+    pub(super) totals: Totals,
+}
+
+/// How a stream that is out of the table leaves its connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Leave {
+    /// It is over, or given up: the peer is to see the code.
+    Abandoned(u64),
+    /// It goes on elsewhere, and the peer is told nothing.
+    Detached,
+}
+
+/// What the streams' priorities come to.
+#[derive(Debug, Default)]
+struct Dividing {
+    /// What comes, and what goes.
+    into: Division,
+    out: Division,
+    /// Streams have come or are over, or priorities have changed.
+    stale: bool,
+    /// The least that was seen.
+    round_trip: Duration,
+}
+
+/// Memory beyond the least that all streams of an association share.
+#[derive(Debug)]
+struct Allowance {
+    left: usize,
+}
+
+impl Allowance {
+    /// Whether `more` can be had. A part is always left for others.
+    fn take(&mut self, more: usize) -> bool {
+        let granted = more > 0 && more <= self.left / 4;
+        if granted {
+            self.left -= more;
+        }
+        granted
+    }
+
+    fn give_back(&mut self, n: usize) {
+        self.left += n;
+    }
+}
+
+/// What an association has seen.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Totals {
+    /// Payload bytes written into streams.
+    pub(super) sent: u64,
+    /// Payload bytes read out of streams.
+    pub(super) received: u64,
+}
+
+impl SplitTcp {
+    /// No streams, and never more than `max` at once. The first that this side opens is `next`: an
+    /// even number at a mobile, an odd one at a base.
+    pub(super) fn new(max: usize, next: u64) -> Self {
+        Self {
+            streams: HashMap::new(),
+            max,
+            next,
+            events: VecDeque::new(),
+            dirty: Vec::new(),
+            round: Vec::new(),
+            owing: Vec::new(),
+            ack_at: None,
+            leaving: Vec::new(),
+            keeping: Allowance { left: GROWTH_MAX },
+            letting: Allowance { left: GROWTH_MAX },
+            dividing: None,
+            totals: Totals::default(),
+        }
+    }
+
+    /// How many streams there are.
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether there is no stream.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// Whether the peer may open another.
+    pub(super) fn has_room(&self) -> bool {
+        self.streams.len() < self.max
+    }
+
+    /// Takes a stream that the peer opened.
+    pub(super) fn incoming(&mut self, id: u64, stream: Stream) {
+        self.streams.insert(id, stream);
+        self.redivide();
+        self.events.push_back(StreamEvent::Incoming(StreamId(id)));
+        self.touch(id);
+    }
+
+    /// Takes a stream that the peer opens and this side gives a connection. It is heard of once that
+    /// stands: before, a refusal could not be told.
+    pub(super) fn called(&mut self, id: u64) {
+        let mut stream = Stream::new();
+        stream.called = true;
+        self.streams.insert(id, stream);
+        self.redivide();
+        self.touch(id);
+    }
+
+    /// Whether this side has opened the stream and it has no connection yet.
+    pub(super) fn awaits(&self, id: u64) -> bool {
+        self.streams.get(&id).is_some_and(|stream| !stream.started())
+    }
+
+    /// Whether there is a stream of that number.
+    pub(super) fn contains(&self, id: u64) -> bool {
+        self.streams.contains_key(&id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Stream> {
+        self.streams.get_mut(&id)
+    }
+
+    /// Something may move on the stream.
+    pub(super) fn touch(&mut self, id: u64) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && !stream.dirty
+        {
+            stream.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    /// Streams of this side that have no connection get none any more.
+    pub(super) fn break_off_waiting(&mut self) {
+        let waiting = self.streams.iter_mut().filter(|(_, stream)| !stream.started());
+        let waiting = waiting.map(|(id, stream)| {
+            stream.break_off(lost());
+            *id
+        });
+        for id in waiting.collect::<Vec<_>>() {
+            self.touch(id);
+        }
+    }
+
+    /// Something may move on every stream.
+    pub(super) fn touch_all(&mut self) {
+        let ids: Vec<u64> = self.streams.keys().copied().collect();
+        for id in ids {
+            self.touch(id);
+        }
+    }
+
+    /// Begins a round over the streams on which something may move. What is touched meanwhile has
+    /// its turn in the next, so that readers come in between.
+    pub(super) fn begin_round(&mut self) {
+        std::mem::swap(&mut self.dirty, &mut self.round);
+    }
+
+    /// A stream of this round.
+    pub(super) fn next_in_round(&mut self) -> Option<u64> {
+        while let Some(id) = self.round.pop() {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.dirty = false;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.dirty.is_empty() && self.leaving.is_empty()
+    }
+
+    pub(super) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    pub(super) fn next_leaving(&mut self) -> Option<(Stream, Leave)> {
+        self.leaving.pop()
+    }
+
+    /// When acknowledgements that wait are due, or a look at what streams have moved.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        [self.ack_at, self.next_look()].into_iter().flatten().min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.next_look().is_some_and(|at| at <= now) {
+            self.look(now);
+        }
+        if self.ack_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.ack_at = None;
+        while let Some(id) = self.owing.pop() {
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.acknowledge_now();
+                self.touch(id);
+            }
+        }
+    }
+
+    /// When to see what streams have moved.
+    fn next_look(&self) -> Option<Time> {
+        let dividing = self.dividing.as_ref()?;
+        if dividing.stale {
+            return Some(Time::ZERO);
+        }
+        // One alone has all.
+        dividing.into.next_look().filter(|_| self.streams.len() > 1)
+    }
+
+    /// Sees what streams have moved and divides the hop among them.
+    fn look(&mut self, now: Time) {
+        let Some(mut dividing) = self.dividing.take() else { return };
+        let sockets = self.streams.values().filter_map(Stream::socket).take(SAMPLES);
+        let least = sockets.filter_map(|socket| least_round_trip(&socket.fd)).min();
+        dividing.round_trip = least.unwrap_or(dividing.round_trip);
+        let into = self.flows(|stream| stream.into.received());
+        let out = self.flows(|stream| stream.out.acknowledged());
+        if std::mem::take(&mut dividing.stale) {
+            dividing.into.redivide(&into);
+            dividing.out.redivide(&out);
+        }
+        if dividing.into.next_look().is_none_or(|at| at <= now) {
+            dividing.into.look(now, dividing.round_trip, &into);
+            // What the peer has it may tell later, as we do.
+            dividing.out.look(now, dividing.round_trip + ACK_DELAY, &out);
+        }
+        for flow in &into {
+            let Some(stream) = self.streams.get_mut(&flow.id) else { continue };
+            let changed = stream.into.set_share(dividing.into.window(flow.id))
+                | stream.out.set_share(dividing.out.window(flow.id));
+            if changed {
+                self.touch(flow.id);
+            }
+        }
+        self.dividing = Some(dividing);
+    }
+
+    /// What every stream has moved, by their numbers.
+    fn flows(&self, moved: impl Fn(&Stream) -> u64) -> Vec<Flow> {
+        let flow = |(id, stream): (&u64, &Stream)| Flow {
+            id: *id,
+            priority: stream.priority,
+            moved: moved(stream),
+        };
+        let mut flows: Vec<Flow> = self.streams.iter().map(flow).collect();
+        flows.sort_unstable_by_key(|flow| flow.id);
+        flows
+    }
+
+    /// Streams have come, or are over.
+    fn redivide(&mut self) {
+        if let Some(dividing) = &mut self.dividing {
+            dividing.stale = true;
+        }
+    }
+
+    /// Takes a stream out of the table.
+    fn remove(&mut self, id: u64) -> Option<Stream> {
+        let stream = self.streams.remove(&id)?;
+        self.redivide();
+        self.keeping.give_back(stream.out.grown());
+        self.letting.give_back(stream.into.grown());
+        Some(stream)
+    }
+
+    /// Moves what can be moved on one stream and notes what the reader and the writer must know.
+    pub(super) fn pump(&mut self, now: Time, id: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let more = stream.into.growth();
+        if self.letting.take(more) {
+            stream.into.widen(more);
+        }
+        let more = stream.out.growth();
+        if stream.stalled_since.is_some_and(|at| now >= at + STALL) && self.keeping.take(more) {
+            stream.out.grow(more);
+        }
+        let mut news = stream.pump();
+        let more = stream.out.growth();
+        stream.stalled_since =
+            stream.stalled_since.filter(|_| more > 0).or((more > 0).then_some(now));
+        if stream.out.is_small() && self.keeping.take(more) {
+            stream.out.grow(more);
+            news.writable |= stream.wake_writer();
+        }
+        if stream.called && stream.is_broken() {
+            if let Some(stream) = self.remove(id) {
+                self.leaving.push((stream, Leave::Abandoned(0)));
+            }
+            return;
+        }
+        if news.owes && !stream.owing {
+            stream.owing = true;
+            self.owing.push(id);
+            self.ack_at.get_or_insert(now + ACK_DELAY);
+        }
+        if !stream.called || stream.stands() {
+            stream.note(StreamId(id), news, &mut self.events);
+        }
+        if news.again {
+            self.touch(id);
+        }
+    }
+
+    /// Takes every stream out of the table.
+    pub(super) fn take_all(&mut self) -> Vec<Stream> {
+        let ids: Vec<u64> = self.streams.keys().copied().collect();
+        ids.into_iter().filter_map(|id| self.remove(id)).collect()
+    }
+}
+
+impl Streams for SplitTcp {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        if !self.has_room() {
+            return Err(StreamError::TooMany);
+        }
+        let id = self.next;
+        self.next += 2;
+        self.streams.insert(id, Stream::new());
+        self.redivide();
+        self.touch(id);
+        Ok(StreamId(id))
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        let event = self.events.pop_front()?;
+        if let StreamEvent::Closed(id) = event
+            && let Some(stream) = self.remove(id.0)
+        {
+            // Its connection is closed at the next pump, where the reactor is, and an association
+            // that has no other stream is looked at.
+            self.leaving.push((stream, Leave::Abandoned(0)));
+        }
+        Some(event)
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        let stream = self.streams.get_mut(&id.0).ok_or(StreamError::Unknown)?;
+        stream.space().map_err(|e| match e {
+            SpaceError::Finished => StreamError::Finished,
+            SpaceError::Reset(code) => StreamError::Reset(code),
+        })
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        if let Some(stream) = self.streams.get_mut(&id.0) {
+            stream.out.commit(n);
+            self.totals.sent += n as u64;
+            self.touch(id.0);
+        }
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        if let Some(stream) = self.streams.get_mut(&id.0) {
+            stream.out.finish();
+            self.touch(id.0);
+        }
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        if let Some(stream) = self.remove(id.0) {
+            if !stream.closed {
+                self.events.push_back(StreamEvent::Closed(id));
+            }
+            self.leaving.push((stream, Leave::Abandoned(code)));
+        }
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        self.streams.get(&id.0).map_or(&[], Stream::received)
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        if let Some(stream) = self.streams.get_mut(&id.0) {
+            stream.consume(n);
+            self.totals.received += n as u64;
+            self.touch(id.0);
+        }
+    }
+
+    /// The peer is told nothing: what it is let send, and what is sent to it, follows.
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        let Some(stream) = self.streams.get_mut(&id.0) else { return };
+        stream.priority = priority;
+        self.dividing.get_or_insert_default().stale = true;
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        match self.streams.get(&id.0).map(Stream::end) {
+            None | Some(End::Finished) => RecvState::Finished,
+            Some(End::Open) => RecvState::Open,
+            Some(End::Reset(code)) => RecvState::Reset(code),
+        }
+    }
+}
+
+impl Movable for SplitTcp {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        let state = self.streams.get(&id.0)?.state()?;
+        let stream = self.remove(id.0)?;
+        if stream.socket().is_some() {
+            self.leaving.push((stream, Leave::Detached));
+        }
+        Some(state)
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.streams.get(&id.0)?.state()
+    }
+}

@@ -1,0 +1,339 @@
+//! A base and mobiles with the kernel's TCP between them.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use lasthop_hop::seal::{Keypair, PublicKey, Responder};
+use lasthop_hop::{Movable, RecvState, Refusal, StreamId, Streams};
+use lasthop_kernel::clock::Clock;
+use lasthop_kernel::reactor::Reactor;
+use lasthop_kernel::turn::{Source, Turn};
+use lasthop_units::Seed;
+
+use crate::hop::BaseHop;
+use crate::hop::MobileHop;
+use crate::hop::{Hop, HopEvent};
+use crate::split::{Bounds, Seal, SplitBase, SplitMobile, SplitTcp, VERSION};
+
+/// Nothing here should take longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One loop with a base (part zero) and mobiles (parts from one on).
+struct World {
+    clock: Clock,
+    reactor: Reactor<Source>,
+    base: SplitBase,
+    address: SocketAddr,
+    mobiles: Vec<Option<SplitMobile>>,
+    names: Vec<PublicKey>,
+    associations: Vec<u32>,
+    lost: Vec<u32>,
+    unreachable: Vec<String>,
+}
+
+impl World {
+    fn new(mobiles: usize) -> Self {
+        let seed = Seed::from_u64(3);
+        let keys = Keypair::generate(seed.child("base"));
+        let names = (0..mobiles).map(|n| Keypair::generate(seed.child(["m0", "m1", "m2"][n])));
+        let names: Vec<_> = names.collect();
+        let allowed: Vec<_> = names.iter().map(|keys| *keys.public()).collect();
+        let public = *keys.public();
+        let responder = Responder::new(keys, seed.child("responder"));
+        let bounds = Bounds { associations: 10, streams: 2000 };
+        let listen = ["127.0.0.1:0".parse().unwrap()];
+        let base = SplitBase::bind(
+            &listen,
+            None,
+            responder,
+            Some(allowed.clone()),
+            bounds,
+            seed.child("b"),
+        );
+        let base = base.unwrap();
+        let address = base.local_addrs()[0];
+        let mobiles = names.into_iter().map(|keys| {
+            let seal = Seal::Noise(keys, public);
+            Some(SplitMobile::new(seal, None, 2000, seed.child("m")))
+        });
+        let mut world = Self {
+            clock: Clock::start(),
+            reactor: Reactor::new().unwrap(),
+            mobiles: mobiles.collect(),
+            names: allowed,
+            base,
+            address,
+            associations: Vec::new(),
+            lost: Vec::new(),
+            unreachable: Vec::new(),
+        };
+        let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+        BaseHop::start(&mut world.base, &mut turn).unwrap();
+        for (n, mobile) in world.mobiles.iter_mut().enumerate() {
+            mobile.as_mut().unwrap().set_base(&mut turn.within(n as u32 + 1), address);
+        }
+        world.until("associations stand", |world| world.associations.len() == mobiles_of(world));
+        world
+    }
+
+    fn step(&mut self) {
+        let mut ready = Vec::new();
+        self.reactor.wait(Some(Duration::from_millis(1)), &mut ready).unwrap();
+        let mut turn = Turn::new(self.clock.now(), self.clock, &mut self.reactor);
+        for (source, readiness) in ready {
+            let Source::Hop(part, key) = source else { continue };
+            match part.checked_sub(1) {
+                None => self.base.handle_ready(&mut turn, key, readiness),
+                Some(n) => {
+                    if let Some(mobile) = &mut self.mobiles[n as usize] {
+                        mobile.handle_ready(&mut turn.within(part), key, readiness);
+                    }
+                }
+            }
+        }
+        self.base.handle_timeout(&mut turn);
+        self.base.pump(&mut turn);
+        while let Some(event) = self.base.poll_event() {
+            match event {
+                HopEvent::Up(id) => self.associations.push(id),
+                HopEvent::Lost(id, _) => self.lost.push(id),
+                _ => {}
+            }
+        }
+        for (n, mobile) in self.mobiles.iter_mut().enumerate() {
+            let Some(mobile) = mobile else { continue };
+            let mut turn = turn.within(n as u32 + 1);
+            mobile.handle_timeout(&mut turn);
+            mobile.pump(&mut turn);
+            while let Some(event) = mobile.poll_event() {
+                if let HopEvent::Unreachable(_, why) = event {
+                    self.unreachable.push(why);
+                }
+            }
+        }
+    }
+
+    fn until(&mut self, what: &str, mut done: impl FnMut(&mut Self) -> bool) {
+        let start = Instant::now();
+        while !done(self) {
+            assert!(start.elapsed() < PATIENCE, "{what}");
+            self.step();
+        }
+    }
+
+    fn mobile(&mut self, n: usize) -> &mut SplitTcp {
+        self.mobiles[n].as_mut().unwrap().streams(()).unwrap()
+    }
+
+    /// The association of mobile `n`.
+    fn association(&self, n: usize) -> u32 {
+        let name = Some(self.names[n]);
+        *self.associations.iter().find(|id| self.base.key_of(**id) == name).unwrap()
+    }
+
+    fn base(&mut self, n: usize) -> &mut SplitTcp {
+        let id = self.association(n);
+        self.base.streams(id).unwrap()
+    }
+
+    /// Streams of mobile zero, each with `n` bytes that the base has and nobody reads.
+    fn streams(&mut self, count: usize, n: usize) -> Vec<StreamId> {
+        let data = vec![7; n];
+        let ids: Vec<_> = (0..count).map(|_| self.mobile(0).open().unwrap()).collect();
+        for id in &ids {
+            assert_eq!(self.mobile(0).write(*id, &data), Ok(n));
+        }
+        let expected = ids.clone();
+        self.until("bytes arrive", |world| {
+            let base = world.base(0);
+            expected.iter().all(|id| base.snapshot(*id).is_some_and(|s| s.received == n as u64))
+        });
+        ids
+    }
+}
+
+fn mobiles_of(world: &World) -> usize {
+    world.mobiles.len()
+}
+
+/// MHP-17, MHP-19: neither end hears of it when the other takes its streams out, which would reset
+/// what is to go on elsewhere.
+#[test]
+fn an_end_that_leaves_tells_the_other_nothing() {
+    for base_first in [false, true] {
+        let mut world = World::new(1);
+        let ids = world.streams(3, 1000);
+        world.base(0).write(ids[0], b"on its way").unwrap();
+        let mut states = Vec::new();
+        for id in &ids {
+            let first = if base_first { world.base(0) } else { world.mobile(0) };
+            states.push(first.detach(*id).unwrap());
+        }
+        for _ in 0..50 {
+            world.step();
+        }
+        for (id, gone) in ids.iter().zip(states) {
+            let other = if base_first { world.mobile(0) } else { world.base(0) };
+            assert_eq!(other.recv_state(*id), RecvState::Open);
+            let left = other.detach(*id).unwrap();
+            let (from, to) = if base_first { (&left, &gone) } else { (&gone, &left) };
+            assert!(from.send_start <= to.received);
+            assert_eq!(from.send_start + from.send.len() as u64, 1000);
+        }
+        assert!(world.mobile(0).is_empty() && world.base(0).is_empty());
+        assert_eq!((world.lost, world.unreachable), (vec![], vec![]));
+    }
+}
+
+/// A mobile has a hop for each base that it knows; one of them ends and the others do not notice.
+#[test]
+fn a_hop_that_is_closed_leaves_the_others_of_its_mobile_alone() {
+    let mut world = World::new(3);
+    let ids = world.streams(20, 100);
+    let mut first = world.mobiles[0].take().unwrap();
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    first.close(&mut turn.within(1));
+    drop(first);
+    world.until("the base notices", |world| {
+        let base = world.base(0);
+        while base.poll_event().is_some() {}
+        base.is_empty()
+    });
+    assert_eq!(ids.len(), 20);
+    world.until("it is over", |world| world.lost.len() == 1);
+    for n in [1, 2] {
+        let other = world.mobile(n).open().unwrap();
+        world.mobile(n).write(other, b"still here").unwrap();
+        world.until("the others go on", |world| world.base(n).received(other) == b"still here");
+    }
+}
+
+/// A base forgets an association whose session it has given away, and the mobile is not reset: its
+/// streams have left as well.
+#[test]
+fn a_base_may_forget_an_association_that_stands() {
+    let mut world = World::new(1);
+    let ids = world.streams(5, 100);
+    for id in &ids {
+        assert!(world.base(0).detach(*id).is_some());
+    }
+    let id = world.association(0);
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    world.base.forget(&mut turn, id);
+    assert!(world.base.streams(id).is_none());
+    for _ in 0..50 {
+        world.step();
+    }
+    assert!(world.lost.is_empty());
+    for id in ids {
+        assert!(world.mobile(0).detach(id).is_some(), "the parked connection stands");
+    }
+}
+
+/// Whoever comes through a published port while the mobile goes waits for a connection that nobody
+/// makes any more; the association must not live on for that.
+#[test]
+fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
+    let mut world = World::new(1);
+    let id = world.association(0);
+    let mut first = world.mobiles[0].take().unwrap();
+    let asked = world.base(0).open().unwrap();
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    world.base.pump(&mut turn);
+    assert!(world.base.streams(id).unwrap().awaits(asked.0));
+    first.close(&mut turn.within(1));
+    drop(first);
+    world.until("the stream is over", |world| {
+        let base = world.base(0);
+        while base.poll_event().is_some() {}
+        base.is_empty()
+    });
+    world.until("it is over", |world| world.lost.len() == 1);
+}
+
+/// Two thousand connections, a thousand of them nobody's, and not one system call for it.
+#[test]
+fn a_thousand_streams_leave_together() {
+    let mut world = World::new(1);
+    let ids = world.streams(1000, 3000);
+    let start = Instant::now();
+    for id in &ids {
+        assert_eq!(world.base(0).detach(*id).unwrap().unread.len(), 3000);
+    }
+    let base = start.elapsed();
+    let start = Instant::now();
+    for id in &ids {
+        assert!(world.mobile(0).detach(*id).unwrap().send.len() <= 3000);
+    }
+    // No part of the test, but what one wants to see of it.
+    eprintln!("1000 streams leave within {base:?} and {:?}", start.elapsed());
+    world.step();
+    assert!(world.mobile(0).is_empty() && world.base(0).is_empty());
+    assert!(world.lost.is_empty());
+}
+
+#[test]
+fn another_version_is_answered_with_a_refusal() {
+    let mut world = World::new(0);
+    let mut old = TcpStream::connect(world.address).unwrap();
+    old.write_all(&[b'L', b'H', b'T', VERSION - 1, 0, 0, 1, 9]).unwrap();
+    world.until("it is counted", |world| world.base.garbage() == 1);
+    old.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut said = Vec::new();
+    old.read_to_end(&mut said).unwrap();
+    assert_eq!(said, [0, 0]);
+}
+
+#[test]
+fn a_mobile_says_that_the_base_speaks_another_version() {
+    let mut world = World::new(1);
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let seal = Seal::Off(*Keypair::generate(Seed::from_u64(9)).public());
+    let mut mobile = SplitMobile::new(seal, None, 10, Seed::from_u64(10));
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    mobile.set_base(&mut turn.within(2), other.local_addr().unwrap());
+    world.mobiles.push(Some(mobile));
+    world.step();
+    let (mut base, _) = other.accept().unwrap();
+    base.set_nonblocking(true).unwrap();
+    world.until("it greets", |_| base.peek(&mut [0; 5]).is_ok_and(|n| n == 5));
+    base.write_all(&[0, 0]).unwrap();
+    world.until("it is told", |world| !world.unreachable.is_empty());
+    assert!(world.unreachable[0].contains("another version"), "{}", world.unreachable[0]);
+}
+
+#[test]
+fn a_base_tells_whom_it_cuts_off_and_the_mobile_what_to_check() {
+    let mut world = World::new(0);
+    let base = *Keypair::generate(Seed::from_u64(3).child("base")).public();
+    let (stranger, other) = (Seed::from_u64(8), Seed::from_u64(9));
+    let (stranger, other) = (Keypair::generate(stranger), Keypair::generate(other));
+    let key = *stranger.public();
+    for (n, seal) in [
+        Seal::Noise(stranger.clone(), base),
+        Seal::Noise(stranger, *other.public()),
+        Seal::Off(*other.public()),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let mut mobile = SplitMobile::new(seal, None, 10, Seed::from_u64(n as u64));
+        let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+        mobile.set_base(&mut turn.within(n as u32 + 1), world.address);
+        world.mobiles.push(Some(mobile));
+    }
+    let mut told = Vec::new();
+    world.until("all are told of", |world| {
+        told.extend(std::iter::from_fn(|| world.base.poll_refused()).map(|refused| refused.why));
+        told.len() >= 3 && world.unreachable.len() >= 6
+    });
+    // They ask again, and the log is spared.
+    assert_eq!(told.len(), 3, "{told:?}");
+    for why in [Refusal::Stranger(key), Refusal::OtherBase, Refusal::OtherSeal] {
+        assert!(told.contains(&why), "{told:?}");
+    }
+    let said = &world.unreachable;
+    assert!(said.iter().all(|why| why.contains("its log says why")), "{said:?}");
+    assert!(said.iter().any(|why| why.contains(&key.to_string())), "{said:?}");
+}

@@ -1,0 +1,439 @@
+//! A mobile and several bases in one process, over loopback: the mobile moves, and bases die.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::iter;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lasthop_control::{self as control, HandoffState, Link, Report, Request};
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
+use lasthop_daemon::config;
+use lasthop_daemon::keyfile::{self, Existing};
+use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
+use lasthop_kernel::stop::Stop;
+
+/// Nothing in these tests should take longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+const MB: usize = 1 << 20;
+
+struct Running {
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(run: impl FnOnce(&Stop) + Send + 'static) -> Self {
+        let stop = Stop::new().unwrap();
+        let theirs = stop.clone();
+        Self { stop, thread: Some(thread::spawn(move || run(&theirs))) }
+    }
+
+    fn join(mut self) {
+        self.stop.request();
+        self.stop.request();
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.stop.request();
+    }
+}
+
+struct Place {
+    name: String,
+    config: BaseConfig,
+    running: Option<Running>,
+}
+
+/// Bases that know each other, and a mobile that knows them.
+struct Country {
+    proxy: SocketAddr,
+    bases: Vec<Place>,
+    _mobile: Running,
+    dir: PathBuf,
+}
+
+fn parse<T: serde::de::DeserializeOwned>(text: &str) -> T {
+    config::parse(Path::new("test.toml"), text).unwrap()
+}
+
+/// Ports that are free, for UDP and TCP, and that the kernel gives to nobody who does not ask.
+fn ports(n: usize) -> Vec<u16> {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(211);
+    let free = |port: &u16| {
+        UdpSocket::bind(("127.0.0.1", *port)).is_ok()
+            && TcpListener::bind(("127.0.0.1", *port)).is_ok()
+    };
+    let some = iter::repeat_with(|| {
+        let n = first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        (12_000 + n % 18_000) as u16
+    });
+    some.filter(free).take(n).collect()
+}
+
+impl Country {
+    /// `count` bases, with `more` in the mobile's configuration.
+    fn start(hop: &str, count: usize, more: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("lasthop-roam-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let key = |name: &str| {
+            let keys = keyfile::generate().unwrap();
+            keyfile::store(&dir.join(name), &keys, Existing::Keep).unwrap();
+            keys.public().to_string()
+        };
+        let shown = dir.display();
+        let mobile_key = key("mobile");
+        let keys: Vec<String> = (0..count).map(|i| key(&format!("b{}", i + 1))).collect();
+        let (near, far) = (ports(count), ports(count));
+        let mut bases = Vec::new();
+        let mut listed = String::new();
+        for i in 0..count {
+            let name = format!("b{}", i + 1);
+            let (near_port, far_port) = (near[i], far[i]);
+            let mut text = format!(
+                "listen = [\"127.0.0.1:{near_port}\"]\nkey = \"{shown}/{name}\"\n\
+                 allow = [\"{mobile_key}\"]\nhop = \"{hop}\"\ncontrol = \"{shown}/{name}.sock\"\n\
+                 [targets]\nallow = [\"127.0.0.0/8\"]\n"
+            );
+            if count > 1 {
+                text +=
+                    &format!("[handoff]\nmode = \"anchor\"\nlisten = [\"127.0.0.1:{far_port}\"]\n");
+            }
+            for j in (0..count).filter(|j| *j != i) {
+                let (peer, port) = (&keys[j], far[j]);
+                text += &format!(
+                    "[[peers]]\nname = \"b{}\"\nkey = \"{peer}\"\naddress = \"127.0.0.1:{port}\"\n",
+                    j + 1
+                );
+            }
+            let config = BaseConfig::try_from(parse::<BaseFile>(&text)).unwrap();
+            bases.push(Place { name: name.clone(), config, running: None });
+            listed += &format!(
+                "[[bases]]\nname = \"{name}\"\naddress = \"127.0.0.1:{near_port}\"\nkey = \"{}\"\n",
+                keys[i]
+            );
+        }
+        let text = format!(
+            "key = \"{shown}/mobile\"\nproxy = [\"127.0.0.1:0\"]\nhop = \"{hop}\"\n\
+             control = \"{shown}/mobile.sock\"\n{listed}{more}\n"
+        );
+        let config = MobileConfig::try_from(parse::<MobileFile>(&text)).unwrap();
+        let mobile = Mobile::bind(config).unwrap();
+        let proxy = mobile.local_addrs()[0];
+        let mobile = Running::start(move |stop| mobile.run(stop).unwrap());
+        let mut country = Self { proxy, bases, _mobile: mobile, dir };
+        (0..count).for_each(|i| country.raise(i));
+        country
+    }
+
+    fn raise(&mut self, i: usize) {
+        let config = self.bases[i].config.clone();
+        let base = Base::bind(config).unwrap();
+        self.bases[i].running = Some(Running::start(move |stop| base.run(stop).unwrap()));
+    }
+
+    /// The base ends without a word, as far as a thread can.
+    fn fell(&mut self, i: usize) {
+        self.bases[i].running.take().unwrap().join();
+    }
+
+    fn report(&self) -> Report {
+        control::query(&self.dir.join("mobile.sock")).unwrap()
+    }
+
+    fn base_report(&self, i: usize) -> Report {
+        control::query(&self.dir.join(format!("{}.sock", self.bases[i].name))).unwrap()
+    }
+
+    fn ask(&self, request: &Request) -> Result<control::Reply, String> {
+        control::request(&self.dir.join("mobile.sock"), request).map_err(|e| e.to_string())
+    }
+
+    fn await_that(&self, what: &str, done: impl Fn(&Report) -> bool) -> Report {
+        let mut report = self.report();
+        let told = || format!("not {what}: {:#?}", self.report());
+        let done = || {
+            report = self.report();
+            done(&report)
+        };
+        lasthop_testing::wait_or(PATIENCE, done, told);
+        report
+    }
+
+    /// Moves to a base and waits until that is done.
+    fn go(&self, i: usize) {
+        let number = self.ask(&handoff(i)).unwrap().handoff;
+        let report = self.await_that("moved", |report| {
+            let latest = report.handoff.as_ref();
+            latest.is_some_and(|h| Some(h.number) == number && h.state != HandoffState::UnderWay)
+        });
+        let latest = report.handoff.unwrap();
+        assert_eq!(latest.state, HandoffState::Done, "{latest:?}");
+    }
+
+    fn current(&self) -> String {
+        self.report().bases.into_iter().find(|base| base.current).unwrap().name
+    }
+
+    fn socks(&self, target: SocketAddr) -> Result<TcpStream, u8> {
+        let mut stream = TcpStream::connect(self.proxy).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let SocketAddr::V4(target) = target else { panic!("IPv4 only") };
+        let mut request = vec![5, 1, 0, 5, 1, 0, 1];
+        request.extend_from_slice(&target.ip().octets());
+        request.extend_from_slice(&target.port().to_be_bytes());
+        stream.write_all(&request).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        if answer[3] == 0 { Ok(stream) } else { Err(answer[3]) }
+    }
+
+    fn connect(&self, target: SocketAddr) -> TcpStream {
+        self.socks(target).unwrap()
+    }
+}
+
+impl Drop for Country {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn handoff(i: usize) -> Request {
+    Request::Handoff { to: format!("b{}", i + 1) }
+}
+
+/// Sends back what it gets, until the end.
+fn echo_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    addr
+}
+
+/// Bytes that do not repeat within any buffer.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| ((i * i) ^ (i >> 8)) as u8).collect()
+}
+
+/// A connection that sends a pattern slowly enough to be moved meanwhile, and reads it back.
+struct Exchange {
+    writer: JoinHandle<io::Result<()>>,
+    reader: JoinHandle<(Vec<u8>, io::Result<usize>)>,
+    len: usize,
+}
+
+impl Exchange {
+    fn start(stream: TcpStream, len: usize) -> Self {
+        let mut out = stream.try_clone().unwrap();
+        out.set_write_timeout(Some(PATIENCE)).unwrap();
+        let writer = thread::spawn(move || {
+            for piece in pattern(len).chunks(64 * 1024) {
+                out.write_all(piece)?;
+                thread::sleep(Duration::from_millis(10));
+            }
+            out.shutdown(Shutdown::Write)
+        });
+        let mut into = stream;
+        let reader = thread::spawn(move || {
+            into.set_read_timeout(Some(PATIENCE)).unwrap();
+            let mut got = Vec::new();
+            let end = into.read_to_end(&mut got);
+            (got, end)
+        });
+        Self { writer, reader, len }
+    }
+
+    fn finish(self) -> bool {
+        self.writer.join().unwrap().unwrap();
+        let (got, end) = self.reader.join().unwrap();
+        end.unwrap();
+        got == pattern(self.len)
+    }
+
+    /// Everything came, or what came is right and a reset told both ends that there is no more.
+    fn ends_whole_or_reset(self) {
+        let written = self.writer.join().unwrap();
+        let (got, end) = self.reader.join().unwrap();
+        let whole = pattern(self.len);
+        assert!(whole.starts_with(&got), "bytes were lost, changed or doubled");
+        if end.is_ok() {
+            written.unwrap();
+            return assert_eq!(got.len(), whole.len(), "the end came too early");
+        }
+        for error in [end.err(), written.err()].into_iter().flatten() {
+            let clean = matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe);
+            assert!(clean, "it hangs: {error}");
+        }
+    }
+}
+
+fn says(stream: &mut TcpStream, text: &str) {
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut got = vec![0; text.len()];
+    stream.read_exact(&mut got).unwrap();
+    assert_eq!(got, text.as_bytes());
+}
+
+/// Runs every test once with each hop (SPL-3, SRP-13, MOB-37).
+macro_rules! with_each_hop {
+    ($($name:ident,)*) => {
+        mod srp {
+            $(#[test] fn $name() { super::$name("srp") })*
+        }
+        mod mobile_tcp {
+            $(#[test] fn $name() { super::$name("mobile-tcp") })*
+        }
+        mod split_tcp {
+            $(#[test] fn $name() { super::$name("split-tcp") })*
+        }
+    };
+}
+
+with_each_hop! {
+    a_connection_goes_round_all_bases_with_every_byte,
+    a_move_back_before_it_is_done_harms_nothing,
+    a_foreseen_move_is_made_over_the_association_that_waits,
+    a_fading_signal_prepares_the_only_other_base,
+    a_prediction_that_does_not_come_true_leaves_nothing,
+    a_base_that_dies_is_left_for_another_and_new_connections_work,
+    the_next_connection_after_a_restart_works,
+    a_base_that_nobody_knows_is_named_and_nothing_happens,
+}
+
+/// MHP-15, MHP-18, MHP-19
+fn a_connection_goes_round_all_bases_with_every_byte(hop: &str) {
+    let country = Country::start(hop, 3, "");
+    let echo = echo_server();
+    let mut idle = country.connect(echo);
+    says(&mut idle, "before");
+    let exchange = Exchange::start(country.connect(echo), 8 * MB);
+    for i in [1, 2, 0] {
+        thread::sleep(Duration::from_millis(200));
+        country.go(i);
+    }
+    assert!(exchange.finish(), "bytes were lost, changed or doubled");
+    says(&mut idle, "after");
+    let report = country.report();
+    assert_eq!(report.handoffs.unwrap().here, 3);
+    assert!(report.bases.iter().all(|base| base.handoffs == 1 && base.last_pause_s.is_some()));
+    says(&mut country.connect(echo), "new");
+}
+
+/// MHP-23: a handoff that others interrupt within milliseconds ends with a moved connection, an unmoved
+/// one or a clean reset, and with not one wrong byte; the next connection works.
+fn a_move_back_before_it_is_done_harms_nothing(hop: &str) {
+    let country = Country::start(hop, 3, "");
+    let echo = echo_server();
+    let exchange = Exchange::start(country.connect(echo), 8 * MB);
+    for round in 0..5 {
+        thread::sleep(Duration::from_millis(60));
+        for i in [1, 2, 0, 1, 0] {
+            let _ = country.ask(&handoff(i)).unwrap();
+            thread::sleep(Duration::from_millis(3 * round));
+        }
+        country.await_that("settled", |report| {
+            let latest = report.handoff.as_ref();
+            latest.is_some_and(|h| h.state != HandoffState::UnderWay)
+        });
+    }
+    exchange.ends_whole_or_reset();
+    says(&mut country.connect(echo), "afterwards");
+}
+
+/// MOB-39
+fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
+    let country = Country::start(hop, 2, "");
+    let exchange = Exchange::start(country.connect(echo_server()), 8 * MB);
+    let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 300 });
+    country.ask(&imminent).unwrap();
+    country.await_that("reached ahead", |report| report.bases[1].state == "up");
+    assert_eq!(country.current(), "b1");
+    country.go(1);
+    assert!(exchange.finish(), "bytes were lost, changed or doubled");
+}
+
+/// MOB-39, LNK-14: a signal that fades foretells a move as an operator does.
+fn a_fading_signal_prepares_the_only_other_base(hop: &str) {
+    let signal = "[signal]\nwindow = \"400ms\"\nhorizon = \"2s\"";
+    let country = Country::start(hop, 2, signal);
+    let mut stream = country.connect(echo_server());
+    let quality = |dbm| Request::Link(Link::Quality { interface: None, dbm });
+    for _ in 0..12 {
+        assert_eq!(country.report().bases[1].state, "idle", "the signal is good");
+        country.ask(&quality(-50)).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+    // However slowly these go, five of them span half of the window, or the last is too weak.
+    for step in 0..60 {
+        country.ask(&quality(-50 - step)).unwrap();
+        if country.report().bases[1].state != "idle" {
+            break;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    country.await_that("reached ahead", |report| report.bases[1].state == "up");
+    assert_eq!(country.current(), "b1", "it foretells a move and does not make it");
+    says(&mut stream, "still here");
+}
+
+/// MOB-41, MOB-43
+fn a_prediction_that_does_not_come_true_leaves_nothing(hop: &str) {
+    let country = Country::start(hop, 2, "");
+    let mut stream = country.connect(echo_server());
+    let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 10 });
+    country.ask(&imminent).unwrap();
+    country.await_that("reached ahead", |report| report.bases[1].state == "up");
+    country.await_that("dropped", |report| report.bases[1].state == "idle");
+    says(&mut stream, "still here");
+    assert_eq!(country.current(), "b1");
+}
+
+fn a_base_that_dies_is_left_for_another_and_new_connections_work(hop: &str) {
+    let mut country = Country::start(hop, 2, "[handoff]\nlost_after = \"500ms\"");
+    let echo = echo_server();
+    says(&mut country.connect(echo), "before");
+    country.fell(0);
+    let mut stream = None;
+    lasthop_testing::wait_until("it is not refused", PATIENCE, || {
+        stream = country.socks(echo).ok();
+        stream.is_some()
+    });
+    says(&mut stream.unwrap(), "there");
+    assert_eq!(country.current(), "b2");
+    assert_eq!(country.base_report(1).associations.len(), 1);
+}
+
+fn the_next_connection_after_a_restart_works(hop: &str) {
+    let mut country = Country::start(hop, 1, "");
+    let echo = echo_server();
+    says(&mut country.connect(echo), "before");
+    country.fell(0);
+    country.raise(0);
+    says(&mut country.connect(echo), "after");
+}
+
+fn a_base_that_nobody_knows_is_named_and_nothing_happens(hop: &str) {
+    let country = Country::start(hop, 2, "");
+    let mut stream = country.connect(echo_server());
+    let error = country.ask(&Request::Handoff { to: "b9".to_owned() }).unwrap_err();
+    assert!(error.contains("b9") && error.contains("b1, b2"), "{error}");
+    assert_eq!(country.ask(&handoff(0)).unwrap().handoff, None);
+    says(&mut stream, "still here");
+}

@@ -1,0 +1,263 @@
+//! Two interfaces as the ends of a radio.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use lasthop_kernel::mmsg::{self, Inbox};
+use lasthop_kernel::offload::{self, HEADER_LENGTH, NOTHING_LEFT, Segments, Unfinished};
+use lasthop_kernel::packet_socket::PacketSocket;
+use lasthop_kernel::tun::Tun;
+use lasthop_radio::Direction;
+use rustix::event::epoll;
+
+use super::control::PortStats;
+use super::engine::{Exchange, Intake};
+use super::pool::Packet;
+use super::{EmulatorError, Port};
+
+/// A large packet, its Ethernet header and the offload header.
+const LONGEST_FRAME: usize = HEADER_LENGTH + 18 + 65_535 + 64;
+
+const LONGEST_DATAGRAM: usize = 65_535;
+
+/// Packets that should be read before packets are sent again: more would make those late.
+const FEW_PACKETS: u64 = 64;
+
+/// Datagrams of a TUN device read before packets are sent again.
+const DATAGRAMS: usize = 64;
+
+/// Two interfaces of the same kind.
+pub(crate) struct FrameExchange {
+    mobile: End,
+    base: End,
+    inbox: Inbox,
+    /// Room for one datagram of a TUN device.
+    scratch: Vec<u8>,
+}
+
+struct End {
+    port: Port,
+    stats: PortStats,
+    /// How many frames are read at once.
+    batch: usize,
+}
+
+impl End {
+    /// Large frames are cut into many packets: then fewer are read at once.
+    fn adapt_batch(&mut self, packets: u64) {
+        self.batch = if packets > FEW_PACKETS {
+            (self.batch / 2).max(1)
+        } else {
+            (self.batch * 2).min(mmsg::BATCH)
+        };
+    }
+}
+
+impl FrameExchange {
+    pub(crate) fn new(mobile: Port, base: Port) -> Result<Self, EmulatorError> {
+        match (&mobile, &base) {
+            (Port::Interface(_), Port::Interface(_)) | (Port::Tun(_), Port::Tun(_)) => {}
+            _ => return Err(EmulatorError::MixedPorts),
+        }
+        let end = |port| End { port, stats: PortStats::default(), batch: 1 };
+        Ok(Self {
+            mobile: end(mobile),
+            base: end(base),
+            inbox: Inbox::new(LONGEST_FRAME),
+            scratch: vec![0; LONGEST_DATAGRAM],
+        })
+    }
+}
+
+/// The numbers under which the ports are registered.
+const MOBILE: u64 = 0;
+const BASE: u64 = 1;
+
+impl Exchange for FrameExchange {
+    fn register(&mut self, epoll: &Arc<OwnedFd>) -> io::Result<()> {
+        for (end, token) in [(&self.mobile, MOBILE), (&self.base, BASE)] {
+            let data = epoll::EventData::new_u64(token);
+            epoll::add(epoll, end.port.as_fd(), data, epoll::EventFlags::IN)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, token: u64, intake: &mut Intake) -> io::Result<()> {
+        let (end, direction) = match token {
+            MOBILE => (&mut self.mobile, Direction::Up),
+            _ => (&mut self.base, Direction::Down),
+        };
+        match &end.port {
+            Port::Interface(socket) => {
+                let before = end.stats.received;
+                let batch = end.batch;
+                read_frames(socket, batch, &mut self.inbox, direction, &mut end.stats, intake);
+                end.adapt_batch(end.stats.received - before);
+                Ok(())
+            }
+            Port::Tun(tun) => {
+                read_datagrams(tun, &mut self.scratch, direction, &mut end.stats, intake)
+            }
+        }
+    }
+
+    fn send(&mut self, direction: Direction, outbox: &mut VecDeque<Packet>) {
+        let end = match direction {
+            Direction::Up => &mut self.base,
+            Direction::Down => &mut self.mobile,
+        };
+        match &end.port {
+            Port::Interface(socket) => send_frames(socket, outbox, &mut end.stats),
+            Port::Tun(tun) => send_datagrams(tun, outbox, &mut end.stats),
+        }
+    }
+
+    fn damageable(&self, packet: &[u8]) -> usize {
+        match &self.mobile.port {
+            Port::Interface(_) => offload::checksummed_part(packet).unwrap_or(14),
+            Port::Tun(_) if packet.first().is_some_and(|b| b >> 4 == 6) => 40,
+            Port::Tun(_) => packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4),
+        }
+    }
+
+    fn tend(&mut self) {
+        for end in [&mut self.mobile, &mut self.base] {
+            if let Port::Interface(socket) = &end.port {
+                end.stats.missed += u64::from(socket.take_drops());
+            }
+        }
+    }
+
+    fn stats(&mut self) -> [PortStats; 2] {
+        self.tend();
+        [self.mobile.stats, self.base.stats]
+    }
+
+    fn reset_stats(&mut self) {
+        self.tend();
+        self.mobile.stats = PortStats::default();
+        self.base.stats = PortStats::default();
+    }
+}
+
+impl AsFd for Port {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Interface(socket) => socket.as_fd(),
+            Self::Tun(tun) => tun.as_fd(),
+        }
+    }
+}
+
+fn read_frames(
+    socket: &PacketSocket,
+    most: usize,
+    inbox: &mut Inbox,
+    direction: Direction,
+    stats: &mut PortStats,
+    intake: &mut Intake,
+) {
+    // The interface is down, or a frame was of a kind that has no offload header.
+    if inbox.receive(socket.as_fd(), most).is_err() {
+        stats.unreadable += 1;
+        return;
+    }
+    intake.batch_read();
+    for (bytes, _, truncated) in inbox.messages() {
+        match bytes.split_first_chunk() {
+            Some((header, frame)) if !truncated => {
+                take_frame(Unfinished::parse(*header), frame, direction, stats, intake);
+            }
+            _ => stats.unreadable += 1,
+        }
+    }
+}
+
+/// Cuts and finishes a frame as a network card would, so that each real packet is charged.
+fn take_frame(
+    todo: Unfinished,
+    frame: &[u8],
+    direction: Direction,
+    stats: &mut PortStats,
+    intake: &mut Intake,
+) {
+    if todo.is_segmented() {
+        let Ok(mut segments) = Segments::new(todo, frame) else {
+            stats.unreadable += 1;
+            return;
+        };
+        loop {
+            let mut packet = intake.packet(0);
+            if !segments.next_into(&mut packet.bytes) {
+                return;
+            }
+            stats.received += 1;
+            push_frame(direction, packet, intake);
+        }
+    }
+    let mut packet = intake.packet(0);
+    packet.bytes.extend_from_slice(frame);
+    if offload::finish_checksum(todo, &mut packet.bytes).is_err() {
+        stats.unreadable += 1;
+        return;
+    }
+    stats.received += 1;
+    push_frame(direction, packet, intake);
+}
+
+fn push_frame(direction: Direction, packet: Packet, intake: &mut Intake) {
+    let size = offload::datagram_length(&packet.bytes);
+    match offload::ip_packet(&packet.bytes) {
+        Some(ip) => intake.push_ip(direction, size, packet, ip),
+        None => intake.push(direction, size, packet),
+    }
+}
+
+fn send_frames(socket: &PacketSocket, outbox: &mut VecDeque<Packet>, stats: &mut PortStats) {
+    while !outbox.is_empty() {
+        let frames = outbox.iter().map(|packet| (packet.bytes.as_slice(), None));
+        match mmsg::send(socket.as_fd(), &NOTHING_LEFT, frames) {
+            Ok(sent) => {
+                stats.sent += sent as u64;
+                outbox.drain(..sent.min(outbox.len()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => {
+                stats.unsent += 1;
+                outbox.pop_front();
+            }
+        }
+    }
+}
+
+/// An error means that the device is gone.
+fn read_datagrams(
+    tun: &Tun,
+    scratch: &mut [u8],
+    direction: Direction,
+    stats: &mut PortStats,
+    intake: &mut Intake,
+) -> io::Result<()> {
+    for _ in 0..DATAGRAMS {
+        let Some(length) = tun.receive(scratch)? else { break };
+        intake.batch_read();
+        let mut packet = intake.packet(0);
+        packet.bytes.extend_from_slice(&scratch[..length]);
+        stats.received += 1;
+        intake.push_ip(direction, length, packet, 0);
+    }
+    Ok(())
+}
+
+fn send_datagrams(tun: &Tun, outbox: &mut VecDeque<Packet>, stats: &mut PortStats) {
+    while let Some(packet) = outbox.front() {
+        match tun.send(&packet.bytes) {
+            Ok(()) => stats.sent += 1,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            Err(_) => stats.unsent += 1,
+        }
+        outbox.pop_front();
+    }
+}

@@ -1,0 +1,35 @@
+//! What the rate control is told.
+
+use core::time::Duration;
+
+use lasthop_units::Time;
+
+/// What an acknowledgement told, for the rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    /// The highest number acknowledged so far.
+    pub(super) latest: u64,
+    /// When that datagram was sent.
+    pub(super) sent_at: Time,
+    /// Its size, headers included.
+    pub(super) size: usize,
+    /// When it arrived, by the receiver's clock, in microseconds and unwrapped.
+    pub(super) arrival_us: u64,
+    /// Bytes acknowledged so far, in all.
+    pub(super) delivered: u64,
+    /// Bytes declared lost so far, in all.
+    pub(super) lost: u64,
+    /// Datagrams acknowledged and declared lost so far, in all, whatever their size.
+    pub(super) counts: (u64, u64),
+    /// Since the last sample there was a moment in which nothing was sent for lack of data, credit or
+    /// window: what arrived until now says less of the hop than of that.
+    pub(super) after_idle: bool,
+    /// The next number to be sent.
+    pub(super) next_number: u64,
+    /// Smoothed round trip.
+    pub(super) srtt: Duration,
+    /// Bytes sent and not settled.
+    pub(super) inflight: u64,
+    /// The usual size of a datagram, headers included.
+    pub(super) datagram: usize,
+}

@@ -1,0 +1,7 @@
+//! Payloads of Ethernet frames of one EtherType, many in one system call.
+
+mod batch;
+mod socket;
+
+pub use batch::Batch;
+pub use socket::{BATCH, Interface, Socket};

@@ -1,0 +1,25 @@
+//! What Linux offers, wrapped: netlink, packet rules, namespaces, sockets of every kind, and the event
+//! loop that waits for them. Nothing here knows a protocol of lasthop's. All `unsafe` is here.
+
+pub mod clock;
+pub mod cpu;
+pub mod foreign;
+pub mod frames;
+pub mod leave;
+pub mod mac;
+pub mod mmsg;
+pub mod netlink;
+pub mod netns;
+pub mod network;
+pub mod nft;
+pub mod offload;
+pub mod packet_socket;
+pub mod reactor;
+pub mod realtime;
+pub mod slab;
+pub mod sockopt;
+pub mod stop;
+pub mod tcp;
+pub mod transparent;
+pub mod tun;
+pub mod turn;

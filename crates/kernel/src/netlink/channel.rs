@@ -1,0 +1,316 @@
+//! A netlink socket: messages out, answers in.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use netlink_packet_core::{
+    ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
+    NlasIterator,
+};
+use netlink_packet_route::RouteNetlinkMessage;
+use netlink_sys::Socket;
+use netlink_sys::protocols::NETLINK_ROUTE;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use super::NetlinkError;
+
+/// Longer than any answer: the kernel fills 32 KiB at most, and more only for an interface with
+/// hundreds of virtual functions.
+const BUFFER: usize = 64 * 1024;
+/// How long the kernel may take to answer; another process may hold its lock meanwhile.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often a list is asked for that changes while it is told.
+const ATTEMPTS: usize = 10;
+/// The kernel's own netlink address.
+const KERNEL: u32 = 0;
+/// A message's header (RFC 3549, 2.3.2).
+const HEADER: usize = 16;
+/// The kernel's words in an extended acknowledgement (`NLMSGERR_ATTR_MSG`).
+const ATTRIBUTE_WORDS: u16 = 1;
+
+/// What one read brought.
+pub(super) enum Read {
+    /// Messages; `true` if they were all understood.
+    Some(bool),
+    /// Nothing is there.
+    Empty,
+    /// The kernel had more to tell than the socket could hold, and dropped it.
+    Overrun,
+}
+
+/// What is spoken over a channel.
+pub(super) trait Language: NetlinkSerializable + NetlinkDeserializable + Clone {
+    /// The kernel's number of it (`NETLINK_*`).
+    const PROTOCOL: isize;
+}
+
+impl Language for RouteNetlinkMessage {
+    const PROTOCOL: isize = NETLINK_ROUTE;
+}
+
+/// A netlink socket over which messages `M` go.
+#[derive(Debug)]
+pub(super) struct Channel<M = RouteNetlinkMessage> {
+    socket: Socket,
+    buffer: Vec<u8>,
+    sequence: u32,
+    messages: PhantomData<M>,
+}
+
+impl<M: Language> Channel<M> {
+    /// A socket for questions and orders.
+    pub(super) fn open() -> Result<Self, NetlinkError> {
+        let channel = Self::bound(&[])?;
+        set_socket_timeout(&channel.socket, Timeout::Recv, Some(PATIENCE))
+            .map_err(|e| NetlinkError::Socket(e.into()))?;
+        Ok(channel)
+    }
+
+    /// A socket that is told what happens in `groups`, and never waits.
+    pub(super) fn listening(groups: &[u32]) -> Result<Self, NetlinkError> {
+        let channel = Self::bound(groups)?;
+        channel.socket.set_non_blocking(true).map_err(NetlinkError::Socket)?;
+        Ok(channel)
+    }
+
+    fn bound(groups: &[u32]) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(M::PROTOCOL).map_err(NetlinkError::Socket)?;
+        socket.bind_auto().map_err(NetlinkError::Socket)?;
+        // Without these an error has no words, and carries the whole request along.
+        let _ = socket.set_ext_ack(true);
+        let _ = socket.set_cap_ack(true);
+        for group in groups {
+            socket.add_membership(*group).map_err(NetlinkError::Socket)?;
+        }
+        Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0, messages: PhantomData })
+    }
+
+    /// Gives an order and waits until the kernel has carried it out; `what` it is, for the error.
+    pub(super) fn order(
+        &mut self,
+        message: M,
+        flags: u16,
+        what: impl Fn() -> String,
+    ) -> Result<(), NetlinkError> {
+        self.send(message, flags | NLM_F_ACK)?;
+        self.acknowledged(what)
+    }
+
+    fn acknowledged(&mut self, what: impl Fn() -> String) -> Result<(), NetlinkError> {
+        let mut answer = None;
+        while answer.is_none() {
+            self.answers(&what, |payload, _| {
+                if let NetlinkPayload::Error(error) = payload {
+                    answer = Some(error);
+                }
+            })?;
+        }
+        match answer {
+            Some(error) => verdict(&error, &what),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives orders that are carried out together or not at all, and waits; as
+    /// [`order`](Self::order), but with the flags of each.
+    pub(super) fn order_all(
+        &mut self,
+        messages: &[(M, u16)],
+        what: impl Fn() -> String,
+    ) -> Result<(), NetlinkError> {
+        self.next_sequence();
+        let bytes: Vec<u8> = messages
+            .iter()
+            .flat_map(|(message, flags)| self.bytes(message.clone(), *flags))
+            .collect();
+        self.socket.send(&bytes, 0).map_err(NetlinkError::Socket)?;
+        self.acknowledged(what)
+    }
+
+    /// Says something that is not answered.
+    pub(super) fn tell(&mut self, message: M) -> Result<(), NetlinkError> {
+        self.send(message, 0)
+    }
+
+    /// From here on it is listened to without waiting.
+    pub(super) fn never_wait(&self) -> Result<(), NetlinkError> {
+        self.socket.set_non_blocking(true).map_err(NetlinkError::Socket)
+    }
+
+    /// Asks for one thing.
+    pub(super) fn query(
+        &mut self,
+        question: M,
+        what: impl Fn() -> String,
+    ) -> Result<M, NetlinkError> {
+        self.send(question, 0)?;
+        let mut answer = None;
+        while answer.is_none() {
+            self.answers(&what, |payload, _| match payload {
+                NetlinkPayload::InnerMessage(message) => answer = Some(Ok(message)),
+                NetlinkPayload::Error(error) => answer = verdict(&error, &what).err().map(Err),
+                _ => {}
+            })?;
+        }
+        answer.unwrap_or_else(|| Err(NetlinkError::Strange { what: what(), why: "does not come" }))
+    }
+
+    /// Asks for a list, and keeps what `each` makes of its messages; asks again if the list changed
+    /// while it was told.
+    pub(super) fn list<T>(
+        &mut self,
+        question: &M,
+        what: impl Fn() -> String,
+        each: impl Fn(M) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        for _ in 0..ATTEMPTS {
+            if let Some(list) = self.list_once(question.clone(), &what, &each)? {
+                return Ok(list);
+            }
+        }
+        Err(NetlinkError::Strange { what: what(), why: "changes faster than it can be read" })
+    }
+
+    fn list_once<T>(
+        &mut self,
+        question: M,
+        what: &impl Fn() -> String,
+        each: &impl Fn(M) -> Option<T>,
+    ) -> Result<Option<Vec<T>>, NetlinkError> {
+        self.send(question, NLM_F_DUMP)?;
+        let (mut list, mut end, mut whole) = (Vec::new(), None, true);
+        while end.is_none() {
+            self.answers(what, |payload, header| {
+                whole &= header.flags & NLM_F_DUMP_INTR == 0;
+                match payload {
+                    NetlinkPayload::InnerMessage(message) => list.extend(each(message)),
+                    NetlinkPayload::Done(_) => end = Some(Ok(())),
+                    NetlinkPayload::Error(error) => end = Some(verdict(&error, what)),
+                    _ => {}
+                }
+            })?;
+        }
+        end.unwrap_or(Ok(()))?;
+        Ok(whole.then_some(list))
+    }
+
+    /// Asks for a list without waiting for it; the number that the answers carry.
+    pub(super) fn ask(&mut self, question: M) -> Result<u32, NetlinkError> {
+        self.send(question, NLM_F_DUMP)?;
+        Ok(self.sequence)
+    }
+
+    fn send(&mut self, message: M, flags: u16) -> Result<(), NetlinkError> {
+        self.next_sequence();
+        // An unconnected netlink socket sends to the kernel.
+        let bytes = self.bytes(message, flags);
+        self.socket.send(&bytes, 0).map_err(NetlinkError::Socket)?;
+        Ok(())
+    }
+
+    fn next_sequence(&mut self) {
+        self.sequence = self.sequence.wrapping_add(1).max(1);
+    }
+
+    fn bytes(&self, message: M, flags: u16) -> Vec<u8> {
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        bytes
+    }
+
+    /// Reads once, and hands over what answers the latest request.
+    fn answers(
+        &mut self,
+        what: &impl Fn() -> String,
+        mut each: impl FnMut(NetlinkPayload<M>, &NetlinkHeader),
+    ) -> Result<(), NetlinkError> {
+        let sequence = self.sequence;
+        let read = self.read(|message| {
+            let (header, payload) = message.into_parts();
+            // An answer to a request that was given up may still come.
+            if header.sequence_number == sequence {
+                each(payload, &header);
+            }
+        });
+        let strange = |why| Err(NetlinkError::Strange { what: what(), why });
+        match read {
+            Ok(Read::Some(_)) => Ok(()),
+            Ok(Read::Empty) => strange("does not come"),
+            Ok(Read::Overrun) => strange("was lost"),
+            Err(error) => Err(NetlinkError::Socket(error)),
+        }
+    }
+
+    /// Reads once, and hands over every message that is understood.
+    pub(super) fn read(&mut self, mut each: impl FnMut(NetlinkMessage<M>)) -> io::Result<Read> {
+        let (length, from) = loop {
+            // The flag makes the kernel tell the true length.
+            match self.socket.recv_from(&mut &mut self.buffer[..], libc::MSG_TRUNC) {
+                Ok(read) => break read,
+                Err(error) => match Errno::from_io_error(&error) {
+                    Some(Errno::INTR) => {}
+                    Some(Errno::AGAIN) => return Ok(Read::Empty),
+                    Some(Errno::NOBUFS) => return Ok(Read::Overrun),
+                    _ => return Err(error),
+                },
+            }
+        };
+        // Only the kernel is believed.
+        if from.port_number() != KERNEL {
+            return Ok(Read::Some(true));
+        }
+        let Some(mut rest) = self.buffer.get(..length) else { return Ok(Read::Overrun) };
+        let mut understood = true;
+        while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
+            let length = frame.length() as usize;
+            match NetlinkMessage::deserialize(rest) {
+                Ok(message) => each(message),
+                Err(error) => {
+                    understood = false;
+                    tracing::debug!(%error, "malformed netlink message");
+                }
+            }
+            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        }
+        Ok(Read::Some(understood))
+    }
+
+    /// Lets the kernel hold no more than about `bytes` for this socket.
+    #[cfg(test)]
+    pub(super) fn set_buffer(&self, bytes: usize) {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&self.socket, bytes).unwrap();
+    }
+}
+
+impl<M> AsFd for Channel<M> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// What an acknowledgement says.
+fn verdict(error: &ErrorMessage, what: &impl Fn() -> String) -> Result<(), NetlinkError> {
+    if error.code.is_none() {
+        return Ok(());
+    }
+    let source = error.to_io();
+    if Errno::from_io_error(&source) == Some(Errno::PERM) {
+        return Err(NetlinkError::NotPermitted { what: what() });
+    }
+    let attributes = error.header.get(HEADER..).unwrap_or_default();
+    let said = NlasIterator::new(attributes)
+        .filter_map(Result::ok)
+        .find(|attribute| attribute.kind() == ATTRIBUTE_WORDS)
+        .map(|words| String::from_utf8_lossy(words.value()).trim_end_matches('\0').to_owned())
+        .unwrap_or_default();
+    Err(NetlinkError::Refused { what: what(), said, source })
+}

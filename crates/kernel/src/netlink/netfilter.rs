@@ -1,0 +1,340 @@
+//! The packet filter's own messages (nfnetlink), as far as packets are held by them: a queue of
+//! packets that wait for a verdict (nfnetlink_queue), and the rule that fills it.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NetlinkDeserializable, NetlinkHeader, NetlinkPayload,
+    NetlinkSerializable, NlasIterator,
+};
+use netlink_sys::protocols::NETLINK_NETFILTER;
+
+use super::NetlinkError;
+use super::channel::{Channel, Language, Read};
+
+// linux/netfilter/nfnetlink.h
+const SUBSYSTEM_TABLES: u16 = 10;
+const SUBSYSTEM_QUEUE: u16 = 3;
+const BATCH_BEGIN: u16 = 0x10;
+const BATCH_END: u16 = 0x11;
+const FAMILY_INET: u8 = 1;
+const FAMILY_ANY: u8 = 0;
+const NESTED: u16 = 0x8000;
+
+// linux/netfilter/nf_tables.h and nf_tables_compat.h
+const NEW_RULE: u16 = SUBSYSTEM_TABLES << 8 | 6;
+const RULE_TABLE: u16 = 1;
+const RULE_CHAIN: u16 = 2;
+const RULE_EXPRESSIONS: u16 = 4;
+const LIST_ELEMENT: u16 = 1;
+const EXPRESSION_NAME: u16 = 1;
+const EXPRESSION_DATA: u16 = 2;
+const TARGET_NAME: u16 = 1;
+const TARGET_REVISION: u16 = 2;
+const TARGET_INFO: u16 = 3;
+
+// linux/netfilter/nfnetlink_queue.h
+const QUEUE_PACKET: u16 = SUBSYSTEM_QUEUE << 8;
+const QUEUE_VERDICT: u16 = SUBSYSTEM_QUEUE << 8 | 1;
+const QUEUE_CONFIG: u16 = SUBSYSTEM_QUEUE << 8 | 2;
+const CONFIG_COMMAND: u16 = 1;
+const CONFIG_COPY: u16 = 2;
+const CONFIG_LENGTH: u16 = 3;
+const COMMAND_BIND: u8 = 1;
+const COPY_PACKET: u8 = 2;
+const PACKET_HEADER: u16 = 1;
+const VERDICT_HEADER: u16 = 2;
+const MARK: u16 = 3;
+const PAYLOAD: u16 = 10;
+const VERDICT_DROP: u32 = 0;
+const VERDICT_ACCEPT: u32 = 1;
+
+/// What is copied of a packet: no opening segment is longer but by data in it.
+const COPIED: u32 = 2048;
+/// Queue numbers that are tried, from the first on.
+const NUMBERS: std::ops::Range<u16> = 27752..27784;
+
+/// A message: its type, a family and a number that depends on it, and attributes as bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Netfilter {
+    kind: u16,
+    family: u8,
+    number: u16,
+    attributes: Vec<u8>,
+}
+
+impl NetlinkSerializable for Netfilter {
+    fn message_type(&self) -> u16 {
+        self.kind
+    }
+
+    fn buffer_len(&self) -> usize {
+        4 + self.attributes.len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        let [high, low] = self.number.to_be_bytes();
+        buffer[..4].copy_from_slice(&[self.family, 0, high, low]);
+        buffer[4..].copy_from_slice(&self.attributes);
+    }
+}
+
+impl NetlinkDeserializable for Netfilter {
+    type Error = Infallible;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Infallible> {
+        let head = payload.first_chunk::<4>().copied().unwrap_or_default();
+        Ok(Self {
+            kind: header.message_type,
+            family: head[0],
+            number: u16::from_be_bytes([head[2], head[3]]),
+            attributes: payload.get(4..).unwrap_or_default().to_vec(),
+        })
+    }
+}
+
+impl Language for Netfilter {
+    const PROTOCOL: isize = NETLINK_NETFILTER;
+}
+
+/// Adds an attribute. What is in these messages is far shorter than a length can say.
+fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let len = (value.len() + 4) as u16;
+    out.extend_from_slice(&len.to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+fn attributes(all: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::new();
+    all.iter().for_each(|(kind, value)| put(&mut out, *kind, value));
+    out
+}
+
+/// Has packets that come to a chain of a table of the family `inet` held in queue `number`, or let
+/// through if nobody serves it: for kernels whose packet filter has no `queue` of its own but that
+/// of iptables (`CONFIG_NETFILTER_XT_TARGET_NFQUEUE`, `CONFIG_NFT_COMPAT`).
+///
+/// # Errors
+///
+/// What the kernel said.
+pub fn add_queue_target(table: &str, chain: &str, number: u16) -> Result<(), NetlinkError> {
+    let text = |text: &str| [text.as_bytes(), &[0]].concat();
+    // struct xt_NFQ_info_v3: the first queue, how many, NFQ_FLAG_BYPASS; aligned to eight bytes.
+    let info: Vec<u8> =
+        [number, 1, 1, 0].iter().flat_map(|field: &u16| field.to_ne_bytes()).collect();
+    let target = attributes(&[
+        (TARGET_NAME, &text("NFQUEUE")),
+        (TARGET_REVISION, &3_u32.to_be_bytes()),
+        (TARGET_INFO, &info),
+    ]);
+    let expression =
+        attributes(&[(EXPRESSION_NAME, &text("target")), (EXPRESSION_DATA | NESTED, &target)]);
+    let rule = attributes(&[
+        (RULE_TABLE, &text(table)),
+        (RULE_CHAIN, &text(chain)),
+        (RULE_EXPRESSIONS | NESTED, &attributes(&[(LIST_ELEMENT | NESTED, &expression)])),
+    ]);
+    let bound = |kind| Netfilter {
+        kind,
+        family: FAMILY_ANY,
+        number: SUBSYSTEM_TABLES,
+        attributes: Vec::new(),
+    };
+    let rule = Netfilter { kind: NEW_RULE, family: FAMILY_INET, number: 0, attributes: rule };
+    let batch = [
+        (bound(BATCH_BEGIN), 0),
+        (rule, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ACK),
+        (bound(BATCH_END), 0),
+    ];
+    Channel::open()?.order_all(&batch, || "hold packets in a queue".to_owned())
+}
+
+/// A packet that waits for its verdict.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Held {
+    /// The kernel's number of it.
+    pub id: u32,
+    /// It, from its IP header on.
+    pub bytes: Vec<u8>,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// It goes on.
+    Accept,
+    /// It vanishes.
+    Drop,
+    /// It goes on with this mark.
+    Mark(u32),
+    /// This packet goes on in its stead.
+    Replace(Vec<u8>),
+}
+
+/// A queue of packets that wait for a verdict. When it is closed they vanish, and what comes later
+/// is not held.
+#[derive(Debug)]
+pub struct PacketQueue {
+    channel: Channel<Netfilter>,
+    number: u16,
+}
+
+impl PacketQueue {
+    /// Serves a queue that nobody else serves, of at most `length` packets: beyond, they vanish.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has no queues, CAP_NET_ADMIN is missing, or all numbers are taken.
+    pub fn open(length: u32) -> Result<Self, NetlinkError> {
+        let mut orders = Channel::open()?;
+        let number = Self::bind(&mut orders)?;
+        let config = |kind, value: &[u8]| Netfilter {
+            kind: QUEUE_CONFIG,
+            family: FAMILY_ANY,
+            number,
+            attributes: attributes(&[(kind, value)]),
+        };
+        let what = || format!("serve packet queue {number}");
+        let [a, b, c, d] = COPIED.to_be_bytes();
+        orders.order(config(CONFIG_COPY, &[a, b, c, d, COPY_PACKET]), 0, what)?;
+        orders.order(config(CONFIG_LENGTH, &length.to_be_bytes()), 0, what)?;
+        // The queue belongs to the socket that has bound it.
+        orders.never_wait()?;
+        Ok(Self { channel: orders, number })
+    }
+
+    fn bind(orders: &mut Channel<Netfilter>) -> Result<u16, NetlinkError> {
+        let mut refused = None;
+        for number in NUMBERS {
+            let bind = Netfilter {
+                kind: QUEUE_CONFIG,
+                family: FAMILY_ANY,
+                number,
+                attributes: attributes(&[(CONFIG_COMMAND, &[COMMAND_BIND, 0, 0, 0])]),
+            };
+            match orders.order(bind, 0, || format!("serve packet queue {number}")) {
+                Ok(()) => return Ok(number),
+                // It may be somebody's; then the kernel says that it is not permitted.
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or(NetlinkError::Strange {
+            what: "serve a packet queue".to_owned(),
+            why: "does not come",
+        }))
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Takes what waits, and says whether there may be more.
+    ///
+    /// # Errors
+    ///
+    /// The kernel tells nothing any more.
+    pub fn read(&mut self, mut each: impl FnMut(Held)) -> io::Result<bool> {
+        let read = self.channel.read(|message| {
+            if let NetlinkPayload::InnerMessage(message) = message.payload
+                && message.kind == QUEUE_PACKET
+                && let Some(held) = held(&message.attributes)
+            {
+                each(held);
+            }
+        })?;
+        // What the kernel could not tell it has dropped; it will be sent again.
+        Ok(!matches!(read, Read::Empty))
+    }
+
+    /// Says what becomes of a packet.
+    pub fn answer(&mut self, id: u32, verdict: &Verdict) {
+        let code = if *verdict == Verdict::Drop { VERDICT_DROP } else { VERDICT_ACCEPT };
+        let [a, b, c, d] = code.to_be_bytes();
+        let [e, f, g, h] = id.to_be_bytes();
+        let mut said = attributes(&[(VERDICT_HEADER, &[a, b, c, d, e, f, g, h])]);
+        match verdict {
+            Verdict::Mark(mark) => put(&mut said, MARK, &mark.to_be_bytes()),
+            Verdict::Replace(packet) => put(&mut said, PAYLOAD, packet),
+            Verdict::Accept | Verdict::Drop => {}
+        }
+        let said = Netfilter {
+            kind: QUEUE_VERDICT,
+            family: FAMILY_ANY,
+            number: self.number,
+            attributes: said,
+        };
+        if let Err(error) = self.channel.tell(said) {
+            tracing::debug!(%error, "cannot release a held packet");
+        }
+    }
+}
+
+impl AsFd for PacketQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+fn held(attributes: &[u8]) -> Option<Held> {
+    let (mut id, mut bytes) = (None, None);
+    for attribute in NlasIterator::new(attributes).filter_map(Result::ok) {
+        match attribute.kind() {
+            PACKET_HEADER => id = attribute.value().first_chunk().copied().map(u32::from_be_bytes),
+            PAYLOAD => bytes = Some(attribute.value().to_vec()),
+            _ => {}
+        }
+    }
+    Some(Held { id: id?, bytes: bytes.unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::Netns;
+    use crate::nft;
+
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
+    #[test]
+    fn a_queue_is_one_process_and_what_comes_after_it_is_let_through() {
+        let Some(netns) = Netns::for_test() else { return };
+        netns
+            .enter(|| {
+                let mut first = PacketQueue::open(16).unwrap();
+                let second = PacketQueue::open(16).unwrap();
+                assert_ne!(first.number(), second.number());
+                nft::apply(
+                    "table inet x {\n chain held {\n }\n chain in {\n type filter hook prerouting \
+                     priority 0; policy accept;\n udp dport 7 jump held\n }\n}\n",
+                )
+                .unwrap();
+                add_queue_target("x", "held", first.number()).unwrap();
+                let socket = std::net::UdpSocket::bind("127.0.0.1:7").unwrap();
+                socket.set_nonblocking(true).unwrap();
+                let knock = || socket.send_to(b"word", "127.0.0.1:7").unwrap();
+                knock();
+                let mut all = Vec::new();
+                while first.read(|held| all.push(held)).unwrap() {}
+                assert_eq!(all.len(), 1);
+                let held = all.remove(0);
+                assert!(held.bytes.ends_with(b"word"), "{held:?}");
+                let heard = || socket.recv(&mut [0; 8]).ok();
+                assert_eq!(heard(), None, "it waits");
+                first.answer(held.id, &Verdict::Accept);
+                assert_eq!(heard(), Some(4));
+                drop(first);
+                // A child that another test is just starting may have the socket for a moment.
+                let start = std::time::Instant::now();
+                while heard().is_none() {
+                    assert!(start.elapsed() < PATIENCE, "nobody serves the queue, and it waits");
+                    knock();
+                }
+            })
+            .unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+//! The lasthop command: what runs on routers, base stations and mobiles.
+//!
+//! What researchers use is done by `lasthop-study`, which this finds beside itself, so that it is
+//! one command for who has both.
+
+mod cmd;
+mod daemon;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use lasthop_units::one_line;
+
+/// Keep TCP fast and alive across a lossy, moving last hop.
+#[derive(Parser, Debug)]
+#[command(name = "lasthop", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Serve mobiles: carry their connections to the fixed network
+    Base(Box<cmd::base::Options>),
+    /// Carry this host's connections over the hop to a base
+    Mobile(Box<cmd::mobile::Options>),
+    /// Help the TCP connections that cross this host, changing neither end
+    Agent(Box<cmd::agent::Options>),
+    /// Run a program whose TCP connections go through the mobile
+    Exec(cmd::exec::Options),
+    /// Make a key pair, or show the public half of one
+    Keygen(cmd::keygen::Options),
+    /// Show associations, connections, rate, loss and round trip of a running base, mobile or agent
+    Status(cmd::status::Options),
+    /// Watch a running base, mobile or agent in the terminal, and change priorities
+    #[cfg(feature = "views")]
+    Top(cmd::top::Options),
+    /// Serve a page for a browser on this host that shows a running base, mobile or agent
+    #[cfg(feature = "views")]
+    Ui(cmd::ui::Options),
+    /// Move the connections of a running mobile to another base
+    Handoff(cmd::handoff::Options),
+    /// Tell a running mobile or agent that its link goes, comes or fades
+    Link(cmd::link::Options),
+    /// Give some of a running mobile's connections more of the hop than others, or less
+    Priority(cmd::priority::Options),
+    /// Do for bases what needs CAP_NET_ADMIN, so that they do not
+    Helper(cmd::helper::Options),
+    /// Emulate a radio between two interfaces or two UDP end points
+    Radio(Box<cmd::radio::Options>),
+    /// Show a download crossing a bad radio, by srp and by what else there is
+    #[command(disable_help_flag = true)]
+    Demo(cmd::study::Options),
+    /// Run a scenario file in the simulated world
+    #[command(disable_help_flag = true)]
+    Sim(cmd::study::Options),
+    /// Run a published paper's experiments and print its values and ours side by side
+    #[command(disable_help_flag = true)]
+    Reproduce(cmd::study::Options),
+    /// Measure what protocol processing costs here: Mobile TCP, our TCP/IP and the kernel's
+    #[command(disable_help_flag = true)]
+    Cost(cmd::study::Options),
+}
+
+/// The command line, for whoever makes manual pages and completions of it. What `lasthop-study` does
+/// is named in it, and takes any arguments.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Does what the process's command line asks for, and tells of what went wrong.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    let result = match &cli.command {
+        Command::Base(o) => cmd::base::run(o),
+        Command::Mobile(o) => cmd::mobile::run(o),
+        Command::Agent(o) => cmd::agent::run(o),
+        Command::Exec(o) => cmd::exec::run(o),
+        Command::Keygen(o) => cmd::keygen::run(o),
+        Command::Status(o) => cmd::status::run(o),
+        #[cfg(feature = "views")]
+        Command::Top(o) => cmd::top::run(o),
+        #[cfg(feature = "views")]
+        Command::Ui(o) => cmd::ui::run(o),
+        Command::Handoff(o) => cmd::handoff::run(o),
+        Command::Link(o) => cmd::link::run(o),
+        Command::Priority(o) => cmd::priority::run(o),
+        Command::Helper(o) => cmd::helper::run(o),
+        Command::Radio(o) => cmd::radio::run(o),
+        Command::Demo(o) => cmd::study::run("demo", o),
+        Command::Sim(o) => cmd::study::run("sim", o),
+        Command::Reproduce(o) => cmd::study::run("reproduce", o),
+        Command::Cost(o) => cmd::study::run("cost", o),
+    };
+    ended(result.map(|()| ExitCode::SUCCESS))
+}
+
+/// What a command ends with; what went wrong is told in one line.
+pub fn ended(result: anyhow::Result<ExitCode>) -> ExitCode {
+    match result {
+        Ok(status) => status,
+        Err(e) => {
+            eprintln!("lasthop: {}", one_line(e.as_ref()));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What the helper does, and what it did for whom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use lasthop_kernel::foreign::socket_at;
+use lasthop_kernel::network::Network;
+use lasthop_kernel::nft;
+use lasthop_kernel::sockopt::{self, Repair};
+use lasthop_kernel::transparent::{Exceptions, Interception, Numbers};
+use rustix::net::{SocketType, ipproto, sockopt as options};
+
+use super::super::message::{Answer, Request, Wanted};
+use super::super::{Flow, Route, is_unicast};
+use super::announce::Announcements;
+use super::freeze::{self, Freezer};
+use super::ways::Ways;
+
+/// What stands in the kernel for one client.
+#[derive(Default, Debug)]
+pub(super) struct Holdings {
+    frozen: BTreeSet<Flow>,
+    routed: BTreeMap<IpAddr, Route>,
+    announced: BTreeSet<(IpAddr, String)>,
+    guards: bool,
+    /// It goes in good order.
+    said_goodbye: bool,
+}
+
+/// What the helper can do.
+#[derive(Debug)]
+pub(super) struct Duty {
+    permitted: Vec<Network>,
+    freezer: Freezer,
+    ways: Ways,
+    announcements: Announcements,
+    guard: Option<Interception>,
+    guarded: Vec<Network>,
+    exceptions: Exceptions,
+}
+
+/// An answer, and sockets that go with it.
+type Outcome = (Answer, Vec<OwnedFd>);
+
+impl Duty {
+    /// Ready to serve; what an earlier helper left is removed.
+    pub(super) fn new(permitted: &[Network]) -> Self {
+        let ways = Ways::new(permitted);
+        // An earlier helper's client may have given away what was frozen since.
+        if let Err(error) = nft::apply(&Exceptions::answering_nobody()) {
+            tracing::debug!(%error, "no earlier helper answers strays");
+        }
+        Self {
+            permitted: permitted.to_vec(),
+            freezer: Freezer::new(),
+            ways,
+            announcements: Announcements::new(permitted),
+            guard: None,
+            guarded: Vec::new(),
+            exceptions: Exceptions::default(),
+        }
+    }
+
+    /// Does what is asked, if it may be.
+    pub(super) fn perform(
+        &mut self,
+        holdings: &mut Holdings,
+        request: Request,
+        fds: &[OwnedFd],
+    ) -> Outcome {
+        let done = match request {
+            Request::Repair(mode) => return (self.repair(fds, mode), Vec::new()),
+            Request::Sockets(wanted) => return self.sockets(&wanted),
+            Request::Hello => Ok(()),
+            Request::Freeze(flows) => self.freeze(holdings, &flows),
+            Request::Thaw(flows) => self.thaw(holdings, &flows),
+            Request::Guard(addresses) => self.guard(holdings, &addresses),
+            Request::Answer(addresses) => self.answer(holdings, addresses),
+            Request::Route(address, route) => self.route(holdings, address, route),
+            Request::Unroute(address) => self.unroute(holdings, address),
+            Request::Announce(address, interface) => self.announce(holdings, address, interface),
+            Request::Retract(address, interface) => self.retract(holdings, address, interface),
+            Request::Goodbye => {
+                holdings.said_goodbye = true;
+                let all = std::mem::take(holdings);
+                self.clean(Holdings { said_goodbye: true, ..all });
+                Ok(())
+            }
+        };
+        (done.map_or_else(Answer::Failed, |()| Answer::Done), Vec::new())
+    }
+
+    /// Removes what stands for a client.
+    pub(super) fn clean(&mut self, holdings: Holdings) {
+        let flows: Vec<Flow> = holdings.frozen.into_iter().collect();
+        let mut outcomes = vec![self.freezer.thaw(&flows)];
+        for (address, interface) in holdings.announced {
+            outcomes.push(self.announcements.retract(address, &interface));
+        }
+        for (address, route) in holdings.routed {
+            // Connections of a mobile that has moved on may live on its route.
+            if holdings.said_goodbye || !matches!(route, Route::Via(_)) {
+                outcomes.push(self.ways.unroute(address));
+            }
+        }
+        if holdings.guards {
+            self.guard = None;
+            self.guarded.clear();
+            self.exceptions = Exceptions::default();
+        }
+        outcomes.push(self.follow_guard());
+        for error in outcomes.into_iter().filter_map(Result::err) {
+            tracing::warn!(%error, "cleanup incomplete: the next start removes the rest");
+        }
+    }
+
+    /// When an announcement is to be made again.
+    pub(super) fn next_announcement(&self) -> Option<Duration> {
+        self.announcements.next()
+    }
+
+    /// Makes announcements that are due.
+    pub(super) fn announce_again(&mut self) {
+        self.announcements.handle_timeout();
+    }
+
+    fn permit(&self, address: IpAddr) -> Result<(), String> {
+        if !is_unicast(address) {
+            return Err(format!("{address} is no address of a mobile"));
+        }
+        if self.permitted.is_empty() || self.permitted.iter().any(|n| n.contains(address)) {
+            return Ok(());
+        }
+        Err(format!(
+            "{address} is not among the addresses that the helper was started for (--address)"
+        ))
+    }
+
+    fn permit_network(&self, network: &Network) -> Result<(), String> {
+        let (first, bits) = network.prefix();
+        let within = |n: &Network| n.prefix().1 <= bits && n.contains(first);
+        if self.permitted.is_empty() || self.permitted.iter().any(within) {
+            return Ok(());
+        }
+        Err(format!("{network} is not among what the helper was started for (--address)"))
+    }
+
+    fn permit_flows(&self, flows: &[Flow]) -> Result<(), String> {
+        flows.iter().try_for_each(|flow| {
+            if !flow.is_sensible() {
+                return Err(format!("{} to {} is no connection", flow.local, flow.remote));
+            }
+            self.permit(flow.local.ip())
+        })
+    }
+
+    fn repair(&self, fds: &[OwnedFd], mode: Repair) -> Answer {
+        let set = |fd: &OwnedFd| -> io::Result<()> {
+            self.check_socket(fd.as_fd())?;
+            sockopt::set_repair(fd.as_fd(), mode)
+        };
+        Answer::Each(fds.iter().map(|fd| errno(&set(fd))).collect())
+    }
+
+    /// Only TCP, and only of a mobile's address, of none yet, or what talks to itself.
+    fn check_socket(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let is_tcp = options::socket_type(fd)? == SocketType::STREAM
+            && options::socket_protocol(fd)? == Some(ipproto::TCP);
+        if !is_tcp {
+            return Err(refused());
+        }
+        let local = rustix::net::getsockname(fd)?;
+        let local = SocketAddr::try_from(local).map_err(io::Error::from)?.ip().to_canonical();
+        let permitted = local.is_unspecified() || is_own(local) || self.permit(local).is_ok();
+        if permitted { Ok(()) } else { Err(refused()) }
+    }
+
+    fn sockets(&self, wanted: &[Wanted]) -> Outcome {
+        let mut made = Vec::new();
+        let errors = wanted
+            .iter()
+            .map(|wanted| {
+                let socket = self.socket(wanted);
+                let error = errno(&socket);
+                made.extend(socket);
+                error
+            })
+            .collect();
+        (Answer::Each(errors), made)
+    }
+
+    fn socket(&self, wanted: &Wanted) -> io::Result<OwnedFd> {
+        let Wanted { local, repair } = *wanted;
+        let permitted = self.permit(local.ip()).is_ok() || (repair.is_some() && is_own(local.ip()));
+        if !permitted {
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
+        let Some((receive, send)) = repair else { return socket_at(local) };
+        let fd = lasthop_kernel::tcp::socket(local.ip())?;
+        sockopt::set_transparent(fd.as_fd(), local.is_ipv6())?;
+        // In repair a port is had even if another connection has it.
+        sockopt::set_repair(fd.as_fd(), Repair::On)?;
+        sockopt::force_buffers(fd.as_fd(), receive, send)?;
+        rustix::net::bind(&fd, &local)?;
+        Ok(fd)
+    }
+
+    fn freeze(&mut self, holdings: &mut Holdings, flows: &[Flow]) -> Result<(), String> {
+        self.permit_flows(flows)?;
+        if holdings.frozen.len() + flows.len() > freeze::FROZEN_MAX {
+            return Err(format!("more than {} connections are frozen", freeze::FROZEN_MAX));
+        }
+        // Where their connections will be is open from here on.
+        let moving: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.local.ip()).collect();
+        let answered = &self.exceptions.answered - &moving;
+        let then = Exceptions { answered, ..self.exceptions.clone() };
+        self.freezer.freeze(flows, &self.exceptions.change(&then))?;
+        self.exceptions = then;
+        holdings.frozen.extend(flows);
+        Ok(())
+    }
+
+    fn thaw(&mut self, holdings: &mut Holdings, flows: &[Flow]) -> Result<(), String> {
+        let own: Vec<Flow> =
+            flows.iter().filter(|flow| holdings.frozen.contains(flow)).copied().collect();
+        self.freezer.thaw(&own)?;
+        own.iter().for_each(|flow| {
+            holdings.frozen.remove(flow);
+        });
+        Ok(())
+    }
+
+    fn guard(&mut self, holdings: &mut Holdings, networks: &[Network]) -> Result<(), String> {
+        networks.iter().try_for_each(|network| self.permit_network(network))?;
+        if self.guard.is_some() && !holdings.guards {
+            return Err("another client has its mobiles' addresses guarded".into());
+        }
+        self.guarded = networks.to_vec();
+        holdings.guards = true;
+        self.exceptions.away = self.away();
+        let done = match &mut self.guard {
+            Some(guard) => guard.renew(Numbers::BASE, networks, &self.exceptions),
+            None => Interception::base(Numbers::BASE, networks, &self.exceptions).map(|guard| {
+                self.guard = Some(guard);
+            }),
+        };
+        done.map_err(|e| e.to_string())
+    }
+
+    /// Guarded addresses whose packets another base gets.
+    fn away(&self) -> BTreeSet<IpAddr> {
+        let is_guarded = |address: &IpAddr| self.guarded.iter().any(|n| n.contains(*address));
+        self.ways.leading_away().filter(is_guarded).collect()
+    }
+
+    fn answer(&mut self, holdings: &Holdings, addresses: Vec<IpAddr>) -> Result<(), String> {
+        addresses.iter().try_for_each(|address| self.permit(*address))?;
+        if !holdings.guards {
+            return Err("nothing is guarded, so nothing is answered".into());
+        }
+        let answered = addresses.into_iter().collect();
+        self.except(Exceptions { answered, ..self.exceptions.clone() })
+    }
+
+    fn except(&mut self, then: Exceptions) -> Result<(), String> {
+        let script = self.exceptions.change(&then);
+        if !script.is_empty() {
+            nft::apply(&script).map_err(|e| e.to_string())?;
+        }
+        self.exceptions = then;
+        Ok(())
+    }
+
+    fn route(
+        &mut self,
+        holdings: &mut Holdings,
+        address: IpAddr,
+        route: Route,
+    ) -> Result<(), String> {
+        self.permit(address)?;
+        self.ways.route(address, &route)?;
+        holdings.routed.insert(address, route);
+        self.follow_guard()
+    }
+
+    fn unroute(&mut self, holdings: &mut Holdings, address: IpAddr) -> Result<(), String> {
+        self.permit(address)?;
+        self.ways.unroute(address)?;
+        holdings.routed.remove(&address);
+        self.follow_guard()
+    }
+
+    /// What another base gets passes the guard.
+    fn follow_guard(&mut self) -> Result<(), String> {
+        if self.guard.is_none() {
+            return Ok(());
+        }
+        self.except(Exceptions { away: self.away(), ..self.exceptions.clone() })
+    }
+
+    fn announce(
+        &mut self,
+        holdings: &mut Holdings,
+        address: IpAddr,
+        interface: String,
+    ) -> Result<(), String> {
+        self.permit(address)?;
+        self.announcements.announce(address, &interface)?;
+        holdings.announced.insert((address, interface));
+        Ok(())
+    }
+
+    fn retract(
+        &mut self,
+        holdings: &mut Holdings,
+        address: IpAddr,
+        interface: String,
+    ) -> Result<(), String> {
+        self.permit(address)?;
+        self.announcements.retract(address, &interface)?;
+        holdings.announced.remove(&(address, interface));
+        Ok(())
+    }
+}
+
+/// Whether it is the address of sockets that only hold what is left to read of a connection.
+fn is_own(ip: IpAddr) -> bool {
+    ip == IpAddr::from([127, 0, 0, 1])
+}
+
+fn errno<T>(outcome: &io::Result<T>) -> i32 {
+    match outcome {
+        Ok(_) => 0,
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            e.raw_os_error().unwrap_or(libc::EACCES)
+        }
+        Err(e) => e.raw_os_error().unwrap_or(libc::EIO),
+    }
+}

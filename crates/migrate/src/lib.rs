@@ -1,0 +1,85 @@
+//! The wired connection itself moves: one base gives a kernel TCP connection away, another takes it,
+//! with the same four-tuple, and the fixed host notices at most a pause (`TCP_REPAIR`).
+//!
+//! What needs a privilege is done by a small helper process, which does nothing else:
+//! [`Admin`] asks, [`helper`] does. [`dump_all`] and [`restore_all`] turn connections into
+//! [`Image`]s and back; [`Routing`] has the packets for the mobile's address follow.
+//!
+//! The kernel must not answer for a connection while it is in no kernel: packets of its four-tuple
+//! are dropped in both directions from before it is read out until it stands elsewhere, so that no
+//! reset ever leaves.
+
+mod admin;
+mod codec;
+mod dump;
+mod error;
+pub mod helper;
+mod image;
+mod message;
+mod restore;
+mod routing;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+pub use self::admin::Admin;
+pub use self::dump::{Failed, dump, dump_all};
+pub use self::error::MigrateError;
+pub use self::image::{Estimates, Image, ImageError};
+pub use self::message::Route;
+pub use self::restore::{restore, restore_all, restore_unrouted};
+pub use self::routing::{Change, RouteMode, Routing};
+
+/// The four-tuple of a wired connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Flow {
+    /// The mobile's end: its address, and the port that the base has chosen.
+    pub local: SocketAddr,
+    /// The fixed host.
+    pub remote: SocketAddr,
+}
+
+impl Flow {
+    /// Whose connection a socket is.
+    ///
+    /// # Errors
+    ///
+    /// It is not connected, or not over IP.
+    pub fn of(fd: impl AsFd) -> io::Result<Self> {
+        let fd = fd.as_fd();
+        let not_connected = || io::Error::from(io::ErrorKind::NotConnected);
+        let local = rustix::net::getsockname(fd)?;
+        let remote = rustix::net::getpeername(fd)?.ok_or_else(not_connected)?;
+        let ip = |address: rustix::net::SocketAddrAny| {
+            SocketAddr::try_from(address)
+                .map(lasthop_kernel::tcp::canonical)
+                .map_err(io::Error::from)
+        };
+        Ok(Self { local: ip(local)?, remote: ip(remote)? })
+    }
+
+    /// Whether both ends can be those of a connection.
+    fn is_sensible(&self) -> bool {
+        let good = |a: SocketAddr| a.port() != 0 && is_unicast(a.ip());
+        good(self.local) && good(self.remote) && self.local.is_ipv4() == self.remote.is_ipv4()
+    }
+}
+
+/// Whether an address is some one host's.
+fn is_unicast(ip: IpAddr) -> bool {
+    let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
+    !ip.is_unspecified() && !ip.is_multicast() && !broadcast
+}
+
+/// Asks whether connections can move here: whether the helper answers, may do what it must, and
+/// the kernel knows `TCP_REPAIR`.
+///
+/// # Errors
+///
+/// One line that says what was tried, and what still works.
+pub fn probe(admin: &mut Admin) -> Result<(), MigrateError> {
+    admin.probe()
+}

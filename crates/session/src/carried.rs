@@ -1,0 +1,67 @@
+//! What a connection carries from one hop to the next: where it goes, and bytes on their way.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use lasthop_wire::mhp::Target;
+
+/// Where a connection goes. Kept at the mobile while it is not answered, at the base for as long
+/// as it lasts.
+#[derive(Clone, Debug)]
+pub(crate) struct Origin {
+    pub(crate) target: Target,
+    pub(crate) bound: Option<SocketAddr>,
+    /// Who opens it: the fixed host, or the application where that is told.
+    pub(crate) from: Option<SocketAddr>,
+}
+
+impl Origin {
+    /// Of a connection that is asked for.
+    pub(crate) fn new(target: Target, from: Option<SocketAddr>) -> Self {
+        Self { target, bound: None, from }
+    }
+}
+
+/// Bytes that came along from an earlier hop.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    unread: Vec<u8>,
+    read: usize,
+    /// The peer's end is behind the last byte that was received.
+    pub(crate) ended: bool,
+    /// For the peer, from `Conn::send_base` on, once it says what it has.
+    pub(crate) resend: Vec<u8>,
+    /// No stream will carry the connection any more: it is over when `unread` is read.
+    pub(crate) over: bool,
+}
+
+impl Rest {
+    pub(crate) fn new(unread: Vec<u8>, ended: bool, resend: Vec<u8>) -> Self {
+        Self { unread, read: 0, ended, resend, over: false }
+    }
+
+    /// Bytes in order that the caller has not taken.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.unread[self.read..]
+    }
+
+    /// The caller took the first `n` of them.
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.read = self.unread.len().min(self.read + n);
+        if self.read == self.unread.len() {
+            self.unread = Vec::new();
+            self.read = 0;
+        }
+    }
+
+    pub(crate) fn add_unread(&mut self, bytes: &[u8]) {
+        self.unread.drain(..self.read);
+        self.read = 0;
+        self.unread.extend_from_slice(bytes);
+    }
+
+    /// Bytes held.
+    pub(crate) fn len(&self) -> usize {
+        self.unread.len() + self.resend.len()
+    }
+}

@@ -1,0 +1,349 @@
+//! `lasthop demo`: schemes side by side on the same bad radio.
+
+mod handoff;
+mod progress;
+mod report;
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::{Args, Subcommand};
+use lasthop_kernel::netns::become_root_of_a_user_namespace;
+use lasthop_lab::cell::{Direction, Measured, Place, Plan, measure};
+use lasthop_lab::client::Stop;
+use lasthop_lab::condition::Condition;
+use lasthop_lab::scheme::Scheme;
+use lasthop_lab::topology::{Lab, Topology};
+use lasthop_lab::{LabError, lasthop_program};
+use lasthop_units::{Seed, one_line};
+
+use progress::Progress;
+
+/// Shows what kernel TCP, split TCP and srp make of a radio of 20 Mbit/s that loses packets, fades
+/// or falls silent, with a wired path of 100 Mbit/s and 25 ms behind it. Everything runs in
+/// network namespaces of its own, which vanish with the command.
+#[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    other: Option<Other>,
+
+    /// One JSON object a line instead of a table
+    #[arg(long)]
+    json: bool,
+
+    /// Only these: a row (srp), a cell (loss-20) or both (srp/loss-20); may be given several times
+    #[arg(long, value_name = "ROW/CELL")]
+    only: Vec<Only>,
+
+    /// From the mobile to the fixed host instead of the other way
+    #[arg(long)]
+    upload: bool,
+
+    /// How long each measured part lasts, after 1.5 s to settle
+    #[arg(long, value_name = "N", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(2..=3600))]
+    seconds: u64,
+
+    /// Where the random processes of the radio start
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// How many cells are measured at once
+    #[arg(long, value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+}
+
+/// Other demonstrations.
+#[derive(Subcommand, Debug)]
+enum Other {
+    /// Show a mobile that moves from base to base while its connections go on
+    Handoff(handoff::Options),
+}
+
+/// A choice of cells: `srp`, `loss-20` or `srp/loss-20`.
+#[derive(Clone, Debug)]
+struct Only {
+    row: Option<String>,
+    cell: Option<String>,
+}
+
+impl std::str::FromStr for Only {
+    type Err = String;
+
+    fn from_str(s: &str) -> Result<Self, String> {
+        let is_row = |name: &str| rows().iter().any(|r| r.to_string() == name);
+        let is_cell = |name: &str| Condition::DEMO.iter().any(|c| c.to_string() == name);
+        let row = |name: &str| is_row(name).then(|| name.to_owned()).ok_or_else(|| unknown(name));
+        let cell = |name: &str| is_cell(name).then(|| name.to_owned()).ok_or_else(|| unknown(name));
+        match s.split_once('/') {
+            Some((r, c)) => Ok(Self { row: Some(row(r)?), cell: Some(cell(c)?) }),
+            None if is_cell(s) => Ok(Self { row: None, cell: Some(s.to_owned()) }),
+            None => Ok(Self { row: Some(row(s)?), cell: None }),
+        }
+    }
+}
+
+fn unknown(name: &str) -> String {
+    let rows: Vec<String> = rows().iter().map(Scheme::to_string).collect();
+    let cells = Condition::DEMO.map(|c| c.to_string());
+    format!("`{name}` is none of the rows {} or cells {}", rows.join(", "), cells.join(", "))
+}
+
+/// The schemes of the demonstration, in the order of the table.
+fn rows() -> Vec<Scheme> {
+    let named = |make: fn(String) -> Scheme, name: &str| make(name.to_owned());
+    vec![
+        named(Scheme::Kernel, "cubic"),
+        named(Scheme::Kernel, "bbr"),
+        named(Scheme::SplitTcp, "cubic"),
+        named(Scheme::SplitTcp, "bbr"),
+        Scheme::Srp,
+    ]
+}
+
+/// One cell of the table.
+#[derive(Clone, Debug)]
+struct Cell {
+    scheme: Scheme,
+    condition: Condition,
+    direction: Direction,
+}
+
+impl Cell {
+    fn plan(&self, options: &Options, place: Place) -> Plan {
+        let measured = Duration::from_secs(options.seconds);
+        let mut topology = self.condition.topology();
+        // The same losses, as far as packets are sent alike, for every scheme.
+        topology.seed = Seed::from_u64(options.seed).child(&self.condition.to_string());
+        Plan {
+            topology,
+            place,
+            scheme: self.scheme.clone(),
+            direction: self.direction,
+            measured,
+            silence: self.condition.silence(measured),
+            ..Plan::default()
+        }
+    }
+}
+
+/// What became of a cell.
+#[derive(Debug)]
+enum Outcome {
+    Measured(Box<Measured>),
+    /// The kernel lacks what the scheme needs.
+    Unavailable(String),
+    Failed(String),
+}
+
+impl Outcome {
+    /// Whether the demonstration may succeed with it.
+    fn is_good(&self) -> bool {
+        match self {
+            Self::Measured(measured) => measured.sha256_ok,
+            Self::Unavailable(_) => true,
+            Self::Failed(_) => false,
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    if let Some(Other::Handoff(options)) = &options.other {
+        return handoff::run(options);
+    }
+    let program = program()?;
+    let place = place()?;
+    let cells = cells(options, place);
+    if cells.is_empty() {
+        bail!("no cell is left to measure here");
+    }
+    let stop = stop_on_signals()?;
+    let progress = Progress::new(cells.len());
+    let outcomes = measure_all(&cells, options, place, &program, &stop, &progress);
+    progress.finish();
+    if stop.is_set() {
+        bail!("interrupted");
+    }
+    if !options.json {
+        print!("{}", report::tables(&cells, &outcomes));
+    }
+    let bad = outcomes.iter().filter(|o| !o.as_ref().is_some_and(Outcome::is_good)).count();
+    if bad > 0 {
+        bail!("{bad} of {} cells failed", cells.len());
+    }
+    Ok(())
+}
+
+/// The command whose bases and mobiles are shown.
+fn program() -> anyhow::Result<PathBuf> {
+    lasthop_program().context("there is no lasthop beside this command, and LASTHOP names none")
+}
+
+/// Namespaces, or where they are not permitted the loopback interface.
+fn place() -> anyhow::Result<Place> {
+    let permitted = || Lab::start(&Topology::default()).map(drop);
+    let refused = match permitted() {
+        // Ordinary users may have namespaces inside one of their own.
+        Err(e) if e.is_permission() => {
+            become_root_of_a_user_namespace().map_err(LabError::from).and_then(|()| permitted())
+        }
+        other => other,
+    };
+    match refused {
+        Ok(()) => Ok(Place::Namespaces),
+        Err(e) if e.is_permission() => {
+            eprintln!(
+                "{e}: only srp, over a radio between two UDP ports of the loopback interface, \
+                 without the wired path"
+            );
+            Ok(Place::Loopback)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// The cells asked for, column by column, so that cells measured together differ in scheme.
+fn cells(options: &Options, place: Place) -> Vec<Cell> {
+    let direction = if options.upload { Direction::Upload } else { Direction::Download };
+    let wanted = |scheme: &Scheme, condition: &Condition| {
+        let (row, cell) = (scheme.to_string(), condition.to_string());
+        let fits = |only: &Only| {
+            only.row.as_ref().is_none_or(|r| *r == row)
+                && only.cell.as_ref().is_none_or(|c| *c == cell)
+        };
+        options.only.is_empty() || options.only.iter().any(fits)
+    };
+    let possible = |scheme: &Scheme| place == Place::Namespaces || *scheme == Scheme::Srp;
+    let mut cells = Vec::new();
+    for condition in Condition::DEMO {
+        for scheme in rows() {
+            if possible(&scheme) && wanted(&scheme, &condition) {
+                cells.push(Cell { scheme, condition, direction });
+            }
+        }
+    }
+    cells
+}
+
+/// The first interrupt ends the run in order, the second at once.
+fn stop_on_signals() -> anyhow::Result<Stop> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Stop::default();
+    let flag: Arc<AtomicBool> = stop.flag();
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
+            .context("preparing for signals")?;
+    }
+    Ok(stop)
+}
+
+/// Measures the cells, a few at once; the outcomes are in the order of the cells.
+fn measure_all(
+    cells: &[Cell],
+    options: &Options,
+    place: Place,
+    program: &Path,
+    stop: &Stop,
+    progress: &Progress,
+) -> Vec<Option<Outcome>> {
+    let waiting: Mutex<VecDeque<usize>> = Mutex::new((0..cells.len()).collect());
+    let outcomes: Mutex<Vec<Option<Outcome>>> = Mutex::new(cells.iter().map(|_| None).collect());
+    // A function of its own, so that the lock is not held while the cell is measured.
+    let next = || lock(&waiting).pop_front().filter(|_| !stop.is_set());
+    let work = || {
+        while let Some(index) = next() {
+            let cell = &cells[index];
+            progress.begin(cell);
+            let outcome = measure_one(cell, options, place, program, stop);
+            if stop.is_set() {
+                return;
+            }
+            progress.end(cell, &outcome);
+            if options.json {
+                match report::json(cell, &outcome) {
+                    Ok(line) => println!("{line}"),
+                    Err(e) => eprintln!("lasthop: {}", one_line(e.as_ref())),
+                }
+            }
+            lock(&outcomes)[index] = Some(outcome);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..usize::from(options.jobs).min(cells.len()) {
+            scope.spawn(work);
+        }
+    });
+    outcomes.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn measure_one(
+    cell: &Cell,
+    options: &Options,
+    place: Place,
+    program: &Path,
+    stop: &Stop,
+) -> Outcome {
+    match measure(&cell.plan(options, place), program, stop) {
+        Ok(measured) => Outcome::Measured(Box::new(measured)),
+        Err(e @ LabError::NoCongestionControl(_)) => Outcome::Unavailable(e.to_string()),
+        Err(e) => Outcome::Failed(e.to_string()),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn chosen(arguments: &[&str]) -> Vec<String> {
+        let line = Line::parse_from(std::iter::once(&"demo").chain(arguments));
+        let cells = cells(&line.options, Place::Namespaces);
+        cells.iter().map(|c| format!("{}/{}", c.scheme, c.condition)).collect()
+    }
+
+    #[test]
+    fn rows_cells_and_single_cells_can_be_chosen() {
+        assert_eq!(chosen(&[]).len(), 25);
+        assert_eq!(chosen(&["--only", "srp"]).len(), 5);
+        assert_eq!(chosen(&["--only", "loss-20"]).len(), 5);
+        assert_eq!(
+            chosen(&["--only", "kernel-bbr/loss-0", "--only", "srp/silence-2.8"]),
+            ["kernel-bbr/loss-0", "srp/silence-2.8"]
+        );
+    }
+
+    #[test]
+    fn an_unknown_row_or_cell_is_refused_with_those_that_there_are() {
+        for bad in ["srb", "srp/loss-7", "tcp/loss-0", "loss-0/srp", ""] {
+            let e = bad.parse::<Only>().unwrap_err();
+            assert!(e.contains("split-tcp-bbr") && e.contains("fades-10"), "{e}");
+        }
+    }
+
+    #[test]
+    fn without_namespaces_only_srp_is_measured() {
+        let line = Line::parse_from(["demo"]);
+        let cells = cells(&line.options, Place::Loopback);
+        assert_eq!(cells.len(), 5);
+        assert!(cells.iter().all(|c| c.scheme == Scheme::Srp));
+    }
+}

@@ -1,0 +1,14 @@
+//! What goes into the report.
+
+use super::Shown;
+use crate::published::Published;
+use crate::reproduce::{Comparison, Criterion, Request};
+
+/// What a report is made of.
+pub(super) struct Content<'a> {
+    pub(super) published: &'a Published,
+    pub(super) request: &'a Request,
+    pub(super) comparison: &'a Comparison,
+    pub(super) criteria: &'a [Criterion],
+    pub(super) shown: &'a [(String, Shown)],
+}

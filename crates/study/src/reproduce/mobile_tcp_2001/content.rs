@@ -1,0 +1,16 @@
+//! What goes into the report.
+
+use super::fades::Check;
+use super::ns2::Ns2;
+use crate::published::Published;
+use crate::reproduce::{Comparison, Criterion, Request};
+
+/// What a report is made of.
+pub(super) struct Content<'a> {
+    pub(super) published: &'a Published,
+    pub(super) request: &'a Request,
+    pub(super) comparison: &'a Comparison,
+    pub(super) criteria: &'a [Criterion],
+    pub(super) checks: &'a [Check],
+    pub(super) ns2: &'a Ns2,
+}
