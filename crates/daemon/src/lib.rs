@@ -2,7 +2,6 @@
 
 mod backhaul;
 pub mod base;
-mod bridge;
 mod carrier;
 pub mod config;
 mod datagram;

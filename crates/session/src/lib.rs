@@ -27,6 +27,7 @@ mod moving;
 mod session;
 mod signal;
 pub mod socks;
+pub mod station;
 mod table;
 
 pub use conversation::{Progress, Taken};

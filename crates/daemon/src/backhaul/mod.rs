@@ -15,6 +15,7 @@ use lasthop_kernel::cpu;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
+use lasthop_session::station::Farewell;
 use lasthop_units::{Bytes, Duration, Seed, Time};
 
 use crate::carrier::Carrier;
@@ -229,15 +230,6 @@ impl<H> WithPeers<H> {
         let link = self.peers.as_ref().and_then(|peers| peers.links.get(part));
         link.is_some_and(MobileHop::is_up)
     }
-}
-
-/// Whether the peer of an association that is ended is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Farewell {
-    /// It is: nothing of the association is wanted any more.
-    Said,
-    /// It is not: what the association carried goes on over another.
-    None,
 }
 
 impl<H: BaseHop> Hop for WithPeers<H> {

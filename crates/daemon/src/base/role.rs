@@ -377,7 +377,7 @@ impl<H: BaseHop> Role for BaseRole<H> {
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
         if let Some(handoffs) = &self.handoffs {
             report.peers = handoffs.peer_reports(core);
-            report.handoffs = Some(handoffs.counters);
+            report.handoffs = Some(handoffs.counters());
         }
     }
 

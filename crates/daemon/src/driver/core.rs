@@ -12,10 +12,10 @@ use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
+use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, Session};
 use lasthop_units::Time;
 
-use crate::bridge::Bridge;
 use crate::hop::Hop;
 use crate::relay::Relay;
 use crate::resolve::Resolver;
@@ -89,6 +89,25 @@ impl<I: Copy, W> Connection<I, W> {
             _ => None,
         };
         [self.name, far].into_iter().flatten()
+    }
+}
+
+/// Sessions with their streams, for a bridge.
+struct Ends<'a, H: Hop> {
+    sessions: &'a mut BTreeMap<H::Id, Session>,
+    hop: &'a mut H,
+}
+
+impl<H: Hop> Associations for Ends<'_, H> {
+    type Id = H::Id;
+    type Streams = H::Streams;
+
+    fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut H::Streams)> {
+        Some((self.sessions.get_mut(&id)?, self.hop.streams(id)?))
+    }
+
+    fn peek(&self, id: H::Id) -> Option<&Session> {
+        self.sessions.get(&id)
     }
 }
 
@@ -366,7 +385,8 @@ impl<H: Hop, W> Core<H, W> {
             connection.queued = false;
             if let Phase::Bridged(bridge) = &mut connection.phase {
                 self.touched.extend([bridge.near, bridge.far].iter().flatten().map(|name| name.0));
-                if bridge.pump(&mut self.sessions, &mut self.hop) {
+                let mut ends = Ends { sessions: &mut self.sessions, hop: &mut self.hop };
+                if bridge.pump(&mut ends) {
                     self.enqueue(key);
                 }
                 continue;

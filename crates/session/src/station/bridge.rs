@@ -1,36 +1,33 @@
 //! Bytes between two connections of two sessions: one comes from a mobile, the other leads on to the
 //! base that keeps the wired socket.
 
-use std::collections::BTreeMap;
+use alloc::vec::Vec;
 
 use lasthop_hop::RecvState;
-use lasthop_session::{ConnId, ResetReason, Session};
 
-use crate::hop::Hop;
+use super::world::{Associations, Name};
+use crate::ResetReason;
 
 /// Bytes that one bridge may move in one direction in one turn of the loop.
 const SHARE: usize = 512 * 1024;
 /// Bytes that are moved at once.
 const PIECE: usize = 64 * 1024;
 
-/// Names a connection of a session.
-pub(crate) type Name<I> = (I, ConnId);
-
 /// Two connections that are one.
 #[derive(Debug)]
-pub(crate) struct Bridge<I> {
+pub struct Bridge<I> {
     /// The mobile's; `None` once it is over.
-    pub(crate) near: Option<Name<I>>,
+    pub near: Option<Name<I>>,
     /// The one to the base that keeps the socket; `None` once it is over.
-    pub(crate) far: Option<Name<I>>,
+    pub far: Option<Name<I>>,
     /// The mobile has ended its direction, and the far base knows.
     up_done: bool,
     /// The fixed host has, and the mobile knows.
     down_done: bool,
     /// Bytes from the far base to the mobile.
-    pub(crate) to_hop: u64,
+    pub to_hop: u64,
     /// Bytes from the mobile to the far base.
-    pub(crate) from_hop: u64,
+    pub from_hop: u64,
 }
 
 /// What came of one direction.
@@ -44,13 +41,13 @@ enum Carried {
 
 impl<I: Copy + Ord> Bridge<I> {
     /// Nothing moved yet.
-    pub(crate) fn new(near: Name<I>, far: Name<I>) -> Self {
+    pub fn new(near: Name<I>, far: Name<I>) -> Self {
         let (near, far) = (Some(near), Some(far));
         Self { near, far, up_done: false, down_done: false, to_hop: 0, from_hop: 0 }
     }
 
     /// Which directions are over.
-    pub(crate) fn state(&self) -> &'static str {
+    pub fn state(&self) -> &'static str {
         match (self.down_done, self.up_done) {
             (false, false) => "open",
             (true, false) => "sent-end",
@@ -60,50 +57,43 @@ impl<I: Copy + Ord> Bridge<I> {
     }
 
     /// Moves what can be moved. True if the turn's share was used up before that.
-    pub(crate) fn pump<H: Hop<Id = I>>(
-        &mut self,
-        sessions: &mut BTreeMap<I, Session>,
-        hop: &mut H,
-    ) -> bool {
+    pub fn pump(&mut self, world: &mut impl Associations<Id = I>) -> bool {
         let (Some(near), Some(far)) = (self.near, self.far) else { return false };
-        let mut piece = Vec::new();
-        let mut world = World { sessions, hop, piece: &mut piece };
-        let up = world.carry(near, far, &mut self.up_done, &mut self.from_hop);
-        let down = world.carry(far, near, &mut self.down_done, &mut self.to_hop);
+        let mut pump = Pump { world, piece: Vec::new() };
+        let up = pump.carry(near, far, &mut self.up_done, &mut self.from_hop);
+        let down = pump.carry(far, near, &mut self.down_done, &mut self.to_hop);
         up == Carried::Share || down == Carried::Share
     }
 
     /// One end is over; true if both are.
-    pub(crate) fn end(&mut self, name: Name<I>) -> bool {
+    pub fn end(&mut self, name: Name<I>) -> bool {
         self.near.take_if(|near| *near == name);
         self.far.take_if(|far| *far == name);
         self.near.is_none() && self.far.is_none()
     }
 
     /// The end that is left.
-    pub(crate) fn rest(&self) -> Option<Name<I>> {
+    pub fn rest(&self) -> Option<Name<I>> {
         self.near.or(self.far)
     }
 }
 
-struct World<'a, H: Hop> {
-    sessions: &'a mut BTreeMap<H::Id, Session>,
-    hop: &'a mut H,
-    piece: &'a mut Vec<u8>,
+struct Pump<'a, W> {
+    world: &'a mut W,
+    piece: Vec<u8>,
 }
 
-impl<H: Hop> World<'_, H> {
+impl<W: Associations> Pump<'_, W> {
     /// Room at `to`; `None` if nothing can be written any more.
-    fn room(&mut self, to: Name<H::Id>) -> Option<usize> {
-        let session = self.sessions.get(&to.0)?;
-        let mut streams = self.hop.streams(to.0)?;
+    fn room(&mut self, to: Name<W::Id>) -> Option<usize> {
+        let (session, mut streams) = self.world.session(to.0)?;
         session.send_space(&mut streams, to.1).ok().map(|space| space.len())
     }
 
     fn carry(
         &mut self,
-        from: Name<H::Id>,
-        to: Name<H::Id>,
+        from: Name<W::Id>,
+        to: Name<W::Id>,
         done: &mut bool,
         count: &mut u64,
     ) -> Carried {
@@ -114,9 +104,7 @@ impl<H: Hop> World<'_, H> {
             }
             // After a reset of one end its event is on its way.
             let Some(room) = self.room(to) else { return Carried::All };
-            let (Some(session), Some(mut streams)) =
-                (self.sessions.get_mut(&from.0), self.hop.streams(from.0))
-            else {
+            let Some((session, mut streams)) = self.world.session(from.0) else {
                 return Carried::All;
             };
             let data = session.received(&streams, from.1);
@@ -141,23 +129,17 @@ impl<H: Hop> World<'_, H> {
         Carried::All
     }
 
-    fn write(&mut self, to: Name<H::Id>) {
-        let (Some(session), Some(mut streams)) =
-            (self.sessions.get_mut(&to.0), self.hop.streams(to.0))
-        else {
-            return;
-        };
-        let written = session.write(&mut streams, to.1, self.piece);
+    fn write(&mut self, to: Name<W::Id>) {
+        let Some((session, mut streams)) = self.world.session(to.0) else { return };
+        let written = session.write(&mut streams, to.1, &self.piece);
         if written != Ok(self.piece.len()) {
             // There was room for all of it: a connection with a hole must not go on.
             session.reset(&mut streams, to.1, ResetReason::Protocol);
         }
     }
 
-    fn finish(&mut self, to: Name<H::Id>) {
-        if let (Some(session), Some(mut streams)) =
-            (self.sessions.get_mut(&to.0), self.hop.streams(to.0))
-        {
+    fn finish(&mut self, to: Name<W::Id>) {
+        if let Some((session, mut streams)) = self.world.session(to.0) {
             session.finish(&mut streams, to.1);
         }
     }

@@ -1,26 +1,29 @@
 //! The wired half of a connection as bytes, and what becomes of it when it comes home.
 
-use lasthop_hop::seal::PublicKey;
-use lasthop_session::handoff::{ConnectionState, Direction, Stage};
-use lasthop_session::{SessionId, SessionState};
+use alloc::boxed::Box;
+use alloc::vec;
+use alloc::vec::Vec;
 
-use lasthop_migrate::Image;
+use lasthop_wire::mhp::handoff::BaseName;
+
+use crate::SessionState;
+use crate::handoff::{Address, ConnectionState, Direction, SessionId, Stage};
 
 const TAG_IMAGE: u8 = 1;
-const TAG_ANCHOR: u8 = 2;
 const TAG_LOST: u8 = 3;
+const TAG_ANCHOR: u8 = 4;
 
 /// Where the socket of a connection is.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Wired {
-    /// It travels: the kernel's state of it.
-    Image(Box<Image>),
+pub(super) enum Wired<A> {
+    /// It travels: the state of it, opaque here.
+    Image(Vec<u8>),
     /// It stays at that base; how far bytes have come between whoever holds the session and it. Seen
     /// as a mobile sees its base: `up` is what that base has not acknowledged, `down` what came from
     /// it and was not passed on.
     Anchor {
         /// The base.
-        base: PublicKey,
+        base: A,
         /// The connection between the two.
         far: Box<ConnectionState>,
     },
@@ -28,15 +31,16 @@ pub(super) enum Wired {
     Lost,
 }
 
-impl Wired {
+impl<A: Address> Wired<A> {
     /// As bytes in a session's state; `session` is the state's.
     pub(super) fn encode(self, session: SessionId) -> Vec<u8> {
         match self {
-            Self::Image(image) => [vec![TAG_IMAGE], image.encode()].concat(),
+            Self::Image(image) => [vec![TAG_IMAGE], image].concat(),
             Self::Anchor { base, far } => {
-                let connections = vec![*far];
-                let one = state(session, connections);
-                [vec![TAG_ANCHOR], base.as_bytes().to_vec(), one.encode()].concat()
+                let (name, one) = (base.to_name(), state(session, vec![*far]));
+                let name = name.as_bytes();
+                let head = vec![TAG_ANCHOR, name.len() as u8];
+                [head, name.to_vec(), one.encode()].concat()
             }
             Self::Lost => vec![TAG_LOST],
         }
@@ -46,12 +50,14 @@ impl Wired {
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (tag, rest) = bytes.split_first()?;
         match *tag {
-            TAG_IMAGE => Image::decode(rest).ok().map(|image| Self::Image(Box::new(image))),
+            TAG_IMAGE => Some(Self::Image(rest.to_vec())),
             TAG_ANCHOR => {
-                let (key, rest) = rest.split_first_chunk()?;
+                let (len, rest) = rest.split_first()?;
+                let (name, rest) = rest.split_at_checked(usize::from(*len))?;
+                let base = A::from_name(&BaseName::new(name)?)?;
                 let state = SessionState::decode(rest).ok()?;
                 let far = Box::new(state.connections.into_iter().next()?);
-                Some(Self::Anchor { base: PublicKey::from_bytes(*key), far })
+                Some(Self::Anchor { base, far })
             }
             TAG_LOST => Some(Self::Lost),
             _ => None,
@@ -115,7 +121,6 @@ fn join(parts: [&Direction; 3]) -> Option<Direction> {
 
 #[cfg(test)]
 mod tests {
-    use lasthop_session::handoff::Stage;
     use proptest::prelude::*;
 
     use super::*;
@@ -198,13 +203,13 @@ mod tests {
     #[test]
     fn an_anchor_survives_its_bytes_and_garbage_does_not() {
         let far = Box::new(connection(bytes(1, 4), bytes(2, 2)));
-        let wired = Wired::Anchor { base: PublicKey::from_bytes([7; 32]), far };
+        let wired = Wired::Anchor { base: 7_u32, far };
         let encoded = wired.clone().encode(SessionId(9));
         assert_eq!(Wired::decode(&encoded), Some(wired));
         // The last four bytes are a field that may be missing.
         for cut in 0..encoded.len() - 4 {
-            assert_eq!(Wired::decode(&encoded[..cut]), None, "{cut}");
+            assert_eq!(Wired::<u32>::decode(&encoded[..cut]), None, "{cut}");
         }
-        assert_eq!(Wired::decode(&[9, 1, 2]), None);
+        assert_eq!(Wired::<u32>::decode(&[9, 1, 2]), None);
     }
 }

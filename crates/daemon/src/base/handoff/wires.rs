@@ -1,0 +1,294 @@
+//! A base's associations and kernel sockets, as the machine of handoffs knows them.
+
+use lasthop_control::Handoffs as Counters;
+use lasthop_hop::RecvState;
+use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::slab::Key;
+use lasthop_kernel::tcp::{self, Socket};
+use lasthop_kernel::turn::Source;
+use lasthop_migrate::{Image, MigrateError};
+use lasthop_session::station::{
+    Associations, Bridge, Counts, Doing, Dumped, Farewell, Fate, Name, Restored, Wires,
+};
+use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
+
+use super::{BaseHop, Core, Fallback, HandoffConfig, Migration, Mode, far_session};
+use crate::backhaul::{Peer, Purpose, Way, WithPeers};
+use crate::base::exits::bound_unread;
+use crate::driver::Phase;
+use crate::hop::Hop;
+use crate::relay::Relay;
+
+/// What handoffs need beside associations and sockets.
+pub(super) struct Means {
+    pub(super) config: HandoffConfig,
+    /// Absent where nothing migrates.
+    pub(super) migration: Option<Migration>,
+}
+
+impl Means {
+    pub(super) fn peer(&self, key: PublicKey) -> Option<&Peer> {
+        self.config.peers.iter().find(|peer| peer.key == key)
+    }
+
+    /// What people call a base.
+    pub(super) fn name_of(&self, key: PublicKey) -> String {
+        self.peer(key).map_or_else(|| key.to_string(), |peer| peer.name.clone())
+    }
+
+    /// Whether sockets can leave and come, as far as is known.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.migration.as_ref().is_some_and(Migration::is_unhelped)
+    }
+}
+
+/// Both, for one call of the machine.
+pub(super) struct World<'a, H: BaseHop> {
+    pub(super) core: &'a mut Core<H>,
+    pub(super) means: &'a mut Means,
+}
+
+impl<H: BaseHop> Associations for World<'_, H> {
+    type Id = Way<H::Id>;
+    type Streams = <WithPeers<H> as Hop>::Streams;
+
+    fn session(&mut self, id: Self::Id) -> Option<(&mut Session, &mut Self::Streams)> {
+        self.core.session(id)
+    }
+
+    fn peek(&self, id: Self::Id) -> Option<&Session> {
+        self.core.peek(id)
+    }
+}
+
+impl<H: BaseHop> Wires<PublicKey> for World<'_, H> {
+    type Socket = Key;
+
+    fn link(&mut self, base: PublicKey) -> Option<Self::Id> {
+        let peer = self.means.peer(base)?;
+        let (hop, mut turn) = self.core.turn();
+        let part = hop
+            .link(&mut turn, peer, Purpose::Bytes)
+            .inspect_err(|error| tracing::warn!(peer = peer.name, %error, "anchor: no socket for a peer base"))
+            .ok()?;
+        self.core.open_session(Way::Link(part), far_session);
+        Some(Way::Link(part))
+    }
+
+    fn is_linked(&self, id: Self::Id) -> bool {
+        matches!(id, Way::Link(part) if self.core.hop.is_linked(part))
+    }
+
+    fn unlink(&mut self, id: Self::Id, farewell: Farewell) {
+        let Way::Link(part) = id else { return };
+        self.core.close_session(id);
+        let (hop, mut turn) = self.core.turn();
+        hop.unlink(&mut turn, part, farewell);
+    }
+
+    fn dismiss(&mut self, id: Self::Id) {
+        if let Way::Peer(association) = id {
+            self.core.hop.dismiss(association);
+        }
+    }
+
+    fn wired(&self, id: Self::Id) -> Vec<(ConnId, Key)> {
+        self.core.connections_of(id)
+    }
+
+    fn fate(&self, mobile: PublicKey, socket: Key) -> Option<Fate> {
+        let Phase::Relaying(relay) = &self.core.connections.get(socket)?.phase else {
+            return None;
+        };
+        if relay.is_over() {
+            return None;
+        }
+        let Means { config, migration } = &*self.means;
+        let migrates = config.mode == Mode::Migrate
+            && migration.as_ref().is_some_and(|m| m.moves(mobile, &relay.socket.fd));
+        Some(match (migrates, config.mode, config.fallback) {
+            (true, ..) => Fate::Leaves,
+            (false, Mode::Migrate, Fallback::Reset) => Fate::Lost,
+            _ => Fate::Stays,
+        })
+    }
+
+    fn doing(&self, socket: Key) -> Option<Doing> {
+        Some(match self.core.connections.get(socket)?.phase {
+            Phase::Waiting(_) => Doing::Opens,
+            Phase::Relaying(_) => Doing::Relays,
+            Phase::Bridged(_) => Doing::Spliced,
+        })
+    }
+
+    fn is_write_done(&self, socket: Key) -> bool {
+        let phase = self.core.connections.get(socket).map(|connection| &connection.phase);
+        matches!(phase, Some(Phase::Relaying(relay)) if relay.is_write_done())
+    }
+
+    fn attach(&mut self, socket: Key, name: Name<Self::Id>) {
+        self.core.rename(socket, name.0, name.1);
+    }
+
+    fn detach(&mut self, socket: Key) {
+        self.core.unname(socket);
+    }
+
+    fn abandon(&mut self, socket: Key) {
+        let Some(connection) = self.core.remove(socket) else { return };
+        match connection.phase {
+            Phase::Relaying(relay) => {
+                let reset = !relay.is_over();
+                relay.socket.close(&mut self.core.reactor, reset);
+            }
+            Phase::Waiting(waiting) => waiting.end(&mut self.core.reactor),
+            Phase::Bridged(_) => {}
+        }
+    }
+
+    fn splice(&mut self, target: &Target, bridge: Bridge<Self::Id>) {
+        self.core.add_bridge(target.to_string(), bridge);
+    }
+
+    fn dump(
+        &mut self,
+        session: SessionId,
+        mobile: PublicKey,
+        leaving: Vec<Name<Key>>,
+    ) -> Vec<(ConnId, Dumped<Key>)> {
+        let Self { core, means } = self;
+        let Some(migration) = &mut means.migration else {
+            return leaving.into_iter().map(|(_, conn)| (conn, Dumped::Lost)).collect();
+        };
+        if leaving.is_empty() {
+            // The next connections of its addresses are made elsewhere.
+            migration.hush(mobile);
+        }
+        let mut relays: Vec<(ConnId, String, Relay)> = Vec::new();
+        for (key, conn) in leaving {
+            if let Some(connection) = core.remove(key)
+                && let Phase::Relaying(relay) = connection.phase
+            {
+                relays.push((conn, connection.target, relay));
+            }
+        }
+        let images = migration.dump(&mut core.reactor, session, mobile, relays);
+        let (helped, mut lost) = (!migration.is_unhelped(), 0);
+        let dumped = images.into_iter().map(|(conn, target, outcome)| {
+            let (relay, error) = match outcome {
+                Ok(image) => return (conn, Dumped::Image(image.encode())),
+                Err(failed) => failed,
+            };
+            // What is over only has something left to read.
+            let stays =
+                matches!(error, MigrateError::Over) && means.config.fallback == Fallback::Anchor;
+            if helped {
+                tracing::warn!(connection = conn.0, target, %error, "connection cannot migrate");
+            }
+            match relay {
+                Some(relay) if stays => (conn, Dumped::Stays(core.park(target, relay))),
+                // Its packets go with its address, and would never come to it again.
+                relay => {
+                    lost += 1;
+                    if let Some(relay) = relay {
+                        relay.socket.close(&mut core.reactor, true);
+                    }
+                    (conn, Dumped::Lost)
+                }
+            }
+        });
+        let dumped = dumped.collect();
+        if lost > 0 {
+            tracing::warn!(%session, connections = lost, helped, "connections that cannot migrate are reset");
+        }
+        dumped
+    }
+
+    fn restore(
+        &mut self,
+        id: Self::Id,
+        session: SessionId,
+        mobile: PublicKey,
+        images: Vec<Restored>,
+    ) {
+        let read = |restored: &Restored| Image::decode(&restored.image).map_err(|e| e.to_string());
+        let read: Vec<Result<Image, String>> = images.iter().map(read).collect();
+        let whole: Vec<Image> = read.iter().flatten().cloned().collect();
+        let outcomes = match &mut self.means.migration {
+            Some(migration) => migration.restore(session, mobile, &whole),
+            None => whole.iter().map(|_| Err("this base does not migrate".to_owned())).collect(),
+        };
+        let mut outcomes = outcomes.into_iter();
+        let missing = || Err("it was lost".to_owned());
+        for (Restored { conn, target, read_done, .. }, image) in images.into_iter().zip(read) {
+            let outcome = image.and_then(|_| outcomes.next().unwrap_or_else(missing));
+            // The source needs the key, and the key the socket: the source is corrected after.
+            let socket = outcome.and_then(|fd| {
+                tcp::tune_relayed(&fd);
+                bound_unread(&fd);
+                Socket::new(&mut self.core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
+            });
+            match socket {
+                // Its connection may have ended while it was made.
+                Ok(socket) if !self.is_alive(id, conn) => {
+                    socket.close(&mut self.core.reactor, true);
+                }
+                Ok(socket) => {
+                    let relay = Relay::continued(conn, socket, read_done);
+                    self.core.add_relay(target.to_string(), id, relay);
+                }
+                Err(error) => {
+                    tracing::warn!(connection = conn.0, %target, error, "connection lost in the handoff");
+                    if let Some((session, mut streams)) = self.core.session(id) {
+                        session.reset(&mut streams, conn, ResetReason::AssociationLost);
+                    }
+                }
+            }
+        }
+    }
+
+    fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>) {
+        if let Some(migration) = &mut self.means.migration {
+            // A socket that is made anew and closed tells its fixed host.
+            let images: Vec<Image> = images.iter().flat_map(|bytes| Image::decode(bytes)).collect();
+            migration.discard(session, &images);
+        }
+    }
+
+    fn reroute(&mut self, session: SessionId, mobile: Option<PublicKey>, to: PublicKey) {
+        let via = self.means.peer(to).map(|peer| peer.via);
+        if let Some(migration) = &mut self.means.migration {
+            migration.given(session, mobile, via);
+        }
+    }
+
+    fn settle(&mut self, mobile: PublicKey) {
+        if let Some(migration) = &mut self.means.migration {
+            migration.settle_whole(self.core.now, mobile);
+        }
+    }
+
+    fn leave(&mut self, mobile: PublicKey) {
+        if let Some(migration) = &mut self.means.migration {
+            migration.leave(mobile);
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        self.means.is_ready()
+    }
+}
+
+impl<H: BaseHop> World<'_, H> {
+    fn is_alive(&mut self, id: Way<H::Id>, conn: ConnId) -> bool {
+        self.core.session(id).is_some_and(|(session, streams)| {
+            !matches!(session.recv_state(&streams, conn), RecvState::Reset(_))
+        })
+    }
+}
+
+/// What happened so far, for a report.
+pub(super) fn counters(counts: Counts) -> Counters {
+    let Counts { here, given, anchored, migrated, lost, refused } = counts;
+    Counters { here, given, anchored, migrated, lost, refused }
+}

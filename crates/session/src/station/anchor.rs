@@ -1,0 +1,337 @@
+//! `anchor` mode: wired halves stay where they were made, and the base that has the session goes on
+//! with their bytes over an association of its own.
+
+use alloc::collections::BTreeMap;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use lasthop_units::{Duration, Time};
+use lasthop_wire::mhp::handoff::Reason;
+
+use super::wired;
+use super::{Farewell, Note, Station, What, Wires};
+use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
+use crate::{ConnId, ResetReason, SessionId, SessionState};
+
+/// How long wired halves wait for the base that has their session.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A session that is elsewhere and whose wired halves are here.
+#[derive(Debug)]
+pub(super) struct Kept<A, I, S> {
+    mobile: A,
+    /// The connections, while nobody has attached; `None` while somebody has.
+    state: Option<SessionState>,
+    sockets: BTreeMap<ConnId, S>,
+    /// The association of the base that goes on with them.
+    pub(super) at: Option<I>,
+    /// The handoff in which that base was allowed to.
+    attempt: u32,
+    /// Until then somebody must have come.
+    until: Time,
+}
+
+impl<A, I, S> Kept<A, I, S> {
+    pub(super) fn deadline(&self) -> Option<Time> {
+        self.at.is_none().then_some(self.until)
+    }
+}
+
+/// An association to the base that keeps wired halves of a session that is here.
+#[derive(Debug)]
+pub(super) struct Far<A> {
+    session: SessionId,
+    anchor: A,
+    /// The handoff in whose name this base has asked to be let in, once it has; 0 if it never may.
+    asked: Option<u32>,
+    /// Until then it must be let in; `None` once it is.
+    pub(super) until: Option<Time>,
+}
+
+impl<A, T, I, S> Station<A, T, I, S>
+where
+    A: Address + Ord,
+    T: Authority<A>,
+    I: Copy + Ord + Debug,
+    S: Copy,
+{
+    /// Keeps the wired halves of a session that is being given away.
+    pub(super) fn keep(
+        &mut self,
+        now: Time,
+        session: SessionId,
+        mobile: A,
+        connections: Vec<ConnectionState>,
+        sockets: BTreeMap<ConnId, S>,
+    ) {
+        if sockets.is_empty() {
+            return;
+        }
+        let state = Some(wired::state(session, connections));
+        let kept = Kept { mobile, state, sockets, at: None, attempt: 0, until: now + PATIENCE };
+        self.kept.insert(session, kept);
+    }
+
+    /// The connections of a session whose wired halves are here, with what came of the bytes between
+    /// here and the base that has it, which is heard no more.
+    pub(super) fn recall<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+    ) -> Option<(SessionState, BTreeMap<ConnId, S>)>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let mut kept = self.kept.remove(&session)?;
+        let state = match kept.at.take() {
+            Some(id) => Self::detach(world, now, id, session)?,
+            None => kept.state.take()?,
+        };
+        Some((state, kept.sockets))
+    }
+
+    /// Takes a session with kept wired halves out of an association between bases, which is over.
+    fn detach<W>(world: &mut W, now: Time, id: I, session: SessionId) -> Option<SessionState>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let (own, mut streams) = world.session(id)?;
+        let state = own.freeze(now, &mut streams, session);
+        for (_, socket) in world.wired(id) {
+            world.detach(socket);
+        }
+        world.dismiss(id);
+        // Another base's session counts its resumes from the beginning.
+        Some(SessionState { turn: 0, ..state })
+    }
+
+    /// A base may want to go on with wired halves that are kept here; whether that is what it says.
+    pub(super) fn on_attach<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        id: I,
+        from: A,
+        message: &[u8],
+    ) -> bool
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let answer = match self.machine.check_attach(from, message) {
+            None => return false,
+            Some(Ok(attach)) => self.let_in(world, now, id, from, &attach),
+            // The machine tells of it.
+            Some(Err(answer)) => answer,
+        };
+        if let Some((session, mut streams)) = world.session(id) {
+            // If it is lost, the association is as good as lost.
+            let _ = session.send_message(now, &mut streams, &answer);
+        }
+        true
+    }
+
+    fn let_in<W>(&mut self, world: &mut W, now: Time, id: I, from: A, attach: &Attach<A>) -> Vec<u8>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let refuse = |reason: Reason| handoff::refuse(attach.session, attach.attempt, reason);
+        let Some(kept) = self.kept.get_mut(&attach.session) else {
+            return refuse(Reason::Unknown);
+        };
+        if kept.mobile != attach.mobile || attach.attempt < kept.attempt {
+            return refuse(Reason::Outdated);
+        }
+        let state = match kept.at.replace(id) {
+            Some(before) if before == id => None,
+            Some(before) => Self::detach(world, now, before, attach.session),
+            None => kept.state.take(),
+        };
+        kept.attempt = attach.attempt;
+        let Some(state) = state else { return handoff::attached(attach) };
+        let Some((session, _)) = world.session(id) else { return refuse(Reason::Unknown) };
+        session.adopt(now, state);
+        kept.sockets.retain(|_, socket| world.doing(*socket).is_some());
+        for (conn, socket) in &kept.sockets {
+            world.attach(*socket, (id, *conn));
+        }
+        self.note(attach.session, What::Anchors(from));
+        handoff::attached(attach)
+    }
+
+    /// Resets wired halves for which nobody came.
+    pub(super) fn expire<W>(&mut self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        self.kept.retain(|session, kept| {
+            let late = kept.deadline().is_some_and(|at| at <= now);
+            if late {
+                kept.sockets.values().for_each(|socket| world.abandon(*socket));
+                self.notes.push_back(Note { session: *session, what: What::NotAttached });
+            }
+            !late
+        });
+    }
+
+    /// Resets connections whose base with the wired halves has not let this one in.
+    pub(super) fn expire_far<W>(&mut self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        for (id, far) in &mut self.far {
+            if far.until.is_some_and(|until| until <= now) {
+                far.until = None;
+                far.asked.get_or_insert(0);
+                Self::reset_far(world, *id);
+                let (session, anchor) = (far.session, far.anchor);
+                self.notes.push_back(Note { session, what: What::AnchorSilent(anchor) });
+            }
+        }
+    }
+
+    /// The association to the base that keeps this session's wired halves, made if there is none.
+    pub(super) fn far<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+        anchor: A,
+    ) -> Option<I>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let known = self.far.iter().find(|(_, f)| f.session == session && f.anchor == anchor);
+        if let Some((id, _)) = known {
+            return Some(*id);
+        }
+        let id = world.link(anchor)?;
+        self.far.insert(id, Far { session, anchor, asked: None, until: Some(now + PATIENCE) });
+        Some(id)
+    }
+
+    /// An association that this base [made](Wires::link) stands: asks to be let in and goes on. Without
+    /// a grant it waits: the mobile may bring one, or be with another base by now, which will ask for
+    /// all of this. False if it was not made for bytes.
+    pub fn handle_linked<W>(&mut self, world: &mut W, now: Time, id: I) -> bool
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Some(far) = self.far.get_mut(&id) else { return false };
+        if far.asked.is_some() {
+            return true;
+        }
+        let Some(message) = self.machine.attach(far.session, far.anchor) else { return true };
+        let grant = self.machine.grant_for(far.session, far.anchor);
+        far.asked = Some(grant.map_or(0, |(attempt, _)| attempt));
+        if let Some((session, mut streams)) = world.session(id) {
+            // If it does not fit, no answer comes, and the other end has the last word.
+            let _ = session.send_message(now, &mut streams, &message);
+            session.resume(now, &mut streams, far.session);
+        }
+        true
+    }
+
+    /// Asks to be let in wherever a grant was missing.
+    pub(super) fn attach_waiting<W>(&mut self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let waiting = self.far.iter().filter(|(_, far)| far.asked.is_none()).map(|(id, _)| *id);
+        for id in waiting.collect::<Vec<_>>() {
+            if world.is_linked(id) {
+                self.handle_linked(world, now, id);
+            }
+        }
+    }
+
+    /// An association that this base made is lost, or cannot come about. False if it was not made for
+    /// bytes.
+    pub fn handle_link_lost<W>(&mut self, world: &mut W, id: I, why: &str) -> bool
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Some(far) = self.far.get_mut(&id) else { return false };
+        // Nothing more is to be asked of it.
+        far.asked.get_or_insert(0);
+        let (session, anchor) = (far.session, far.anchor);
+        self.note(session, What::AnchorLost(anchor, why.to_string()));
+        Self::reset_far(world, id);
+        true
+    }
+
+    /// The base with the wired halves answers.
+    pub(super) fn on_attached<W>(&mut self, world: &mut W, id: I, message: &[u8])
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Some(far) = self.far.get_mut(&id) else { return };
+        match handoff::read_attached(message, far.session, far.asked.unwrap_or_default()) {
+            None => {}
+            Some(Ok(())) => far.until = None,
+            // The mobile has gone on, and somebody will ask for what is here.
+            Some(Err(Reason::Outdated)) => {}
+            Some(Err(reason)) => {
+                let (session, anchor) = (far.session, far.anchor);
+                self.note(session, What::AnchorRefused(anchor, reason));
+                Self::reset_far(world, id);
+            }
+        }
+    }
+
+    /// Resets the connections whose wired halves are with another base.
+    fn reset_far<W>(world: &mut W, id: I)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if let Some((session, mut streams)) = world.session(id) {
+            session.reset_all(&mut streams, ResetReason::AssociationLost);
+        }
+    }
+
+    /// Ends associations that carry nothing any more.
+    pub(super) fn drop_idle_links<W>(&mut self, world: &mut W)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        self.far.retain(|id, far| {
+            let carries = world.peek(*id).is_some_and(|session| session.connections() > 0);
+            let is_idle = far.asked.is_some() && !carries;
+            if is_idle {
+                world.unlink(*id, Farewell::Said);
+            }
+            !is_idle
+        });
+    }
+
+    /// Takes every far connection of a session out of its association, which is over.
+    pub(super) fn recall_far<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+    ) -> BTreeMap<ConnId, (A, ConnectionState)>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let mut out = BTreeMap::new();
+        self.far.retain(|id, far| {
+            if far.session != session {
+                return true;
+            }
+            let names = world.wired(*id);
+            if let Some((own, mut streams)) = world.session(*id) {
+                own.suspend(now, &mut streams);
+                for (conn, _) in names {
+                    if let Some(state) = own.export(conn) {
+                        out.insert(conn, (far.anchor, state));
+                    }
+                }
+            }
+            world.unlink(*id, Farewell::None);
+            false
+        });
+        out
+    }
+}

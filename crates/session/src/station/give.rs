@@ -1,0 +1,183 @@
+//! The old base's part: a session leaves, with its wired halves or without.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use lasthop_units::{Bytes, Time};
+
+use super::wired::{Wired, emptied};
+use super::{Dumped, Fate, READY_PATIENCE, Station, What, Wires};
+use crate::handoff::{Address, Authority, ConnectionState};
+use crate::{ConnId, SessionId, SessionState, left_over};
+
+/// What is copied ahead of a handoff, at most.
+const PREVIEW_MAX: Bytes = Bytes::from_mib(1);
+
+/// A session that is asked for while wired halves cannot leave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delayed<A> {
+    /// In whose name.
+    mobile: Option<A>,
+    /// Then it leaves without them.
+    pub(super) until: Time,
+}
+
+/// Connections whose wired halves stay here, as they are left here.
+struct Left<S> {
+    connections: Vec<ConnectionState>,
+    sockets: BTreeMap<ConnId, S>,
+}
+
+impl<A, T, I, S> Station<A, T, I, S>
+where
+    A: Address + Ord,
+    T: Authority<A>,
+    I: Copy + Ord + Debug,
+    S: Copy,
+{
+    /// Stops using a session and hands its state to the machine.
+    pub(super) fn give<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+        mobile: Option<A>,
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if !world.is_ready() {
+            let delayed = Delayed { mobile, until: now + READY_PATIENCE };
+            if now < self.delayed.entry(session).or_insert(delayed).until {
+                return;
+            }
+        }
+        self.delayed.remove(&session);
+        self.do_chores(world, None);
+        if self.machine.stays(now, session) {
+            // The mobile itself came back: what it wants to carry on is here.
+            return mobile.into_iter().for_each(|mobile| self.look_again(world, now, mobile));
+        }
+        let state = mobile.and_then(|mobile| self.freeze(world, now, session, mobile));
+        if let Some(state) = &state {
+            self.note(session, What::Frozen(state.encoded_len()));
+        }
+        self.machine.frozen(now, session, state);
+    }
+
+    /// Gives sessions that have waited long enough, or until it is possible. One whose mobile has come
+    /// back meanwhile need not leave.
+    pub(super) fn end_delays<W>(&mut self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let delayed: Vec<_> = self.delayed.iter().map(|(name, wait)| (*name, *wait)).collect();
+        for (session, Delayed { mobile, until }) in delayed {
+            if self.machine.stays(now, session) {
+                self.delayed.remove(&session);
+                mobile.into_iter().for_each(|mobile| self.look_again(world, now, mobile));
+            } else if until <= now || world.is_ready() {
+                self.give(world, now, session, mobile);
+            }
+        }
+    }
+
+    fn freeze<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+        mobile: A,
+    ) -> Option<SessionState>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let known = self.mobiles.get_mut(mobile)?;
+        let id = known.at?;
+        // A mobile has one session here. Under another name it is not the one that is meant.
+        if known.session != Some(session) {
+            return None;
+        }
+        known.away = true;
+        let mut far = self.recall_far(world, now, session);
+        let (own, mut streams) = world.session(id)?;
+        let mut state = own.freeze(now, &mut streams, session);
+        let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
+        let mut left = Left { connections: Vec::new(), sockets: BTreeMap::new() };
+        let mut leaving = Vec::new();
+        for connection in &mut state.connections {
+            let conn = ConnId(connection.id);
+            if let Some((base, far)) = far.remove(&conn) {
+                connection.wired = Wired::Anchor { base, far: Box::new(far) }.encode(session);
+                continue;
+            }
+            let Some(socket) = wired.get(&conn).copied() else { continue };
+            match world.fate(mobile, socket) {
+                None => {}
+                Some(Fate::Lost) => connection.wired = Wired::<A>::Lost.encode(session),
+                Some(Fate::Stays) => self.stay(world, session, socket, connection, &mut left),
+                Some(Fate::Leaves) => leaving.push((socket, conn)),
+            }
+        }
+        // What is over for the mobile, with bytes that the wired half's base does not have yet.
+        for (base, far) in far.into_values() {
+            let mut connection = left_over(&far);
+            connection.wired = Wired::Anchor { base, far: Box::new(far) }.encode(session);
+            state.connections.push(connection);
+        }
+        let gone: Vec<ConnId> = leaving.iter().map(|(_, conn)| *conn).collect();
+        for (conn, dumped) in world.dump(session, mobile, leaving) {
+            let connection = state.connections.iter_mut().find(|c| c.id == conn.0);
+            let Some(connection) = connection else { continue };
+            match dumped {
+                Dumped::Image(image) => {
+                    self.counts.migrated += 1;
+                    connection.wired = Wired::<A>::Image(image).encode(session);
+                }
+                Dumped::Stays(socket) => self.stay(world, session, socket, connection, &mut left),
+                Dumped::Lost => connection.wired = Wired::<A>::Lost.encode(session),
+            }
+        }
+        for (conn, socket) in wired {
+            if !left.sockets.contains_key(&conn) && !gone.contains(&conn) {
+                world.abandon(socket);
+            }
+        }
+        self.counts.anchored += left.sockets.len() as u64;
+        self.keep(now, session, mobile, left.connections, left.sockets);
+        Some(state)
+    }
+
+    /// A wired half stays here, and the new base is told so.
+    fn stay<W>(
+        &self,
+        world: &mut W,
+        session: SessionId,
+        socket: S,
+        connection: &mut ConnectionState,
+        left: &mut Left<S>,
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        world.detach(socket);
+        let here = emptied(connection, world.is_write_done(socket));
+        let far = Box::new(here.clone());
+        connection.wired = Wired::Anchor { base: self.own, far }.encode(session);
+        left.connections.push(here);
+        left.sockets.insert(ConnId(connection.id), socket);
+    }
+
+    /// Shows the machine what a session holds, to be sent ahead of a handoff.
+    pub(super) fn copy<W>(&mut self, world: &mut W, now: Time, session: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
+        let state = id.and_then(|id| {
+            let (own, streams) = world.session(id)?;
+            Some(own.preview(&streams, session, PREVIEW_MAX))
+        });
+        self.machine.copied(now, session, state);
+    }
+}

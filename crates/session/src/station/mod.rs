@@ -1,0 +1,547 @@
+//! A base's part in handoffs: [`handoff::Base`] and all that it speaks of.
+//!
+//! A [`Station`] has the machine of messages, and knows which mobiles are here, which sessions left
+//! their wired halves here, where those of sessions that are here have stayed, and what is still to be
+//! done for each. What it does with associations and wired halves it does through [`Wires`]: to the
+//! kernel's in a base, to others in simulation.
+//!
+//! `anchor`: wired halves stay where they were made, and the base that has the session goes on with
+//! their bytes over an association of its own. `migrate`: they go along. Which of the two, and what
+//! becomes of those that cannot, [`Wires::fate`] says for each.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use lasthop_units::{Duration, Time};
+use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
+
+use crate::handoff::{self, Address, Authority, BaseEvent, Denied};
+use crate::{ConnId, ResetReason};
+
+mod anchor;
+mod bridge;
+mod give;
+mod mobiles;
+mod take;
+mod wired;
+mod world;
+
+pub use bridge::Bridge;
+pub use world::{Associations, Doing, Dumped, Farewell, Fate, Name, Restored, Wires};
+
+use anchor::{Far, Kept};
+use give::Delayed;
+use mobiles::{Call, Mobiles};
+use take::Homecoming;
+
+/// How long a mobile that has greeted may take to have its association.
+const CALL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long connections may be wanted here that nobody says will come.
+const WANTED_PATIENCE: Duration = Duration::from_secs(2);
+/// Events in one round; what is left waits for the next.
+const ROUND_MAX: usize = 1024;
+/// How long what takes the kernel tens of milliseconds waits for what was said to leave.
+const CHORE_DELAY: Duration = Duration::from_millis(2);
+/// How long a session that is to leave, or has come, waits until wired halves can be
+/// [dumped and restored](Wires::is_ready): less than another base waits for an answer.
+const READY_PATIENCE: Duration = Duration::from_secs(8);
+
+/// What is to be done once what was said has left.
+#[derive(Debug)]
+enum Chore<A, I> {
+    /// Packets for a session that was given to that base are to go there.
+    Reroute { session: SessionId, to: A },
+    /// Connections of a session that has come are to have their wired halves.
+    Restore(Homecoming<A, I>),
+}
+
+/// Something that an operator wants to know of a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note<A> {
+    /// The session.
+    pub session: SessionId,
+    /// What happened to it.
+    pub what: What<A>,
+}
+
+/// What happened to a session.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum What<A> {
+    /// It leaves, with so many bytes of state.
+    Frozen(usize),
+    /// It was given to that base.
+    HandedOver(A),
+    /// Its state has come, of so many bytes.
+    Received(usize),
+    /// It stands here, for that mobile.
+    TakenOver(A),
+    /// It does not come to that mobile, for that reason.
+    NotReceived(A, Reason),
+    /// The mobile left while it came: its connections are reset.
+    MobileLeft,
+    /// No mobile claimed it once it was frozen: its connections are reset.
+    Unclaimed,
+    /// That base or mobile asked for something and was refused; nothing was released.
+    Refused(A, Denied),
+    /// That base goes on with its wired halves, which stayed here.
+    Anchors(A),
+    /// No base went on with its wired halves, which stayed here: they are reset.
+    NotAttached,
+    /// That base has the wired half of a connection, and is not known here: it is reset.
+    AnchorUnknown(A, ConnId),
+    /// That base has wired halves and did not answer in time: the connections are reset.
+    AnchorSilent(A),
+    /// That base has wired halves and refused: the connections are reset.
+    AnchorRefused(A, Reason),
+    /// The association to the base with the wired halves is lost: the connections are reset.
+    AnchorLost(A, String),
+}
+
+/// What happened so far.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Counts {
+    /// Sessions that came here.
+    pub here: u64,
+    /// Sessions that were given away.
+    pub given: u64,
+    /// Wired halves that stayed here.
+    pub anchored: u64,
+    /// Wired halves that left.
+    pub migrated: u64,
+    /// Sessions that did not come, or that nobody came for.
+    pub lost: u64,
+    /// What was asked and refused.
+    pub refused: u64,
+}
+
+/// A base's part in handoffs: `A` is what bases and mobiles are called, `I` names an association and
+/// `S` a wired half.
+#[derive(Debug)]
+pub struct Station<A, T, I, S> {
+    own: A,
+    machine: handoff::Base<A, T>,
+    mobiles: Mobiles<A, I>,
+    /// Sessions that are elsewhere, and whose wired halves are here.
+    kept: BTreeMap<SessionId, Kept<A, I, S>>,
+    /// Associations to bases that have wired halves of sessions that are here.
+    far: BTreeMap<I, Far<A>>,
+    /// Sessions that are asked for and wait until wired halves can leave.
+    delayed: BTreeMap<SessionId, Delayed<A>>,
+    chores: VecDeque<(Time, Chore<A, I>)>,
+    notes: VecDeque<Note<A>>,
+    counts: Counts,
+}
+
+impl<A, T, I, S> Station<A, T, I, S>
+where
+    A: Address + Ord,
+    T: Authority<A>,
+    I: Copy + Ord + Debug,
+    S: Copy,
+{
+    /// A base that others call `own`, and that believes whom `authority` believes.
+    pub fn new(config: handoff::Config, own: A, authority: T) -> Self {
+        Self {
+            own,
+            machine: handoff::Base::with_authority(config, own, authority),
+            mobiles: Mobiles::new(),
+            kept: BTreeMap::new(),
+            far: BTreeMap::new(),
+            delayed: BTreeMap::new(),
+            chores: VecDeque::new(),
+            notes: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// The machine of messages, to be looked at.
+    pub fn machine(&self) -> &handoff::Base<A, T> {
+        &self.machine
+    }
+
+    /// Whom this base believes, to be changed. Of what it has believed already nothing is taken back.
+    pub fn authority_mut(&mut self) -> &mut T {
+        self.machine.authority_mut()
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The association of a mobile that is here.
+    pub fn association_of(&self, mobile: A) -> Option<I> {
+        self.mobiles.at(mobile)
+    }
+
+    /// Whether a mobile that has an association here has its session elsewhere.
+    pub fn is_away(&self, mobile: A) -> bool {
+        self.mobiles.get(mobile).is_some_and(|known| known.away)
+    }
+
+    /// Sessions that are elsewhere and whose wired halves are here.
+    pub fn anchored(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Associations to bases that have wired halves of sessions that are here.
+    pub fn anchors(&self) -> usize {
+        self.far.len()
+    }
+
+    /// The next thing that an operator wants to know.
+    pub fn poll_note(&mut self) -> Option<Note<A>> {
+        self.notes.pop_front()
+    }
+
+    fn note(&mut self, session: SessionId, what: What<A>) {
+        // Nobody reads them where this many are left.
+        if self.notes.len() < ROUND_MAX {
+            self.notes.push_back(Note { session, what });
+        }
+    }
+
+    /// Writes the next message that should leave now into `out`, in place of what was there; to which
+    /// base or mobile it goes. Messages to a mobile go over its association.
+    pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<A> {
+        self.machine.poll_transmit(now, out)
+    }
+
+    /// Messages reach that base.
+    pub fn reached(&mut self, now: Time, base: A) {
+        self.machine.reached(now, base);
+    }
+
+    /// Messages do not reach that base, or not any more.
+    pub fn unreachable(&mut self, now: Time, base: A) {
+        self.machine.unreachable(now, base);
+    }
+
+    /// A mobile's association stands.
+    pub fn handle_up<W>(&mut self, world: &mut W, now: Time, id: I, mobile: A)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        self.mobiles.come(mobile, id);
+        self.end_call(world, now, mobile);
+    }
+
+    /// An association is lost that a mobile or another base made.
+    pub fn handle_lost<W>(&mut self, world: &mut W, id: I)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        // The base that went on with wired halves is gone, and with it bytes that nobody else has.
+        self.kept.retain(|_, kept| kept.at != Some(id));
+        let Some(mobile) = self.mobiles.go(id) else { return };
+        let known = self.mobiles.entry(mobile);
+        (known.wanted, known.greeted) = (None, false);
+        let away = core::mem::take(&mut known.away);
+        let (session, calls) = (known.session, known.call.is_some());
+        world.leave(mobile);
+        // A session that went elsewhere is remembered, and one that is on its way here is still to
+        // come.
+        if let Some(session) = session
+            && !away
+            && !calls
+            && self.machine.is_here(session)
+        {
+            self.mobiles.unname(mobile);
+            self.machine.forget(session);
+        }
+        self.mobiles.tidy(mobile);
+    }
+
+    /// A mobile says this before it has an association. It may have said it at another time: the
+    /// machine takes nothing that is outdated, and grants are for this base.
+    pub fn handle_call(&mut self, now: Time, mobile: A, message: &[u8]) {
+        let until = now + CALL_PATIENCE;
+        self.mobiles.entry(mobile).call.get_or_insert(Call { state: None, until });
+        self.machine.handle_datagram(now, mobile, message);
+    }
+
+    /// The association of a mobile that had called stands, or is not waited for any more.
+    fn end_call<W>(&mut self, world: &mut W, now: Time, mobile: A)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let call = self.mobiles.get_mut(mobile).and_then(|known| known.call.take());
+        if let Some(Call { state: Some(state), .. }) = call {
+            self.take(world, now, state, mobile);
+        }
+        self.mobiles.tidy(mobile);
+    }
+
+    /// A mobile says this over its association.
+    pub fn handle_mobile<W>(&mut self, world: &mut W, now: Time, mobile: A, message: &[u8])
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        // The name of its session comes with the first word that it says of it.
+        if let Ok(said) = Datagram::decode(message) {
+            self.mobiles.name(mobile, said.session);
+            if matches!(said.message, Message::Greet { .. } | Message::Here { .. }) {
+                self.mobiles.entry(mobile).greeted = true;
+            }
+        }
+        self.machine.handle_datagram(now, mobile, message);
+        self.attach_waiting(world, now);
+        self.look_again(world, now, mobile);
+    }
+
+    /// Another base says this, over an association of its own.
+    pub fn handle_peer<W>(&mut self, world: &mut W, now: Time, id: I, base: A, message: &[u8])
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if !self.on_attach(world, now, id, base, message) {
+            self.machine.handle_datagram(now, base, message);
+        }
+    }
+
+    /// Another base says this, over an association that this base made: one for messages, or one that
+    /// was [made](Wires::link) for bytes.
+    pub fn handle_link<W>(&mut self, world: &mut W, now: Time, id: I, base: A, message: &[u8])
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if self.far.contains_key(&id) {
+            self.on_attached(world, id, message);
+        } else {
+            self.machine.handle_datagram(now, base, message);
+        }
+    }
+
+    /// The peer of an association carries on connections that its session does not have.
+    pub fn handle_wanted<W>(&mut self, world: &mut W, now: Time, id: I, from: A, wanted: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if self.mobiles.at(from) == Some(id) {
+            // It waits for the state. Its Greet may be behind; the session's own patience ends this.
+            self.mobiles.entry(from).wanted = Some((wanted, now));
+            self.look_again(world, now, from);
+        } else if !self.kept.contains_key(&wanted) {
+            Self::decline(world, now, id, wanted);
+        }
+    }
+
+    /// A mobile that has come back over the association that it had carries on what never left.
+    fn look_again<W>(&mut self, world: &mut W, now: Time, mobile: A)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Some(known) = self.mobiles.get(mobile) else { return };
+        let (Some((session, since)), Some(id)) = (known.wanted, known.at) else { return };
+        let heard = known.greeted || since + WANTED_PATIENCE <= now;
+        if !heard || !self.machine.is_here(session) {
+            return;
+        }
+        self.stands(mobile);
+        for (_, socket) in world.wired(id) {
+            if world.doing(socket) == Some(Doing::Opens) {
+                world.abandon(socket);
+            }
+        }
+        if let Some((own, mut streams)) = world.session(id) {
+            let state = own.freeze(now, &mut streams, session);
+            own.adopt(now, state);
+        }
+    }
+
+    /// A mobile's session stands on its association, and with it what was carried on there.
+    fn stands(&mut self, mobile: A) {
+        if let Some(known) = self.mobiles.get_mut(mobile) {
+            (known.wanted, known.greeted, known.away) = (None, false, false);
+        }
+        self.mobiles.tidy(mobile);
+    }
+
+    fn decline<W>(world: &mut W, now: Time, id: I, wanted: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if let Some((session, mut streams)) = world.session(id) {
+            session.decline(now, &mut streams, wanted);
+        }
+    }
+
+    /// What a mobile wants to carry on here is not here, and does not come.
+    fn end_wait<W>(&mut self, world: &mut W, now: Time, session: SessionId, mobile: A)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        self.stands(mobile);
+        if let Some(id) = self.mobiles.at(mobile) {
+            Self::decline(world, now, id, session);
+        }
+    }
+
+    /// Ends what mobiles have waited for long enough.
+    fn end_patience<W>(&mut self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let (mut calls, mut waits) = (Vec::new(), Vec::new());
+        for (mobile, known) in self.mobiles.iter() {
+            if known.call.as_ref().is_some_and(|call| call.until <= now) {
+                calls.push(mobile);
+            }
+            let late = |since: Time| since + WANTED_PATIENCE <= now;
+            waits.extend(
+                known.wanted.filter(|(_, since)| late(*since)).map(|(name, _)| (mobile, name)),
+            );
+        }
+        for mobile in calls {
+            self.end_call(world, now, mobile);
+        }
+        // What does not come is declined, so that its connections do not hang.
+        for (mobile, session) in waits {
+            let calls = self.mobiles.get(mobile).is_some_and(|known| known.call.is_some());
+            if self.machine.is_here(session) {
+                self.look_again(world, now, mobile);
+            } else if !self.machine.is_coming(session) && !calls {
+                self.end_wait(world, now, session, mobile);
+            } else if let Some(known) = self.mobiles.get_mut(mobile) {
+                known.wanted = Some((session, now));
+            }
+        }
+    }
+
+    /// Does what is due, and lets the machine act; whether there may be more. Follow with
+    /// [`poll_transmit`](Self::poll_transmit) and [`poll_note`](Self::poll_note).
+    pub fn advance<W>(&mut self, world: &mut W, now: Time) -> bool
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if self.machine.next_timeout().is_some_and(|at| at <= now) {
+            self.machine.handle_timeout(now);
+        }
+        self.expire(world, now);
+        self.expire_far(world, now);
+        self.drop_idle_links(world);
+        self.end_patience(world, now);
+        self.do_chores(world, Some(now));
+        self.end_delays(world, now);
+        let mut some = false;
+        for _ in 0..ROUND_MAX {
+            let Some(event) = self.machine.poll_event() else { break };
+            self.handle_event(world, now, event);
+            some = true;
+        }
+        some
+    }
+
+    /// When [`advance`](Self::advance) wants to be called at the latest, if wired halves can leave and
+    /// come ([`Wires::is_ready`]) or cannot.
+    pub fn next_timeout(&self, ready: bool) -> Option<Time> {
+        let kept = self.kept.values().filter_map(Kept::deadline).min();
+        let far = self.far.values().filter_map(|far| far.until).min();
+        let mobiles = self.mobiles.iter().flat_map(|(_, known)| {
+            let call = known.call.as_ref().map(|call| call.until);
+            [call, known.wanted.map(|(_, since)| since + WANTED_PATIENCE)]
+        });
+        let delayed = self.delayed.values().map(|delayed| delayed.until).min();
+        let own = [self.machine.next_timeout(), kept, far, delayed, self.next_chore(ready)];
+        own.into_iter().chain(mobiles).flatten().min()
+    }
+
+    fn handle_event<W>(&mut self, world: &mut W, now: Time, event: BaseEvent<A>)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        match event {
+            BaseEvent::Freeze { session, mobile } => self.give(world, now, session, mobile),
+            BaseEvent::Over(session) => self.on_over(world, now, session),
+            BaseEvent::Copy(session) => self.copy(world, now, session),
+            BaseEvent::Rebuild { state, mobile } => self.take(world, now, state, mobile),
+            BaseEvent::Resumed { session, mobile } => {
+                self.note(session, What::TakenOver(mobile));
+                self.look_again(world, now, mobile);
+            }
+            BaseEvent::Forward { session, to, .. } => {
+                self.counts.given += 1;
+                self.note(session, What::HandedOver(to));
+                self.chores.push_back((now + CHORE_DELAY, Chore::Reroute { session, to }));
+            }
+            BaseEvent::Expired(state) => {
+                self.note(state.session, What::Unclaimed);
+                self.counts.lost += 1;
+                self.discard(world, now, state);
+            }
+            BaseEvent::Begins { session, mobile } => {
+                // What was to leave of it is over.
+                self.delayed.remove(&session);
+                self.end_wait(world, now, session, mobile);
+                world.settle(mobile);
+            }
+            BaseEvent::Lost { session, mobile, reason } => {
+                self.note(session, What::NotReceived(mobile, reason));
+                self.counts.lost += 1;
+            }
+            BaseEvent::Refused { session, from, why } => {
+                self.note(session, What::Refused(from, why));
+                self.counts.refused += 1;
+            }
+        }
+    }
+
+    /// The session broke and began anew elsewhere.
+    fn on_over<W>(&mut self, world: &mut W, now: Time, session: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if let Some((_, sockets)) = self.recall(world, now, session) {
+            sockets.into_values().for_each(|socket| world.abandon(socket));
+        }
+        let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
+        if let Some((own, mut streams)) = id.and_then(|id| world.session(id)) {
+            own.reset_all(&mut streams, ResetReason::AssociationLost);
+        }
+    }
+
+    /// When the next chore is to be done. If it cannot be done now that is waited for.
+    fn next_chore(&self, ready: bool) -> Option<Time> {
+        let (at, _) = self.chores.front()?;
+        Some(if ready { *at } else { *at + READY_PATIENCE })
+    }
+
+    /// Does what is due, or everything if `now` is `None`.
+    fn do_chores<W>(&mut self, world: &mut W, now: Option<Time>)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        while let Some(at) = self.next_chore(world.is_ready())
+            && now.is_none_or(|now| at <= now)
+            && let Some((_, chore)) = self.chores.pop_front()
+        {
+            match chore {
+                Chore::Reroute { session, to } => {
+                    world.reroute(session, self.mobiles.with_session(session), to);
+                }
+                Chore::Restore(Homecoming { id, session, mobile, images }) => {
+                    world.restore(id, session, mobile, images);
+                    world.settle(mobile);
+                }
+            }
+        }
+    }
+
+    /// Resets the connection with this name.
+    fn reset<W>(world: &mut W, id: I, conn: ConnId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if let Some((session, mut streams)) = world.session(id) {
+            session.reset(&mut streams, conn, ResetReason::AssociationLost);
+        }
+    }
+}
+
+/// Whether a message is a piece of a copy that is sent ahead of a handoff: nothing urgent should wait
+/// behind such.
+pub fn is_copy(message: &[u8]) -> bool {
+    matches!(Datagram::decode(message), Ok(Datagram { message: Message::Ahead { .. }, .. }))
+}

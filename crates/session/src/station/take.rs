@@ -1,0 +1,178 @@
+//! The new base's part: a session comes, and its connections find their wired halves.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use lasthop_units::Time;
+use lasthop_wire::mhp::Target;
+
+use super::wired::{Wired, merge};
+use super::{Bridge, CHORE_DELAY, Chore, Doing, Restored, Station, What, Wires};
+use crate::handoff::{Address, Authority, ConnectionState};
+use crate::{ConnId, SessionId, SessionState};
+
+/// Connections of a session that has come, with their wired halves as they were elsewhere.
+#[derive(Debug)]
+pub(super) struct Homecoming<A, I> {
+    pub(super) id: I,
+    pub(super) session: SessionId,
+    pub(super) mobile: A,
+    pub(super) images: Vec<Restored>,
+}
+
+/// A connection that has yet to find its wired half.
+struct Homeless<A> {
+    conn: ConnId,
+    target: Target,
+    /// The fixed host's end has come.
+    read_done: bool,
+    /// Where that half is; `None` if there is none yet.
+    wired: Option<Wired<A>>,
+}
+
+impl<A: Address> Homeless<A> {
+    fn of(connection: &mut ConnectionState) -> Self {
+        let wired = core::mem::take(&mut connection.wired);
+        Self {
+            conn: ConnId(connection.id),
+            target: connection.target.clone(),
+            read_done: connection.down.ended,
+            wired: Wired::decode(&wired),
+        }
+    }
+}
+
+impl<A, T, I, S> Station<A, T, I, S>
+where
+    A: Address + Ord,
+    T: Authority<A>,
+    I: Copy + Ord + Debug,
+    S: Copy,
+{
+    /// Makes a session anew from its state.
+    pub(super) fn take<W>(&mut self, world: &mut W, now: Time, mut state: SessionState, mobile: A)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let session = state.session;
+        self.note(session, What::Received(state.encoded_len()));
+        let known = self.mobiles.entry(mobile);
+        if let Some(call) = &mut known.call {
+            call.state = Some(state);
+            return;
+        }
+        let Some(id) = known.at else {
+            self.mobiles.tidy(mobile);
+            self.note(session, What::MobileLeft);
+            self.discard(world, now, state);
+            return self.machine.rebuilt(now, session, false);
+        };
+        let homeless: Vec<Homeless<A>> = state.connections.iter_mut().map(Homeless::of).collect();
+        let home = self.come_home(world, now, &mut state, &homeless);
+        if let Some((own, _)) = world.session(id) {
+            own.adopt(now, state);
+        }
+        self.mobiles.name(mobile, session);
+        self.stands(mobile);
+        let mut images = Vec::new();
+        for Homeless { conn, target, read_done, wired } in homeless {
+            match wired {
+                None => {}
+                Some(Wired::Image(image)) => {
+                    images.push(Restored { conn, target, read_done, image });
+                }
+                Some(Wired::Lost) => Self::reset(world, id, conn),
+                Some(Wired::Anchor { base, .. }) if base == self.own => {
+                    let socket = home.get(&conn).copied();
+                    match socket.filter(|s| world.doing(*s) == Some(Doing::Relays)) {
+                        Some(socket) => world.attach(socket, (id, conn)),
+                        None => Self::reset(world, id, conn),
+                    }
+                }
+                Some(Wired::Anchor { base, far }) => {
+                    self.bridge(world, now, (id, conn), session, &target, base, *far);
+                }
+            }
+        }
+        let homecoming = Homecoming { id, session, mobile, images };
+        self.chores.push_back((now + CHORE_DELAY, Chore::Restore(homecoming)));
+        self.counts.here += 1;
+        self.machine.rebuilt(now, session, true);
+    }
+
+    /// Wired halves of the session that are here already. Their connections take up what was on its
+    /// way between here and the base that had the session.
+    fn come_home<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        state: &mut SessionState,
+        homeless: &[Homeless<A>],
+    ) -> BTreeMap<ConnId, S>
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let mut home = BTreeMap::new();
+        let Some((here, mut sockets)) = self.recall(world, now, state.session) else { return home };
+        for Homeless { conn, wired, .. } in homeless {
+            let Some(Wired::Anchor { base, far }) = wired else { continue };
+            let own = here.connections.iter().find(|c| c.id == conn.0);
+            let (true, Some(own)) = (*base == self.own, own) else { continue };
+            let near = state.connections.iter_mut().find(|c| c.id == conn.0);
+            let Some(near) = near else { continue };
+            let (Some(merged), Some(socket)) =
+                (merge(near.clone(), far, own), sockets.remove(conn))
+            else {
+                continue;
+            };
+            *near = merged;
+            home.insert(*conn, socket);
+        }
+        // What the other base did not give back is over.
+        sockets.into_values().for_each(|socket| world.abandon(socket));
+        home
+    }
+
+    /// A connection goes on with a wired half that another base keeps.
+    #[expect(clippy::too_many_arguments, reason = "each is a different thing")]
+    fn bridge<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        near: (I, ConnId),
+        session: SessionId,
+        target: &Target,
+        anchor: A,
+        far: ConnectionState,
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let conn = near.1;
+        let link = self.far(world, now, session, anchor);
+        let imported = link
+            .is_some_and(|link| world.session(link).is_some_and(|(own, _)| own.import(now, far)));
+        let Some(link) = link.filter(|_| imported) else {
+            self.note(session, What::AnchorUnknown(anchor, conn));
+            return Self::reset(world, near.0, conn);
+        };
+        world.splice(target, Bridge::new(near, (link, conn)));
+    }
+
+    /// Resets a session's connections, and so tells their fixed hosts.
+    pub(super) fn discard<W>(&mut self, world: &mut W, now: Time, mut state: SessionState)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let session = state.session;
+        if let Some((_, sockets)) = self.recall(world, now, session) {
+            sockets.into_values().for_each(|socket| world.abandon(socket));
+        }
+        let wired = state.connections.iter_mut().map(|c| Homeless::<A>::of(c).wired);
+        let images = wired.filter_map(|wired| match wired {
+            Some(Wired::Image(image)) => Some(image),
+            _ => None,
+        });
+        world.discard(session, images.collect());
+    }
+}

@@ -1,0 +1,159 @@
+//! What a [`Station`](super::Station) asks of the base around it.
+
+use alloc::vec::Vec;
+use core::fmt::Debug;
+
+use lasthop_hop::Movable;
+use lasthop_wire::mhp::Target;
+
+use crate::{ConnId, Session, SessionId};
+
+/// A connection of a session at one association.
+pub type Name<I> = (I, ConnId);
+
+/// Associations, each with its session and the streams under it.
+pub trait Associations {
+    /// Names an association.
+    type Id: Copy + Ord + Debug;
+    /// Its streams.
+    type Streams: Movable + ?Sized;
+
+    /// The session and the streams of an association, to be used.
+    fn session(&mut self, id: Self::Id) -> Option<(&mut Session, &mut Self::Streams)>;
+
+    /// The session, to be looked at.
+    fn peek(&self, id: Self::Id) -> Option<&Session>;
+}
+
+/// A base's associations and the wired halves of its mobiles' connections: kernel sockets, or the
+/// simulator's.
+///
+/// Bases and mobiles are called `A`. An association is a mobile's, or one that a base made to
+/// another, at either end of it.
+pub trait Wires<A>: Associations {
+    /// Names a wired half. It may be one that is still being made.
+    type Socket: Copy;
+
+    /// Makes an association to another base, over which the bytes of one session's connections are to
+    /// go. `None` if that base is not known, or there are no means.
+    fn link(&mut self, base: A) -> Option<Self::Id>;
+
+    /// Whether an association that was made by [`link`](Self::link) stands.
+    fn is_linked(&self, id: Self::Id) -> bool;
+
+    /// Ends an association that was made by [`link`](Self::link).
+    fn unlink(&mut self, id: Self::Id, farewell: Farewell);
+
+    /// Ends an association that another base made, without a word.
+    fn dismiss(&mut self, id: Self::Id);
+
+    /// Wired halves that have a connection's name in the session of an association.
+    fn wired(&self, id: Self::Id) -> Vec<(ConnId, Self::Socket)>;
+
+    /// What becomes of a wired half when that mobile's session leaves; `None` if it is of no more use,
+    /// or was not made yet.
+    fn fate(&self, mobile: A, socket: Self::Socket) -> Option<Fate>;
+
+    /// What it does; `None` if it is no more.
+    fn doing(&self, socket: Self::Socket) -> Option<Doing>;
+
+    /// Whether the fixed host has been sent the end of the mobile's bytes.
+    fn is_write_done(&self, socket: Self::Socket) -> bool;
+
+    /// From here on it belongs to this connection.
+    fn attach(&mut self, socket: Self::Socket, name: Name<Self::Id>);
+
+    /// From here on it belongs to no connection, and waits.
+    fn detach(&mut self, socket: Self::Socket);
+
+    /// Resets it, and so tells the fixed host; one that is over is closed.
+    fn abandon(&mut self, socket: Self::Socket);
+
+    /// Connects a mobile's connection to that of another base's association.
+    fn splice(&mut self, target: &Target, bridge: super::Bridge<Self::Id>);
+
+    /// Takes wired halves out, as bytes for another base. Packets for the mobile's address are to
+    /// reset no connection that is elsewhere from here on, even if there are none to take.
+    fn dump(
+        &mut self,
+        session: SessionId,
+        mobile: A,
+        leaving: Vec<Name<Self::Socket>>,
+    ) -> Vec<(ConnId, Dumped<Self::Socket>)>;
+
+    /// Makes wired halves anew from what [`dump`](Self::dump) gave; connections whose wired half cannot
+    /// be had are reset. Packets for the mobile come here from here on.
+    fn restore(&mut self, id: Self::Id, session: SessionId, mobile: A, images: Vec<Restored>);
+
+    /// Resets wired halves that were dumped, and that nobody came for.
+    fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>);
+
+    /// The session, of that mobile if it is known, was given to that base, and packets for the mobile
+    /// go there.
+    fn reroute(&mut self, session: SessionId, mobile: Option<A>, to: A);
+
+    /// All that the mobile has is here from here on: nothing of it is elsewhere.
+    fn settle(&mut self, mobile: A);
+
+    /// The mobile is not here any more, and nobody knows where it is.
+    fn leave(&mut self, mobile: A);
+
+    /// Whether wired halves can be dumped and restored at the moment. Where they never can, or never
+    /// need be, they are.
+    fn is_ready(&self) -> bool;
+}
+
+/// Whether the other end of an association that is ended is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Farewell {
+    /// It is: nothing of the association is wanted any more.
+    Said,
+    /// It is not: what the association carried goes on over another.
+    None,
+}
+
+/// What a wired half does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Doing {
+    /// It is being made: the fixed host has not answered.
+    Opens,
+    /// It relays bytes.
+    Relays,
+    /// It is none: the connection is [spliced](Wires::splice) to another base's.
+    Spliced,
+}
+
+/// What becomes of a wired half when its session leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It stays, and its bytes are relayed (`anchor`).
+    Stays,
+    /// It is dumped, and made anew at the other base (`migrate`).
+    Leaves,
+    /// It can neither leave nor stay, and is reset.
+    Lost,
+}
+
+/// What came of a wired half that was to be dumped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Dumped<S> {
+    /// Its state, opaque to the machine.
+    Image(Vec<u8>),
+    /// It could not leave and stays.
+    Stays(S),
+    /// It is reset.
+    Lost,
+}
+
+/// A wired half to be made anew.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Restored {
+    /// The connection whose it is.
+    pub conn: ConnId,
+    /// Where that goes.
+    pub target: Target,
+    /// The fixed host's end has come.
+    pub read_done: bool,
+    /// What [`dump`](Wires::dump) gave.
+    pub image: Vec<u8>,
+}
