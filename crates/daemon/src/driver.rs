@@ -52,6 +52,8 @@ pub(crate) trait Role {
     fn handle_attempt(&mut self, core: &mut CoreOf<Self>, key: Key, n: u32);
     /// The session said `Opened`, `Failed` or `Connect`.
     fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, event: Event);
+    /// The session of an association says this, and the loop does what follows for the connection.
+    fn handle_event(&mut self, _id: IdOf<Self>, _event: &Event) {}
     /// A connection that is not relayed yet was closed by the session.
     fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Self::Waiting, reset: bool);
     /// The resolver answered.
@@ -321,6 +323,7 @@ impl<R: Role> Driver<R> {
     }
 
     fn handle_event(&mut self, id: IdOf<R>, event: Event) {
+        self.role.handle_event(id, &event);
         match event {
             Event::Readable(conn) | Event::Writable(conn) => {
                 if let Some(key) = self.core.find(id, conn) {

@@ -283,6 +283,12 @@ impl<H: BaseHop> Role for BaseRole<H> {
         }
     }
 
+    fn handle_event(&mut self, id: Way<H::Id>, event: &Event) {
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.handle_event(id, event);
+        }
+    }
+
     fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Surrogate, _reset: bool) {
         waiting.end(&mut core.reactor);
     }

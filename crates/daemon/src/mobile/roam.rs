@@ -84,6 +84,11 @@ impl Roam {
         self.machine.session()
     }
 
+    /// The number of the last handoff.
+    fn handoff(&self) -> u32 {
+        self.machine.attempt()
+    }
+
     /// Whether a handoff is under way.
     pub(super) fn is_pending(&self) -> bool {
         self.machine.is_pending()
@@ -225,9 +230,11 @@ impl<H: MobileHop> MobileRole<H> {
         // The greeting goes first, so that the base knows what the rest belongs to.
         self.present(core);
         let (now, name) = (core.now, self.session_name());
+        let handoff = self.roam.as_ref().map_or(0, Roam::handoff);
         let listening = !self.config.publish.is_empty();
         if let Some((session, mut streams)) = core.session((part, ())) {
             session.set_listening(listening);
+            session.set_handoff(handoff);
             session.resume(now, &mut streams, name);
         }
         let ports = self.ports();

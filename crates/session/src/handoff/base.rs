@@ -268,6 +268,21 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         true
     }
 
+    /// In answer to [`Freeze`](BaseEvent::Freeze): the session is used here as before, for its mobile has
+    /// come back in the handoff `attempt`, though it has yet to say so. False if what the session is
+    /// wanted for is as late.
+    pub fn overtaken(&mut self, session: SessionId, attempt: u32) -> bool {
+        let entry = self.sessions.get_mut(&session);
+        let Some((wanted_in, leaving)) = entry.and_then(Entry::unfrozen) else { return false };
+        let Wanted::Base { addr, .. } = leaving.wanted else { return false };
+        if attempt <= wanted_in {
+            return false;
+        }
+        self.set(session, wanted_in, Role::Serving);
+        self.deny(addr, session, wanted_in, Denied::Outdated);
+        true
+    }
+
     /// The session that was to be rebuilt stands; or it cannot, and is lost.
     pub fn rebuilt(&mut self, now: Time, session: SessionId, stands: bool) {
         let Some(entry) = self.sessions.get_mut(&session) else { return };

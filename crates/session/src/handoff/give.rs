@@ -7,6 +7,10 @@ use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing, moved};
 use super::entry::{Arriving, Form, Holder, Leaving, Role, Wanted};
 use super::{Address, Authority, Denied};
 
+/// The numbers of a handoff's states begin at so many times its own: then those of a base that was
+/// restarted are above those of any state of before, wherever that is.
+const NUMBERS: u32 = 256;
+
 impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A base wants a session (MHP-16).
     pub(super) fn on_handover(
@@ -87,7 +91,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         since: u32,
     ) {
         let known = self.sessions.get(&session).map_or(0, |entry| entry.number);
-        let frozen = known.max(since).saturating_add(1);
+        let least = attempt.saturating_mul(NUMBERS);
+        let frozen = known.max(since).saturating_add(1).max(least);
         let leaving =
             Leaving { wanted, frozen, state: None, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));

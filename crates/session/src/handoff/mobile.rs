@@ -127,6 +127,11 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         self.session
     }
 
+    /// The number of the last handoff that it has begun.
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
     /// The base where the session stands, or stood before the handoff under way.
     pub fn base(&self) -> A {
         self.holder

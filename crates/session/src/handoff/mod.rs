@@ -28,14 +28,14 @@ mod keys;
 mod mobile;
 mod pull;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod trust;
 
 pub use attach::{Attach, attached, read_attached, refuse};
 pub use base::{Base, BaseEvent};
 pub use keys::{BaseKeys, MobileKeys};
 pub use lasthop_wire::mhp::handoff::{
-    ConnectionState, Direction, Grant, Reason, SessionId, SessionState, Stage,
+    ConnectionState, Direction, Ended, Grant, Reason, SessionId, SessionState, Stage,
 };
 pub use mobile::{Broken, Mobile, MobileEvent};
 pub use trust::{Authority, Claim, Denied, Granter, Open};

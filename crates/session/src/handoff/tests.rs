@@ -33,27 +33,27 @@ mod copies;
 mod early;
 mod requirements;
 mod schedules;
-mod toy;
+pub(crate) mod toy;
 mod trust;
 
-const MOBILE: u32 = 100;
-const ID: SessionId = SessionId(0xabcd);
-const MS: Duration = Duration::from_millis(1);
+pub(crate) const MOBILE: u32 = 100;
+pub(crate) const ID: SessionId = SessionId(0xabcd);
+pub(crate) const MS: Duration = Duration::from_millis(1);
 
 /// A connection as the fixed host knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-struct Wired {
+pub(crate) struct Wired {
     /// Bytes that arrived from the mobile, and whether their end did.
-    up: usize,
-    up_ended: bool,
+    pub(crate) up: usize,
+    pub(crate) up_ended: bool,
     /// Bytes that the base has taken for the mobile, and whether their end.
-    down: usize,
-    down_ended: bool,
-    accepted: bool,
+    pub(crate) down: usize,
+    pub(crate) down_ended: bool,
+    pub(crate) accepted: bool,
 }
 
 impl Wired {
-    fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let flags = [u8::from(self.up_ended), u8::from(self.down_ended), u8::from(self.accepted)];
         [&self.up.to_be_bytes()[..], &self.down.to_be_bytes()[..], &flags].concat()
     }
@@ -61,12 +61,12 @@ impl Wired {
 
 /// A connection as the mobile's application knows it.
 #[derive(Default, Debug)]
-struct App {
-    open: bool,
-    written: usize,
-    finished: bool,
-    read: usize,
-    closed: bool,
+pub(crate) struct App {
+    pub(crate) open: bool,
+    pub(crate) written: usize,
+    pub(crate) finished: bool,
+    pub(crate) read: usize,
+    pub(crate) closed: bool,
 }
 
 /// A base's use of the session.
@@ -156,15 +156,15 @@ fn byte(id: ConnId, up: bool, at: usize) -> u8 {
     ((mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56) as u8
 }
 
-fn bytes(id: ConnId, up: bool, from: usize, n: usize) -> Vec<u8> {
+pub(crate) fn bytes(id: ConnId, up: bool, from: usize, n: usize) -> Vec<u8> {
     (from..from + n).map(|at| byte(id, up, at)).collect()
 }
 
-fn target() -> Target {
+pub(crate) fn target() -> Target {
     Target::from_host("server.example", 443).expect("a good name")
 }
 
-fn bound() -> SocketAddr {
+pub(crate) fn bound() -> SocketAddr {
     "10.0.0.1:4000".parse().expect("an address")
 }
 

@@ -135,10 +135,7 @@ impl Session {
             return;
         }
         if self.name.is_some_and(|name| name != session) {
-            while let Some((stream, _)) = self.holds.take_first_of(session) {
-                self.drop_silently(hop, provisional(stream), ResetReason::AssociationLost);
-            }
-            return self.holds.forget(session);
+            return self.reset_wanted(now, hop, session);
         }
         if self.name == Some(session) && self.holds.first_of(session).is_some() {
             self.abandon(hop);
@@ -148,6 +145,16 @@ impl Session {
         self.holds.begun = true;
         // Of what was said to another base nothing is known.
         self.ended.forget_all();
+    }
+
+    /// Base: the state of `session` does not come, and the mobile is not here to begin anew. What waits
+    /// for it is reset, and nothing is asked of a fixed host.
+    pub fn reset_wanted(&mut self, now: Time, hop: &mut impl Streams, session: SessionId) {
+        self.advance(now);
+        while let Some((stream, _)) = self.holds.take_first_of(session) {
+            self.drop_silently(hop, provisional(stream), ResetReason::AssociationLost);
+        }
+        self.holds.forget(session);
     }
 
     /// Gives up the connections on streams that the mobile has left.

@@ -13,10 +13,16 @@ use crate::carried::Origin;
 use crate::table::{Backlog, Conn, Held, Phase, is_provisional};
 use crate::{ConnId, Event};
 
+/// Resumes are counted from so many times the handoff's number on: a base that hears of one knows in
+/// which handoff the mobile has come, before it has heard of the handoff.
+const TURNS: u32 = 256;
+
 /// A mobile's handoff, as far as its streams are concerned.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
     suspended: bool,
+    /// The last handoff that the mobile has begun.
+    handoff: u32,
     /// Connections that have yet to be asked for on the new hop.
     waiting: VecDeque<ConnId>,
     /// The stream that carries the roll, and what is not written of it.
@@ -66,7 +72,7 @@ impl Session {
         self.take_stream_events(hop);
         self.leave_channel(hop);
         self.moves.leave_roll(hop);
-        self.moves = Moves { suspended: true, ..Moves::default() };
+        self.moves = Moves { suspended: true, handoff: self.moves.handoff, ..Moves::default() };
         for id in self.table.ids() {
             if is_provisional(id) {
                 self.drop_silently(hop, id, ResetReason::AssociationLost);
@@ -90,11 +96,24 @@ impl Session {
         if !self.moves.suspended && !fresh {
             return;
         }
-        self.moves = Moves { waiting: self.living().into(), ..Moves::default() };
+        let handoff = self.moves.handoff;
+        self.moves = Moves { waiting: self.living().into(), handoff, ..Moves::default() };
         self.name = Some(session);
-        self.turn = Some(self.turn.map_or(1, |turn| turn.wrapping_add(1)));
+        let least = self.moves.handoff.wrapping_mul(TURNS).max(1);
+        self.turn = Some(self.turn.map_or(least, |turn| turn.wrapping_add(1).max(least)));
         self.call_roll(hop);
         self.reopen_waiting(hop);
+    }
+
+    /// Mobile: what is [resumed](Self::resume) from here on belongs to that handoff
+    /// ([`Mobile::attempt`](crate::handoff::Mobile::attempt)).
+    pub fn set_handoff(&mut self, attempt: u32) {
+        self.moves.handoff = attempt;
+    }
+
+    /// Base: the handoff in which the mobile has carried its connections on here; 0 if it has not.
+    pub fn resumed_in(&self) -> u32 {
+        self.turn.map_or(0, |turn| turn / TURNS)
     }
 
     /// Whether a stream carries anything of this session.

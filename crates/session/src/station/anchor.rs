@@ -45,8 +45,15 @@ pub(super) struct Far<A> {
     anchor: A,
     /// The handoff in whose name this base has asked to be let in, once it has; 0 if it never may.
     asked: Option<u32>,
-    /// Until then it must be let in; `None` once it is.
+    /// The last handoff that was refused as outdated.
+    outdated: u32,
+    /// Until then it must be let in; `None` once it is. Where nothing is carried any more: until then
+    /// the other base is to say so, too.
     pub(super) until: Option<Time>,
+    /// It carries nothing any more.
+    idle: bool,
+    /// The other base has nothing of the session any more.
+    over: bool,
 }
 
 impl<A, T, I, S> Station<A, T, I, S>
@@ -86,7 +93,10 @@ where
     {
         let mut kept = self.kept.remove(&session)?;
         let state = match kept.at.take() {
-            Some(id) => Self::detach(world, now, id, session)?,
+            Some(id) => {
+                self.attached.remove(&id);
+                Self::detach(world, now, id, session)?
+            }
             None => kept.state.take()?,
         };
         Some((state, kept.sockets))
@@ -145,10 +155,15 @@ where
         }
         let state = match kept.at.replace(id) {
             Some(before) if before == id => None,
-            Some(before) => Self::detach(world, now, before, attach.session),
+            Some(before) => {
+                self.attached.remove(&before);
+                Self::detach(world, now, before, attach.session)
+            }
             None => kept.state.take(),
         };
         kept.attempt = attach.attempt;
+        self.attached.insert(id, attach.session);
+        self.ended.insert(id);
         let Some(state) = state else { return handoff::attached(attach) };
         let Some((session, _)) = world.session(id) else { return refuse(Reason::Unknown) };
         session.adopt(now, state);
@@ -180,15 +195,21 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        for (id, far) in &mut self.far {
-            if far.until.is_some_and(|until| until <= now) {
-                far.until = None;
-                far.asked.get_or_insert(0);
-                Self::reset_far(world, *id);
-                let (session, anchor) = (far.session, far.anchor);
-                self.notes.push_back(Note { session, what: What::AnchorSilent(anchor) });
+        self.far.retain(|id, far| {
+            if far.until.is_none_or(|until| now < until) {
+                return true;
             }
-        }
+            if far.idle {
+                world.unlink(*id, Farewell::Said);
+                return false;
+            }
+            far.until = None;
+            far.asked.get_or_insert(0);
+            Self::reset_far(world, *id);
+            let (session, anchor) = (far.session, far.anchor);
+            self.notes.push_back(Note { session, what: What::AnchorSilent(anchor) });
+            true
+        });
     }
 
     /// The association to the base that keeps this session's wired halves, made if there is none.
@@ -207,7 +228,13 @@ where
             return Some(*id);
         }
         let id = world.link(anchor)?;
-        self.far.insert(id, Far { session, anchor, asked: None, until: Some(now + PATIENCE) });
+        let until = Some(now + PATIENCE);
+        self.far.insert(
+            id,
+            Far { session, anchor, asked: None, outdated: 0, until, idle: false, over: false },
+        );
+        // Should nothing be carried over it after all.
+        self.ended.insert(id);
         Some(id)
     }
 
@@ -224,7 +251,11 @@ where
         }
         let Some(message) = self.machine.attach(far.session, far.anchor) else { return true };
         let grant = self.machine.grant_for(far.session, far.anchor);
-        far.asked = Some(grant.map_or(0, |(attempt, _)| attempt));
+        let attempt = grant.map_or(0, |(attempt, _)| attempt);
+        if far.outdated > 0 && attempt <= far.outdated {
+            return true;
+        }
+        far.asked = Some(attempt);
         if let Some((session, mut streams)) = world.session(id) {
             // If it does not fit, no answer comes, and the other end has the last word.
             let _ = session.send_message(now, &mut streams, &message);
@@ -253,6 +284,11 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         let Some(far) = self.far.get_mut(&id) else { return false };
+        if far.idle {
+            self.far.remove(&id);
+            world.unlink(id, Farewell::None);
+            return true;
+        }
         // Nothing more is to be asked of it.
         far.asked.get_or_insert(0);
         let (session, anchor) = (far.session, far.anchor);
@@ -262,16 +298,26 @@ where
     }
 
     /// The base with the wired halves answers.
-    pub(super) fn on_attached<W>(&mut self, world: &mut W, id: I, message: &[u8])
+    pub(super) fn on_attached<W>(&mut self, world: &mut W, now: Time, id: I, message: &[u8])
     where
         W: Wires<A, Id = I, Socket = S>,
     {
         let Some(far) = self.far.get_mut(&id) else { return };
         match handoff::read_attached(message, far.session, far.asked.unwrap_or_default()) {
             None => {}
+            Some(Ok(())) if far.idle => {}
+            // That it has let this base in was said before.
+            Some(Err(Reason::Unknown)) if far.idle || far.until.is_none() => {
+                far.over = true;
+                self.ended.insert(id);
+            }
             Some(Ok(())) => far.until = None,
-            // The mobile has gone on, and somebody will ask for what is here.
-            Some(Err(Reason::Outdated)) => {}
+            // The mobile has gone on, and somebody will ask for what is here; or it has come back, and
+            // brings another grant.
+            Some(Err(Reason::Outdated)) => {
+                far.outdated = far.asked.take().unwrap_or_default();
+                self.handle_linked(world, now, id);
+            }
             Some(Err(reason)) => {
                 let (session, anchor) = (far.session, far.anchor);
                 self.note(session, What::AnchorRefused(anchor, reason));
@@ -290,19 +336,34 @@ where
         }
     }
 
-    /// Ends associations that carry nothing any more.
-    pub(super) fn drop_idle_links<W>(&mut self, world: &mut W)
+    /// Ends associations between bases that carry nothing any more, at both ends: what has arrived at
+    /// an end may have yet to be passed on.
+    pub(super) fn end_idle<W>(&mut self, world: &mut W, now: Time)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        self.far.retain(|id, far| {
-            let carries = world.peek(*id).is_some_and(|session| session.connections() > 0);
-            let is_idle = far.asked.is_some() && !carries;
-            if is_idle {
-                world.unlink(*id, Farewell::Said);
+        while let Some(id) = self.ended.pop_first() {
+            if world.peek(id).is_some_and(|session| session.connections() > 0) {
+                continue;
             }
-            !is_idle
-        });
+            if let Some(name) = self.attached.get(&id).copied() {
+                // How they ended is remembered until the other base has passed that on.
+                let attempt = self.kept.get(&name).map(|kept| kept.attempt);
+                if let (Some(attempt), Some((own, mut streams))) = (attempt, world.session(id)) {
+                    let over = handoff::refuse(name, attempt, Reason::Unknown);
+                    // If it is lost, the other base ends the association in time.
+                    let _ = own.send_message(now, &mut streams, &over);
+                }
+            } else if let Some(far) = self.far.get_mut(&id) {
+                let let_in = far.until.is_none() && far.asked != Some(0);
+                if let_in && !far.over {
+                    (far.idle, far.until) = (true, Some(now + PATIENCE));
+                } else if far.over || !far.idle {
+                    self.far.remove(&id);
+                    world.unlink(id, Farewell::Said);
+                }
+            }
+        }
     }
 
     /// Takes every far connection of a session out of its association, which is over.
@@ -320,15 +381,17 @@ where
             if far.session != session {
                 return true;
             }
-            let names = world.wired(*id);
+            let bridges = world.wired(*id);
             if let Some((own, mut streams)) = world.session(*id) {
                 own.suspend(now, &mut streams);
-                for (conn, _) in names {
-                    if let Some(state) = own.export(conn) {
-                        out.insert(conn, (far.anchor, state));
+                for (conn, _) in &bridges {
+                    if let Some(state) = own.export(*conn) {
+                        out.insert(*conn, (far.anchor, state));
                     }
                 }
             }
+            // The mobile's end of some is over.
+            bridges.into_iter().for_each(|(_, bridge)| world.abandon(bridge));
             world.unlink(*id, Farewell::None);
             false
         });

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lasthop_hop::RecvState;
 
-use super::world::{Associations, Name};
+use super::associations::{Associations, Name};
 use crate::ResetReason;
 
 /// Bytes that one bridge may move in one direction in one turn of the loop.

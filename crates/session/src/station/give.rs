@@ -10,7 +10,7 @@ use lasthop_units::{Bytes, Time};
 use super::wired::{Wired, emptied};
 use super::{Dumped, Fate, READY_PATIENCE, Station, What, Wires};
 use crate::handoff::{Address, Authority, ConnectionState};
-use crate::{ConnId, SessionId, SessionState, left_over};
+use crate::{ConnId, Session, SessionId, SessionState, left_over};
 
 /// What is copied ahead of a handoff, at most.
 const PREVIEW_MAX: Bytes = Bytes::from_mib(1);
@@ -54,6 +54,12 @@ where
             }
         }
         self.delayed.remove(&session);
+        let id = mobile.filter(|mobile| self.mobiles.get(*mobile).is_some_and(|m| !m.away));
+        let id = id.and_then(|mobile| self.mobiles.at(mobile));
+        let resumed_in = id.and_then(|id| world.peek(id)).map_or(0, Session::resumed_in);
+        if self.machine.overtaken(session, resumed_in) {
+            return;
+        }
         self.do_chores(world, None);
         if self.machine.stays(now, session) {
             // The mobile itself came back: what it wants to carry on is here.

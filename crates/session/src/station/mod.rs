@@ -9,7 +9,7 @@
 //! their bytes over an association of its own. `migrate`: they go along. Which of the two, and what
 //! becomes of those that cannot, [`Wires::fate`] says for each.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -18,18 +18,22 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
 
 use crate::handoff::{self, Address, Authority, BaseEvent, Denied};
-use crate::{ConnId, ResetReason};
+use crate::{ConnId, Event, ResetReason};
 
 mod anchor;
+mod associations;
 mod bridge;
 mod give;
 mod mobiles;
 mod take;
+#[cfg(test)]
+mod tests;
 mod wired;
 mod world;
 
+pub use associations::{Associations, Name};
 pub use bridge::Bridge;
-pub use world::{Associations, Doing, Dumped, Farewell, Fate, Name, Restored, Wires};
+pub use world::{Doing, Dumped, Ended, Farewell, Fate, Restored, Wires};
 
 use anchor::{Far, Kept};
 use give::Delayed;
@@ -127,6 +131,10 @@ pub struct Station<A, T, I, S> {
     kept: BTreeMap<SessionId, Kept<A, I, S>>,
     /// Associations to bases that have wired halves of sessions that are here.
     far: BTreeMap<I, Far<A>>,
+    /// Associations over which other bases reach wired halves of these sessions.
+    attached: BTreeMap<I, SessionId>,
+    /// Associations between bases of which a connection has ended.
+    ended: BTreeSet<I>,
     /// Sessions that are asked for and wait until wired halves can leave.
     delayed: BTreeMap<SessionId, Delayed<A>>,
     chores: VecDeque<(Time, Chore<A, I>)>,
@@ -149,6 +157,8 @@ where
             mobiles: Mobiles::new(),
             kept: BTreeMap::new(),
             far: BTreeMap::new(),
+            attached: BTreeMap::new(),
+            ended: BTreeSet::new(),
             delayed: BTreeMap::new(),
             chores: VecDeque::new(),
             notes: VecDeque::new(),
@@ -234,7 +244,9 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         // The base that went on with wired halves is gone, and with it bytes that nobody else has.
-        self.kept.retain(|_, kept| kept.at != Some(id));
+        if let Some(session) = self.attached.remove(&id) {
+            self.kept.remove(&session);
+        }
         let Some(mobile) = self.mobiles.go(id) else { return };
         let known = self.mobiles.entry(mobile);
         (known.wanted, known.greeted) = (None, false);
@@ -308,9 +320,23 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         if self.far.contains_key(&id) {
-            self.on_attached(world, id, message);
+            self.on_attached(world, now, id, message);
         } else {
             self.machine.handle_datagram(now, base, message);
+        }
+    }
+
+    /// The session of an association says this of a connection.
+    pub fn handle_event(&mut self, id: I, event: &Event) {
+        match event {
+            Event::Reset { id: conn, .. } => self.end_before_home(id, *conn, Ended::Reset),
+            Event::Closed(conn) => {
+                self.end_before_home(id, *conn, Ended::Whole);
+                if self.far.contains_key(&id) || self.attached.contains_key(&id) {
+                    self.ended.insert(id);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -397,13 +423,20 @@ where
         for mobile in calls {
             self.end_call(world, now, mobile);
         }
-        // What does not come is declined, so that its connections do not hang.
+        // What does not come is reset, so that its connections do not hang. A mobile that is here has
+        // heard why, and begins anew.
         for (mobile, session) in waits {
             let calls = self.mobiles.get(mobile).is_some_and(|known| known.call.is_some());
             if self.machine.is_here(session) {
                 self.look_again(world, now, mobile);
             } else if !self.machine.is_coming(session) && !calls {
-                self.end_wait(world, now, session, mobile);
+                let id = self.mobiles.get_mut(mobile).and_then(|known| {
+                    known.wanted = None;
+                    known.at
+                });
+                if let Some((own, mut streams)) = id.and_then(|id| world.session(id)) {
+                    own.reset_wanted(now, &mut streams, session);
+                }
             } else if let Some(known) = self.mobiles.get_mut(mobile) {
                 known.wanted = Some((session, now));
             }
@@ -421,14 +454,14 @@ where
         }
         self.expire(world, now);
         self.expire_far(world, now);
-        self.drop_idle_links(world);
+        self.end_idle(world, now);
         self.end_patience(world, now);
         self.do_chores(world, Some(now));
         self.end_delays(world, now);
         let mut some = false;
         for _ in 0..ROUND_MAX {
             let Some(event) = self.machine.poll_event() else { break };
-            self.handle_event(world, now, event);
+            self.handle_machine(world, now, event);
             some = true;
         }
         some
@@ -448,7 +481,7 @@ where
         own.into_iter().chain(mobiles).flatten().min()
     }
 
-    fn handle_event<W>(&mut self, world: &mut W, now: Time, event: BaseEvent<A>)
+    fn handle_machine<W>(&mut self, world: &mut W, now: Time, event: BaseEvent<A>)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
@@ -496,9 +529,15 @@ where
         if let Some((_, sockets)) = self.recall(world, now, session) {
             sockets.into_values().for_each(|socket| world.abandon(socket));
         }
+        self.recall_far(world, now, session);
         let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
-        if let Some((own, mut streams)) = id.and_then(|id| world.session(id)) {
-            own.reset_all(&mut streams, ResetReason::AssociationLost);
+        let Some(id) = id else { return };
+        // What the mobile asks for meanwhile, on its way here from there, waits.
+        if let Some((own, mut streams)) = world.session(id) {
+            let _over = own.freeze(now, &mut streams, session);
+        }
+        for (_, socket) in world.wired(id) {
+            world.abandon(socket);
         }
     }
 

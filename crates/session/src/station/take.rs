@@ -7,9 +7,9 @@ use core::fmt::Debug;
 use lasthop_units::Time;
 use lasthop_wire::mhp::Target;
 
-use super::wired::{Wired, merge};
-use super::{Bridge, CHORE_DELAY, Chore, Doing, Restored, Station, What, Wires};
-use crate::handoff::{Address, Authority, ConnectionState};
+use super::wired::{Wired, join, merge};
+use super::{Bridge, CHORE_DELAY, Chore, Doing, Ended, Restored, Station, What, Wires};
+use crate::handoff::{self, Address, Authority, ConnectionState, Direction, Stage};
 use crate::{ConnId, SessionId, SessionState};
 
 /// Connections of a session that has come, with their wired halves as they were elsewhere.
@@ -69,7 +69,7 @@ where
             return self.machine.rebuilt(now, session, false);
         };
         let homeless: Vec<Homeless<A>> = state.connections.iter_mut().map(Homeless::of).collect();
-        let home = self.come_home(world, now, &mut state, &homeless);
+        let mut home = self.come_home(world, now, &mut state, &homeless);
         if let Some((own, _)) = world.session(id) {
             own.adopt(now, state);
         }
@@ -80,20 +80,23 @@ where
             match wired {
                 None => {}
                 Some(Wired::Image(image)) => {
-                    images.push(Restored { conn, target, read_done, image });
+                    images.push(Restored { conn, target, read_done, ended: None, image });
                 }
                 Some(Wired::Lost) => Self::reset(world, id, conn),
-                Some(Wired::Anchor { base, .. }) if base == self.own => {
-                    let socket = home.get(&conn).copied();
-                    match socket.filter(|s| world.doing(*s) == Some(Doing::Relays)) {
-                        Some(socket) => world.attach(socket, (id, conn)),
-                        None => Self::reset(world, id, conn),
+                Some(Wired::Anchor { base, .. }) if base == self.own => match home.remove(&conn) {
+                    Some(None) => {}
+                    Some(Some(socket)) if world.doing(socket) == Some(Doing::Relays) => {
+                        world.attach(socket, (id, conn));
                     }
-                }
+                    _ => Self::reset(world, id, conn),
+                },
                 Some(Wired::Anchor { base, far }) => {
                     self.bridge(world, now, (id, conn), session, &target, base, *far);
                 }
             }
+        }
+        for (conn, socket) in home {
+            socket.into_iter().for_each(|socket| world.attach(socket, (id, conn)));
         }
         let homecoming = Homecoming { id, session, mobile, images };
         self.chores.push_back((now + CHORE_DELAY, Chore::Restore(homecoming)));
@@ -101,7 +104,7 @@ where
         self.machine.rebuilt(now, session, true);
     }
 
-    /// Wired halves of the session that are here already. Their connections take up what was on its
+    /// Wired halves of the session that are here already, or none where all was passed on. Their connections take up what was on its
     /// way between here and the base that had the session.
     fn come_home<W>(
         &mut self,
@@ -109,7 +112,7 @@ where
         now: Time,
         state: &mut SessionState,
         homeless: &[Homeless<A>],
-    ) -> BTreeMap<ConnId, S>
+    ) -> BTreeMap<ConnId, Option<S>>
     where
         W: Wires<A, Id = I, Socket = S>,
     {
@@ -117,20 +120,57 @@ where
         let Some((here, mut sockets)) = self.recall(world, now, state.session) else { return home };
         for Homeless { conn, wired, .. } in homeless {
             let Some(Wired::Anchor { base, far }) = wired else { continue };
-            let own = here.connections.iter().find(|c| c.id == conn.0);
-            let (true, Some(own)) = (*base == self.own, own) else { continue };
             let near = state.connections.iter_mut().find(|c| c.id == conn.0);
-            let Some(near) = near else { continue };
+            let (true, Some(near)) = (*base == self.own, near) else { continue };
+            let own = here.connections.iter().find(|c| c.id == conn.0);
+            let Some(own) = own else {
+                // The fixed host has all, and what it sent is on its way to the mobile.
+                let whole = |ended: &&handoff::Ended| ended.id == conn.0 && ended.reset.is_none();
+                let ended = here.ended.iter().rev().find(whole);
+                if let Some(down) = ended.and_then(|_| join([&near.down, &far.down])) {
+                    let start = near.up.end();
+                    near.up = Direction { start, bytes: Vec::new(), ended: true };
+                    near.down = Direction { ended: true, ..down };
+                    home.insert(*conn, None);
+                }
+                continue;
+            };
             let (Some(merged), Some(socket)) =
                 (merge(near.clone(), far, own), sockets.remove(conn))
             else {
                 continue;
             };
             *near = merged;
-            home.insert(*conn, socket);
+            home.insert(*conn, Some(socket));
         }
-        // What the other base did not give back is over.
-        sockets.into_values().for_each(|socket| world.abandon(socket));
+        // What the other base did not give back is over there. Its last bytes may have yet to go to the
+        // fixed host.
+        for (conn, socket) in sockets {
+            let own = here.connections.iter().find(|c| c.id == conn.0 && c.up.ended);
+            let Some(own) = own.filter(|_| world.doing(socket) == Some(Doing::Relays)) else {
+                world.abandon(socket);
+                continue;
+            };
+            let near = state.connections.iter_mut().find(|c| c.id == conn.0);
+            let whole = match &near {
+                // The mobile has yet to take the last bytes, and nothing was on its way between bases.
+                Some(near) => {
+                    let nothing = |start| Direction { start, bytes: Vec::new(), ended: true };
+                    let (up, down) = (nothing(near.up.start), nothing(near.down.end()));
+                    merge((*near).clone(), &ConnectionState { up, down, ..own.clone() }, own)
+                }
+                None => Some(rest_of(own)),
+            };
+            match (near, whole) {
+                (Some(near), Some(whole)) => *near = whole,
+                (None, Some(whole)) => state.connections.push(whole),
+                (_, None) => {
+                    world.abandon(socket);
+                    continue;
+                }
+            }
+            home.insert(conn, Some(socket));
+        }
         home
     }
 
@@ -159,6 +199,19 @@ where
         world.splice(target, Bridge::new(near, (link, conn)));
     }
 
+    /// A connection that has come has ended; its wired half may still have to be made.
+    pub(super) fn end_before_home(&mut self, id: I, conn: ConnId, how: Ended) {
+        for (_, chore) in &mut self.chores {
+            let Chore::Restore(homecoming) = chore else { continue };
+            let mut images = homecoming.images.iter_mut();
+            if homecoming.id == id
+                && let Some(restored) = images.find(|restored| restored.conn == conn)
+            {
+                restored.ended.get_or_insert(how);
+            }
+        }
+    }
+
     /// Resets a session's connections, and so tells their fixed hosts.
     pub(super) fn discard<W>(&mut self, world: &mut W, now: Time, mut state: SessionState)
     where
@@ -175,4 +228,10 @@ where
         });
         world.discard(session, images.collect());
     }
+}
+
+/// A connection that is over for the mobile, with bytes for the fixed host.
+fn rest_of(own: &ConnectionState) -> ConnectionState {
+    let down = Direction { start: own.down.end(), bytes: Vec::new(), ended: true };
+    ConnectionState { stage: Stage::Over, down, ..own.clone() }
 }

@@ -103,13 +103,17 @@ pub(super) fn merge(
     let up_ended = near.up.ended;
     let down_ended = here.down.ended;
     let up = Direction { ended: up_ended, ..join(up)? };
-    let down = Direction { ended: down_ended, ..join(down)? };
+    let down = match near.stage {
+        // Nothing is for the mobile any more.
+        Stage::Over => near.down.clone(),
+        _ => Direction { ended: down_ended, ..join(down)? },
+    };
     Some(ConnectionState { up, down, wired: Vec::new(), ..near })
 }
 
 /// One stretch of bytes out of several, which may overlap but leave no hole.
-fn join(parts: [&Direction; 3]) -> Option<Direction> {
-    let [first, rest @ ..] = parts;
+pub(super) fn join<const N: usize>(parts: [&Direction; N]) -> Option<Direction> {
+    let (first, rest) = parts.split_first()?;
     let mut joined = Direction { start: first.start, bytes: first.bytes.clone(), ended: false };
     for part in rest {
         let known = joined.end().checked_sub(part.start)?;

@@ -1,29 +1,12 @@
 //! What a [`Station`](super::Station) asks of the base around it.
 
 use alloc::vec::Vec;
-use core::fmt::Debug;
 
-use lasthop_hop::Movable;
 use lasthop_wire::mhp::Target;
 
-use crate::{ConnId, Session, SessionId};
-
-/// A connection of a session at one association.
-pub type Name<I> = (I, ConnId);
-
-/// Associations, each with its session and the streams under it.
-pub trait Associations {
-    /// Names an association.
-    type Id: Copy + Ord + Debug;
-    /// Its streams.
-    type Streams: Movable + ?Sized;
-
-    /// The session and the streams of an association, to be used.
-    fn session(&mut self, id: Self::Id) -> Option<(&mut Session, &mut Self::Streams)>;
-
-    /// The session, to be looked at.
-    fn peek(&self, id: Self::Id) -> Option<&Session>;
-}
+use super::associations::{Associations, Name};
+use super::bridge::Bridge;
+use crate::{ConnId, SessionId};
 
 /// A base's associations and the wired halves of its mobiles' connections: kernel sockets, or the
 /// simulator's.
@@ -44,7 +27,7 @@ pub trait Wires<A>: Associations {
     /// Ends an association that was made by [`link`](Self::link).
     fn unlink(&mut self, id: Self::Id, farewell: Farewell);
 
-    /// Ends an association that another base made, without a word.
+    /// Ends an association that another base made, which is told.
     fn dismiss(&mut self, id: Self::Id);
 
     /// Wired halves that have a connection's name in the session of an association.
@@ -70,7 +53,7 @@ pub trait Wires<A>: Associations {
     fn abandon(&mut self, socket: Self::Socket);
 
     /// Connects a mobile's connection to that of another base's association.
-    fn splice(&mut self, target: &Target, bridge: super::Bridge<Self::Id>);
+    fn splice(&mut self, target: &Target, bridge: Bridge<Self::Id>);
 
     /// Takes wired halves out, as bytes for another base. Packets for the mobile's address are to
     /// reset no connection that is elsewhere from here on, even if there are none to take.
@@ -81,8 +64,8 @@ pub trait Wires<A>: Associations {
         leaving: Vec<Name<Self::Socket>>,
     ) -> Vec<(ConnId, Dumped<Self::Socket>)>;
 
-    /// Makes wired halves anew from what [`dump`](Self::dump) gave; connections whose wired half cannot
-    /// be had are reset. Packets for the mobile come here from here on.
+    /// Makes wired halves anew from what [`dump`](Self::dump) gave, those of connections that have ended
+    /// too; connections whose wired half cannot be had are reset. Packets for the mobile come here from here on.
     fn restore(&mut self, id: Self::Id, session: SessionId, mobile: A, images: Vec<Restored>);
 
     /// Resets wired halves that were dumped, and that nobody came for.
@@ -154,6 +137,17 @@ pub struct Restored {
     pub target: Target,
     /// The fixed host's end has come.
     pub read_done: bool,
+    /// How the connection has ended since it came, if it has.
+    pub ended: Option<Ended>,
     /// What [`dump`](Wires::dump) gave.
     pub image: Vec<u8>,
+}
+
+/// How a connection ended before it had its wired half.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// Both ends were passed on: what the wired half holds is to be sent, and its end.
+    Whole,
+    /// By a reset, as its wired half is to.
+    Reset,
 }

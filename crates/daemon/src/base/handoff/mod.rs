@@ -13,7 +13,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_migrate::RouteMode;
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, Station, What};
-use lasthop_session::{Session, SessionId};
+use lasthop_session::{Event, Session, SessionId};
 use lasthop_units::Time;
 
 pub(super) use self::migration::Migration;
@@ -170,6 +170,11 @@ impl<H: BaseHop> Handoffs<H> {
             Way::Peer(_) => station.handle_peer(world, now, id, from, message),
             Way::Link(_) => station.handle_link(world, now, id, from, message),
         }
+    }
+
+    /// The session of an association says this of a connection.
+    pub(super) fn handle_event(&mut self, id: Way<H::Id>, event: &Event) {
+        self.station.handle_event(id, event);
     }
 
     /// The peer of an association carries on connections that its session does not have.

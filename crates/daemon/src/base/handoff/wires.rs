@@ -1,14 +1,13 @@
 //! A base's associations and kernel sockets, as the machine of handoffs knows them.
 
 use lasthop_control::Handoffs as Counters;
-use lasthop_hop::RecvState;
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{Image, MigrateError};
 use lasthop_session::station::{
-    Associations, Bridge, Counts, Doing, Dumped, Farewell, Fate, Name, Restored, Wires,
+    Associations, Bridge, Counts, Doing, Dumped, Ended, Farewell, Fate, Name, Restored, Wires,
 };
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
 
@@ -220,7 +219,8 @@ impl<H: BaseHop> Wires<PublicKey> for World<'_, H> {
         };
         let mut outcomes = outcomes.into_iter();
         let missing = || Err("it was lost".to_owned());
-        for (Restored { conn, target, read_done, .. }, image) in images.into_iter().zip(read) {
+        for (Restored { conn, target, read_done, ended, .. }, image) in images.into_iter().zip(read)
+        {
             let outcome = image.and_then(|_| outcomes.next().unwrap_or_else(missing));
             // The source needs the key, and the key the socket: the source is corrected after.
             let socket = outcome.and_then(|fd| {
@@ -229,9 +229,8 @@ impl<H: BaseHop> Wires<PublicKey> for World<'_, H> {
                 Socket::new(&mut self.core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
             });
             match socket {
-                // Its connection may have ended while it was made.
-                Ok(socket) if !self.is_alive(id, conn) => {
-                    socket.close(&mut self.core.reactor, true);
+                Ok(socket) if ended.is_some() => {
+                    socket.close(&mut self.core.reactor, ended == Some(Ended::Reset));
                 }
                 Ok(socket) => {
                     let relay = Relay::continued(conn, socket, read_done);
@@ -276,14 +275,6 @@ impl<H: BaseHop> Wires<PublicKey> for World<'_, H> {
 
     fn is_ready(&self) -> bool {
         self.means.is_ready()
-    }
-}
-
-impl<H: BaseHop> World<'_, H> {
-    fn is_alive(&mut self, id: Way<H::Id>, conn: ConnId) -> bool {
-        self.core.session(id).is_some_and(|(session, streams)| {
-            !matches!(session.recv_state(&streams, conn), RecvState::Reset(_))
-        })
     }
 }
 

@@ -260,7 +260,7 @@ fn the_old_base_forwards_and_tells_stragglers_where_the_session_went() {
     world.flying.push((3, 1, ask));
     world.deliver();
     let told = |from, to, m: &Message<'_>| {
-        (from, to) == (1, 3) && *m == Message::Moved { to: 2u32.to_name(), since: 1 }
+        (from, to) == (1, 3) && *m == Message::Moved { to: 2u32.to_name(), since: 256 }
     };
     assert_eq!(world.count(told), 1);
     world.wait(Config::base().remember);

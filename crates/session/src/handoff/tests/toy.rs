@@ -5,8 +5,8 @@ use super::*;
 /// What one of the world's machines knows: the mobile, and the bases 1 to 3. It makes grants from a
 /// secret that nobody else in the world has.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Toy {
-    pub(super) own: u32,
+pub(crate) struct Toy {
+    pub(crate) own: u32,
 }
 
 const BASES: [u32; 3] = [1, 2, 3];

@@ -1,0 +1,537 @@
+//! A base of the world: its station, its sessions and its wired halves.
+
+use super::*;
+use crate::handoff::tests::{Wired, bound};
+use crate::memory::End;
+use crate::{Refusal, Target};
+
+/// Then an association is over of whose other end nothing is heard.
+const SILENCE: Duration = Duration::from_secs(8);
+
+/// A base's machine, as these tests have it.
+pub(super) type Base = Station<u32, Toy, At, u64>;
+
+/// An association, as the base at one end of it names it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct At {
+    pub(super) pair: usize,
+    /// This base made it, to another one.
+    pub(super) link: bool,
+}
+
+impl At {
+    /// That over which a base's messages come. It has no session here.
+    pub(super) fn messages(base: u32) -> Self {
+        Self { pair: usize::MAX - base as usize, link: false }
+    }
+}
+
+/// A base.
+pub(super) struct Node {
+    pub(super) station: Base,
+    pub(super) sockets: Sockets,
+}
+
+impl Node {
+    pub(super) fn new(name: u32) -> Self {
+        Self {
+            station: Station::new(Config::base(), name, Toy { own: name }),
+            sockets: Sockets { name, ..Sockets::default() },
+        }
+    }
+}
+
+/// A wired half.
+#[derive(Debug)]
+pub(super) struct Socket {
+    conn: ConnId,
+    at: Option<At>,
+    kind: Kind,
+    /// Which of the fixed host's connections it is.
+    flow: usize,
+    reset: bool,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Opens,
+    Relays,
+    Bridge(Box<Bridge<At>>),
+}
+
+/// What a base has beside its machine.
+#[derive(Default, Debug)]
+pub(super) struct Sockets {
+    name: u32,
+    sessions: BTreeMap<At, Session>,
+    /// The bases that made associations to this one.
+    pub(super) peers: BTreeMap<At, u32>,
+    /// Associations that this base made and that stand.
+    pub(super) linked: BTreeSet<At>,
+    names: BTreeMap<(At, ConnId), u64>,
+    all: BTreeMap<u64, Socket>,
+}
+
+impl Sockets {
+    pub(super) fn open(&mut self, id: At, session: Session) {
+        self.sessions.insert(id, session);
+    }
+
+    pub(super) fn has(&self, id: At) -> bool {
+        self.sessions.contains_key(&id)
+    }
+
+    pub(super) fn all(&self) -> Vec<At> {
+        self.sessions.keys().copied().collect()
+    }
+
+    /// Connections that are carried, and wired halves.
+    pub(super) fn left(&self) -> (usize, usize) {
+        (self.sessions.values().map(Session::connections).sum(), self.all.len())
+    }
+
+    fn take(&mut self, socket: u64) -> Option<Socket> {
+        let taken = self.all.remove(&socket)?;
+        self.names.retain(|_, other| *other != socket);
+        Some(taken)
+    }
+}
+
+/// What all bases share.
+pub(super) struct Around {
+    mode: Mode,
+    limits: Limits,
+    pub(super) pairs: Vec<Pair>,
+    /// Connections as the fixed host knows them: one more wherever a base asks for one anew.
+    pub(super) flows: Vec<(ConnId, Wired)>,
+    /// Connections that somebody gave up on purpose, or that a crash took.
+    pub(super) spoiled: BTreeSet<ConnId>,
+    /// Bases that call on others.
+    pub(super) called: Vec<(u32, u32, usize)>,
+    /// Ends of associations that are to learn that the other is gone, and when.
+    pub(super) gone: Vec<(Time, u32, At)>,
+    /// Whether wired halves can be dumped and restored.
+    pub(super) ready: bool,
+    pub(super) dumped: usize,
+    pub(super) spliced: usize,
+    sockets: u64,
+}
+
+impl Around {
+    pub(super) fn new(mode: Mode, limits: Limits) -> Self {
+        Self {
+            mode,
+            limits,
+            pairs: vec![],
+            flows: vec![],
+            spoiled: BTreeSet::new(),
+            called: vec![],
+            gone: vec![],
+            ready: true,
+            dumped: 0,
+            spliced: 0,
+            sockets: 0,
+        }
+    }
+
+    /// What fixed hosts know of a connection.
+    pub(super) fn flows_of(&self, conn: ConnId) -> impl Iterator<Item = &Wired> {
+        self.flows.iter().filter(move |(of, _)| *of == conn).map(|(_, wired)| wired)
+    }
+
+    pub(super) fn pair(&mut self) -> usize {
+        self.pairs.push(Pair::new(self.limits));
+        self.pairs.len() - 1
+    }
+
+    fn socket(&mut self) -> u64 {
+        self.sockets += 1;
+        self.sockets
+    }
+}
+
+/// A base's sockets with what is around.
+pub(super) struct World<'a> {
+    pub(super) now: Time,
+    pub(super) verbose: bool,
+    pub(super) sockets: &'a mut Sockets,
+    pub(super) around: &'a mut Around,
+}
+
+impl Associations for World<'_> {
+    type Id = At;
+    type Streams = End;
+
+    fn session(&mut self, id: At) -> Option<(&mut Session, &mut End)> {
+        let session = self.sockets.sessions.get_mut(&id)?;
+        let pair = self.around.pairs.get_mut(id.pair)?;
+        Some((session, if id.link { &mut pair.mobile } else { &mut pair.base }))
+    }
+
+    fn peek(&self, id: At) -> Option<&Session> {
+        self.sockets.sessions.get(&id)
+    }
+}
+
+impl World<'_> {
+    fn add(&mut self, conn: ConnId, at: At, kind: Kind, flow: usize) {
+        let socket = self.around.socket();
+        self.sockets.all.insert(socket, Socket { conn, at: Some(at), kind, flow, reset: false });
+        let before = self.sockets.names.insert((at, conn), socket);
+        assert_eq!(before, None, "two wired halves of {conn}");
+    }
+
+    /// The fixed host answers all openings here.
+    pub(super) fn answer(&mut self, accept: bool) {
+        let asked: Vec<(u64, ConnId, At)> = self
+            .sockets
+            .all
+            .iter()
+            .filter(|(_, socket)| matches!(socket.kind, Kind::Opens))
+            .filter_map(|(n, socket)| Some((*n, socket.conn, socket.at?)))
+            .collect();
+        for (n, conn, at) in asked {
+            if accept {
+                let socket = self.sockets.all.get_mut(&n).expect("it is here");
+                socket.kind = Kind::Relays;
+                self.around.flows[socket.flow].1.accepted = true;
+                let (session, mut hop) = self.session(at).expect("it is here");
+                session.accept(&mut hop, conn, bound());
+            } else {
+                self.around.spoiled.insert(conn);
+                self.sockets.take(n);
+                let (session, mut hop) = self.session(at).expect("it is here");
+                session.refuse(&mut hop, conn, Refusal::Refused);
+            }
+        }
+    }
+
+    /// The wired half of a connection here, and its association.
+    fn relaying(&self, conn: ConnId) -> Option<(At, usize)> {
+        let relays = |socket: &&Socket| socket.conn == conn && matches!(socket.kind, Kind::Relays);
+        let mut all = self.sockets.all.values().filter(relays);
+        let socket = all.next()?;
+        assert!(all.next().is_none(), "two wired halves of {conn}");
+        Some((socket.at?, socket.flow))
+    }
+
+    /// Bytes pass between a wired half here and the fixed host.
+    pub(super) fn relay(&mut self, conn: ConnId, up: usize, down: usize, app: Option<&App>) {
+        let Some((at, flow)) = self.relaying(conn) else { return };
+        let (_, mut wired) = self.around.flows[flow];
+        let Some((session, hop)) = self.session(at) else { return };
+        let piece = session.received(hop, conn);
+        let n = piece.len().min(up);
+        assert_eq!(piece[..n], bytes(conn, true, wired.up, n), "{conn} up at {}", wired.up);
+        wired.up += n;
+        session.consume(hop, conn, n);
+        if session.recv_state(hop, conn) == RecvState::Finished {
+            wired.up_ended = true;
+            let whole = app.is_some_and(|app| app.finished && app.written == wired.up);
+            assert!(whole, "{conn} ends early: {app:?}");
+        }
+        if !wired.down_ended
+            && let Ok(n) = session.write(hop, conn, &bytes(conn, false, wired.down, down))
+        {
+            wired.down += n;
+        }
+        self.around.flows[flow].1 = wired;
+    }
+
+    /// The fixed host ends its direction, if its wired half is in use here.
+    pub(super) fn end(&mut self, conn: ConnId) {
+        let Some((at, flow)) = self.relaying(conn) else { return };
+        self.around.flows[flow].1.down_ended = true;
+        if let Some((session, mut hop)) = self.session(at) {
+            session.finish(&mut hop, conn);
+        }
+    }
+
+    fn handle_event(&mut self, id: At, event: Event) {
+        trace!(self, "base {} at {id:?}: {event:?}", self.sockets.name);
+        match event {
+            Event::Connect { id: conn, .. } => {
+                let flow = self.around.flows.len();
+                self.around.flows.push((conn, Wired::default()));
+                self.add(conn, id, Kind::Opens, flow);
+            }
+            Event::Reset { id: conn, .. } => {
+                let socket = self.sockets.names.get(&(id, conn));
+                if let Some(socket) = socket.and_then(|n| self.sockets.all.get_mut(n)) {
+                    socket.reset = true;
+                }
+            }
+            Event::Closed(conn) => self.handle_closed(id, conn),
+            _ => {}
+        }
+    }
+
+    fn handle_closed(&mut self, id: At, conn: ConnId) {
+        let Some(n) = self.sockets.names.remove(&(id, conn)) else { return };
+        let Some(socket) = self.sockets.all.get_mut(&n) else { return };
+        let reset = socket.reset;
+        if let Kind::Bridge(bridge) = &mut socket.kind {
+            bridge.end((id, conn));
+            if let Some((rest, conn)) = bridge.rest() {
+                if let Some((session, mut hop)) = self.session(rest) {
+                    match reset {
+                        true => session.reset(&mut hop, conn, ResetReason::Aborted),
+                        false => session.finish(&mut hop, conn),
+                    }
+                }
+                return;
+            }
+        }
+        self.sockets.take(n);
+    }
+
+    /// Moves bytes between associations; whether there may be more.
+    fn pump(&mut self) -> bool {
+        let mut more = false;
+        for n in self.sockets.all.keys().copied().collect::<Vec<_>>() {
+            let Some(socket) = self.sockets.all.get_mut(&n) else { continue };
+            let kind = core::mem::replace(&mut socket.kind, Kind::Opens);
+            if let Kind::Bridge(mut bridge) = kind {
+                more |= bridge.pump(self);
+                self.sockets.all.get_mut(&n).expect("it is here").kind = Kind::Bridge(bridge);
+            } else {
+                socket.kind = kind;
+            }
+        }
+        more
+    }
+}
+
+impl Wires<u32> for World<'_> {
+    type Socket = u64;
+
+    fn link(&mut self, base: u32) -> Option<At> {
+        let id = At { pair: self.around.pair(), link: true };
+        self.sockets.open(id, Session::mobile(crate::Config::mobile()));
+        self.around.called.push((self.sockets.name, base, id.pair));
+        Some(id)
+    }
+
+    fn is_linked(&self, id: At) -> bool {
+        self.sockets.linked.contains(&id)
+    }
+
+    fn unlink(&mut self, id: At, farewell: Farewell) {
+        self.sockets.sessions.remove(&id);
+        self.sockets.linked.remove(&id);
+        let silence = if farewell == Farewell::Said { Duration::ZERO } else { SILENCE };
+        for base in (1..=3).filter(|base| *base != self.sockets.name) {
+            self.around.gone.push((self.now + silence, base, At { link: false, ..id }));
+        }
+    }
+
+    fn dismiss(&mut self, id: At) {
+        self.sockets.sessions.remove(&id);
+        if let Some(peer) = self.sockets.peers.remove(&id) {
+            self.around.gone.push((self.now, peer, At { link: true, ..id }));
+        }
+    }
+
+    fn wired(&self, id: At) -> Vec<(ConnId, u64)> {
+        let of = |((at, conn), n): (&(At, ConnId), &u64)| (*at == id).then_some((*conn, *n));
+        self.sockets.names.iter().filter_map(of).collect()
+    }
+
+    fn fate(&self, _mobile: u32, socket: u64) -> Option<Fate> {
+        let socket = self.sockets.all.get(&socket)?;
+        let (_, wired) = self.around.flows[socket.flow];
+        let over = wired.up_ended && wired.down_ended;
+        if !matches!(socket.kind, Kind::Relays) || over {
+            return None;
+        }
+        Some(match (self.around.mode, socket.conn.0 / 2 % 2) {
+            (Mode::Anchor, _) | (Mode::Both, 0) => Fate::Stays,
+            (Mode::Migrate, _) | (Mode::Both, _) => Fate::Leaves,
+        })
+    }
+
+    fn doing(&self, socket: u64) -> Option<Doing> {
+        Some(match self.sockets.all.get(&socket)?.kind {
+            Kind::Opens => Doing::Opens,
+            Kind::Relays => Doing::Relays,
+            Kind::Bridge(_) => Doing::Spliced,
+        })
+    }
+
+    fn is_write_done(&self, socket: u64) -> bool {
+        let flow = self.sockets.all.get(&socket).map(|socket| socket.flow);
+        flow.is_some_and(|flow| self.around.flows[flow].1.up_ended)
+    }
+
+    fn attach(&mut self, socket: u64, name: Name<At>) {
+        if let Some(known) = self.sockets.all.get_mut(&socket) {
+            known.at = Some(name.0);
+            let before = self.sockets.names.insert(name, socket);
+            assert_eq!(before, None, "two wired halves of {}", name.1);
+        }
+    }
+
+    fn detach(&mut self, socket: u64) {
+        if let Some(known) = self.sockets.all.get_mut(&socket)
+            && let Some(at) = known.at.take()
+        {
+            self.sockets.names.remove(&(at, known.conn));
+        }
+    }
+
+    fn abandon(&mut self, socket: u64) {
+        let Some(socket) = self.sockets.take(socket) else { return };
+        let (_, wired) = self.around.flows[socket.flow];
+        let over = wired.up_ended && wired.down_ended;
+        // A base that was restarted may have connected anew.
+        let is_only = self.around.flows_of(socket.conn).count() == 1;
+        let is_harmless = over || !is_only || !matches!(socket.kind, Kind::Relays);
+        let spoiled = self.around.spoiled.contains(&socket.conn);
+        assert!(is_harmless || spoiled, "{} is reset at {}", socket.conn, self.sockets.name);
+    }
+
+    fn splice(&mut self, _target: &Target, bridge: Bridge<At>) {
+        self.around.spliced += 1;
+        let (near, far) = (bridge.near.expect("a new one"), bridge.far.expect("a new one"));
+        // It has no wired half here.
+        self.add(near.1, near.0, Kind::Bridge(Box::new(bridge)), 0);
+        let socket = self.sockets.names[&near];
+        self.sockets.names.insert(far, socket);
+    }
+
+    fn dump(
+        &mut self,
+        _session: SessionId,
+        mobile: u32,
+        leaving: Vec<Name<u64>>,
+    ) -> Vec<(ConnId, Dumped<u64>)> {
+        assert_eq!(mobile, MOBILE);
+        let dump = |(socket, conn): (u64, ConnId)| {
+            let flow = self.sockets.take(socket).expect("it is here").flow;
+            if !self.around.ready {
+                self.around.spoiled.insert(conn);
+                return (conn, Dumped::Lost);
+            }
+            self.around.dumped += 1;
+            let image = [&flow.to_be_bytes()[..], &self.around.flows[flow].1.encode()].concat();
+            (conn, Dumped::Image(image))
+        };
+        leaving.into_iter().map(dump).collect()
+    }
+
+    fn restore(&mut self, id: At, _session: SessionId, mobile: u32, images: Vec<Restored>) {
+        assert_eq!(mobile, MOBILE);
+        for Restored { conn, image, ended, .. } in images {
+            if !self.around.ready {
+                self.around.spoiled.insert(conn);
+                if let Some((session, mut hop)) = self.session(id) {
+                    session.reset(&mut hop, conn, ResetReason::AssociationLost);
+                }
+                continue;
+            }
+            let (flow, image) = image.split_first_chunk().expect("its number");
+            let flow = usize::from_be_bytes(*flow);
+            let spoiled = self.around.spoiled.contains(&conn);
+            let (of, wired) = &mut self.around.flows[flow];
+            assert_eq!((*of, &wired.encode()[..]), (conn, image), "two bases use {conn}");
+            match ended {
+                None => self.add(conn, id, Kind::Relays, flow),
+                Some(Ended::Whole) => wired.up_ended = true,
+                Some(Ended::Reset) => {
+                    assert!(spoiled, "{conn} is reset at {}", self.sockets.name);
+                }
+            }
+        }
+    }
+
+    fn discard(&mut self, _session: SessionId, images: Vec<Vec<u8>>) {
+        assert!(images.is_empty() || !self.around.spoiled.is_empty(), "nobody came");
+    }
+
+    fn reroute(&mut self, _session: SessionId, mobile: Option<u32>, to: u32) {
+        assert!(mobile.is_none_or(|mobile| mobile == MOBILE) && to != self.sockets.name);
+    }
+
+    fn settle(&mut self, _mobile: u32) {}
+
+    fn leave(&mut self, _mobile: u32) {}
+
+    fn is_ready(&self) -> bool {
+        self.around.ready
+    }
+}
+
+/// Lets a base do what it has to do.
+pub(super) fn poll(base: u32, station: &mut Base, world: &mut World<'_>) {
+    let now = world.now;
+    for _ in 0..100 {
+        let mut some = false;
+        for id in world.sockets.all() {
+            if let Some((session, hop)) = world.session(id)
+                && session.next_timeout().is_some_and(|at| at <= now)
+            {
+                session.handle_timeout(now, hop);
+            }
+            while let Some((session, hop)) = world.session(id)
+                && let Some(event) = session.poll_event(now, hop)
+            {
+                some = true;
+                station.handle_event(id, &event);
+                world.handle_event(id, event);
+            }
+            while let Some(message) =
+                world.sockets.sessions.get_mut(&id).and_then(Session::poll_message)
+            {
+                some = true;
+                match world.sockets.peers.get(&id).copied() {
+                    Some(peer) => station.handle_peer(world, now, id, peer, &message),
+                    None if id.link => station.handle_link(world, now, id, 0, &message),
+                    None => station.handle_mobile(world, now, MOBILE, &message),
+                }
+            }
+            while let Some(wanted) =
+                world.sockets.sessions.get_mut(&id).and_then(Session::poll_wanted)
+            {
+                some = true;
+                let from = world.sockets.peers.get(&id).copied().unwrap_or(MOBILE);
+                station.handle_wanted(world, now, id, from, wanted);
+            }
+        }
+        some |= station.advance(world, now);
+        some |= world.pump();
+        while let Some(note) = station.poll_note() {
+            trace!(world, "base {base}: {note:?}");
+        }
+        if !some {
+            return;
+        }
+    }
+    panic!("base {base} never comes to rest");
+}
+
+/// An association of a base is lost.
+pub(super) fn lose(station: &mut Base, world: &mut World<'_>, id: At) {
+    if !world.sockets.has(id) {
+        return;
+    }
+    if id.link {
+        station.handle_link_lost(world, id, "the other end is gone");
+    } else {
+        station.handle_lost(world, id);
+    }
+    let now = world.now;
+    if let Some((session, mut hop)) = world.session(id) {
+        session.reset_all(&mut hop, ResetReason::AssociationLost);
+    }
+    while let Some((session, hop)) = world.session(id)
+        && let Some(event) = session.poll_event(now, hop)
+    {
+        station.handle_event(id, &event);
+        world.handle_event(id, event);
+    }
+    if !id.link {
+        world.sockets.sessions.remove(&id);
+        world.sockets.peers.remove(&id);
+    }
+    world.sockets.linked.remove(&id);
+}

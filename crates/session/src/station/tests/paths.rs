@@ -1,0 +1,90 @@
+//! Single ways of a session through bases.
+
+use super::*;
+
+/// A world with a connection that has carried something both ways.
+fn world(mode: Mode) -> (World, ConnId) {
+    let mut world = World::new(1, mode);
+    let id = world.connect(Opening::Faithful).expect("room");
+    world.run(20 * MS);
+    assert!(world.apps[&id].open);
+    world.write(id, 3000);
+    world.run(20 * MS);
+    assert_eq!(world.up(id), 3000);
+    (world, id)
+}
+
+impl World {
+    /// Bytes that the fixed host has of a connection.
+    fn up(&self, id: ConnId) -> usize {
+        self.around.flows_of(id).map(|wired| wired.up).max().unwrap_or(0)
+    }
+}
+
+fn moves(world: &mut World, id: ConnId, to: u32) {
+    world.mobile.handle_upcall(world.now, to);
+    let (up, down) = (world.up(id), world.apps[&id].read);
+    world.run(Duration::from_millis(500));
+    world.write(id, 2000);
+    world.relay(id, 0, 1500);
+    world.run(Duration::from_millis(200));
+    world.read_all();
+    assert_eq!(world.up(id), up + 2000, "up by {to}");
+    assert_eq!(world.apps[&id].read, down + 1500, "down by {to}");
+}
+
+#[test]
+fn wired_halves_that_stay_are_reached_from_every_base() {
+    let (mut world, id) = world(Mode::Anchor);
+    for to in [2, 3, 2, 1, 3] {
+        moves(&mut world, id, to);
+        let anchored = world.nodes[0].station.anchored();
+        assert_eq!(anchored, usize::from(to != 1), "at {to}");
+        // Chains collapse: whoever has the session reaches the first base itself.
+        let anchors: Vec<usize> = world.nodes.iter().map(|node| node.station.anchors()).collect();
+        assert_eq!(anchors.iter().sum::<usize>(), usize::from(to != 1), "{anchors:?} at {to}");
+    }
+    assert_eq!(world.around.dumped, 0);
+}
+
+#[test]
+fn wired_halves_that_move_are_where_the_session_is() {
+    let (mut world, id) = world(Mode::Migrate);
+    for to in [2, 3, 1] {
+        moves(&mut world, id, to);
+        for base in 1..=3 {
+            let (carried, wired) = world.node(base).sockets.left();
+            assert_eq!((carried, wired), (usize::from(base == to), usize::from(base == to)));
+        }
+    }
+    assert_eq!((world.around.dumped, world.around.spliced), (3, 0));
+}
+
+#[test]
+fn wired_halves_that_cannot_leave_at_the_moment_are_waited_for() {
+    let (mut world, id) = world(Mode::Migrate);
+    world.around.ready = false;
+    world.mobile.handle_upcall(world.now, 2);
+    world.run(Duration::from_secs(2));
+    assert_eq!((world.around.dumped, world.nodes[0].sockets.left()), (0, (1, 1)));
+    world.around.ready = true;
+    moves(&mut world, id, 2);
+    assert_eq!(world.around.dumped, 1);
+}
+
+#[test]
+fn wired_halves_that_nobody_comes_for_are_reset_in_the_end() {
+    let (mut world, id) = world(Mode::Anchor);
+    world.mobile.handle_upcall(world.now, 2);
+    // The state is given, and the new base vanishes before it has reached the old one.
+    while world.nodes[0].station.anchored() == 0 || world.nodes[0].station.counts().given == 0 {
+        world.wait(MS);
+        world.deliver();
+        world.carry(usize::MAX, usize::MAX);
+    }
+    world.crash(2);
+    assert_eq!(world.nodes[0].sockets.left().1, 1);
+    world.run(Duration::from_secs(70));
+    assert_eq!((world.nodes[0].station.anchored(), world.nodes[0].sockets.left().1), (0, 0));
+    assert!(world.apps[&id].closed);
+}

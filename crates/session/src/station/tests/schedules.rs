@@ -1,0 +1,195 @@
+//! Random schedules of handoffs by the machine that a base runs: whatever is lost, whenever the mobile
+//! moves, whether wired halves stay or move, whichever base forgets all: the bytes that arrive are the
+//! bytes that were sent, and nothing stays behind.
+//!
+//! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number; with
+//! `LASTHOP_SEED` only that one runs, and with `LASTHOP_VERBOSE` it tells what happens.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::*;
+
+/// What `cargo test` is told to run these again.
+const TESTS: &str = "-p lasthop-session --lib station::tests::schedules";
+
+struct Run {
+    world: World,
+    dice: Numbers,
+    /// How often the mobile moves, a base is restarted, and wired halves cannot move.
+    restless: f64,
+    fragile: f64,
+    unready: f64,
+}
+
+impl Run {
+    fn new(seed: u64) -> Self {
+        let mut dice = Seed::from_u64(seed).stream("steps");
+        let limits = Limits {
+            buffer: [40, 700, 5000][dice.below(3) as usize],
+            piece: [1, 7, usize::MAX][dice.below(3) as usize],
+            unacknowledged: dice.below(800) as usize,
+            ..Limits::default()
+        };
+        let mode = [Mode::Anchor, Mode::Migrate, Mode::Both][dice.below(3) as usize];
+        let mut world = World::with(seed, mode, limits);
+        world.loss = dice.uniform() * 0.15;
+        let restless = dice.uniform();
+        let fragile = if dice.chance(0.3) { dice.uniform() * 0.4 } else { 0.0 };
+        let unready = if dice.chance(0.2) { dice.uniform() } else { 0.0 };
+        Self { world, dice, restless, fragile, unready }
+    }
+
+    fn pick(&mut self) -> Option<ConnId> {
+        let n = self.world.apps.len() as u64;
+        self.world.apps.keys().nth(self.dice.below(n.max(1)) as usize).copied()
+    }
+
+    fn step(&mut self) {
+        let (n, m) = (1 + self.dice.below(600) as usize, 1 + self.dice.below(600) as usize);
+        let (kind, base) = (self.dice.below(100), 1 + self.dice.below(3) as u32);
+        let id = self.pick();
+        let world = &mut self.world;
+        match (kind, id) {
+            (0..4, _) if world.apps.len() < 12 => {
+                let early = kind < 2 && !world.mobile.is_pending();
+                world.connect(if early { Opening::Early } else { Opening::Faithful });
+            }
+            (4..18, Some(id)) => world.write(id, n),
+            (18..32, Some(id)) => world.read(id, n),
+            (32..34, Some(id)) => world.finish(id),
+            (34, Some(id)) if self.dice.chance(0.5) => world.reset(id),
+            (35..40, _) => world.answer(self.dice.chance(0.9)),
+            (40..43, _) => {
+                let lead = self.dice.below(8000) as u32 * MS;
+                world.mobile.handle_imminent(world.now, base, lead);
+            }
+            (43..57, Some(id)) => world.relay(id, n, m),
+            (57, Some(id)) => world.end(id),
+            (58..62, _) if self.dice.chance(self.restless) => {
+                world.mobile.handle_upcall(world.now, base);
+            }
+            (62, _) if self.dice.chance(self.fragile) => world.crash(base),
+            (63, _) if self.dice.chance(self.unready) => {
+                world.around.ready = !world.around.ready;
+            }
+            (64, _) => world.forget(base),
+            (65..72, _) => world.carry(n, 0),
+            (72..79, _) => world.carry(0, m),
+            (79..85, _) => world.carry_links(n),
+            (85..95, _) => {
+                world.deliver();
+                world.deliver();
+            }
+            (95.., _) => world.wait(self.dice.below(150) as u32 * MS),
+            _ => {}
+        }
+        self.world.poll();
+    }
+
+    /// Lets everything end.
+    fn drain(&mut self) {
+        let world = &mut self.world;
+        world.around.ready = true;
+        let mut rest = 1000;
+        for _ in 0..3000 {
+            world.run(20 * MS);
+            for id in world.apps.keys().copied().collect::<Vec<_>>() {
+                world.finish(id);
+                world.end(id);
+            }
+            for _ in 0..30 {
+                world.read_all();
+                world.carry(usize::MAX, usize::MAX);
+            }
+            let closed = world.apps.values().all(|app| app.closed);
+            let left: usize = world.nodes.iter().map(|node| node.sockets.left().0).sum();
+            rest -= usize::from(closed);
+            if !world.mobile.is_pending() && closed && (left == 0 || rest == 0) {
+                break;
+            }
+            rest = rest.max(1);
+        }
+        assert!(!world.mobile.is_pending(), "a handoff that never ends");
+        // Nothing more is heard of the mobile where it is not.
+        (1..=3).for_each(|base| world.forget(base));
+        // Longer than anything is remembered.
+        for _ in 0..300 {
+            world.wait(500 * MS);
+            while world.deliver() {}
+        }
+    }
+
+    fn check(&self) {
+        let world = &self.world;
+        for (id, app) in &world.apps {
+            let flows: Vec<_> = world.around.flows_of(*id).collect();
+            assert!(app.closed, "{id} never closes: {app:?} {flows:?}");
+            if world.around.spoiled.contains(id) {
+                continue;
+            }
+            let whole = flows
+                .iter()
+                .any(|wired| (wired.up, app.read) == (app.written, wired.down) && wired.down_ended);
+            assert!(whole && app.finished, "{id} is not whole: {app:?} {flows:?}");
+        }
+        assert_eq!(world.session.connections(), 0);
+        for (at, node) in world.nodes.iter().enumerate() {
+            let base = at + 1;
+            assert_eq!(node.sockets.left(), (0, 0), "left at base {base}: {:?}", node.sockets);
+            let station = &node.station;
+            assert_eq!((station.anchored(), station.anchors()), (0, 0), "left at base {base}");
+            let machine = station.machine();
+            assert_eq!((machine.pending(), machine.copies()), (0, 0), "left at base {base}");
+        }
+    }
+}
+
+/// MHP-18, MHP-19, MHP-20, MHP-23, MOB-39..43: nothing is wrong, lost or doubled and nothing stays
+/// behind, in `anchor` and in `migrate` mode, by the machine that bases run.
+#[test]
+fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
+    let seeds = lasthop_testing::schedules(1500);
+    let count = seeds.end - seeds.start;
+    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        let mut sum = [0; 5];
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return sum;
+            }
+            let world = run(seed).world;
+            let around = &world.around;
+            let own = [world.resumed, around.spliced, around.dumped, world.broken, world.crashes];
+            sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+        }
+    };
+    let sums = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |one: std::thread::ScopedJoinHandle<'_, [usize; 5]>| {
+            one.join().expect("a schedule fails: see its number above")
+        };
+        all.into_iter().map(join).collect::<Vec<_>>()
+    });
+    let total = |of: usize| sums.iter().map(|sum| sum[of]).sum::<usize>() as u64;
+    let [resumed, spliced, dumped] = [0, 1, 2].map(total);
+    std::println!(
+        "{count} schedules: {resumed} handoffs, {spliced} connections spliced and {dumped} migrated; \
+         {} broken sessions, {} bases restarted",
+        total(3),
+        total(4),
+    );
+    assert!(resumed > count && spliced > count && dumped > count || count < 100, "too little");
+}
+
+fn run(seed: u64) -> Run {
+    let _replay = lasthop_testing::Replay::new(seed, TESTS);
+    let mut run = Run::new(seed);
+    for _ in 0..400 {
+        run.step();
+    }
+    run.drain();
+    run.check();
+    run
+}
