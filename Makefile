@@ -48,7 +48,7 @@ requirements:
 soak:
 	tools/need test
 	LASTHOP_SCHEDULES=100000 $(CARGO) test --locked -p lasthop-session --lib \
-		tests::schedules -- --nocapture
+		-- --nocapture handoff::tests::schedules station::tests::schedules
 	LASTHOP_FIRST=1000 LASTHOP_HANDOFFS=4000 LASTHOP_MOBILE_TCP=20000 \
 		$(CARGO) test --locked -p lasthop-sim --test mhp random
 

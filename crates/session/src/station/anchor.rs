@@ -16,6 +16,8 @@ use crate::{ConnId, ResetReason, SessionId, SessionState};
 
 /// How long wired halves wait for the base that has their session.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same, once the base that had it is not heard any more: as long as a mobile tries to go on.
+const LOST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A session that is elsewhere and whose wired halves are here.
 #[derive(Debug)]
@@ -91,15 +93,18 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let mut kept = self.kept.remove(&session)?;
-        let state = match kept.at.take() {
+        let Kept { at, state, sockets, .. } = self.kept.remove(&session)?;
+        let state = match at {
             Some(id) => {
                 self.attached.remove(&id);
-                Self::detach(world, now, id, session)?
+                Self::detach(world, now, id, session)
             }
-            None => kept.state.take()?,
+            None => state,
         };
-        Some((state, kept.sockets))
+        if state.is_none() {
+            sockets.values().for_each(|socket| world.abandon(*socket));
+        }
+        Some((state?, sockets))
     }
 
     /// Takes a session with kept wired halves out of an association between bases, which is over.
@@ -173,6 +178,25 @@ where
         }
         self.note(attach.session, What::Anchors(from));
         handoff::attached(attach)
+    }
+
+    /// The association is lost of a base that went on with wired halves that are kept here. It may have
+    /// given the session away, of which nothing comes here before the next base asks; or have died, and
+    /// with it bytes that nobody else has, which shows when anybody asks.
+    pub(super) fn on_attached_lost<W>(&mut self, world: &mut W, now: Time, id: I)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Some(session) = self.attached.remove(&id) else { return };
+        let carries = world.peek(id).is_some_and(|session| session.connections() > 0);
+        let Some(kept) = self.kept.get_mut(&session) else { return };
+        kept.at = None;
+        kept.until = now + LOST_PATIENCE;
+        kept.state = if carries { Self::detach(world, now, id, session) } else { None };
+        if kept.state.is_none() {
+            kept.sockets.values().for_each(|socket| world.abandon(*socket));
+            self.kept.remove(&session);
+        }
     }
 
     /// Resets wired halves for which nobody came.

@@ -100,6 +100,11 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         let known = self.mobiles.get_mut(mobile)?;
+        let waiting = known.call.as_mut().and_then(|call| call.state.take());
+        if let Some(state) = waiting.filter(|state| state.session == session) {
+            // It was not used here: the mobile has gone on before its association stood.
+            return Some(state);
+        }
         let id = known.at?;
         // A mobile has one session here. Under another name it is not the one that is meant.
         if known.session != Some(session) {

@@ -239,14 +239,11 @@ where
     }
 
     /// An association is lost that a mobile or another base made.
-    pub fn handle_lost<W>(&mut self, world: &mut W, id: I)
+    pub fn handle_lost<W>(&mut self, world: &mut W, now: Time, id: I)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        // The base that went on with wired halves is gone, and with it bytes that nobody else has.
-        if let Some(session) = self.attached.remove(&id) {
-            self.kept.remove(&session);
-        }
+        self.on_attached_lost(world, now, id);
         let Some(mobile) = self.mobiles.go(id) else { return };
         let known = self.mobiles.entry(mobile);
         (known.wanted, known.greeted) = (None, false);
@@ -505,8 +502,9 @@ where
                 self.discard(world, now, state);
             }
             BaseEvent::Begins { session, mobile } => {
-                // What was to leave of it is over.
+                // What was to leave of it, or was elsewhere, is over.
                 self.delayed.remove(&session);
+                self.end_elsewhere(world, now, session);
                 self.end_wait(world, now, session, mobile);
                 world.settle(mobile);
             }
@@ -526,10 +524,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        if let Some((_, sockets)) = self.recall(world, now, session) {
-            sockets.into_values().for_each(|socket| world.abandon(socket));
-        }
-        self.recall_far(world, now, session);
+        self.end_elsewhere(world, now, session);
         let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
         let Some(id) = id else { return };
         // What the mobile asks for meanwhile, on its way here from there, waits.
@@ -539,6 +534,17 @@ where
         for (_, socket) in world.wired(id) {
             world.abandon(socket);
         }
+    }
+
+    /// Whatever of a session is between this base and others is over.
+    fn end_elsewhere<W>(&mut self, world: &mut W, now: Time, session: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if let Some((_, sockets)) = self.recall(world, now, session) {
+            sockets.into_values().for_each(|socket| world.abandon(socket));
+        }
+        self.recall_far(world, now, session);
     }
 
     /// When the next chore is to be done. If it cannot be done now that is waited for.

@@ -113,7 +113,7 @@ impl<H: BaseHop> Handoffs<H> {
             }
             HopEvent::Up(Way::Link(part)) => self.on_link_up(core, *part),
             HopEvent::Lost(id @ (Way::Mobile(_) | Way::Peer(_)), _) => {
-                station.handle_lost(&mut World { core, means }, *id);
+                station.handle_lost(&mut World { core, means }, now, *id);
             }
             HopEvent::Lost(Way::Link(part), why) | HopEvent::Unreachable(Way::Link(part), why) => {
                 self.on_link_down(core, *part, why)

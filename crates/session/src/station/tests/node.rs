@@ -517,7 +517,7 @@ pub(super) fn lose(station: &mut Base, world: &mut World<'_>, id: At) {
     if id.link {
         station.handle_link_lost(world, id, "the other end is gone");
     } else {
-        station.handle_lost(world, id);
+        station.handle_lost(world, world.now, id);
     }
     let now = world.now;
     if let Some((session, mut hop)) = world.session(id) {
