@@ -63,13 +63,25 @@ where
         self.do_chores(world, None);
         if self.machine.stays(now, session) {
             // The mobile itself came back: what it wants to carry on is here.
-            return mobile.into_iter().for_each(|mobile| self.look_again(world, now, mobile));
+            return mobile.into_iter().for_each(|mobile| self.come_back(world, now, mobile));
         }
         let state = mobile.and_then(|mobile| self.freeze(world, now, session, mobile));
         if let Some(state) = &state {
             self.note(session, What::Frozen(state.encoded_len()));
         }
         self.machine.frozen(now, session, state);
+    }
+
+    /// A mobile's session stays here. One that says so over the association that it has waits for no
+    /// other, and neither does what has come for it.
+    fn come_back<W>(&mut self, world: &mut W, now: Time, mobile: A)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        if self.mobiles.get(mobile).is_some_and(|known| known.greeted && known.at.is_some()) {
+            self.end_call(world, now, mobile);
+        }
+        self.look_again(world, now, mobile);
     }
 
     /// Gives sessions that have waited long enough, or until it is possible. One whose mobile has come
@@ -82,7 +94,7 @@ where
         for (session, Delayed { mobile, until }) in delayed {
             if self.machine.stays(now, session) {
                 self.delayed.remove(&session);
-                mobile.into_iter().for_each(|mobile| self.look_again(world, now, mobile));
+                mobile.into_iter().for_each(|mobile| self.come_back(world, now, mobile));
             } else if until <= now || world.is_ready() {
                 self.give(world, now, session, mobile);
             }

@@ -259,8 +259,10 @@ impl World {
     /// Nothing is promised any more of connections that are open, nor of those whose last bytes only
     /// a base has.
     fn spoil_all(&mut self) {
-        let up = |id: &ConnId| self.around.flows_of(*id).map(|wired| wired.up).max().unwrap_or(0);
-        let open = self.apps.iter().filter(|(id, app)| !app.closed || up(id) < app.written);
+        let whole = |id: &ConnId, app: &App| {
+            self.around.flows_of(*id).any(|wired| wired.up_ended && wired.up == app.written)
+        };
+        let open = self.apps.iter().filter(|(id, app)| !app.closed || !whole(id, app));
         let open: Vec<ConnId> = open.map(|(id, _)| *id).collect();
         self.around.spoiled.extend(open);
     }

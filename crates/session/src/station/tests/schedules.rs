@@ -183,6 +183,14 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
     assert!(resumed > count && spliced > count && dumped > count || count < 100, "too little");
 }
 
+/// Schedules that showed a defect each, beyond those that every run has.
+#[test]
+fn what_went_wrong_once_does_not_again() {
+    for seed in [1732, 4366, 10417, 12409, 17338] {
+        run(seed);
+    }
+}
+
 fn run(seed: u64) -> Run {
     let _replay = lasthop_testing::Replay::new(seed, TESTS);
     let mut run = Run::new(seed);
