@@ -54,7 +54,7 @@ pub(super) struct Far<A> {
     pub(super) until: Option<Time>,
     /// It carries nothing any more.
     idle: bool,
-    /// The other base has nothing of the session any more.
+    /// The other base has nothing of the session any more, or is not reached.
     over: bool,
 }
 
@@ -247,7 +247,8 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let known = self.far.iter().find(|(_, f)| f.session == session && f.anchor == anchor);
+        let serves = |f: &Far<A>| f.session == session && f.anchor == anchor && !f.idle && !f.over;
+        let known = self.far.iter().find(|(_, far)| serves(far));
         if let Some((id, _)) = known {
             return Some(*id);
         }
@@ -315,6 +316,8 @@ where
         }
         // Nothing more is to be asked of it.
         far.asked.get_or_insert(0);
+        far.over = true;
+        self.ended.insert(id);
         let (session, anchor) = (far.session, far.anchor);
         self.note(session, What::AnchorLost(anchor, why.to_string()));
         Self::reset_far(world, id);

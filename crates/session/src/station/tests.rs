@@ -144,6 +144,10 @@ impl World {
         let hop = &mut self.around.pairs[self.ways[&self.at].0].mobile;
         let id = self.session.connect(self.now, hop, &target(), opening).ok()?;
         self.apps.insert(id, App { open: opening == Opening::Early, ..App::default() });
+        if self.crashes > 0 && self.mobile.is_pending() {
+            // The session may begin anew once more, where the mobile believes that it is.
+            self.around.spoiled.insert(id);
+        }
         Some(id)
     }
 
