@@ -123,6 +123,10 @@ where
             return None;
         }
         known.away = true;
+        // What an earlier life of the session left here is nobody's.
+        if let Some((_, sockets)) = self.recall(world, now, session) {
+            sockets.into_values().for_each(|socket| world.abandon(socket));
+        }
         let mut far = self.recall_far(world, now, session);
         let (own, mut streams) = world.session(id)?;
         let mut state = own.freeze(now, &mut streams, session);

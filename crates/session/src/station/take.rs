@@ -104,8 +104,8 @@ where
         self.machine.rebuilt(now, session, true);
     }
 
-    /// Wired halves of the session that are here already, or none where all was passed on. Their connections take up what was on its
-    /// way between here and the base that had the session.
+    /// Wired halves of the session that are here already, or none where all was passed on. Their
+    /// connections take up what was on its way between here and the base that had the session.
     fn come_home<W>(
         &mut self,
         world: &mut W,
