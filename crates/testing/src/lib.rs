@@ -2,8 +2,11 @@
 
 use std::env;
 use std::fmt::Display;
+use std::iter;
+use std::num::NonZero;
 use std::ops::Range;
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -122,6 +125,29 @@ fn chosen([seed, first, count]: [Option<u64>; 3], usual: u64) -> Range<u64> {
             first..first.saturating_add(count.unwrap_or(usual))
         }
     }
+}
+
+/// Runs these schedules on all processors; what came of each, in no order.
+///
+/// # Panics
+///
+/// One of them has.
+pub fn run_all<T: Send>(seeds: Range<u64>, run: impl Fn(u64) -> T + Sync) -> Vec<T> {
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        let seeds = iter::from_fn(|| {
+            Some(next.fetch_add(1, Ordering::Relaxed)).filter(|seed| *seed < seeds.end)
+        });
+        seeds.map(&run).collect::<Vec<T>>()
+    };
+    let threads = thread::available_parallelism().map_or(2, NonZero::get);
+    thread::scope(|scope| {
+        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |one: thread::ScopedJoinHandle<'_, Vec<T>>| {
+            one.join().unwrap_or_else(|_| panic!("a schedule fails: see its number above"))
+        };
+        all.into_iter().flat_map(join).collect()
+    })
 }
 
 /// Prints, if the test panics while this is alive, the line that runs the schedule again.

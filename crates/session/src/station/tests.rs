@@ -472,7 +472,7 @@ impl World {
             self.node(other).station.unreachable(now, base);
             self.node(other).station.reached(now, base);
         }
-        self.ways.remove(&base).filter(|_| self.at != base);
+        self.ways.remove(&base);
         if self.at == base {
             self.notice();
         }

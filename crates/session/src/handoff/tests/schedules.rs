@@ -4,8 +4,6 @@
 //! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number; with
 //! `LASTHOP_SEED` only that one runs, and with `LASTHOP_VERBOSE` it tells what happens.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::*;
 
 /// What `cargo test` is told to run these again.
@@ -172,26 +170,8 @@ impl Run {
 fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
     let seeds = lasthop_testing::schedules(1500);
     let count = seeds.end - seeds.start;
-    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    let next = AtomicU64::new(seeds.start);
-    let work = || {
-        let mut sum = Sum::default();
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return sum;
-            }
-            sum.add(&run(seed).world);
-        }
-    };
-    let sums = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let join = |one: std::thread::ScopedJoinHandle<'_, Sum>| {
-            one.join().expect("a schedule fails: see its number above")
-        };
-        all.into_iter().map(join).collect::<Vec<_>>()
-    });
-    let total = |of: fn(&Sum) -> usize| sums.iter().map(of).sum::<usize>() as u64;
+    let ran = lasthop_testing::run_all(seeds, |seed| Sum::of(&run(seed).world));
+    let total = |of: fn(&Sum) -> usize| ran.iter().map(of).sum::<usize>() as u64;
     let resumed = total(|sum| sum.resumed);
     std::println!(
         "{count} schedules: {resumed} handoffs, {} of them early; {} broken sessions, {} bases \
@@ -204,8 +184,7 @@ fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
     assert!(resumed * 3 > count * 4 || count < 100, "only {resumed} handoffs");
 }
 
-/// What happened in all of them.
-#[derive(Default)]
+/// What happened in one of them.
 struct Sum {
     resumed: usize,
     early: usize,
@@ -215,13 +194,15 @@ struct Sum {
 }
 
 impl Sum {
-    fn add(&mut self, world: &World) {
+    fn of(world: &World) -> Self {
         let refused = |(_, e): &&(u32, BaseEvent<u32>)| matches!(e, BaseEvent::Refused { .. });
-        self.resumed += world.resumed;
-        self.early += if world.early { world.resumed } else { 0 };
-        self.broken += world.broken;
-        self.crashes += world.crashes;
-        self.refused += world.base_told.iter().filter(refused).count();
+        Self {
+            resumed: world.resumed,
+            early: if world.early { world.resumed } else { 0 },
+            broken: world.broken,
+            crashes: world.crashes,
+            refused: world.base_told.iter().filter(refused).count(),
+        }
     }
 }
 

@@ -5,8 +5,6 @@
 //! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number; with
 //! `LASTHOP_SEED` only that one runs, and with `LASTHOP_VERBOSE` it tells what happens.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::*;
 
 /// What `cargo test` is told to run these again.
@@ -150,29 +148,12 @@ impl Run {
 fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
     let seeds = lasthop_testing::schedules(1500);
     let count = seeds.end - seeds.start;
-    let threads = std::thread::available_parallelism().map_or(2, |n| n.get());
-    let next = AtomicU64::new(seeds.start);
-    let work = || {
-        let mut sum = [0; 5];
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= seeds.end {
-                return sum;
-            }
-            let world = run(seed).world;
-            let around = &world.around;
-            let own = [world.resumed, around.spliced, around.dumped, world.broken, world.crashes];
-            sum.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
-        }
-    };
-    let sums = std::thread::scope(|scope| {
-        let all: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        let join = |one: std::thread::ScopedJoinHandle<'_, [usize; 5]>| {
-            one.join().expect("a schedule fails: see its number above")
-        };
-        all.into_iter().map(join).collect::<Vec<_>>()
+    let ran = lasthop_testing::run_all(seeds, |seed| {
+        let world = run(seed).world;
+        let around = &world.around;
+        [world.resumed, around.spliced, around.dumped, world.broken, world.crashes]
     });
-    let total = |of: usize| sums.iter().map(|sum| sum[of]).sum::<usize>() as u64;
+    let total = |of: usize| ran.iter().map(|counts| counts[of]).sum::<usize>() as u64;
     let [resumed, spliced, dumped] = [0, 1, 2].map(total);
     std::println!(
         "{count} schedules: {resumed} handoffs, {spliced} connections spliced and {dumped} migrated; \
