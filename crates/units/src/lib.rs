@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod deadlines;
 mod line;
 mod link;
 mod parse;
@@ -16,6 +17,7 @@ mod seed;
 mod time;
 mod watch;
 
+pub use deadlines::Deadlines;
 pub use line::one_line;
 pub use link::LinkEvent;
 pub use parse::ParseError;

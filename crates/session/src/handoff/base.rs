@@ -50,7 +50,12 @@ pub enum BaseEvent<A> {
     /// Nobody came for the frozen state: reset its connections.
     Expired(SessionState),
     /// The session broke and began anew at another base: reset what is here of it.
-    Over(SessionId),
+    Over {
+        /// Which.
+        session: SessionId,
+        /// The mobile, which is here again.
+        mobile: A,
+    },
     /// Hand what the session holds at this moment to [`Base::copied`], and go on using it (MOB-39).
     Copy(SessionId),
     /// A mobile's session begins here; or it begins anew, after this base was restarted or the session
@@ -281,6 +286,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.set(session, wanted_in, Role::Serving);
         self.deny(addr, session, wanted_in, Denied::Outdated);
         true
+    }
+
+    /// The latest of a session's handoffs that was heard of here; 0 if there is none.
+    pub fn attempt(&self, session: SessionId) -> u32 {
+        self.sessions.get(&session).map_or(0, |entry| entry.attempt)
     }
 
     /// The session that was to be rebuilt stands; or it cannot, and is lost.

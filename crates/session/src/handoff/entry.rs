@@ -219,7 +219,7 @@ impl<A> Entry<A> {
     /// Another base got a state of that number, and what is here is older.
     pub(super) fn is_outdone(&self, since: u32) -> bool {
         match &self.role {
-            Role::Serving | Role::Rebuilding(_) => self.number < since,
+            Role::Serving | Role::Rebuilding(_) => self.number <= since,
             Role::Leaving(leaving) => leaving.frozen <= since,
             Role::Arriving(Arriving { stage: ArrivingStage::Taking { frozen, .. }, .. }) => {
                 *frozen <= since

@@ -81,7 +81,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let known = entry.role.holder().filter(|known| known.since > holder.since);
         let holder = known.unwrap_or(holder);
         if holder.addr != self.addr && entry.is_outdone(holder.since) {
-            self.drop_outdone(session);
+            self.drop_outdone(session, mobile);
             return self.begin(now, mobile, session, attempt, holder, grants);
         }
         let Some(entry) = self.sessions.get_mut(&session) else { return };
@@ -110,10 +110,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// The session broke, and began anew at another base: what is here of it is nobody's.
-    fn drop_outdone(&mut self, session: SessionId) {
+    fn drop_outdone(&mut self, session: SessionId, mobile: A) {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         match &mut entry.role {
-            Role::Serving | Role::Rebuilding(_) => self.events.push_back(BaseEvent::Over(session)),
+            Role::Serving | Role::Rebuilding(_) => {
+                self.events.push_back(BaseEvent::Over { session, mobile });
+            }
             Role::Leaving(leaving) => {
                 let state = leaving.state.take();
                 self.expire(state);
@@ -298,7 +300,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if let Wanted::Base { .. } = wanted {
             self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Outdated });
         }
-        let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        let attempt = self.attempt(session);
         self.ahead.forget(session);
         let (frozen, state) = (frozen.saturating_add(1), Some(bytes));
         let leaving = Leaving { wanted, frozen, state, form: None, formed_for: None, heard: now };
@@ -353,7 +355,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// Tells `base` that another has the session, and remembers it.
     pub(super) fn point_to(&mut self, now: Time, session: SessionId, base: A, to: Holder<A>) {
-        let attempt = self.sessions.get(&session).map_or(0, |entry| entry.attempt);
+        let attempt = self.attempt(session);
         if let Some(arriving) = self.arriving(session) {
             let (mobile, reason) = (arriving.mobile, Reason::Outdated);
             self.events.push_back(BaseEvent::Lost { session, mobile, reason });

@@ -90,9 +90,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         wanted: Wanted<A>,
         since: u32,
     ) {
-        let known = self.sessions.get(&session).map_or(0, |entry| entry.number);
+        let known = self.sessions.get(&session).map(|entry| entry.number);
         let least = attempt.saturating_mul(NUMBERS);
-        let frozen = known.max(since).saturating_add(1).max(least);
+        // A base that has forgotten the session may have given it away in handoffs of which the mobile
+        // has not heard.
+        let step = if known.is_some() { 1 } else { NUMBERS };
+        let frozen = known.unwrap_or(0).max(since).saturating_add(step).max(least);
         let leaving =
             Leaving { wanted, frozen, state: None, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));

@@ -85,8 +85,8 @@ impl Holds {
         Some((stream, held.message))
     }
 
-    fn turn_of(&mut self, session: SessionId) -> Option<&mut u32> {
-        self.asked.iter_mut().find(|(known, _)| *known == session).map(|(_, turn)| turn)
+    pub(super) fn turn_of(&self, session: SessionId) -> Option<u32> {
+        self.asked.iter().find(|(known, _)| *known == session).map(|(_, turn)| *turn)
     }
 
     /// The caller is to be told; whether it can be.
@@ -143,6 +143,7 @@ impl Session {
         self.name = Some(session);
         self.expect_no_more(session, 0);
         self.holds.begun = true;
+        self.set_handoff(0);
         // Of what was said to another base nothing is known.
         self.ended.forget_all();
     }
@@ -179,6 +180,8 @@ impl Session {
         }
         match self.turn {
             None if is_later(self.since, turn) => Claim::Stale,
+            // The mobile has left and come back, and its Greet is behind.
+            None if self.is_of_later_handoff(turn) => Claim::Wanted,
             // The mobile comes back to connections that are where they began.
             None if self.holds.begun && self.carries_connections() => Claim::Wanted,
             None => {
@@ -203,7 +206,7 @@ impl Session {
         if self.claim((session, turn)) == Claim::Stale {
             return self.drop_silently(hop, from, ResetReason::AssociationLost);
         }
-        let known = self.holds.turn_of(session).map(|turn| *turn);
+        let known = self.holds.turn_of(session);
         if known.is_some_and(|known| is_later(known, turn)) {
             return self.drop_silently(hop, from, ResetReason::AssociationLost);
         }
@@ -253,7 +256,7 @@ impl Session {
     /// The session is here: what waits for it can be answered, but for what the mobile asked before it
     /// asked another base, with its resume number `since`.
     pub(super) fn expect_no_more(&mut self, session: SessionId, since: u32) {
-        let turn = self.holds.turn_of(session).map(|turn| *turn);
+        let turn = self.holds.turn_of(session);
         self.turn = turn.filter(|turn| !is_later(since, *turn));
         self.since = since;
         self.holds.begun = false;

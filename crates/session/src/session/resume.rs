@@ -106,9 +106,22 @@ impl Session {
     }
 
     /// Mobile: what is [resumed](Self::resume) from here on belongs to that handoff
-    /// ([`Mobile::attempt`](crate::handoff::Mobile::attempt)).
+    /// ([`Mobile::attempt`](crate::handoff::Mobile::attempt)). Base: what was
+    /// [adopted](Self::adopt) came in that handoff, and a mobile that resumes in a later one
+    /// [wants](Self::poll_wanted) it anew. 0 if handoffs have no numbers.
     pub fn set_handoff(&mut self, attempt: u32) {
         self.moves.handoff = attempt;
+    }
+
+    /// Base: the handoff in which the mobile carries on the connections that wait for `session`
+    /// ([`poll_wanted`](Self::poll_wanted)); 0 if none wait, or handoffs have no numbers.
+    pub fn wanted_in(&self, session: SessionId) -> u32 {
+        self.holds.turn_of(session).unwrap_or_default() / TURNS
+    }
+
+    /// Base: the mobile has resumed in a later handoff than the one in which its session came here.
+    pub(super) fn is_of_later_handoff(&self, turn: u32) -> bool {
+        self.moves.handoff != 0 && turn / TURNS > self.moves.handoff
     }
 
     /// Base: the handoff in which the mobile has carried its connections on here; 0 if it has not.

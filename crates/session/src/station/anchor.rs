@@ -1,7 +1,8 @@
 //! `anchor` mode: wired halves stay where they were made, and the base that has the session goes on
 //! with their bytes over an association of its own.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::btree_map::Entry;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -10,7 +11,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::Reason;
 
 use super::wired;
-use super::{Farewell, Note, Station, What, Wires};
+use super::{Due, Farewell, Station, What, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
 use crate::{ConnId, ResetReason, SessionId, SessionState};
 
@@ -34,12 +35,6 @@ pub(super) struct Kept<A, I, S> {
     until: Time,
 }
 
-impl<A, I, S> Kept<A, I, S> {
-    pub(super) fn deadline(&self) -> Option<Time> {
-        self.at.is_none().then_some(self.until)
-    }
-}
-
 /// An association to the base that keeps wired halves of a session that is here.
 #[derive(Debug)]
 pub(super) struct Far<A> {
@@ -51,11 +46,58 @@ pub(super) struct Far<A> {
     outdated: u32,
     /// Until then it must be let in; `None` once it is. Where nothing is carried any more: until then
     /// the other base is to say so, too.
-    pub(super) until: Option<Time>,
+    until: Option<Time>,
     /// It carries nothing any more.
     idle: bool,
     /// The other base has nothing of the session any more, or is not reached.
     over: bool,
+}
+
+/// All of them, by association and by session.
+#[derive(Debug)]
+pub(super) struct Fars<A, I> {
+    all: BTreeMap<I, Far<A>>,
+    of: BTreeMap<SessionId, BTreeSet<I>>,
+}
+
+impl<A, I: Copy + Ord> Fars<A, I> {
+    pub(super) fn new() -> Self {
+        Self { all: BTreeMap::new(), of: BTreeMap::new() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn contains(&self, id: I) -> bool {
+        self.all.contains_key(&id)
+    }
+
+    fn get_mut(&mut self, id: I) -> Option<&mut Far<A>> {
+        self.all.get_mut(&id)
+    }
+
+    fn insert(&mut self, id: I, far: Far<A>) {
+        self.of.entry(far.session).or_default().insert(id);
+        self.all.insert(id, far);
+    }
+
+    fn remove(&mut self, id: I) -> Option<Far<A>> {
+        let far = self.all.remove(&id)?;
+        if let Entry::Occupied(mut ids) = self.of.entry(far.session) {
+            ids.get_mut().remove(&id);
+            if ids.get().is_empty() {
+                ids.remove();
+            }
+        }
+        Some(far)
+    }
+
+    /// The associations for a session.
+    fn of(&self, session: SessionId) -> impl Iterator<Item = (I, &Far<A>)> {
+        let ids = self.of.get(&session).into_iter().flatten();
+        ids.filter_map(|id| Some((*id, self.all.get(id)?)))
+    }
 }
 
 impl<A, T, I, S> Station<A, T, I, S>
@@ -78,8 +120,10 @@ where
             return;
         }
         let state = Some(wired::state(session, connections));
-        let kept = Kept { mobile, state, sockets, at: None, attempt: 0, until: now + PATIENCE };
+        let until = now + PATIENCE;
+        let kept = Kept { mobile, state, sockets, at: None, attempt: 0, until };
         self.kept.insert(session, kept);
+        self.due.set(Due::Kept(session), Some(until));
     }
 
     /// The connections of a session whose wired halves are here, with what came of the bytes between
@@ -192,6 +236,7 @@ where
         let Some(kept) = self.kept.get_mut(&session) else { return };
         kept.at = None;
         kept.until = now + LOST_PATIENCE;
+        self.due.set(Due::Kept(session), Some(kept.until));
         kept.state = if carries { Self::detach(world, now, id, session) } else { None };
         if kept.state.is_none() {
             kept.sockets.values().for_each(|socket| world.abandon(*socket));
@@ -199,41 +244,38 @@ where
         }
     }
 
-    /// Resets wired halves for which nobody came.
-    pub(super) fn expire<W>(&mut self, world: &mut W, now: Time)
+    /// Resets wired halves for which nobody has come by now.
+    pub(super) fn expire<W>(&mut self, world: &mut W, now: Time, session: SessionId)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        self.kept.retain(|session, kept| {
-            let late = kept.deadline().is_some_and(|at| at <= now);
-            if late {
-                kept.sockets.values().for_each(|socket| world.abandon(*socket));
-                self.notes.push_back(Note { session: *session, what: What::NotAttached });
-            }
-            !late
-        });
+        let late = |kept: &Kept<A, I, S>| kept.at.is_none() && kept.until <= now;
+        if self.kept.get(&session).is_some_and(late)
+            && let Some(kept) = self.kept.remove(&session)
+        {
+            kept.sockets.values().for_each(|socket| world.abandon(*socket));
+            self.note(session, What::NotAttached);
+        }
     }
 
-    /// Resets connections whose base with the wired halves has not let this one in.
-    pub(super) fn expire_far<W>(&mut self, world: &mut W, now: Time)
+    /// Resets connections whose base with the wired halves has not let this one in by now.
+    pub(super) fn expire_far<W>(&mut self, world: &mut W, now: Time, id: I)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        self.far.retain(|id, far| {
-            if far.until.is_none_or(|until| now < until) {
-                return true;
-            }
-            if far.idle {
-                world.unlink(*id, Farewell::Said);
-                return false;
-            }
-            far.until = None;
-            far.asked.get_or_insert(0);
-            Self::reset_far(world, *id);
-            let (session, anchor) = (far.session, far.anchor);
-            self.notes.push_back(Note { session, what: What::AnchorSilent(anchor) });
-            true
-        });
+        let Some(far) = self.far.get_mut(id) else { return };
+        if far.until.is_none_or(|until| now < until) {
+            return;
+        }
+        if far.idle {
+            self.far.remove(id);
+            return world.unlink(id, Farewell::Said);
+        }
+        far.until = None;
+        far.asked.get_or_insert(0);
+        let (session, anchor) = (far.session, far.anchor);
+        Self::reset_far(world, id);
+        self.note(session, What::AnchorSilent(anchor));
     }
 
     /// The association to the base that keeps this session's wired halves, made if there is none.
@@ -247,13 +289,14 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let serves = |f: &Far<A>| f.session == session && f.anchor == anchor && !f.idle && !f.over;
-        let known = self.far.iter().find(|(_, far)| serves(far));
+        let serves = |far: &Far<A>| far.anchor == anchor && !far.idle && !far.over;
+        let known = self.far.of(session).find(|(_, far)| serves(far));
         if let Some((id, _)) = known {
-            return Some(*id);
+            return Some(id);
         }
         let id = world.link(anchor)?;
         let until = Some(now + PATIENCE);
+        self.due.set(Due::Far(id), until);
         self.far.insert(
             id,
             Far { session, anchor, asked: None, outdated: 0, until, idle: false, over: false },
@@ -270,7 +313,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let Some(far) = self.far.get_mut(&id) else { return false };
+        let Some(far) = self.far.get_mut(id) else { return false };
         if far.asked.is_some() {
             return true;
         }
@@ -289,12 +332,13 @@ where
         true
     }
 
-    /// Asks to be let in wherever a grant was missing.
-    pub(super) fn attach_waiting<W>(&mut self, world: &mut W, now: Time)
+    /// Asks to be let in wherever a grant for that session was missing.
+    pub(super) fn attach_waiting<W>(&mut self, world: &mut W, now: Time, session: SessionId)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let waiting = self.far.iter().filter(|(_, far)| far.asked.is_none()).map(|(id, _)| *id);
+        let of = self.far.of(session);
+        let waiting = of.filter(|(_, far)| far.asked.is_none()).map(|(id, _)| id);
         for id in waiting.collect::<Vec<_>>() {
             if world.is_linked(id) {
                 self.handle_linked(world, now, id);
@@ -308,9 +352,9 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let Some(far) = self.far.get_mut(&id) else { return false };
+        let Some(far) = self.far.get_mut(id) else { return false };
         if far.idle {
-            self.far.remove(&id);
+            self.far.remove(id);
             world.unlink(id, Farewell::None);
             return true;
         }
@@ -329,7 +373,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let Some(far) = self.far.get_mut(&id) else { return };
+        let Some(far) = self.far.get_mut(id) else { return };
         match handoff::read_attached(message, far.session, far.asked.unwrap_or_default()) {
             None => {}
             Some(Ok(())) if far.idle => {}
@@ -381,12 +425,13 @@ where
                     // If it is lost, the other base ends the association in time.
                     let _ = own.send_message(now, &mut streams, &over);
                 }
-            } else if let Some(far) = self.far.get_mut(&id) {
+            } else if let Some(far) = self.far.get_mut(id) {
                 let let_in = far.until.is_none() && far.asked != Some(0);
                 if let_in && !far.over {
                     (far.idle, far.until) = (true, Some(now + PATIENCE));
+                    self.due.set(Due::Far(id), far.until);
                 } else if far.over || !far.idle {
-                    self.far.remove(&id);
+                    self.far.remove(id);
                     world.unlink(id, Farewell::Said);
                 }
             }
@@ -404,12 +449,11 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         let mut out = BTreeMap::new();
-        self.far.retain(|id, far| {
-            if far.session != session {
-                return true;
-            }
-            let bridges = world.wired(*id);
-            if let Some((own, mut streams)) = world.session(*id) {
+        let ids: Vec<I> = self.far.of(session).map(|(id, _)| id).collect();
+        for id in ids {
+            let Some(far) = self.far.remove(id) else { continue };
+            let bridges = world.wired(id);
+            if let Some((own, mut streams)) = world.session(id) {
                 own.suspend(now, &mut streams);
                 for (conn, _) in &bridges {
                     if let Some(state) = own.export(*conn) {
@@ -419,9 +463,8 @@ where
             }
             // The mobile's end of some is over.
             bridges.into_iter().for_each(|(_, bridge)| world.abandon(bridge));
-            world.unlink(*id, Farewell::None);
-            false
-        });
+            world.unlink(id, Farewell::None);
+        }
         out
     }
 }

@@ -75,10 +75,6 @@ impl<A: Copy + Ord, I: Copy + Ord> Mobiles<A, I> {
         self.all.entry(mobile).or_default()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (A, &Mobile<I>)> {
-        self.all.iter().map(|(mobile, known)| (*mobile, known))
-    }
-
     /// Its association.
     pub(super) fn at(&self, mobile: A) -> Option<I> {
         self.all.get(&mobile)?.at

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Deadlines, Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
 
 use crate::handoff::{self, Address, Authority, BaseEvent, Denied};
@@ -35,7 +35,7 @@ pub use associations::{Associations, Name};
 pub use bridge::Bridge;
 pub use world::{Doing, Dumped, Ended, Farewell, Fate, Restored, Wires};
 
-use anchor::{Far, Kept};
+use anchor::{Fars, Kept};
 use give::Delayed;
 use mobiles::{Call, Mobiles};
 use take::Homecoming;
@@ -59,6 +59,19 @@ enum Chore<A, I> {
     Reroute { session: SessionId, to: A },
     /// Connections of a session that has come are to have their wired halves.
     Restore(Homecoming<A, I>),
+}
+
+/// What has a time limit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Due<A, I> {
+    /// A mobile has called and is to have its association.
+    Call(A),
+    /// A mobile carries connections on that are not here.
+    Wanted(A),
+    /// Wired halves that stayed here.
+    Kept(SessionId),
+    /// An association to the base with the wired halves.
+    Far(I),
 }
 
 /// Something that an operator wants to know of a session.
@@ -130,7 +143,7 @@ pub struct Station<A, T, I, S> {
     /// Sessions that are elsewhere, and whose wired halves are here.
     kept: BTreeMap<SessionId, Kept<A, I, S>>,
     /// Associations to bases that have wired halves of sessions that are here.
-    far: BTreeMap<I, Far<A>>,
+    far: Fars<A, I>,
     /// Associations over which other bases reach wired halves of these sessions.
     attached: BTreeMap<I, SessionId>,
     /// Associations between bases of which a connection has ended.
@@ -138,6 +151,8 @@ pub struct Station<A, T, I, S> {
     /// Sessions that are asked for and wait until wired halves can leave.
     delayed: BTreeMap<SessionId, Delayed<A>>,
     chores: VecDeque<(Time, Chore<A, I>)>,
+    /// When to look at what has a time limit. What has met it, or has another by now, stays as it is.
+    due: Deadlines<Due<A, I>>,
     notes: VecDeque<Note<A>>,
     counts: Counts,
 }
@@ -156,11 +171,12 @@ where
             machine: handoff::Base::with_authority(config, own, authority),
             mobiles: Mobiles::new(),
             kept: BTreeMap::new(),
-            far: BTreeMap::new(),
+            far: Fars::new(),
             attached: BTreeMap::new(),
             ended: BTreeSet::new(),
             delayed: BTreeMap::new(),
             chores: VecDeque::new(),
+            due: Deadlines::new(),
             notes: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -267,7 +283,8 @@ where
     /// machine takes nothing that is outdated, and grants are for this base.
     pub fn handle_call(&mut self, now: Time, mobile: A, message: &[u8]) {
         let until = now + CALL_PATIENCE;
-        self.mobiles.entry(mobile).call.get_or_insert(Call { state: None, until });
+        let call = self.mobiles.entry(mobile).call.get_or_insert(Call { state: None, until });
+        self.due.set(Due::Call(mobile), Some(call.until));
         self.machine.handle_datagram(now, mobile, message);
     }
 
@@ -289,14 +306,17 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         // The name of its session comes with the first word that it says of it.
-        if let Ok(said) = Datagram::decode(message) {
+        let said = Datagram::decode(message).ok();
+        if let Some(said) = &said {
             self.mobiles.name(mobile, said.session);
             if matches!(said.message, Message::Greet { .. } | Message::Here { .. }) {
                 self.mobiles.entry(mobile).greeted = true;
             }
         }
         self.machine.handle_datagram(now, mobile, message);
-        self.attach_waiting(world, now);
+        if let Some(said) = said {
+            self.attach_waiting(world, now, said.session);
+        }
         self.look_again(world, now, mobile);
     }
 
@@ -316,7 +336,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        if self.far.contains_key(&id) {
+        if self.far.contains(id) {
             self.on_attached(world, now, id, message);
         } else {
             self.machine.handle_datagram(now, base, message);
@@ -329,7 +349,7 @@ where
             Event::Reset { id: conn, .. } => self.end_before_home(id, *conn, Ended::Reset),
             Event::Closed(conn) => {
                 self.end_before_home(id, *conn, Ended::Whole);
-                if self.far.contains_key(&id) || self.attached.contains_key(&id) {
+                if self.far.contains(id) || self.attached.contains_key(&id) {
                     self.ended.insert(id);
                 }
             }
@@ -344,7 +364,7 @@ where
     {
         if self.mobiles.at(from) == Some(id) {
             // It waits for the state. Its Greet may be behind; the session's own patience ends this.
-            self.mobiles.entry(from).wanted = Some((wanted, now));
+            self.wait_for(now, from, wanted);
             self.look_again(world, now, from);
         } else if !self.kept.contains_key(&wanted) {
             Self::decline(world, now, id, wanted);
@@ -358,7 +378,10 @@ where
     {
         let Some(known) = self.mobiles.get(mobile) else { return };
         let (Some((session, since)), Some(id)) = (known.wanted, known.at) else { return };
-        let heard = known.greeted || since + WANTED_PATIENCE <= now;
+        // What has greeted may have done so in an earlier handoff.
+        let wanted_in = world.peek(id).map_or(0, |own| own.wanted_in(session));
+        let greeted = known.greeted && wanted_in <= self.machine.attempt(session);
+        let heard = greeted || since + WANTED_PATIENCE <= now;
         if !heard || !self.machine.is_here(session) {
             return;
         }
@@ -371,6 +394,7 @@ where
         if let Some((own, mut streams)) = world.session(id) {
             let state = own.freeze(now, &mut streams, session);
             own.adopt(now, state);
+            own.set_handoff(self.machine.attempt(session));
         }
     }
 
@@ -402,40 +426,52 @@ where
         }
     }
 
-    /// Ends what mobiles have waited for long enough.
-    fn end_patience<W>(&mut self, world: &mut W, now: Time)
+    /// A mobile carries connections on of a session that is not on its association.
+    fn wait_for(&mut self, now: Time, mobile: A, session: SessionId) {
+        self.mobiles.entry(mobile).wanted = Some((session, now));
+        self.due.set(Due::Wanted(mobile), Some(now + WANTED_PATIENCE));
+    }
+
+    /// Ends what a mobile has waited for long enough.
+    fn end_patience<W>(&mut self, world: &mut W, now: Time, mobile: A)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let (mut calls, mut waits) = (Vec::new(), Vec::new());
-        for (mobile, known) in self.mobiles.iter() {
-            if known.call.as_ref().is_some_and(|call| call.until <= now) {
-                calls.push(mobile);
-            }
-            let late = |since: Time| since + WANTED_PATIENCE <= now;
-            waits.extend(
-                known.wanted.filter(|(_, since)| late(*since)).map(|(name, _)| (mobile, name)),
-            );
+        let Some(known) = self.mobiles.get(mobile) else { return };
+        let (calls, at) = (known.call.is_some(), known.at);
+        let late = known.wanted.filter(|(_, since)| *since + WANTED_PATIENCE <= now);
+        let Some((session, _)) = late else { return };
+        if self.machine.is_here(session) {
+            return self.look_again(world, now, mobile);
         }
-        for mobile in calls {
-            self.end_call(world, now, mobile);
+        if self.machine.is_coming(session) || calls {
+            return self.wait_for(now, mobile, session);
         }
         // What does not come is reset, so that its connections do not hang. A mobile that is here has
         // heard why, and begins anew.
-        for (mobile, session) in waits {
-            let calls = self.mobiles.get(mobile).is_some_and(|known| known.call.is_some());
-            if self.machine.is_here(session) {
-                self.look_again(world, now, mobile);
-            } else if !self.machine.is_coming(session) && !calls {
-                let id = self.mobiles.get_mut(mobile).and_then(|known| {
-                    known.wanted = None;
-                    known.at
-                });
-                if let Some((own, mut streams)) = id.and_then(|id| world.session(id)) {
-                    own.reset_wanted(now, &mut streams, session);
+        self.mobiles.entry(mobile).wanted = None;
+        if let Some((own, mut streams)) = at.and_then(|id| world.session(id)) {
+            own.reset_wanted(now, &mut streams, session);
+        }
+    }
+
+    /// Looks at what has a time limit that is over.
+    fn end_due<W>(&mut self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        while let Some(due) = self.due.pop_due(now) {
+            match due {
+                Due::Call(mobile) => {
+                    let known = self.mobiles.get(mobile);
+                    let call = known.and_then(|known| known.call.as_ref());
+                    if call.is_some_and(|call| call.until <= now) {
+                        self.end_call(world, now, mobile);
+                    }
                 }
-            } else if let Some(known) = self.mobiles.get_mut(mobile) {
-                known.wanted = Some((session, now));
+                Due::Wanted(mobile) => self.end_patience(world, now, mobile),
+                Due::Kept(session) => self.expire(world, now, session),
+                Due::Far(id) => self.expire_far(world, now, id),
             }
         }
     }
@@ -449,10 +485,8 @@ where
         if self.machine.next_timeout().is_some_and(|at| at <= now) {
             self.machine.handle_timeout(now);
         }
-        self.expire(world, now);
-        self.expire_far(world, now);
+        self.end_due(world, now);
         self.end_idle(world, now);
-        self.end_patience(world, now);
         self.do_chores(world, Some(now));
         self.end_delays(world, now);
         let mut some = false;
@@ -467,15 +501,9 @@ where
     /// When [`advance`](Self::advance) wants to be called at the latest, if wired halves can leave and
     /// come ([`Wires::is_ready`]) or cannot.
     pub fn next_timeout(&self, ready: bool) -> Option<Time> {
-        let kept = self.kept.values().filter_map(Kept::deadline).min();
-        let far = self.far.values().filter_map(|far| far.until).min();
-        let mobiles = self.mobiles.iter().flat_map(|(_, known)| {
-            let call = known.call.as_ref().map(|call| call.until);
-            [call, known.wanted.map(|(_, since)| since + WANTED_PATIENCE)]
-        });
         let delayed = self.delayed.values().map(|delayed| delayed.until).min();
-        let own = [self.machine.next_timeout(), kept, far, delayed, self.next_chore(ready)];
-        own.into_iter().chain(mobiles).flatten().min()
+        let own = [self.machine.next_timeout(), self.due.next(), delayed, self.next_chore(ready)];
+        own.into_iter().flatten().min()
     }
 
     fn handle_machine<W>(&mut self, world: &mut W, now: Time, event: BaseEvent<A>)
@@ -484,7 +512,7 @@ where
     {
         match event {
             BaseEvent::Freeze { session, mobile } => self.give(world, now, session, mobile),
-            BaseEvent::Over(session) => self.on_over(world, now, session),
+            BaseEvent::Over { session, mobile } => self.on_over(world, now, session, mobile),
             BaseEvent::Copy(session) => self.copy(world, now, session),
             BaseEvent::Rebuild { state, mobile } => self.take(world, now, state, mobile),
             BaseEvent::Resumed { session, mobile } => {
@@ -520,11 +548,17 @@ where
     }
 
     /// The session broke and began anew elsewhere.
-    fn on_over<W>(&mut self, world: &mut W, now: Time, session: SessionId)
+    fn on_over<W>(&mut self, world: &mut W, now: Time, session: SessionId, mobile: A)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
         self.end_elsewhere(world, now, session);
+        // It may have come for a mobile that has no association here yet.
+        let call = self.mobiles.get_mut(mobile).and_then(|known| known.call.as_mut());
+        let waiting = call.and_then(|call| call.state.take_if(|state| state.session == session));
+        if let Some(state) = waiting {
+            self.discard(world, now, state);
+        }
         let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
         let Some(id) = id else { return };
         // What the mobile asks for meanwhile, on its way here from there, waits.

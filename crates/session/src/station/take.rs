@@ -72,6 +72,7 @@ where
         let mut home = self.come_home(world, now, &mut state, &homeless);
         if let Some((own, _)) = world.session(id) {
             own.adopt(now, state);
+            own.set_handoff(self.machine.attempt(session));
         }
         self.mobiles.name(mobile, session);
         self.stands(mobile);

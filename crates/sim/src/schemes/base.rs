@@ -273,7 +273,7 @@ impl BaseStation {
                 }
                 // Nobody came for it; the mobile still may, until its connections time out.
                 BaseEvent::Expired(state) => self.rebuild(now, state),
-                BaseEvent::Over(session) => drop(self.freeze(now, session)),
+                BaseEvent::Over { session, .. } => drop(self.freeze(now, session)),
                 BaseEvent::Resumed { .. }
                 | BaseEvent::Begins { .. }
                 | BaseEvent::Lost { .. }

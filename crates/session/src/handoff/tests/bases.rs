@@ -215,7 +215,7 @@ impl World {
                 });
                 station.machine.copied(self.now, session, state);
             }
-            BaseEvent::Over(_) => station.surrogate = None,
+            BaseEvent::Over { .. } => station.surrogate = None,
             BaseEvent::Begins { .. } => {
                 self.decline(at);
                 let station = &mut self.stations[at];
