@@ -244,12 +244,9 @@ impl<R: Role> Driver<R> {
             let (hop, mut turn) = self.core.turn();
             hop.handle_timeout(&mut turn);
         }
-        for (id, session) in &mut self.core.sessions {
-            if session.next_timeout().is_some_and(|at| at <= now)
-                && let Some(mut streams) = self.core.hop.streams(*id)
-            {
+        while let Some(id) = self.core.deadlines.pop_due(now) {
+            if let Some((session, mut streams)) = self.core.session(id) {
                 session.handle_timeout(now, &mut streams);
-                self.core.touched.insert(*id);
             }
         }
     }
@@ -281,7 +278,7 @@ impl<R: Role> Driver<R> {
 
     /// Ends the connections of an association that is lost.
     fn end_session(&mut self, id: IdOf<R>) {
-        let Some(mut session) = self.core.sessions.remove(&id) else { return };
+        let Some(mut session) = self.core.close_session(id) else { return };
         session.reset_all(&mut Gone, ResetReason::AssociationLost);
         while let Some(event) = session.poll_event(self.core.now, &mut Gone) {
             self.handle_event(id, event);
@@ -290,9 +287,7 @@ impl<R: Role> Driver<R> {
         hop.forget(&mut turn, id);
         if self.core.hop.streams(id).is_some() {
             // The next association goes by the same name, as a mobile's does.
-            self.core.sessions.insert(id, session);
-        } else {
-            self.core.touched.remove(&id);
+            self.core.open_session(id, || session);
         }
     }
 
@@ -320,6 +315,8 @@ impl<R: Role> Driver<R> {
         while let Some(wanted) = self.core.sessions.get_mut(&id).and_then(Session::poll_wanted) {
             self.role.handle_wanted(&mut self.core, id, wanted);
         }
+        let session = self.core.sessions.get(&id);
+        self.core.deadlines.set(id, session.and_then(Session::next_timeout));
     }
 
     fn handle_event(&mut self, id: IdOf<R>, event: Event) {

@@ -1,4 +1,4 @@
-//! A hop that is made of any number of hops of one kind, each added and removed while it runs.
+//! A mobile's hop: any number of hops to a base each, added and removed while it runs.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,13 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_units::Time;
 
-use crate::hop::{Hop, HopEvent};
+use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 
-/// Names an association: the part that it belongs to, and the part's own name for it.
-pub(crate) type Id<H> = (u32, <H as Hop>::Id);
-
-/// Any number of hops of one kind. Each is a *part* with a number of its own, which its descriptors
-/// carry ([`Source::Hop`]) and which is not used again while that could be mistaken.
-pub(crate) struct Several<H> {
-    parts: BTreeMap<u32, H>,
+/// Any number of hops to a base each. Each is a *part* with a number of its own, which names its
+/// association, which its descriptors carry ([`Source::Hop`]) and which is not used again while that
+/// could be mistaken.
+pub(crate) struct Several {
+    parts: BTreeMap<u32, Box<dyn MobileHop>>,
     /// Parts have this number or a higher one: what is lower is somebody else's.
     first: u32,
     next: u32,
@@ -26,7 +24,7 @@ pub(crate) struct Several<H> {
     garbage: u64,
 }
 
-impl<H: Hop> Several<H> {
+impl Several {
     /// No parts yet. They will be numbered from `first` on: what shares the loop with these has the
     /// numbers below.
     pub(crate) fn new(first: u32) -> Self {
@@ -35,7 +33,7 @@ impl<H: Hop> Several<H> {
 
     /// Adds a hop whose descriptors are not watched yet; its number. Start it with
     /// [`with`](Self::with).
-    pub(crate) fn add(&mut self, hop: H) -> u32 {
+    pub(crate) fn add(&mut self, hop: Box<dyn MobileHop>) -> u32 {
         while self.next < self.first || self.parts.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1).max(self.first);
         }
@@ -64,8 +62,8 @@ impl<H: Hop> Several<H> {
     }
 
     /// A part, to look at.
-    pub(crate) fn get(&self, part: u32) -> Option<&H> {
-        self.parts.get(&part)
+    pub(crate) fn get(&self, part: u32) -> Option<&dyn MobileHop> {
+        Some(&**self.parts.get(&part)?)
     }
 
     /// Does something with a part, with a turn that is for it.
@@ -73,31 +71,30 @@ impl<H: Hop> Several<H> {
         &mut self,
         turn: &mut Turn<'_>,
         part: u32,
-        act: impl FnOnce(&mut H, &mut Turn<'_>) -> T,
+        act: impl FnOnce(&mut dyn MobileHop, &mut Turn<'_>) -> T,
     ) -> Option<T> {
         let hop = self.parts.get_mut(&part)?;
-        Some(act(hop, &mut turn.within(part)))
+        Some(act(&mut **hop, &mut turn.within(part)))
     }
 
     /// Does something with every part, each with a turn that is for it.
     pub(crate) fn each(
         &mut self,
         turn: &mut Turn<'_>,
-        mut act: impl FnMut(u32, &mut H, &mut Turn<'_>),
+        mut act: impl FnMut(&mut dyn MobileHop, &mut Turn<'_>),
     ) {
         for (part, hop) in &mut self.parts {
-            act(*part, hop, &mut turn.within(*part));
+            act(&mut **hop, &mut turn.within(*part));
         }
     }
 }
 
-impl<H: Hop> Hop for Several<H> {
-    type Id = Id<H>;
-    type Streams = H::Streams;
+impl Hop for Several {
+    type Id = u32;
 
     /// All have the same.
     fn name(&self) -> &'static str {
-        self.parts.values().next().map_or("none", H::name)
+        self.parts.values().next().map_or("none", |hop| hop.name())
     }
 
     /// The turn is for the part whose descriptor it is.
@@ -108,12 +105,12 @@ impl<H: Hop> Hop for Several<H> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.parts.values().filter_map(H::next_timeout).min()
+        self.parts.values().filter_map(|hop| hop.next_timeout()).min()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         let now = turn.now;
-        self.each(turn, |_, hop, turn| {
+        self.each(turn, |hop, turn| {
             if hop.next_timeout().is_some_and(|at| at <= now) {
                 hop.handle_timeout(turn);
             }
@@ -121,49 +118,50 @@ impl<H: Hop> Hop for Several<H> {
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        self.each(turn, |_, hop, turn| hop.pump(turn));
+        self.each(turn, |hop, turn| hop.pump(turn));
     }
 
     fn flush(&mut self, turn: &mut Turn<'_>) {
-        self.each(turn, |_, hop, turn| hop.flush(turn));
+        self.each(turn, |hop, turn| hop.flush(turn));
     }
 
-    fn poll_event(&mut self) -> Option<HopEvent<Id<H>>> {
-        self.parts.iter_mut().find_map(|(part, hop)| Some(hop.poll_event()?.map(|id| (*part, id))))
+    fn poll_event(&mut self) -> Option<HopEvent<u32>> {
+        self.parts.iter_mut().find_map(|(part, hop)| Some(hop.poll_event()?.map(|()| *part)))
     }
 
     /// Parts take turns, so that one that always has something to say does not silence the others.
-    fn poll_active(&mut self) -> Option<Id<H>> {
+    fn poll_active(&mut self) -> Option<u32> {
         let asked = self.asked;
-        let active = |(part, hop): (&u32, &mut H)| Some((*part, hop.poll_active()?));
+        let active =
+            |(part, hop): (&u32, &mut Box<dyn MobileHop>)| hop.poll_active().map(|()| *part);
         let found = match asked.checked_add(1) {
             Some(next) => self.parts.range_mut(next..).find_map(active),
             None => None,
         };
         let found = found.or_else(|| self.parts.range_mut(..=asked).find_map(active))?;
-        self.asked = found.0;
+        self.asked = found;
         Some(found)
     }
 
     fn is_active(&self) -> bool {
-        self.parts.values().any(H::is_active)
+        self.parts.values().any(|hop| hop.is_active())
     }
 
-    fn streams(&mut self, (part, id): Id<H>) -> Option<&mut H::Streams> {
-        self.parts.get_mut(&part)?.streams(id)
+    fn streams(&mut self, part: u32) -> Option<&mut AnyStreams> {
+        self.parts.get_mut(&part)?.streams(())
     }
 
-    fn forget(&mut self, turn: &mut Turn<'_>, (part, id): Id<H>) {
-        self.with(turn, part, |hop, turn| hop.forget(turn, id));
+    fn forget(&mut self, turn: &mut Turn<'_>, part: u32) {
+        self.with(turn, part, |hop, turn| hop.forget(turn, ()));
     }
 
     fn close(&mut self, turn: &mut Turn<'_>) {
-        self.each(turn, |_, hop, turn| hop.close(turn));
+        self.each(turn, |hop, turn| hop.close(turn));
     }
 
     /// A part's number is added to its associations': a mobile's end has but one, of number zero.
     fn reports(&self, now: Time) -> Vec<AssociationReport> {
-        let numbered = |(part, hop): (&u32, &H)| {
+        let numbered = |(part, hop): (&u32, &Box<dyn MobileHop>)| {
             let part = u64::from(*part);
             let own = hop.reports(now).into_iter();
             own.map(move |report| AssociationReport { id: report.id + part, ..report })
@@ -172,6 +170,6 @@ impl<H: Hop> Hop for Several<H> {
     }
 
     fn garbage(&self) -> u64 {
-        self.garbage + self.parts.values().map(H::garbage).sum::<u64>()
+        self.garbage + self.parts.values().map(|hop| hop.garbage()).sum::<u64>()
     }
 }

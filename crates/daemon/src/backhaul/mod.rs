@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{AssociationId, HopConfig, Movable, Refused};
+use lasthop_hop::{AssociationId, HopConfig, Refused};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::reactor::Readiness;
@@ -25,9 +25,7 @@ use crate::datagram::settings::{self, Passage};
 use crate::datagram::{DatagramBase, DatagramMobile};
 use crate::error::RunError;
 use crate::handshake::{Caller, Introduction};
-use crate::hop::BaseHop;
-use crate::hop::MobileHop;
-use crate::hop::{Hop, HopEvent};
+use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent, MobileHop};
 use crate::several::Several;
 
 /// The listener's part of the hop; mobiles are part zero, and links come after both.
@@ -55,9 +53,9 @@ pub struct Peer {
 
 /// Names an association of a base: by who made it, and what for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Way<I> {
+pub(crate) enum Way {
     /// A mobile's.
-    Mobile(I),
+    Mobile(AssociationId),
     /// One that another base made.
     Peer(AssociationId),
     /// One that this base made to another.
@@ -68,8 +66,8 @@ type Link = DatagramMobile<lasthop_hop::Mobile<Route, Srp>, Udp>;
 type Listener = DatagramBase<lasthop_hop::Base<Route, Srp>, Udp>;
 
 /// A hop to mobiles, with associations between bases beside it.
-pub(crate) struct WithPeers<H> {
-    mobiles: H,
+pub(crate) struct WithPeers {
+    mobiles: Box<dyn BaseHop>,
     peers: Option<Peers>,
 }
 
@@ -113,7 +111,7 @@ pub(crate) enum Purpose {
 /// What bases say to each other.
 struct Peers {
     listener: Listener,
-    links: Several<Link>,
+    links: Several,
     /// Whom a link leads to.
     keys_of: BTreeMap<u32, PublicKey>,
     keys: Keypair,
@@ -133,14 +131,17 @@ pub(crate) struct Backhaul<'a> {
     pub(crate) seed: Seed,
 }
 
-impl<H> WithPeers<H> {
+impl WithPeers {
     /// A base that knows no others.
-    pub(crate) fn alone(mobiles: H) -> Self {
+    pub(crate) fn alone(mobiles: Box<dyn BaseHop>) -> Self {
         Self { mobiles, peers: None }
     }
 
     /// Listens for other bases too.
-    pub(crate) fn open(mobiles: H, backhaul: Backhaul<'_>) -> Result<Self, RunError> {
+    pub(crate) fn open(
+        mobiles: Box<dyn BaseHop>,
+        backhaul: Backhaul<'_>,
+    ) -> Result<Self, RunError> {
         let Backhaul { listen, keys, peers, seed } = backhaul;
         let udp = Udp::bind(listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
         let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
@@ -198,7 +199,7 @@ impl<H> WithPeers<H> {
             .with_wall_clock(turn.now, clock::wall_nanos());
         let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };
         let link = Link::new("srp", machine, udp, Some(peer.key), route).with_introduction(own);
-        let part = peers.links.add(link);
+        let part = peers.links.add(Box::new(link));
         peers.keys_of.insert(part, peer.key);
         let started = peers.links.with(turn, part, |hop, turn| hop.start(turn));
         if let Some(Err(e)) = started {
@@ -232,9 +233,8 @@ impl<H> WithPeers<H> {
     }
 }
 
-impl<H: BaseHop> Hop for WithPeers<H> {
-    type Id = Way<H::Id>;
-    type Streams = dyn Movable;
+impl Hop for WithPeers {
+    type Id = Way;
 
     fn name(&self) -> &'static str {
         self.mobiles.name()
@@ -293,7 +293,7 @@ impl<H: BaseHop> Hop for WithPeers<H> {
         if let Some(event) = peers.listener.poll_event() {
             return Some(event.map(Way::Peer));
         }
-        peers.links.poll_event().map(|event| event.map(|(part, ())| Way::Link(part)))
+        peers.links.poll_event().map(|event| event.map(Way::Link))
     }
 
     fn poll_active(&mut self) -> Option<Self::Id> {
@@ -302,7 +302,7 @@ impl<H: BaseHop> Hop for WithPeers<H> {
         }
         let peers = self.peers.as_mut()?;
         let peer = peers.listener.poll_active().map(Way::Peer);
-        peer.or_else(|| peers.links.poll_active().map(|(part, ())| Way::Link(part)))
+        peer.or_else(|| peers.links.poll_active().map(Way::Link))
     }
 
     fn is_active(&self) -> bool {
@@ -311,11 +311,11 @@ impl<H: BaseHop> Hop for WithPeers<H> {
             || peers.is_some_and(|p| p.listener.is_active() || p.links.is_active())
     }
 
-    fn streams(&mut self, id: Self::Id) -> Option<&mut (dyn Movable + 'static)> {
+    fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams> {
         match (id, &mut self.peers) {
-            (Way::Mobile(id), _) => Some(self.mobiles.streams(id)?),
-            (Way::Peer(id), Some(peers)) => Some(peers.listener.streams(id)?),
-            (Way::Link(part), Some(peers)) => Some(peers.links.streams((part, ()))?),
+            (Way::Mobile(id), _) => self.mobiles.streams(id),
+            (Way::Peer(id), Some(peers)) => peers.listener.streams(id),
+            (Way::Link(part), Some(peers)) => peers.links.streams(part),
             (_, None) => None,
         }
     }
@@ -326,7 +326,7 @@ impl<H: BaseHop> Hop for WithPeers<H> {
             (Way::Peer(id), Some(peers)) => {
                 peers.listener.forget(&mut turn.within(LISTENER), id);
             }
-            (Way::Link(part), Some(peers)) => peers.links.forget(turn, (part, ())),
+            (Way::Link(part), Some(peers)) => peers.links.forget(turn, part),
             (_, None) => {}
         }
     }
@@ -350,7 +350,7 @@ impl<H: BaseHop> Hop for WithPeers<H> {
     }
 }
 
-impl<H: BaseHop> WithPeers<H> {
+impl WithPeers {
     /// The Internet addresses at which mobiles are served.
     pub(crate) fn local_addrs(&self) -> Vec<SocketAddr> {
         self.mobiles.local_addrs()
@@ -390,7 +390,7 @@ impl<H: BaseHop> WithPeers<H> {
     }
 
     /// The key of the other end of an association, where it has one.
-    pub(crate) fn key_of(&self, id: Way<H::Id>) -> Option<PublicKey> {
+    pub(crate) fn key_of(&self, id: Way) -> Option<PublicKey> {
         match (id, &self.peers) {
             (Way::Mobile(id), _) => self.mobiles.key_of(id),
             (Way::Peer(id), Some(peers)) => peers.listener.key_of(id),
@@ -400,7 +400,7 @@ impl<H: BaseHop> WithPeers<H> {
     }
 
     /// Whether a mobile has a server on `port`; `None` if only asking it tells.
-    pub(crate) fn listens(&self, id: Way<H::Id>, port: u16) -> Option<bool> {
+    pub(crate) fn listens(&self, id: Way, port: u16) -> Option<bool> {
         match id {
             Way::Mobile(id) => self.mobiles.listens(id, port),
             _ => None,

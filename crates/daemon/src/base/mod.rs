@@ -17,14 +17,13 @@ pub use config::handoff::{
 pub use config::{BaseConfig, BaseFile, BaseLimits};
 pub use policy::TargetPolicy;
 
-use std::io;
 use std::net::SocketAddr;
 
 use lasthop_control as control;
 use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::{Keypair, Responder};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareBase, BareBounds, BaseEnd};
+use lasthop_hop::{BareBase, BareBounds};
 use lasthop_kernel::cpu;
 use lasthop_kernel::stop::Stop;
 use lasthop_units::{Bytes, Duration, Seed};
@@ -55,28 +54,7 @@ const AHEAD_MIN: Bytes = Bytes::from_kib(64);
 
 /// A base that is bound and not yet running.
 pub struct Base {
-    service: Box<dyn Service>,
-}
-
-/// A loop with any hop.
-trait Service: Send {
-    fn local_addrs(&self) -> Vec<SocketAddr>;
-    fn places(&self) -> Vec<String>;
-    fn run(&mut self, stop: &Stop) -> io::Result<()>;
-}
-
-impl<H: BaseHop> Service for Driver<BaseRole<H>> {
-    fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.hop().local_addrs()
-    }
-
-    fn places(&self) -> Vec<String> {
-        self.hop().places()
-    }
-
-    fn run(&mut self, stop: &Stop) -> io::Result<()> {
-        self.run(stop)
-    }
+    driver: Driver<BaseRole>,
 }
 
 impl Base {
@@ -92,32 +70,32 @@ impl Base {
             SealKind::None => None,
         };
         let own = Own { config: &config, keys, seed };
-        let service = match (config.hop, &config.place) {
-            (HopKind::SplitTcp, _) => service(split(&config, own.keys.clone(), seed)?, own)?,
-            (hop, Place::Internet(listen)) => {
+        let hop = match (config.hop, &config.place) {
+            (HopKind::SplitTcp, _) => Box::new(split(&own)?),
+            (_, Place::Internet(listen)) => {
                 let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
                 let udp = Udp::bind(listen)
                     .map_err(|(addr, source)| RunError::Listen { addr, source })?;
-                datagrams(hop, own, udp, Passage::udp(ipv6))?
+                datagrams(&own, udp, Passage::udp(ipv6))?
             }
-            (hop, Place::Ethernet { interface, .. }) => {
-                let framing = settings::framing(hop, config.seal);
+            (_, Place::Ethernet { interface, .. }) => {
+                let framing = settings::framing(config.hop, config.seal);
                 let ether = Ether::open(interface, framing)?;
                 let passage = Passage::ether(ether.mtu(), framing.overhead());
-                datagrams(hop, own, ether, passage)?
+                datagrams(&own, ether, passage)?
             }
         };
-        Ok(Self { service })
+        Ok(Self { driver: driver(hop, own)? })
     }
 
     /// The Internet addresses on which it listens for mobiles.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.service.local_addrs()
+        self.driver.hop().local_addrs()
     }
 
     /// Where it listens for mobiles, whatever the carrier.
     pub fn places(&self) -> Vec<String> {
-        self.service.places()
+        self.driver.hop().places()
     }
 
     /// Serves until `stop` is requested.
@@ -126,11 +104,11 @@ impl Base {
     ///
     /// The kernel refused what the loop cannot do without.
     pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
-        self.service.run(stop).map_err(RunError::Kernel)
+        self.driver.run(stop).map_err(RunError::Kernel)
     }
 }
 
-fn service<H: BaseHop>(hop: H, own: Own<'_>) -> Result<Box<dyn Service>, RunError> {
+fn driver(hop: Box<dyn BaseHop>, own: Own<'_>) -> Result<Driver<BaseRole>, RunError> {
     let Own { config, keys, seed } = own;
     let doors = Door::open_all(&config.publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
@@ -153,11 +131,10 @@ fn service<H: BaseHop>(hop: H, own: Own<'_>) -> Result<Box<dyn Service>, RunErro
     };
     let control = control::open(config.control.as_deref(), "base")?;
     let role = BaseRole::new(config, key, doors, exits, targets, handoffs);
-    Ok(Box::new(Driver::new(role, hop, control).map_err(RunError::Kernel)?))
+    Driver::new(role, hop, control).map_err(RunError::Kernel)
 }
 
 /// What a base has whatever its hop.
-#[derive(Clone)]
 struct Own<'a> {
     config: &'a BaseConfig,
     keys: Option<Keypair>,
@@ -166,26 +143,26 @@ struct Own<'a> {
 
 /// The hop of a transport over `carrier`.
 fn datagrams<C: Carrier>(
-    hop: HopKind,
-    own: Own<'_>,
+    own: &Own<'_>,
     carrier: C,
     passage: Passage,
-) -> Result<Box<dyn Service>, RunError> {
-    let Own { config, keys, seed } = own.clone();
+) -> Result<Box<dyn BaseHop>, RunError> {
+    let Own { config, keys, seed } = own;
     let (streams, allow) = (config.limits.connections, config.allow.clone());
-    match (hop, keys) {
+    Ok(match (config.hop, keys.clone()) {
         (HopKind::MobileTcp, Some(keys)) => {
             let sealed = settings::SEALED;
             let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
-            let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, seed);
-            over("mobile-tcp", machine.with_fast_aes(cpu::fast_aes()), carrier, own)
+            let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, *seed);
+            let machine = machine.with_fast_aes(cpu::fast_aes());
+            Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (HopKind::MobileTcp, None) => {
             let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
             let bounds =
                 BareBounds { peers_max: config.limits.associations, ..BareBounds::default() };
-            let machine = BareBase::new(settings, bounds, seed);
-            over("mobile-tcp", machine, carrier, own)
+            let machine = BareBase::new(settings, bounds, *seed);
+            Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (_, keys) => {
             let mut settings = settings::srp(&config.srp, passage, streams);
@@ -194,40 +171,29 @@ fn datagrams<C: Carrier>(
                 (settings.ahead, settings.ahead_min) = (AHEAD, AHEAD_MIN);
             }
             let machine = match keys {
-                Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allow, seed),
-                None => lasthop_hop::Base::unsealed(settings, seed),
+                Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allow, *seed),
+                None => lasthop_hop::Base::unsealed(settings, *seed),
             };
-            over("srp", machine.with_fast_aes(cpu::fast_aes()), carrier, own)
+            let machine = machine.with_fast_aes(cpu::fast_aes());
+            Box::new(DatagramBase::new("srp", machine, carrier))
         }
-    }
+    })
 }
 
-fn over<M, C>(
-    name: &'static str,
-    machine: M,
-    carrier: C,
-    own: Own<'_>,
-) -> Result<Box<dyn Service>, RunError>
-where
-    M: BaseEnd<Address = C::Route> + Send + 'static,
-    C: Carrier,
-{
-    service(DatagramBase::new(name, machine, carrier), own)
-}
-
-fn split(config: &BaseConfig, keys: Option<Keypair>, seed: Seed) -> Result<SplitBase, RunError> {
+fn split(own: &Own<'_>) -> Result<SplitBase, RunError> {
+    let Own { config, keys, seed } = own;
     // A configuration with frames and split-tcp is refused when it is read.
     let listen = match &config.place {
         Place::Internet(listen) => listen.as_slice(),
         Place::Ethernet { .. } => &[],
     };
-    let (responder, allowed) = match keys {
+    let (responder, allowed) = match keys.clone() {
         Some(keys) => (Responder::new(keys, seed.child("responder")), Some(config.allow.clone())),
         None => (Responder::unsealed(), None),
     };
     let bounds =
         Bounds { associations: config.limits.associations, streams: config.limits.connections };
     let congestion = config.congestion.as_ref();
-    SplitBase::bind(listen, congestion, responder, allowed, bounds, seed)
+    SplitBase::bind(listen, congestion, responder, allowed, bounds, *seed)
         .map_err(|(addr, source)| RunError::Listen { addr, source })
 }

@@ -16,13 +16,13 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
 use lasthop_units::Time;
 
+use super::BaseConfig;
 use super::door::Door;
 use super::exits::Exits;
 use super::handoff::Handoffs;
 use super::reach::Reached;
 use super::surrogate::Surrogate;
 use super::targets::Targets;
-use super::{BaseConfig, BaseHop};
 use crate::backhaul::{Way, WithPeers};
 use crate::dial::{self, Dial};
 use crate::driver::{Asker, CoreOf, Phase, Role, Timer};
@@ -36,7 +36,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const ROUTES: usize = usize::MAX;
 
 /// The base's part of the loop.
-pub(crate) struct BaseRole<H: BaseHop> {
+pub(crate) struct BaseRole {
     /// This base's own key, where it has one.
     key: Option<PublicKey>,
     targets: Arc<Targets>,
@@ -45,21 +45,21 @@ pub(crate) struct BaseRole<H: BaseHop> {
     connections_max: usize,
     doors: Vec<Door>,
     /// The mobiles that are here, the last to come last.
-    mobiles: Vec<(Way<H::Id>, Option<PublicKey>)>,
+    mobiles: Vec<(Way, Option<PublicKey>)>,
     exits: Exits,
     /// Absent where there is no other base.
-    handoffs: Option<Handoffs<H>>,
-    reached: Reached<Way<H::Id>>,
+    handoffs: Option<Handoffs>,
+    reached: Reached<Way>,
 }
 
-impl<H: BaseHop> BaseRole<H> {
+impl BaseRole {
     pub(super) fn new(
         config: &BaseConfig,
         key: Option<PublicKey>,
         doors: Vec<Door>,
         exits: Exits,
         targets: Targets,
-        handoffs: Option<Handoffs<H>>,
+        handoffs: Option<Handoffs>,
     ) -> Self {
         Self {
             key,
@@ -81,7 +81,7 @@ impl<H: BaseHop> BaseRole<H> {
     fn open(
         &mut self,
         core: &mut CoreOf<Self>,
-        id: Way<H::Id>,
+        id: Way,
         conn: ConnId,
         target: &Target,
         source: Option<SocketAddr>,
@@ -129,17 +129,17 @@ impl<H: BaseHop> BaseRole<H> {
     }
 
     /// The key of the mobile at the other end of an association.
-    fn key_of(&self, id: Way<H::Id>) -> Option<PublicKey> {
+    fn key_of(&self, id: Way) -> Option<PublicKey> {
         self.mobiles.iter().find(|(other, _)| *other == id)?.1
     }
 
     /// The association with the mobile that `key` names, or with the last that came.
-    fn find(&self, key: Option<PublicKey>) -> Option<Way<H::Id>> {
+    fn find(&self, key: Option<PublicKey>) -> Option<Way> {
         let is_here = |mobile: Option<PublicKey>| match (&self.handoffs, mobile) {
             (Some(handoffs), Some(mobile)) => !handoffs.is_away(mobile),
             _ => true,
         };
-        let meant = |(_, other): &&(Way<H::Id>, Option<PublicKey>)| {
+        let meant = |(_, other): &&(Way, Option<PublicKey>)| {
             (key.is_none() || *other == key) && is_here(*other)
         };
         self.mobiles.iter().rev().find(meant).map(|(id, _)| *id)
@@ -194,13 +194,13 @@ impl<H: BaseHop> BaseRole<H> {
     }
 }
 
-impl<H: BaseHop> Role for BaseRole<H> {
-    type Hop = WithPeers<H>;
+impl Role for BaseRole {
+    type Hop = WithPeers;
     type Waiting = Surrogate;
 
     const NAME: &'static str = "base";
 
-    fn session(&self, _id: Way<H::Id>) -> Session {
+    fn session(&self, _id: Way) -> Session {
         Session::base(self.session)
     }
 
@@ -261,7 +261,7 @@ impl<H: BaseHop> Role for BaseRole<H> {
         dial::advance(core, key, Some(n));
     }
 
-    fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: Way<H::Id>, event: Event) {
+    fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: Way, event: Event) {
         match event {
             Event::Connect { id: conn, target, source } => {
                 self.open(core, id, conn, &target, source);
@@ -283,7 +283,7 @@ impl<H: BaseHop> Role for BaseRole<H> {
         }
     }
 
-    fn handle_event(&mut self, id: Way<H::Id>, event: &Event) {
+    fn handle_event(&mut self, id: Way, event: &Event) {
         if let Some(handoffs) = &mut self.handoffs {
             handoffs.handle_event(id, event);
         }
@@ -320,7 +320,7 @@ impl<H: BaseHop> Role for BaseRole<H> {
         }
     }
 
-    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<Way<H::Id>>) {
+    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<Way>) {
         match event {
             HopEvent::Up(id @ Way::Mobile(_)) => {
                 tracing::info!(association = ?id, "association up");
@@ -343,7 +343,7 @@ impl<H: BaseHop> Role for BaseRole<H> {
         }
     }
 
-    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: Way<H::Id>, message: &[u8]) {
+    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: Way, message: &[u8]) {
         if let (Way::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
             return self.reached.handle_ask(core, id);
         }
@@ -352,7 +352,7 @@ impl<H: BaseHop> Role for BaseRole<H> {
         }
     }
 
-    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: Way<H::Id>, wanted: SessionId) {
+    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: Way, wanted: SessionId) {
         if let Some(handoffs) = &mut self.handoffs {
             return handoffs.handle_wanted(core, id, wanted);
         }

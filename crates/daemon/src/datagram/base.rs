@@ -17,7 +17,7 @@ use lasthop_units::Time;
 use super::{next_timeout, report, why};
 use crate::carrier::Carrier;
 use crate::hop::BaseHop;
-use crate::hop::{Hop, HopEvent};
+use crate::hop::{AnyStreams, Hop, HopEvent};
 
 /// The base's end.
 pub(crate) struct DatagramBase<M, C> {
@@ -57,7 +57,6 @@ where
     C: Carrier,
 {
     type Id = AssociationId;
-    type Streams = M::Streams;
 
     fn name(&self) -> &'static str {
         self.name
@@ -118,8 +117,8 @@ where
         self.carrier.readable()
     }
 
-    fn streams(&mut self, id: AssociationId) -> Option<&mut M::Streams> {
-        self.machine.association_mut(id)
+    fn streams(&mut self, id: AssociationId) -> Option<&mut AnyStreams> {
+        Some(self.machine.association_mut(id)?)
     }
 
     fn forget(&mut self, _turn: &mut Turn<'_>, _id: AssociationId) {}
@@ -179,7 +178,7 @@ where
     }
 
     fn key_of(&self, id: AssociationId) -> Option<PublicKey> {
-        self.machine.views().find(|view| view.id == id)?.mobile
+        self.machine.mobile(id)
     }
 
     fn listens(&self, id: AssociationId, port: u16) -> Option<bool> {

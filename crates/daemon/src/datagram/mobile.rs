@@ -17,7 +17,7 @@ use lasthop_units::{LinkEvent, Time};
 use super::{next_timeout, report, why};
 use crate::carrier::Carrier;
 use crate::handshake::{self, Heard, Introduction};
-use crate::hop::{Hop, HopEvent};
+use crate::hop::{AnyStreams, Hop, HopEvent};
 use crate::hop::{MobileHop, Said};
 
 /// A base that does not answer for so long may have moved: it is looked for again.
@@ -163,7 +163,6 @@ where
     C: Carrier,
 {
     type Id = ();
-    type Streams = M;
 
     fn name(&self) -> &'static str {
         self.name
@@ -256,7 +255,7 @@ where
         self.carrier.readable()
     }
 
-    fn streams(&mut self, (): ()) -> Option<&mut M> {
+    fn streams(&mut self, (): ()) -> Option<&mut AnyStreams> {
         Some(&mut self.machine)
     }
 

@@ -14,9 +14,9 @@ use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_session::station::{Associations, Bridge};
 use lasthop_session::{ConnId, Session};
-use lasthop_units::Time;
+use lasthop_units::{Deadlines, Time};
 
-use crate::hop::Hop;
+use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
 use crate::resolve::Resolver;
 
@@ -100,9 +100,9 @@ struct Ends<'a, H: Hop> {
 
 impl<H: Hop> Associations for Ends<'_, H> {
     type Id = H::Id;
-    type Streams = H::Streams;
+    type Streams = AnyStreams;
 
-    fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut H::Streams)> {
+    fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut AnyStreams)> {
         Some((self.sessions.get_mut(&id)?, self.hop.streams(id)?))
     }
 
@@ -133,6 +133,8 @@ pub(crate) struct Core<H: Hop, W> {
     /// Associations whose session may have something to say.
     pub(super) touched: BTreeSet<H::Id>,
     pub(super) timers: BTreeSet<(Time, Timer)>,
+    /// When sessions that are not touched want to be called.
+    pub(super) deadlines: Deadlines<H::Id>,
 }
 
 impl<H: Hop, W> Core<H, W> {
@@ -155,6 +157,7 @@ impl<H: Hop, W> Core<H, W> {
             queue: VecDeque::new(),
             touched: BTreeSet::new(),
             timers: BTreeSet::new(),
+            deadlines: Deadlines::new(),
         })
     }
 
@@ -170,7 +173,7 @@ impl<H: Hop, W> Core<H, W> {
     }
 
     /// The session and the streams of an association; both are looked at again afterwards.
-    pub(crate) fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut H::Streams)> {
+    pub(crate) fn session(&mut self, id: H::Id) -> Option<(&mut Session, &mut AnyStreams)> {
         let session = self.sessions.get_mut(&id)?;
         let streams = self.hop.streams(id)?;
         self.touched.insert(id);
@@ -304,19 +307,19 @@ impl<H: Hop, W> Core<H, W> {
 
     /// The session of association `old`, and its connections, are association `new`'s from here on.
     pub(crate) fn rekey(&mut self, old: H::Id, new: H::Id) {
-        let Some(session) = self.sessions.remove(&old) else { return };
+        let Some(session) = self.close_session(old) else { return };
         for (conn, key) in self.connections_of(old) {
             self.names.remove(&(old, conn));
             self.name(key, new, conn);
         }
         self.sessions.insert(new, session);
-        self.touched.remove(&old);
         self.touched.insert(new);
     }
 
     /// Removes the session of an association, of which nothing more is told.
     pub(crate) fn close_session(&mut self, id: H::Id) -> Option<Session> {
         self.touched.remove(&id);
+        self.deadlines.set(id, None);
         self.sessions.remove(&id)
     }
 
@@ -405,9 +408,8 @@ impl<H: Hop, W> Core<H, W> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let sessions = self.sessions.values().filter_map(Session::next_timeout).min();
         let timers = self.timers.first().map(|(at, _)| *at);
-        [sessions, timers, self.hop.next_timeout()].into_iter().flatten().min()
+        [self.deadlines.next(), timers, self.hop.next_timeout()].into_iter().flatten().min()
     }
 
     /// How long the loop may sleep if the role wants to be called at `role`.

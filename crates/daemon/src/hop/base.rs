@@ -3,14 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
-use lasthop_hop::Refused;
 use lasthop_hop::seal::PublicKey;
+use lasthop_hop::{AssociationId, Refused};
 use lasthop_kernel::turn::Turn;
 
 use super::Hop;
 
 /// The hop of a base, which listens by itself.
-pub(crate) trait BaseHop: Hop<Streams: Sized + 'static> {
+pub(crate) trait BaseHop: Hop<Id = AssociationId> {
     /// The Internet addresses at which mobiles are served.
     fn local_addrs(&self) -> Vec<SocketAddr>;
 
@@ -34,10 +34,10 @@ pub(crate) trait BaseHop: Hop<Streams: Sized + 'static> {
     fn poll_refused(&mut self) -> Option<Refused<String>>;
 
     /// The key of the mobile at the other end of an association, where mobiles have keys.
-    fn key_of(&self, id: Self::Id) -> Option<PublicKey>;
+    fn key_of(&self, id: AssociationId) -> Option<PublicKey>;
 
     /// Whether that mobile has a server on `port`; `None` if only asking it tells.
-    fn listens(&self, _id: Self::Id, _port: u16) -> Option<bool> {
+    fn listens(&self, _id: AssociationId, _port: u16) -> Option<bool> {
         None
     }
 }

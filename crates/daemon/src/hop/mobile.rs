@@ -32,7 +32,9 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr);
 
     /// Whether an association goes on from another address of ours.
-    const ROAMS: bool = true;
+    fn roams(&self) -> bool {
+        true
+    }
 
     /// Our address may be another: the base is told by something that leaves at once.
     fn roam(&mut self, _turn: &mut Turn<'_>) {}

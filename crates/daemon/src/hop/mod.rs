@@ -41,12 +41,13 @@ impl<I> HopEvent<I> {
     }
 }
 
+/// The streams of an association, whatever carries them.
+pub(crate) type AnyStreams = dyn Movable;
+
 /// One way across the hop: its sockets, its machines, its associations.
 pub(crate) trait Hop: Send + 'static {
     /// Names an association.
     type Id: Copy + Ord + Debug + Send;
-    /// An association's streams.
-    type Streams: Movable + ?Sized;
 
     /// What the operator calls the hop.
     fn name(&self) -> &'static str;
@@ -76,7 +77,7 @@ pub(crate) trait Hop: Send + 'static {
     fn is_active(&self) -> bool;
 
     /// The streams of an association; of a lost one too until it is [forgotten](Self::forget).
-    fn streams(&mut self, id: Self::Id) -> Option<&mut Self::Streams>;
+    fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams>;
 
     /// Forgets an association that was lost.
     fn forget(&mut self, turn: &mut Turn<'_>, id: Self::Id);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lasthop_session::{Families, Reach};
 use lasthop_units::Time;
 
-use super::{Core, MobileHop, MobileRole};
+use super::{Core, MobileRole};
 
 /// How long a base may take to say what it reaches. One that says nothing is too old to: then both
 /// are taken, as if it reached them.
@@ -34,22 +34,22 @@ impl Known {
     }
 }
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// Asks the base where the session is, if it was not asked yet. True if something was said.
-    pub(super) fn tend_families(&mut self, core: &mut Core<H>) -> bool {
+    pub(super) fn tend_families(&mut self, core: &mut Core) -> bool {
         let (now, at) = (core.now, self.at);
         if self.families.silent_at.is_some_and(|silent_at| silent_at <= now) {
             self.families.silent_at = None;
             self.intercepted.take_only(Families::ALL);
         }
         let is_new = self.families.asked != Some(at);
-        let is_up = core.hop.get(at).is_some_and(H::is_up);
+        let is_up = core.hop.get(at).is_some_and(|hop| hop.is_up());
         if !(is_new && is_up && self.resumed && self.intercepted.is_open()) {
             return false;
         }
         let mut question = Vec::new();
         Reach::Ask.encode(&mut question);
-        let Some((session, mut streams)) = core.session((at, ())) else { return false };
+        let Some((session, mut streams)) = core.session(at) else { return false };
         if session.send_message(now, &mut streams, &question).is_err() {
             return false;
         }

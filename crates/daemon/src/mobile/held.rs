@@ -15,7 +15,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::Seq;
 
 use super::guest::Wanted;
-use super::{Core, MobileHop, MobileRole, Waiting};
+use super::{Core, MobileRole, Waiting};
 use crate::driver::{Phase, Timer};
 
 /// What an application that goes on waiting may be late with the next SYN beyond the time that it
@@ -105,16 +105,16 @@ impl Held {
     }
 }
 
-fn held<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Held> {
+fn held(core: &mut Core, key: Key) -> Option<&mut Held> {
     match core.waiting(key)? {
         Waiting::Held(held) => Some(held),
         _ => None,
     }
 }
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// SYNs wait.
-    pub(super) fn take_syns(&mut self, core: &mut Core<H>, n: usize) {
+    pub(super) fn take_syns(&mut self, core: &mut Core, n: usize) {
         // A flood must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
             let Some(holding) = self.intercepted.holding() else { return };
@@ -129,7 +129,7 @@ impl<H: MobileHop> MobileRole<H> {
         core.arm(core.now, Timer::Accept(n));
     }
 
-    fn take_syn(&mut self, core: &mut Core<H>, syn: Syn) {
+    fn take_syn(&mut self, core: &mut Core, syn: Syn) {
         let pair = (syn.source, syn.target);
         let known = self.openings.by_pair.get(&pair).copied();
         let Some(holding) = self.intercepted.holding() else { return };
@@ -153,7 +153,7 @@ impl<H: MobileHop> MobileRole<H> {
         self.welcome_syn(core, syn);
     }
 
-    fn welcome_syn(&mut self, core: &mut Core<H>, syn: Syn) {
+    fn welcome_syn(&mut self, core: &mut Core, syn: Syn) {
         let (now, pair, seq) = (core.now, (syn.source, syn.target), syn.seq);
         if core.stopping || core.connections.len() >= self.config.connections {
             let refusal = if core.stopping { Refusal::ShuttingDown } else { Refusal::TooMany };
@@ -177,7 +177,7 @@ impl<H: MobileHop> MobileRole<H> {
     /// The base has answered, if that is whom it has answered. True if it is.
     pub(super) fn answer_held(
         &mut self,
-        core: &mut Core<H>,
+        core: &mut Core,
         key: Key,
         result: Result<Option<SocketAddr>, Refusal>,
     ) -> bool {
@@ -206,7 +206,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// There is no connection for it, or not any more.
-    pub(super) fn dismiss_held(&mut self, core: &mut Core<H>, held: Held, refusal: Refusal) {
+    pub(super) fn dismiss_held(&mut self, core: &mut Core, held: Held, refusal: Refusal) {
         self.openings.refuse(core.now, held.pair, held.seq, refusal);
         if let (Some(syn), Some(holding)) = (held.syn, self.intercepted.holding()) {
             holding.refuse(&syn, refusal);
@@ -214,7 +214,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// The application has given up, or has begun anew.
-    fn leave_held(&mut self, core: &mut Core<H>, key: Key) {
+    fn leave_held(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
         if let Phase::Waiting(Waiting::Held(held)) = connection.phase {
             self.openings.by_pair.remove(&held.pair);
@@ -230,7 +230,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Gives up an application of which nothing is heard any more.
-    pub(super) fn tend_held(&mut self, core: &mut Core<H>, key: Key) {
+    pub(super) fn tend_held(&mut self, core: &mut Core, key: Key) {
         let Some(lapses) = held(core, key).map(|held| held.lapses()) else { return };
         if lapses <= core.now {
             self.leave_held(core, key);
@@ -241,7 +241,7 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// An application whose SYN was let go on has come to the listener: its connection stands
     /// already. What was not held is given back.
-    pub(super) fn join_held(&mut self, core: &mut Core<H>, taken: Taken) -> Option<Taken> {
+    pub(super) fn join_held(&mut self, core: &mut Core, taken: Taken) -> Option<Taken> {
         let pair = (taken.source, taken.target);
         match self.openings.by_pair.get(&pair).copied() {
             None => return Some(taken),
@@ -267,7 +267,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// No new connection is wanted any more.
-    pub(super) fn refuse_all_held(&mut self, core: &mut Core<H>) {
+    pub(super) fn refuse_all_held(&mut self, core: &mut Core) {
         for key in self.openings.keys() {
             if held(core, key).is_some_and(|held| held.waits()) {
                 if let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name)

@@ -14,7 +14,7 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{Families, Target};
 
 use super::guest::Guest;
-use super::{ACCEPT_PAUSE, Connect, Core, MobileHop, MobileRole, Waiting};
+use super::{ACCEPT_PAUSE, Connect, Core, MobileRole, Waiting};
 use crate::driver::Timer;
 use crate::error::RunError;
 
@@ -126,9 +126,9 @@ impl Intercepted {
     }
 }
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// Intercepted connections wait at listening socket `n`.
-    pub(super) fn accept_taken(&mut self, core: &mut Core<H>, n: usize) {
+    pub(super) fn accept_taken(&mut self, core: &mut Core, n: usize) {
         // A flood of connections must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
             let Some(listener) = &self.intercepted.listener else { return };
@@ -145,7 +145,7 @@ impl<H: MobileHop> MobileRole<H> {
         core.arm(core.now, Timer::Accept(FIRST + n));
     }
 
-    fn welcome_taken(&mut self, core: &mut Core<H>, taken: Taken) {
+    fn welcome_taken(&mut self, core: &mut Core, taken: Taken) {
         let Some(taken) = self.join_held(core, taken) else { return };
         // The application was told that its connection stands: from here on a reset is all that
         // it can be told.

@@ -8,11 +8,11 @@ use lasthop_hop::srp::Srp;
 use lasthop_hop::{BareMobile, MobileEnd};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
+use lasthop_kernel::mac::Mac;
 use lasthop_kernel::tcp::Congestion;
 use lasthop_units::{Seed, Time};
 
 use super::config::{Candidate, MobileConfig};
-use super::{MobileHop, Service};
 use crate::carrier::Carrier;
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
@@ -21,13 +21,12 @@ use crate::datagram::DatagramMobile;
 use crate::datagram::settings::{self, Passage};
 use crate::error::RunError;
 use crate::handshake::{Caller, Introduction};
+use crate::hop::MobileHop;
 use crate::split::{Seal, SplitMobile};
 
-/// Makes a hop to a base at a time.
-pub(super) type Make<H> = Box<dyn FnMut(&Candidate, Time) -> Result<H, RunError> + Send>;
-
 /// What every hop of one mobile is made from.
-struct Recipe {
+pub(super) struct Recipe {
+    hop: HopKind,
     keys: Keypair,
     seal: SealKind,
     seed: Seed,
@@ -43,6 +42,66 @@ struct Recipe {
 }
 
 impl Recipe {
+    /// The hops that a mobile with these keys is configured for.
+    pub(super) fn new(config: &MobileConfig, keys: Keypair, seed: Seed) -> Self {
+        Self {
+            hop: config.hop,
+            keys,
+            seal: config.seal,
+            seed,
+            made: 0,
+            wall: clock::wall_nanos(),
+            srp: config.srp,
+            mobile_tcp: config.mobile_tcp,
+            congestion: config.congestion.clone(),
+            mark: config.transparent.as_ref().map(|transparent| transparent.numbers.mark),
+            streams: config.connections,
+        }
+    }
+
+    /// Makes a hop to a base.
+    ///
+    /// # Errors
+    ///
+    /// Says what the kernel or the configuration has not.
+    pub(super) fn make(
+        &mut self,
+        base: &Candidate,
+        now: Time,
+    ) -> Result<Box<dyn MobileHop>, RunError> {
+        if self.hop == HopKind::SplitTcp {
+            let (seal, seed) = (self.seal(base), self.next_seed());
+            let hop = SplitMobile::new(seal, self.congestion.clone(), self.streams, seed);
+            return Ok(Box::new(hop.with_mark(self.mark)));
+        }
+        match &base.place {
+            Place::Ethernet { interface, peer } => {
+                let carrier = ether(interface, *peer, settings::framing(self.hop, self.seal))?;
+                self.over(base, carrier, now)
+            }
+            Place::Internet(address) => self.over(base, udp(&address.host)?, now),
+        }
+    }
+
+    fn over<C: Carrier>(
+        &mut self,
+        base: &Candidate,
+        carrier: Way<C>,
+        now: Time,
+    ) -> Result<Box<dyn MobileHop>, RunError> {
+        Ok(match (self.hop, self.seal, &base.key) {
+            (HopKind::MobileTcp, SealKind::Noise, Some(key)) => {
+                Box::new(self.mobile_tcp(base, key, carrier, now)?)
+            }
+            // The configuration was refused.
+            (HopKind::MobileTcp, SealKind::Noise, None) => {
+                return Err(RunError::Misfit(format!("{}: the base has no key", base.name)));
+            }
+            (HopKind::MobileTcp, SealKind::None, _) => Box::new(self.bare(base, carrier, now)?),
+            _ => Box::new(self.srp(base, carrier, now)),
+        })
+    }
+
     fn seal(&self, base: &Candidate) -> Seal {
         match (self.seal, base.key) {
             (SealKind::Noise, Some(key)) => Seal::Noise(self.keys.clone(), key),
@@ -139,90 +198,14 @@ impl<C: Carrier> Way<C> {
     }
 }
 
-fn udp(base: &Candidate) -> Result<Way<Udp>, RunError> {
-    let is_v4 = match &base.place {
-        Place::Internet(base) => base.host.parse::<Ipv4Addr>().is_ok(),
-        Place::Ethernet { .. } => false,
-    };
+fn udp(host: &str) -> Result<Way<Udp>, RunError> {
+    let is_v4 = host.parse::<Ipv4Addr>().is_ok();
     let carrier = Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
     Ok(Way { carrier, passage: Passage::udp(!is_v4), peer: None })
 }
 
-fn ether(base: &Candidate, framing: Framing) -> Result<Way<Ether>, RunError> {
-    let (interface, peer) = match &base.place {
-        Place::Ethernet { interface, peer } => (interface.as_str(), *peer),
-        Place::Internet(base) => (base.host.as_str(), None),
-    };
+fn ether(interface: &str, peer: Option<Mac>, framing: Framing) -> Result<Way<Ether>, RunError> {
     let carrier = Ether::open(interface, framing)?;
     let passage = Passage::ether(carrier.mtu(), framing.overhead());
     Ok(Way { carrier, passage, peer })
-}
-
-/// The service of a mobile with these keys, over the hop that it is configured for.
-pub(super) fn service(
-    config: MobileConfig,
-    keys: Keypair,
-    seed: Seed,
-) -> Result<Box<dyn Service>, RunError> {
-    let (hop, seal) = (config.hop, config.seal);
-    let mut recipe = Recipe {
-        keys: keys.clone(),
-        seal,
-        seed,
-        made: 0,
-        wall: clock::wall_nanos(),
-        srp: config.srp,
-        mobile_tcp: config.mobile_tcp,
-        congestion: config.congestion.clone(),
-        mark: config.transparent.as_ref().map(|transparent| transparent.numbers.mark),
-        streams: config.connections,
-    };
-    if hop == HopKind::SplitTcp {
-        let make: Make<SplitMobile> = Box::new(move |base, _| {
-            let (seal, seed) = (recipe.seal(base), recipe.next_seed());
-            let congestion = recipe.congestion.clone();
-            let hop = SplitMobile::new(seal, congestion, recipe.streams, seed);
-            Ok(hop.with_mark(recipe.mark))
-        });
-        return super::service(config, make, keys, seed);
-    }
-    let on_ethernet =
-        config.bases.first().is_some_and(|base| matches!(base.place, Place::Ethernet { .. }));
-    if on_ethernet {
-        let framing = settings::framing(hop, seal);
-        over(config, recipe, keys, seed, move |base| ether(base, framing))
-    } else {
-        over(config, recipe, keys, seed, udp)
-    }
-}
-
-/// A service over datagrams, whose carriers `open` opens.
-fn over<C: Carrier>(
-    config: MobileConfig,
-    mut recipe: Recipe,
-    keys: Keypair,
-    seed: Seed,
-    open: impl Fn(&Candidate) -> Result<Way<C>, RunError> + Send + 'static,
-) -> Result<Box<dyn Service>, RunError> {
-    fn serve<H: MobileHop>(
-        config: MobileConfig,
-        keys: Keypair,
-        seed: Seed,
-        make: impl FnMut(&Candidate, Time) -> Result<H, RunError> + Send + 'static,
-    ) -> Result<Box<dyn Service>, RunError> {
-        super::service(config, Box::new(make), keys, seed)
-    }
-    match (config.hop, config.seal) {
-        (HopKind::MobileTcp, SealKind::Noise) => {
-            serve(config, keys, seed, move |base, now| match &base.key {
-                Some(key) => recipe.mobile_tcp(base, key, open(base)?, now),
-                // The configuration was refused.
-                None => Err(RunError::Misfit(format!("{}: the base has no key", base.name))),
-            })
-        }
-        (HopKind::MobileTcp, SealKind::None) => {
-            serve(config, keys, seed, move |base, now| recipe.bare(base, open(base)?, now))
-        }
-        _ => serve(config, keys, seed, move |base, now| Ok(recipe.srp(base, open(base)?, now))),
-    }
 }

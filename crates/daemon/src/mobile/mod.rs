@@ -40,7 +40,7 @@ use lasthop_units::{Seed, Time};
 use self::guest::{Guest, Wanted, Wish};
 use self::held::{Held, Openings};
 use self::intercepted::Intercepted;
-use self::make::Make;
+use self::make::Recipe;
 use self::network::Network;
 use self::roam::Roam;
 use self::signal::Signal;
@@ -90,23 +90,7 @@ impl Dials for Waiting {
 
 /// A mobile that is bound and not yet running.
 pub struct Mobile {
-    service: Box<dyn Service>,
-}
-
-/// A loop with any hop.
-trait Service: Send {
-    fn local_addrs(&self) -> Vec<SocketAddr>;
-    fn run(&mut self, stop: &Stop) -> io::Result<()>;
-}
-
-impl<H: MobileHop> Service for Driver<MobileRole<H>> {
-    fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.role().local_addrs()
-    }
-
-    fn run(&mut self, stop: &Stop) -> io::Result<()> {
-        self.run(stop)
-    }
+    driver: Driver<MobileRole>,
 }
 
 impl Mobile {
@@ -122,12 +106,21 @@ impl Mobile {
             // Without a seal a key is only a name; this one is as good as any.
             None => Keypair::generate(seed.child("name")),
         };
-        Ok(Self { service: make::service(config, keys, seed)? })
+        // What does not work at all is to be said before anything is served.
+        let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
+        let mut recipe = Recipe::new(&config, keys.clone(), seed);
+        let hop = recipe.make(base, Time::ZERO)?;
+        let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
+        let control = control::open(config.control.as_deref(), "mobile")?;
+        let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
+        let role = MobileRole::new(config, listeners, intercepted, (recipe, hop), keys, seed);
+        let driver = Driver::new(role, Several::new(0), control).map_err(RunError::Kernel)?;
+        Ok(Self { driver })
     }
 
     /// Where applications are served.
     pub fn local_addrs(&self) -> Vec<SocketAddr> {
-        self.service.local_addrs()
+        self.driver.role().local_addrs()
     }
 
     /// Serves until `stop` is requested.
@@ -136,25 +129,8 @@ impl Mobile {
     ///
     /// The kernel refused what the loop cannot do without.
     pub fn run(mut self, stop: &Stop) -> Result<(), RunError> {
-        self.service.run(stop).map_err(RunError::Kernel)
+        self.driver.run(stop).map_err(RunError::Kernel)
     }
-}
-
-/// The loop of a mobile whose hops `make` makes. The first is made here: what does not work at all
-/// is to be said before anything is served.
-fn service<H: MobileHop>(
-    config: MobileConfig,
-    mut make: Make<H>,
-    keys: Keypair,
-    seed: Seed,
-) -> Result<Box<dyn Service>, RunError> {
-    let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
-    let hop = make(base, Time::ZERO)?;
-    let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
-    let control = control::open(config.control.as_deref(), "mobile")?;
-    let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
-    let role = MobileRole::new(config, listeners, intercepted, (make, hop), keys, seed);
-    Ok(Box::new(Driver::new(role, Several::new(0), control).map_err(RunError::Kernel)?))
 }
 
 fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
@@ -166,14 +142,14 @@ fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
 }
 
 /// The mobile's part of the loop.
-pub(crate) struct MobileRole<H: MobileHop> {
+pub(crate) struct MobileRole {
     config: MobileConfig,
     listeners: Vec<OwnedFd>,
     intercepted: Intercepted,
     stations: Vec<Station>,
-    make: Make<H>,
+    recipe: Recipe,
     /// The hop to the first base, until the loop runs.
-    first: Option<H>,
+    first: Option<Box<dyn MobileHop>>,
     network: Network,
     signal: Signal,
     roam: Option<Roam>,
@@ -205,10 +181,10 @@ pub(crate) struct MobileRole<H: MobileHop> {
     openings: Openings,
 }
 
-type Core<H> = CoreOf<MobileRole<H>>;
+type Core = CoreOf<MobileRole>;
 
 /// The application of a connection that is not relayed yet.
-fn guest<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Guest> {
+fn guest(core: &mut Core, key: Key) -> Option<&mut Guest> {
     match core.waiting(key)? {
         Waiting::Guest(guest) => Some(guest),
         Waiting::Held(_) | Waiting::Calling(_) => None,
@@ -216,7 +192,7 @@ fn guest<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Guest> {
 }
 
 /// What the application of a connection that is not relayed yet wants of the base.
-fn wanted<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Wanted> {
+fn wanted(core: &mut Core, key: Key) -> Option<&mut Wanted> {
     match core.waiting(key)? {
         Waiting::Guest(guest) => Some(&mut guest.wanted),
         Waiting::Held(held) => Some(&mut held.wanted),
@@ -225,7 +201,7 @@ fn wanted<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<&mut Wanted> {
 }
 
 /// What a base may be asked for once more, after the association was lost in which it was asked.
-fn wants_still<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<Target> {
+fn wants_still(core: &mut Core, key: Key) -> Option<Target> {
     match core.waiting(key)? {
         Waiting::Guest(guest) => guest.wants_still(),
         Waiting::Held(held) => held.wanted.again(),
@@ -233,12 +209,12 @@ fn wants_still<H: MobileHop>(core: &mut Core<H>, key: Key) -> Option<Target> {
     }
 }
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     fn new(
         config: MobileConfig,
         listeners: Vec<OwnedFd>,
         intercepted: Intercepted,
-        (make, first): (Make<H>, H),
+        (recipe, first): (Recipe, Box<dyn MobileHop>),
         keys: Keypair,
         seed: Seed,
     ) -> Self {
@@ -255,7 +231,7 @@ impl<H: MobileHop> MobileRole<H> {
             listeners,
             intercepted,
             stations,
-            make,
+            recipe,
             first: Some(first),
             network: Network::new(),
             signal,
@@ -290,7 +266,7 @@ impl<H: MobileHop> MobileRole<H> {
         self.stations.iter().position(|station| station.part == Some(part))
     }
 
-    fn welcome(&mut self, core: &mut Core<H>, fd: OwnedFd, client: SocketAddr) {
+    fn welcome(&mut self, core: &mut Core, fd: OwnedFd, client: SocketAddr) {
         if core.connections.len() >= self.config.connections {
             return tracing::debug!("too many connections: one refused");
         }
@@ -304,7 +280,7 @@ impl<H: MobileHop> MobileRole<H> {
         core.arm(core.now + PATIENCE, Timer::Connection(key));
     }
 
-    fn advance_guest(&mut self, core: &mut Core<H>, key: Key) {
+    fn advance_guest(&mut self, core: &mut Core, key: Key) {
         let Some(guest) = guest(core, key) else { return };
         match guest.advance() {
             Wish::Wait => {}
@@ -317,7 +293,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
-    fn open(&mut self, core: &mut Core<H>, key: Key, target: &Target) {
+    fn open(&mut self, core: &mut Core, key: Key, target: &Target) {
         if let Some(connection) = core.connections.get_mut(key) {
             connection.target = target.to_string();
         }
@@ -325,7 +301,7 @@ impl<H: MobileHop> MobileRole<H> {
             wanted.asking(target);
         }
         self.users.begin(core, key, target);
-        let (now, opening, id) = (core.now, self.config.connect.into(), (self.at, ()));
+        let (now, opening, id) = (core.now, self.config.connect.into(), self.at);
         let source = wanted(core, key).and_then(|wanted| wanted.source());
         let asked = core.session(id).map(|(session, mut streams)| {
             session.connect_from(now, &mut streams, target, opening, source)
@@ -341,7 +317,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Asks once more for what was asked for in an association that is lost.
-    fn open_again(&mut self, core: &mut Core<H>) {
+    fn open_again(&mut self, core: &mut Core) {
         for key in std::mem::take(&mut self.again) {
             match wants_still(core, key) {
                 Some(target) => self.open(core, key, &target),
@@ -350,12 +326,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
-    fn answer(
-        &mut self,
-        core: &mut Core<H>,
-        key: Key,
-        result: Result<Option<SocketAddr>, Refusal>,
-    ) {
+    fn answer(&mut self, core: &mut Core, key: Key, result: Result<Option<SocketAddr>, Refusal>) {
         if self.answer_held(core, key, result) {
             return;
         }
@@ -373,7 +344,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// The application is gone: so is its connection.
-    fn leave_guest(&mut self, core: &mut Core<H>, key: Key) {
+    fn leave_guest(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
         if let Phase::Waiting(Waiting::Guest(guest)) = connection.phase {
             let reset = guest.is_taken();
@@ -387,7 +358,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// There is no connection; if only the association was lost, it is asked for again.
-    fn handle_failed(&mut self, core: &mut Core<H>, key: Key, refusal: Refusal) {
+    fn handle_failed(&mut self, core: &mut Core, key: Key, refusal: Refusal) {
         // The session has no more to say of it but goodbye.
         core.unname(key);
         let lost = refusal == Refusal::AssociationLost && !core.stopping;
@@ -399,7 +370,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// A fixed host wants a server of ours (MOB-8).
-    fn call(&mut self, core: &mut Core<H>, id: (u32, ()), conn: ConnId, target: &Target) {
+    fn call(&mut self, core: &mut Core, id: u32, conn: ConnId, target: &Target) {
         let server = match target {
             Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),
             Target::Name(..) => None,
@@ -407,7 +378,7 @@ impl<H: MobileHop> MobileRole<H> {
         let refusal = match server {
             _ if core.stopping => Refusal::ShuttingDown,
             // The mobile is not with that base.
-            _ if id.0 != self.at => Refusal::AssociationLost,
+            _ if id != self.at => Refusal::AssociationLost,
             Some(_) if core.connections.len() >= self.config.connections => Refusal::TooMany,
             Some(server) => {
                 let caller = core.session(id).and_then(|(session, _)| session.caller(conn));
@@ -426,14 +397,14 @@ impl<H: MobileHop> MobileRole<H> {
     }
 }
 
-impl<H: MobileHop> Role for MobileRole<H> {
-    type Hop = Several<H>;
+impl Role for MobileRole {
+    type Hop = Several;
     type Waiting = Waiting;
 
     const NAME: &'static str = "mobile";
 
     /// An association that was made in advance has one that nobody uses.
-    fn session(&self, (part, ()): (u32, ())) -> Session {
+    fn session(&self, part: u32) -> Session {
         let mut session = Session::mobile(lasthop_session::Config {
             max_connections: self.config.connections,
             ..lasthop_session::Config::mobile()
@@ -442,7 +413,7 @@ impl<H: MobileHop> Role for MobileRole<H> {
         session
     }
 
-    fn start(&mut self, core: &mut Core<H>) -> io::Result<()> {
+    fn start(&mut self, core: &mut Core) -> io::Result<()> {
         for (n, fd) in self.listeners.iter().enumerate() {
             core.reactor.add(fd, Interest::Read, Source::Listener(n))?;
         }
@@ -457,12 +428,12 @@ impl<H: MobileHop> Role for MobileRole<H> {
         let (part, ports) = (self.at, self.ports());
         let (hop, mut turn) = core.turn();
         hop.with(&mut turn, part, |hop, _| hop.listen(&ports));
-        core.open_session((part, ()), || self.session((part, ())));
+        core.open_session(part, || self.session(part));
         self.follow_carrier(core);
         Ok(())
     }
 
-    fn handle_listener(&mut self, core: &mut Core<H>, n: usize) {
+    fn handle_listener(&mut self, core: &mut Core, n: usize) {
         if n == NETWORK {
             return self.network.handle_ready();
         }
@@ -493,18 +464,18 @@ impl<H: MobileHop> Role for MobileRole<H> {
         core.arm(core.now, Timer::Accept(n));
     }
 
-    fn handle_waiting(&mut self, core: &mut Core<H>, key: Key, readiness: Readiness) {
+    fn handle_waiting(&mut self, core: &mut Core, key: Key, readiness: Readiness) {
         if let Some(guest) = guest(core, key) {
             guest.socket.ready(readiness);
             self.advance_guest(core, key);
         }
     }
 
-    fn handle_attempt(&mut self, core: &mut Core<H>, key: Key, n: u32) {
+    fn handle_attempt(&mut self, core: &mut Core, key: Key, n: u32) {
         dial::advance(core, key, Some(n));
     }
 
-    fn handle_opening(&mut self, core: &mut Core<H>, id: (u32, ()), event: Event) {
+    fn handle_opening(&mut self, core: &mut Core, id: u32, event: Event) {
         match event {
             Event::Connect { id: conn, target, .. } => self.call(core, id, conn, &target),
             Event::Opened { id: conn, bound } => {
@@ -521,7 +492,7 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
     }
 
-    fn handle_gone(&mut self, core: &mut Core<H>, waiting: Waiting, reset: bool) {
+    fn handle_gone(&mut self, core: &mut Core, waiting: Waiting, reset: bool) {
         match waiting {
             Waiting::Guest(guest) => guest.socket.close(&mut core.reactor, reset),
             Waiting::Held(held) => self.dismiss_held(core, held, Refusal::ConnectionReset),
@@ -529,13 +500,13 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
     }
 
-    fn handle_answer(&mut self, core: &mut Core<H>, answer: Answer<Asker>) {
+    fn handle_answer(&mut self, core: &mut Core, answer: Answer<Asker>) {
         if let Asker::Base(i) = answer.tag {
             self.handle_resolved(core, i, answer.addresses);
         }
     }
 
-    fn handle_timer(&mut self, core: &mut Core<H>, timer: Timer) {
+    fn handle_timer(&mut self, core: &mut Core, timer: Timer) {
         match timer {
             Timer::Accept(n) if !core.stopping => self.handle_listener(core, n),
             Timer::Resolve(i) => self.look_up(core, i),
@@ -552,11 +523,11 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
     }
 
-    fn handle_association(&mut self, core: &mut Core<H>, event: &HopEvent<(u32, ())>) {
-        let (HopEvent::Up((part, ()))
-        | HopEvent::Moved((part, ()), _)
-        | HopEvent::Lost((part, ()), _)
-        | HopEvent::Unreachable((part, ()), _)) = event;
+    fn handle_association(&mut self, core: &mut Core, event: &HopEvent<u32>) {
+        let (HopEvent::Up(part)
+        | HopEvent::Moved(part, _)
+        | HopEvent::Lost(part, _)
+        | HopEvent::Unreachable(part, _)) = event;
         let Some(i) = self.station_at(*part) else { return };
         let (ours, base) = (*part == self.at, self.stations[i].name().to_owned());
         match event {
@@ -587,7 +558,7 @@ impl<H: MobileHop> Role for MobileRole<H> {
         }
     }
 
-    fn handle_message(&mut self, core: &mut Core<H>, (part, ()): (u32, ()), message: &[u8]) {
+    fn handle_message(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         if let Some(Reach::Told(families)) = Reach::decode(message) {
             return self.hear_families(part, families);
         }
@@ -595,14 +566,14 @@ impl<H: MobileHop> Role for MobileRole<H> {
     }
 
     /// Bases do not carry connections on with a mobile: it is the mobile that does.
-    fn handle_wanted(&mut self, core: &mut Core<H>, id: (u32, ()), wanted: SessionId) {
+    fn handle_wanted(&mut self, core: &mut Core, id: u32, wanted: SessionId) {
         let now = core.now;
         if let Some((session, mut streams)) = core.session(id) {
             session.decline(now, &mut streams, wanted);
         }
     }
 
-    fn advance(&mut self, core: &mut Core<H>) -> bool {
+    fn advance(&mut self, core: &mut Core) -> bool {
         let again = !self.again.is_empty();
         self.open_again(core);
         let some = self.tend(core) | self.tend_families(core) | self.refuse_waiting(core);
@@ -617,15 +588,15 @@ impl<H: MobileHop> Role for MobileRole<H> {
         [self.next_tending(), self.families.next_timeout()].into_iter().flatten().min()
     }
 
-    fn handle_request(&mut self, core: &mut Core<H>, request: Request) -> Result<Reply, String> {
+    fn handle_request(&mut self, core: &mut Core, request: Request) -> Result<Reply, String> {
         self.handle(core, request)
     }
 
-    fn report(&self, core: &Core<H>, report: &mut Report) {
+    fn report(&self, core: &Core, report: &mut Report) {
         self.add_to_report(core, report);
     }
 
-    fn stop(&mut self, core: &mut Core<H>) {
+    fn stop(&mut self, core: &mut Core) {
         // Closing a listener takes it out of the epoll set.
         self.listeners.clear();
         self.refuse_all_held(core);

@@ -3,22 +3,22 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::{Core, MobileHop, MobileRole, RESOLVE_AGAIN};
+use super::{Core, MobileRole, RESOLVE_AGAIN};
 use crate::carrier::udp::local_towards;
 use crate::config::Place;
 use crate::driver::{Asker, Timer};
 use crate::error::RunError;
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// Makes a hop to base `i` if there is none; its part.
-    pub(super) fn reach(&mut self, core: &mut Core<H>, i: usize) -> Option<u32> {
+    pub(super) fn reach(&mut self, core: &mut Core, i: usize) -> Option<u32> {
         let station = self.stations.get_mut(i)?;
         if station.part.is_some() {
             return station.part;
         }
         let made = match self.first.take() {
             Some(hop) => Ok(hop),
-            None => (self.make)(&station.config, core.now),
+            None => self.recipe.make(&station.config, core.now),
         };
         let (several, mut turn) = core.turn();
         let added = made.and_then(|hop| {
@@ -41,7 +41,7 @@ impl<H: MobileHop> MobileRole<H> {
         part
     }
 
-    pub(super) fn look_up(&mut self, core: &mut Core<H>, i: usize) {
+    pub(super) fn look_up(&mut self, core: &mut Core, i: usize) {
         let Some(station) = self.stations.get_mut(i) else { return };
         // On a link there is nothing to look up.
         let Place::Internet(base) = &station.config.place else { return };
@@ -58,7 +58,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
-    fn use_base(&mut self, core: &mut Core<H>, i: usize) {
+    fn use_base(&mut self, core: &mut Core, i: usize) {
         let Some(station) = self.stations.get_mut(i) else { return };
         if let (Some(part), Some(addr)) = (station.part, station.addresses.take()) {
             station.local = local_towards(addr);
@@ -69,7 +69,7 @@ impl<H: MobileHop> MobileRole<H> {
 
     pub(super) fn handle_resolved(
         &mut self,
-        core: &mut Core<H>,
+        core: &mut Core,
         i: usize,
         addresses: io::Result<Vec<SocketAddr>>,
     ) {
@@ -80,7 +80,7 @@ impl<H: MobileHop> MobileRole<H> {
                 let gone = station.addresses.set(addresses);
                 let hop = station.part.and_then(|part| core.hop.get(part));
                 // A silent hop is no reason to leave an address that is still the base's.
-                if gone || !hop.is_some_and(H::is_up) {
+                if gone || !hop.is_some_and(|hop| hop.is_up()) {
                     self.use_base(core, i);
                 }
             }

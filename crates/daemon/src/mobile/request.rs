@@ -6,11 +6,11 @@ use lasthop_control::{self as control, BaseReport, Handoffs, Link, Reply, Report
 use lasthop_units::LinkEvent;
 
 use super::station::Station;
-use super::{Core, MobileHop, MobileRole};
+use super::{Core, MobileRole};
 use crate::config::Place;
 
-impl<H: MobileHop> MobileRole<H> {
-    pub(super) fn handle(&mut self, core: &mut Core<H>, request: Request) -> Result<Reply, String> {
+impl MobileRole {
+    pub(super) fn handle(&mut self, core: &mut Core, request: Request) -> Result<Reply, String> {
         match request {
             Request::Handoff { to } => {
                 let i = self.station_called(&to)?;
@@ -65,7 +65,7 @@ impl<H: MobileHop> MobileRole<H> {
         names().position(|known| known == name).ok_or_else(|| control::unknown_base(name, names()))
     }
 
-    pub(super) fn add_to_report(&self, core: &Core<H>, report: &mut Report) {
+    pub(super) fn add_to_report(&self, core: &Core, report: &mut Report) {
         self.users.add_to_report(report);
         let Some(roam) = &self.roam else { return };
         let base = |(i, station): (usize, &Station)| {

@@ -111,9 +111,9 @@ fn machine(
     Machine::with_granter(config, SessionId(name), first, granter)
 }
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// The mobile is with base `i` from here on.
-    pub(super) fn go(&mut self, core: &mut Core<H>, i: usize) {
+    pub(super) fn go(&mut self, core: &mut Core, i: usize) {
         let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
         let Some(roam) = &mut self.roam else { return };
         if self.born {
@@ -127,7 +127,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// The mobile will be with base `i` in about `lead`.
-    pub(super) fn prepare(&mut self, core: &mut Core<H>, i: usize, lead: Duration) {
+    pub(super) fn prepare(&mut self, core: &mut Core, i: usize, lead: Duration) {
         let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
         let now = core.now;
         if let Some(roam) = &mut self.roam {
@@ -139,7 +139,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Does what the machine says. True if it said something.
-    fn follow(&mut self, core: &mut Core<H>) -> bool {
+    fn follow(&mut self, core: &mut Core) -> bool {
         let mut some = false;
         while let Some(event) = self.roam.as_mut().and_then(|roam| roam.machine.poll_event()) {
             some = true;
@@ -162,8 +162,8 @@ impl<H: MobileHop> MobileRole<H> {
         some
     }
 
-    fn note_departure(&mut self, core: &Core<H>, to: usize) {
-        let moved = core.connections_of((self.at, ())).len() as u64;
+    fn note_departure(&mut self, core: &Core, to: usize) {
+        let moved = core.connections_of(self.at).len() as u64;
         let (from, to) = (self.stations[self.here].name(), self.stations[to].name());
         tracing::info!(from, to, connections = moved, "handoff");
         let Some(roam) = &mut self.roam else { return };
@@ -175,7 +175,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// A base will not have the session. It is still where it was, and so the mobile goes back.
-    fn handle_refused(&mut self, core: &mut Core<H>, base: &PublicKey, reason: Reason) {
+    fn handle_refused(&mut self, core: &mut Core, base: &PublicKey, reason: Reason) {
         let Some(roam) = &mut self.roam else { return };
         roam.refused += 1;
         let back = roam.machine.base();
@@ -189,9 +189,9 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Takes the session out of the association that it is on, towards base `i`.
-    fn leave(&mut self, core: &mut Core<H>, i: usize) {
+    fn leave(&mut self, core: &mut Core, i: usize) {
         let now = core.now;
-        if let Some((session, mut streams)) = core.session((self.at, ())) {
+        if let Some((session, mut streams)) = core.session(self.at) {
             session.suspend(now, &mut streams);
         }
         let at = self.at;
@@ -216,15 +216,15 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// Lets the session go on over the association with the base where the mobile is, once that
     /// stands.
-    fn arrive(&mut self, core: &mut Core<H>) -> bool {
+    fn arrive(&mut self, core: &mut Core) -> bool {
         let Some(part) = self.stations[self.here].part.filter(|_| !self.resumed) else {
             return false;
         };
-        if !core.hop.get(part).is_some_and(H::is_up) {
+        if !core.hop.get(part).is_some_and(|hop| hop.is_up()) {
             return false;
         }
         if part != self.at {
-            core.rekey((self.at, ()), (part, ()));
+            core.rekey(self.at, part);
             self.at = part;
         }
         // The greeting goes first, so that the base knows what the rest belongs to.
@@ -232,7 +232,7 @@ impl<H: MobileHop> MobileRole<H> {
         let (now, name) = (core.now, self.session_name());
         let handoff = self.roam.as_ref().map_or(0, Roam::handoff);
         let listening = !self.config.publish.is_empty();
-        if let Some((session, mut streams)) = core.session((part, ())) {
+        if let Some((session, mut streams)) = core.session(part) {
             session.set_listening(listening);
             session.set_handoff(handoff);
             session.resume(now, &mut streams, name);
@@ -248,7 +248,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Says what is due to the base where the mobile is: an association with it stands.
-    pub(super) fn present(&mut self, core: &mut Core<H>) {
+    pub(super) fn present(&mut self, core: &mut Core) {
         self.born = true;
         let key = self.stations[self.here].config.key;
         if let (Some(roam), Some(key)) = (&mut self.roam, key) {
@@ -259,10 +259,10 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// Sends the machine's datagrams: each goes to the base where the session is, or is as good as
     /// lost.
-    fn say(&mut self, core: &mut Core<H>) -> bool {
+    fn say(&mut self, core: &mut Core) -> bool {
         let Some(roam) = &mut self.roam else { return false };
         let (now, at) = (core.now, self.at);
-        if !core.hop.get(at).is_some_and(H::is_up) {
+        if !core.hop.get(at).is_some_and(|hop| hop.is_up()) {
             return false;
         }
         let mut some = false;
@@ -271,7 +271,7 @@ impl<H: MobileHop> MobileRole<H> {
                 .stations
                 .iter()
                 .any(|station| station.part == Some(at) && station.config.key == Some(to));
-            if there && let Some((session, mut streams)) = core.session((at, ())) {
+            if there && let Some((session, mut streams)) = core.session(at) {
                 some |= session.send_message(now, &mut streams, &roam.out).is_ok();
             }
         }
@@ -279,7 +279,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// A base says something of a handoff.
-    pub(super) fn hear(&mut self, core: &mut Core<H>, part: u32, message: &[u8]) {
+    pub(super) fn hear(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         let key = self.station_at(part).and_then(|i| self.stations[i].config.key);
         if let (Some(roam), Some(key)) = (&mut self.roam, key) {
             roam.machine.handle_datagram(core.now, key, message);
@@ -305,10 +305,10 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// Connections that the new base does not get it refuses one by one. One that says nothing at
     /// all has them reset here.
-    fn handle_broken(&mut self, core: &mut Core<H>, why: Broken) {
+    fn handle_broken(&mut self, core: &mut Core, why: Broken) {
         let base = self.stations[self.here].name();
         tracing::warn!(base, %why, "handoff failed: connections that were to move are reset");
-        let there = core.connections_of((self.at, ())).len() as u64;
+        let there = core.connections_of(self.at).len() as u64;
         if let Some(roam) = &mut self.roam {
             roam.began = None;
             if let Some(latest) = &mut roam.latest {
@@ -318,7 +318,7 @@ impl<H: MobileHop> MobileRole<H> {
             }
         }
         if why == Broken::TimedOut
-            && let Some((session, mut streams)) = core.session((self.at, ()))
+            && let Some((session, mut streams)) = core.session(self.at)
         {
             session.reset_all(&mut streams, ResetReason::AssociationLost);
         }
@@ -346,7 +346,7 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// Whatever is due: what the machine says, what has become of the networks, and what the base
     /// does not say. True if something was done.
-    pub(super) fn tend(&mut self, core: &mut Core<H>) -> bool {
+    pub(super) fn tend(&mut self, core: &mut Core) -> bool {
         let mut some = self.notice_changes(core);
         some |= self.follow_signal(core);
         // A base that was not reached yet is not late: what it takes is the network's time.
@@ -380,7 +380,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Leaves a base that does not answer for one that does.
-    fn watch(&mut self, core: &mut Core<H>) {
+    fn watch(&mut self, core: &mut Core) {
         self.doubt_at = None;
         if self.stations.len() < 2 {
             return;
@@ -391,7 +391,7 @@ impl<H: MobileHop> MobileRole<H> {
             Some(hop) => hop.silent_for(now),
             None => Some(now.since(self.left)),
         };
-        let lost = self.impatient && !hop.is_some_and(H::is_up);
+        let lost = self.impatient && !hop.is_some_and(|hop| hop.is_up());
         // What the network says of this base it need not say of another.
         let lost = lost || hop.is_some_and(|hop| hop.unreachable(now).is_some());
         match silent {
@@ -402,7 +402,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
-    fn try_others(&mut self, core: &mut Core<H>) {
+    fn try_others(&mut self, core: &mut Core) {
         for i in 0..self.stations.len() {
             if i == self.here || !self.is_usable(core.now, i) || self.reach(core, i).is_none() {
                 continue;
@@ -428,7 +428,7 @@ impl<H: MobileHop> MobileRole<H> {
         }
     }
 
-    fn sign(&self, core: &Core<H>, i: usize) -> Sign {
+    fn sign(&self, core: &Core, i: usize) -> Sign {
         let hop = self.stations[i].part.and_then(|part| core.hop.get(part));
         hop.map_or(Sign { up: false, heard: 0 }, |hop| Sign { up: hop.is_up(), heard: hop.heard() })
     }
@@ -453,7 +453,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Drops what has had its time.
-    fn sweep(&mut self, core: &mut Core<H>) {
+    fn sweep(&mut self, core: &mut Core) {
         let now = core.now;
         while let Some(n) = self.retired.iter().position(|(at, _)| *at <= now) {
             let (_, part) = self.retired.swap_remove(n);
@@ -475,7 +475,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// What has happened to the networks below.
-    fn notice_changes(&mut self, core: &mut Core<H>) -> bool {
+    fn notice_changes(&mut self, core: &mut Core) -> bool {
         if !self.network.is_ready() {
             return false;
         }
@@ -489,14 +489,15 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Datagrams take another way now: the bases are told by the next one, which goes out at once.
-    fn follow_path(&mut self, core: &mut Core<H>, changes: &Changes) {
+    fn follow_path(&mut self, core: &mut Core, changes: &Changes) {
         for i in 0..self.stations.len() {
             let station = &mut self.stations[i];
             let Some(part) = station.part else { continue };
             let ours = station.addresses.used().and_then(local_towards);
             let before = std::mem::replace(&mut station.local, ours);
             let stranded = before.is_some_and(|ip| changes.lost.contains(&ip));
-            if i == self.here && !H::ROAMS && stranded && self.resumed {
+            let bound = core.hop.get(part).is_some_and(|hop| !hop.roams());
+            if i == self.here && bound && stranded && self.resumed {
                 self.renew(core);
                 continue;
             }
@@ -511,7 +512,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// The base is near on an interface that carries nothing, and another base on one that does.
-    pub(super) fn follow_carrier(&mut self, core: &mut Core<H>) {
+    pub(super) fn follow_carrier(&mut self, core: &mut Core) {
         let carries = |i: usize| {
             let interface = self.stations[i].config.interface.as_deref()?;
             self.network.carries(interface)
@@ -527,7 +528,7 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// Another association with the same base, for a hop whose addresses cannot change. The base knows
     /// the session by its name.
-    fn renew(&mut self, core: &mut Core<H>) {
+    fn renew(&mut self, core: &mut Core) {
         tracing::info!(base = self.stations[self.here].name(), "address lost: reconnecting");
         let here = self.here;
         if let Some(old) = self.stations[here].part.take() {
@@ -537,7 +538,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// What the operator says of the link.
-    pub(super) fn handle_link(&mut self, core: &mut Core<H>, interface: Option<&str>, down: bool) {
+    pub(super) fn handle_link(&mut self, core: &mut Core, interface: Option<&str>, down: bool) {
         if let Some(interface) = interface {
             self.network.set_down(interface, down);
             self.place_signal(core);
@@ -567,7 +568,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 }
 
-fn tell<H: MobileHop>(hop: &mut H, turn: &mut Turn<'_>, down: bool) {
+fn tell(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
     if down {
         return hop.handle_link_event(turn, LinkEvent::Down);
     }
@@ -576,8 +577,8 @@ fn tell<H: MobileHop>(hop: &mut H, turn: &mut Turn<'_>, down: bool) {
 }
 
 /// Ends an association that carries nothing, and says so to its base.
-fn drop_part<H: MobileHop>(core: &mut Core<H>, part: u32) {
-    core.close_session((part, ()));
+fn drop_part(core: &mut Core, part: u32) {
+    core.close_session(part);
     let (hop, mut turn) = core.turn();
     hop.remove(&mut turn, part);
 }

@@ -9,7 +9,7 @@ use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::turn::Source;
 use lasthop_units::{LinkEvent, Time};
 
-use super::{Core, MobileHop, MobileRole};
+use super::{Core, MobileRole};
 
 /// The signal, if the configuration has it watched.
 pub(super) struct Signal {
@@ -71,9 +71,9 @@ impl Signal {
     }
 }
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// Finds the interface whose signal is watched among those that work.
-    pub(super) fn place_signal(&mut self, core: &Core<H>) {
+    pub(super) fn place_signal(&mut self, core: &Core) {
         let index = self.signal.interface().and_then(|name| self.network.index(name));
         if let Some(forecast) = &mut self.signal.forecast {
             forecast.set_index(core.now, index);
@@ -81,7 +81,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Acts on what the signal foretells. True if something was done.
-    pub(super) fn follow_signal(&mut self, core: &mut Core<H>) -> bool {
+    pub(super) fn follow_signal(&mut self, core: &mut Core) -> bool {
         let mut some = false;
         while let Some(event) = self.signal.poll(core.now) {
             some = true;
@@ -109,7 +109,7 @@ impl<H: MobileHop> MobileRole<H> {
 
     /// The link will be lost in about `lead`, and nobody says where the mobile goes then: if one
     /// base is the likely next one it is prepared, else the hop is told.
-    pub(super) fn foresee(&mut self, core: &mut Core<H>, lead: Duration) {
+    pub(super) fn foresee(&mut self, core: &mut Core, lead: Duration) {
         match self.likely_next(core.now) {
             Some(i) => {
                 let (base, here) = (self.stations[i].name(), self.stations[self.here].name());
@@ -135,7 +135,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Tells the hop to the base where the mobile is.
-    pub(super) fn tell_hop(&self, core: &mut Core<H>, event: LinkEvent) {
+    pub(super) fn tell_hop(&self, core: &mut Core, event: LinkEvent) {
         let Some(part) = self.stations[self.here].part else { return };
         let (hop, mut turn) = core.turn();
         hop.with(&mut turn, part, |hop, turn| hop.handle_link_event(turn, event));
@@ -144,7 +144,7 @@ impl<H: MobileHop> MobileRole<H> {
     /// A script says how strong the signal is.
     pub(super) fn handle_quality(
         &mut self,
-        core: &mut Core<H>,
+        core: &mut Core,
         interface: Option<&str>,
         dbm: i16,
     ) -> Result<Reply, String> {

@@ -8,12 +8,12 @@ use lasthop_hop::Unreachable;
 use lasthop_kernel::slab::Key;
 use lasthop_session::{ConnId, Refusal, ResetReason};
 
-use super::{Core, MobileHop, MobileRole, Waiting};
+use super::{Core, MobileRole, Waiting};
 use crate::driver::Phase;
 
-impl<H: MobileHop> MobileRole<H> {
+impl MobileRole {
     /// Why no base can be reached at present, if the network says so of each that may be gone to.
-    fn nobody_there(&self, core: &Core<H>) -> Option<Unreachable> {
+    fn nobody_there(&self, core: &Core) -> Option<Unreachable> {
         let said = |i: usize| {
             let hop = self.stations[i].part.and_then(|part| core.hop.get(part))?;
             hop.unreachable(core.now).filter(|_| !hop.is_up())
@@ -24,7 +24,7 @@ impl<H: MobileHop> MobileRole<H> {
     }
 
     /// Refuses what waits for a base while none is there. True if something was refused.
-    pub(super) fn refuse_waiting(&mut self, core: &mut Core<H>) -> bool {
+    pub(super) fn refuse_waiting(&mut self, core: &mut Core) -> bool {
         let refusal = match self.nobody_there(core) {
             None => return false,
             Some(Unreachable::Network) => Refusal::NetworkUnreachable,
@@ -38,7 +38,7 @@ impl<H: MobileHop> MobileRole<H> {
         some
     }
 
-    fn refuse_one(&mut self, core: &mut Core<H>, key: Key, refusal: Refusal) -> bool {
+    fn refuse_one(&mut self, core: &mut Core, key: Key, refusal: Refusal) -> bool {
         let Some(connection) = core.connections.get(key) else { return false };
         let name = connection.name;
         let asks = match &connection.phase {
@@ -66,13 +66,13 @@ impl<H: MobileHop> MobileRole<H> {
     }
 }
 
-type Name = Option<((u32, ()), ConnId)>;
+type Name = Option<(u32, ConnId)>;
 
-fn is_unanswered<H: MobileHop>(core: &Core<H>, name: Name) -> bool {
+fn is_unanswered(core: &Core, name: Name) -> bool {
     name.is_some_and(|(id, conn)| core.peek(id).is_some_and(|session| session.is_asking(conn)))
 }
 
-fn give_up<H: MobileHop>(core: &mut Core<H>, name: Name) {
+fn give_up(core: &mut Core, name: Name) {
     if let Some((id, conn)) = name
         && let Some((session, mut streams)) = core.session(id)
     {

@@ -11,7 +11,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Source;
 use lasthop_session::{FeedbackConfig, Layer, Setting, Target};
 
-use super::{Core, MobileHop};
+use super::Core;
 use crate::programs::Programs;
 
 /// What is known of applications beside their bytes.
@@ -48,7 +48,7 @@ impl Users {
     }
 
     /// Somebody has come who has not said what he wants; `ends` are his connection's with us.
-    pub(super) fn meet<H: MobileHop>(&self, core: &mut Core<H>, key: Key, ends: Ends) {
+    pub(super) fn meet(&self, core: &mut Core, key: Key, ends: Ends) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         connection.who.client = Some(ends.client);
         if let Some(programs) = &self.programs {
@@ -57,7 +57,7 @@ impl Users {
     }
 
     /// He wants `target`.
-    pub(super) fn begin<H: MobileHop>(&mut self, core: &mut Core<H>, key: Key, target: &Target) {
+    pub(super) fn begin(&mut self, core: &mut Core, key: Key, target: &Target) {
         let flow = match target {
             Target::Addr(addr) => Flow::to(*addr),
             // Most who ask by name ask for an address in text form now and then.
@@ -69,9 +69,9 @@ impl Users {
     }
 
     /// The fixed host `caller` has come to `port`, on which a server here is published.
-    pub(super) fn begin_called<H: MobileHop>(
+    pub(super) fn begin_called(
         &mut self,
-        core: &mut Core<H>,
+        core: &mut Core,
         key: Key,
         caller: Option<SocketAddr>,
         port: u16,
@@ -83,7 +83,7 @@ impl Users {
         self.enter(core, key, Flow { program: None, host, port });
     }
 
-    fn enter<H: MobileHop>(&mut self, core: &mut Core<H>, key: Key, flow: Flow) {
+    fn enter(&mut self, core: &mut Core, key: Key, flow: Flow) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         let (number, program) = (connection.who.number, connection.who.program.clone());
         self.priorities.begin(number, Flow { program, ..flow }, Layer::Hop);
@@ -91,7 +91,7 @@ impl Users {
     }
 
     /// The connection has a new name in a session: there it has the priority that it had.
-    pub(super) fn renew<H: MobileHop>(&self, core: &mut Core<H>, key: Key) {
+    pub(super) fn renew(&self, core: &mut Core, key: Key) {
         let Some(connection) = core.connections.get(key) else { return };
         let (who, name) = (&connection.who, connection.name);
         let told = who.priority.filter(|priority| *priority != USUAL);
@@ -103,7 +103,7 @@ impl Users {
     }
 
     /// Programs were recognised.
-    pub(super) fn handle_ready<H: MobileHop>(&mut self, core: &mut Core<H>) {
+    pub(super) fn handle_ready(&mut self, core: &mut Core) {
         let Some(programs) = &self.programs else { return };
         programs.drain();
         while let Some((number, program)) = programs.poll() {
@@ -129,7 +129,7 @@ impl Users {
     }
 
     /// Hands new priorities to the hop; true if there were any.
-    pub(super) fn apply<H: MobileHop>(&mut self, core: &mut Core<H>) -> bool {
+    pub(super) fn apply(&mut self, core: &mut Core) -> bool {
         let mut some = false;
         while let Some(setting) = self.priorities.poll_setting() {
             let Setting::Priority { flow, priority } = setting else { continue };

@@ -25,8 +25,7 @@ use super::{
     GREETING_TIMEOUT, KIND_CONTROL, REFUSAL, VERSION, hello, lost, preface, report, stream_preface,
 };
 use crate::handshake::{self, Caller, Heard, Introduction};
-use crate::hop::{Hop, HopEvent};
-use crate::hop::{MobileHop, Said};
+use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop, Said};
 
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_millis(500);
@@ -365,7 +364,6 @@ fn listen(control: &mut control::Control, streams: &mut SplitTcp) -> Result<(), 
 
 impl Hop for SplitMobile {
     type Id = ();
-    type Streams = SplitTcp;
 
     fn name(&self) -> &'static str {
         "split-tcp"
@@ -444,7 +442,7 @@ impl Hop for SplitMobile {
         self.streams.has_events() || !self.streams.is_idle()
     }
 
-    fn streams(&mut self, (): ()) -> Option<&mut SplitTcp> {
+    fn streams(&mut self, (): ()) -> Option<&mut AnyStreams> {
         Some(&mut self.streams)
     }
 
@@ -480,9 +478,19 @@ impl Hop for SplitMobile {
     }
 }
 
+#[cfg(test)]
+impl SplitMobile {
+    /// The streams, by their own type.
+    pub(super) fn split_tcp(&mut self) -> &mut SplitTcp {
+        &mut self.streams
+    }
+}
+
 impl MobileHop for SplitMobile {
-    // The kernel's connections are bound to our address.
-    const ROAMS: bool = false;
+    /// The kernel's connections are bound to our address.
+    fn roams(&self) -> bool {
+        false
+    }
 
     fn start(&mut self, _turn: &mut Turn<'_>) -> io::Result<()> {
         Ok(())

@@ -175,6 +175,11 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         self.entries.iter().map(|(id, e)| (AssociationId(*id), &e.mobile, &e.association))
     }
 
+    /// The mobile at the other end of an association.
+    pub fn mobile(&self, id: AssociationId) -> Option<PublicKey> {
+        self.entries.get(&id.0).map(|e| e.mobile)
+    }
+
     /// An association, to look at.
     pub fn association(&self, id: AssociationId) -> Option<&Association<A, T>> {
         self.entries.get(&id.0).map(|e| &e.association)

@@ -130,6 +130,9 @@ pub trait BaseEnd {
     /// One mobile's streams, to read and write them.
     fn association_mut(&mut self, id: AssociationId) -> Option<&mut Self::Streams>;
 
+    /// A mobile's key, where mobiles have keys.
+    fn mobile(&self, id: AssociationId) -> Option<PublicKey>;
+
     /// Where datagrams to a mobile go.
     fn peer(&self, id: AssociationId) -> Option<Self::Address>;
 
@@ -261,6 +264,10 @@ impl<A: Copy + Eq, T: Transport> BaseEnd for Base<A, T> {
 
     fn association_mut(&mut self, id: AssociationId) -> Option<&mut Association<A, T>> {
         self.association_mut(id)
+    }
+
+    fn mobile(&self, id: AssociationId) -> Option<PublicKey> {
+        self.mobile(id)
     }
 
     fn peer(&self, id: AssociationId) -> Option<A> {

@@ -15,6 +15,7 @@ use crate::config::Limits;
 use crate::greeting::Word;
 use crate::mobile_tcp::{self, MobileTcp};
 use crate::schedule::{Schedule, Slot};
+use crate::seal::PublicKey;
 use crate::tokens::Tokens;
 use crate::transport::Transport;
 use crate::transport::{CloseReason, Role};
@@ -325,6 +326,10 @@ impl<A: Copy + Ord> BaseEnd for BareBase<A> {
         let peer = self.peers.get_mut(&id.0)?;
         self.schedule.queue(id.0, &mut peer.slot);
         Some(&mut peer.transport)
+    }
+
+    fn mobile(&self, _id: AssociationId) -> Option<PublicKey> {
+        None
     }
 
     fn peer(&self, id: AssociationId) -> Option<A> {

@@ -19,20 +19,20 @@ use lasthop_units::Time;
 pub(super) use self::migration::Migration;
 use self::wires::{Means, World};
 use super::exits::Helper;
-use super::{BaseConfig, BaseHop, Fallback, HandoffConfig, MobileAddresses, Mode, Surrogate};
+use super::{BaseConfig, Fallback, HandoffConfig, MobileAddresses, Mode, Surrogate};
 use crate::backhaul::{Peer, Purpose, Way, WithPeers};
 use crate::driver;
-use crate::hop::{Hop, HopEvent};
+use crate::hop::HopEvent;
 
 /// Messages in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
 
 /// The loop's core, at a base with the hop `H` to mobiles.
-pub(super) type Core<H> = driver::Core<WithPeers<H>, Surrogate>;
+pub(super) type Core = driver::Core<WithPeers, Surrogate>;
 
 /// A base's part in handoffs.
-pub(super) struct Handoffs<H: Hop> {
-    station: Station<PublicKey, BaseKeys, Way<H::Id>, Key>,
+pub(super) struct Handoffs {
+    station: Station<PublicKey, BaseKeys, Way, Key>,
     means: Means,
     /// The association that this base makes to each peer for messages.
     links: BTreeMap<PublicKey, u32>,
@@ -43,7 +43,7 @@ pub(super) struct Handoffs<H: Hop> {
     message: Vec<u8>,
 }
 
-impl<H: BaseHop> Handoffs<H> {
+impl Handoffs {
     /// The part of a base with these keys, which serves these mobiles.
     pub(super) fn new(
         config: HandoffConfig,
@@ -78,7 +78,7 @@ impl<H: BaseHop> Handoffs<H> {
     }
 
     /// Calls on every other base.
-    pub(super) fn start(&mut self, core: &mut Core<H>) -> io::Result<()> {
+    pub(super) fn start(&mut self, core: &mut Core) -> io::Result<()> {
         for peer in &self.means.config.peers {
             for links in [&mut self.links, &mut self.copies] {
                 let (hop, mut turn) = core.turn();
@@ -103,7 +103,7 @@ impl<H: BaseHop> Handoffs<H> {
     }
 
     /// Something happened to an association.
-    pub(super) fn handle_association(&mut self, core: &mut Core<H>, event: &HopEvent<Way<H::Id>>) {
+    pub(super) fn handle_association(&mut self, core: &mut Core, event: &HopEvent<Way>) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         match event {
             HopEvent::Up(id @ Way::Mobile(_)) => {
@@ -122,7 +122,7 @@ impl<H: BaseHop> Handoffs<H> {
         }
     }
 
-    fn on_link_up(&mut self, core: &mut Core<H>, part: u32) {
+    fn on_link_up(&mut self, core: &mut Core, part: u32) {
         let id = Way::Link(part);
         let Some(peer) = core.hop.key_of(id) else { return };
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
@@ -139,7 +139,7 @@ impl<H: BaseHop> Handoffs<H> {
         core.open_session(id, far_session);
     }
 
-    fn on_link_down(&mut self, core: &mut Core<H>, part: u32, why: &str) {
+    fn on_link_down(&mut self, core: &mut Core, part: u32, why: &str) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         if station.handle_link_lost(&mut World { core, means }, Way::Link(part), why) {
             return;
@@ -151,12 +151,15 @@ impl<H: BaseHop> Handoffs<H> {
             if self.complaints.insert(peer, why.to_owned()).as_deref() != Some(why) {
                 tracing::warn!(peer = self.means.name_of(peer), why, "peer base down");
             }
-            self.station.unreachable(now, peer);
+            // A peer that was restarted may be heard again by the time its earlier life is told lost.
+            if !core.hop.is_linked(part) {
+                self.station.unreachable(now, peer);
+            }
         }
     }
 
     /// The peer of an association says something of a handoff.
-    pub(super) fn handle_message(&mut self, core: &mut Core<H>, id: Way<H::Id>, message: &[u8]) {
+    pub(super) fn handle_message(&mut self, core: &mut Core, id: Way, message: &[u8]) {
         let Some(from) = core.hop.key_of(id) else { return };
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         tracing::trace!(
@@ -173,19 +176,19 @@ impl<H: BaseHop> Handoffs<H> {
     }
 
     /// The session of an association says this of a connection.
-    pub(super) fn handle_event(&mut self, id: Way<H::Id>, event: &Event) {
+    pub(super) fn handle_event(&mut self, id: Way, event: &Event) {
         self.station.handle_event(id, event);
     }
 
     /// The peer of an association carries on connections that its session does not have.
-    pub(super) fn handle_wanted(&mut self, core: &mut Core<H>, id: Way<H::Id>, session: SessionId) {
+    pub(super) fn handle_wanted(&mut self, core: &mut Core, id: Way, session: SessionId) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         let Some(from) = core.hop.key_of(id) else { return };
         station.handle_wanted(&mut World { core, means }, now, id, from, session);
     }
 
     /// Lets the machine act and say what it has to; true if there may be more.
-    pub(super) fn advance(&mut self, core: &mut Core<H>) -> bool {
+    pub(super) fn advance(&mut self, core: &mut Core) -> bool {
         let (now, mut some) = (core.now, false);
         while let Some((mobile, message)) = core.hop.poll_call() {
             some = true;
@@ -217,7 +220,7 @@ impl<H: BaseHop> Handoffs<H> {
     }
 
     /// Sends one message, if there is one.
-    fn say(&mut self, core: &mut Core<H>) -> bool {
+    fn say(&mut self, core: &mut Core) -> bool {
         let now = core.now;
         let Some(to) = self.station.poll_transmit(now, &mut self.message) else { return false };
         let links = if station::is_copy(&self.message) { &self.copies } else { &self.links };
@@ -283,7 +286,7 @@ impl<H: BaseHop> Handoffs<H> {
     }
 
     /// The other bases, for a report.
-    pub(super) fn peer_reports(&self, core: &Core<H>) -> Vec<PeerReport> {
+    pub(super) fn peer_reports(&self, core: &Core) -> Vec<PeerReport> {
         let report = |peer: &Peer| PeerReport {
             name: peer.name.clone(),
             key: peer.key.to_string(),

@@ -11,11 +11,11 @@ use lasthop_session::station::{
 };
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
 
-use super::{BaseHop, Core, Fallback, HandoffConfig, Migration, Mode, far_session};
-use crate::backhaul::{Peer, Purpose, Way, WithPeers};
+use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
+use crate::backhaul::{Peer, Purpose, Way};
 use crate::base::exits::bound_unread;
 use crate::driver::Phase;
-use crate::hop::Hop;
+use crate::hop::AnyStreams;
 use crate::relay::Relay;
 
 /// What handoffs need beside associations and sockets.
@@ -42,14 +42,14 @@ impl Means {
 }
 
 /// Both, for one call of the machine.
-pub(super) struct World<'a, H: BaseHop> {
-    pub(super) core: &'a mut Core<H>,
+pub(super) struct World<'a> {
+    pub(super) core: &'a mut Core,
     pub(super) means: &'a mut Means,
 }
 
-impl<H: BaseHop> Associations for World<'_, H> {
-    type Id = Way<H::Id>;
-    type Streams = <WithPeers<H> as Hop>::Streams;
+impl Associations for World<'_> {
+    type Id = Way;
+    type Streams = AnyStreams;
 
     fn session(&mut self, id: Self::Id) -> Option<(&mut Session, &mut Self::Streams)> {
         self.core.session(id)
@@ -60,7 +60,7 @@ impl<H: BaseHop> Associations for World<'_, H> {
     }
 }
 
-impl<H: BaseHop> Wires<PublicKey> for World<'_, H> {
+impl Wires<PublicKey> for World<'_> {
     type Socket = Key;
 
     fn link(&mut self, base: PublicKey) -> Option<Self::Id> {

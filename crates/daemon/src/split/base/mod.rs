@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{PublicKey, ReplayWindow, Responder};
-use lasthop_hop::{Refusal, Refusals, Refused};
+use lasthop_hop::{AssociationId, Refusal, Refusals, Refused};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Accepted, Congestion, Moved};
@@ -29,8 +29,7 @@ use super::stream::Stream;
 use super::streams::SplitTcp;
 use super::wires::{Place, Wires};
 use super::{GREETING_TIMEOUT, REFUSAL, VERSION, hello, lost};
-use crate::hop::BaseHop;
-use crate::hop::{Hop, HopEvent};
+use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent};
 
 /// Connections that have not yet said whose they are; beyond, the oldest is cut.
 const GREETINGS_MAX: usize = 512;
@@ -68,7 +67,7 @@ pub(crate) struct SplitBase {
     candidates: VecDeque<(Time, u32)>,
     associations: BTreeMap<u32, Association>,
     active: VecDeque<u32>,
-    events: VecDeque<HopEvent<u32>>,
+    events: VecDeque<HopEvent<AssociationId>>,
     resume_at: Option<Time>,
     /// By host: each attempt has a port of its own.
     refusals: Refusals<IpAddr>,
@@ -276,7 +275,7 @@ impl SplitBase {
             && !association.confirmed
         {
             association.confirmed = true;
-            self.events.push_back(HopEvent::Up(id));
+            self.events.push_back(HopEvent::Up(name(id)));
         }
     }
 
@@ -327,7 +326,7 @@ impl SplitBase {
             return;
         }
         if association.confirmed {
-            self.events.push_back(HopEvent::Lost(id, why.to_owned()));
+            self.events.push_back(HopEvent::Lost(name(id), why.to_owned()));
         } else {
             self.associations.remove(&id);
         }
@@ -335,8 +334,7 @@ impl SplitBase {
 }
 
 impl Hop for SplitBase {
-    type Id = u32;
-    type Streams = SplitTcp;
+    type Id = AssociationId;
 
     fn name(&self) -> &'static str {
         "split-tcp"
@@ -426,28 +424,29 @@ impl Hop for SplitBase {
         self.pump(turn);
     }
 
-    fn poll_event(&mut self) -> Option<HopEvent<u32>> {
+    fn poll_event(&mut self) -> Option<HopEvent<AssociationId>> {
         self.events.pop_front()
     }
 
-    fn poll_active(&mut self) -> Option<u32> {
+    fn poll_active(&mut self) -> Option<AssociationId> {
         let id = self.active.pop_front()?;
         if let Some(association) = self.associations.get_mut(&id) {
             association.active = false;
         }
-        Some(id)
+        Some(name(id))
     }
 
     fn is_active(&self) -> bool {
         !self.active.is_empty() || self.associations.values().any(|a| !a.streams.is_idle())
     }
 
-    fn streams(&mut self, id: u32) -> Option<&mut SplitTcp> {
-        self.associations.get_mut(&id).map(|a| &mut a.streams)
+    fn streams(&mut self, id: AssociationId) -> Option<&mut AnyStreams> {
+        Some(&mut self.associations.get_mut(&number(id)?)?.streams)
     }
 
-    fn forget(&mut self, turn: &mut Turn<'_>, id: u32) {
-        let Some(mut association) = self.associations.remove(&id) else { return };
+    fn forget(&mut self, turn: &mut Turn<'_>, id: AssociationId) {
+        let removed = number(id).and_then(|number| self.associations.remove(&number));
+        let Some(mut association) = removed else { return };
         self.events.retain(|event| !matches!(event, HopEvent::Lost(lost, _) if *lost == id));
         if let Some(control) = association.control.take() {
             self.wires.places.remove(control.key);
@@ -520,7 +519,24 @@ impl BaseHop for SplitBase {
         self.refusals.poll().map(|refused| refused.map(|from| from.to_string()))
     }
 
-    fn key_of(&self, id: u32) -> Option<PublicKey> {
-        self.associations.get(&id).map(|a| a.peer)
+    fn key_of(&self, id: AssociationId) -> Option<PublicKey> {
+        self.associations.get(&number(id)?).map(|a| a.peer)
     }
+}
+
+#[cfg(test)]
+impl SplitBase {
+    /// The streams of an association, by their own type.
+    pub(super) fn split_tcp(&mut self, id: AssociationId) -> Option<&mut SplitTcp> {
+        self.associations.get_mut(&number(id)?).map(|a| &mut a.streams)
+    }
+}
+
+/// What the loop calls the association with that number, which is all that streams carry of it.
+fn name(number: u32) -> AssociationId {
+    AssociationId(number.into())
+}
+
+fn number(id: AssociationId) -> Option<u32> {
+    u32::try_from(id.0).ok()
 }

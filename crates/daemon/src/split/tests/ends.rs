@@ -5,15 +5,13 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use lasthop_hop::seal::{Keypair, PublicKey, Responder};
-use lasthop_hop::{Movable, RecvState, Refusal, StreamId, Streams};
+use lasthop_hop::{AssociationId, Movable, RecvState, Refusal, StreamId, Streams};
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_units::Seed;
 
-use crate::hop::BaseHop;
-use crate::hop::MobileHop;
-use crate::hop::{Hop, HopEvent};
+use crate::hop::{BaseHop, Hop, HopEvent, MobileHop};
 use crate::split::{Bounds, Seal, SplitBase, SplitMobile, SplitTcp, VERSION};
 
 /// Nothing here should take longer.
@@ -27,8 +25,8 @@ struct World {
     address: SocketAddr,
     mobiles: Vec<Option<SplitMobile>>,
     names: Vec<PublicKey>,
-    associations: Vec<u32>,
-    lost: Vec<u32>,
+    associations: Vec<AssociationId>,
+    lost: Vec<AssociationId>,
     unreachable: Vec<String>,
 }
 
@@ -123,18 +121,18 @@ impl World {
     }
 
     fn mobile(&mut self, n: usize) -> &mut SplitTcp {
-        self.mobiles[n].as_mut().unwrap().streams(()).unwrap()
+        self.mobiles[n].as_mut().unwrap().split_tcp()
     }
 
     /// The association of mobile `n`.
-    fn association(&self, n: usize) -> u32 {
+    fn association(&self, n: usize) -> AssociationId {
         let name = Some(self.names[n]);
         *self.associations.iter().find(|id| self.base.key_of(**id) == name).unwrap()
     }
 
     fn base(&mut self, n: usize) -> &mut SplitTcp {
         let id = self.association(n);
-        self.base.streams(id).unwrap()
+        self.base.split_tcp(id).unwrap()
     }
 
     /// Streams of mobile zero, each with `n` bytes that the base has and nobody reads.
@@ -241,7 +239,7 @@ fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
     let asked = world.base(0).open().unwrap();
     let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
     world.base.pump(&mut turn);
-    assert!(world.base.streams(id).unwrap().awaits(asked.0));
+    assert!(world.base.split_tcp(id).unwrap().awaits(asked.0));
     first.close(&mut turn.within(1));
     drop(first);
     world.until("the stream is over", |world| {
