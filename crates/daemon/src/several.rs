@@ -1,12 +1,12 @@
 //! A mobile's hop: any number of hops to a base each, added and removed while it runs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::AssociationReport;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::{Source, Turn};
-use lasthop_units::Time;
+use lasthop_units::{Deadlines, Time};
 
 use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 
@@ -18,6 +18,10 @@ pub(crate) struct Several {
     /// Parts have this number or a higher one: what is lower is somebody else's.
     first: u32,
     next: u32,
+    /// Parts with which something was done, or that have more to do: the others are not looked at.
+    touched: BTreeSet<u32>,
+    /// When the others want to be called.
+    deadlines: Deadlines<u32>,
     /// The part that was last asked what it has to say; the next one's turn comes first.
     asked: u32,
     /// Refused datagrams of parts that are gone.
@@ -28,7 +32,15 @@ impl Several {
     /// No parts yet. They will be numbered from `first` on: what shares the loop with these has the
     /// numbers below.
     pub(crate) fn new(first: u32) -> Self {
-        Self { parts: BTreeMap::new(), first, next: first, asked: first, garbage: 0 }
+        Self {
+            parts: BTreeMap::new(),
+            first,
+            next: first,
+            touched: BTreeSet::new(),
+            deadlines: Deadlines::new(),
+            asked: first,
+            garbage: 0,
+        }
     }
 
     /// Adds a hop whose descriptors are not watched yet; its number. Start it with
@@ -40,6 +52,7 @@ impl Several {
         let part = self.next;
         self.next = part.wrapping_add(1);
         self.parts.insert(part, hop);
+        self.touched.insert(part);
         part
     }
 
@@ -57,6 +70,8 @@ impl Several {
     pub(crate) fn discard(&mut self, turn: &mut Turn<'_>, part: u32) {
         if let Some(hop) = self.parts.remove(&part) {
             self.garbage += hop.garbage();
+            self.touched.remove(&part);
+            self.deadlines.set(part, None);
             turn.reactor.forget(|source| matches!(source, Source::Hop(n, _) if n == part));
         }
     }
@@ -74,17 +89,20 @@ impl Several {
         act: impl FnOnce(&mut dyn MobileHop, &mut Turn<'_>) -> T,
     ) -> Option<T> {
         let hop = self.parts.get_mut(&part)?;
+        self.touched.insert(part);
         Some(act(&mut **hop, &mut turn.within(part)))
     }
 
-    /// Does something with every part, each with a turn that is for it.
-    pub(crate) fn each(
+    /// Does something with every part that was touched, each with a turn that is for it.
+    fn each(
         &mut self,
         turn: &mut Turn<'_>,
         mut act: impl FnMut(&mut dyn MobileHop, &mut Turn<'_>),
     ) {
-        for (part, hop) in &mut self.parts {
-            act(&mut **hop, &mut turn.within(*part));
+        for part in &self.touched {
+            if let Some(hop) = self.parts.get_mut(part) {
+                act(&mut **hop, &mut turn.within(*part));
+            }
         }
     }
 }
@@ -99,55 +117,57 @@ impl Hop for Several {
 
     /// The turn is for the part whose descriptor it is.
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
-        if let Some(hop) = self.parts.get_mut(&turn.part) {
-            hop.handle_ready(turn, key, readiness);
-        }
+        let part = turn.part;
+        self.with(turn, part, |hop, turn| hop.handle_ready(turn, key, readiness));
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        self.parts.values().filter_map(|hop| hop.next_timeout()).min()
+        self.deadlines.next()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
-        let now = turn.now;
-        self.each(turn, |hop, turn| {
-            if hop.next_timeout().is_some_and(|at| at <= now) {
-                hop.handle_timeout(turn);
-            }
-        });
+        while let Some(part) = self.deadlines.pop_due(turn.now) {
+            self.with(turn, part, |hop, turn| hop.handle_timeout(turn));
+        }
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
         self.each(turn, |hop, turn| hop.pump(turn));
     }
 
+    /// What has nothing more to do is left alone until its next timer.
     fn flush(&mut self, turn: &mut Turn<'_>) {
         self.each(turn, |hop, turn| hop.flush(turn));
+        let Self { parts, touched, deadlines, .. } = self;
+        touched.retain(|part| {
+            let Some(hop) = parts.get(part) else { return false };
+            deadlines.set(*part, hop.next_timeout());
+            hop.is_active()
+        });
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<u32>> {
-        self.parts.iter_mut().find_map(|(part, hop)| Some(hop.poll_event()?.map(|()| *part)))
+        let Self { parts, touched, .. } = self;
+        touched.iter().find_map(|part| Some(parts.get_mut(part)?.poll_event()?.map(|()| *part)))
     }
 
     /// Parts take turns, so that one that always has something to say does not silence the others.
     fn poll_active(&mut self) -> Option<u32> {
-        let asked = self.asked;
-        let active =
-            |(part, hop): (&u32, &mut Box<dyn MobileHop>)| hop.poll_active().map(|()| *part);
-        let found = match asked.checked_add(1) {
-            Some(next) => self.parts.range_mut(next..).find_map(active),
-            None => None,
-        };
-        let found = found.or_else(|| self.parts.range_mut(..=asked).find_map(active))?;
-        self.asked = found;
-        Some(found)
+        let Self { parts, touched, asked, .. } = self;
+        let after = asked.checked_add(1).map(|next| touched.range(next..));
+        let mut turns = after.into_iter().flatten().chain(touched.range(..=*asked));
+        let found = turns
+            .find(|part| parts.get_mut(part).is_some_and(|hop| hop.poll_active().is_some()))?;
+        *asked = *found;
+        Some(*found)
     }
 
     fn is_active(&self) -> bool {
-        self.parts.values().any(|hop| hop.is_active())
+        self.touched.iter().any(|part| self.parts.get(part).is_some_and(|hop| hop.is_active()))
     }
 
     fn streams(&mut self, part: u32) -> Option<&mut AnyStreams> {
+        self.touched.insert(part);
         self.parts.get_mut(&part)?.streams(())
     }
 
@@ -156,6 +176,7 @@ impl Hop for Several {
     }
 
     fn close(&mut self, turn: &mut Turn<'_>) {
+        self.touched.extend(self.parts.keys());
         self.each(turn, |hop, turn| hop.close(turn));
     }
 
