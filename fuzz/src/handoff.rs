@@ -117,11 +117,11 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
             let end = whole.len().min(offset + 62);
             piece = whole.get(offset..end).unwrap_or_default().to_vec();
             let total = whole.len() as u64;
-            Message::State { frozen: small(input), total, offset: offset as u64, bytes: &piece }
+            Message::State { generation: small(input), total, offset: offset as u64, bytes: &piece }
         }
-        6 => Message::Take { frozen: small(input), warrant: warrant(input) },
-        7 => Message::Given { frozen: small(input) },
-        8 => Message::Stale { frozen: small(input) },
+        6 => Message::Commit { generation: small(input), warrant: warrant(input) },
+        7 => Message::Committed { generation: small(input) },
+        8 => Message::Superseded { generation: small(input) },
         9 => Message::Moved { to: name(input), since: small(input) },
         10 => Message::Expect { candidate: name(input) },
         11 => {

@@ -264,9 +264,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let leaving: Vec<SessionId> =
             self.ahead.leaving.iter().filter(|(_, l)| due(l.retry.next)).map(|(s, _)| *s).collect();
         for session in leaving {
-            let frozen = self.is_frozen(session);
+            let generation = self.is_frozen(session);
             let Some(leaving) = self.ahead.leaving.get_mut(&session) else { continue };
-            if frozen {
+            if generation {
                 leaving.retry.next = Time::NEVER;
             } else if leaving.is_done() {
                 leaving.retry.next = Time::NEVER;

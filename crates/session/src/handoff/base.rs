@@ -213,19 +213,19 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.on_fetch(now, from, session, number, piece, &pieces);
             }
             Message::Have { number } => self.on_have(now, from, session, number),
-            Message::Take { frozen, warrant } => {
-                self.on_take(now, from, (session, attempt, frozen), warrant.as_ref());
+            Message::Commit { generation, warrant } => {
+                self.on_commit(now, from, (session, attempt, generation), warrant.as_ref());
             }
-            Message::State { frozen, total, offset, bytes }
+            Message::State { generation, total, offset, bytes }
                 if self.is_awaited(session, attempt, from) =>
             {
-                self.on_piece(now, session, frozen, total, offset, bytes);
+                self.on_piece(now, session, generation, total, offset, bytes);
             }
-            Message::Given { frozen } if self.is_awaited(session, attempt, from) => {
-                self.on_given(now, session, frozen);
+            Message::Committed { generation } if self.is_awaited(session, attempt, from) => {
+                self.on_committed(now, session, generation);
             }
-            Message::Stale { frozen } if self.is_awaited(session, attempt, from) => {
-                self.on_stale(now, session, frozen);
+            Message::Superseded { generation } if self.is_awaited(session, attempt, from) => {
+                self.on_superseded(now, session, generation);
             }
             Message::Moved { to, since } if self.is_fetched(session, attempt, from) => {
                 let to = A::from_name(&to).map(|addr| Holder { addr, since });
@@ -417,7 +417,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             _ => self.sessions.get(&session).and_then(|entry| entry.gave),
         };
         let number = match &role {
-            Role::Leaving(leaving) => leaving.frozen,
+            Role::Leaving(leaving) => leaving.generation,
             _ => self.sessions.get(&session).map_or(0, |entry| entry.number),
         };
         let known = self.sessions.get_mut(&session);

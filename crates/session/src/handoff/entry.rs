@@ -87,14 +87,14 @@ pub(super) enum ArrivingStage {
     /// Nothing has come yet.
     Asking,
     /// Pieces come of the state with that number.
-    Pulling { pull: Pull, frozen: u32 },
+    Pulling { pull: Pull, generation: u32 },
     /// All is here; the old base must confirm that it is ours.
-    Taking { bytes: Vec<u8>, frozen: u32 },
+    Committing { bytes: Vec<u8>, generation: u32 },
 }
 
 impl ArrivingStage {
-    pub(super) fn is_taking(&self) -> bool {
-        matches!(self, Self::Taking { .. })
+    pub(super) fn is_committing(&self) -> bool {
+        matches!(self, Self::Committing { .. })
     }
 }
 
@@ -103,7 +103,7 @@ impl ArrivingStage {
 pub(super) struct Leaving<A> {
     pub(super) wanted: Wanted<A>,
     /// Its number.
-    pub(super) frozen: u32,
+    pub(super) generation: u32,
     /// Absent until the world has given it.
     pub(super) state: Option<Vec<u8>>,
     /// As what it is sent, once it is. Its number stands for that too.
@@ -145,7 +145,7 @@ impl<A: Copy + Eq> Leaving<A> {
         };
         match &self.form {
             Some(before) if copy(before) == copy(&form) => return,
-            Some(_) => self.frozen = self.frozen.saturating_add(1),
+            Some(_) => self.generation = self.generation.saturating_add(1),
             None => {}
         }
         self.form = Some(form);
@@ -220,10 +220,11 @@ impl<A> Entry<A> {
     pub(super) fn is_outdone(&self, since: u32) -> bool {
         match &self.role {
             Role::Serving | Role::Rebuilding(_) => self.number <= since,
-            Role::Leaving(leaving) => leaving.frozen <= since,
-            Role::Arriving(Arriving { stage: ArrivingStage::Taking { frozen, .. }, .. }) => {
-                *frozen <= since
-            }
+            Role::Leaving(leaving) => leaving.generation <= since,
+            Role::Arriving(Arriving {
+                stage: ArrivingStage::Committing { generation, .. },
+                ..
+            }) => *generation <= since,
             _ => false,
         }
     }
@@ -242,7 +243,7 @@ impl<A> Entry<A> {
             Role::Arriving(Arriving { stage: ArrivingStage::Pulling { pull, .. }, .. }) => {
                 pull.memory()
             }
-            Role::Arriving(Arriving { stage: ArrivingStage::Taking { bytes, .. }, .. }) => {
+            Role::Arriving(Arriving { stage: ArrivingStage::Committing { bytes, .. }, .. }) => {
                 bytes.len()
             }
             _ => 0,

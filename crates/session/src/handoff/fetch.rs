@@ -96,7 +96,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.serve(now, session);
             }
             // The state may be ours already, if only we knew: that is asked for first.
-            Role::Arriving(arriving) if arriving.stage.is_taking() => {
+            Role::Arriving(arriving) if arriving.stage.is_committing() => {
                 entry.attempt = attempt;
                 arriving.attempt = attempt;
                 arriving.mobile = mobile;
@@ -187,9 +187,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 Message::Handover { limit, piece, window, since, copy, warrant }
             }
             ArrivingStage::Pulling { pull, .. } => Message::Pull { piece, pieces: pull.missing() },
-            ArrivingStage::Taking { frozen, .. } => {
+            ArrivingStage::Committing { generation, .. } => {
                 let warrant = self.warrant(session, arriving.holder.addr);
-                Message::Take { frozen: *frozen, warrant }
+                Message::Commit { generation: *generation, warrant }
             }
         };
         self.say(arriving.holder.addr, session, arriving.attempt, message);
@@ -207,7 +207,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn is_fetched(&self, session: SessionId, attempt: u32, from: A) -> bool {
         self.is_awaited(session, attempt, from)
             && self.sessions.get(&session).is_some_and(
-                |entry| matches!(&entry.role, Role::Arriving(arriving) if !arriving.stage.is_taking()),
+                |entry| matches!(&entry.role, Role::Arriving(arriving) if !arriving.stage.is_committing()),
             )
     }
 
@@ -216,7 +216,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         &mut self,
         now: Time,
         session: SessionId,
-        frozen: u32,
+        generation: u32,
         total: u64,
         offset: u64,
         bytes: &[u8],
@@ -226,8 +226,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         let config = self.config;
         let Some(arriving) = self.arriving(session) else { return };
-        if let ArrivingStage::Pulling { frozen: of, .. } = arriving.stage
-            && of < frozen
+        if let ArrivingStage::Pulling { generation: of, .. } = arriving.stage
+            && of < generation
         {
             // What was begun is no longer to be had.
             arriving.stage = ArrivingStage::Asking;
@@ -238,12 +238,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
             let Some(arriving) = self.arriving(session) else { return };
             let pull = Pull::new(total as usize, config.piece(), config.window);
-            arriving.stage = ArrivingStage::Pulling { pull, frozen };
+            arriving.stage = ArrivingStage::Pulling { pull, generation };
         }
         self.ahead.heard(session, now);
         let Some(arriving) = self.arriving(session) else { return };
-        let ArrivingStage::Pulling { pull, frozen: of } = &mut arriving.stage else { return };
-        if *of != frozen || pull.total() as u64 != total || !pull.add(offset, bytes) {
+        let ArrivingStage::Pulling { pull, generation: of } = &mut arriving.stage else { return };
+        if *of != generation || pull.total() as u64 != total || !pull.add(offset, bytes) {
             return;
         }
         arriving.heard = now;
@@ -262,7 +262,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     fn complete(&mut self, now: Time, session: SessionId) {
         let Some(arriving) = self.arriving(session) else { return };
         let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
-        let ArrivingStage::Pulling { pull, frozen } = stage else { return };
+        let ArrivingStage::Pulling { pull, generation } = stage else { return };
         let mut bytes = pull.into_bytes();
         let limit = self.config.state_max.get().min(self.free_memory());
         if delta::is_remainder(&bytes) {
@@ -276,7 +276,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let Some(arriving) = self.arriving(session) else { return };
         match SessionState::decode(&bytes) {
             Ok(state) if state.session == session => {
-                arriving.stage = ArrivingStage::Taking { bytes, frozen };
+                arriving.stage = ArrivingStage::Committing { bytes, generation };
                 self.restart(now, session);
             }
             Err(StateError::Version(_)) => self.refuse(now, session, Reason::Version),
@@ -285,11 +285,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// The state is ours (MHP-17).
-    pub(super) fn on_given(&mut self, now: Time, session: SessionId, frozen: u32) {
+    pub(super) fn on_committed(&mut self, now: Time, session: SessionId, generation: u32) {
         let Some(arriving) = self.arriving(session) else { return };
         let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
         let bytes = match stage {
-            ArrivingStage::Taking { bytes, frozen: of } if of == frozen => bytes,
+            ArrivingStage::Committing { bytes, generation: of } if of == generation => bytes,
             other => {
                 arriving.stage = other;
                 return;
@@ -302,19 +302,20 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         let attempt = self.attempt(session);
         self.ahead.forget(session);
-        let (frozen, state) = (frozen.saturating_add(1), Some(bytes));
-        let leaving = Leaving { wanted, frozen, state, form: None, formed_for: None, heard: now };
+        let (generation, state) = (generation.saturating_add(1), Some(bytes));
+        let leaving =
+            Leaving { wanted, generation, state, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.serve(now, session);
     }
 
     /// What is here was used by the old base since.
-    pub(super) fn on_stale(&mut self, now: Time, session: SessionId, frozen: u32) {
+    pub(super) fn on_superseded(&mut self, now: Time, session: SessionId, generation: u32) {
         let Some(arriving) = self.arriving(session) else { return };
         let stale = match &arriving.stage {
             ArrivingStage::Asking => false,
-            ArrivingStage::Pulling { frozen: of, .. }
-            | ArrivingStage::Taking { frozen: of, .. } => *of == frozen,
+            ArrivingStage::Pulling { generation: of, .. }
+            | ArrivingStage::Committing { generation: of, .. } => *of == generation,
         };
         if !stale {
             return;
@@ -322,7 +323,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         arriving.stage = ArrivingStage::Asking;
         if let Some(Wanted::Base { addr, .. }) = arriving.wanted.take() {
             // Whoever waits for it here has a later grant than ours, and had better ask there.
-            let to = Holder { addr: arriving.holder.addr, since: frozen };
+            let to = Holder { addr: arriving.holder.addr, since: generation };
             return self.point_to(now, session, addr, to);
         }
         self.restart(now, session);

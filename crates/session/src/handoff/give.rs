@@ -62,7 +62,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 let message = moved(*to);
                 self.say(from, session, attempt, message);
             }
-            Role::Arriving(arriving) if newer && arriving.stage.is_taking() => {
+            Role::Arriving(arriving) if newer && arriving.stage.is_committing() => {
                 entry.attempt = attempt;
                 arriving.wanted = Some(wanted);
                 self.restart(now, session);
@@ -95,9 +95,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         // A base that has forgotten the session may have given it away in handoffs of which the mobile
         // has not heard.
         let step = if known.is_some() { 1 } else { NUMBERS };
-        let frozen = known.unwrap_or(0).max(since).saturating_add(step).max(least);
+        let generation = known.unwrap_or(0).max(since).saturating_add(step).max(least);
         let leaving =
-            Leaving { wanted, frozen, state: None, form: None, formed_for: None, heard: now };
+            Leaving { wanted, generation, state: None, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.events.push_back(BaseEvent::Freeze { session, mobile: wanted.mobile() });
     }
@@ -116,7 +116,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             let form = form.map_or(Form::Whole, |(copy, bytes)| Form::Remainder(copy, bytes));
             leaving.set_form(form);
         }
-        entry.number = leaving.frozen;
+        entry.number = leaving.generation;
         let Some(bytes) = &leaving.state else { return };
         match leaving.wanted {
             Wanted::Base { addr, limit, .. } if total > limit => {
@@ -166,11 +166,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         len: u16,
     ) -> Option<Message<'_>> {
         let Role::Leaving(leaving) = &self.sessions.get(&session)?.role else { return None };
-        let (bytes, frozen) = (leaving.package()?, leaving.frozen);
+        let (bytes, generation) = (leaving.package()?, leaving.generation);
         let start = usize::try_from(offset).ok().filter(|_| leaving.wanted.is_base(to))?;
         let end = bytes.len().min(start + usize::from(len));
         let total = bytes.len() as u64;
-        Some(Message::State { frozen, total, offset, bytes: bytes.get(start..end)? })
+        Some(Message::State { generation, total, offset, bytes: bytes.get(start..end)? })
     }
 
     /// Pieces are missing.
@@ -199,21 +199,23 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// A base has the whole state and asks whether it may use it. From here on nobody else may.
-    pub(super) fn on_take(
+    pub(super) fn on_commit(
         &mut self,
         now: Time,
         from: A,
-        (session, attempt, frozen): (SessionId, u32, u32),
+        (session, attempt, generation): (SessionId, u32, u32),
         warrant: Option<&Warrant>,
     ) {
         let Some(entry) = self.sessions.get_mut(&session) else {
-            return self.say(from, session, attempt, Message::Stale { frozen });
+            return self.say(from, session, attempt, Message::Superseded { generation });
         };
-        if entry.gave == Some((from, frozen)) {
-            return self.say(from, session, attempt, Message::Given { frozen });
+        if entry.gave == Some((from, generation)) {
+            return self.say(from, session, attempt, Message::Committed { generation });
         }
         match &entry.role {
-            Role::Leaving(leaving) if leaving.frozen == frozen && leaving.state.is_some() => {
+            Role::Leaving(leaving)
+                if leaving.generation == generation && leaving.state.is_some() =>
+            {
                 let wanted = attempt == entry.attempt && leaving.wanted.is_base(from);
                 if !wanted && attempt <= entry.attempt {
                     return;
@@ -224,17 +226,17 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 }
                 self.ahead.forget(session);
                 let until = now + self.config.remember;
-                let to = Holder { addr: from, since: frozen };
+                let to = Holder { addr: from, since: generation };
                 self.set(session, attempt, Role::Given { to, until });
                 if let Some(entry) = self.sessions.get_mut(&session) {
-                    entry.gave = Some((from, frozen));
+                    entry.gave = Some((from, generation));
                 }
                 let lasts = self.config.forward;
                 self.events.push_back(BaseEvent::Forward { session, to: from, lasts });
-                self.say(from, session, attempt, Message::Given { frozen });
+                self.say(from, session, attempt, Message::Committed { generation });
             }
             // Given to another, or used here since: that state will never be anybody's again.
-            _ => self.say(from, session, attempt, Message::Stale { frozen }),
+            _ => self.say(from, session, attempt, Message::Superseded { generation }),
         }
     }
 }

@@ -39,7 +39,7 @@ fn is_request(message: &Message<'_>) -> bool {
         message,
         Message::Greet { .. }
             | Message::Handover { .. }
-            | Message::Take { .. }
+            | Message::Commit { .. }
             | Message::Pull { .. }
     )
 }

@@ -368,7 +368,7 @@ impl World {
             Message::State { .. } => {
                 assert_eq!(self.went.get(&attempt), Some(&to), "{message:?} in {attempt}");
             }
-            Message::Given { .. } => assert!(self.went.values().any(|base| *base == to)),
+            Message::Committed { .. } => assert!(self.went.values().any(|base| *base == to)),
             // It goes by the association's stream, first of all.
             Message::Here { .. } => {
                 self.sent.push((from, to, datagram.clone()));

@@ -367,9 +367,9 @@ pub enum Message<'a> {
     },
     /// Old base to new: a piece of the state (MHP-17).
     State {
-        /// The state's number. It rises whenever a session is frozen or given, so that pieces of two
+        /// The state's generation. It rises whenever a session is frozen or given, so that pieces of two
         /// states never mix, and of two opinions who has the session the later one is right.
-        frozen: u32,
+        generation: u32,
         /// Bytes of the whole.
         total: u64,
         /// Where this piece begins.
@@ -378,21 +378,21 @@ pub enum Message<'a> {
         bytes: &'a [u8],
     },
     /// New base to old: I have it all; may I use it?
-    Take {
+    Commit {
         /// As in [`State`](Self::State).
-        frozen: u32,
+        generation: u32,
         /// As in [`Handover`](Self::Handover).
         warrant: Option<Warrant>,
     },
     /// Old base to new: it is yours, and nobody else's.
-    Given {
+    Committed {
         /// As in [`State`](Self::State).
-        frozen: u32,
+        generation: u32,
     },
     /// Old base to new: it was used here since, ask anew.
-    Stale {
+    Superseded {
         /// As in [`State`](Self::State).
-        frozen: u32,
+        generation: u32,
     },
     /// Base to base: that one has it.
     Moved {

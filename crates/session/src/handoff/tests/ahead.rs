@@ -297,8 +297,10 @@ fn a_late_request_does_not_change_what_is_sent() {
         let mut out = vec![];
         let mut numbers = vec![];
         while machine.poll_transmit(now, &mut out).is_some() {
-            if let Message::State { frozen, total, .. } = Datagram::decode(&out).unwrap().message {
-                numbers.push((frozen, total));
+            if let Message::State { generation, total, .. } =
+                Datagram::decode(&out).unwrap().message
+            {
+                numbers.push((generation, total));
             }
         }
         numbers

@@ -12,7 +12,7 @@ pub(super) fn any(world: &mut World, dice: &mut Numbers) {
         let said = Datagram::decode(bytes).map(|datagram| datagram.message);
         let asks = matches!(
             said,
-            Ok(Message::Handover { .. } | Message::Take { .. } | Message::Pull { .. })
+            Ok(Message::Handover { .. } | Message::Commit { .. } | Message::Pull { .. })
         );
         asks && *from != MOBILE
     };
@@ -50,7 +50,7 @@ fn later(bytes: &[u8]) -> Vec<u8> {
 fn forged(bytes: &[u8], dice: &mut Numbers) -> Vec<u8> {
     let mut datagram = Datagram::decode(bytes).expect("readable");
     let warrants = match &mut datagram.message {
-        Message::Handover { warrant, .. } | Message::Take { warrant, .. } => warrant,
+        Message::Handover { warrant, .. } | Message::Commit { warrant, .. } => warrant,
         _ => return bytes.to_vec(),
     };
     if let Some(warrant) = warrants {

@@ -195,13 +195,13 @@ fn nobody_takes_what_was_not_given_to_it() {
     };
     base.frozen(Time::ZERO, ID, Some(state));
     while base.poll_transmit(Time::ZERO, &mut vec![]).is_some() {}
-    let take = |attempt, warrant| encoded(attempt, Message::Take { frozen: 256, warrant });
+    let take = |attempt, warrant| encoded(attempt, Message::Commit { generation: 256, warrant });
     let (said, _) = told(&mut base, 3, &take(9, warrant(MOBILE, 1, claim(3))));
     assert_eq!(said, refusal(3, 9, Reason::Unauthorised));
     let (said, _) = told(&mut base, 3, &take(1, None));
     assert_eq!(said, []);
     let (said, events) = told(&mut base, 2, &take(1, None));
-    assert_eq!(said, [(2, encoded(1, Message::Given { frozen: 256 }))]);
+    assert_eq!(said, [(2, encoded(1, Message::Committed { generation: 256 }))]);
     assert!(matches!(events[..], [BaseEvent::Forward { to: 2, .. }]));
 }
 

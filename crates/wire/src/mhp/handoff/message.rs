@@ -10,11 +10,11 @@ const TYPE_RESUME: u8 = 21;
 const TYPE_HANDOVER: u8 = 22;
 const TYPE_PULL: u8 = 23;
 const TYPE_STATE: u8 = 24;
-const TYPE_TAKE: u8 = 25;
-const TYPE_GIVEN: u8 = 26;
+const TYPE_COMMIT: u8 = 25;
+const TYPE_COMMITTED: u8 = 26;
 const TYPE_MOVED: u8 = 27;
 pub(super) const TYPE_REFUSE: u8 = 28;
-const TYPE_STALE: u8 = 29;
+const TYPE_SUPERSEDED: u8 = 29;
 const TYPE_EXPECT: u8 = 30;
 const TYPE_EXPECTED: u8 = 31;
 const TYPE_AHEAD: u8 = 32;
@@ -32,9 +32,9 @@ impl<'a> Message<'a> {
             Self::Handover { .. } => TYPE_HANDOVER,
             Self::Pull { .. } => TYPE_PULL,
             Self::State { .. } => TYPE_STATE,
-            Self::Take { .. } => TYPE_TAKE,
-            Self::Given { .. } => TYPE_GIVEN,
-            Self::Stale { .. } => TYPE_STALE,
+            Self::Commit { .. } => TYPE_COMMIT,
+            Self::Committed { .. } => TYPE_COMMITTED,
+            Self::Superseded { .. } => TYPE_SUPERSEDED,
             Self::Moved { .. } => TYPE_MOVED,
             Self::Refuse(_) => TYPE_REFUSE,
             Self::Expect { .. } => TYPE_EXPECT,
@@ -50,15 +50,15 @@ impl<'a> Message<'a> {
 
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Resume { since: frozen }
-            | Self::Here { since: frozen }
-            | Self::Given { frozen }
-            | Self::Stale { frozen }
-            | Self::Have { number: frozen } => {
-                out.extend_from_slice(&frozen.to_be_bytes());
+            Self::Resume { since: generation }
+            | Self::Here { since: generation }
+            | Self::Committed { generation }
+            | Self::Superseded { generation }
+            | Self::Have { number: generation } => {
+                out.extend_from_slice(&generation.to_be_bytes());
             }
-            Self::Take { frozen, warrant } => {
-                out.extend_from_slice(&frozen.to_be_bytes());
+            Self::Commit { generation, warrant } => {
+                out.extend_from_slice(&generation.to_be_bytes());
                 if let Some(warrant) = warrant {
                     warrant.put(out);
                 }
@@ -89,9 +89,9 @@ impl<'a> Message<'a> {
                 out.extend_from_slice(&number.to_be_bytes());
                 put_pieces(out, *piece, pieces);
             }
-            Self::State { frozen, total, offset, bytes }
-            | Self::Ahead { number: frozen, total, offset, bytes } => {
-                out.extend_from_slice(&frozen.to_be_bytes());
+            Self::State { generation, total, offset, bytes }
+            | Self::Ahead { number: generation, total, offset, bytes } => {
+                out.extend_from_slice(&generation.to_be_bytes());
                 out.extend_from_slice(&total.to_be_bytes());
                 out.extend_from_slice(&offset.to_be_bytes());
                 out.extend_from_slice(bytes);
@@ -110,16 +110,16 @@ impl<'a> Message<'a> {
     pub(super) fn decode(kind: u8, mut body: Reader<'a>) -> Result<Self, MhpError> {
         Ok(match kind {
             TYPE_GREET => {
-                let since = body.take_u32("state's number")?;
+                let since = body.take_u32("state's generation")?;
                 let holder = BaseName::take(&mut body)?;
                 Self::Greet { holder, since, grants: trust::take_grants(&mut body)? }
             }
-            TYPE_RESUME => Self::Resume { since: body.take_u32("state's number")? },
+            TYPE_RESUME => Self::Resume { since: body.take_u32("state's generation")? },
             TYPE_HANDOVER => Self::Handover {
                 limit: body.take_u64("limit")?,
                 piece: body.take_u16("piece size")?,
                 window: body.take_u16("window")?,
-                since: body.take_u32("state's number")?,
+                since: body.take_u32("state's generation")?,
                 copy: CopyName::take(&mut body),
                 warrant: Warrant::take_last(&mut body)?,
             },
@@ -128,19 +128,21 @@ impl<'a> Message<'a> {
                 Self::Pull { piece, pieces }
             }
             TYPE_STATE => Self::State {
-                frozen: body.take_u32("state's number")?,
+                generation: body.take_u32("state's generation")?,
                 total: body.take_u64("total")?,
                 offset: body.take_u64("offset")?,
                 bytes: body.0,
             },
-            TYPE_TAKE => Self::Take {
-                frozen: body.take_u32("state's number")?,
+            TYPE_COMMIT => Self::Commit {
+                generation: body.take_u32("state's generation")?,
                 warrant: Warrant::take_last(&mut body)?,
             },
-            TYPE_GIVEN => Self::Given { frozen: body.take_u32("state's number")? },
-            TYPE_STALE => Self::Stale { frozen: body.take_u32("state's number")? },
+            TYPE_COMMITTED => Self::Committed { generation: body.take_u32("state's generation")? },
+            TYPE_SUPERSEDED => {
+                Self::Superseded { generation: body.take_u32("state's generation")? }
+            }
             TYPE_MOVED => {
-                let since = body.take_u32("state's number")?;
+                let since = body.take_u32("state's generation")?;
                 Self::Moved { to: BaseName::take(&mut body)?, since }
             }
             TYPE_REFUSE => {
@@ -166,7 +168,7 @@ impl<'a> Message<'a> {
             TYPE_HAVE => Self::Have { number: body.take_u32("copy's number")? },
             TYPE_ATTACH => Self::Attach { warrant: Warrant::take(&mut body)? },
             TYPE_ATTACHED => Self::Attached,
-            TYPE_HERE => Self::Here { since: body.take_u32("state's number")? },
+            TYPE_HERE => Self::Here { since: body.take_u32("state's generation")? },
             _ => return Err(MhpError::Type(kind)),
         })
     }

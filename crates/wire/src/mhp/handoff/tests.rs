@@ -45,14 +45,14 @@ fn messages() -> Vec<Message<'static>> {
         Message::Fetch { number: 2, piece: 1100, pieces: vec![Pieces { first: 1, count: 3 }] },
         Message::Have { number: 2 },
         Message::Pull { piece: 1100, pieces: vec![Pieces { first: 5, count: 9 }; 3] },
-        Message::State { frozen: 6, total: 10, offset: 4, bytes: b"abcdef" },
-        Message::Take { frozen: 6, warrant: None },
-        Message::Take { frozen: 6, warrant: Some(warrant()) },
+        Message::State { generation: 6, total: 10, offset: 4, bytes: b"abcdef" },
+        Message::Commit { generation: 6, warrant: None },
+        Message::Commit { generation: 6, warrant: Some(warrant()) },
         Message::Attach { warrant: warrant() },
         Message::Attached,
         Message::Here { since: 4 },
-        Message::Given { frozen: 6 },
-        Message::Stale { frozen: 6 },
+        Message::Committed { generation: 6 },
+        Message::Superseded { generation: 6 },
         Message::Moved { to: name(&[0; MAX_BASE_NAME_LEN]), since: 9 },
         Message::Refuse(Reason::TooLarge),
         Message::Refuse(Reason::Other(200)),
@@ -66,7 +66,7 @@ fn the_layout_of_datagrams_is_the_documented_one() {
         greet,
         [1, 20, 0, 21, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 3, 0, 0, 0, 2, 2, b'b', b'1']
     );
-    let state = Message::State { frozen: 1, total: 1, offset: 0, bytes: b"x" };
+    let state = Message::State { generation: 1, total: 1, offset: 0, bytes: b"x" };
     assert_eq!(datagram(state).len(), STATE_OVERHEAD + 1);
 }
 
@@ -112,7 +112,7 @@ fn grants_stand_behind_what_an_older_base_reads() {
     let len = 33 + Grant::LEN;
     assert_eq!(cut(handover(None, Some(warrant())), len), Ok(handover(None, None)));
     assert_eq!(cut(handover(None, Some(warrant())), len + 16), Ok(handover(None, None)));
-    let take = |warrant| Message::Take { frozen: 6, warrant };
+    let take = |warrant| Message::Commit { generation: 6, warrant };
     assert_eq!(cut(take(Some(warrant())), len), Ok(take(None)));
     let many = vec![(name(b""), Grant([0; 16])); GRANTS_MAX + 1];
     let Ok(Message::Greet { grants, .. }) = cut(greet(many), 0) else { panic!("not read") };
