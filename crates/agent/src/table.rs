@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use lasthop_units::{Duration, Time};
 
 use crate::Connection;
-use crate::silent::Silent;
+use crate::lru::LruList;
 
 /// State of many connections. When it is full, the one that was silent longest gives way; one that
 /// was silent for long enough is forgotten anyhow, since its end may have passed elsewhere. Weight
@@ -15,7 +15,7 @@ use crate::silent::Silent;
 #[derive(Clone, Debug)]
 pub struct Table<S> {
     entries: BTreeMap<Connection, Entry<S>>,
-    silent: Silent,
+    recency: LruList,
     deadlines: BTreeSet<(Time, Connection)>,
     weight: u64,
     limit: usize,
@@ -36,7 +36,7 @@ impl<S> Table<S> {
     pub const fn new(limit: usize, idle: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
-            silent: Silent::new(),
+            recency: LruList::new(),
             deadlines: BTreeSet::new(),
             weight: 0,
             limit: if limit == 0 { 1 } else { limit },
@@ -58,7 +58,7 @@ impl<S> Table<S> {
     pub fn get(&mut self, now: Time, connection: &Connection) -> Option<&mut S> {
         self.expire(now);
         let entry = self.entries.get_mut(connection)?;
-        self.silent.touch(entry.place, now);
+        self.recency.touch(entry.place, now);
         Some(&mut entry.state)
     }
 
@@ -71,7 +71,7 @@ impl<S> Table<S> {
     pub fn insert(&mut self, now: Time, connection: Connection, state: S) -> &mut S {
         self.remove(&connection);
         self.make_room();
-        let place = self.silent.push(now, connection);
+        let place = self.recency.push(now, connection);
         let entry = Entry { place, weight: 0, due: None, state };
         &mut self.entries.entry(connection).or_insert(entry).state
     }
@@ -118,7 +118,7 @@ impl<S> Table<S> {
     /// Forgets a connection.
     pub fn remove(&mut self, connection: &Connection) -> Option<S> {
         let entry = self.entries.remove(connection)?;
-        self.silent.remove(entry.place);
+        self.recency.remove(entry.place);
         self.weight -= entry.weight;
         if let Some(due) = entry.due {
             self.deadlines.remove(&(due, *connection));
@@ -140,7 +140,7 @@ impl<S> Table<S> {
 
     /// Takes out a connection that was silent too long, for an agent that has more to forget of it.
     pub fn pop_expired(&mut self, now: Time) -> Option<(Connection, S)> {
-        let (used, oldest) = self.silent.longest()?;
+        let (used, oldest) = self.recency.oldest()?;
         if now.since(used) < self.idle {
             return None;
         }
@@ -151,7 +151,7 @@ impl<S> Table<S> {
     /// within `lately`.
     pub fn has_room(&self, now: Time, lately: Duration) -> bool {
         let silent = |(used, _)| now.since(used) >= lately;
-        self.entries.len() < self.limit || self.silent.longest().is_some_and(silent)
+        self.entries.len() < self.limit || self.recency.oldest().is_some_and(silent)
     }
 
     /// Takes out the connection that was silent longest, if there is no room for another. Before
@@ -160,7 +160,7 @@ impl<S> Table<S> {
         if self.entries.len() < self.limit {
             return None;
         }
-        let (_, oldest) = self.silent.longest()?;
+        let (_, oldest) = self.recency.oldest()?;
         Some((oldest, self.remove(&oldest)?))
     }
 
@@ -242,7 +242,7 @@ mod tests {
         table.insert(second(1), connection(2), 'b');
         assert_eq!(table.pop_expired(second(10)), None);
         assert_eq!(table.pop_expired(second(11)), Some((connection(2), 'b')));
-        assert!(table.is_empty() && table.silent.len() == 0);
+        assert!(table.is_empty() && table.recency.len() == 0);
     }
 
     #[test]
@@ -395,8 +395,8 @@ mod tests {
                 dues.retain(|port, _| model.0.iter().any(|(_, known, _)| known == port));
                 prop_assert_eq!(table.next_due(), dues.values().min().copied());
                 prop_assert_eq!(table.deadlines.len(), dues.len());
-                prop_assert_eq!(table.silent.len(), table.len());
-                prop_assert!(table.silent.places() <= limit);
+                prop_assert_eq!(table.recency.len(), table.len());
+                prop_assert!(table.recency.nodes() <= limit);
                 let mut expected: Vec<_> =
                     model.0.iter().map(|(_, port, n)| (connection(*port), *n)).collect();
                 expected.sort_unstable();

@@ -2,8 +2,8 @@
 //! socket, signals of links, priorities.
 
 pub mod config;
+pub mod link_signals;
 pub mod priority;
-pub mod signals;
 mod socket;
 
 pub use socket::{

@@ -10,8 +10,8 @@ use lasthop_session::SignalConfig;
 use serde::{Deserialize, Deserializer, de};
 
 use lasthop_control::config::{self, ConfigError};
+use lasthop_control::link_signals::SignalFile;
 use lasthop_control::priority::{Rule, Rules};
-use lasthop_control::signals::SignalFile;
 
 /// A way of helping TCP from the path.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::time::Duration;
 
 use lasthop_agent::{Packet as _, Side};
-use lasthop_control::signals::Signals;
+use lasthop_control::link_signals::Signals;
 use lasthop_control::{
     self as control, AgentReport, Answer, Control, Counters, Reply, Report, Request,
 };

@@ -11,7 +11,7 @@ use self::held::{Delivery, Flying, Late, OnAir, Refusal, Refused, Waiting};
 use self::line::Line;
 use crate::errors::{ErrorProcesses, Outcome};
 use crate::pacer::{Pacer, Work};
-use crate::silence::Silence;
+use crate::pauses::Pauses;
 use crate::stats::QueueMeter;
 use crate::{ConfigError, Count, LinkConfig, LinkStats, Pacing, QueueLimit, Reorder, Trace};
 
@@ -35,7 +35,7 @@ pub struct Link<P> {
     mac_delay: Duration,
     mac_occupies: bool,
     pacer: Pacer,
-    silence: Silence,
+    pauses: Pauses,
     errors: ErrorProcesses,
     reorder: Option<(Reorder, Stream)>,
     duplicate: Option<(f64, Stream)>,
@@ -89,7 +89,7 @@ impl<P: Clone> Link<P> {
             mac_delay: config.mac_delay,
             mac_occupies: config.mac_occupies,
             pacer: Pacer::new(&config.pacing, now),
-            silence: Silence::new(&config.pauses, now),
+            pauses: Pauses::new(&config.pauses, now),
             errors: ErrorProcesses::new(&config.losses, seed, fades, now),
             reorder: config.reorder.map(|reorder| (reorder, seed.stream("reorder"))),
             duplicate: duplicate.map(|p| (p, seed.stream("duplicate"))),
@@ -275,21 +275,21 @@ impl<P: Clone> Link<P> {
     /// Makes the radio silent from `now` on, as a scheduled pause would (LNK-7, LNK-12).
     pub fn pause(&mut self, now: Time, duration: Duration) {
         self.advance(now);
-        self.silence.order(self.now, duration);
+        self.pauses.order(self.now, duration);
         self.follow_silence(self.now);
     }
 
     /// Ends a silence begun by [`Link::pause`]; scheduled ones go on.
     pub fn resume(&mut self, now: Time) {
         self.advance(now);
-        self.silence.lift(self.now);
+        self.pauses.lift(self.now);
         self.follow_silence(self.now);
     }
 
     /// Whether the radio is silent at `now`.
     pub fn is_silent(&mut self, now: Time) -> bool {
         self.advance(now);
-        self.silence.is_on()
+        self.pauses.is_on()
     }
 
     /// Packets waiting, on air and in flight, arrived ones included until they are taken out.
@@ -348,7 +348,7 @@ impl<P: Clone> Link<P> {
     }
 
     fn refusal(&mut self, size: Bytes) -> Option<Refusal> {
-        if self.silence.is_on() {
+        if self.pauses.is_on() {
             return Some(Refusal::Silent);
         }
         if size.get() > u64::from(self.mtu) {
@@ -399,7 +399,7 @@ impl<P: Clone> Link<P> {
         }
         let mut pauses_passed = 0;
         loop {
-            let silence = self.silence.next_change();
+            let silence = self.pauses.next_change();
             let rate = self.next_rate_change();
             let at = self.next_transmission().min(silence).min(rate);
             if at > now || at == Time::NEVER {
@@ -409,7 +409,7 @@ impl<P: Clone> Link<P> {
                 // The first pause emptied the link, so that the others need no visit each.
                 let at = if pauses_passed < MOST_PAUSES_PASSED { at } else { now };
                 pauses_passed += 1;
-                self.silence.update(at);
+                self.pauses.update(at);
                 self.follow_silence(at);
             } else if at == rate {
                 self.settle(at);
@@ -560,7 +560,7 @@ impl<P: Clone> Link<P> {
     }
 
     fn follow_silence(&mut self, now: Time) {
-        match (self.silence.is_on(), self.silent_since) {
+        match (self.pauses.is_on(), self.silent_since) {
             (true, None) => {
                 self.silent_since = Some(now);
                 self.stats.pauses += 1;

@@ -12,15 +12,15 @@ mod coherent;
 mod delayed;
 mod flow;
 mod freeze;
+mod rwc;
 mod waiting;
-mod windows;
 mod withhold;
 
 pub use coherent::{CoherentConfig, CoherentDupacks};
 pub use delayed::{DelayedDupacks, DelayedDupacksConfig};
 pub use freeze::{Freeze, FreezeConfig, FreezeStats};
+pub use rwc::{ReceiverWindows, Rule, Total, WindowsConfig, WindowsStats};
 pub use waiting::DupackStats;
-pub use windows::{ReceiverWindows, Rule, Total, WindowsConfig, WindowsStats};
 pub use withhold::{Withhold, WithholdConfig, WithholdStats};
 
 #[cfg(test)]

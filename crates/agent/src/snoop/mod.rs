@@ -23,9 +23,9 @@
 //! [`Config::use_sack`] for what can be done about it.
 
 mod config;
+mod downloads;
 mod timer;
-mod to_fixed;
-mod to_mobile;
+mod upload_losses;
 
 #[cfg(test)]
 mod tests;
@@ -41,8 +41,8 @@ use lasthop_wire::tcp::{Flags, SackBlocks};
 use crate::packet::Queue;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Side, Tcp};
-use to_fixed::ToFixed;
-use to_mobile::ToMobile;
+use downloads::Downloads;
+use upload_losses::UploadLosses;
 
 /// What has happened, over all connections.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -92,13 +92,13 @@ struct Context<'a, P> {
 
 #[derive(Clone, Debug)]
 struct State<P> {
-    to_mobile: ToMobile<P>,
-    to_fixed: ToFixed,
+    to_mobile: Downloads<P>,
+    to_fixed: UploadLosses,
 }
 
 impl<P: Packet> State<P> {
     fn new(config: &Config) -> Self {
-        Self { to_mobile: ToMobile::new(config), to_fixed: ToFixed::default() }
+        Self { to_mobile: Downloads::new(config), to_fixed: UploadLosses::default() }
     }
 }
 
@@ -205,7 +205,7 @@ impl<P: Packet> Snoop<P> {
         }
         let verdict = self.with(now, connection, |state, context| {
             if segment.flags.contains(Flags::SYN) {
-                state.to_fixed = ToFixed::default();
+                state.to_fixed = UploadLosses::default();
             }
             if eln && segment.seq_len() > 0 {
                 state.to_fixed.on_data(&segment);

@@ -49,7 +49,7 @@ pub(crate) struct DatagramMobile<M, C: Carrier> {
     active: bool,
     now: Time,
     since: Time,
-    complain_at: Time,
+    report_at: Time,
     introduction: Option<Introduction>,
     /// Datagrams that had not opened when the base was last said to be unreachable.
     strange: u64,
@@ -88,7 +88,7 @@ where
             active: false,
             now: Time::ZERO,
             since: Time::ZERO,
-            complain_at: Time::NEVER,
+            report_at: Time::NEVER,
             introduction: None,
             strange: 0,
         }
@@ -133,7 +133,7 @@ where
         let unreachable = self.machine.unreachable(now).is_some();
         if unreachable && !self.told_unreachable {
             // The base may have another address by now.
-            self.complain_at = now;
+            self.report_at = now;
         }
         self.told_unreachable = unreachable;
     }
@@ -176,15 +176,15 @@ where
 
     fn next_timeout(&self) -> Option<Time> {
         let below = next_timeout(&self.carrier, self.machine.next_timeout(), self.now);
-        [below, Some(self.complain_at)].into_iter().flatten().min()
+        [below, Some(self.report_at)].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         self.carrier.handle_timeout(turn);
         self.machine.handle_timeout(turn.now);
         self.active = true;
-        if self.complain_at <= turn.now {
-            self.complain_at = turn.now + PATIENCE;
+        if self.report_at <= turn.now {
+            self.report_at = turn.now + PATIENCE;
             if self.is_silent() || self.told_unreachable {
                 let why = self.why_silent(turn.now);
                 self.seek(turn.now);
@@ -300,7 +300,7 @@ where
     C: Carrier,
 {
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
-        (self.now, self.complain_at) = (turn.now, turn.now + PATIENCE);
+        (self.now, self.report_at) = (turn.now, turn.now + PATIENCE);
         let sockets = &mut self.sockets;
         self.carrier.watch(turn, &mut |n| sockets.insert(n))?;
         if let Some(base) = self.known_base() {

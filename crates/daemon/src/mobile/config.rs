@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lasthop_control::link_signals::{SignalFile, SignalSettings};
 use lasthop_control::priority::{Rule, Rules};
-use lasthop_control::signals::{SignalFile, SignalSettings};
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::mac::Mac;
 use lasthop_kernel::tcp::Congestion;

@@ -532,7 +532,7 @@ impl Role for MobileRole {
         let (ours, base) = (*part == self.at, self.stations[i].name().to_owned());
         match event {
             HopEvent::Up(_) => {
-                self.stations[i].praise();
+                self.stations[i].clear_report();
                 tracing::info!(base, "association up");
                 if ours {
                     self.impatient = false;
@@ -551,7 +551,7 @@ impl Role for MobileRole {
                 self.look_up(core, i);
             }
             HopEvent::Unreachable(_, why) => {
-                self.stations[i].complain(why);
+                self.stations[i].report(why);
                 self.stations[i].addresses.skip();
                 self.look_up(core, i);
             }

@@ -32,7 +32,7 @@ impl MobileRole {
         });
         match added {
             Ok(part) => station.part = Some(part),
-            Err(e) => station.complain(&e.to_string()),
+            Err(e) => station.report(&e.to_string()),
         }
         let part = station.part;
         if part.is_some() {
@@ -85,7 +85,7 @@ impl MobileRole {
                 }
             }
             Err(e) => {
-                station.complain(&e.to_string());
+                station.report(&e.to_string());
                 core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i));
             }
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use lasthop_control::Reply;
-use lasthop_control::signals::{Forecast, SignalEvent, SignalSettings};
+use lasthop_control::link_signals::{Forecast, SignalEvent, SignalSettings};
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::turn::Source;
 use lasthop_units::{LinkEvent, Time};

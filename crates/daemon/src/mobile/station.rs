@@ -26,7 +26,7 @@ pub(super) struct Station {
     /// How long that took the last time.
     pub(super) pause: Option<Duration>,
     /// What was last said of it as unreachable.
-    complaint: Option<String>,
+    reported: Option<String>,
     pub(super) addresses: Addresses,
 }
 
@@ -95,7 +95,7 @@ impl Station {
             shunned: None,
             handoffs: 0,
             pause: None,
-            complaint: None,
+            reported: None,
             addresses: Addresses::default(),
         }
     }
@@ -106,16 +106,16 @@ impl Station {
     }
 
     /// Says that it cannot be reached, once for each reason.
-    pub(super) fn complain(&mut self, why: &str) {
-        if self.complaint.as_deref() != Some(why) {
+    pub(super) fn report(&mut self, why: &str) {
+        if self.reported.as_deref() != Some(why) {
             tracing::warn!(base = self.config.name, why, "the base cannot be reached");
-            self.complaint = Some(why.to_owned());
+            self.reported = Some(why.to_owned());
         }
     }
 
     /// It was reached: what was said is no longer so.
-    pub(super) fn praise(&mut self) {
-        self.complaint = None;
+    pub(super) fn clear_report(&mut self) {
+        self.reported = None;
     }
 }
 

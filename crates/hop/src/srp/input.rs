@@ -36,7 +36,7 @@ impl Srp {
         self.stats.datagrams_received += 1;
         if self.is_silent() && self.log.oldest().is_some() {
             // The peer is there again, whatever it says.
-            self.silence.probe_now(now);
+            self.probes.probe_now(now);
         }
         if self.is_for_detached(payload) {
             return Ok(());

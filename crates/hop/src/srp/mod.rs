@@ -24,13 +24,13 @@ mod moved;
 mod mtu;
 mod output;
 mod priority;
+mod probes;
 mod rate;
 mod received;
 mod recv;
 mod sample;
 mod send;
 mod sent;
-mod silence;
 mod stream;
 mod transport;
 mod windowed;
@@ -51,10 +51,10 @@ use crate::streams::StreamEvent;
 use crate::transport::{CloseReason, LOST, Role};
 use copies::Copies;
 use mtu::MtuSearch;
+use probes::Probes;
 use rate::RateControl;
 use received::Received;
 use sent::{Content, RoundTrip, SentLog};
-use silence::Silence;
 use stream::Stream;
 
 /// Credit for all streams together, both ways.
@@ -111,7 +111,7 @@ pub struct Srp {
     round_trip: RoundTrip,
     rate: RateControl,
     mtu: MtuSearch,
-    silence: Silence,
+    probes: Probes,
     copies: Copies,
     largest_acked: u64,
     largest_acked_sent: Time,
@@ -184,7 +184,7 @@ impl Srp {
             round_trip: RoundTrip::default(),
             rate: RateControl::new(now, config.initial_datagrams),
             mtu,
-            silence: Silence::new(),
+            probes: Probes::new(),
             copies: Copies::new(now),
             largest_acked: 0,
             largest_acked_sent: now,
@@ -260,7 +260,7 @@ impl Srp {
 
     /// For how long nothing has been heard although something is outstanding.
     pub fn silent_for(&self, now: Time) -> Option<Duration> {
-        self.silence.age(now)
+        self.probes.age(now)
     }
 
     /// The path is another one: the peer's address has changed, or ours.
@@ -268,7 +268,7 @@ impl Srp {
         self.rate.on_new_path();
         self.mtu.on_new_path();
         if self.log.oldest().is_some() {
-            self.silence.probe_now(now);
+            self.probes.probe_now(now);
         }
     }
 

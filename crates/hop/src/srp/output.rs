@@ -40,7 +40,7 @@ impl Srp {
             return self.poll_close(now, reason, out);
         }
         self.settle_shares();
-        if self.silence.due > 0 {
+        if self.probes.due > 0 {
             // An acknowledgement goes by itself: aboard a full probe it would be lost with it where
             // the path has shrunk, and both ends would wait for ever.
             if self.received.due().is_some_and(|t| t <= now) {
@@ -187,19 +187,19 @@ impl Srp {
     /// Repeats the oldest that is outstanding: if it passes, its acknowledgement tells of all the
     /// rest, and the peer's application gets on at once.
     fn poll_probe(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        self.silence.due -= 1;
+        self.probes.due -= 1;
         self.stats.probes += 1;
         // The spacing of probes says nothing of what the hop can do.
         self.idle = true;
         let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
         let small = base.saturating_sub(self.overhead);
         let full = self.mtu.current();
-        let shrink = self.windowed().is_none() && self.silence.probe_is_small();
+        let shrink = self.windowed().is_none() && self.probes.probe_is_small();
         let room = if shrink { full.min(small) } else { full };
         let mut w = Writer::new(out.get_mut(..room)?);
         let mut told = SmallVec::new();
         let srtt = self.round_trip.srtt().unwrap_or_default();
-        let guess = self.silence.likely_onset(srtt).filter(|_| self.windowed().is_none());
+        let guess = self.probes.likely_onset(srtt).filter(|_| self.windowed().is_none());
         let onset = guess.and_then(|t| self.log.oldest_since(t));
         let exact = onset.is_some();
         let contents: SmallVec<[Content; 4]> = onset

@@ -48,9 +48,8 @@ impl Srp {
     /// When the timer on the oldest outstanding segment expires.
     pub(super) fn timer_deadline(&self, window: &Window) -> Option<Time> {
         let oldest = self.log.oldest()?;
-        let (expiries, last) = self.silence.unanswered();
-        let started =
-            if expiries == 0 { oldest.at.max(self.silence.last_progress()) } else { last };
+        let (expiries, last) = self.probes.unanswered();
+        let started = if expiries == 0 { oldest.at.max(self.probes.last_progress()) } else { last };
         Some(started + window.timeout(&self.round_trip, expiries))
     }
 }

@@ -14,8 +14,8 @@ impl<P: Clone> Link<P> {
             && self.reorder.is_none()
             && self.duplicate.is_none()
             && self.late.is_empty()
-            && !self.silence.is_on()
-            && self.silence.next_change() == Time::NEVER
+            && !self.pauses.is_on()
+            && self.pauses.next_change() == Time::NEVER
             && matches!(&self.pacer, Pacer::Rate(clock) if clock.until() == Time::NEVER)
             && self.on_air.as_ref().is_none_or(|on_air| {
                 let before = if self.mac_occupies { self.mac_delay } else { Duration::ZERO };

@@ -3,7 +3,7 @@
 mod dupacks;
 mod flows;
 mod freeze;
-mod windows;
+mod rwc;
 mod withhold;
 
 use alloc::vec::Vec;

@@ -39,7 +39,7 @@ pub(super) struct Handoffs {
     /// Another to each peer, for copies that are sent ahead: nothing urgent is to wait behind them.
     copies: BTreeMap<PublicKey, u32>,
     /// What was last said of a peer that is not reached.
-    complaints: BTreeMap<PublicKey, String>,
+    reported: BTreeMap<PublicKey, String>,
     message: Vec<u8>,
 }
 
@@ -66,7 +66,7 @@ impl Handoffs {
             means: Means { config, migration },
             links: BTreeMap::new(),
             copies: BTreeMap::new(),
-            complaints: BTreeMap::new(),
+            reported: BTreeMap::new(),
             message: Vec::new(),
         }
     }
@@ -131,7 +131,7 @@ impl Handoffs {
         }
         if self.links.get(&peer) == Some(&part) {
             tracing::info!(peer = self.means.name_of(peer), "peer base up");
-            self.complaints.remove(&peer);
+            self.reported.remove(&peer);
             self.station.reached(now, peer);
         }
         // What was said to an earlier life of it is not for this one.
@@ -148,7 +148,7 @@ impl Handoffs {
         if let Some((peer, _)) = link {
             let peer = *peer;
             // Once for each reason, as long as it lasts.
-            if self.complaints.insert(peer, why.to_owned()).as_deref() != Some(why) {
+            if self.reported.insert(peer, why.to_owned()).as_deref() != Some(why) {
                 tracing::warn!(peer = self.means.name_of(peer), why, "peer base down");
             }
             // A peer that was restarted may be heard again by the time its earlier life is told lost.

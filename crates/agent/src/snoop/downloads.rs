@@ -59,7 +59,7 @@ struct Probe {
 
 /// One direction of one connection.
 #[derive(Clone, Debug)]
-pub(super) struct ToMobile<P> {
+pub(super) struct Downloads<P> {
     cache: Cache<P, Note>,
     /// After the highest byte that the fixed host has sent.
     seen: Option<Seq>,
@@ -84,7 +84,7 @@ pub(super) struct ToMobile<P> {
     bytes: u64,
 }
 
-impl<P: Packet> ToMobile<P> {
+impl<P: Packet> Downloads<P> {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             cache: Cache::new(config.segments),

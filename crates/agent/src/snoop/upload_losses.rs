@@ -11,14 +11,14 @@ const HOLES: usize = 32;
 
 /// What the mobile has sent as far as it crossed the hop.
 #[derive(Clone, Debug, Default)]
-pub(super) struct ToFixed {
+pub(super) struct UploadLosses {
     /// After the highest byte.
     seen: Option<Seq>,
     /// What is missing below it, lowest first.
     holes: VecDeque<(Seq, Seq)>,
 }
 
-impl ToFixed {
+impl UploadLosses {
     /// The mobile has sent data. A gap is a loss on the hop; what the hop brings later fills it, for
     /// if that gets lost again, it is lost further on.
     pub(super) fn on_data(&mut self, segment: &Segment) {
@@ -87,8 +87,8 @@ mod tests {
         Segment { seq: Seq(seq), len, ..Segment::default() }
     }
 
-    fn after(segments: &[(u32, u32)]) -> ToFixed {
-        let mut half = ToFixed::default();
+    fn after(segments: &[(u32, u32)]) -> UploadLosses {
+        let mut half = UploadLosses::default();
         for (seq, len) in segments {
             half.on_data(&data(*seq, *len));
         }
@@ -135,7 +135,7 @@ mod tests {
             beyond in 0u32..230,
         ) {
             let ack = segments[0].0 + beyond;
-            let mut half = ToFixed::default();
+            let mut half = UploadLosses::default();
             let mut come = [false; 256];
             for (at, len) in &segments {
                 half.on_data(&Segment { seq: Seq(origin) + *at, len: *len, ..Segment::default() });
@@ -150,7 +150,7 @@ mod tests {
         fn arbitrary_numbers_leave_it_bounded(
             segments in prop::collection::vec((any::<u32>(), any::<u32>(), any::<u32>()), 0..200),
         ) {
-            let mut half = ToFixed::default();
+            let mut half = UploadLosses::default();
             for (seq, len, ack) in segments {
                 half.on_data(&data(seq % (1 << 28), len));
                 half.on_ack(Seq(ack));

@@ -6,7 +6,7 @@ use crate::Pause;
 
 /// When the radio is silent: scheduled and repeated pauses, and one that was ordered.
 #[derive(Debug)]
-pub(crate) struct Silence {
+pub(crate) struct Pauses {
     pauses: Vec<Pause>,
     epoch: Time,
     /// End of the pause that was ordered from outside.
@@ -17,7 +17,7 @@ pub(crate) struct Silence {
     next: Time,
 }
 
-impl Silence {
+impl Pauses {
     pub(crate) fn new(pauses: &[Pause], epoch: Time) -> Self {
         // A pause of no length is none (LNK-7).
         let pauses = pauses.iter().filter(|pause| !pause.duration.is_zero()).copied().collect();
@@ -116,7 +116,7 @@ mod tests {
 
     /// The silent intervals before `end`, in seconds.
     fn intervals(pauses: &[Pause], end: u64) -> Vec<(u64, u64)> {
-        let mut silence = Silence::new(pauses, Time::ZERO);
+        let mut silence = Pauses::new(pauses, Time::ZERO);
         let mut found = vec![];
         let mut began = None;
         loop {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn an_ordered_pause_can_be_lifted_but_not_the_schedule() {
         let at = Time::from_secs;
-        let mut silence = Silence::new(&[Pause::once(SECOND * 5, SECOND)], Time::ZERO);
+        let mut silence = Pauses::new(&[Pause::once(SECOND * 5, SECOND)], Time::ZERO);
         silence.order(at(1), SECOND * 10);
         assert_eq!(silence.next_change(), at(11));
         silence.lift(at(2));

@@ -22,7 +22,7 @@ const SILENT_AFTER: u32 = 3;
 
 /// Unanswered probes.
 #[derive(Debug)]
-pub(super) struct Silence {
+pub(super) struct Probes {
     /// Probes sent since something was last acknowledged.
     unanswered: u32,
     /// When the last of them left.
@@ -36,7 +36,7 @@ pub(super) struct Silence {
     last_progress: Time,
 }
 
-impl Silence {
+impl Probes {
     pub(super) fn new() -> Self {
         Self {
             unanswered: 0,
@@ -96,14 +96,14 @@ impl Srp {
     pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match event {
             LinkEvent::Up => {
-                self.silence.down = false;
+                self.probes.down = false;
                 if self.log.oldest().is_some() {
-                    self.silence.probe_now(now);
-                    self.silence.due = 2;
+                    self.probes.probe_now(now);
+                    self.probes.due = 2;
                 }
             }
             LinkEvent::Down => {
-                self.silence.down = true;
+                self.probes.down = true;
                 self.rate.on_interruption();
             }
             LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
@@ -113,7 +113,7 @@ impl Srp {
     /// There is reason to believe that the peer is there: asks it at once.
     pub fn probe(&mut self, now: Time) {
         if self.log.oldest().is_some() {
-            self.silence.probe_now(now);
+            self.probes.probe_now(now);
         } else {
             self.ping();
         }
@@ -126,19 +126,19 @@ impl Srp {
             self.pace_at = self.pace_at.max(now);
             self.rate.on_interruption();
         }
-        self.silence.unanswered = 0;
-        self.silence.since = None;
-        self.silence.down = false;
-        self.silence.due = 0;
-        self.silence.last_progress = now;
+        self.probes.unanswered = 0;
+        self.probes.since = None;
+        self.probes.down = false;
+        self.probes.due = 0;
+        self.probes.last_progress = now;
     }
 
     /// The hop counts as silent. A window bounds what a silence can cost, so that an end that goes
     /// by one takes it for granted only if it was told.
     pub(super) fn is_silent(&self) -> bool {
         match self.windowed() {
-            None => self.silence.is_silent(),
-            Some(_) => self.silence.down,
+            None => self.probes.is_silent(),
+            Some(_) => self.probes.down,
         }
     }
 
@@ -149,17 +149,17 @@ impl Srp {
         }
         let oldest = self.log.oldest()?;
         let timeout = self.round_trip.probe_timeout();
-        if self.silence.unanswered == 0 {
-            return Some(oldest.at.max(self.silence.last_progress) + timeout);
+        if self.probes.unanswered == 0 {
+            return Some(oldest.at.max(self.probes.last_progress) + timeout);
         }
-        Some(self.silence.last_probe + self.probe_interval(self.silence.last_probe))
+        Some(self.probes.last_probe + self.probe_interval(self.probes.last_probe))
     }
 
     fn probe_interval(&self, now: Time) -> Duration {
         if self.rate.delivery_rate() == Rate::ZERO {
             return PROBE_INTERVAL_UNKNOWN;
         }
-        let age = self.silence.since.map_or(Duration::ZERO, |t| now.since(t));
+        let age = self.probes.since.map_or(Duration::ZERO, |t| now.since(t));
         if age > PATIENT_AFTER {
             return PROBE_INTERVAL_PATIENT;
         }
@@ -175,11 +175,11 @@ impl Srp {
         if self.probe_deadline().is_none_or(|t| now < t) {
             return;
         }
-        let since = *self.silence.since.get_or_insert(now);
-        self.silence.unanswered += 1;
-        self.silence.last_probe = now;
-        self.silence.due = 1;
-        if self.silence.unanswered == SILENT_AFTER {
+        let since = *self.probes.since.get_or_insert(now);
+        self.probes.unanswered += 1;
+        self.probes.last_probe = now;
+        self.probes.due = 1;
+        if self.probes.unanswered == SILENT_AFTER {
             self.stats.silences += 1;
             self.rate.on_interruption();
         }
