@@ -67,7 +67,7 @@ impl Reading {
     }
 }
 
-struct World {
+struct Relation {
     now: Time,
     mobile: BareMobile<u16>,
     base: BareBase<u16>,
@@ -96,7 +96,7 @@ fn base(life: u32) -> BareBase<u16> {
     BareBase::new(config(), bounds, Seed::from_u64(u64::from(life)).child("base"))
 }
 
-impl World {
+impl Relation {
     fn new() -> Self {
         Self {
             now: Time::ZERO,
@@ -407,7 +407,7 @@ fn control(bytes: &[u8]) -> Vec<u8> {
 /// One input: operations of two bytes each. A first byte of 255 gives what follows it, up to the
 /// length in the second, to an end as a packet from somebody else.
 pub fn run(mut bytes: &[u8]) {
-    let mut world = World::new();
+    let mut world = Relation::new();
     while let [operation, argument, rest @ ..] = bytes {
         bytes = rest;
         if *operation == 255 {

@@ -154,7 +154,7 @@ fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
     datagram
 }
 
-struct World {
+struct Roaming {
     now: Time,
     mobile: Mobile<u32, Even>,
     bases: [Base<u32, Even>; 2],
@@ -164,7 +164,7 @@ struct World {
     owed: Vec<(usize, BaseEvent<u32>)>,
 }
 
-impl World {
+impl Roaming {
     /// The mobile is with the first base, which knows it.
     fn new() -> Self {
         let mut world = Self {
@@ -300,7 +300,7 @@ impl World {
 /// One input: operations.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
-    let mut world = World::new();
+    let mut world = Roaming::new();
     while !input.is_empty() {
         world.operate(&mut input);
     }

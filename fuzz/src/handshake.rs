@@ -9,7 +9,7 @@ use blake2::{Blake2s256, Blake2sMac, Digest};
 use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, OpeningKey, Responder};
 use lasthop_units::Seed;
 
-struct World {
+struct Handshake {
     mobile: Initiator,
     base: Responder,
     opening: OpeningKey,
@@ -22,7 +22,7 @@ fn hello(receiver: u32) -> Hello {
     Hello { receiver, fast_aes: false, stamp: 1, limits: Limits::NONE }
 }
 
-impl World {
+impl Handshake {
     fn new() -> Self {
         let [mobile, base] = [1, 2].map(|n| Keypair::generate(Seed::from_u64(n)));
         let public = *base.public();
@@ -61,7 +61,7 @@ impl World {
     }
 }
 
-static WORLD: LazyLock<Mutex<World>> = LazyLock::new(|| Mutex::new(World::new()));
+static WORLD: LazyLock<Mutex<Handshake>> = LazyLock::new(|| Mutex::new(Handshake::new()));
 
 /// One input. The first byte chooses whether the rest stands alone or is laid over a genuine message,
 /// and whether its keyed hash is made right, which is the only way to what lies behind that hash.

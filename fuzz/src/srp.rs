@@ -45,7 +45,7 @@ struct Half {
     reset: bool,
 }
 
-struct World {
+struct Pair {
     now: Time,
     ends: [Srp; 2],
     halves: [BTreeMap<u64, Half>; 2],
@@ -55,7 +55,7 @@ struct World {
     hostile: bool,
 }
 
-impl World {
+impl Pair {
     fn new() -> Self {
         let end = |role| Srp::new(config(), role, Limits::of(&config()), OVERHEAD, Time::ZERO);
         Self {
@@ -224,7 +224,7 @@ impl World {
 /// One input: operations of two bytes each. A first byte of 255 gives what follows it, up to the
 /// length in the second, to a hostile peer instead.
 pub fn run(mut bytes: &[u8]) {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let mut forged = 1 << 20;
     while let [operation, argument, rest @ ..] = bytes {
         bytes = rest;

@@ -145,14 +145,14 @@ struct Reached {
     received: u64,
 }
 
-struct World {
+struct OneEnd {
     now: Time,
     connection: Connection,
     reached: Reached,
     between: Addresses,
 }
 
-impl World {
+impl OneEnd {
     fn new(input: &mut Unstructured<'_>) -> Option<Self> {
         let now = Time::from_secs(1);
         let config = config(input);
@@ -341,7 +341,7 @@ fn reached(connection: &Connection) -> Reached {
 /// One input: how the connection begins, and operations.
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
-    let Some(mut world) = World::new(&mut input) else { return };
+    let Some(mut world) = OneEnd::new(&mut input) else { return };
     // A snapshot may begin anywhere.
     world.reached.received = world.connection.received().get();
     world.settle();

@@ -33,7 +33,7 @@ struct End {
     finished: bool,
 }
 
-struct World {
+struct Pair {
     now: Time,
     ends: [End; 2],
     network: [VecDeque<Packet>; 2],
@@ -41,7 +41,7 @@ struct World {
     broken: bool,
 }
 
-impl World {
+impl Pair {
     /// The first end opens, and its SYN arrives.
     fn new(configs: [Config; 2]) -> Self {
         let now = Time::from_secs(1);
@@ -200,7 +200,7 @@ impl World {
 pub fn run(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let configs = [config(&mut input), config(&mut input)];
-    let mut world = World::new(configs);
+    let mut world = Pair::new(configs);
     while !input.is_empty() {
         let [operation, argument]: [u8; 2] = input.arbitrary().unwrap_or_default();
         world.operate(operation, argument);

@@ -65,7 +65,7 @@ pub struct Silence {
 
 /// Where the hosts are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Place {
+pub enum Isolation {
     /// Namespaces of their own.
     #[default]
     Namespaces,
@@ -79,7 +79,7 @@ pub struct Plan {
     /// Across what.
     pub topology: Topology,
     /// Among which hosts.
-    pub place: Place,
+    pub place: Isolation,
     /// By what.
     pub scheme: Scheme,
     /// Which way.
@@ -100,7 +100,7 @@ impl Default for Plan {
     fn default() -> Self {
         Self {
             topology: Topology::default(),
-            place: Place::default(),
+            place: Isolation::default(),
             scheme: Scheme::Srp,
             direction: Direction::default(),
             family: Family::default(),
@@ -150,8 +150,8 @@ pub struct Measured {
 /// or broke, or `stop` was set.
 pub fn measure(plan: &Plan, program: &Path, stop: &Stop) -> Result<Measured, LabError> {
     let lab = match plan.place {
-        Place::Namespaces => Lab::start(&plan.topology)?,
-        Place::Loopback => Lab::on_loopback(&plan.topology)?,
+        Isolation::Namespaces => Lab::start(&plan.topology)?,
+        Isolation::Loopback => Lab::on_loopback(&plan.topology)?,
     };
     let mut carrier = Carrier::start(&plan.scheme, &lab, plan.family, program, plan.patience)?;
     let seed = plan.topology.seed.child("content");

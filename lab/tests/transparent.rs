@@ -27,7 +27,7 @@ const BASE: [&str; 2] = ["10.3.0.1", "fd03::1"];
 const CLIENT: [&str; 2] = ["10.1.0.5", "fd01::5"];
 
 /// client -- lan0 mobile -- hop0 base -- wired0 server
-struct World {
+struct Lan {
     client: Netns,
     mobile: Netns,
     base: Netns,
@@ -49,7 +49,7 @@ fn link(a: &Netns, name: &str, b: &Netns, peer: &str, addresses: [[&str; 2]; 2])
     }
 }
 
-impl World {
+impl Lan {
     /// None where a test may not have it.
     fn new() -> Option<Self> {
         let program = common::program()?;
@@ -266,7 +266,7 @@ fn picture(netns: &Netns) -> String {
 
 #[test]
 fn curl_on_the_mobile_needs_no_proxy_over_any_hop() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     for hop in ["srp", "mobile-tcp", "split-tcp"] {
@@ -284,7 +284,7 @@ fn curl_on_the_mobile_needs_no_proxy_over_any_hop() {
 
 #[test]
 fn the_server_sees_the_mobiles_own_address() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     let before = picture(&world.base);
@@ -317,7 +317,7 @@ fn uploaded(netns: &Netns, to: SocketAddr) -> std::io::Result<String> {
 
 #[test]
 fn an_upload_from_the_mobiles_own_address_passes_a_smaller_mtu() {
-    let Some(world) = World::new() else { return };
+    let Some(world) = Lan::new() else { return };
     let (router, far) = (Netns::anonymous().unwrap(), Netns::anonymous().unwrap());
     let (near, beyond) = (["10.4.0.1", "fd04::1"], ["10.4.0.2", "fd04::2"]);
     link(&world.base, "narrow0", &router, "near0", [near, beyond]);
@@ -356,7 +356,7 @@ fn an_upload_from_the_mobiles_own_address_passes_a_smaller_mtu() {
 
 #[test]
 fn the_network_behind_a_mobile_router_is_carried_and_may_keep_its_addresses() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     let own = world.own_addresses();
@@ -380,7 +380,7 @@ fn the_network_behind_a_mobile_router_is_carried_and_may_keep_its_addresses() {
 
 #[test]
 fn an_address_that_is_not_the_mobiles_is_refused() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     let mut base = world.base("srp", "");
@@ -394,7 +394,7 @@ fn an_address_that_is_not_the_mobiles_is_refused() {
 
 #[test]
 fn after_a_kill_the_next_start_cleans_and_works_and_a_stop_leaves_nothing() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     let before = picture(&world.mobile);
@@ -421,7 +421,7 @@ const BOTH: &str = "host = true\ninterfaces = [\"lan0\"]\n";
 #[test]
 fn a_dual_stack_name_is_reached_over_ipv4_where_the_base_has_no_ipv6() {
     let Some(world) =
-        World::new().filter(|_| CLIENTS.iter().all(|c| lasthop_testing::is_installed(c)))
+        Lan::new().filter(|_| CLIENTS.iter().all(|c| lasthop_testing::is_installed(c)))
     else {
         return;
     };
@@ -446,7 +446,7 @@ fn a_dual_stack_name_is_reached_over_ipv4_where_the_base_has_no_ipv6() {
 
 #[test]
 fn a_family_that_the_base_gains_or_loses_is_intercepted_or_not_from_then_on() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     let mut base = world.base("srp", "");
@@ -492,7 +492,7 @@ const ABSENT: [&str; 2] = ["10.3.0.9", "fd03::9"];
 /// two is first would be chance.
 const IMPATIENT: &str = "[targets]\nconnect_timeout = \"2500ms\"\n";
 
-impl World {
+impl Lan {
     /// Gives the server addresses that do not answer as they should.
     fn with_dead_addresses(self) -> Self {
         for ip in REFUSES.into_iter().chain(SILENT) {
@@ -530,7 +530,7 @@ impl World {
 /// MHP-5: `connect` fails as the fixed host said, for applications here and behind the mobile.
 #[test]
 fn an_intercepted_connect_says_what_the_fixed_host_said() {
-    let Some(world) = World::new().map(World::with_dead_addresses) else { return };
+    let Some(world) = Lan::new().map(Lan::with_dead_addresses) else { return };
     for hop in ["srp", "mobile-tcp", "split-tcp"] {
         let mut base = world.base(hop, IMPATIENT);
         let mut mobile = world.mobile(hop, BOTH);
@@ -560,7 +560,7 @@ fn an_intercepted_connect_says_what_the_fixed_host_said() {
 #[test]
 fn a_name_with_a_dead_address_is_reached_by_its_others() {
     let Some(world) =
-        World::new().filter(|_| CLIENTS.iter().all(|c| lasthop_testing::is_installed(c)))
+        Lan::new().filter(|_| CLIENTS.iter().all(|c| lasthop_testing::is_installed(c)))
     else {
         return;
     };
@@ -583,7 +583,7 @@ fn a_name_with_a_dead_address_is_reached_by_its_others() {
 
 #[test]
 fn early_connections_succeed_at_once_and_are_reset() {
-    let Some(world) = World::new().map(World::with_dead_addresses) else { return };
+    let Some(world) = Lan::new().map(Lan::with_dead_addresses) else { return };
     let mut base = world.base("srp", "");
     let mut mobile = world.mobile_with("srp", "connect = \"early\"\n", BOTH);
     await_word(&mut mobile, "association up");
@@ -599,7 +599,7 @@ fn early_connections_succeed_at_once_and_are_reset() {
 
 #[test]
 fn a_connection_opened_before_there_is_a_base_waits_for_it() {
-    let Some(world) = World::new().filter(|_| lasthop_testing::is_installed("curl")) else {
+    let Some(world) = Lan::new().filter(|_| lasthop_testing::is_installed("curl")) else {
         return;
     };
     let mut mobile = world.mobile("srp", BOTH);
@@ -625,7 +625,7 @@ fn a_connection_opened_before_there_is_a_base_waits_for_it() {
 
 #[test]
 fn an_application_that_goes_away_while_its_syn_waits_is_given_up() {
-    let Some(world) = World::new().map(World::with_dead_addresses) else { return };
+    let Some(world) = Lan::new().map(Lan::with_dead_addresses) else { return };
     let mut base = world.base("srp", "[targets]\nconnect_timeout = \"600s\"\n");
     let mut mobile = world.mobile("srp", BOTH);
     await_word(&mut mobile, "association up");

@@ -188,7 +188,7 @@ fn tick<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
 
 /// Where a hop's datagrams are sent and received.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Place<I> {
+pub enum HopAddress<I> {
     /// By Internet addresses: UDP, or TCP for split-tcp.
     Internet(I),
     /// By frames of an interface.
@@ -300,8 +300,8 @@ mod tests {
         let mobile: MobileFile = parse(Path::new("mobile-ethernet.toml"), mobile).unwrap();
         let mobile = MobileConfig::try_from(mobile).unwrap();
         assert_eq!((base.hop, mobile.hop), (HopKind::MobileTcp, HopKind::MobileTcp));
-        assert!(matches!(base.place, Place::Ethernet { .. }));
-        assert!(matches!(mobile.bases[0].place, Place::Ethernet { peer: None, .. }));
+        assert!(matches!(base.place, HopAddress::Ethernet { .. }));
+        assert!(matches!(mobile.bases[0].place, HopAddress::Ethernet { peer: None, .. }));
         assert_eq!(base.publish[0].port, mobile.publish[0].port);
     }
 

@@ -47,7 +47,7 @@ impl Drop for Running {
     }
 }
 
-struct Place {
+struct BaseProcess {
     name: String,
     config: BaseConfig,
     running: Option<Running>,
@@ -56,7 +56,7 @@ struct Place {
 /// Bases that know each other, and a mobile that knows them.
 struct Country {
     proxy: SocketAddr,
-    bases: Vec<Place>,
+    bases: Vec<BaseProcess>,
     _mobile: Running,
     dir: PathBuf,
 }
@@ -118,7 +118,7 @@ impl Country {
                 );
             }
             let config = BaseConfig::try_from(parse::<BaseFile>(&text)).unwrap();
-            bases.push(Place { name: name.clone(), config, running: None });
+            bases.push(BaseProcess { name: name.clone(), config, running: None });
             listed += &format!(
                 "[[bases]]\nname = \"{name}\"\naddress = \"127.0.0.1:{near_port}\"\nkey = \"{}\"\n",
                 keys[i]

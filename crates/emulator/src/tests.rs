@@ -43,13 +43,13 @@ impl Drop for Running {
 
 /// A mobile and a base, each in a namespace of its own, with interfaces towards the radio's. `None`
 /// where namespaces are not permitted.
-struct Place {
+struct Namespaces {
     mobile: Netns,
     base: Netns,
     radio: Netns,
 }
 
-impl Place {
+impl Namespaces {
     fn new() -> Option<Self> {
         let netns = || lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable);
         Some(Self { mobile: netns()?, base: netns()?, radio: netns()? })
@@ -128,7 +128,7 @@ fn link(mbps: u64, losses: Vec<Loss>) -> LinkConfig {
 /// checksums, come out, or the far kernel would drop them.
 #[test]
 fn kernel_tcp_crosses_the_radio_by_veth() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Namespaces::new() else { return };
     let (place, ports) = place.with_veth();
     let radio = Running::start(ports, RadioConfig::both(link(400, vec![])));
     place.exchange("10.9.9.2:7000", 3_000_000);
@@ -145,7 +145,7 @@ fn kernel_tcp_crosses_the_radio_by_veth() {
 /// CC-2: kernels that take part are marked, and take what is marked for valid.
 #[test]
 fn kernel_tcp_that_takes_part_is_marked() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Namespaces::new() else { return };
     let (place, ports) = place.with_veth();
     for host in [&place.mobile, &place.base] {
         let set = host.enter(|| std::fs::write("/proc/sys/net/ipv4/tcp_ecn", "1"));
@@ -180,7 +180,7 @@ fn marked_packets() -> u64 {
 /// LNK-10: what arrives damaged has a bad checksum, so that the receiver drops it.
 #[test]
 fn damaged_packets_never_reach_the_application() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Namespaces::new() else { return };
     let (place, ports) = place.with_veth();
     let corrupt = vec![Loss::corrupt(Errors::Uniform(0.02))];
     let radio = Running::start(ports, RadioConfig::both(link(200, corrupt)));
@@ -205,7 +205,7 @@ fn tcp_checksum_errors(snmp: &str) -> u64 {
 
 #[test]
 fn frames_of_any_type_cross_the_radio_unchanged() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Namespaces::new() else { return };
     let (place, ports) = place.with_veth();
     let mut frame = offload::NOTHING_LEFT.to_vec();
     // To everyone, from a locally administered address, of the first experimental type.
@@ -242,7 +242,7 @@ fn got_type(frame: &[u8]) -> Option<[u8; 2]> {
 
 #[test]
 fn kernel_tcp_crosses_the_radio_by_tun() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Namespaces::new() else { return };
     let (place, ports) = place.with_tun();
     let radio = Running::start(ports, RadioConfig::both(link(200, vec![])));
     place.exchange("10.9.9.2:7000", 1_000_000);
@@ -251,7 +251,7 @@ fn kernel_tcp_crosses_the_radio_by_tun() {
 
 #[test]
 fn an_interface_and_a_tun_device_are_not_joined() {
-    let Some(place) = Place::new() else { return };
+    let Some(place) = Namespaces::new() else { return };
     let control = Control::new().expect("a descriptor");
     let ports = place.radio.enter(|| {
         let interface = Port::interface("lo").expect("opens");

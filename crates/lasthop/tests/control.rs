@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory with keys, and a process that is killed in the end.
-struct Place {
+struct Isolation {
     dir: PathBuf,
     process: Option<Child>,
 }
 
-impl Place {
+impl Isolation {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("lasthop-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
@@ -87,7 +87,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Isolation {
     fn drop(&mut self) {
         if let Some(child) = &mut self.process {
             let _ = child.kill();
@@ -109,7 +109,7 @@ fn lasthop(args: &[&str]) -> Output {
 
 #[test]
 fn a_base_that_is_not_configured_is_answered_with_those_that_are() {
-    let mut place = Place::new("control-names");
+    let mut place = Isolation::new("control-names");
     place.start_mobile();
     for args in
         [&["handoff", "--to", "b9"][..], &["link", "imminent", "--to", "b9", "--in", "300ms"]]
@@ -122,7 +122,7 @@ fn a_base_that_is_not_configured_is_answered_with_those_that_are() {
 /// The mobile goes on with a handoff that the command does not wait for any more.
 #[test]
 fn a_base_that_cannot_be_reached_ends_the_command_and_not_the_mobile() {
-    let mut place = Place::new("control-wait");
+    let mut place = Isolation::new("control-wait");
     place.start_mobile();
     let status = place.ask(&["status", "--json"]);
     let lines = String::from_utf8(status.stdout).unwrap();
@@ -138,7 +138,7 @@ fn a_base_that_cannot_be_reached_ends_the_command_and_not_the_mobile() {
 
 #[test]
 fn link_events_are_taken_and_say_nothing() {
-    let mut place = Place::new("control-link");
+    let mut place = Isolation::new("control-link");
     place.start_mobile();
     for args in [
         &["link", "imminent", "--to", "b2", "--in", "300ms"][..],
@@ -157,7 +157,7 @@ fn link_events_are_taken_and_say_nothing() {
 /// A level is of use only where somebody judges it; the refusal says what is missing.
 #[test]
 fn a_mobile_that_does_not_watch_its_signal_says_so() {
-    let mut place = Place::new("control-quality");
+    let mut place = Isolation::new("control-quality");
     place.start_mobile();
     let said = place.refused(&["link", "quality", "--dbm", "-70"]);
     assert!(said.contains("[signal]"), "{said}");
@@ -165,7 +165,7 @@ fn a_mobile_that_does_not_watch_its_signal_says_so() {
 
 #[test]
 fn a_base_moves_no_connections() {
-    let mut place = Place::new("control-base");
+    let mut place = Isolation::new("control-base");
     place.start_base();
     let said = place.refused(&["handoff", "--to", "b2"]);
     assert!(said.contains("base"), "{said}");
@@ -174,7 +174,7 @@ fn a_base_moves_no_connections() {
 
 #[test]
 fn a_mobile_of_one_base_says_what_is_missing() {
-    let mut place = Place::new("control-single");
+    let mut place = Isolation::new("control-single");
     let (key, base_key) = (place.path("mobile.key"), place.public("base.key"));
     let base = ["--base", "127.0.0.1:9", "--base-key", &base_key];
     place.start(&[&["mobile", "--key", &key, "--proxy", "127.0.0.1:0"], &base[..]].concat());
@@ -184,7 +184,7 @@ fn a_mobile_of_one_base_says_what_is_missing() {
 
 #[test]
 fn without_a_mobile_the_socket_is_named() {
-    let place = Place::new("control-nobody");
+    let place = Isolation::new("control-nobody");
     for args in [&["handoff", "--to", "b2"][..], &["link", "down"]] {
         let said = place.refused(args);
         assert!(said.contains("answers on") && said.contains("control.sock"), "{said}");

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of its own for each test, with the keys of a base and a mobile.
-struct Place(PathBuf);
+struct Isolation(PathBuf);
 
-impl Place {
+impl Isolation {
     fn new(name: &str) -> Self {
         let dir = std::env::temp_dir().join(format!("lasthop-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
@@ -46,7 +46,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Isolation {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -93,7 +93,7 @@ fn wait_until(what: &str, done: impl FnMut() -> bool) {
 
 #[test]
 fn a_port_in_use_is_one_line() {
-    let place = Place::new("port");
+    let place = Isolation::new("port");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = udp.local_addr().unwrap().to_string();
     let said = complaint(&place.base(&addr));
@@ -110,7 +110,7 @@ fn a_port_in_use_is_one_line() {
 /// Otherwise whoever finds the proxy or the base there would not yet find the page or the metrics.
 #[test]
 fn what_is_watched_is_bound_before_what_is_served() {
-    let place = Place::new("watched");
+    let place = Isolation::new("watched");
     let (page, other) = (TcpListener::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
     let (page, other) = (page.unwrap(), other.unwrap());
     let page = page.local_addr().unwrap().to_string();
@@ -130,14 +130,14 @@ fn what_is_watched_is_bound_before_what_is_served() {
 
 #[test]
 fn an_address_that_is_not_ours_is_one_line() {
-    let place = Place::new("addr");
+    let place = Isolation::new("addr");
     let said = complaint(&place.base("192.0.2.1:4433"));
     assert!(said.contains("192.0.2.1:4433"), "{said}");
 }
 
 #[test]
 fn a_key_file_that_cannot_be_used_is_one_line() {
-    let place = Place::new("key");
+    let place = Isolation::new("key");
     fs::write(place.path("base.key"), "not a key\n").unwrap();
     let said = complaint(&place_args_with_key(&place, "base.key"));
     assert!(said.contains("base.key, line 1"), "{said}");
@@ -148,7 +148,7 @@ fn a_key_file_that_cannot_be_used_is_one_line() {
     assert!(said.contains("none.key"), "{said}");
 }
 
-fn place_args_with_key(place: &Place, key: &str) -> Vec<String> {
+fn place_args_with_key(place: &Isolation, key: &str) -> Vec<String> {
     const SOMEBODY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
     let key = place.path(key);
     ["base", "--listen", "127.0.0.1:0", "--key", &key, "--allow", SOMEBODY]
@@ -158,7 +158,7 @@ fn place_args_with_key(place: &Place, key: &str) -> Vec<String> {
 
 #[test]
 fn a_wrong_configuration_is_one_line() {
-    let place = Place::new("config");
+    let place = Isolation::new("config");
     let path = place.path("base.toml");
     fs::write(&path, "hop = \"srp\"\nlisten = [\"everywhere\"]\n").unwrap();
     let said = complaint(&["base".to_owned(), "--config".to_owned(), path.clone()]);
@@ -167,7 +167,7 @@ fn a_wrong_configuration_is_one_line() {
 
 #[test]
 fn what_the_kernel_says_is_said_once() {
-    let place = Place::new("once");
+    let place = Isolation::new("once");
     let path = |name: &str| place.path(name);
     fs::write(path("scenario.toml"), "[sweep\n").unwrap();
     let none = path("none.toml");
@@ -191,7 +191,7 @@ fn what_the_kernel_says_is_said_once() {
 #[test]
 fn base_and_mobile_run_until_they_are_told_to_stop() {
     for hop in ["srp", "split-tcp"] {
-        let place = Place::new(&format!("run-{hop}"));
+        let place = Isolation::new(&format!("run-{hop}"));
         // The port is free again once the socket is dropped, for UDP and TCP alike.
         let addr = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let mut args = place.base(&addr);
@@ -225,7 +225,7 @@ fn base_and_mobile_run_until_they_are_told_to_stop() {
 
 #[test]
 fn status_without_a_daemon_says_so() {
-    let place = Place::new("status");
+    let place = Isolation::new("status");
     let dir = place.path("");
     let out = command(&["status"]).env("XDG_RUNTIME_DIR", &dir).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
@@ -235,7 +235,7 @@ fn status_without_a_daemon_says_so() {
 
 #[test]
 fn an_agent_is_found_without_being_named() {
-    let place = Place::new("agent-status");
+    let place = Isolation::new("agent-status");
     let dir = place.path("lasthop");
     fs::create_dir_all(&dir).unwrap();
     let listener = UnixListener::bind(format!("{dir}/agent.sock")).unwrap();
@@ -285,7 +285,7 @@ impl Drop for Logged {
 
 #[test]
 fn a_base_logs_whom_it_refuses_and_the_mobile_says_what_to_check() {
-    let place = Place::new("refused");
+    let place = Isolation::new("refused");
     let other = place.path("other.key");
     assert!(lasthop(&["keygen", "--out", &other]).status.success());
     let (base_key, other_key) = (place.public("base.key"), place.public("other.key"));

@@ -23,19 +23,19 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LASTHOP: &str = env!("CARGO_BIN_EXE_lasthop");
 
 /// A base and a mobile with 5 % of loss between them, and a folder.
-struct World {
+struct Setup {
     lab: Lab,
     carrier: Carrier,
     folder: PathBuf,
 }
 
-impl Drop for World {
+impl Drop for Setup {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-impl World {
+impl Setup {
     /// None where `program` or namespaces cannot be had.
     fn with(program: &str) -> Option<Self> {
         if !lasthop_testing::is_installed(program) {
@@ -126,7 +126,7 @@ fn repository(folder: &Path) -> Vec<u8> {
 /// MHP-1, SRP-1: neither program nor server is changed.
 #[test]
 fn git_clones_over_http_by_exec_and_by_socks() {
-    let Some(world) = World::with("git") else { return };
+    let Some(world) = Setup::with("git") else { return };
     let content = repository(&world.folder);
     let address = world.server(8000);
     let (ip, folder) = (address.ip().to_string(), world.folder.display().to_string());
@@ -146,7 +146,7 @@ fn git_clones_over_http_by_exec_and_by_socks() {
 
 #[test]
 fn iperf3_measures_both_directions_by_exec() {
-    let Some(world) = World::with("iperf3") else { return };
+    let Some(world) = Setup::with("iperf3") else { return };
     let address = world.server(5201);
     let ip = address.ip().to_string();
     let _server = world.serve("iperf3", &["--server", "--bind", &ip], address);
@@ -165,7 +165,7 @@ fn iperf3_measures_both_directions_by_exec() {
 }
 
 /// Answers each line with itself, for as many connections as come; tells whom they come from.
-fn echo(world: &World) -> (SocketAddr, Receiver<IpAddr>) {
+fn echo(world: &Setup) -> (SocketAddr, Receiver<IpAddr>) {
     let address = world.server(7);
     let listener = world.lab.fixed.enter(|| TcpListener::bind(address)).unwrap().unwrap();
     let (tell, peers) = mpsc::channel();
@@ -213,7 +213,7 @@ print('all came back')
 /// `exec` puts calls of its library in place of the standard ones, and nothing is linked anew.
 #[test]
 fn a_conversation_line_by_line_by_exec_and_by_socks() {
-    let Some(world) = World::with("python3") else { return };
+    let Some(world) = Setup::with("python3") else { return };
     let (address, peers) = echo(&world);
     let (ip, port) = (address.ip().to_string(), address.port().to_string());
     let by_exec = succeeds(world.exec("python3").args(["-c", TALK, &ip, &port]));

@@ -34,18 +34,18 @@ fn said<'a>(unit: &'a str, key: &str) -> &'a str {
 }
 
 /// A network namespace and a folder in place of /etc and /run.
-struct World {
+struct Sandbox {
     netns: Netns,
     folder: PathBuf,
 }
 
-impl Drop for World {
+impl Drop for Sandbox {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-impl World {
+impl Sandbox {
     /// None where there are no namespaces, or one of `programs` is missing.
     fn new(name: &str, programs: &[&str]) -> Option<Self> {
         for program in [&["setpriv"], programs].concat() {
@@ -186,7 +186,7 @@ fn associated(path: &Path) -> Option<Report> {
 
 #[test]
 fn base_and_mobile_associate_without_any_capability() {
-    let Some(world) = World::new("units-ends", &[]) else { return };
+    let Some(world) = Sandbox::new("units-ends", &[]) else { return };
     let (base_key, mobile_key) = (world.key("base"), world.key("mobile"));
     let (base, mobile) = (world.etc("base.key"), world.etc("mobile.key"));
     fs::write(
@@ -213,8 +213,8 @@ fn base_and_mobile_associate_without_any_capability() {
 
 #[test]
 fn the_agent_needs_no_more_than_its_two_capabilities() {
-    let Some(world) = World::new("units-agent", &["nft"]) else { return };
-    let Some(other) = World::new("units-agent-other", &[]) else { return };
+    let Some(world) = Sandbox::new("units-agent", &["nft"]) else { return };
+    let Some(other) = Sandbox::new("units-agent-other", &[]) else { return };
     for name in ["fixed0", "mobile0"] {
         world.netns.veth(name, &other.netns, name).unwrap();
         world.netns.ip(&format!("link set {name} up")).unwrap();
@@ -237,7 +237,7 @@ fn the_agent_needs_no_more_than_its_two_capabilities() {
 
 #[test]
 fn the_helper_needs_no_more_than_its_two_capabilities() {
-    let Some(world) = World::new("units-helper", &["nft"]) else { return };
+    let Some(world) = Sandbox::new("units-helper", &["nft"]) else { return };
     let base = world.etc("base.key");
     let (_, mobile_key) = (world.key("base"), world.key("mobile"));
     let mut helper = world.start("helper");

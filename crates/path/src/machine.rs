@@ -2,7 +2,7 @@
 
 use lasthop_agent::edge::{
     CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
-    Place, ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
+    HopEnd, ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
 };
 use lasthop_agent::link::{LinkConfig, LinkRetransmission};
 use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
@@ -51,8 +51,8 @@ pub(super) fn all(config: &AgentConfig) -> Result<Vec<Machine>, AgentError> {
 
 fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Result<(), AgentError> {
     let place = match config.end {
-        End::Base => Place::Base,
-        End::Mobile => Place::Mobile,
+        End::Base => HopEnd::Base,
+        End::Mobile => HopEnd::Mobile,
     };
     let connections = config.connections;
     let parameters = |error: obtcp::ConfigError| AgentError::Parameters(error.to_string());

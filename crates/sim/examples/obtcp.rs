@@ -45,12 +45,12 @@ struct Args {
     threads: usize,
 }
 
-enum Place {
+enum AnyNode {
     Host(Box<Host<Traffic>>),
     Router(Router),
 }
 
-impl Node for Place {
+impl Node for AnyNode {
     #[inline]
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         match self {
@@ -98,15 +98,15 @@ fn losses(args: &Args) -> Vec<Loss> {
     losses
 }
 
-fn build(args: &Args, seed: Seed) -> Result<(Network<Place>, lasthop_sim::net::NodeId)> {
+fn build(args: &Args, seed: Seed) -> Result<(Network<AnyNode>, lasthop_sim::net::NodeId)> {
     let mut network = Network::new(Config::new(seed));
     let client = Client { at: Time::ZERO, dst: (MH, PORT), config: reno(), work: Work::Bulk };
     let sender = Traffic::new(seed.child("fh")).start(client);
     let receiver = Traffic::new(seed.child("mh")).serve(PORT, reno(), Service::Discard);
-    let fh = network.add_node(Place::Host(Box::new(Host::new(FH, seed.child("fh"), sender))));
-    let bs = network.add_node(Place::Router(Router::default()));
-    let mr = network.add_node(Place::Router(Router::default()));
-    let mh = network.add_node(Place::Host(Box::new(Host::new(MH, seed.child("mh"), receiver))));
+    let fh = network.add_node(AnyNode::Host(Box::new(Host::new(FH, seed.child("fh"), sender))));
+    let bs = network.add_node(AnyNode::Router(Router::default()));
+    let mr = network.add_node(AnyNode::Router(Router::default()));
+    let mh = network.add_node(AnyNode::Host(Box::new(Host::new(MH, seed.child("mh"), receiver))));
     for (a, b, mbps, ms) in [(fh, bs, 100, 50), (bs, mr, 2, 20), (mr, mh, 11, 20)] {
         let last = mbps == 11;
         let config = LinkConfig {
@@ -146,7 +146,7 @@ fn run(args: &Args, seed: u64) -> Result<Outcome> {
     let before = cpu_seconds()?;
     network.run_until(Time::from_secs(args.seconds))?;
     let cpu = cpu_seconds()? - before;
-    let Place::Host(host) = network.node(mh) else { anyhow::bail!("the mobile is no host") };
+    let AnyNode::Host(host) = network.node(mh) else { anyhow::bail!("the mobile is no host") };
     let received: u64 = host.app().records().map(|record| record.received.get()).sum();
     let trace = network.trace();
     Ok(Outcome { delivered: received / 1000, events: trace.events, cpu, hash: trace.hash() })

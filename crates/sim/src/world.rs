@@ -96,7 +96,7 @@ pub enum Halt {
 }
 
 #[derive(Debug)]
-struct Place<N> {
+struct Slot<N> {
     node: N,
     addr: Addr,
     out: (usize, Direction),
@@ -107,7 +107,7 @@ struct Place<N> {
 #[derive(Debug)]
 pub struct World<N> {
     now: Time,
-    places: Vec<Place<N>>,
+    places: Vec<Slot<N>>,
     airs: Vec<Air>,
     pool: Pool,
     trace: Trace,
@@ -150,7 +150,7 @@ impl<N: Node> World<N> {
     /// Adds a node at `addr` whose datagrams all leave by one direction of `radio`.
     pub fn add_node(&mut self, node: N, addr: Addr, radio: RadioId, out: Direction) -> NodeId {
         let wake = node.next_timeout().unwrap_or(Time::NEVER);
-        self.places.push(Place { node, addr, out: (radio.0, out), wake });
+        self.places.push(Slot { node, addr, out: (radio.0, out), wake });
         NodeId(self.places.len() - 1)
     }
 

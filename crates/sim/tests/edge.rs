@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use lasthop_agent::edge::{
     CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
-    Place, ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
+    HopEnd, ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
 };
 use lasthop_agent::{Agent, Output, Packet, Side, Tcp};
 use lasthop_tcp::{Algorithm, Config, Ports, Socket, State};
@@ -77,12 +77,12 @@ struct Told {
     zeros: u64,
 }
 
-struct World<'a> {
+struct Route<'a> {
     now: Time,
     fixed: End,
     mobile: End,
     helper: &'a mut dyn Agent<Carried>,
-    place: Place,
+    place: HopEnd,
     flying: BTreeMap<(Time, u64), (Carried, Stop)>,
     serial: u64,
     events: VecDeque<(Time, LinkEvent)>,
@@ -113,8 +113,8 @@ fn config(rng: &mut Stream) -> Config {
     config
 }
 
-impl<'a> World<'a> {
-    fn new(seed: u64, helper: &'a mut dyn Agent<Carried>, place: Place, freezes: bool) -> Self {
+impl<'a> Route<'a> {
+    fn new(seed: u64, helper: &'a mut dyn Agent<Carried>, place: HopEnd, freezes: bool) -> Self {
         let mut rng = Seed::from_u64(seed).stream("edge");
         let now = Time::from_millis(rng.below(1000));
         let end = |rng: &mut Stream, most: u64| End {
@@ -277,7 +277,7 @@ impl<'a> World<'a> {
         };
         let before = told.ack.replace(segment.ack);
         let back = before.is_some_and(|before| segment.ack.ahead_of(before) < 0);
-        assert!(!back || self.place == Place::Base, "{before:?} {segment:?}");
+        assert!(!back || self.place == HopEnd::Base, "{before:?} {segment:?}");
         let edge = segment.ack + (u32::from(segment.window) << shift);
         told.zeros += u64::from(segment.window == 0);
         // A number that is two bytes lower beside the same window means an edge that is.
@@ -382,7 +382,7 @@ impl<'a> World<'a> {
 fn all_arrives<A: Agent<Carried>>(
     freezes: bool,
     least_zeros: Option<u64>,
-    helper: impl Fn(&mut Stream, Place) -> A,
+    helper: impl Fn(&mut Stream, HopEnd) -> A,
 ) {
     let mut zeros = 0;
     let seeds = schedules(SCHEDULES);
@@ -390,9 +390,9 @@ fn all_arrives<A: Agent<Carried>>(
     for seed in seeds {
         let _replay = Replay::new(seed, "-p lasthop-sim --test edge streams_arrive_whole");
         let mut rng = Seed::from_u64(seed).stream("helper");
-        let place = if freezes && rng.chance(0.5) { Place::Base } else { Place::Mobile };
+        let place = if freezes && rng.chance(0.5) { HopEnd::Base } else { HopEnd::Mobile };
         let mut agent = helper(&mut rng, place);
-        let mut world = World::new(seed, &mut agent, place, freezes);
+        let mut world = Route::new(seed, &mut agent, place, freezes);
         world.run();
         for side in [Side::Fixed, Side::Mobile] {
             let sent = world.end(side).to_write;
@@ -464,8 +464,8 @@ fn streams_arrive_whole_through_narrow_windows() {
 #[test]
 fn a_foretold_silence_costs_little_beyond_itself() {
     let run = |lead: Option<Duration>| {
-        let mut agent = Freeze::new(FreezeConfig::freeze(Place::Mobile));
-        let mut world = World::new(7, &mut agent, Place::Mobile, true);
+        let mut agent = Freeze::new(FreezeConfig::freeze(HopEnd::Mobile));
+        let mut world = Route::new(7, &mut agent, HopEnd::Mobile, true);
         let start = world.now;
         (world.loss, world.marks) = (0.0, 0.0);
         (world.fixed.config, world.mobile.config) = (Config::modern(), Config::modern());

@@ -45,12 +45,12 @@ static ALLOCATOR: Counting = Counting;
 const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-enum Place {
+enum AnyNode {
     Host(Box<Host<Traffic>>),
     Router(Router),
 }
 
-impl Node for Place {
+impl Node for AnyNode {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         match self {
             Self::Host(host) => host.handle_packet(ctx, link, packet),
@@ -73,17 +73,17 @@ impl Node for Place {
     }
 }
 
-fn network(losses: Vec<Loss>) -> Network<Place> {
+fn network(losses: Vec<Loss>) -> Network<AnyNode> {
     let seed = Seed::from_u64(1);
     let mut network = Network::new(Config::new(seed));
     let config = tcp::Config { cwnd_max: Some(tcp::Window::Segments(16)), ..tcp::Config::ns2() };
     let client = Client { at: Time::ZERO, dst: (B, 80), config, work: Work::Bulk };
     let traffic = Traffic::new(seed);
-    let host = |addr, traffic| Place::Host(Box::new(Host::new(addr, seed, traffic)));
+    let host = |addr, traffic| AnyNode::Host(Box::new(Host::new(addr, seed, traffic)));
     let nodes: [NodeId; 4] = [
         host(A, traffic.start(client)),
-        Place::Router(Router::default()),
-        Place::Router(Router::default()),
+        AnyNode::Router(Router::default()),
+        AnyNode::Router(Router::default()),
         host(B, Traffic::new(seed).serve(80, config, Service::Discard)),
     ]
     .map(|node| network.add_node(node));

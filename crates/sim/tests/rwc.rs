@@ -17,14 +17,14 @@ use lasthop_tcp as tcp;
 use lasthop_tcp::mobility::{Freeze, Mobility};
 use lasthop_units::{Bytes, Duration, Rate, Seed, Time};
 
-enum Place {
+enum AnyNode {
     Host(Box<Host<Traffic>>),
     Router(Router),
     Mobile(Box<MobileStation<Traffic>>),
     Base(Box<BaseStation>),
 }
 
-impl Node for Place {
+impl Node for AnyNode {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         match self {
             Self::Host(host) => host.handle_packet(ctx, link, packet),
@@ -70,13 +70,13 @@ fn user() -> User {
     User { window: Some(32), says: vec![(Time::ZERO, first(1)), (Time::from_secs(5), first(2))] }
 }
 
-fn connect(network: &mut Network<Place>, (from, to): (NodeId, NodeId), config: &LinkConfig) {
+fn connect(network: &mut Network<AnyNode>, (from, to): (NodeId, NodeId), config: &LinkConfig) {
     network.add_link(from, to, config).unwrap_or_else(|e| panic!("{e}"));
 }
 
 /// Two fixed hosts, a router and the mobile: figure 1.
 struct Figure1 {
-    network: Network<Place>,
+    network: Network<AnyNode>,
     mobile: NodeId,
 }
 
@@ -93,7 +93,7 @@ impl Figure1 {
         mobile: Traffic,
     ) -> Self {
         let mobile = Host::new(MOBILE, Seed::from_u64(seed).child("mobile"), mobile);
-        let nodes = [Place::Host(Box::new(mobile)), Place::Router(Router::default())];
+        let nodes = [AnyNode::Host(Box::new(mobile)), AnyNode::Router(Router::default())];
         Self::with_nodes(seed, loss, sender, works, nodes)
     }
 
@@ -103,7 +103,7 @@ impl Figure1 {
         loss: f64,
         sender: tcp::Config,
         works: [Work; 2],
-        [mobile, router]: [Place; 2],
+        [mobile, router]: [AnyNode; 2],
     ) -> Self {
         let seed = Seed::from_u64(seed);
         let mut network = Network::new(Config { headers: Headers::Free, ..Config::new(seed) });
@@ -127,7 +127,7 @@ impl Figure1 {
             let dst = (MOBILE, port);
             let client = Client { at: Time::ZERO, dst, config: sender, work };
             let host = Host::new(addr, seed, Traffic::new(seed).start(client));
-            let host = network.add_node(Place::Host(Box::new(host)));
+            let host = network.add_node(AnyNode::Host(Box::new(host)));
             connect(&mut network, (host, router), &link(10, 2));
             connect(&mut network, (router, host), &link(10, 2));
             network.route_to(addr, host);
@@ -141,9 +141,9 @@ impl Figure1 {
     fn received(&mut self, at: Time) -> [u64; 2] {
         self.network.run_until(at).unwrap_or_else(|e| panic!("{e}"));
         let traffic = match self.network.node(self.mobile) {
-            Place::Host(host) => host.app(),
-            Place::Mobile(mobile) => mobile.app(),
-            Place::Router(_) | Place::Base(_) => panic!("no mobile"),
+            AnyNode::Host(host) => host.app(),
+            AnyNode::Mobile(mobile) => mobile.app(),
+            AnyNode::Router(_) | AnyNode::Base(_) => panic!("no mobile"),
         };
         PORTS.map(|port| {
             let mut records = traffic.records();
@@ -234,7 +234,7 @@ fn a_flow_that_ends_leaves_its_window() {
     let mut figure = Figure1::with_works(1, 0.0, sender(), works, mobile(Some(user())));
     let mut windows = |second| -> Vec<u64> {
         figure.received(Time::from_secs(second));
-        let Place::Host(host) = figure.network.node(figure.mobile) else { panic!("a router") };
+        let AnyNode::Host(host) = figure.network.node(figure.mobile) else { panic!("a router") };
         host.connections().map(|(_, c)| c.probe().rcv_wnd.get() / 1000).collect()
     };
     assert_eq!(windows(2), [16, 16]);
@@ -284,7 +284,7 @@ fn a_session_divides_its_hop_for_the_same_user() {
         handoff: handoff::Config::base(),
     };
     let base = BaseStation::new(BASE, config, seed.child("base"));
-    let nodes = [Place::Mobile(Box::new(mobile)), Place::Base(Box::new(base))];
+    let nodes = [AnyNode::Mobile(Box::new(mobile)), AnyNode::Base(Box::new(base))];
     // The first SYN comes before the hop stands.
     let rto = tcp::Rto { initial: Duration::from_millis(300), ..sender().rto };
     let sender = tcp::Config { rto, ..sender() };

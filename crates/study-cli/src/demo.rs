@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use lasthop_kernel::netns::become_root_of_a_user_namespace;
-use lasthop_lab::cell::{Direction, Measured, Place, Plan, measure};
+use lasthop_lab::cell::{Direction, Isolation, Measured, Plan, measure};
 use lasthop_lab::client::Stop;
 use lasthop_lab::condition::Condition;
 use lasthop_lab::scheme::Scheme;
@@ -117,7 +117,7 @@ struct Cell {
 }
 
 impl Cell {
-    fn plan(&self, options: &Options, place: Place) -> Plan {
+    fn plan(&self, options: &Options, place: Isolation) -> Plan {
         let measured = Duration::from_secs(options.seconds);
         let mut topology = self.condition.topology();
         // The same losses, as far as packets are sent alike, for every scheme.
@@ -187,7 +187,7 @@ fn program() -> anyhow::Result<PathBuf> {
 }
 
 /// Namespaces, or where they are not permitted the loopback interface.
-fn place() -> anyhow::Result<Place> {
+fn place() -> anyhow::Result<Isolation> {
     let permitted = || Lab::start(&Topology::default()).map(drop);
     let refused = match permitted() {
         // Ordinary users may have namespaces inside one of their own.
@@ -197,20 +197,20 @@ fn place() -> anyhow::Result<Place> {
         other => other,
     };
     match refused {
-        Ok(()) => Ok(Place::Namespaces),
+        Ok(()) => Ok(Isolation::Namespaces),
         Err(e) if e.is_permission() => {
             eprintln!(
                 "{e}: only srp, over a radio between two UDP ports of the loopback interface, \
                  without the wired path"
             );
-            Ok(Place::Loopback)
+            Ok(Isolation::Loopback)
         }
         Err(e) => Err(e.into()),
     }
 }
 
 /// The cells asked for, column by column, so that cells measured together differ in scheme.
-fn cells(options: &Options, place: Place) -> Vec<Cell> {
+fn cells(options: &Options, place: Isolation) -> Vec<Cell> {
     let direction = if options.upload { Direction::Upload } else { Direction::Download };
     let wanted = |scheme: &Scheme, condition: &Condition| {
         let (row, cell) = (scheme.to_string(), condition.to_string());
@@ -220,7 +220,7 @@ fn cells(options: &Options, place: Place) -> Vec<Cell> {
         };
         options.only.is_empty() || options.only.iter().any(fits)
     };
-    let possible = |scheme: &Scheme| place == Place::Namespaces || *scheme == Scheme::Srp;
+    let possible = |scheme: &Scheme| place == Isolation::Namespaces || *scheme == Scheme::Srp;
     let mut cells = Vec::new();
     for condition in Condition::DEMO {
         for scheme in rows() {
@@ -249,7 +249,7 @@ fn stop_on_signals() -> anyhow::Result<Stop> {
 fn measure_all(
     cells: &[Cell],
     options: &Options,
-    place: Place,
+    place: Isolation,
     program: &Path,
     stop: &Stop,
     progress: &Progress,
@@ -287,7 +287,7 @@ fn measure_all(
 fn measure_one(
     cell: &Cell,
     options: &Options,
-    place: Place,
+    place: Isolation,
     program: &Path,
     stop: &Stop,
 ) -> Outcome {
@@ -316,7 +316,7 @@ mod tests {
 
     fn chosen(arguments: &[&str]) -> Vec<String> {
         let line = Line::parse_from(std::iter::once(&"demo").chain(arguments));
-        let cells = cells(&line.options, Place::Namespaces);
+        let cells = cells(&line.options, Isolation::Namespaces);
         cells.iter().map(|c| format!("{}/{}", c.scheme, c.condition)).collect()
     }
 
@@ -342,7 +342,7 @@ mod tests {
     #[test]
     fn without_namespaces_only_srp_is_measured() {
         let line = Line::parse_from(["demo"]);
-        let cells = cells(&line.options, Place::Loopback);
+        let cells = cells(&line.options, Isolation::Loopback);
         assert_eq!(cells.len(), 5);
         assert!(cells.iter().all(|c| c.scheme == Scheme::Srp));
     }

@@ -24,11 +24,11 @@ to = "phone"
 link.radio.loss = ["1%", "5%", "10%"]
 "#;
 
-struct Place {
+struct Isolation {
     directory: tempfile::TempDir,
 }
 
-impl Place {
+impl Isolation {
     fn new(scenario: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("x.toml"), scenario).expect("writes");
@@ -75,7 +75,7 @@ fn lines(directory: &Path) -> BTreeSet<String> {
 
 #[test]
 fn two_runs_of_a_scenario_have_the_same_traces() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     let once = place.prints(&["--no-results", "--trace-hash", "--jobs", "1"]);
     let again = place.prints(&["--no-results", "--trace-hash", "--jobs", "3"]);
     assert_eq!(once.lines().count(), 9);
@@ -89,7 +89,7 @@ fn two_runs_of_a_scenario_have_the_same_traces() {
 
 #[test]
 fn the_union_of_shards_is_the_whole() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     place.prints(&["--results", "whole"]);
     place.prints(&["--results", "parts", "--shard", "0/2"]);
     assert!(lines(&place.path("parts")).len() < 9);
@@ -100,7 +100,7 @@ fn the_union_of_shards_is_the_whole() {
 
 #[test]
 fn a_sweep_in_pieces_or_from_a_file_in_another_order_prints_the_same_to_the_byte() {
-    let place = Place::new(&SCENARIO.replace("loss = [", "loss = [\"2%\", "));
+    let place = Isolation::new(&SCENARIO.replace("loss = [", "loss = [\"2%\", "));
     let kinds = ["--json", "--json=runs", "--trace-hash", "--jobs=1"];
     let whole = kinds.map(|kind| place.prints(&["--no-results", kind]));
     for shard in ["2/3", "0/3", "1/3"] {
@@ -122,7 +122,7 @@ fn a_sweep_in_pieces_or_from_a_file_in_another_order_prints_the_same_to_the_byte
 
 #[test]
 fn more_runs_do_only_what_is_missing() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     place.prints(&["--runs", "2"]);
     let first = place.path("x.results/runs-0-of-1-000.jsonl");
     assert_eq!(fs::read_to_string(&first).expect("text").lines().count(), 6);
@@ -135,7 +135,7 @@ fn more_runs_do_only_what_is_missing() {
 
 #[test]
 fn json_has_one_object_a_point_or_a_run() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     let parse = |line: &str| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
     let points = place.prints(&["--no-results", "--json"]);
     assert_eq!(points.lines().count(), 3);
@@ -152,7 +152,7 @@ fn json_has_one_object_a_point_or_a_run() {
 
 #[test]
 fn a_wrong_scenario_is_refused_with_file_line_and_key_and_nothing_is_written() {
-    let place = Place::new(&SCENARIO.replace("rate =", "rte ="));
+    let place = Isolation::new(&SCENARIO.replace("rate =", "rte ="));
     let said = place.refuses(&[]);
     assert!(said.contains("x.toml:9: link.radio.rte: unknown key"), "{said}");
     assert!(said.contains("did you mean `rate`?"), "{said}");
@@ -161,14 +161,14 @@ fn a_wrong_scenario_is_refused_with_file_line_and_key_and_nothing_is_written() {
 
 #[test]
 fn a_missing_file_is_named() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     fs::remove_file(place.path("x.toml")).expect("removes");
     assert!(place.refuses(&["--check"]).contains("cannot read x.toml"));
 }
 
 #[test]
 fn results_of_another_commit_are_refused_with_the_remedy() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     fs::create_dir(place.path("old")).expect("a directory");
     let manifest = r#"{"format": 2, "commit": "0123456789"}"#;
     fs::write(place.path("old/manifest.json"), manifest).expect("writes");
@@ -179,14 +179,14 @@ fn results_of_another_commit_are_refused_with_the_remedy() {
 
 #[test]
 fn a_scheme_that_is_unknown_or_not_there_yet_is_refused() {
-    let unknown = Place::new(&format!("scheme = \"magic\"\n{SCENARIO}")).refuses(&[]);
+    let unknown = Isolation::new(&format!("scheme = \"magic\"\n{SCENARIO}")).refuses(&[]);
     assert!(unknown.contains("x.toml:1: scheme: `magic` is unknown"), "{unknown}");
     assert!(unknown.contains("none, split-tcp, i-tcp, srp"), "{unknown}");
 }
 
 #[test]
 fn the_points_are_listed_without_running() {
-    let place = Place::new(SCENARIO);
+    let place = Isolation::new(SCENARIO);
     let list = place.prints(&["--list"]);
     assert_eq!(list.lines().count(), 3);
     assert!(
@@ -200,7 +200,7 @@ fn the_points_are_listed_without_running() {
 #[test]
 fn ctrl_c_keeps_what_is_finished_and_the_next_call_goes_on() {
     let long = SCENARIO.replace("20s", "30000s").replace("runs = 3", "runs = 40");
-    let place = Place::new(&long);
+    let place = Isolation::new(&long);
     let mut child = Command::new(env!("CARGO_BIN_EXE_lasthop-study"))
         .args(["sim", "x.toml", "--jobs", "1"])
         .current_dir(place.directory.path())

@@ -37,7 +37,7 @@ struct Flying {
 }
 
 /// Two sockets and a path that loses, doubles and overtakes.
-struct World {
+struct Pair {
     now: Time,
     ends: [End; 2],
     flying: BTreeMap<(Time, u64), Flying>,
@@ -54,7 +54,7 @@ struct World {
     marking: Stream,
 }
 
-impl World {
+impl Pair {
     fn new(seed: u64, configs: [Config; 2], bytes: [u64; 2]) -> Self {
         let mut rng = Seed::from_u64(seed).stream("path");
         let iss = [Seq(rng.next_u64() as u32), Seq(u32::MAX - rng.below(3000) as u32)];
@@ -238,7 +238,7 @@ fn every_byte_arrives_once_and_in_order_whatever_the_path_does() {
         let mut rng = Seed::from_u64(seed).stream("configs");
         let configs = [any_config(&mut rng), any_config(&mut rng)];
         let bytes = [rng.below(120_000), rng.below(2) * rng.below(60_000)];
-        let mut world = World::new(seed, configs, bytes);
+        let mut world = Pair::new(seed, configs, bytes);
         world.run();
         // What a lazy reader left.
         for i in [0, 1] {
@@ -271,7 +271,7 @@ fn every_byte_arrives_whatever_is_marked_held_and_notified() {
             config
         });
         let bytes = [rng.below(120_000), rng.below(2) * rng.below(60_000)];
-        let mut world = World::new(seed, configs, bytes);
+        let mut world = Pair::new(seed, configs, bytes);
         (world.marks, world.notices) = (rng.uniform() * 0.5, rng.uniform());
         world.run();
         for i in [0, 1] {
@@ -293,7 +293,7 @@ fn every_byte_arrives_whatever_is_marked_held_and_notified() {
 fn a_path_that_only_loses_nothing_makes_no_retransmission() {
     for algorithm in ALGORITHMS {
         let config = Config { algorithm, ..Config::modern() };
-        let mut world = World::new(1, [config, config], [300_000, 300_000]);
+        let mut world = Pair::new(1, [config, config], [300_000, 300_000]);
         (world.loss, world.double, world.jitter) = (0.0, 0.0, 0);
         world.run();
         for end in &world.ends {

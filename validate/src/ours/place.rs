@@ -17,7 +17,7 @@ pub(super) const SHUT: u64 = 1;
 pub(super) const OPEN: u64 = 0;
 
 /// A node, and perhaps a gate before it.
-pub(super) struct Place {
+pub(super) struct GatedNode {
     role: Role,
     gate: Option<Gate>,
 }
@@ -35,7 +35,7 @@ enum Role {
     Base(Box<AgentRouter<Snoop<Packet>>>),
 }
 
-impl Place {
+impl GatedNode {
     /// A host at `here` that sends to `there` without end, from time zero on.
     pub(super) fn source(here: Ipv4Addr, there: Ipv4Addr, tcp: Config, seed: Seed) -> Self {
         let client = Client { at: Time::ZERO, dst: (there, PORT), config: tcp, work: Work::Bulk };
@@ -82,7 +82,7 @@ impl Place {
     }
 }
 
-impl Node for Place {
+impl Node for GatedNode {
     #[inline]
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         if self.gate.as_ref().is_some_and(|gate| gate.shut && gate.link == link) {

@@ -8,7 +8,7 @@ use lasthop_sim::net::{Config, Event, Network, NodeId};
 use lasthop_tcp::{Algorithm, Config as Tcp, Window};
 use lasthop_units::{Duration, Rate, Seed, Time};
 
-use super::place::{OPEN, Place, SHUT};
+use super::place::{GatedNode, OPEN, SHUT};
 use crate::scenario::{self, Chain, Fade, Flow, Outage, Scenario, Sender, Snoop, SnoopAt};
 
 const FIXED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
@@ -17,7 +17,7 @@ const BASE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
 
 /// A network ready to run, and where its sender is.
 pub(super) struct Built {
-    pub(super) network: Network<Place>,
+    pub(super) network: Network<GatedNode>,
     pub(super) sender: NodeId,
 }
 
@@ -82,13 +82,13 @@ fn uniform(p: f64) -> Option<Errors> {
     (p > 0.0).then_some(Errors::Uniform(p))
 }
 
-fn route(network: &mut Network<Place>, fixed: NodeId, mobile: NodeId) {
+fn route(network: &mut Network<GatedNode>, fixed: NodeId, mobile: NodeId) {
     network.route_to(FIXED, fixed);
     network.route_to(MOBILE, mobile);
 }
 
 fn chain_of(
-    mut network: Network<Place>,
+    mut network: Network<GatedNode>,
     c: &Chain,
     tcp: Tcp,
     seed: Seed,
@@ -96,10 +96,10 @@ fn chain_of(
     let (fixed, mobile) = ends(false, tcp, seed);
     let fixed = network.add_node(fixed);
     let base = network.add_node(match &c.snoop {
-        Some(at) => Place::base(BASE, MOBILE, snoop(at)),
-        None => Place::router(),
+        Some(at) => GatedNode::base(BASE, MOBILE, snoop(at)),
+        None => GatedNode::router(),
     });
-    let router = network.add_node(Place::router());
+    let router = network.add_node(GatedNode::router());
     let mobile = network.add_node(mobile);
     let wired = link(Rate::from_mbps(100), Duration::from_millis(50), c.queue);
     let first = link(Rate::from_mbps(2), c.d1, c.queue);
@@ -117,7 +117,7 @@ fn chain_of(
 }
 
 fn outage_of(
-    mut network: Network<Place>,
+    mut network: Network<GatedNode>,
     o: &Outage,
     tcp: Tcp,
     seed: Seed,
@@ -126,7 +126,7 @@ fn outage_of(
     let hop = Duration::from_millis(1);
     let (fixed, mobile) = ends(o.from_mobile, tcp, seed);
     let fixed = network.add_node(fixed);
-    let base = network.add_node(Place::router());
+    let base = network.add_node(GatedNode::router());
     let mobile = network.add_node(mobile);
     let wired = link(Rate::from_mbps(100), (o.rtt / 2).saturating_sub(hop), o.queue);
     let air = link(Rate::from_mbps(2), hop, o.queue);
@@ -147,12 +147,12 @@ fn outage_of(
 }
 
 /// The fixed host and the mobile, of which one sends.
-fn ends(from_mobile: bool, tcp: Tcp, seed: Seed) -> (Place, Place) {
+fn ends(from_mobile: bool, tcp: Tcp, seed: Seed) -> (GatedNode, GatedNode) {
     let (fixed, mobile) = (seed.child("fixed"), seed.child("mobile"));
     if from_mobile {
-        (Place::sink(FIXED, tcp, fixed), Place::source(MOBILE, FIXED, tcp, mobile))
+        (GatedNode::sink(FIXED, tcp, fixed), GatedNode::source(MOBILE, FIXED, tcp, mobile))
     } else {
-        (Place::source(FIXED, MOBILE, tcp, fixed), Place::sink(MOBILE, tcp, mobile))
+        (GatedNode::source(FIXED, MOBILE, tcp, fixed), GatedNode::sink(MOBILE, tcp, mobile))
     }
 }
 
@@ -171,14 +171,14 @@ fn outages(o: &Outage, seed: Seed, end: Duration) -> Vec<(Time, Time)> {
 }
 
 fn fade_of(
-    mut network: Network<Place>,
+    mut network: Network<GatedNode>,
     f: &Fade,
     tcp: Tcp,
     seed: Seed,
 ) -> Result<Built, ConfigError> {
     let (fixed, mobile) = ends(false, tcp, seed);
     let fixed = network.add_node(fixed);
-    let base = network.add_node(Place::router());
+    let base = network.add_node(GatedNode::router());
     let mobile = network.add_node(mobile);
     let delay = Duration::from_millis(1);
     let wired = link(Rate::from_mbps(10), delay, f.queue);

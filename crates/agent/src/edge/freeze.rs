@@ -2,7 +2,7 @@ use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::flow::{Flow, Made, Seen, Window, acknowledges};
-use super::{FlowView, Place};
+use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -15,7 +15,7 @@ pub struct FreezeConfig {
     /// Which event ends the freeze (LLT-5).
     pub thaw: Thaw,
     /// At which end of the hop it stands.
-    pub place: Place,
+    pub place: HopEnd,
     /// Zero-window acknowledgements on a warning, 8 at most (FRZ-1, LLT-3; silent: 1).
     pub copies_before: u8,
     /// Acknowledgements once the link is back, 8 at most (FRZ-3, LLT-6).
@@ -34,7 +34,7 @@ pub struct FreezeConfig {
 
 impl FreezeConfig {
     /// Freeze-TCP: one acknowledgement before, three when the link is up, downloads only.
-    pub const fn freeze(place: Place) -> Self {
+    pub const fn freeze(place: HopEnd) -> Self {
         Self {
             thaw: Thaw::Up,
             place,
@@ -50,7 +50,7 @@ impl FreezeConfig {
 
     /// The link-layer trigger method's: one before and one when the handoff is complete, both
     /// directions.
-    pub const fn link_layer(place: Place) -> Self {
+    pub const fn link_layer(place: HopEnd) -> Self {
         Self {
             thaw: Thaw::Complete,
             acks_after: 1,
@@ -181,7 +181,7 @@ impl<P: Packet> Freeze<P> {
 
     /// Nobody has foretold it: what the mobile sends from here on would be lost (LLT-11).
     fn cut(&mut self) {
-        if !self.frozen && self.config.sender && self.config.place == Place::Mobile {
+        if !self.frozen && self.config.sender && self.config.place == HopEnd::Mobile {
             self.shut(Side::Fixed, self.config.copies_before);
         }
     }

@@ -32,7 +32,7 @@ use crate::{Connection, Side};
 
 /// At which end of the hop a helper stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Place {
+pub enum HopEnd {
     /// Where the mobile is: what comes from the fixed side has crossed the hop.
     #[default]
     Mobile,
@@ -40,7 +40,7 @@ pub enum Place {
     Base,
 }
 
-impl Place {
+impl HopEnd {
     /// The side from which packets come over the hop.
     pub const fn hop(self) -> Side {
         match self {

@@ -2,7 +2,7 @@ use lasthop_units::{Bytes, Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time}
 use lasthop_wire::tcp::{SackBlocks, Segment, Seq};
 
 use super::flow::{Flow, Kind, Window, acknowledges, held_above};
-use super::{FlowView, Place};
+use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -15,7 +15,7 @@ pub struct WithholdConfig {
     /// Which event counts as the connection.
     pub thaw: Thaw,
     /// At which end of the hop it stands.
-    pub place: Place,
+    pub place: HopEnd,
     /// How long the last two bytes wait for their acknowledgement; more than
     /// [`MOST`](Self::MOST) counts as that. It must be less than the sender's least retransmission
     /// timeout (ATR-7).
@@ -45,7 +45,7 @@ impl Default for WithholdConfig {
     fn default() -> Self {
         Self {
             thaw: Thaw::Up,
-            place: Place::Mobile,
+            place: HopEnd::Mobile,
             delay: Duration::from_millis(100),
             calm: Bytes::ZERO,
             connections: 4096,

@@ -38,7 +38,7 @@ use crate::backhaul::{Backhaul, WithPeers};
 use crate::carrier::Carrier;
 use crate::carrier::ether::Ether;
 use crate::carrier::udp::Udp;
-use crate::config::{HopKind, Place, SealKind};
+use crate::config::{HopAddress, HopKind, SealKind};
 use crate::datagram::DatagramBase;
 use crate::datagram::settings::{self, Passage};
 use crate::driver::Driver;
@@ -72,13 +72,13 @@ impl Base {
         let own = Own { config: &config, keys, seed };
         let hop = match (config.hop, &config.place) {
             (HopKind::SplitTcp, _) => Box::new(split(&own)?),
-            (_, Place::Internet(listen)) => {
+            (_, HopAddress::Internet(listen)) => {
                 let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
                 let udp = Udp::bind(listen)
                     .map_err(|(addr, source)| RunError::Listen { addr, source })?;
                 datagrams(&own, udp, Passage::udp(ipv6))?
             }
-            (_, Place::Ethernet { interface, .. }) => {
+            (_, HopAddress::Ethernet { interface, .. }) => {
                 let framing = settings::framing(config.hop, config.seal);
                 let ether = Ether::open(interface, framing)?;
                 let passage = Passage::ether(ether.mtu(), framing.overhead());
@@ -184,8 +184,8 @@ fn split(own: &Own<'_>) -> Result<SplitBase, RunError> {
     let Own { config, keys, seed } = own;
     // A configuration with frames and split-tcp is refused when it is read.
     let listen = match &config.place {
-        Place::Internet(listen) => listen.as_slice(),
-        Place::Ethernet { .. } => &[],
+        HopAddress::Internet(listen) => listen.as_slice(),
+        HopAddress::Ethernet { .. } => &[],
     };
     let (responder, allowed) = match keys.clone() {
         Some(keys) => (Responder::new(keys, seed.child("responder")), Some(config.allow.clone())),

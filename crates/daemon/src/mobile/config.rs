@@ -16,7 +16,7 @@ use lasthop_session::Opening;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::config::{
-    self, CarrierKind, ConfigError, HopKind, KeyText, MobileTcpFile, Place, SealKind, SrpFile,
+    self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
 };
 use crate::publish::{self, Server};
 use crate::transparent::TransparentFile;
@@ -118,7 +118,7 @@ fn place(
     base: Option<BaseText>,
     carrier: Option<CarrierKind>,
     interface: Option<String>,
-) -> Result<Place<BaseAddress>, ConfigError> {
+) -> Result<HopAddress<BaseAddress>, ConfigError> {
     match (base, carrier, interface) {
         (Some(BaseText::Internet(_)), Some(CarrierKind::Ethernet), _) => {
             let why = "`base = \"HOST:PORT\"` has no meaning with carrier = \"ethernet\": say \
@@ -133,10 +133,10 @@ fn place(
             Err(ConfigError::Contradiction(why))
         }
         (Some(BaseText::Ether { interface, mac }), _, _) => {
-            Ok(Place::Ethernet { interface, peer: mac })
+            Ok(HopAddress::Ethernet { interface, peer: mac })
         }
         (None, Some(CarrierKind::Ethernet), Some(interface)) => {
-            Ok(Place::Ethernet { interface, peer: None })
+            Ok(HopAddress::Ethernet { interface, peer: None })
         }
         (None, Some(CarrierKind::Ethernet), None) => {
             let how = "say `interface = \"NAME\"` or `base = \"ether:NAME\"` (see ip link)";
@@ -145,7 +145,7 @@ fn place(
         (_, _, Some(_)) => {
             Err(config::contradiction("`interface` is of carrier = \"ethernet\" only"))
         }
-        (Some(BaseText::Internet(address)), _, None) => Ok(Place::Internet(address)),
+        (Some(BaseText::Internet(address)), _, None) => Ok(HopAddress::Internet(address)),
         (None, _, None) => Err(ConfigError::Missing {
             what: "the base's address",
             how: "say `base = \"HOST:PORT\"` or --base",
@@ -162,8 +162,8 @@ fn single(
 ) -> Result<Candidate, ConfigError> {
     let place = place(base, carrier, interface)?;
     let name = match &place {
-        Place::Internet(base) => base.host.clone(),
-        Place::Ethernet { interface, .. } => interface.clone(),
+        HopAddress::Internet(base) => base.host.clone(),
+        HopAddress::Ethernet { interface, .. } => interface.clone(),
     };
     Ok(Candidate { name, place, key: key.map(|key| key.0), interface: None })
 }
@@ -200,21 +200,21 @@ fn several(
             return Err(wrong("`key` is another base's too: each has its own"));
         }
         let place = match address {
-            BaseText::Internet(address) => Place::Internet(address),
-            BaseText::Ether { interface, mac } => Place::Ethernet { interface, peer: mac },
+            BaseText::Internet(address) => HopAddress::Internet(address),
+            BaseText::Ether { interface, mac } => HopAddress::Ethernet { interface, peer: mac },
         };
         let kind = match place {
-            Place::Internet(_) => CarrierKind::Udp,
-            Place::Ethernet { .. } => CarrierKind::Ethernet,
+            HopAddress::Internet(_) => CarrierKind::Udp,
+            HopAddress::Ethernet { .. } => CarrierKind::Ethernet,
         };
         let like = |other: &Candidate| {
-            matches!(other.place, Place::Ethernet { .. }) == (kind == CarrierKind::Ethernet)
+            matches!(other.place, HopAddress::Ethernet { .. }) == (kind == CarrierKind::Ethernet)
         };
         if carrier.is_some_and(|carrier| carrier != kind) || !bases.iter().all(like) {
             return Err(wrong("`address` is of another carrier than the rest of the hop"));
         }
         let interface = match (&place, interface) {
-            (Place::Ethernet { interface, .. }, None) => Some(interface.clone()),
+            (HopAddress::Ethernet { interface, .. }, None) => Some(interface.clone()),
             (_, interface) => interface,
         };
         bases.push(Candidate { name, place, key, interface });
@@ -342,7 +342,7 @@ pub struct Candidate {
     /// What commands and reports call it.
     pub name: String,
     /// Where it is.
-    pub place: Place<BaseAddress>,
+    pub place: HopAddress<BaseAddress>,
     /// Its public key; `None` without a seal.
     pub key: Option<PublicKey>,
     /// The interface on which it is near, if that matters.
@@ -426,7 +426,7 @@ impl TryFrom<MobileFile> for MobileConfig {
             }
             several(file.bases, file.carrier, seal)?
         };
-        let on_ethernet = |base: &Candidate| matches!(base.place, Place::Ethernet { .. });
+        let on_ethernet = |base: &Candidate| matches!(base.place, HopAddress::Ethernet { .. });
         if hop == HopKind::SplitTcp && bases.iter().any(on_ethernet) {
             let why = "`base = \"ether:...\"` has no meaning with hop = \"split-tcp\"";
             return Err(config::contradiction(why));

@@ -16,7 +16,7 @@ use super::config::{Candidate, MobileConfig};
 use crate::carrier::Carrier;
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
-use crate::config::{HopKind, MobileTcpFile, Place, SealKind, SrpFile};
+use crate::config::{HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile};
 use crate::datagram::DatagramMobile;
 use crate::datagram::settings::{self, Passage};
 use crate::error::RunError;
@@ -75,11 +75,11 @@ impl Recipe {
             return Ok(Box::new(hop.with_mark(self.mark)));
         }
         match &base.place {
-            Place::Ethernet { interface, peer } => {
+            HopAddress::Ethernet { interface, peer } => {
                 let carrier = ether(interface, *peer, settings::framing(self.hop, self.seal))?;
                 self.over(base, carrier, now)
             }
-            Place::Internet(address) => self.over(base, udp(&address.host)?, now),
+            HopAddress::Internet(address) => self.over(base, udp(&address.host)?, now),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use super::{Core, MobileRole, RESOLVE_AGAIN};
 use crate::carrier::udp::local_towards;
-use crate::config::Place;
+use crate::config::HopAddress;
 use crate::driver::{Asker, Timer};
 use crate::error::RunError;
 
@@ -44,7 +44,7 @@ impl MobileRole {
     pub(super) fn look_up(&mut self, core: &mut Core, i: usize) {
         let Some(station) = self.stations.get_mut(i) else { return };
         // On a link there is nothing to look up.
-        let Place::Internet(base) = &station.config.place else { return };
+        let HopAddress::Internet(base) = &station.config.place else { return };
         if station.addresses.asking {
             return;
         }

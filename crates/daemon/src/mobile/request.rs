@@ -7,7 +7,7 @@ use lasthop_units::LinkEvent;
 
 use super::station::Station;
 use super::{Core, MobileRole};
-use crate::config::Place;
+use crate::config::HopAddress;
 
 impl MobileRole {
     pub(super) fn handle(&mut self, core: &mut Core, request: Request) -> Result<Reply, String> {
@@ -75,8 +75,8 @@ impl MobileRole {
                 name: station.name().to_owned(),
                 key: station.config.key.map(|key| key.to_string()),
                 address: match &station.config.place {
-                    Place::Internet(base) => base.to_string(),
-                    Place::Ethernet { interface, .. } => format!("ether:{interface}"),
+                    HopAddress::Internet(base) => base.to_string(),
+                    HopAddress::Ethernet { interface, .. } => format!("ether:{interface}"),
                 },
                 state: state.unwrap_or_else(|| "idle".to_owned()),
                 current: i == self.here,

@@ -45,7 +45,7 @@ impl SharedKeys {
     /// What closes and opens the records of one stream.
     pub(crate) fn stream(&self, stream: u64) -> (Sealer, Opener) {
         let (keys, tag_len) = (self.clone(), self.tag_len);
-        let place = Place { stream, index: 0 };
+        let place = Position { stream, index: 0 };
         (
             Sealer { keys: keys.sending, tag_len, place },
             Opener { keys: keys.receiving, tag_len, place },
@@ -54,12 +54,12 @@ impl SharedKeys {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Position {
     stream: u64,
     index: u64,
 }
 
-impl Place {
+impl Position {
     /// What is authenticated beside the body. The place moves on.
     fn next(&mut self, header: &[u8; HEADER_LEN]) -> [u8; PLACE_LEN] {
         let mut out = [0; PLACE_LEN];
@@ -79,7 +79,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Sealer {
     keys: Arc<Mutex<Sending>>,
     tag_len: usize,
-    place: Place,
+    place: Position,
 }
 
 impl Sealer {
@@ -110,7 +110,7 @@ impl Sealer {
 pub(crate) struct Opener {
     keys: Arc<Mutex<OpeningKey>>,
     tag_len: usize,
-    place: Place,
+    place: Position,
 }
 
 impl Opener {

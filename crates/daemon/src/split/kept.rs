@@ -8,7 +8,7 @@ pub(super) struct Kept {
     /// Where in `buf` the first byte stands.
     head: usize,
     len: usize,
-    /// Place of the first byte in the stream.
+    /// Owner of the first byte in the stream.
     start: u64,
 }
 
@@ -23,12 +23,12 @@ impl Kept {
         self.buf.len()
     }
 
-    /// Place of the first byte that is kept.
+    /// Owner of the first byte that is kept.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Place behind the last byte that was written.
+    /// Owner behind the last byte that was written.
     pub(super) fn end(&self) -> u64 {
         self.start + self.len as u64
     }

@@ -20,7 +20,7 @@ use super::cipher::{CONTROL, SharedKeys};
 use super::control;
 use super::inbound::Inbound;
 use super::streams::SplitTcp;
-use super::wires::{Place, Wires};
+use super::wires::{Owner, Wires};
 use super::{
     GREETING_TIMEOUT, KIND_CONTROL, REFUSAL, VERSION, hello, lost, preface, report, stream_preface,
 };
@@ -142,7 +142,7 @@ impl SplitMobile {
             e.to_string()
         })?;
         let (place, socket) =
-            self.wires.watch(turn, fd, Place::Own(())).map_err(|e| e.to_string())?;
+            self.wires.watch(turn, fd, Owner::Own(())).map_err(|e| e.to_string())?;
         self.control = Control::Greeting(Box::new(Greeting {
             place,
             socket,
@@ -250,7 +250,7 @@ impl SplitMobile {
         let (Control::Up(standing), Some(base)) = (&self.control, self.base) else { return };
         let (association, keys) = (standing.association, standing.keys.stream(id));
         let made = tcp::connect(base, self.congestion.as_ref(), self.mark)
-            .and_then(|fd| self.wires.watch(turn, fd, Place::Stream(association, id)));
+            .and_then(|fd| self.wires.watch(turn, fd, Owner::Stream(association, id)));
         let Some(stream) = self.streams.get_mut(id) else { return };
         match made {
             Ok((place, socket)) => {
@@ -371,15 +371,15 @@ impl Hop for SplitMobile {
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         match self.wires.places.get(key) {
-            Some(Place::Own(())) => self.handle_control(turn, readiness),
-            Some(Place::Stream(_, id)) => {
+            Some(Owner::Own(())) => self.handle_control(turn, readiness),
+            Some(Owner::Stream(_, id)) => {
                 let id = *id;
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.ready(readiness);
                     self.streams.touch(id);
                 }
             }
-            Some(Place::Lingering(_) | Place::Parked(_)) => {
+            Some(Owner::Lingering(_) | Owner::Parked(_)) => {
                 self.wires.handle_left(turn, key, readiness);
             }
             None => {}

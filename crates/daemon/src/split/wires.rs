@@ -26,7 +26,7 @@ const PARKED_MAX: usize = 4096;
 
 /// Whom a connection's events are for.
 #[derive(Debug)]
-pub(super) enum Place<P> {
+pub(super) enum Owner<P> {
     /// Its own owner's purpose: a listener, a greeting, a control connection.
     Own(P),
     /// A stream of an association.
@@ -40,7 +40,7 @@ pub(super) enum Place<P> {
 /// All connections of one end.
 #[derive(Debug)]
 pub(super) struct Wires<P> {
-    pub(super) places: Slab<Place<P>>,
+    pub(super) places: Slab<Owner<P>>,
     lingering: VecDeque<(Time, Key)>,
     parked: VecDeque<(Time, Key)>,
 }
@@ -55,7 +55,7 @@ impl<P> Wires<P> {
         &mut self,
         turn: &mut Turn<'_>,
         fd: OwnedFd,
-        place: Place<P>,
+        place: Owner<P>,
     ) -> io::Result<(Key, Socket)> {
         tcp::tune(&fd);
         let key = self.places.insert(place);
@@ -94,7 +94,7 @@ impl<P> Wires<P> {
             && !discard(&mut socket)
             && let Some(place) = self.places.get_mut(key)
         {
-            *place = Place::Lingering(socket);
+            *place = Owner::Lingering(socket);
             self.lingering.push_back((turn.now + LINGER, key));
             if self.lingering.len() > LINGERING_MAX
                 && let Some((_, oldest)) = self.lingering.pop_front()
@@ -110,7 +110,7 @@ impl<P> Wires<P> {
     fn park(&mut self, turn: &mut Turn<'_>, stream: &mut Stream) {
         let Some((key, socket)) = stream.take_socket() else { return };
         let Some(place) = self.places.get_mut(key) else { return };
-        *place = Place::Parked(socket);
+        *place = Owner::Parked(socket);
         self.parked.push_back((turn.now + PARKED, key));
         if self.parked.len() > PARKED_MAX
             && let Some((_, oldest)) = self.parked.pop_front()
@@ -121,8 +121,8 @@ impl<P> Wires<P> {
 
     /// Ends a connection that is nobody's.
     fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
-        if matches!(self.places.get(key), Some(Place::Lingering(_) | Place::Parked(_)))
-            && let Some(Place::Lingering(socket) | Place::Parked(socket)) = self.places.remove(key)
+        if matches!(self.places.get(key), Some(Owner::Lingering(_) | Owner::Parked(_)))
+            && let Some(Owner::Lingering(socket) | Owner::Parked(socket)) = self.places.remove(key)
         {
             socket.close(turn.reactor, true);
         }
@@ -131,12 +131,12 @@ impl<P> Wires<P> {
     /// A connection that is nobody's is ready.
     pub(super) fn handle_left(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         let over = match self.places.get_mut(key) {
-            Some(Place::Lingering(socket)) => {
+            Some(Owner::Lingering(socket)) => {
                 socket.ready(readiness);
                 discard(socket)
             }
             // What the peer still sends must not be taken: it keeps what is not acknowledged.
-            Some(Place::Parked(_)) => readiness.ended,
+            Some(Owner::Parked(_)) => readiness.ended,
             _ => false,
         };
         if over {
@@ -162,8 +162,8 @@ impl<P> Wires<P> {
     pub(super) fn close_all(&mut self, turn: &mut Turn<'_>) {
         for (_, key) in self.lingering.drain(..).chain(self.parked.drain(..)) {
             match self.places.remove(key) {
-                Some(Place::Lingering(socket)) => socket.close(turn.reactor, false),
-                Some(Place::Parked(socket)) => socket.close(turn.reactor, true),
+                Some(Owner::Lingering(socket)) => socket.close(turn.reactor, false),
+                Some(Owner::Parked(socket)) => socket.close(turn.reactor, true),
                 _ => {}
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lasthop_control::{self as control, Report};
 use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
-use lasthop_daemon::config::{HopKind, KeyText, Place, SealKind};
+use lasthop_daemon::config::{HopAddress, HopKind, KeyText, SealKind};
 use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{BaseAddress, BaseText, Connect, Mobile, MobileConfig, MobileFile};
 use lasthop_daemon::publish::{PublishFile, Server};
@@ -168,7 +168,7 @@ impl Pair {
         });
         let mut base_config = BaseConfig::try_from(file).unwrap();
         let (base, running_base) = start_base(base_config.clone());
-        base_config.place = Place::Internet(vec![base]);
+        base_config.place = HopAddress::Internet(vec![base]);
         let file = MobileFile {
             base: Some(BaseText::Internet(BaseAddress {
                 host: base.ip().to_string(),

@@ -31,7 +31,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-struct World {
+struct Ends {
     now: Time,
     mobiles: Vec<(Addr, BareMobile<Addr>)>,
     base: BareBase<Addr>,
@@ -54,7 +54,7 @@ fn new_base(n: u64, bounds: BareBounds) -> BareBase<Addr> {
     BareBase::new(mobile_tcp::Config::default(), bounds, Seed::from_u64(n).child("base"))
 }
 
-impl World {
+impl Ends {
     fn new(loss: f64, seed: u64) -> Self {
         Self {
             now: Time::ZERO,
@@ -188,7 +188,7 @@ fn greeting(life: u64) -> Vec<u8> {
 /// MOB-1: nothing but the paper's packets is on the hop, after one greeting and its answer.
 #[test]
 fn streams_cross_a_bare_hop_in_the_paper_s_packets() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     assert_eq!(w.mobile().write(id, b"\xffearly words"), Ok(12));
     assert!(!w.mobile().is_up());
@@ -208,7 +208,7 @@ fn streams_cross_a_bare_hop_in_the_paper_s_packets() {
 #[test]
 fn greetings_and_streams_survive_heavy_loss() {
     for seed in 0..40 {
-        let mut w = World::new(0.3, seed);
+        let mut w = Ends::new(0.3, seed);
         let id = w.mobile().open().unwrap();
         let data: Vec<u8> = (0..30_000_u32).map(|n| (n % 251) as u8 | 0x80).collect();
         let (mut sent, mut got) = (0, Vec::new());
@@ -232,7 +232,7 @@ fn greetings_and_streams_survive_heavy_loss() {
 /// which mobile's they are.
 #[test]
 fn two_mobiles_use_the_same_identifiers_at_one_base() {
-    let mut w = World::new(0.1, 1);
+    let mut w = Ends::new(0.1, 1);
     w.mobiles.push((2, new_mobile(2, Time::ZERO)));
     let mut ids = Vec::new();
     for (n, (_, mobile)) in w.mobiles.iter_mut().enumerate() {
@@ -264,7 +264,7 @@ fn two_mobiles_use_the_same_identifiers_at_one_base() {
 
 #[test]
 fn garbage_changes_nothing_but_a_counter() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffwords").unwrap();
     w.run(Duration::from_secs(2));
@@ -297,7 +297,7 @@ fn garbage_changes_nothing_but_a_counter() {
 
 #[test]
 fn a_stranger_is_told_so_and_nothing_is_kept_of_it() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffwords").unwrap();
     w.run(Duration::from_secs(2));
@@ -320,7 +320,7 @@ fn a_stranger_is_told_so_and_nothing_is_kept_of_it() {
 
 #[test]
 fn what_is_not_from_the_base_is_refused_by_the_mobile() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffwords").unwrap();
     w.run(Duration::from_secs(2));
@@ -341,7 +341,7 @@ fn what_is_not_from_the_base_is_refused_by_the_mobile() {
 
 #[test]
 fn a_flood_of_strangers_is_answered_seldom_and_keeps_no_memory() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     for from in 2000..12_000 {
         w.base.handle_datagram(w.now, from, &mut data_for(7));
     }
@@ -357,7 +357,7 @@ fn a_flood_of_strangers_is_answered_seldom_and_keeps_no_memory() {
 /// Two ends that tell each other that they do not know each other do not do so for ever.
 #[test]
 fn an_unknown_is_not_answered() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let mut out = [0; 40];
     let len = Word::Unknown.emit(&mut out).unwrap();
     w.base.handle_datagram(w.now, 666, &mut out[..len]);
@@ -375,7 +375,7 @@ fn an_unknown_is_not_answered() {
 #[test]
 fn a_restarted_base_says_that_it_knows_nobody_and_old_streams_are_reset() {
     for seed in 0..20 {
-        let mut w = World::new(if seed == 0 { 0.0 } else { 0.3 }, seed);
+        let mut w = Ends::new(if seed == 0 { 0.0 } else { 0.3 }, seed);
         let old = w.mobile().open().unwrap();
         w.mobile().write(old, b"\xffa").unwrap();
         w.run(Duration::from_secs(10));
@@ -400,7 +400,7 @@ fn a_restarted_base_says_that_it_knows_nobody_and_old_streams_are_reset() {
 #[test]
 fn a_restarted_mobile_begins_anew_at_the_base() {
     for seed in 0..20 {
-        let mut w = World::new(if seed == 0 { 0.0 } else { 0.3 }, seed);
+        let mut w = Ends::new(if seed == 0 { 0.0 } else { 0.3 }, seed);
         let id = w.mobile().open().unwrap();
         w.mobile().write(id, b"\xfffirst life").unwrap();
         w.run(Duration::from_secs(10));
@@ -424,7 +424,7 @@ fn a_restarted_mobile_begins_anew_at_the_base() {
 /// Whoever says that the base knows nobody, the base itself is asked, and streams go on.
 #[test]
 fn a_forged_unknown_costs_a_greeting_and_no_stream() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffa").unwrap();
     w.run(Duration::from_secs(2));
@@ -446,7 +446,7 @@ fn a_forged_unknown_costs_a_greeting_and_no_stream() {
 fn streams_stay_exact_under_random_schedules() {
     let mut whole = 0;
     for seed in 0..40 {
-        let mut w = World::new(0.15, seed);
+        let mut w = Ends::new(0.15, seed);
         let mut dice = Seed::from_u64(seed).stream("schedule");
         for turn in 0..6 {
             let id = w.mobile().open().unwrap();
@@ -490,7 +490,7 @@ fn streams_stay_exact_under_random_schedules() {
 /// On a bare hop a mobile is its address: from another one it is another.
 #[test]
 fn a_mobile_at_another_address_begins_anew() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffa").unwrap();
     w.run(Duration::from_secs(2));
@@ -508,7 +508,7 @@ fn a_mobile_at_another_address_begins_anew() {
 #[test]
 fn a_base_may_answer_from_another_address_than_it_was_asked_at() {
     const EVERYBODY: Addr = 0xffff;
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.mobiles[0].1.set_base_address(Time::ZERO, EVERYBODY);
     let mut out = [0; 2000];
     let sent = w.mobiles[0].1.poll_transmit(Time::ZERO, &mut out).unwrap();
@@ -527,7 +527,7 @@ fn a_base_may_answer_from_another_address_than_it_was_asked_at() {
 
 #[test]
 fn a_full_table_refuses_and_counts() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let idle = Duration::from_secs(20);
     w.base = new_base(1, BareBounds { peers_max: 3, idle });
     for from in 10..20 {
@@ -545,7 +545,7 @@ fn a_full_table_refuses_and_counts() {
 
 #[test]
 fn an_idle_mobile_that_answers_is_not_forgotten() {
-    let mut w = World::new(0.3, 1);
+    let mut w = Ends::new(0.3, 1);
     w.base = new_base(1, BareBounds { idle: Duration::from_secs(20), ..BareBounds::default() });
     w.run(Duration::from_secs(600));
     assert_eq!((w.base.peers(), w.base.stats().expired), (1, 0));
@@ -556,7 +556,7 @@ fn an_idle_mobile_that_answers_is_not_forgotten() {
 /// An answer to another life's greeting means nothing.
 #[test]
 fn an_answer_to_another_life_is_refused() {
-    let mut w = World::new(1.0, 1);
+    let mut w = Ends::new(1.0, 1);
     w.run(Duration::from_secs(1));
     let mut out = [0; 100];
     let answer = Word::Answer { life: 4711, instance: 1, first_stream: 1 };
@@ -569,7 +569,7 @@ fn an_answer_to_another_life_is_refused() {
 /// A mobile that was forgotten is a stranger, and told so.
 #[test]
 fn a_mobile_that_was_forgotten_is_told_so() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.mobiles.clear();
     w.base.handle_datagram(w.now, 10, &mut greeting(10));
     w.run(Duration::from_secs(100));
@@ -587,7 +587,7 @@ fn a_mobile_that_was_forgotten_is_told_so() {
 /// connections are meant to survive.
 #[test]
 fn a_mobile_that_goes_away_with_idle_connections_is_noticed() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let config = mobile_tcp::Config {
         silence_limit: Duration::from_secs(300),
         ..mobile_tcp::Config::default()
@@ -607,7 +607,7 @@ fn a_mobile_that_goes_away_with_idle_connections_is_noticed() {
 
 #[test]
 fn a_close_is_told_to_the_other_end() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.run(Duration::from_secs(1));
     w.mobile().close(CloseReason::Shutdown);
     w.run(Duration::from_millis(500));
@@ -626,7 +626,7 @@ fn a_close_is_told_to_the_other_end() {
 
 #[test]
 fn a_link_that_comes_up_is_greeted_at_once() {
-    let mut w = World::new(1.0, 1);
+    let mut w = Ends::new(1.0, 1);
     w.run(Duration::from_millis(8_900));
     w.loss = 0.0;
     let now = w.now;
@@ -638,7 +638,7 @@ fn a_link_that_comes_up_is_greeted_at_once() {
 /// MOB-8: what a mobile listens on is known to its base, and only that.
 #[test]
 fn a_base_knows_on_which_ports_its_mobile_listens() {
-    let mut w = World::new(0.2, 1);
+    let mut w = Ends::new(0.2, 1);
     w.mobile().listen(8080);
     w.run(Duration::from_secs(10));
     let id = w.base.views().next().map(|v| v.id).unwrap();
@@ -682,7 +682,7 @@ fn a_base_tells_of_mobiles_that_have_a_seal_or_no_room_and_answers_neither() {
 
 #[test]
 fn a_bare_base_is_given_up_when_its_host_keeps_saying_so_and_not_for_less() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.run(Duration::from_secs(1));
     assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
     for _ in 0..100 {

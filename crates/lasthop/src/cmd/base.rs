@@ -135,7 +135,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 mod tests {
     use clap::Parser;
 
-    use lasthop_daemon::config::Place;
+    use lasthop_daemon::config::HopAddress;
 
     use super::*;
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn the_common_case_needs_no_file() {
         let config = config(&["--key", "base.key", "--allow", KEY]).unwrap();
-        assert_eq!(config.place, Place::Internet(vec!["[::]:4433".parse().unwrap()]));
+        assert_eq!(config.place, HopAddress::Internet(vec!["[::]:4433".parse().unwrap()]));
         assert_eq!((config.hop, config.seal), (HopKind::Srp, SealKind::Noise));
         assert_eq!(config.allow[0].to_string(), KEY);
     }

@@ -139,7 +139,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 mod tests {
     use clap::Parser;
 
-    use lasthop_daemon::config::Place;
+    use lasthop_daemon::config::HopAddress;
     use lasthop_daemon::mobile::BaseAddress;
 
     use super::*;
@@ -154,8 +154,8 @@ mod tests {
         Command::try_parse_from([&["mobile"], args].concat())?.options.config()
     }
 
-    fn internet(host: &str, port: u16) -> Place<BaseAddress> {
-        Place::Internet(BaseAddress { host: host.to_owned(), port })
+    fn internet(host: &str, port: u16) -> HopAddress<BaseAddress> {
+        HopAddress::Internet(BaseAddress { host: host.to_owned(), port })
     }
 
     const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
@@ -219,7 +219,7 @@ mod tests {
         ] {
             let got = config(&[&seal, args].concat()).unwrap().bases.remove(0).place;
             let peer = peer.map(|mac| mac.parse().unwrap());
-            assert_eq!(got, Place::Ethernet { interface: "eth0".to_owned(), peer });
+            assert_eq!(got, HopAddress::Ethernet { interface: "eth0".to_owned(), peer });
         }
     }
 

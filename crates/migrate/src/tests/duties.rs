@@ -10,13 +10,13 @@ fn v4() -> IpAddr {
 }
 
 /// A connection of a world's mobile and the server's end of it, of which each has heard the other.
-fn talk(world: &mut World) -> (OwnedFd, TcpStream) {
+fn talk(world: &mut Testbed) -> (OwnedFd, TcpStream) {
     let listener = world.listen();
     talk_to(world, &listener)
 }
 
 /// As [`talk`], with a server that listens already.
-fn talk_to(world: &mut World, listener: &TcpListener) -> (OwnedFd, TcpStream) {
+fn talk_to(world: &mut Testbed, listener: &TcpListener) -> (OwnedFd, TcpStream) {
     let fd = world.connect();
     let mut stream = accept(listener);
     still_talks(&fd, &mut stream);
@@ -38,7 +38,7 @@ fn still_talks(fd: &OwnedFd, stream: &mut TcpStream) {
 }
 
 /// The tables, rules and routes of lasthop in a base's namespace.
-fn left(place: &Place) -> String {
+fn left(place: &BaseHost) -> String {
     let said =
         ["ip rule show", "ip -6 rule show", "ip route show proto 79", "ip -6 route show proto 79"]
             .map(|line| {
@@ -55,7 +55,7 @@ fn left(place: &Place) -> String {
 
 #[test]
 fn tcp_that_meets_no_socket_is_dropped_and_never_reset() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let (fd, mut stream) = talk(&mut world);
     let nobody = SocketAddr::new(v4(), 9);
     let outcome = world
@@ -80,7 +80,7 @@ fn tcp_that_meets_no_socket_is_dropped_and_never_reset() {
 #[test]
 fn strays_are_reset_where_an_address_is_answered_and_until_its_connections_move() {
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let listener = world.listen();
         let (lost, mut orphan) = talk_to(&mut world, &listener);
         let (fd, mut stream) = talk_to(&mut world, &listener);
@@ -114,7 +114,7 @@ fn strays_are_reset_where_an_address_is_answered_and_until_its_connections_move(
 /// A base that is killed as soon as a connection has come to it must not make half a stream look whole.
 #[test]
 fn what_is_restored_and_closed_at_once_is_reset_and_not_ended() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let (fd, mut stream) = talk(&mut world);
     drop(world.hand_over_one(fd));
     let error = stream.read(&mut [0; 8]).unwrap_err();
@@ -124,7 +124,7 @@ fn what_is_restored_and_closed_at_once_is_reset_and_not_ended() {
 #[test]
 fn what_is_frozen_says_and_hears_nothing_until_it_is_thawed() {
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let (fd, mut stream) = talk(&mut world);
         let flow = Flow::of(&fd).unwrap();
         world.places[0].admin().freeze(&[flow]).unwrap();
@@ -144,7 +144,7 @@ fn what_is_frozen_says_and_hears_nothing_until_it_is_thawed() {
 
 #[test]
 fn everything_goes_with_the_client_but_the_way_to_another_base_stays_after_a_kill() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let permitted = [v4().into(), Family::V6.mobile().into()];
     let [place, _] = &mut world.places;
     for goodbye in [true, false] {
@@ -178,7 +178,7 @@ fn everything_goes_with_the_client_but_the_way_to_another_base_stays_after_a_kil
 
 #[test]
 fn other_addresses_than_the_helper_was_started_for_are_refused() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let listener = world.listen();
     let own = world.places[0].netns.enter(|| TcpStream::connect(Family::V4.server()).unwrap());
     let own: OwnedFd = own.unwrap().into();
@@ -204,7 +204,7 @@ fn other_addresses_than_the_helper_was_started_for_are_refused() {
 
 #[test]
 fn without_the_privilege_the_probe_says_what_was_tried_and_the_connection_goes_on() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let (fd, mut stream) = talk(&mut world);
     let place = &mut world.places[0];
     let guarding = place.admin.take().unwrap();
@@ -233,7 +233,7 @@ fn without_the_privilege_the_probe_says_what_was_tried_and_the_connection_goes_o
 
 #[test]
 fn a_helper_that_goes_takes_no_connection_with_it() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let (fd, mut stream) = talk(&mut world);
     let place = &mut world.places[1];
     place.stop.request();
@@ -246,7 +246,7 @@ fn a_helper_that_goes_takes_no_connection_with_it() {
 
 #[test]
 fn what_is_no_standing_connection_fails_by_itself_among_others() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let (fd, mut stream) = talk(&mut world);
     let listening = OwnedFd::from(TcpListener::bind("127.0.0.1:0").unwrap());
     let (pipe, _) = pair();
@@ -275,7 +275,7 @@ fn what_is_no_standing_connection_fails_by_itself_among_others() {
 
 #[test]
 fn options_of_the_socket_travel() {
-    let Some(mut world) = World::new(Family::V6) else { return };
+    let Some(mut world) = Testbed::new(Family::V6) else { return };
     let (fd, mut stream) = talk(&mut world);
     use rustix::net::sockopt as options;
     options::set_tcp_nodelay(&fd, true).unwrap();
@@ -302,7 +302,7 @@ fn options_of_the_socket_travel() {
 /// was announced last.
 #[test]
 fn a_segment_follows_announcements() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let segment = |family: Family, last: &str| -> IpAddr {
         let text = family.pick("10.0.9.0", "fd00:9::").to_string();
         let text = text.trim_end_matches('0').to_owned();
@@ -310,7 +310,7 @@ fn a_segment_follows_announcements() {
         (text + last).parse().unwrap()
     };
     let both = |last: &str| [(segment(Family::V4, last), 24), (segment(Family::V6, last), 64)];
-    let World { router, places, .. } = &mut world;
+    let Testbed { router, places, .. } = &mut world;
     router.ip("link add br0 type bridge\n").unwrap();
     for (n, place) in places.iter_mut().enumerate() {
         router.veth(&format!("seg{n}"), &place.netns, "eth1").unwrap();
@@ -356,8 +356,8 @@ fn a_segment_follows_announcements() {
 /// What is answered for another's address needs forwarding on the interface, and no more.
 #[test]
 fn a_kernel_that_does_not_forward_answers_for_no_mobile_and_that_is_said_before() {
-    let Some(world) = World::new(Family::V4) else { return };
-    let World { router, places, .. } = &world;
+    let Some(world) = Testbed::new(Family::V4) else { return };
+    let Testbed { router, places, .. } = &world;
     let mobile: IpAddr = "10.0.2.99".parse().unwrap();
     let netns = &places[0].netns;
     let check = |interface: &str| {
@@ -401,7 +401,7 @@ fn a_kernel_that_does_not_forward_answers_for_no_mobile_and_that_is_said_before(
 #[test]
 fn the_old_base_passes_on_what_still_comes_to_it() {
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let (fd, mut stream) = talk(&mut world);
         // The bases are neighbours, and the router knows nothing of the move.
         let [one, two] = &world.places;

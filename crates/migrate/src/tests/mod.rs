@@ -119,14 +119,14 @@ impl Seen {
 }
 
 /// A base's namespace and its helper.
-struct Place {
+struct BaseHost {
     netns: Netns,
     admin: Option<Admin>,
     stop: Stop,
     helper: Option<JoinHandle<()>>,
 }
 
-impl Place {
+impl BaseHost {
     fn new(netns: Netns) -> Self {
         let mut place = Self { netns, admin: None, stop: Stop::new().unwrap(), helper: None };
         place.start_helper(&[Family::V4.mobile().into(), Family::V6.mobile().into()]);
@@ -172,16 +172,16 @@ fn pair() -> (OwnedFd, OwnedFd) {
     rustix::net::socketpair(family, SocketType::SEQPACKET, flags, None).unwrap()
 }
 
-struct World {
+struct Testbed {
     family: Family,
     server: Netns,
     router: Netns,
-    places: [Place; 2],
+    places: [BaseHost; 2],
     captures: [Capture; 2],
     here: usize,
 }
 
-impl World {
+impl Testbed {
     /// None where namespaces may not be had.
     fn new(family: Family) -> Option<Self> {
         let new = || lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable);
@@ -206,7 +206,7 @@ impl World {
             host.route(None, format!("fd00:{n}::1").parse().unwrap()).unwrap();
         }
         let captures = [Capture::start(&server, "eth0"), Capture::start(&router, "to1")];
-        let mut places = [Place::new(one), Place::new(two)];
+        let mut places = [BaseHost::new(one), BaseHost::new(two)];
         for place in &mut places {
             let all = [Family::V4.mobile().into(), Family::V6.mobile().into()];
             place.admin().guard(&all).unwrap();

@@ -7,8 +7,8 @@ use super::*;
 const LENGTH: usize = 20 << 20;
 
 /// A download and an upload at once over one connection, which changes base `times` times.
-fn both_ways(family: Family, times: usize, prepare: impl Fn(&World)) {
-    let Some(mut world) = World::new(family) else { return };
+fn both_ways(family: Family, times: usize, prepare: impl Fn(&Testbed)) {
+    let Some(mut world) = Testbed::new(family) else { return };
     prepare(&world);
     let (down, up) = (pattern(LENGTH, 1), pattern(LENGTH, 2));
     let listener = world.listen();
@@ -103,7 +103,7 @@ fn without_any_option_a_connection_moves_alike() {
 #[test]
 fn an_end_that_was_sent_stays_sent_and_the_other_direction_goes_on() {
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let listener = world.listen();
         let body = pattern(1 << 20, 3);
         let sent = body.clone();
@@ -141,7 +141,7 @@ fn an_end_that_was_sent_stays_sent_and_the_other_direction_goes_on() {
 /// Our end was called while nothing could leave: it goes out at the new base, behind every byte.
 #[test]
 fn an_end_that_never_left_is_sent_at_the_new_base() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let listener = world.listen();
     let fd = world.connect();
     let mut stream = accept(&listener);
@@ -164,7 +164,7 @@ fn an_end_that_never_left_is_sent_at_the_new_base() {
 #[test]
 fn an_end_that_was_received_is_read_behind_the_bytes_before_it() {
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let listener = world.listen();
         let fd = world.connect();
         let mut stream = accept(&listener);
@@ -196,7 +196,7 @@ fn an_end_that_was_received_is_read_behind_the_bytes_before_it() {
 /// Both ends are sent and acknowledged, and nobody has read what came: only that is left.
 #[test]
 fn what_is_left_to_read_of_a_connection_that_is_over_moves_too() {
-    let Some(mut world) = World::new(Family::V6) else { return };
+    let Some(mut world) = Testbed::new(Family::V6) else { return };
     let listener = world.listen();
     let mut fd = world.connect();
     let mut stream = accept(&listener);
@@ -233,7 +233,7 @@ fn what_is_left_to_read_of_a_connection_that_is_over_moves_too() {
 /// Both ends are sent, neither is acknowledged when the connection moves.
 #[test]
 fn both_ends_may_be_under_way() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let listener = world.listen();
     let fd = world.connect();
     let mut stream = accept(&listener);
@@ -256,7 +256,7 @@ fn both_ends_may_be_under_way() {
 #[test]
 fn a_shut_window_and_what_was_not_sent_move_too() {
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let listener = world.listen();
         let mut fd = world.connect();
         let mut stream = accept(&listener);
@@ -294,7 +294,7 @@ fn a_shut_window_and_what_was_not_sent_move_too() {
 /// We read nothing: what the server sent stands in our receive queue, and our window is shut.
 #[test]
 fn a_full_receive_queue_moves_too() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let listener = world.listen();
     let body = pattern(16 << 20, 7);
     let sent = body.clone();
@@ -322,7 +322,7 @@ fn urgent_data_that_nobody_has_read_move_in_line() {
     use rustix::net::{SendFlags, send};
     let pieces = [("abc", false), ("!", true), ("def", false), ("??", true), ("g", false)];
     for family in [Family::V4, Family::V6] {
-        let Some(mut world) = World::new(family) else { return };
+        let Some(mut world) = Testbed::new(family) else { return };
         let listener = world.listen();
         let mut fd = world.connect();
         let stream = accept(&listener);
@@ -357,7 +357,7 @@ fn urgent_data_that_nobody_has_read_move_in_line() {
 /// What was read out goes on where it was, if nobody takes it.
 #[test]
 fn a_connection_comes_back_to_the_base_that_gave_it_away() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let listener = world.listen();
     let fd = world.connect();
     let mut stream = accept(&listener);
@@ -372,7 +372,7 @@ fn a_connection_comes_back_to_the_base_that_gave_it_away() {
 /// Measured, and printed; how long it takes is not asserted.
 #[test]
 fn a_thousand_connections_move_together() {
-    let Some(mut world) = World::new(Family::V4) else { return };
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
     let listener = world.listen();
     let server = thread::spawn(move || {
         let mut streams = Vec::new();

@@ -48,7 +48,7 @@ pub(crate) struct Tally {
 /// A place for a packet. Its fields are written one by one where they stay: a packet handed through
 /// a queue as a whole costs more than all else that a link does.
 #[derive(Debug)]
-struct Place<P> {
+struct Slot<P> {
     packet: Option<P>,
     size: Bytes,
     entered: Time,
@@ -56,7 +56,7 @@ struct Place<P> {
     due: Time,
 }
 
-impl<P> Place<P> {
+impl<P> Slot<P> {
     const FREE: Self = Self {
         packet: None,
         size: Bytes::ZERO,
@@ -73,7 +73,7 @@ impl<P> Place<P> {
 #[derive(Debug)]
 pub(crate) struct Line<P> {
     /// A ring: packet `n` is at `n` modulo its length, which is a power of two, or zero.
-    places: Vec<Place<P>>,
+    places: Vec<Slot<P>>,
     /// The number of the next packet to come out, and of the next to come in.
     head: usize,
     tail: usize,
@@ -208,7 +208,7 @@ impl<P> Line<P> {
     #[cold]
     fn grow(&mut self) {
         let room = (2 * self.places.len()).max(16);
-        let mut places: Vec<Place<P>> = (0..room).map(|_| Place::FREE).collect();
+        let mut places: Vec<Slot<P>> = (0..room).map(|_| Slot::FREE).collect();
         for n in self.head..self.tail {
             let place = self.place(n);
             core::mem::swap(&mut places[n & (room - 1)], &mut self.places[place]);
@@ -242,7 +242,7 @@ impl<P> Line<P> {
             return None;
         }
         let packet = place.packet.take()?;
-        let Place { size, entered, .. } = *place;
+        let Slot { size, entered, .. } = *place;
         if self.begun == self.head {
             self.begin(now, queue);
         }
@@ -259,7 +259,7 @@ impl<P> Line<P> {
         let place = self.place(self.head);
         let place = &mut self.places[place];
         let packet = place.packet.take()?;
-        let Place { size, entered, started, due, .. } = *place;
+        let Slot { size, entered, started, due, .. } = *place;
         let counted = self.is_counted(self.head);
         self.head += 1;
         Some(Passing { packet, size, entered, started, due, counted })

@@ -112,7 +112,7 @@ fn brief(message: &Message<'_>) -> String {
     text
 }
 
-struct World {
+struct Roaming {
     now: Time,
     numbers: Numbers,
     loss: f64,
@@ -168,7 +168,7 @@ pub(crate) fn bound() -> SocketAddr {
     "10.0.0.1:4000".parse().expect("an address")
 }
 
-impl World {
+impl Roaming {
     fn new(seed: u64) -> Self {
         Self::with(seed, Limits { unacknowledged: 700, ..Limits::default() }, Config::base())
     }

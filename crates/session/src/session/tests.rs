@@ -19,7 +19,7 @@ mod schedules;
 const BOUND: &str = "10.0.0.1:4000";
 
 /// A mobile's and a base's session on a transport in memory.
-struct World {
+struct Sessions {
     pair: Pair,
     mobile: Session,
     base: Session,
@@ -28,7 +28,7 @@ struct World {
     told: (Vec<Event>, Vec<Event>),
 }
 
-impl World {
+impl Sessions {
     fn new() -> Self {
         Self::with(Limits::default())
     }
@@ -152,7 +152,7 @@ fn bound() -> SocketAddr {
 /// MHP-2, MHP-5: the opening names the destination, and succeeds when the base says so, not before.
 #[test]
 fn a_faithful_opening_succeeds_when_the_base_says_so() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Faithful);
     let (mobile, base) = world.settle();
     assert_eq!(base, [Event::Connect { id, target: target(), source: None }]);
@@ -171,7 +171,7 @@ fn a_faithful_opening_succeeds_when_the_base_says_so() {
 #[test]
 fn a_faithful_opening_fails_with_what_the_base_said() {
     for refusal in Refusal::NAMED.into_iter().chain([Refusal::Other(99)]) {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let id = world.connect(Opening::Faithful);
         world.settle();
         world.base.refuse(&mut world.pair.base, id, refusal);
@@ -184,7 +184,7 @@ fn a_faithful_opening_fails_with_what_the_base_said() {
 
 #[test]
 fn an_early_opening_is_told_at_once_and_its_bytes_travel_with_it() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Early);
     assert_eq!(world.mobile_events(), [Event::Opened { id, bound: None }]);
     assert_eq!(world.up(id, b"GET /"), 5);
@@ -205,7 +205,7 @@ fn an_early_opening_is_told_at_once_and_its_bytes_travel_with_it() {
 #[test]
 fn a_refused_early_opening_is_a_reset_with_the_refusal_as_its_reason() {
     for refusal in Refusal::NAMED.into_iter().chain([Refusal::Other(99)]) {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let id = world.connect(Opening::Early);
         world.up(id, b"GET /");
         world.settle();
@@ -222,7 +222,7 @@ fn a_refused_early_opening_is_a_reset_with_the_refusal_as_its_reason() {
 #[test]
 fn either_direction_may_end_first() {
     for mobile_first in [true, false] {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let id = world.opened();
         assert_eq!((world.up(id, b"up"), world.down(id, b"down")), (2, 4));
         if mobile_first {
@@ -250,7 +250,7 @@ fn either_direction_may_end_first() {
     }
 }
 
-impl World {
+impl Sessions {
     fn up_result(&mut self, id: ConnId) -> Result<usize, StreamError> {
         self.mobile.write(&mut self.pair.mobile, id, b"x")
     }
@@ -259,7 +259,7 @@ impl World {
 /// MHP-14: a client that ends its direction right behind its request is still answered.
 #[test]
 fn an_early_opening_may_end_before_it_is_accepted() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Early);
     world.up(id, b"request");
     world.mobile.finish(&mut world.pair.mobile, id);
@@ -280,7 +280,7 @@ fn an_early_opening_may_end_before_it_is_accepted() {
 #[test]
 fn an_end_asked_for_while_the_answer_is_awaited_follows_the_message() {
     for buffer in [8, 1000] {
-        let mut world = World::with(Limits { buffer, ..Limits::default() });
+        let mut world = Sessions::with(Limits { buffer, ..Limits::default() });
         let id = world.connect(Opening::Faithful);
         world.mobile.finish(&mut world.pair.mobile, id);
         let (_, base) = world.settle();
@@ -297,7 +297,7 @@ fn an_end_asked_for_while_the_answer_is_awaited_follows_the_message() {
 
 #[test]
 fn an_answer_that_came_before_the_question_was_out_is_read_after_it() {
-    let mut world = World::with(Limits { buffer: 8, ..Limits::default() });
+    let mut world = Sessions::with(Limits { buffer: 8, ..Limits::default() });
     let id = world.connect(Opening::Faithful);
     world.pair.carry();
     let mut refused = vec![];
@@ -318,7 +318,7 @@ fn an_answer_that_came_before_the_question_was_out_is_read_after_it() {
 
 #[test]
 fn what_a_refused_mobile_goes_on_to_send_is_dropped_and_holds_nothing_up() {
-    let mut world = World::with(Limits { buffer: 64, ..Limits::default() });
+    let mut world = Sessions::with(Limits { buffer: 64, ..Limits::default() });
     let stream = world.pair.mobile.open().expect("room");
     let mut open = vec![];
     Message::Open {
@@ -355,7 +355,7 @@ fn a_reset_reaches_the_other_side_with_its_reason() {
     ];
     for reason in reasons {
         for from_mobile in [true, false] {
-            let mut world = World::new();
+            let mut world = Sessions::new();
             let id = world.opened();
             world.up(id, b"lost");
             let told = vec![Event::Reset { id, reason }, Event::Closed(id)];
@@ -374,7 +374,7 @@ fn a_reset_reaches_the_other_side_with_its_reason() {
 
 #[test]
 fn a_mobile_may_give_up_while_it_waits() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Faithful);
     world.settle();
     world.mobile.reset(&mut world.pair.mobile, id, ResetReason::Aborted);
@@ -388,7 +388,7 @@ fn a_mobile_may_give_up_while_it_waits() {
 
 #[test]
 fn a_mobile_that_gives_up_before_its_opening_left_disturbs_nobody() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Faithful);
     world.mobile.reset(&mut world.pair.mobile, id, ResetReason::Aborted);
     assert_eq!(world.settle(), (vec![Event::Closed(id)], vec![]));
@@ -398,7 +398,7 @@ fn a_mobile_that_gives_up_before_its_opening_left_disturbs_nobody() {
 /// MHP-5: a fixed host that accepts and resets at once is told as what it is.
 #[test]
 fn a_reset_instead_of_an_answer_fails_the_opening() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Faithful);
     world.settle();
     world.base.reset(&mut world.pair.base, id, ResetReason::Aborted);
@@ -411,7 +411,7 @@ fn a_reset_instead_of_an_answer_fails_the_opening() {
 /// MHP-11: a reader that does not read stops the writer at the transport's buffers.
 #[test]
 fn a_slow_reader_stops_the_writer_and_loses_nothing() {
-    let mut world = World::with(Limits { buffer: 1000, ..Limits::default() });
+    let mut world = Sessions::with(Limits { buffer: 1000, ..Limits::default() });
     let id = world.opened();
     let data: Vec<u8> = (0..10_000u32).map(|i| (i % 251) as u8).collect();
     let mut written = 0;
@@ -437,7 +437,7 @@ fn a_slow_reader_stops_the_writer_and_loses_nothing() {
 #[test]
 fn messages_and_bytes_survive_a_transport_that_gives_one_byte_at_a_time() {
     for opening in [Opening::Faithful, Opening::Early] {
-        let mut world = World::with(Limits { buffer: 3, piece: 1, ..Limits::default() });
+        let mut world = Sessions::with(Limits { buffer: 3, piece: 1, ..Limits::default() });
         let id = world.connect(opening);
         let (_, base) = world.settle();
         assert_eq!(base, [Event::Connect { id, target: target(), source: None }]);
@@ -457,7 +457,7 @@ fn messages_and_bytes_survive_a_transport_that_gives_one_byte_at_a_time() {
 
 #[test]
 fn a_refusal_survives_a_transport_that_takes_one_byte_at_a_time() {
-    let mut world = World::with(Limits { buffer: 1, piece: 1, ..Limits::default() });
+    let mut world = Sessions::with(Limits { buffer: 1, piece: 1, ..Limits::default() });
     let id = world.connect(Opening::Faithful);
     world.settle();
     world.base.refuse(&mut world.pair.base, id, Refusal::NameNotFound);
@@ -469,7 +469,7 @@ fn a_refusal_survives_a_transport_that_takes_one_byte_at_a_time() {
 /// MHP-1: many applications' connections share one association.
 #[test]
 fn a_thousand_connections_share_an_association() {
-    let mut world = World::with(Limits { buffer: 256, ..Limits::default() });
+    let mut world = Sessions::with(Limits { buffer: 256, ..Limits::default() });
     let ids: Vec<ConnId> = (0..1000).map(|_| world.connect(Opening::Faithful)).collect();
     let (_, base) = world.settle();
     assert_eq!(base.len(), 1000);
@@ -498,7 +498,7 @@ fn connections_beyond_the_bounds_are_refused() {
     let half_open = Config { max_half_open: 2, ..Config::base() };
     let in_all = Config { max_connections: 2, ..Config::base() };
     for config in [half_open, in_all] {
-        let mut world = World::of(Limits::default(), Config::mobile(), config);
+        let mut world = Sessions::of(Limits::default(), Config::mobile(), config);
         let ids: Vec<ConnId> = (0..3).map(|_| world.connect(Opening::Faithful)).collect();
         let early = world.connect(Opening::Early);
         let (mobile, base) = world.settle();
@@ -517,9 +517,9 @@ fn connections_beyond_the_bounds_are_refused() {
 #[test]
 fn a_mobile_refuses_its_own_connections_beyond_the_bounds() {
     let config = Config { max_half_open: 1, ..Config::mobile() };
-    let mut world = World::of(Limits::default(), config, Config::base());
+    let mut world = Sessions::of(Limits::default(), config, Config::base());
     world.connect(Opening::Faithful);
-    let World { pair, mobile, now, .. } = &mut world;
+    let Sessions { pair, mobile, now, .. } = &mut world;
     let second = mobile.connect(*now, &mut pair.mobile, &target(), Opening::Faithful);
     assert_eq!(second, Err(StreamError::TooMany));
     assert_eq!(pair.mobile.len(), 1);
@@ -527,7 +527,7 @@ fn a_mobile_refuses_its_own_connections_beyond_the_bounds() {
 
 #[test]
 fn a_stream_that_does_not_finish_its_opening_is_reset() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let stream = world.pair.mobile.open().expect("room");
     world.pair.mobile.write(stream, &[1, 1, 0]).expect("room");
     world.settle();
@@ -546,7 +546,7 @@ fn a_stream_that_does_not_finish_its_opening_is_reset() {
 #[test]
 fn a_base_that_does_not_answer_is_a_time_out() {
     for opening in [Opening::Faithful, Opening::Early] {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let id = world.connect(opening);
         world.settle();
         world.now = world.mobile.next_timeout().expect("a deadline");
@@ -564,7 +564,7 @@ fn a_base_that_does_not_answer_is_a_time_out() {
 
 #[test]
 fn a_refused_mobile_that_stays_is_put_out_at_the_deadline() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.connect(Opening::Faithful);
     world.settle();
     world.base.refuse(&mut world.pair.base, id, Refusal::Refused);
@@ -581,7 +581,7 @@ fn a_refused_mobile_that_stays_is_put_out_at_the_deadline() {
 fn a_stream_that_does_not_speak_mhp_is_reset() {
     for first in [&b"GET / HTTP/1.1"[..], &[2, 1, 0, 0], &[1, 9], &[1, 1, 255, 255], &[1, 2, 0, 0]]
     {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let stream = world.pair.mobile.open().expect("room");
         world.pair.mobile.write(stream, first).expect("room");
         world.pair.carry();
@@ -596,7 +596,7 @@ fn a_stream_that_does_not_speak_mhp_is_reset() {
 
 #[test]
 fn a_stream_that_ends_inside_its_opening_is_reset() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let stream = world.pair.mobile.open().expect("room");
     world.pair.mobile.write(stream, &[1, 1]).expect("room");
     world.pair.mobile.finish(stream);
@@ -608,7 +608,7 @@ fn a_stream_that_ends_inside_its_opening_is_reset() {
 #[test]
 fn a_base_that_does_not_speak_mhp_fails_the_opening() {
     for answer in [&b"HTTP"[..], &[1, 1, 0, 5, 0, 1, 0, 80, 1], &[1, 3, 0, 0], b""] {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let id = world.connect(Opening::Faithful);
         world.settle();
         world.pair.base.write(id.stream(), answer).expect("room");
@@ -623,12 +623,12 @@ fn a_base_that_does_not_speak_mhp_fails_the_opening() {
 
 #[test]
 fn a_stream_that_the_base_opens_is_reset() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let stream = world.pair.base.open().expect("room");
     world.pair.base.write(stream, b"hello").expect("room");
     assert_eq!(world.settle(), (vec![], vec![]));
     assert_eq!((world.mobile.connections(), world.mobile.stats().malformed), (0, 1));
-    let World { pair, base, now, .. } = &mut world;
+    let Sessions { pair, base, now, .. } = &mut world;
     let connect = base.connect(*now, &mut pair.base, &target(), Opening::Early);
     assert_eq!(connect, Err(StreamError::Unknown));
     world.assert_nothing_left();
@@ -636,7 +636,7 @@ fn a_stream_that_the_base_opens_is_reset() {
 
 #[test]
 fn when_the_association_is_lost_everybody_is_told_once() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let open = world.opened();
     let early = world.connect(Opening::Early);
     let waiting = world.connect(Opening::Faithful);

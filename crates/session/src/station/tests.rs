@@ -50,7 +50,7 @@ enum Flight {
     Gone(u32, At),
 }
 
-struct World {
+struct Roaming {
     now: Time,
     numbers: Numbers,
     loss: f64,
@@ -80,7 +80,7 @@ macro_rules! trace {
 }
 use trace;
 
-impl World {
+impl Roaming {
     fn new(seed: u64, mode: Mode) -> Self {
         Self::with(seed, mode, Limits { unacknowledged: 700, ..Limits::default() })
     }
@@ -195,13 +195,18 @@ impl World {
     fn with_node<R>(
         &mut self,
         base: u32,
-        f: impl FnOnce(&mut node::Base, &mut node::World<'_>) -> R,
+        f: impl FnOnce(&mut node::Base, &mut node::NodeWires<'_>) -> R,
     ) -> R {
         let (now, verbose) = (self.now, self.verbose);
         let node = &mut self.nodes[base as usize - 1];
         f(
             &mut node.station,
-            &mut node::World { now, verbose, sockets: &mut node.sockets, around: &mut self.around },
+            &mut node::NodeWires {
+                now,
+                verbose,
+                sockets: &mut node.sockets,
+                around: &mut self.around,
+            },
         )
     }
 

@@ -149,7 +149,7 @@ pub enum JourneyError {
 }
 
 /// A node of the set-up.
-pub enum Place {
+pub enum JourneyNode {
     /// A fixed host, or a mobile that is not helped.
     Host(Box<Host<Traffic>>),
     /// A mobile with a session.
@@ -160,7 +160,7 @@ pub enum Place {
     Router(Router),
 }
 
-impl Node for Place {
+impl Node for JourneyNode {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         match self {
             Self::Host(n) => n.handle_packet(ctx, link, packet),
@@ -214,7 +214,7 @@ struct Cell {
 
 /// A journey under way.
 pub struct Run {
-    network: Network<Place>,
+    network: Network<JourneyNode>,
     mobile: NodeId,
     fixed: NodeId,
     bases: Vec<NodeId>,
@@ -243,7 +243,7 @@ impl Journey {
     pub fn start(&self, seed: Seed) -> Result<Run, JourneyError> {
         let mut network = Network::new(Config::new(seed));
         let fixed = network.add_node(self.fixed_host(seed));
-        let router = network.add_node(Place::Router(Router::default()));
+        let router = network.add_node(JourneyNode::Router(Router::default()));
         let mobile = network.add_node(self.mobile(seed));
         let forth = network.add_link(router, fixed, &self.wired_up)?;
         network.set_route(router, FIXED, Some(forth));
@@ -283,7 +283,7 @@ impl Journey {
     /// between two points of the air, which everything passes.
     fn cell(
         &self,
-        network: &mut Network<Place>,
+        network: &mut Network<JourneyNode>,
         base: NodeId,
         mobile: NodeId,
     ) -> Result<Cell, ConfigError> {
@@ -292,7 +292,8 @@ impl Journey {
             return Ok(Cell { down, up, air: [down, up] });
         }
         let near = LinkConfig { mtu: self.radio.up.mtu, ..LinkConfig::default() };
-        let [before, after] = [(); 2].map(|()| network.add_node(Place::Router(Router::bridge())));
+        let [before, after] =
+            [(); 2].map(|()| network.add_node(JourneyNode::Router(Router::bridge())));
         let up = network.add_link(mobile, before, &near)?;
         let down = network.add_link(base, before, &near)?;
         let channel = network.add_link(before, after, &self.radio.up)?;
@@ -318,20 +319,20 @@ impl Journey {
         })
     }
 
-    fn fixed_host(&self, seed: Seed) -> Place {
+    fn fixed_host(&self, seed: Seed) -> JourneyNode {
         let service = match self.way {
             Way::Up => Service::Discard,
             Way::Down => Service::Serve(self.file),
         };
         let traffic = Traffic::new(seed.child("fixed")).serve(PORT, self.fixed_tcp, service);
-        Place::Host(Box::new(Host::new(FIXED, seed.child("fixed host"), traffic)))
+        JourneyNode::Host(Box::new(Host::new(FIXED, seed.child("fixed host"), traffic)))
     }
 
-    fn mobile(&self, seed: Seed) -> Place {
+    fn mobile(&self, seed: Seed) -> JourneyNode {
         let traffic = self.traffic(seed);
         let own = seed.child("mobile host");
         match &self.help {
-            Help::Nothing => Place::Host(Box::new(Host::new(MOBILE, own, traffic))),
+            Help::Nothing => JourneyNode::Host(Box::new(Host::new(MOBILE, own, traffic))),
             Help::Split(hop) => {
                 let config = MobileConfig {
                     hop: hop.clone(),
@@ -339,14 +340,14 @@ impl Journey {
                     handoff: self.handoffs.0,
                 };
                 let mobile = MobileStation::new(MOBILE, base_addr(0), config, own, traffic);
-                Place::Mobile(Box::new(mobile))
+                JourneyNode::Mobile(Box::new(mobile))
             }
         }
     }
 
-    fn base(&self, n: u32, seed: Seed) -> Place {
+    fn base(&self, n: u32, seed: Seed) -> JourneyNode {
         match &self.help {
-            Help::Nothing => Place::Router(Router::new([base_addr(n)])),
+            Help::Nothing => JourneyNode::Router(Router::new([base_addr(n)])),
             Help::Split(hop) => {
                 let config = BaseConfig {
                     hop: hop.clone(),
@@ -355,7 +356,7 @@ impl Journey {
                     handoff: self.handoffs.1,
                 };
                 let seed = seed.child(&format!("base {n}"));
-                Place::Base(Box::new(BaseStation::new(base_addr(n), config, seed)))
+                JourneyNode::Base(Box::new(BaseStation::new(base_addr(n), config, seed)))
             }
         }
     }
@@ -399,7 +400,7 @@ impl Run {
     }
 
     /// The network, to watch.
-    pub fn network(&self) -> &Network<Place> {
+    pub fn network(&self) -> &Network<JourneyNode> {
         &self.network
     }
 
@@ -449,9 +450,9 @@ impl Run {
 
     fn traffic(&self, node: NodeId) -> Option<&Traffic> {
         match self.network.node(node) {
-            Place::Host(host) => Some(host.app()),
-            Place::Mobile(mobile) => Some(mobile.app()),
-            Place::Base(_) | Place::Router(_) => None,
+            JourneyNode::Host(host) => Some(host.app()),
+            JourneyNode::Mobile(mobile) => Some(mobile.app()),
+            JourneyNode::Base(_) | JourneyNode::Router(_) => None,
         }
     }
 
@@ -475,7 +476,7 @@ impl Run {
 
     fn broken(&self) -> bool {
         match self.network.node(self.mobile) {
-            Place::Mobile(mobile) => mobile.broken().is_some(),
+            JourneyNode::Mobile(mobile) => mobile.broken().is_some(),
             _ => false,
         }
     }
@@ -491,19 +492,21 @@ impl Run {
 
     fn cwnd(&self) -> Option<Bytes> {
         match (self.network.node(self.mobile), self.way) {
-            (Place::Mobile(mobile), Way::Up) => match mobile.hop() {
+            (JourneyNode::Mobile(mobile), Way::Up) => match mobile.hop() {
                 MobileHop::Tcp(streams) => {
                     streams.sockets().last().map(|s| s.connection().probe().cwnd)
                 }
                 MobileHop::Srp(srp) => Some(srp.stats().inflight),
                 MobileHop::MobileTcp(mobile) => Some(mobile.stats().inflight),
             },
-            (Place::Host(host), Way::Up) => host.connections().next().map(|(_, c)| c.probe().cwnd),
+            (JourneyNode::Host(host), Way::Up) => {
+                host.connections().next().map(|(_, c)| c.probe().cwnd)
+            }
             (_, Way::Down) => match self.network.node(self.fixed) {
-                Place::Host(host) => host.connections().next().map(|(_, c)| c.probe().cwnd),
+                JourneyNode::Host(host) => host.connections().next().map(|(_, c)| c.probe().cwnd),
                 _ => None,
             },
-            (Place::Base(_) | Place::Router(_), Way::Up) => None,
+            (JourneyNode::Base(_) | JourneyNode::Router(_), Way::Up) => None,
         }
     }
 
@@ -513,11 +516,11 @@ impl Run {
         // The clock starts when the mobile opens the connection.
         let finished = receiver.filter(|r| r.peer_finished.is_some());
         let host = |node| match self.network.node(node) {
-            Place::Host(host) => *host.stats(),
+            JourneyNode::Host(host) => *host.stats(),
             _ => Default::default(),
         };
         let handoffs = match self.network.node(self.mobile) {
-            Place::Mobile(m) => m.handoffs().iter().map(super::Handoff::latency).collect(),
+            JourneyNode::Mobile(m) => m.handoffs().iter().map(super::Handoff::latency).collect(),
             _ => Vec::new(),
         };
         Outcome {

@@ -38,7 +38,7 @@ impl Kind {
 
 /// A place where an agent may stand. There may be two bases, of which each has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Place {
+pub(crate) enum AgentAt {
     Gateway,
     Base(usize),
     Router,
@@ -92,11 +92,11 @@ pub(crate) enum Trouble {
     /// The mobile goes to the other base.
     Handoff { silence: Duration, rerouted: Duration, knowledge: Knowledge, down: News, up: News },
     /// An agent loses all that it knows.
-    Restart(Place),
+    Restart(AgentAt),
     /// A packet that nobody sent comes by: what it is follows from the number.
-    Garbage { place: Place, number: u64, from_fixed: bool },
+    Garbage { place: AgentAt, number: u64, from_fixed: bool },
     /// A packet that passed before comes again.
-    Replay { place: Place, number: u64 },
+    Replay { place: AgentAt, number: u64 },
     /// The other base gets a packet ahead.
     Prime { number: u64 },
 }
@@ -182,18 +182,18 @@ impl Plan {
     }
 
     /// Where agents stand.
-    pub(crate) fn places(&self) -> Vec<Place> {
-        let bases = (0..self.bases).map(Place::Base);
-        let all = [Place::Gateway, Place::Router, Place::Mobile].into_iter().chain(bases);
+    pub(crate) fn places(&self) -> Vec<AgentAt> {
+        let bases = (0..self.bases).map(AgentAt::Base);
+        let all = [AgentAt::Gateway, Place::Router, Place::Mobile].into_iter().chain(bases);
         all.filter(|place| self.settings(*place).is_some()).collect()
     }
 
-    pub(crate) fn settings(&self, place: Place) -> Option<&Settings> {
+    pub(crate) fn settings(&self, place: AgentAt) -> Option<&Settings> {
         match place {
-            Place::Gateway => self.agents.gateway.as_ref(),
-            Place::Base(_) => self.agents.base.as_ref(),
-            Place::Router => self.agents.router.as_ref(),
-            Place::Mobile => self.agents.mobile.as_ref(),
+            AgentAt::Gateway => self.agents.gateway.as_ref(),
+            AgentAt::Base(_) => self.agents.base.as_ref(),
+            AgentAt::Router => self.agents.router.as_ref(),
+            AgentAt::Mobile => self.agents.mobile.as_ref(),
         }
     }
 }

@@ -13,7 +13,7 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Stream, Time};
 use crate::garbage;
 use crate::helper::Helper;
 use crate::node::{Kind, Station, side_of};
-use crate::plan::{Flow, Knowledge, News, Place, Plan, Trouble, calm, carried};
+use crate::plan::{Flow, Knowledge, News, AgentAt, Plan, Trouble, calm, carried};
 
 const FIXED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         let mut network = Network::new(Config { limits, ..Config::new(plan.seed) });
         let mut random = plan.seed.stream("agents");
         let at = |place| plan.settings(place).filter(|_| helped);
-        let mut station = |addr, place: Place, peers: Peers, network: &mut Network<Kind>| {
+        let mut station = |addr, place: AgentAt, peers: Peers, network: &mut Network<Kind>| {
             let mut router = AgentRouter::new(addr);
             if let Some(settings) = at(place) {
                 let agent = Helper::new(settings, &mut random);
@@ -108,15 +108,15 @@ impl<'a> Run<'a> {
         let (fixed_host, mobile_host) = hosts(plan);
         let beyond = if plan.mobile_router { ROUTER } else { MOBILE };
         let fixed = network.add_node(Kind::Host(Box::new(fixed_host)));
-        let gateway = station(GATEWAY, Place::Gateway, Peers::default(), &mut network);
+        let gateway = station(GATEWAY, AgentAt::Gateway, Peers::default(), &mut network);
         let to_mobile = Peers { fixed: None, mobile: Some(beyond) };
         let bases: Vec<_> = (0..plan.bases)
-            .map(|n| station(BASES[n], Place::Base(n), to_mobile, &mut network))
+            .map(|n| station(BASES[n], AgentAt::Base(n), to_mobile, &mut network))
             .collect();
         let to_base = Peers { fixed: Some(BASES[0]), mobile: None };
         let router =
-            plan.mobile_router.then(|| station(ROUTER, Place::Router, to_base, &mut network));
-        let mobile = network.add_node(match at(Place::Mobile) {
+            plan.mobile_router.then(|| station(ROUTER, AgentAt::Router, to_base, &mut network));
+        let mobile = network.add_node(match at(AgentAt::Mobile) {
             Some(settings) => {
                 let agent = Helper::new(settings, &mut random);
                 Kind::Linked(Box::new(Linked::new(mobile_host, MOBILE, agent, BASES[0])))
@@ -179,12 +179,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn node(&self, place: Place) -> Option<NodeId> {
+    fn node(&self, place: AgentAt) -> Option<NodeId> {
         match place {
-            Place::Gateway => Some(self.gateway),
-            Place::Base(n) => self.bases.get(n).copied(),
-            Place::Router => self.router,
-            Place::Mobile => Some(self.mobile),
+            AgentAt::Gateway => Some(self.gateway),
+            AgentAt::Base(n) => self.bases.get(n).copied(),
+            AgentAt::Router => self.router,
+            AgentAt::Mobile => Some(self.mobile),
         }
     }
 
@@ -290,7 +290,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn restart(&mut self, place: Place) {
+    fn restart(&mut self, place: AgentAt) {
         let (Some(node), Some(settings), true) =
             (self.node(place), self.plan.settings(place), self.helped)
         else {
@@ -300,16 +300,16 @@ impl<'a> Run<'a> {
         self.network.with_node(node, |kind, _| kind.restart(settings, random));
     }
 
-    fn litter(&mut self, place: Place, number: u64, from_fixed: bool) {
+    fn litter(&mut self, place: AgentAt, number: u64, from_fixed: bool) {
         let Some(node) = self.node(place) else { return };
         let mut random = self.plan.seed.child("garbage").stream(&number.to_string());
         let base = BASES[self.at];
         let beyond = if self.plan.mobile_router { ROUTER } else { MOBILE };
         let (here, peer) = match place {
-            Place::Gateway => (GATEWAY, FIXED),
-            Place::Base(n) => (BASES[n], beyond),
-            Place::Router => (ROUTER, base),
-            Place::Mobile => (MOBILE, base),
+            AgentAt::Gateway => (GATEWAY, FIXED),
+            AgentAt::Base(n) => (BASES[n], beyond),
+            AgentAt::Router => (ROUTER, base),
+            AgentAt::Mobile => (MOBILE, base),
         };
         let link = if from_fixed { self.wires[0][0] } else { self.radios[0][1] };
         self.network.with_node(node, |kind, ctx| {
@@ -327,7 +327,7 @@ impl<'a> Run<'a> {
         });
     }
 
-    fn replay(&mut self, place: Place, number: u64) {
+    fn replay(&mut self, place: AgentAt, number: u64) {
         let Some(node) = self.node(place) else { return };
         self.network.with_node(node, |kind, ctx| {
             let Some(packet) = kind.seen(number) else { return };

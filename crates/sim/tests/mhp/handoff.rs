@@ -14,7 +14,7 @@ const BOTH: Deal =
     Deal { port: 80, forth: 40_000, back: 40_000, reads_from: lasthop_units::Time::ZERO };
 
 /// The fixed host saw one connection that was never reset.
-fn expect_unnoticed(world: &World, fixed: &Log) {
+fn expect_unnoticed(world: &Site, fixed: &Log) {
     assert_eq!(fixed.towards(FIXED, Flags::RST), 0);
     let syns = fixed.from(mobile_addr(0)).filter(|s| s.segment.flags.contains(Flags::SYN));
     let numbers: Vec<_> = syns.map(|s| s.segment.seq).collect();
@@ -22,7 +22,7 @@ fn expect_unnoticed(world: &World, fixed: &Log) {
     assert_eq!(world.fixed_host().stats().accepted, 1);
 }
 
-fn travel(hop: &HopKind, first: u64, pause: Duration) -> World {
+fn travel(hop: &HopKind, first: u64, pause: Duration) -> Site {
     let mut world = Plan::new(hop.clone()).build();
     let fixed = world.watch_fixed();
     world.deal(at(0), world.mobiles[0], world.fixed, BOTH);

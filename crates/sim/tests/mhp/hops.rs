@@ -19,7 +19,7 @@ fn itcp() -> HopKind {
 }
 
 /// What the base's TCP on the hop knows, of the connection that has sent most.
-fn base_probe(world: &World, base: usize) -> Option<lasthop_tcp::Probe> {
+fn base_probe(world: &Site, base: usize) -> Option<lasthop_tcp::Probe> {
     let Some(BaseHop::Tcp(streams)) = world.base(base).hop(mobile_addr(0)) else { return None };
     let most = streams.sockets().max_by_key(|s| s.connection().stats().bytes_sent)?;
     (most.connection().stats().bytes_sent > 0).then(|| most.connection().probe())

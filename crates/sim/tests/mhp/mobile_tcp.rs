@@ -14,7 +14,7 @@ use lasthop_wire::mobile_tcp::{CONTROL_HEADER, Cid, Code, DATA_HEADER, ETHERTYPE
 use crate::world::*;
 
 /// Both directions of mobile 0's hop to base `n`, down first.
-fn watch_hop(world: &mut World, n: usize) -> [Rc<RefCell<Log>>; 2] {
+fn watch_hop(world: &mut Site, n: usize) -> [Rc<RefCell<Log>>; 2] {
     world.radios[0][n].map(|link| world.watch(TapPoint::LinkOut(link)))
 }
 
@@ -199,7 +199,7 @@ fn a_base_knows_where_its_mobile_listens() {
     let mut world = Plan::new(mobile_tcp()).build();
     world.deal(at(1000), world.fixed, world.mobiles[0], Deal::new(22, 3000, 3000));
     world.run(at(900));
-    let listens = |n: usize, world: &World| {
+    let listens = |n: usize, world: &Site| {
         let hop = world.base(n).hop(mobile_addr(0));
         [22, 23].map(|port| hop.and_then(|hop| hop.listens(port)))
     };

@@ -6,7 +6,7 @@ use lasthop_units::{Duration, Rate};
 use crate::world::*;
 
 /// A download whose base holds a good deal, between bases with a slow link.
-fn travel(hop: &HopKind, warning: Option<(u64, usize)>) -> (World, Duration) {
+fn travel(hop: &HopKind, warning: Option<(u64, usize)>) -> (Site, Duration) {
     let mut plan = Plan::new(hop.clone());
     plan.campus = link(Rate::from_kbps(500), ms(1));
     plan.wired = link(Rate::from_kbps(400), ms(20));

@@ -387,7 +387,7 @@ impl Plan {
         }
     }
 
-    pub(crate) fn build(&self) -> World {
+    pub(crate) fn build(&self) -> Site {
         let seed = Seed::from_u64(self.seed);
         let mut network = Network::new(Config::new(seed));
         let peer = Peer::new(self.fixed_tcp);
@@ -398,7 +398,7 @@ impl Plan {
         let back = network.add_link(fixed, router, &self.wired).unwrap();
         network.set_route(router, FIXED, Some(forth));
         network.set_default_route(fixed, Some(back));
-        let mut world = World {
+        let mut world = Site {
             network,
             fixed,
             router,
@@ -428,7 +428,7 @@ impl Plan {
         BaseStation::new(base_addr(n), config, seed.child(&format!("base {n}")))
     }
 
-    fn add_base(&self, world: &mut World, n: usize, seed: Seed) {
+    fn add_base(&self, world: &mut Site, n: usize, seed: Seed) {
         let mut station = self.station(n, seed);
         let cells = (0..self.mobiles).map(|mobile| (mobile, mobile.min(self.bases - 1)));
         cells.filter(|(_, cell)| *cell == n).for_each(|(m, _)| station.serve(mobile_addr(m)));
@@ -443,7 +443,7 @@ impl Plan {
     }
 
     /// Mobile `n` begins in the cell of base `n`, or of the last.
-    fn add_mobile(&self, world: &mut World, n: usize, seed: Seed) {
+    fn add_mobile(&self, world: &mut Site, n: usize, seed: Seed) {
         let cell = n.min(self.bases - 1);
         let config = MobileConfig {
             hop: self.hop.clone(),
@@ -477,7 +477,7 @@ impl Plan {
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct Site {
     pub(crate) network: Network<Any>,
     pub(crate) fixed: NodeId,
     pub(crate) router: NodeId,
@@ -490,7 +490,7 @@ pub(crate) struct World {
     cells: Vec<usize>,
 }
 
-impl World {
+impl Site {
     /// Mobile `n` leaves its cell at `at` and is with base `to` after `pause`. To be called in order
     /// of time.
     pub(crate) fn hand_over(&mut self, n: usize, at: Time, pause: Duration, to: usize) {

@@ -4,10 +4,10 @@
 use lasthop_sim::net::LinkId;
 use lasthop_units::Time;
 
-use super::network::World;
+use super::network::Running;
 use crate::run::RunError;
 
-impl World<'_> {
+impl Running<'_> {
     /// Lets everything up to `end` happen.
     pub(super) fn run_until(&mut self, end: Time) -> Result<(), RunError> {
         let from = Time::ZERO + self.scenario.measure.from;

@@ -2,7 +2,7 @@
 
 use lasthop_agent::edge::{
     CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
-    Place, ReceiverWindows, Rule, Total, WindowsConfig, Withhold, WithholdConfig,
+    HopEnd, ReceiverWindows, Rule, Total, WindowsConfig, Withhold, WithholdConfig,
 };
 use lasthop_units::Time;
 
@@ -72,7 +72,7 @@ fn agent(scenario: &Scenario, scheme: Scheme) -> Option<Helper> {
 
 fn freeze(said: &MobileSettings, scheme: Scheme) -> FreezeConfig {
     if scheme == Scheme::Freeze {
-        let (said, usual) = (&said.freeze, FreezeConfig::freeze(Place::Mobile));
+        let (said, usual) = (&said.freeze, FreezeConfig::freeze(HopEnd::Mobile));
         return FreezeConfig {
             copies_before: said.copies.unwrap_or(usual.copies_before),
             acks_after: said.acks.unwrap_or(usual.acks_after),
@@ -80,7 +80,7 @@ fn freeze(said: &MobileSettings, scheme: Scheme) -> FreezeConfig {
             ..usual
         };
     }
-    let (said, usual) = (&said.ll_freeze, FreezeConfig::link_layer(Place::Mobile));
+    let (said, usual) = (&said.ll_freeze, FreezeConfig::link_layer(HopEnd::Mobile));
     FreezeConfig {
         copies_before: said.copies.unwrap_or(usual.copies_before),
         acks_after: said.acks.unwrap_or(usual.acks_after),

@@ -7,7 +7,7 @@ use lasthop_units::{Bytes, Time};
 
 use super::addresses::port;
 use super::machine::Machine;
-use super::network::World;
+use super::network::Running;
 use crate::scenario::{NodeIndex, Traffic};
 
 /// Both ends of a flow, as far as they exist, and what their connections did.
@@ -49,7 +49,7 @@ impl Ends<'_> {
     }
 }
 
-impl World<'_> {
+impl Running<'_> {
     /// What a flow's applications received so far.
     pub(super) fn received(&self, flow: usize) -> Bytes {
         self.ends(flow).map_or(Bytes::ZERO, |ends| ends.received())

@@ -27,14 +27,14 @@ use lasthop_units::{Duration, Seed, Time};
 use crate::run::{Engine, Outcome, Outputs, RunError};
 use crate::scenario::{End, Scenario};
 
-use network::World;
+use network::Running;
 use record::Recording;
 use watch::Watch;
 
 /// How often a run looks whether it shall end.
 const SLICE: Duration = Duration::from_secs(1);
 
-/// Runs scenarios in the simulated world.
+/// Runs scenarios in the simulated running.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Simulator;
 
@@ -58,10 +58,10 @@ impl Engine for Simulator {
         outputs: &Outputs<'_>,
     ) -> Result<Outcome, RunError> {
         self.check(scenario)?;
-        let mut world = World::new(scenario, seed)?;
-        world.plan(seed)?;
+        let mut running = Running::new(scenario, seed)?;
+        running.plan(seed)?;
         let mut watch = Watch::new(scenario);
-        let mut recording = Recording::new(scenario, &mut world, outputs)?;
+        let mut recording = Recording::new(scenario, &mut running, outputs)?;
         let latest = Time::ZERO + scenario.end.latest();
         let (mut now, mut slice) = (Time::ZERO, Time::ZERO);
         while now < latest {
@@ -70,17 +70,17 @@ impl Engine for Simulator {
             }
             slice = if slice <= now { now + SLICE } else { slice };
             now = latest.min(slice).min(recording.next()).min(watch.next());
-            world.run_until(now)?;
-            watch.look(now, &world);
-            recording.sample(now, &mut world);
+            running.run_until(now)?;
+            watch.look(now, &running);
+            recording.sample(now, &mut running);
             // Only at a slice's end, so that recording does not change when a run ends.
-            if now == slice && matches!(scenario.end, End::Complete(_)) && world.over() {
+            if now == slice && matches!(scenario.end, End::Complete(_)) && running.over() {
                 break;
             }
         }
-        let outcome = world.outcome(now, &watch);
-        recording.rates(now, &world, &watch, outputs)?;
-        drop(world);
+        let outcome = running.outcome(now, &watch);
+        recording.rates(now, &running, &watch, outputs)?;
+        drop(running);
         recording.finish(outputs)?;
         Ok(outcome)
     }

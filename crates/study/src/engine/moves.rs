@@ -12,7 +12,7 @@ use lasthop_units::{Duration, LinkEvent, Seed, Time};
 
 use super::addresses::address;
 use super::edge;
-use super::network::World;
+use super::network::Running;
 use super::transfer::{Change, Transfer};
 use crate::run::RunError;
 use crate::scenario::{
@@ -26,7 +26,7 @@ const ADVERTISEMENT: Duration = Duration::from_secs(1);
 /// By node and owner of the address.
 type Routes = Vec<Vec<Option<LinkId>>>;
 
-impl World<'_> {
+impl Running<'_> {
     /// Sets the routes of the beginning, and plans the moves and who hears of them.
     pub(super) fn plan(&mut self, seed: Seed) -> Result<(), RunError> {
         self.route();

@@ -18,7 +18,7 @@ use crate::run::RunError;
 use crate::scenario::{Headers, LinkIndex, Move, NodeIndex, PathHelp, Scenario};
 
 /// A scenario on its way.
-pub(super) struct World<'a> {
+pub(super) struct Running<'a> {
     pub(super) scenario: &'a Scenario,
     pub(super) network: Network<Machine>,
     pub(super) nodes: Vec<NodeId>,
@@ -39,7 +39,7 @@ pub(super) struct World<'a> {
     pub(super) transfers: VecDeque<Transfer>,
 }
 
-impl<'a> World<'a> {
+impl<'a> Running<'a> {
     /// Builds the network; nothing in it has a route yet.
     pub(super) fn new(scenario: &'a Scenario, seed: Seed) -> Result<Self, RunError> {
         let mut network = Network::new(Config {

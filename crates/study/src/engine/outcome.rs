@@ -7,12 +7,12 @@ use lasthop_units::{Duration, Rate, Time};
 use super::ends::Ends;
 use super::machine::Machine;
 use super::metrics::Metrics;
-use super::network::World;
+use super::network::Running;
 use super::watch::Watch;
 use crate::run::Outcome;
 use crate::scenario::{Flow, Traffic};
 
-impl World<'_> {
+impl Running<'_> {
     /// The wait for each buffer of a flow, and its deviation, from where rates count.
     fn measure_buffers(&self, index: usize, name: &str, metrics: &mut Metrics) {
         let Some(meter) = self.buffers(index) else { return };

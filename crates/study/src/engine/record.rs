@@ -10,7 +10,7 @@ use lasthop_sim::measure::{Recorder, Sampling, Subject, write_series_csv};
 use lasthop_sim::net::TapPoint;
 use lasthop_units::{Duration, Time};
 
-use super::network::World;
+use super::network::Running;
 use super::watch::Watch;
 use crate::run::{Outputs, RunError};
 use crate::scenario::{Capture, Measure, Scenario};
@@ -39,13 +39,13 @@ impl Recording {
     /// Begins to record what the scenario asks for, if there is a place for it.
     pub(super) fn new(
         scenario: &Scenario,
-        world: &mut World<'_>,
+        running: &mut Running<'_>,
         outputs: &Outputs<'_>,
     ) -> Result<Self, RunError> {
         let kept = outputs.directory.is_some();
         let measure = &scenario.measure;
         Ok(Self {
-            capture: capture(scenario, world, outputs)?,
+            capture: capture(scenario, running, outputs)?,
             series: measure.series.filter(|_| kept).map(|every| Series::new(scenario, every)),
             rates: measure.bins.is_some() && kept,
         })
@@ -58,11 +58,11 @@ impl Recording {
     }
 
     /// Reads what is due.
-    pub(super) fn sample(&mut self, now: Time, world: &mut World<'_>) {
+    pub(super) fn sample(&mut self, now: Time, running: &mut Running<'_>) {
         if let Some(series) = &mut self.series
             && series.recorder.next_timeout().is_some_and(|at| at <= now)
         {
-            series.sample(now, world);
+            series.sample(now, running);
         }
     }
 
@@ -70,7 +70,7 @@ impl Recording {
     pub(super) fn rates(
         &self,
         now: Time,
-        world: &World<'_>,
+        running: &Running<'_>,
         watch: &Watch,
         outputs: &Outputs<'_>,
     ) -> Result<(), RunError> {
@@ -82,7 +82,7 @@ impl Recording {
         for (flow, series) in watch.rates().iter().enumerate() {
             for (start, rate) in series.bins(Time::ZERO, now) {
                 let start = start.since(Time::ZERO).as_secs_f64();
-                text.push_str(&format!("{start},{},{}\n", world.name(flow), rate.as_bps()));
+                text.push_str(&format!("{start},{},{}\n", running.name(flow), rate.as_bps()));
             }
         }
         file.write_all(text.as_bytes()).map_err(|e| RunError::Failed(e.to_string()))
@@ -105,7 +105,7 @@ impl Recording {
 
 fn capture(
     scenario: &Scenario,
-    world: &mut World<'_>,
+    running: &mut Running<'_>,
     outputs: &Outputs<'_>,
 ) -> Result<Option<Shared>, RunError> {
     let Measure { captures, .. } = &scenario.measure;
@@ -120,11 +120,11 @@ fn capture(
         match *point {
             Capture::Node(node) => {
                 let name = &scenario.node(node).name;
-                points.push((TapPoint::Node(world.node(node)), name.clone()));
+                points.push((TapPoint::Node(running.node(node)), name.clone()));
             }
             Capture::Link(link) => {
                 let name = &scenario.link(link).name;
-                let [there, back] = world.link(link);
+                let [there, back] = running.link(link);
                 points.push((TapPoint::LinkOut(there), format!("{name}.forward")));
                 points.push((TapPoint::LinkOut(back), format!("{name}.backward")));
             }
@@ -135,7 +135,7 @@ fn capture(
     }
     let capture = Rc::new(RefCell::new(capture));
     for (point, _) in points {
-        world.tap(point, capture.clone());
+        running.tap(point, capture.clone());
     }
     Ok(Some(capture))
 }
@@ -152,14 +152,14 @@ impl Series {
         Self { recorder, flows, links }
     }
 
-    fn sample(&mut self, now: Time, world: &mut World<'_>) {
+    fn sample(&mut self, now: Time, running: &mut Running<'_>) {
         for (flow, subject) in self.flows.iter().enumerate() {
-            if let Some(probe) = world.probe(flow) {
+            if let Some(probe) = running.probe(flow) {
                 self.recorder.set_probe(now, *subject, &probe);
             }
         }
         for (link, subjects) in self.links.iter().enumerate() {
-            for (subject, waiting) in subjects.iter().zip(world.queues(link)) {
+            for (subject, waiting) in subjects.iter().zip(running.queues(link)) {
                 self.recorder.set_queue(now, *subject, waiting);
             }
         }

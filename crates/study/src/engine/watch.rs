@@ -5,7 +5,7 @@ use lasthop_sim::measure::{Handoff as Outage, HandoffEffect, RateSeries};
 use lasthop_units::{Bytes, Duration, Time};
 
 use super::metrics::Metrics;
-use super::network::World;
+use super::network::Running;
 use crate::scenario::{Move, Scenario};
 
 /// How often windows and round trips are looked at.
@@ -51,11 +51,11 @@ impl Watch {
     }
 
     /// Looks at what is due.
-    pub(super) fn look(&mut self, now: Time, world: &World<'_>) {
+    pub(super) fn look(&mut self, now: Time, running: &Running<'_>) {
         if self.next_look <= now {
-            for flow in 0..world.scenario.flows.len() {
-                let Some(probe) = world.probe(flow) else { continue };
-                let early = world.acked_early(flow);
+            for flow in 0..running.scenario.flows.len() {
+                let Some(probe) = running.probe(flow) else { continue };
+                let early = running.acked_early(flow);
                 let means = &mut self.flows[flow];
                 means.early = means.early.max(early);
                 means.looks += 1;
@@ -69,7 +69,7 @@ impl Watch {
         }
         let received: Vec<Bytes> = match &self.bins {
             Some(bins) if bins.next <= now => {
-                (0..world.scenario.flows.len()).map(|flow| world.received(flow)).collect()
+                (0..running.scenario.flows.len()).map(|flow| running.received(flow)).collect()
             }
             _ => return,
         };

@@ -4,7 +4,7 @@
 use lasthop_units::{Seed, Stream};
 
 use super::quantity::{EXPECTED, Quantity, Unit};
-use super::tree::{Entry, Node, Place, Table, Value};
+use super::tree::{Entry, Node, Span, Table, Value};
 
 /// Where the value of a draw comes from.
 pub(crate) enum Source {
@@ -32,13 +32,13 @@ pub(crate) fn corners(node: &Node) -> usize {
 /// # Errors
 ///
 /// Every draw that is not understood, with its place.
-pub(crate) fn resolve(node: &mut Node, source: &Source) -> Result<(), Vec<(Place, String)>> {
+pub(crate) fn resolve(node: &mut Node, source: &Source) -> Result<(), Vec<(Span, String)>> {
     let mut wrong = Vec::new();
     walk(node, source, &mut String::new(), &mut wrong);
     if wrong.is_empty() { Ok(()) } else { Err(wrong) }
 }
 
-fn walk(node: &mut Node, source: &Source, path: &mut String, wrong: &mut Vec<(Place, String)>) {
+fn walk(node: &mut Node, source: &Source, path: &mut String, wrong: &mut Vec<(Span, String)>) {
     let length = path.len();
     match &mut node.value {
         Value::Table(table) => {
@@ -83,7 +83,7 @@ fn draw(
     value: &Value,
     source: &Source,
     path: &str,
-    place: &Place,
+    place: &Span,
 ) -> Result<Node, String> {
     let Value::List(list) = value else {
         return Err(format!("`{kind}` needs a list"));

@@ -322,6 +322,6 @@ fn gather(node: &mut Node, into: &str, own: &[&str]) {
     table.insert(entry_at(into, &place, Node::table(rest, place.clone())));
 }
 
-fn entry_at(key: &str, place: &super::tree::Place, node: Node) -> Entry {
+fn entry_at(key: &str, place: &super::tree::Span, node: Node) -> Entry {
     Entry { key: key.to_string(), key_place: place.clone(), node }
 }

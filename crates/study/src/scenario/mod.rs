@@ -60,7 +60,7 @@ pub use model::{
 };
 pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};
-pub use scheme::{Place, Scheme, Schemes, Traits};
+pub use scheme::{Scheme, Schemes, Traits, WorksAt};
 pub use sweep::PointHash;
 pub use tcp::{
     DelayedAck, MOST_BUFFER, MOST_HELD, ShrunkWindow, Stack, TcpSettings, Variant, Window,
@@ -149,7 +149,7 @@ impl Study {
             ScenarioError::Invalid { path: path.to_owned(), problems }
         };
         let mut tree = tree::parse(text).map_err(|errors| {
-            let problem = |(place, message): (tree::Place, String)| Problem {
+            let problem = |(place, message): (tree::Span, String)| Problem {
                 line: tree::line(text, place.start),
                 key: String::new(),
                 message,
@@ -266,7 +266,7 @@ impl Around {
         let mut around = top
             .map(|top| top.take_if(|e| file::AROUND.contains(&e.key.as_str())))
             .unwrap_or_default();
-        let mut wrong = |place: &tree::Place, key: &str, message: String| {
+        let mut wrong = |place: &tree::Span, key: &str, message: String| {
             problems.push(Problem {
                 line: tree::line(text, place.start),
                 key: key.to_string(),
@@ -341,7 +341,7 @@ fn build(
 ) -> Result<Scenario, Vec<Problem>> {
     let mut tree = point.clone();
     if let Err(wrong) = draw::resolve(&mut tree, source) {
-        let problem = |(place, message): (tree::Place, String)| Problem {
+        let problem = |(place, message): (tree::Span, String)| Problem {
             line: tree::line(text, place.start),
             key: point.path_at(&place),
             message,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use super::complaint::Complaints;
 use super::mobile_tcp::MobileTcpSettings;
 use super::model::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario};
-use super::scheme::{Place, Scheme};
+use super::scheme::{Scheme, WorksAt};
 
 /// A mobile host whose packets pass through agents.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -181,7 +181,7 @@ pub(crate) fn check(scenario: &Scenario, wrong: &mut Complaints) {
             let message = format!("{scheme} needs a base, and no node is one");
             wrong.add(&at(flow), message, "set `kind = \"base\"` where surrogates live");
         }
-        let needs_mobile = [Place::Mobile, Place::Windows].map(|p| flow.schemes.at(p));
+        let needs_mobile = [WorksAt::Mobile, WorksAt::Windows].map(|p| flow.schemes.at(p));
         if let Some(scheme) = needs_mobile.into_iter().flatten().next()
             && scenario.mobile_end(flow).is_none()
         {

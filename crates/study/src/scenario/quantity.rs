@@ -2,7 +2,7 @@
 
 use lasthop_units::{Bytes, Rate, parse_duration};
 
-use super::tree::{Node, Place, Value};
+use super::tree::{Node, Span, Value};
 
 /// A number and what it counts.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -66,7 +66,7 @@ impl Quantity {
     }
 
     /// The quantity as a scenario writes it.
-    pub(crate) fn node(self, place: Place) -> Node {
+    pub(crate) fn node(self, place: Span) -> Node {
         let whole = |x: f64| libm::round(x).max(0.0) as u64;
         let value = match self.unit {
             Unit::Whole => Value::Integer(libm::round(self.number) as i64),

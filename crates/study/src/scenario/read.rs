@@ -10,14 +10,14 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::problem::suggest;
-use super::tree::{Entry, Node, Place, Table, Value};
+use super::tree::{Entry, Node, Span, Table, Value};
 
 /// What serde did not like.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: Kind,
     /// Where the value, or the key if nobody knows it, stands.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<Span>,
     /// The keys that lead to it, outermost last.
     way: Vec<String>,
 }
@@ -68,7 +68,7 @@ impl Fault {
         path
     }
 
-    fn at(mut self, place: &Place) -> Self {
+    fn at(mut self, place: &Span) -> Self {
         self.place.get_or_insert_with(|| place.clone());
         self
     }

@@ -47,7 +47,7 @@ pub enum Scheme {
 
 /// Where a scheme does its work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum WorksAt {
     /// Nowhere.
     Nowhere,
     /// At a base that ends the connection and makes another.
@@ -65,7 +65,7 @@ pub enum Place {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Traits {
     /// Where it does its work.
-    pub place: Place,
+    pub place: WorksAt,
     /// A node of kind `base` must be on the way.
     pub needs_base: bool,
     /// A node of kind `mobile-router` must be on the way, between base and mobile host.
@@ -86,7 +86,7 @@ pub struct Traits {
 
 /// What a scheme at no place at all has.
 const NOTHING: Traits = Traits {
-    place: Place::Nowhere,
+    place: WorksAt::Nowhere,
     needs_base: false,
     needs_mobile_router: false,
     intermediate_node: false,
@@ -98,7 +98,7 @@ const NOTHING: Traits = Traits {
 };
 
 const SURROGATE: Traits = Traits {
-    place: Place::Surrogate,
+    place: WorksAt::Surrogate,
     needs_base: true,
     intermediate_node: true,
     changes_mobile: true,
@@ -109,7 +109,7 @@ const SURROGATE: Traits = Traits {
 };
 
 const PATH: Traits = Traits {
-    place: Place::Path,
+    place: WorksAt::Path,
     needs_base: true,
     intermediate_node: true,
     reads_headers: true,
@@ -117,7 +117,7 @@ const PATH: Traits = Traits {
 };
 
 const MOBILE: Traits =
-    Traits { place: Place::Mobile, changes_mobile: true, uses_signals: true, ..NOTHING };
+    Traits { place: WorksAt::Mobile, changes_mobile: true, uses_signals: true, ..NOTHING };
 
 impl Scheme {
     /// All of them, `none` first.
@@ -198,7 +198,7 @@ impl Scheme {
             // The notification names the connection, and the source must understand it (EBS-3).
             Self::Ebsn => Traits { changes_fixed: true, ..PATH },
             Self::FastRtxHandoff | Self::Freeze | Self::LlFreeze | Self::Atcp => MOBILE,
-            Self::Rwc => Traits { place: Place::Windows, uses_signals: false, ..MOBILE },
+            Self::Rwc => Traits { place: WorksAt::Windows, uses_signals: false, ..MOBILE },
         }
     }
 
@@ -307,23 +307,23 @@ impl Schemes {
     }
 
     /// The one of a place, which has at most one.
-    pub fn at(self, place: Place) -> Option<Scheme> {
+    pub fn at(self, place: WorksAt) -> Option<Scheme> {
         self.iter().find(|s| s.traits().place == place)
     }
 
     /// The one that splits the connection.
     pub fn surrogate(self) -> Option<Scheme> {
-        self.at(Place::Surrogate)
+        self.at(WorksAt::Surrogate)
     }
 
     /// The one whose agents are in the path.
     pub fn path(self) -> Option<Scheme> {
-        self.at(Place::Path)
+        self.at(WorksAt::Path)
     }
 
     /// The one of the mobile's own TCP.
     pub fn mobile(self) -> Option<Scheme> {
-        self.at(Place::Mobile)
+        self.at(WorksAt::Mobile)
     }
 
     /// Their names with `+` between them; `none` if there is none.
@@ -350,8 +350,8 @@ impl fmt::Debug for Schemes {
 fn goes_with(a: Scheme, b: Scheme) -> bool {
     let (first, second) = if a < b { (a, b) } else { (b, a) };
     match (first.traits().place, second.traits().place) {
-        (Place::Path, Place::Mobile) => first != Scheme::MTcp,
-        (Place::Path | Place::Mobile, Place::Windows) => true,
+        (WorksAt::Path, WorksAt::Mobile) => first != Scheme::MTcp,
+        (WorksAt::Path | WorksAt::Mobile, WorksAt::Windows) => true,
         _ => false,
     }
 }
@@ -410,9 +410,9 @@ mod tests {
             assert_eq!(Scheme::of_name(scheme.name()), Some(scheme));
             let traits = scheme.traits();
             assert_eq!(traits.needs_base, traits.intermediate_node, "{scheme}");
-            let at_base = matches!(traits.place, Place::Surrogate | Place::Path);
+            let at_base = matches!(traits.place, WorksAt::Surrogate | WorksAt::Path);
             assert_eq!(traits.needs_base, at_base, "{scheme}");
-            assert_eq!(scheme.traits().end_to_end, traits.place != Place::Surrogate, "{scheme}");
+            assert_eq!(scheme.traits().end_to_end, traits.place != WorksAt::Surrogate, "{scheme}");
         }
         assert_eq!(Schemes::one(Scheme::None), Schemes::NONE);
     }

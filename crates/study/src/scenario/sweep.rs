@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use super::file::{AROUND, TOP};
 use super::problem::suggest;
 use super::quantity::{EXPECTED, Quantity};
-use super::tree::{Entry, Node, Place, Table, Value};
+use super::tree::{Entry, Node, Span, Table, Value};
 
 /// The most points of one sweep.
 const MOST_POINTS: usize = 100_000;
@@ -56,14 +56,14 @@ pub(crate) struct Draft {
 /// What is wrong with a sweep.
 #[derive(Debug)]
 pub(crate) struct Fault {
-    pub(crate) place: Place,
+    pub(crate) place: Span,
     pub(crate) key: String,
     pub(crate) message: String,
     pub(crate) remedy: Option<String>,
 }
 
 impl Fault {
-    fn new(key: &str, place: &Place, message: impl Into<String>) -> Self {
+    fn new(key: &str, place: &Span, message: impl Into<String>) -> Self {
         Self { place: place.clone(), key: key.to_string(), message: message.into(), remedy: None }
     }
 
@@ -85,7 +85,7 @@ struct Item {
 
 struct Setting {
     path: String,
-    key_place: Place,
+    key_place: Span,
     value: Node,
 }
 
@@ -266,7 +266,7 @@ fn is_range(table: &Table) -> bool {
 /// `{ from, to, step }` or `{ from, to, count, log }`.
 fn along(path: &str, range: &Table, entry: &Entry) -> Result<Axis, Fault> {
     let key = format!("sweep.{path}");
-    let fault = |place: &Place, message: String| Fault::new(&key, place, message);
+    let fault = |place: &Span, message: String| Fault::new(&key, place, message);
     let keys = ["from", "to", "step", "count", "log"];
     for e in range.entries() {
         if !keys.contains(&e.key.as_str()) {

@@ -10,13 +10,13 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Bytes of the text.
-pub(crate) type Place = Range<usize>;
+pub(crate) type Span = Range<usize>;
 
 /// A value and where it stands.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Node {
     pub(crate) value: Value,
-    pub(crate) place: Place,
+    pub(crate) place: Span,
 }
 
 /// A TOML value. Dates have no meaning in a scenario and are kept as their text.
@@ -38,7 +38,7 @@ pub(crate) struct Table(Vec<Entry>);
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Entry {
     pub(crate) key: String,
-    pub(crate) key_place: Place,
+    pub(crate) key_place: Span,
     pub(crate) node: Node,
 }
 
@@ -81,7 +81,7 @@ impl Table {
 }
 
 impl Node {
-    pub(crate) fn table(table: Table, place: Place) -> Self {
+    pub(crate) fn table(table: Table, place: Span) -> Self {
         Self { value: Value::Table(table), place }
     }
 
@@ -99,7 +99,7 @@ impl Node {
         }
     }
 
-    fn child(&self, key: &str) -> Option<(&Self, &Place)> {
+    fn child(&self, key: &str) -> Option<(&Self, &Span)> {
         match &self.value {
             Value::Table(table) => table.get(key).map(|e| (&e.node, &e.key_place)),
             Value::List(list) => {
@@ -116,7 +116,7 @@ impl Node {
     }
 
     /// Where the deepest part of `path` that exists stands: its value, or its key for a table.
-    pub(crate) fn place_of(&self, path: &[&str]) -> Place {
+    pub(crate) fn place_of(&self, path: &[&str]) -> Span {
         let mut node = self;
         let mut place = &self.place;
         for key in path {
@@ -135,7 +135,7 @@ impl Node {
     pub(crate) fn set(
         &mut self,
         path: &[&str],
-        key_place: &Place,
+        key_place: &Span,
         value: Self,
     ) -> Result<(), String> {
         let mut node = self;
@@ -164,18 +164,18 @@ impl Node {
     }
 
     /// The path of the key or value that stands at `place`; the nearest around it otherwise.
-    pub(crate) fn path_at(&self, place: &Place) -> String {
+    pub(crate) fn path_at(&self, place: &Span) -> String {
         let mut path = String::new();
         self.find(place, &mut path);
         path
     }
 
-    fn find(&self, place: &Place, path: &mut String) -> bool {
+    fn find(&self, place: &Span, path: &mut String) -> bool {
         if self.place == *place && !matches!(self.value, Value::Table(_)) {
             return true;
         }
         let length = path.len();
-        let mut step = |key: &str, key_place: Option<&Place>, node: &Self| {
+        let mut step = |key: &str, key_place: Option<&Span>, node: &Self| {
             if !path.is_empty() {
                 path.push('.');
             }
@@ -255,7 +255,7 @@ impl Node {
 }
 
 /// Reads TOML. Every mistake in it is reported with its place.
-pub(crate) fn parse(text: &str) -> Result<Node, Vec<(Place, String)>> {
+pub(crate) fn parse(text: &str) -> Result<Node, Vec<(Span, String)>> {
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         let told = |e: &toml::de::Error| {

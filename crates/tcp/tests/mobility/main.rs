@@ -9,7 +9,7 @@ mod world;
 use lasthop_tcp::mobility::{Atcp, FastRetransmit, Freeze, Greet, LinkLayerFreeze, Thaw};
 use lasthop_tcp::{Algorithm, Coherence, Config, Mobility, ShrunkWindow, Window};
 use lasthop_units::{Bytes, Duration, LinkEvent};
-use world::{Sender, World, at};
+use world::{Pair, Sender, at};
 
 const BULK: u64 = 100_000_000;
 
@@ -25,8 +25,8 @@ fn with(mobility: Mobility) -> Config {
     Config { mobility, ..reno() }
 }
 
-fn world(mobility: Mobility, sender: Sender) -> World {
-    World::new(with(mobility), reno(), sender, BULK)
+fn world(mobility: Mobility, sender: Sender) -> Pair {
+    Pair::new(with(mobility), reno(), sender, BULK)
 }
 
 /// A disconnection from 2 s to `up`, foretold `lead` ahead.
@@ -81,7 +81,7 @@ fn a_sender_that_keeps_its_timer_cannot_be_frozen() {
             (7000, LinkEvent::Up),
             (7000, LinkEvent::Complete),
         ];
-        let mut w = World::new(with(mobility), fixed, Sender::Fixed, BULK);
+        let mut w = Pair::new(with(mobility), fixed, Sender::Fixed, BULK);
         w = w.cut(2000, 7000, &events);
         w.run_until(7000);
         assert!(w.fixed.stats().timeouts > 0, "{mobility:?}");
@@ -114,7 +114,7 @@ fn without_a_warning_freeze_calls_for_a_fast_retransmit() {
 }
 
 /// A handoff whose link part ends at `up`, and whose registration is done at `complete`.
-fn handoff(mobility: Mobility, up: u64, complete: u64) -> World {
+fn handoff(mobility: Mobility, up: u64, complete: u64) -> Pair {
     let mut events = foretold(150, up).to_vec();
     events.push((complete, LinkEvent::Complete));
     // Until then nothing finds the mobile, and what it sends is lost (MIP-5).
@@ -236,7 +236,7 @@ fn a_delay_beyond_the_least_timeout_is_a_hazard() {
     let run = |millis| {
         let delay = Duration::from_millis(millis);
         let mobile = with(Mobility::Atcp(Atcp { delay, ..Atcp::default() }));
-        let mut w = World::new(mobile, Config::ns2(), Sender::Fixed, 100_000);
+        let mut w = Pair::new(mobile, Config::ns2(), Sender::Fixed, 100_000);
         w.run_until(20_000);
         assert!(w.is_done());
         w.fixed.stats().timeouts
@@ -280,7 +280,7 @@ fn freezing_combines_with_coherence() {
     let fixed = Config { ecn: true, ..reno() };
     let mut events = foretold(150, 2500).to_vec();
     events.push((4000, LinkEvent::Complete));
-    let mut w = World::new(coherent, fixed, Sender::Fixed, BULK).cut(2000, 4000, &events);
+    let mut w = Pair::new(coherent, fixed, Sender::Fixed, BULK).cut(2000, 4000, &events);
     w.run_until(8000);
     assert_eq!((w.fixed.stats().timeouts, w.fixed.stats().retransmits), (0, 0));
 }

@@ -5,7 +5,7 @@ use lasthop_tcp::{Algorithm, Config, Mobility};
 use lasthop_units::{Duration, LinkEvent, Time};
 use proptest::prelude::*;
 
-use crate::world::{Sender, World, at};
+use crate::world::{Pair, Sender, at};
 
 fn thaw() -> impl Strategy<Value = Thaw> {
     prop_oneof![Just(Thaw::Up), Just(Thaw::Complete)]
@@ -85,7 +85,7 @@ proptest! {
     ) {
         let mobile = Config { mobility, ..mobile };
         let sender = if upwards { Sender::Mobile } else { Sender::Fixed };
-        let mut w = World::new(mobile, fixed, sender, 200_000).with_loss(loss, seed);
+        let mut w = Pair::new(mobile, fixed, sender, 200_000).with_loss(loss, seed);
         for (from, length) in cuts {
             w.cuts.push((at(from), at(from + length)));
         }

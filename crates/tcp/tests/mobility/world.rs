@@ -24,7 +24,7 @@ pub(crate) struct Sent {
     pub(crate) segment: Segment,
 }
 
-pub(crate) struct World {
+pub(crate) struct Pair {
     pub(crate) now: Time,
     /// The mobile, and the fixed end, which opens.
     pub(crate) mobile: Connection,
@@ -50,7 +50,7 @@ pub(crate) fn at(ms: u64) -> Time {
     Time::from_millis(ms)
 }
 
-impl World {
+impl Pair {
     /// A connection that stands, with `wanted` bytes to send.
     pub(crate) fn new(mobile: Config, fixed: Config, sender: Sender, wanted: u64) -> Self {
         let ports = Ports { local: 1, remote: 2 };

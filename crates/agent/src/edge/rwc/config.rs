@@ -1,6 +1,6 @@
 use lasthop_units::Duration;
 
-use crate::edge::Place;
+use crate::edge::HopEnd;
 
 /// What is divided among windows: A of equation 1, "B R" (RWC-1).
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -32,7 +32,7 @@ pub struct WindowsConfig {
     /// What is divided.
     pub total: Total,
     /// At which end of the hop it stands.
-    pub place: Place,
+    pub place: HopEnd,
     /// The priority of a connection for which none is set.
     pub priority: u32,
     /// A flow without data for this long takes no part.
@@ -48,7 +48,7 @@ impl Default for WindowsConfig {
     fn default() -> Self {
         Self {
             total: Total::AUTO,
-            place: Place::Mobile,
+            place: HopEnd::Mobile,
             priority: 1,
             quiet: Duration::from_secs(1),
             connections: 1024,

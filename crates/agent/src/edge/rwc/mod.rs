@@ -16,7 +16,7 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Time};
 use lasthop_wire::tcp::Segment;
 
 use super::flow::{Flow, acknowledges};
-use super::{FlowView, Place};
+use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use flow::{State, segment_size};
@@ -157,8 +157,8 @@ impl<P: Packet> ReceiverWindows<P> {
         flow.seen.observe(from, segment);
         flow.state.trips.observe(now, from, segment, queued);
         let moved = match (from, place) {
-            (Side::Fixed, Place::Mobile) => segment.len,
-            (Side::Mobile, Place::Base) if acknowledges(segment) => {
+            (Side::Fixed, HopEnd::Mobile) => segment.len,
+            (Side::Mobile, HopEnd::Base) if acknowledges(segment) => {
                 before.map_or(0, |before| segment.ack.ahead_of(before).max(0).unsigned_abs())
             }
             _ => 0,

@@ -47,7 +47,7 @@ fn blocks_of_data_that_came_twice_are_told_apart() {
 
 #[test]
 fn a_reset_ends_what_is_known_and_other_packets_pass() {
-    let mut path = Path::new(Freeze::new(FreezeConfig::freeze(Place::Mobile)));
+    let mut path = Path::new(Freeze::new(FreezeConfig::freeze(HopEnd::Mobile)));
     path.burst(0, 0, 2);
     path.ack(1, 2000);
     assert_eq!(path.agent.connections(), 1);

@@ -16,11 +16,11 @@ fn path(config: FreezeConfig) -> Path<Freeze<Fake>> {
 }
 
 fn freeze() -> FreezeConfig {
-    FreezeConfig::freeze(Place::Mobile)
+    FreezeConfig::freeze(HopEnd::Mobile)
 }
 
 fn link_layer() -> FreezeConfig {
-    FreezeConfig::link_layer(Place::Mobile)
+    FreezeConfig::link_layer(HopEnd::Mobile)
 }
 
 /// FRZ-1, FRZ-2, FRZ-3: a warning shuts the window, at the number that the mobile has acknowledged;
@@ -160,7 +160,7 @@ fn an_unforeseen_cut_stops_the_mobiles_sending() {
 /// data are not.
 #[test]
 fn probes_are_answered_for_a_host_behind_a_dead_hop() {
-    let mut path = path(FreezeConfig::freeze(Place::Base));
+    let mut path = path(FreezeConfig::freeze(HopEnd::Base));
     path.event(10, WARNING);
     assert_eq!(path.data(20, 2000, 1000), [Data(2000, 1000)]);
     assert_eq!(path.data(30, 1999, 0), [Data(1999, 0)], "the mobile is still there");
@@ -261,7 +261,7 @@ proptest! {
         base: bool,
         sender: bool,
     ) {
-        let place = if base { Place::Base } else { Place::Mobile };
+        let place = if base { HopEnd::Base } else { HopEnd::Mobile };
         let config = FreezeConfig { sender, thaw: Default::default(), ..FreezeConfig::link_layer(place) };
         let mut path = Path::new(Freeze::new(config));
         let (mut now, mut acked, mut stated) = (0, None::<(u32, u16)>, None);

@@ -125,7 +125,7 @@ enum To {
     Mobile,
 }
 
-struct World {
+struct Route {
     sh: MTcp<Fake>,
     source: Source,
     sink: Sink,
@@ -135,7 +135,7 @@ struct World {
     up: bool,
 }
 
-impl World {
+impl Route {
     fn fly(&mut self, ms: u64, to: To, packet: Fake) {
         // Losses end in time; then all must come to an end.
         let fate = self.fates.get(self.next_fate).filter(|_| ms < 3000).copied().unwrap_or(255);
@@ -266,7 +266,7 @@ proptest! {
         let sink = Sink { first: Seq(first), with_sack, ..Sink::default() };
         let air = VecDeque::new();
         let sh = MTcp::new(&config);
-        let mut world = World { sh, source, sink, air, fates, next_fate: 0, up: true };
+        let mut world = Route { sh, source, sink, air, fates, next_fate: 0, up: true };
         let greeting = world.sink.answer();
         world.fly(0, To::ShFromMobile, greeting);
         let mut ended = None;

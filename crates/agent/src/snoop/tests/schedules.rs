@@ -29,7 +29,7 @@ struct Nonsense {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Place {
+enum Stop {
     Fixed,
     BaseFromFixed,
     BaseFromMobile,
@@ -129,25 +129,25 @@ impl Receiver {
     }
 }
 
-struct World {
+struct Route {
     base: Base,
     sender: Sender,
     receiver: Receiver,
     fates: [VecDeque<Fate>; 4],
-    events: BTreeMap<(Time, u64), (Place, Wire)>,
+    events: BTreeMap<(Time, u64), (Stop, Wire)>,
     turns: u64,
     memory: u64,
     segments: usize,
 }
 
-impl World {
-    fn put(&mut self, at: Time, place: Place, packet: Wire) {
+impl Route {
+    fn put(&mut self, at: Time, place: Stop, packet: Wire) {
         self.turns += 1;
         self.events.insert((at, self.turns), (place, packet));
     }
 
     /// Over the link that ends there.
-    fn cross(&mut self, now: Time, place: Place, packets: Vec<Wire>) {
+    fn cross(&mut self, now: Time, place: Stop, packets: Vec<Wire>) {
         for packet in packets {
             let fates = &mut self.fates[place as usize];
             let fate = fates.pop_front().unwrap_or(Fate { copies: 1, late: 0 });
@@ -162,7 +162,7 @@ impl World {
         let now = self.base.now;
         while let Some(out) = self.base.agent.poll_output() {
             let Output::Packet { towards, packet } = out else { panic!("{out:?}") };
-            let place = if towards == Side::Fixed { Place::Fixed } else { Place::Mobile };
+            let place = if towards == Side::Fixed { Stop::Fixed } else { Stop::Mobile };
             self.cross(now, place, vec![packet]);
         }
         let agent = &self.base.agent;
@@ -175,28 +175,28 @@ impl World {
         packet.payload == b"nonsense"
     }
 
-    fn arrive(&mut self, now: Time, place: Place, packet: Wire) {
+    fn arrive(&mut self, now: Time, place: Stop, packet: Wire) {
         match place {
-            Place::Fixed | Place::Mobile if Self::is_nonsense(&packet) => {}
-            Place::Fixed => {
+            Stop::Fixed | Stop::Mobile if Self::is_nonsense(&packet) => {}
+            Stop::Fixed => {
                 let segment = packet.tcp.unwrap().segment;
                 let out = self.sender.on_ack(now, &segment);
-                self.cross(now, Place::BaseFromFixed, out);
+                self.cross(now, Stop::BaseFromFixed, out);
             }
-            Place::Mobile => {
+            Stop::Mobile => {
                 let segment = packet.tcp.unwrap().segment;
                 let answer = self.receiver.on_data(&packet, &segment);
                 assert!(self.sender.stream.starts_with(&self.receiver.stream));
-                self.cross(now, Place::BaseFromMobile, vec![answer]);
+                self.cross(now, Stop::BaseFromMobile, vec![answer]);
             }
-            Place::BaseFromFixed => self.base.agent.handle_packet(now, Side::Fixed, packet),
-            Place::BaseFromMobile => self.base.agent.handle_packet(now, Side::Mobile, packet),
+            Stop::BaseFromFixed => self.base.agent.handle_packet(now, Side::Fixed, packet),
+            Stop::BaseFromMobile => self.base.agent.handle_packet(now, Side::Mobile, packet),
         }
     }
 
     fn run(&mut self) {
         let first = self.sender.fill(Time::ZERO);
-        self.cross(Time::ZERO, Place::BaseFromFixed, first);
+        self.cross(Time::ZERO, Stop::BaseFromFixed, first);
         while !self.sender.is_done() {
             let event = self.events.first_key_value().map(|((at, _), _)| *at);
             let timer = self.base.agent.next_timeout();
@@ -211,7 +211,7 @@ impl World {
                 self.arrive(now, place, packet);
             } else {
                 let out = self.sender.on_timeout(now);
-                self.cross(now, Place::BaseFromFixed, out);
+                self.cross(now, Stop::BaseFromFixed, out);
             }
             self.base_has_sent();
         }
@@ -273,9 +273,9 @@ fn world(
     sack: bool,
     fates: [Vec<Fate>; 4],
     nonsense: Vec<Nonsense>,
-) -> World {
+) -> Route {
     let stream: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
-    let mut world = World {
+    let mut world = Route {
         memory: config.memory.get(),
         segments: config.segments,
         base: Base::new(config),
@@ -296,8 +296,8 @@ fn world(
         let mut packet = wire(nonsense.from, mobile(0), nonsense.segment);
         packet.payload = b"nonsense".to_vec();
         let place = match nonsense.from {
-            Side::Fixed => Place::BaseFromFixed,
-            Side::Mobile => Place::BaseFromMobile,
+            Side::Fixed => Stop::BaseFromFixed,
+            Side::Mobile => Stop::BaseFromMobile,
         };
         world.put(Time::from_millis(nonsense.at), place, packet);
     }

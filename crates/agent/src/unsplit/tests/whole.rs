@@ -37,7 +37,7 @@ enum OnHop {
 }
 
 /// Both halves, what is on the hop each way, and what each end has sent.
-struct World {
+struct Halves {
     hop: Hop,
     way: [alloc::collections::VecDeque<OnHop>; 2],
     sent: [Vec<Wire>; 2],
@@ -47,7 +47,7 @@ fn side(up: bool) -> Side {
     if up { Side::Mobile } else { Side::Fixed }
 }
 
-impl World {
+impl Halves {
     fn end_sends(&mut self, up: bool, packet: Wire) {
         self.sent[usize::from(up)].push(packet);
         let now = self.hop.now;
@@ -124,7 +124,7 @@ proptest! {
         opens: bool,
         steps in prop::collection::vec(step(), 0..120),
     ) {
-        let mut world = World {
+        let mut world = Halves {
             hop: Hop::new(),
             way: Default::default(),
             sent: Default::default(),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use self::handoff::{HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, PeerFile};
 use crate::base::policy::TargetPolicy;
 use crate::config::{
-    self, CarrierKind, ConfigError, HopKind, KeyText, MobileTcpFile, Place, SealKind, SrpFile,
+    self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
 };
 use crate::publish::{self, PublishFile, Published};
 
@@ -110,7 +110,7 @@ impl Default for BaseLimits {
 #[derive(Clone, Debug)]
 pub struct BaseConfig {
     /// Where mobiles are served.
-    pub place: Place<Vec<SocketAddr>>,
+    pub place: HopAddress<Vec<SocketAddr>>,
     /// The file with the base's key; unused without a seal.
     pub key: PathBuf,
     /// The mobiles that are served; unused without a seal.
@@ -169,7 +169,7 @@ impl TryFrom<BaseFile> for BaseConfig {
                 return Err(config::contradiction("`interface` is of carrier = \"ethernet\" only"));
             }
             (CarrierKind::Udp, None, listen) => {
-                Place::Internet(listen.unwrap_or_else(|| vec![LISTEN]))
+                HopAddress::Internet(listen.unwrap_or_else(|| vec![LISTEN]))
             }
             (CarrierKind::Ethernet, _, Some(_)) => {
                 let why = "`listen` has no meaning with carrier = \"ethernet\": frames have no \
@@ -181,7 +181,7 @@ impl TryFrom<BaseFile> for BaseConfig {
                 return Err(ConfigError::Missing { what: "the interface for Ethernet", how });
             }
             (CarrierKind::Ethernet, Some(interface), None) => {
-                Place::Ethernet { interface, peer: None }
+                HopAddress::Ethernet { interface, peer: None }
             }
         };
         let publish = publish::published(file.publish, &allow)?;

@@ -17,7 +17,7 @@ use lasthop_session::{Event, Session, SessionId};
 use lasthop_units::Time;
 
 pub(super) use self::migration::Migration;
-use self::wires::{Means, World};
+use self::wires::{BaseWires, Means};
 use super::exits::Helper;
 use super::{BaseConfig, Fallback, HandoffConfig, MobileAddresses, Mode, Surrogate};
 use crate::backhaul::{Peer, Purpose, Way, WithPeers};
@@ -108,12 +108,12 @@ impl Handoffs {
         match event {
             HopEvent::Up(id @ Way::Mobile(_)) => {
                 if let Some(mobile) = core.hop.key_of(*id) {
-                    station.handle_up(&mut World { core, means }, now, *id, mobile);
+                    station.handle_up(&mut BaseWires { core, means }, now, *id, mobile);
                 }
             }
             HopEvent::Up(Way::Link(part)) => self.on_link_up(core, *part),
             HopEvent::Lost(id @ (Way::Mobile(_) | Way::Peer(_)), _) => {
-                station.handle_lost(&mut World { core, means }, now, *id);
+                station.handle_lost(&mut BaseWires { core, means }, now, *id);
             }
             HopEvent::Lost(Way::Link(part), why) | HopEvent::Unreachable(Way::Link(part), why) => {
                 self.on_link_down(core, *part, why)
@@ -126,7 +126,7 @@ impl Handoffs {
         let id = Way::Link(part);
         let Some(peer) = core.hop.key_of(id) else { return };
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        if station.handle_linked(&mut World { core, means }, now, id) {
+        if station.handle_linked(&mut BaseWires { core, means }, now, id) {
             return;
         }
         if self.links.get(&peer) == Some(&part) {
@@ -141,7 +141,7 @@ impl Handoffs {
 
     fn on_link_down(&mut self, core: &mut Core, part: u32, why: &str) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        if station.handle_link_lost(&mut World { core, means }, Way::Link(part), why) {
+        if station.handle_link_lost(&mut BaseWires { core, means }, Way::Link(part), why) {
             return;
         }
         let link = self.links.iter().find(|(_, n)| **n == part);
@@ -167,7 +167,7 @@ impl Handoffs {
             kind = message.get(1),
             "handoff message received"
         );
-        let world = &mut World { core, means };
+        let world = &mut BaseWires { core, means };
         match id {
             Way::Mobile(_) => station.handle_mobile(world, now, from, message),
             Way::Peer(_) => station.handle_peer(world, now, id, from, message),
@@ -184,7 +184,7 @@ impl Handoffs {
     pub(super) fn handle_wanted(&mut self, core: &mut Core, id: Way, session: SessionId) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         let Some(from) = core.hop.key_of(id) else { return };
-        station.handle_wanted(&mut World { core, means }, now, id, from, session);
+        station.handle_wanted(&mut BaseWires { core, means }, now, id, from, session);
     }
 
     /// Lets the machine act and say what it has to; true if there may be more.
@@ -199,7 +199,7 @@ impl Handoffs {
             migration.handle_timeout(now);
         }
         let Self { station, means, .. } = &mut *self;
-        some |= station.advance(&mut World { core, means }, now);
+        some |= station.advance(&mut BaseWires { core, means }, now);
         for _ in 0..ROUND_MAX {
             if !self.say(core) {
                 break;

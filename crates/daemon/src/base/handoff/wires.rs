@@ -42,12 +42,12 @@ impl Means {
 }
 
 /// Both, for one call of the machine.
-pub(super) struct World<'a> {
+pub(super) struct BaseWires<'a> {
     pub(super) core: &'a mut Core,
     pub(super) means: &'a mut Means,
 }
 
-impl Associations for World<'_> {
+impl Associations for BaseWires<'_> {
     type Id = Way;
     type Streams = AnyStreams;
 
@@ -60,7 +60,7 @@ impl Associations for World<'_> {
     }
 }
 
-impl Wires<PublicKey> for World<'_> {
+impl Wires<PublicKey> for BaseWires<'_> {
     type Socket = Key;
 
     fn link(&mut self, base: PublicKey) -> Option<Self::Id> {

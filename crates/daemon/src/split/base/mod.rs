@@ -27,7 +27,7 @@ use super::inbound::Inbound;
 use super::report;
 use super::stream::Stream;
 use super::streams::SplitTcp;
-use super::wires::{Place, Wires};
+use super::wires::{Owner, Wires};
 use super::{GREETING_TIMEOUT, REFUSAL, VERSION, hello, lost};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent};
 
@@ -130,7 +130,7 @@ impl SplitBase {
     }
 
     fn greet(&mut self, turn: &mut Turn<'_>, fd: OwnedFd, from: SocketAddr) {
-        let Ok((key, socket)) = self.wires.watch(turn, fd, Place::Own(Own::Greeting)) else {
+        let Ok((key, socket)) = self.wires.watch(turn, fd, Owner::Own(Own::Greeting)) else {
             return;
         };
         let greeting = Greeting { socket, from, into: Inbound::new(0), claims: None };
@@ -207,7 +207,7 @@ impl SplitBase {
             return greeting.socket.close(turn.reactor, true);
         }
         if let Some(place) = self.wires.places.get_mut(key) {
-            *place = Place::Own(Own::Control(id));
+            *place = Owner::Own(Own::Control(id));
         }
         let keys = SharedKeys::new(keys);
         let control = Control::new(key, greeting.socket, greeting.into, keys.stream(CONTROL));
@@ -255,7 +255,7 @@ impl SplitBase {
         }
         let Some(greeting) = self.greetings.remove(&key) else { return };
         if let Some(place) = self.wires.places.get_mut(key) {
-            *place = Place::Stream(id, stream);
+            *place = Owner::Stream(id, stream);
         }
         let sealer = association.keys.stream(stream).0;
         if ours {
@@ -342,10 +342,10 @@ impl Hop for SplitBase {
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         match self.wires.places.get(key) {
-            Some(Place::Own(Own::Listener(i))) => self.accept(turn, *i),
-            Some(Place::Own(Own::Greeting)) => self.handle_greeting(turn, key, readiness),
-            Some(Place::Own(Own::Control(id))) => self.handle_control(turn, *id, readiness),
-            Some(Place::Stream(id, stream)) => {
+            Some(Owner::Own(Own::Listener(i))) => self.accept(turn, *i),
+            Some(Owner::Own(Own::Greeting)) => self.handle_greeting(turn, key, readiness),
+            Some(Owner::Own(Own::Control(id))) => self.handle_control(turn, *id, readiness),
+            Some(Owner::Stream(id, stream)) => {
                 let (id, stream) = (*id, *stream);
                 if let Some(association) = self.associations.get_mut(&id)
                     && let Some(found) = association.streams.get_mut(stream)
@@ -354,7 +354,7 @@ impl Hop for SplitBase {
                     association.streams.touch(stream);
                 }
             }
-            Some(Place::Lingering(_) | Place::Parked(_)) => {
+            Some(Owner::Lingering(_) | Owner::Parked(_)) => {
                 self.wires.handle_left(turn, key, readiness);
             }
             None => {}
@@ -504,7 +504,7 @@ impl BaseHop for SplitBase {
 
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
         for (i, fd) in self.listeners.iter().enumerate() {
-            let key = self.wires.places.insert(Place::Own(Own::Listener(i)));
+            let key = self.wires.places.insert(Owner::Own(Own::Listener(i)));
             turn.reactor.add(fd, Interest::Read, turn.source(key))?;
         }
         Ok(())

@@ -18,7 +18,7 @@ use crate::split::{Bounds, Seal, SplitBase, SplitMobile, SplitTcp, VERSION};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One loop with a base (part zero) and mobiles (parts from one on).
-struct World {
+struct OneLoop {
     clock: Clock,
     reactor: Reactor<Source>,
     base: SplitBase,
@@ -30,7 +30,7 @@ struct World {
     unreachable: Vec<String>,
 }
 
-impl World {
+impl OneLoop {
     fn new(mobiles: usize) -> Self {
         let seed = Seed::from_u64(3);
         let keys = Keypair::generate(seed.child("base"));
@@ -151,7 +151,7 @@ impl World {
     }
 }
 
-fn mobiles_of(world: &World) -> usize {
+fn mobiles_of(world: &OneLoop) -> usize {
     world.mobiles.len()
 }
 
@@ -160,7 +160,7 @@ fn mobiles_of(world: &World) -> usize {
 #[test]
 fn an_end_that_leaves_tells_the_other_nothing() {
     for base_first in [false, true] {
-        let mut world = World::new(1);
+        let mut world = OneLoop::new(1);
         let ids = world.streams(3, 1000);
         world.base(0).write(ids[0], b"on its way").unwrap();
         let mut states = Vec::new();
@@ -187,7 +187,7 @@ fn an_end_that_leaves_tells_the_other_nothing() {
 /// A mobile has a hop for each base that it knows; one of them ends and the others do not notice.
 #[test]
 fn a_hop_that_is_closed_leaves_the_others_of_its_mobile_alone() {
-    let mut world = World::new(3);
+    let mut world = OneLoop::new(3);
     let ids = world.streams(20, 100);
     let mut first = world.mobiles[0].take().unwrap();
     let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
@@ -211,7 +211,7 @@ fn a_hop_that_is_closed_leaves_the_others_of_its_mobile_alone() {
 /// streams have left as well.
 #[test]
 fn a_base_may_forget_an_association_that_stands() {
-    let mut world = World::new(1);
+    let mut world = OneLoop::new(1);
     let ids = world.streams(5, 100);
     for id in &ids {
         assert!(world.base(0).detach(*id).is_some());
@@ -233,7 +233,7 @@ fn a_base_may_forget_an_association_that_stands() {
 /// makes any more; the association must not live on for that.
 #[test]
 fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
-    let mut world = World::new(1);
+    let mut world = OneLoop::new(1);
     let id = world.association(0);
     let mut first = world.mobiles[0].take().unwrap();
     let asked = world.base(0).open().unwrap();
@@ -253,7 +253,7 @@ fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
 /// Two thousand connections, a thousand of them nobody's, and not one system call for it.
 #[test]
 fn a_thousand_streams_leave_together() {
-    let mut world = World::new(1);
+    let mut world = OneLoop::new(1);
     let ids = world.streams(1000, 3000);
     let start = Instant::now();
     for id in &ids {
@@ -273,7 +273,7 @@ fn a_thousand_streams_leave_together() {
 
 #[test]
 fn another_version_is_answered_with_a_refusal() {
-    let mut world = World::new(0);
+    let mut world = OneLoop::new(0);
     let mut old = TcpStream::connect(world.address).unwrap();
     old.write_all(&[b'L', b'H', b'T', VERSION - 1, 0, 0, 1, 9]).unwrap();
     world.until("it is counted", |world| world.base.garbage() == 1);
@@ -285,7 +285,7 @@ fn another_version_is_answered_with_a_refusal() {
 
 #[test]
 fn a_mobile_says_that_the_base_speaks_another_version() {
-    let mut world = World::new(1);
+    let mut world = OneLoop::new(1);
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let seal = Seal::Off(*Keypair::generate(Seed::from_u64(9)).public());
     let mut mobile = SplitMobile::new(seal, None, 10, Seed::from_u64(10));
@@ -303,7 +303,7 @@ fn a_mobile_says_that_the_base_speaks_another_version() {
 
 #[test]
 fn a_base_tells_whom_it_cuts_off_and_the_mobile_what_to_check() {
-    let mut world = World::new(0);
+    let mut world = OneLoop::new(0);
     let base = *Keypair::generate(Seed::from_u64(3).child("base")).public();
     let (stranger, other) = (Seed::from_u64(8), Seed::from_u64(9));
     let (stranger, other) = (Keypair::generate(stranger), Keypair::generate(other));

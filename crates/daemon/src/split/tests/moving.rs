@@ -98,14 +98,14 @@ impl Side {
     }
 }
 
-struct World {
+struct Pair {
     now: Time,
     reactor: Reactor<()>,
     mobile: Side,
     base: Side,
 }
 
-impl World {
+impl Pair {
     /// A stream between two ends, over a pipe that holds about `buffer` bytes each way.
     fn new(sealed: bool, buffer: usize) -> Self {
         let mut reactor = Reactor::new().unwrap();
@@ -215,7 +215,7 @@ proptest! {
         buffer in 1_000..200_000usize,
         acts in prop::collection::vec(act(), 0..200),
     ) {
-        let mut world = World::new(sealed, buffer);
+        let mut world = Pair::new(sealed, buffer);
         for act in acts {
             match act {
                 Act::Write(side, n) => world.side(side).write(n),
@@ -240,7 +240,7 @@ proptest! {
 #[test]
 fn what_waits_a_little_is_acknowledged_all_the_same() {
     for sealed in [true, false] {
-        let mut world = World::new(sealed, 100_000);
+        let mut world = Pair::new(sealed, 100_000);
         world.mobile.write(1000);
         world.pump(true);
         world.pump(false);
@@ -259,7 +259,7 @@ fn what_waits_a_little_is_acknowledged_all_the_same() {
 
 #[test]
 fn an_answer_carries_the_acknowledgement() {
-    let mut world = World::new(true, 100_000);
+    let mut world = Pair::new(true, 100_000);
     world.mobile.write(1000);
     world.pump(true);
     world.pump(false);
@@ -272,7 +272,7 @@ fn an_answer_carries_the_acknowledgement() {
 /// Otherwise two applications that write before they read would stand still for ever.
 #[test]
 fn acknowledgements_pass_though_nobody_reads() {
-    let mut world = World::new(true, 20_000);
+    let mut world = Pair::new(true, 20_000);
     for _ in 0..3 {
         world.mobile.write(500_000);
         world.base.write(500_000);
@@ -292,7 +292,7 @@ fn acknowledgements_pass_though_nobody_reads() {
 
 #[test]
 fn a_direction_goes_on_while_nobody_reads_the_other() {
-    let mut world = World::new(true, 20_000);
+    let mut world = Pair::new(true, 20_000);
     let mut read = 0;
     while read < 5_000_000 {
         world.base.write(500_000);
@@ -307,7 +307,7 @@ fn a_direction_goes_on_while_nobody_reads_the_other() {
     reconcile(&world.base, &world.mobile);
 }
 
-impl World {
+impl Pair {
     fn settle_a_little(&mut self) {
         for _ in 0..20 {
             self.now += Duration::from_millis(10);
@@ -319,7 +319,7 @@ impl World {
 
 #[test]
 fn finished_means_that_the_peers_process_has_the_end() {
-    let mut world = World::new(true, 100_000);
+    let mut world = Pair::new(true, 100_000);
     world.mobile.write(1000);
     world.mobile.finish();
     world.pump(true);
@@ -336,7 +336,7 @@ fn finished_means_that_the_peers_process_has_the_end() {
 /// MHP-19: a half-closed stream leaves as one, and goes on in the other direction.
 #[test]
 fn a_half_closed_stream_leaves_with_its_end() {
-    let mut world = World::new(false, 100_000);
+    let mut world = Pair::new(false, 100_000);
     world.base.finish();
     world.settle();
     world.mobile.write(3000);
@@ -351,7 +351,7 @@ fn a_half_closed_stream_leaves_with_its_end() {
 
 #[test]
 fn a_stream_that_is_over_or_given_up_does_not_leave() {
-    let mut world = World::new(true, 100_000);
+    let mut world = Pair::new(true, 100_000);
     world.mobile.finish();
     world.base.finish();
     world.settle();
@@ -359,7 +359,7 @@ fn a_stream_that_is_over_or_given_up_does_not_leave() {
     world.both_leave();
     assert_eq!((world.mobile.gone, world.base.gone), (None, None));
 
-    let mut world = World::new(true, 100_000);
+    let mut world = Pair::new(true, 100_000);
     world.mobile.write(10);
     world.settle();
     world.base.read(10);
@@ -385,7 +385,7 @@ fn a_stream_without_a_connection_leaves_with_all_that_was_written() {
 
 #[test]
 fn a_connection_that_breaks_breaks_the_stream() {
-    let mut world = World::new(true, 100_000);
+    let mut world = Pair::new(true, 100_000);
     world.mobile.write(10);
     world.settle();
     let (_, socket) = world.base.streams.get_mut(ID.0).unwrap().take_socket().unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::mobile_tcp::MobileTcp;
 
-type Paper = World<MobileTcp>;
+type Paper = Ends<MobileTcp>;
 
 /// Begins no message of the session, so that bytes are not kept back until they are one.
 const NO_MESSAGE: u8 = 0xff;
@@ -198,7 +198,7 @@ fn an_unsealed_association_works_by_explicit_choice_on_both_ends() {
 /// Ends that carry different transports would not understand each other, and do not associate.
 #[test]
 fn another_transport_s_handshake_is_refused() {
-    let mut srp = World::new(0.0, 1);
+    let mut srp = Ends::new(0.0, 1);
     let mut paper = Paper::over(0.0, 1);
     let mut out = [0; 2000];
     let t = srp.mobile().poll_transmit(Time::ZERO, &mut out).unwrap();

@@ -32,7 +32,7 @@ struct Flying {
     bytes: Vec<u8>,
 }
 
-struct World<T: Transport = Srp> {
+struct Ends<T: Transport = Srp> {
     now: Time,
     mobiles: Vec<(Addr, Mobile<Addr, T>)>,
     base: Base<Addr, T>,
@@ -60,13 +60,13 @@ fn new_base<T: Transport<Config: Default>>(seed: u64) -> Base<Addr, T> {
     Base::new(T::Config::default(), keys(0), allowed, Seed::from_u64(seed))
 }
 
-impl World {
+impl Ends {
     fn new(loss: f64, seed: u64) -> Self {
         Self::over(loss, seed)
     }
 }
 
-impl<T: Transport<Config: Default>> World<T> {
+impl<T: Transport<Config: Default>> Ends<T> {
     fn over(loss: f64, seed: u64) -> Self {
         let mobile = new_mobile(1, Time::ZERO, *keys(0).public());
         Self {
@@ -169,7 +169,7 @@ fn read(s: &mut impl Streams, id: StreamId) -> Vec<u8> {
 #[test]
 fn a_handshake_survives_heavy_loss_and_streams_written_before_it_follow() {
     for seed in 0..40 {
-        let mut w = World::new(0.3, seed);
+        let mut w = Ends::new(0.3, seed);
         let id = w.mobile().open().unwrap();
         w.mobile().write(id, b"early words").unwrap();
         w.run(Duration::from_secs(8));
@@ -185,7 +185,7 @@ fn a_handshake_survives_heavy_loss_and_streams_written_before_it_follow() {
 
 #[test]
 fn nothing_that_is_sent_can_be_read_on_the_way() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"the password is swordfish").unwrap();
     w.run(Duration::from_secs(1));
@@ -195,7 +195,7 @@ fn nothing_that_is_sent_can_be_read_on_the_way() {
 
 #[test]
 fn an_authentic_datagram_from_a_new_address_moves_the_association() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"a").unwrap();
     w.run(Duration::from_secs(1));
@@ -211,7 +211,7 @@ fn an_authentic_datagram_from_a_new_address_moves_the_association() {
 
 #[test]
 fn replayed_forged_and_truncated_datagrams_change_nothing_but_a_counter() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"words").unwrap();
     w.run(Duration::from_secs(1));
@@ -242,7 +242,7 @@ fn replayed_forged_and_truncated_datagrams_change_nothing_but_a_counter() {
 
 #[test]
 fn a_replayed_handshake_does_not_disturb_the_association() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"a").unwrap();
     w.run(Duration::from_secs(8));
@@ -258,7 +258,7 @@ fn a_replayed_handshake_does_not_disturb_the_association() {
 
 #[test]
 fn strangers_and_wrong_keys_get_no_answer() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let stranger = new_mobile(77, Time::ZERO, *keys(0).public());
     let mistaken = new_mobile(2, Time::ZERO, *keys(5).public());
     w.mobiles.push((7, stranger));
@@ -271,7 +271,7 @@ fn strangers_and_wrong_keys_get_no_answer() {
 
 #[test]
 fn a_base_tells_the_operator_whom_it_does_not_answer_and_why() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let sealless = Mobile::unsealed(
         HopConfig::default(),
         *keys(1).public(),
@@ -322,7 +322,7 @@ fn a_base_tells_of_mobiles_that_speak_another_transport() {
 
 #[test]
 fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     for n in 0..2_000 {
         let mut m: Mobile<Addr> = new_mobile(2 + n % 3, Time::from_nanos(n), *keys(0).public());
         let mut out = [0; 2000];
@@ -338,7 +338,7 @@ fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
 
 #[test]
 fn a_restarted_base_gets_a_new_association_and_old_streams_are_reset() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let old = w.mobile().open().unwrap();
     w.mobile().write(old, b"a").unwrap();
     w.run(Duration::from_secs(2));
@@ -361,8 +361,8 @@ fn a_restarted_base_gets_a_new_association_and_old_streams_are_reset() {
 /// The counters go on; what the hop loses is learnt from what is sent to the new base.
 #[test]
 fn what_was_lost_before_a_base_was_restarted_is_not_taken_for_the_hop_s_loss() {
-    let mut w = World::new(0.1, 1);
-    let send = |w: &mut World, pieces: usize| {
+    let mut w = Ends::new(0.1, 1);
+    let send = |w: &mut Ends, pieces: usize| {
         let id = w.mobile().open().unwrap();
         for _ in 0..pieces {
             w.mobile().write(id, &[7; 10_000]).unwrap();
@@ -386,7 +386,7 @@ fn what_was_lost_before_a_base_was_restarted_is_not_taken_for_the_hop_s_loss() {
 
 #[test]
 fn a_restarted_base_says_that_it_does_not_know_the_association() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let old = w.mobile().open().unwrap();
     w.mobile().write(old, b"a").unwrap();
     w.run(Duration::from_secs(2));
@@ -401,7 +401,7 @@ fn a_restarted_base_says_that_it_does_not_know_the_association() {
 
 #[test]
 fn whoever_says_that_the_association_is_unknown_costs_a_handshake_and_no_more() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"before ").unwrap();
     w.run(Duration::from_secs(2));
@@ -424,7 +424,7 @@ fn whoever_says_that_the_association_is_unknown_costs_a_handshake_and_no_more() 
 
 #[test]
 fn a_silent_radio_does_not_cost_the_association() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"before ").unwrap();
     w.run(Duration::from_secs(1));
@@ -440,7 +440,7 @@ fn a_silent_radio_does_not_cost_the_association() {
 
 #[test]
 fn a_restarted_mobile_replaces_its_association_at_the_base() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"a").unwrap();
     w.run(Duration::from_secs(1));
@@ -453,7 +453,7 @@ fn a_restarted_mobile_replaces_its_association_at_the_base() {
 
 #[test]
 fn a_peer_that_may_have_many_associations_loses_its_oldest_to_one_too_many() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.base = new_base(2).with_many(2);
     for _ in 0..3 {
         w.mobiles[0].1 = new_mobile(1, w.now, *keys(0).public());
@@ -469,9 +469,9 @@ fn a_peer_that_may_have_many_associations_loses_its_oldest_to_one_too_many() {
 
 #[test]
 fn a_greeting_is_heard_before_the_association_stands_and_once() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.mobile().greet(Time::ZERO, b"on my way");
-    let heard = |w: &mut World| {
+    let heard = |w: &mut Ends| {
         let calls: Vec<_> = std::iter::from_fn(|| w.base.poll_call()).collect();
         (calls, w.base.associations().count())
     };
@@ -498,7 +498,7 @@ fn a_greeting_is_heard_before_the_association_stands_and_once() {
 
 #[test]
 fn a_close_is_told_to_the_other_end() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.run(Duration::from_secs(1));
     w.mobile().close(CloseReason::Shutdown);
     w.run(Duration::from_millis(500));
@@ -511,7 +511,7 @@ fn a_close_is_told_to_the_other_end() {
 
 #[test]
 fn an_unsealed_hop_works_by_explicit_choice_on_both_ends_only() {
-    let mut w = World::new(0.1, 1);
+    let mut w = Ends::new(0.1, 1);
     let seed = Seed::from_u64(5);
     let config = HopConfig::default();
     w.mobiles[0].1 = Mobile::unsealed(config.clone(), *keys(1).public(), BASE, seed, Time::ZERO);
@@ -527,7 +527,7 @@ fn an_unsealed_hop_works_by_explicit_choice_on_both_ends_only() {
 
 #[test]
 fn eight_mobiles_share_one_carrier() {
-    let mut w = World::new(0.1, 1);
+    let mut w = Ends::new(0.1, 1);
     w.mobiles.clear();
     for n in 1..=8 {
         w.mobiles.push((n as Addr, new_mobile(n, Time::ZERO, *keys(0).public())));
@@ -558,7 +558,7 @@ fn datagrams_of_an_earlier_association_are_refused() {
         Mobile::unsealed(HopConfig::default(), claim, BASE, seed, Time::ZERO)
     };
     let stand = |n: u64, words: usize| {
-        let mut world = World::new(0.0, n);
+        let mut world = Ends::new(0.0, n);
         world.mobiles = vec![(1, mobile(n))];
         world.base = Base::unsealed(HopConfig::default(), Seed::from_u64(n));
         let id = world.mobiles[0].1.open().expect("room");
@@ -584,7 +584,7 @@ fn datagrams_of_an_earlier_association_are_refused() {
 /// back of it is enough.
 #[test]
 fn a_base_whose_host_keeps_saying_that_nobody_is_there_is_given_up_and_found_again() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     w.run(Duration::from_secs(1));
     assert_eq!(w.mobile_events(), [AssociationEvent::Up]);
     w.network = Some(Unreachable::Port);
@@ -606,7 +606,7 @@ fn a_base_whose_host_keeps_saying_that_nobody_is_there_is_given_up_and_found_aga
 
 #[test]
 fn forged_words_of_the_network_do_not_end_an_association() {
-    let mut w = World::new(0.0, 1);
+    let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"a").unwrap();
     w.run(Duration::from_secs(1));
@@ -627,7 +627,7 @@ fn forged_words_of_the_network_do_not_end_an_association() {
 #[test]
 fn an_association_outlives_a_way_that_is_said_to_lead_nowhere() {
     for what in [Unreachable::Network, Unreachable::Host, Unreachable::Prohibited] {
-        let mut w = World::new(0.0, 1);
+        let mut w = Ends::new(0.0, 1);
         let id = w.mobile().open().unwrap();
         w.run(Duration::from_secs(1));
         w.network = Some(what);

@@ -16,7 +16,7 @@ fn emit(header: DataHeader, payload: &[u8]) -> Vec<u8> {
 /// wrong length or version.
 #[test]
 fn damaged_packets_are_dropped_without_a_word() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"hello").unwrap();
     let whole = poll(&mut world.mobile, world.now).unwrap();
@@ -42,7 +42,7 @@ fn damaged_packets_are_dropped_without_a_word() {
 /// A packet for an identifier that is not in use is answered, but not for ever, and harms nobody.
 #[test]
 fn unknown_identifiers_are_answered_a_few_at_a_time() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     for cid in 2..5000 {
         let stray = DataHeader { code: Code::ACK, cid: Cid(cid), ..DataHeader::default() };
@@ -63,7 +63,7 @@ fn unknown_identifiers_are_answered_a_few_at_a_time() {
 /// A reset, or a word that the connection is unknown, counts only if its numbers can be right.
 #[test]
 fn resets_with_wrong_numbers_are_ignored() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     let to_mobile = Cid(world.mobile.cid_of(id).unwrap());
     let to_base = Cid(world.base.cid_of(id).unwrap());
@@ -93,7 +93,7 @@ fn resets_of_openings_with_wrong_numbers_are_ignored() {
         let len = control.emit(&mut out).unwrap();
         end.handle(Time::ZERO, &out[..len]).unwrap();
     };
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = poll(&mut world.mobile, world.now).unwrap();
@@ -120,7 +120,7 @@ fn resets_of_openings_with_wrong_numbers_are_ignored() {
 /// An answer that nobody waits for any more is refused, and the answering end lets go.
 #[test]
 fn an_answer_that_comes_too_late_ends_the_connection() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = poll(&mut world.mobile, world.now).unwrap();
@@ -136,7 +136,7 @@ fn an_answer_that_comes_too_late_ends_the_connection() {
 /// bytes of it: it acknowledges what was never sent.
 #[test]
 fn late_data_of_another_connection_is_not_taken_in() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = poll(&mut world.mobile, world.now).unwrap();
@@ -170,7 +170,7 @@ fn late_data_of_another_connection_is_not_taken_in() {
 /// An answer to an opening that was never made, or under another number, opens nothing.
 #[test]
 fn answers_to_nothing_open_nothing() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = control(&poll(&mut world.mobile, world.now).unwrap());
@@ -200,7 +200,7 @@ fn answers_to_nothing_open_nothing() {
 /// An opening or an answer with more than a message of the session's opens nothing.
 #[test]
 fn messages_that_are_too_long_open_nothing() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = control(&poll(&mut world.mobile, world.now).unwrap());
@@ -225,7 +225,7 @@ fn messages_that_are_too_long_open_nothing() {
 /// A late copy of an opening, of a connection that stands or is over, opens nothing anew.
 #[test]
 fn a_copy_of_an_opening_opens_nothing() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = poll(&mut world.mobile, world.now).unwrap();
@@ -272,7 +272,7 @@ proptest! {
         ),
         garbage in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 0..20),
     ) {
-        let mut world = World::new();
+        let mut world = Pair::new();
         let id = world.connection();
         for (n, (is_control, code, cid, seq, ack, window, nack, len)) in packets.iter().enumerate() {
             let mut out = [0; 128];

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn bulk(world: &mut World, ids: &[StreamId], each: usize) {
+fn bulk(world: &mut Pair, ids: &[StreamId], each: usize) {
     for id in ids {
         let n = world.mobile.write(*id, &vec![id.0 as u8; each]).unwrap();
         assert_eq!(n, each);
@@ -12,7 +12,7 @@ fn bulk(world: &mut World, ids: &[StreamId], each: usize) {
 /// Connections send in turn, a packet each.
 #[test]
 fn connections_share_the_hop_packet_by_packet() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let ids: Vec<_> = (0..4).map(|_| world.connection()).collect();
     bulk(&mut world, &ids, 5 * 1460);
     let sent = poll_all(&mut world.mobile, world.now);
@@ -29,7 +29,7 @@ fn connections_share_the_hop_packet_by_packet() {
 fn the_cap_on_all_connections_holds() {
     for cap in [1000, 4000, 10_000] {
         let config = Config { inflight: Some(Bytes::new(cap)), ..Config::default() };
-        let mut world = World::with(&config);
+        let mut world = Pair::with(&config);
         let ids: Vec<_> = (0..4).map(|_| world.connection()).collect();
         bulk(&mut world, &ids, 14_600);
         let mut sent = 0;
@@ -55,7 +55,7 @@ fn the_cap_on_all_connections_holds() {
 #[test]
 fn capped_connections_go_on_in_turn() {
     let config = Config { inflight: Some(Bytes::new(3 * 1460)), ack_every: 1, ..Config::default() };
-    let mut world = World::with(&config);
+    let mut world = Pair::with(&config);
     let ids: Vec<_> = (0..20).map(|_| world.connection()).collect();
     bulk(&mut world, &ids, 14_600);
     let mut order = Vec::new();
@@ -80,7 +80,7 @@ fn capped_connections_go_on_in_turn() {
 #[test]
 fn a_buffer_that_is_too_short_gets_nothing() {
     for inflight in [None, Some(Bytes::new(5000))] {
-        let mut world = World::with(&Config { inflight, ..Config::default() });
+        let mut world = Pair::with(&Config { inflight, ..Config::default() });
         let id = world.connection();
         bulk(&mut world, &[id], 3000);
         assert_eq!(poll_all(&mut world.mobile, world.now).len(), 3);
@@ -120,7 +120,7 @@ fn the_highest_stream_of_all_overflows_nothing() {
 #[test]
 fn connections_are_bounded_both_ways() {
     let config = Config { connections_max: 10, half_open_max: 4, ..Config::default() };
-    let mut world = World::with(&config);
+    let mut world = Pair::with(&config);
     let mut ids = Vec::new();
     for _ in 0..10 {
         let id = world.mobile.open().unwrap();
@@ -172,7 +172,7 @@ fn a_flood_of_openings_is_bounded() {
 /// Opening and resetting as fast as one can leaves nothing behind but what rests.
 #[test]
 fn connections_that_come_and_go_leave_nothing_behind() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     for n in 0..2000_u64 {
         let id = world.mobile.open().unwrap();
         world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
@@ -200,7 +200,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 /// asked for ever.
 #[test]
 fn a_peer_that_does_not_read_costs_a_buffer() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     let mut written = 0;
     for _ in 0..2000 {

@@ -6,7 +6,7 @@ use super::*;
 /// their connection may be about.
 #[test]
 fn identifiers_rest_before_they_name_another_connection() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let mut seen = alloc::collections::BTreeSet::new();
     for _ in 0..300 {
         let id = world.connection();
@@ -41,7 +41,7 @@ fn identifiers_rest_before_they_name_another_connection() {
 /// Streams are told by 16 bits of half their number, and keep their names beyond.
 #[test]
 fn stream_numbers_go_on_beyond_sixteen_bits() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     for turn in 1..4 {
         world.mobile.next_stream = 2 * ((turn << 16) - 2);
         world.base.highest = (turn << 16) - 3;
@@ -55,7 +55,7 @@ fn stream_numbers_go_on_beyond_sixteen_bits() {
 /// its connection is gone.
 #[test]
 fn a_connection_that_one_end_forgot_ends_at_the_other() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     let cid = world.base.cid_of(id).unwrap();
     world.base.remove(cid);
@@ -70,7 +70,7 @@ fn a_connection_that_one_end_forgot_ends_at_the_other() {
 /// identifiers rest.
 #[test]
 fn an_end_whose_acknowledgement_was_lost_is_still_an_end() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.base.finish(id);
     world.settle();
@@ -90,7 +90,7 @@ fn an_end_whose_acknowledgement_was_lost_is_still_an_end() {
 /// After a restart streams are reset, numbers go on, and nothing of before disturbs.
 #[test]
 fn a_restart_ends_all_streams_and_numbers_go_on() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let first = world.connection();
     let second = world.connection();
     assert_eq!(world.mobile.first_stream(), first.0);
@@ -126,7 +126,7 @@ fn a_restart_ends_all_streams_and_numbers_go_on() {
 /// What failed before a restart, and what the session has not heard of yet, leave nothing behind.
 #[test]
 fn a_restart_forgets_what_failed_before() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.base.reset(id, 7);
     world.settle();
@@ -139,7 +139,7 @@ fn a_restart_forgets_what_failed_before() {
 /// Streams survive a second handshake of the same association.
 #[test]
 fn streams_go_on_when_the_association_is_established_anew() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"one").unwrap();
     poll_all(&mut world.mobile, world.now);
@@ -152,7 +152,7 @@ fn streams_go_on_when_the_association_is_established_anew() {
 #[test]
 fn a_silence_that_lasts_is_the_end() {
     let config = Config { silence_limit: Duration::from_secs(30), ..Config::default() };
-    let mut world = World::with(&config);
+    let mut world = Pair::with(&config);
     let id = world.connection();
     world.pass(Duration::from_secs(1));
     assert_eq!((world.mobile.silent_for(world.now), world.mobile.next_timeout()), (None, None));
@@ -173,7 +173,7 @@ fn a_silence_that_lasts_is_the_end() {
 /// Where nothing is asked any more, there is no silence.
 #[test]
 fn a_silence_ends_with_what_was_asked() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"?").unwrap();
     wait_for_word(&mut world.mobile, &mut world.now);
@@ -187,7 +187,7 @@ fn a_silence_ends_with_what_was_asked() {
 /// A ping is repeated until anything comes.
 #[test]
 fn a_ping_is_repeated_until_it_is_answered() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     world.mobile.ping();
     for _ in 0..3 {
         let asked = wait_for_word(&mut world.mobile, &mut world.now);
@@ -202,7 +202,7 @@ fn a_ping_is_repeated_until_it_is_answered() {
 #[test]
 fn an_idle_end_is_heard_of_if_it_should_be() {
     let config = Config { keepalive: Some(Duration::from_secs(15)), ..Config::default() };
-    let mut world = World::with(&config);
+    let mut world = Pair::with(&config);
     world.pass(Duration::from_secs(100));
     let sent = world.mobile.own_stats().sent + world.base.own_stats().sent;
     assert!((12..30).contains(&sent), "{sent}");
@@ -212,7 +212,7 @@ fn an_idle_end_is_heard_of_if_it_should_be() {
 /// tried at once.
 #[test]
 fn link_events_stop_and_start_the_timers() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"into the dark").unwrap();
     poll_all(&mut world.mobile, world.now);
@@ -232,7 +232,7 @@ fn link_events_stop_and_start_the_timers() {
 /// often from then on as without any news.
 #[test]
 fn a_link_that_is_down_is_tried_although_nobody_says_that_it_is_up() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"into the dark").unwrap();
     poll_all(&mut world.mobile, world.now);
@@ -252,7 +252,7 @@ fn a_link_that_is_down_is_tried_although_nobody_says_that_it_is_up() {
 /// A move, and a word of the association's, try everything at once.
 #[test]
 fn a_move_tries_what_is_unanswered_at_once() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     for moved in [true, false] {
         world.mobile.write(id, b"x").unwrap();
@@ -271,7 +271,7 @@ fn a_move_tries_what_is_unanswered_at_once() {
 /// The last word is said three times, and ends the other end too.
 #[test]
 fn a_shutdown_is_told_to_the_peer() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     world.connection();
     world.mobile.close(CloseReason::Shutdown);
     assert_eq!(world.mobile.open(), Err(StreamError::TooMany));
@@ -285,7 +285,7 @@ fn a_shutdown_is_told_to_the_peer() {
 /// MOB-37: what either end still owes leaves with the stream; an end that stays says nothing.
 #[test]
 fn a_stream_leaves_with_all_that_either_end_still_owes() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     let (asked, answered) = (open_to(v4(1, 80), Opening::Faithful).len(), opened(v4(9, 999)).len());
     let bytes: Vec<u8> = (0..8000_u32).map(|n| n as u8).collect();
@@ -317,7 +317,7 @@ fn a_stream_leaves_with_all_that_either_end_still_owes() {
 /// An opening that was not answered leaves with its message.
 #[test]
 fn an_unanswered_opening_leaves_whole() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     let asked = open_to(v4(1, 80), Opening::Faithful);
     world.mobile.write(id, &asked).unwrap();

@@ -34,7 +34,7 @@ fn end(config: &Config, role: Role) -> MobileTcp {
 }
 
 /// A mobile, a base and what is between them.
-struct World {
+struct Pair {
     mobile: MobileTcp,
     base: MobileTcp,
     now: Time,
@@ -116,7 +116,7 @@ fn opened(bound: impl Into<SocketAddr>) -> Vec<u8> {
     encoded(&Message::Opened { bound: bound.into() })
 }
 
-impl World {
+impl Pair {
     fn new() -> Self {
         Self::with(&Config::default())
     }

@@ -9,7 +9,7 @@ use super::*;
 /// ordinary data packet is the third.
 #[test]
 fn an_opening_takes_three_packets_and_waits_for_the_fixed_host() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     let asked = open_to(v4(1, 80), Opening::Faithful);
     // The message comes in pieces; nothing leaves before it is whole.
@@ -60,7 +60,7 @@ fn an_opening_takes_three_packets_and_waits_for_the_fixed_host() {
 #[test]
 fn every_packet_of_an_opening_may_be_lost() {
     for lost in 0..3 {
-        let mut world = World::new();
+        let mut world = Pair::new();
         let id = world.mobile.open().unwrap();
         world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
         world.mobile.write(id, b"hello").unwrap();
@@ -93,7 +93,7 @@ fn every_packet_of_an_opening_may_be_lost() {
 #[test]
 fn a_refusal_arrives_as_a_reset_with_its_code() {
     for refusal in [Refusal::Refused, Refusal::Other(99)] {
-        let mut world = World::new();
+        let mut world = Pair::new();
         let id = world.mobile.open().unwrap();
         world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
         world.settle();
@@ -120,7 +120,7 @@ fn a_refusal_arrives_as_a_reset_with_its_code() {
 /// MOB-8: the base opens towards the mobile in the same way, with the fixed host's address.
 #[test]
 fn a_base_opens_towards_the_mobile() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.base.open().unwrap();
     assert_eq!(id, StreamId(1));
     let offer = Message::Offer { to: v4(1, 22).into(), from: v4(8, 5555).into(), connection: None };
@@ -143,7 +143,7 @@ fn a_base_opens_towards_the_mobile() {
 /// anew after it has forgotten.
 #[test]
 fn a_base_knows_where_the_mobile_listens() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     world.mobile.listen(22);
     world.mobile.listen(80);
     assert_eq!(world.mobile.listening(22), None);
@@ -183,7 +183,7 @@ fn openings_that_the_paper_does_not_have_travel_too() {
         (b"GET / HTTP/1.0".to_vec(), false),
         (vec![1], false),
     ] {
-        let mut world = World::new();
+        let mut world = Pair::new();
         let id = world.mobile.open().unwrap();
         world.mobile.write(id, &first).unwrap();
         if first.len() == 1 {
@@ -208,7 +208,7 @@ fn openings_that_the_paper_does_not_have_travel_too() {
 /// identifier free again.
 #[test]
 fn a_connection_ends_when_both_directions_have() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"question").unwrap();
     world.mobile.finish(id);
@@ -238,7 +238,7 @@ fn a_connection_ends_when_both_directions_have() {
 #[test]
 fn a_reset_arrives_although_packets_are_lost_and_nobody_talks() {
     for by_base in [false, true] {
-        let mut world = World::new();
+        let mut world = Pair::new();
         let id = world.connection();
         world.mobile.write(id, b"unread").unwrap();
         world.settle();
@@ -267,7 +267,7 @@ fn a_reset_arrives_although_packets_are_lost_and_nobody_talks() {
 /// An opening that is given up before it was answered ends at the base too.
 #[test]
 fn an_opening_can_be_given_up() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     world.settle();

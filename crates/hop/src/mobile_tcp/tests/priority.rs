@@ -7,7 +7,7 @@ const TRIP: Duration = Duration::from_millis(40);
 
 /// Fills both connections' senders at the base, lets a packet take a round trip, and counts what the
 /// mobile reads of each in `trips` of them.
-fn downloaded(world: &mut World, ids: [StreamId; 2], trips: usize) -> [usize; 2] {
+fn downloaded(world: &mut Pair, ids: [StreamId; 2], trips: usize) -> [usize; 2] {
     let mut got = [0; 2];
     for _ in 0..trips {
         for id in ids {
@@ -39,7 +39,7 @@ fn share(got: [usize; 2]) -> f64 {
 /// it is granted, and together they are what they were.
 #[test]
 fn downloads_follow_the_windows_that_priorities_grant() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let ids = [world.connection(), world.connection()];
     let alike: usize = downloaded(&mut world, ids, 50).iter().sum();
     for (priorities, due) in [([1, 1], 0.5), ([2, 1], 2.0 / 3.0), ([1, 3], 0.25)] {
@@ -57,7 +57,7 @@ fn downloads_follow_the_windows_that_priorities_grant() {
 /// RWC-9: a window that was told is never taken back; it gets smaller as it is used.
 #[test]
 fn a_window_that_was_told_stays_told() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let ids = [world.connection(), world.connection()];
     let mut told = [0u64; 2];
     for (n, priority) in [(0, 1), (1, 1), (30, 9), (60, 1), (90, 500)] {
@@ -80,7 +80,7 @@ fn a_window_that_was_told_stays_told() {
 /// RWC-10: a connection that ends leaves its window to those that go on.
 #[test]
 fn a_connection_that_ends_leaves_its_window() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let ids = [world.connection(), world.connection()];
     world.mobile.set_priority(ids[0], 3);
     downloaded(&mut world, ids, 5);

@@ -25,7 +25,7 @@ fn opening(reverse: u16, half: u16) -> Control {
 /// MOB-20: the buffer that a SYN tells leaves room for what the answer may bring.
 #[test]
 fn a_syn_promises_no_more_than_there_is_room_for() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     let asked = open_to(v4(1, 80), Opening::Faithful);
     world.mobile.write(id, &asked).unwrap();
@@ -78,7 +78,7 @@ fn the_low_bits_of_a_stream_are_read_near_the_first() {
 /// MOB-7: only the answer to the present SYN slows its repetition down.
 #[test]
 fn a_word_that_the_opening_was_heard_has_its_number() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let syn = control(&poll(&mut world.mobile, world.now).unwrap());
@@ -103,7 +103,7 @@ fn a_word_that_the_opening_was_heard_has_its_number() {
 #[test]
 fn a_repeated_answer_is_answered() {
     for gives_up in [false, true] {
-        let mut world = World::new();
+        let mut world = Pair::new();
         let id = world.mobile.open().unwrap();
         world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
         let syn = poll(&mut world.mobile, world.now).unwrap();
@@ -128,7 +128,7 @@ fn a_repeated_answer_is_answered() {
 /// An opening that nobody answers is given up, as a connection is.
 #[test]
 fn an_opening_that_is_never_answered_is_given_up() {
-    let mut world = World::with(&Config { give_up_after: 3, ..Config::default() });
+    let mut world = Pair::with(&Config { give_up_after: 3, ..Config::default() });
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
     let mut said = poll_all(&mut world.mobile, world.now).len();
@@ -145,7 +145,7 @@ fn an_opening_that_is_never_answered_is_given_up() {
 /// behind it.
 #[test]
 fn a_reset_of_nothing_is_not_answered() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let mut out = [0; 16];
     for (code, answers) in [(Code::RST, 0), (Code::RST.with(Code::ACK), 0), (Code::FIN, 1)] {
         let header = DataHeader { code, cid: Cid(77), seq: Seq16(500), ..DataHeader::default() };
@@ -161,7 +161,7 @@ fn a_reset_of_nothing_is_not_answered() {
 #[test]
 fn a_reset_connection_leaves_the_cap_to_the_others() {
     let config = Config { inflight: Some(Bytes::new(2920)), ..Config::default() };
-    let mut world = World::with(&config);
+    let mut world = Pair::with(&config);
     let ids = [world.connection(), world.connection()];
     world.mobile.write(ids[0], &[0; 2920]).unwrap();
     assert_eq!(poll_all(&mut world.mobile, world.now).len(), 2);
@@ -177,7 +177,7 @@ fn a_reset_connection_leaves_the_cap_to_the_others() {
 #[test]
 fn a_cap_is_used_in_pairs_of_packets() {
     let config = Config { inflight: Some(Bytes::new(5 * 1460)), ..Config::default() };
-    let mut world = World::with(&config);
+    let mut world = Pair::with(&config);
     let ids: Vec<_> = (0..6).map(|_| world.connection()).collect();
     for id in &ids {
         assert_eq!(world.mobile.write(*id, &[1; 8760]), Ok(8760));
@@ -215,7 +215,7 @@ fn what_rests_is_bounded() {
 /// A reset that the session has not heard of yet is kept for it, however long that takes.
 #[test]
 fn what_the_session_has_not_heard_of_does_not_go_away() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.base.reset(id, 7);
     world.settle();
@@ -229,7 +229,7 @@ fn what_the_session_has_not_heard_of_does_not_go_away() {
 /// An association that begins anew does not begin with the identifiers of the last.
 #[test]
 fn identifiers_go_on_over_a_restart() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     let cid = world.mobile.cid_of(id).unwrap();
     world.mobile.restart(world.now);
@@ -241,7 +241,7 @@ fn identifiers_go_on_over_a_restart() {
 /// A round trip that one connection has measured is known to the next.
 #[test]
 fn connections_share_what_they_measure() {
-    let mut world = World::new();
+    let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, &[1; 2920]).unwrap();
     let sent = poll_all(&mut world.mobile, world.now);

@@ -87,7 +87,7 @@ impl Pipe {
     }
 }
 
-struct World {
+struct Pairs {
     now: Time,
     ends: Vec<[Srp; 2]>,
     pipes: [Pipe; 2],
@@ -166,7 +166,7 @@ impl CubicFlow {
     }
 }
 
-impl World {
+impl Pairs {
     fn new(seed: u64) -> Self {
         Self::with(seed, HopConfig::default())
     }
@@ -258,11 +258,11 @@ struct Bulk {
 }
 
 impl Bulk {
-    fn start(w: &mut World, from: usize, size: u64) -> Self {
+    fn start(w: &mut Pairs, from: usize, size: u64) -> Self {
         Self::start_on(w, 0, from, size)
     }
 
-    fn start_on(w: &mut World, pair: usize, from: usize, size: u64) -> Self {
+    fn start_on(w: &mut Pairs, pair: usize, from: usize, size: u64) -> Self {
         let id = w.ends[pair][from].open().unwrap();
         Self {
             pair,
@@ -276,7 +276,7 @@ impl Bulk {
         }
     }
 
-    fn pump(&mut self, w: &mut World) {
+    fn pump(&mut self, w: &mut Pairs) {
         let sender = &mut w.ends[self.pair][self.from];
         while self.written < self.size {
             let Ok(room) = sender.send_space(self.id) else { break };
@@ -311,7 +311,7 @@ impl Bulk {
     }
 
     /// Until all is read or `until` is reached.
-    fn run(&mut self, w: &mut World, until: Time) {
+    fn run(&mut self, w: &mut Pairs, until: Time) {
         while self.read < self.size {
             self.pump(w);
             if !w.step(until) {

@@ -12,7 +12,7 @@ fn turns(end: &Srp) -> Vec<u64> {
     end.streams.values().map(|s| s.turn).collect()
 }
 
-fn run(w: &mut World, bulks: &mut [Bulk], until: Time) {
+fn run(w: &mut Pairs, bulks: &mut [Bulk], until: Time) {
     while w.now < until {
         bulks.iter_mut().for_each(|b| b.pump(w));
         w.step(until);
@@ -23,7 +23,7 @@ fn run(w: &mut World, bulks: &mut [Bulk], until: Time) {
 /// divided, at both ends alike, new streams included; until then nothing is.
 #[test]
 fn both_ends_divide_by_the_priorities_that_one_was_given() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
     run(&mut w, &mut bulks, Time::from_millis(500));
     assert!(w.ends[0].iter().all(|end| end.shares.is_none()));
@@ -46,10 +46,10 @@ fn both_ends_divide_by_the_priorities_that_one_was_given() {
 /// RWC-9: a stream whose priority falls keeps the credit that it was granted.
 #[test]
 fn credit_that_was_granted_stays_granted() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
     run(&mut w, &mut bulks, Time::from_secs(1));
-    let limit = |w: &World, b: &Bulk| w.ends[0][0].streams[&b.id.0].recv.limit();
+    let limit = |w: &Pairs, b: &Bulk| w.ends[0][0].streams[&b.id.0].recv.limit();
     let before = limit(&w, &bulks[0]);
     w.ends[0][0].set_priority(bulks[0].id, 0);
     assert_eq!(limit(&w, &bulks[0]), before);
@@ -65,7 +65,7 @@ fn credit_that_was_granted_stays_granted() {
 #[test]
 fn the_peer_learns_of_priorities_over_a_lossy_hop() {
     for seed in 0..20 {
-        let mut w = World::new(seed);
+        let mut w = Pairs::new(seed);
         w.pipes.iter_mut().for_each(|p| p.loss = 0.4);
         let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
         for priority in 2..9 {
@@ -81,7 +81,7 @@ fn the_peer_learns_of_priorities_over_a_lossy_hop() {
 /// A stream that has nothing to send leaves the hop to the others, whatever its priority.
 #[test]
 fn an_idle_stream_costs_the_others_nothing() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let idle = Bulk::start(&mut w, 1, 100);
     let mut bulks = [idle, Bulk::start(&mut w, 1, FOREVER)];
     run(&mut w, &mut bulks[..1], Time::from_millis(200));
@@ -95,7 +95,7 @@ fn an_idle_stream_costs_the_others_nothing() {
 #[test]
 fn streams_that_end_take_no_share() {
     use crate::streams::Movable;
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let ids = [(); 3].map(|()| w.ends[0][0].open().unwrap());
     let end = &mut w.ends[0][0];
     end.set_priority(ids[0], 2);
@@ -118,7 +118,7 @@ fn streams_that_end_take_no_share() {
 #[test]
 fn a_datagram_full_of_priorities_divides_once() {
     use lasthop_wire::frame::{Frame, Writer};
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let ids = [(); 3].map(|()| w.ends[0][0].open().unwrap());
     let end = &mut w.ends[0][0];
     end.set_priority(ids[0], 2);

@@ -11,7 +11,7 @@ struct Settled {
 }
 
 fn settled(rate_mbps: u64, delay_ms: u64, loss: f64, seconds: u64) -> Settled {
-    let mut w = World::new(2);
+    let mut w = Pairs::new(2);
     for p in &mut w.pipes {
         p.rate = Rate::from_mbps(rate_mbps);
         p.delay = Duration::from_millis(delay_ms);
@@ -66,7 +66,7 @@ fn random_loss_costs_only_itself_on_every_hop() {
 
 #[test]
 fn a_rate_that_falls_and_returns_is_followed_within_a_second() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     let second = Duration::from_secs(1);
     bulk.run(&mut w, Time::from_secs(6));
@@ -97,8 +97,8 @@ fn jain(x: &[f64]) -> f64 {
 #[test]
 fn two_associations_share_a_radio_evenly() {
     for (loss, late) in [(0.0, 0), (0.0, 5), (0.05, 0), (0.1, 5), (0.0, 20)] {
-        let mut w = World::new(3);
-        w.ends.extend(World::new(4).ends);
+        let mut w = Pairs::new(3);
+        w.ends.extend(Pairs::new(4).ends);
         w.pipes.iter_mut().for_each(|p| p.loss = loss);
         let from = Time::from_secs(late);
         let end = Time::from_secs(late + 30);
@@ -122,7 +122,7 @@ fn two_associations_share_a_radio_evenly() {
 #[test]
 fn a_cubic_sender_is_met_on_equal_terms() {
     for (srp_first, late) in [(true, 0), (true, 5), (false, 5)] {
-        let mut w = World::new(3);
+        let mut w = Pairs::new(3);
         let mut bulk = Bulk::start(&mut w, 1, FOREVER);
         let from = Time::from_secs(late);
         if srp_first {
@@ -143,7 +143,7 @@ fn a_cubic_sender_is_met_on_equal_terms() {
 
 #[test]
 fn a_neighbour_that_leaves_gives_the_queue_back() {
-    let mut w = World::new(3);
+    let mut w = Pairs::new(3);
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     let mut cubic = CubicFlow::new(Duration::from_millis(70));
     cubic.run(w.now, &mut w.pipes[1]);

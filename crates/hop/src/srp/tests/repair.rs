@@ -5,14 +5,14 @@ use lasthop_units::LinkEvent;
 use super::*;
 
 /// Loses the transmissions with these numbers, downwards.
-fn lose(w: &mut World, numbers: &'static [u64]) {
+fn lose(w: &mut Pairs, numbers: &'static [u64]) {
     w.pipes[1].loses = Some(Box::new(move |_, n| numbers.contains(&n)));
 }
 
 /// SRP-3, SRP-4: the acknowledgement names all that is missing, and one round trip repairs it.
 #[test]
 fn several_losses_are_repaired_in_one_round_trip() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut bulk = Bulk::start(&mut w, 1, 200_000);
     lose(&mut w, &[20, 22, 23, 29, 31, 32, 33]);
     bulk.run(&mut w, Time::from_secs(5));
@@ -20,7 +20,7 @@ fn several_losses_are_repaired_in_one_round_trip() {
     let stats = w.ends[0][1].stats();
     assert_eq!((bulk.read, stats.lost, stats.probes), (200_000, 7, 0));
 
-    let mut clean = World::new(1);
+    let mut clean = Pairs::new(1);
     let mut bulk = Bulk::start(&mut clean, 1, 200_000);
     bulk.run(&mut clean, Time::from_secs(5));
     let extra = lossy - clean.now;
@@ -30,7 +30,7 @@ fn several_losses_are_repaired_in_one_round_trip() {
 /// SRP-7: however often a hole is reported, what was in it is sent once more and no oftener.
 #[test]
 fn a_hole_is_repaired_once_however_often_it_is_reported() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     lose(&mut w, &[100, 101, 150]);
     let mut bulk = Bulk::start(&mut w, 1, 2_000_000);
     bulk.run(&mut w, Time::from_secs(5));
@@ -43,7 +43,7 @@ fn a_hole_is_repaired_once_however_often_it_is_reported() {
 /// A retransmission has a number of its own: its loss is a gap like any other.
 #[test]
 fn a_lost_retransmission_needs_no_timeout() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     bulk.run(&mut w, Time::from_secs(2));
     // Whatever is sent first after a loss is the retransmission; five in a row are lost.
@@ -67,7 +67,7 @@ fn a_lost_retransmission_needs_no_timeout() {
 /// SRP-9: the last datagram has no successor whose arrival would show the gap.
 #[test]
 fn a_lost_tail_is_probed_after_little_more_than_a_round_trip() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut warm = Bulk::start(&mut w, 1, 5_000_000);
     warm.run(&mut w, Time::from_secs(5));
     let quiet = w.now + Duration::from_secs(1);
@@ -88,7 +88,7 @@ fn a_silence_is_probed_at_a_steady_interval_and_ends_with_the_first_probe() {
     for loss in [0.0, 0.05] {
         for length in [1_000, 2_800, 5_000, 60_000] {
             for seed in 0..10 {
-                let mut w = World::new(seed);
+                let mut w = Pairs::new(seed);
                 w.pipes.iter_mut().for_each(|p| p.loss = loss);
                 let (from, to) = (Time::from_secs(4), Time::from_millis(4_000 + length));
                 w.silences.push((from, to));
@@ -111,7 +111,7 @@ fn a_silence_is_probed_at_a_steady_interval_and_ends_with_the_first_probe() {
 /// SRP-13: what is missing is sent as soon as the link is known to be there.
 #[test]
 fn a_link_up_event_resumes_at_once() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     w.silences.push((Time::from_secs(3), Time::from_secs(203)));
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     bulk.run(&mut w, Time::from_secs(203));
@@ -126,7 +126,7 @@ fn a_link_up_event_resumes_at_once() {
 /// SRP-13: what was never sent does not wait for an answer either, if there is nothing to repeat.
 #[test]
 fn a_probe_with_nothing_to_repeat_carries_what_waits() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     Bulk::start(&mut w, 1, 100_000).run(&mut w, Time::from_secs(2));
     while w.step(Time::from_secs(2)) {}
     w.silences.push((w.now, Time::from_secs(5)));
@@ -146,7 +146,7 @@ fn a_probe_with_nothing_to_repeat_carries_what_waits() {
 
 #[test]
 fn a_link_that_is_said_to_be_down_is_still_tried() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     w.ends[0][1].handle_link_event(Time::ZERO, LinkEvent::Down);
     let mut bulk = Bulk::start(&mut w, 1, 100_000);
     bulk.run(&mut w, Time::from_secs(5));
@@ -156,7 +156,7 @@ fn a_link_that_is_said_to_be_down_is_still_tried() {
 /// Some links do reorder: the first late arrivals teach how long to wait.
 #[test]
 fn reordering_is_learnt_and_then_tolerated() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     w.pipes[1].late = Some((40, Duration::from_millis(6)));
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     bulk.run(&mut w, Time::from_secs(4));
@@ -174,7 +174,7 @@ fn reordering_is_learnt_and_then_tolerated() {
 /// since nothing as large passes any more.
 #[test]
 fn what_was_lost_is_sent_again_in_other_pieces() {
-    let mut w = World::new(5);
+    let mut w = Pairs::new(5);
     let mut bulk = Bulk::start(&mut w, 1, 4_000_000);
     bulk.run(&mut w, Time::from_secs(1));
     assert_eq!(w.pipes[1].largest, 1500);
@@ -193,7 +193,7 @@ fn what_was_lost_is_sent_again_in_other_pieces() {
 #[test]
 fn a_path_whose_mtu_shrinks_does_not_wedge_a_connection() {
     for loss in [0.0, 0.2] {
-        let mut w = World::new(5);
+        let mut w = Pairs::new(5);
         w.pipes.iter_mut().for_each(|p| p.loss = loss);
         let mut bulk = Bulk::start(&mut w, 1, FOREVER);
         bulk.run(&mut w, Time::from_secs(4));
@@ -210,7 +210,7 @@ fn a_path_whose_mtu_shrinks_does_not_wedge_a_connection() {
 /// Both ends lose their full datagrams at once: acknowledgements must not ride on those.
 #[test]
 fn a_path_that_shrinks_both_ways_at_once_does_not_wedge_either_end() {
-    let mut w = World::new(5);
+    let mut w = Pairs::new(5);
     let mut down = Bulk::start(&mut w, 1, FOREVER);
     let mut up = Bulk::start(&mut w, 0, FOREVER);
     let shrink = Time::from_secs(4);
@@ -232,7 +232,7 @@ fn a_path_that_shrinks_both_ways_at_once_does_not_wedge_either_end() {
 /// the base that starts slowly, as TCP does. Returns the seconds that it took.
 fn small(loss: f64, seed: u64, early: bool) -> f64 {
     let ms = Duration::from_millis;
-    let mut w = World::new(seed);
+    let mut w = Pairs::new(seed);
     w.pipes.iter_mut().for_each(|p| p.loss = loss);
     let mut warm = Bulk::start(&mut w, 1, 400_000);
     warm.run(&mut w, Time::from_secs(20));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::streams::{RecvState, StreamError, StreamEvent};
 
-fn settle(w: &mut World) {
+fn settle(w: &mut Pairs) {
     let until = w.now + Duration::from_secs(3);
     while w.step(until) {}
 }
@@ -25,7 +25,7 @@ fn read_all(end: &mut Srp, id: StreamId) -> Vec<u8> {
 /// SRP-11: the open is the first datagram, ends go both ways, and then nothing is left.
 #[test]
 fn a_stream_opens_ends_both_ways_and_is_forgotten() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let id = w.ends[0][0].open().unwrap();
     w.ends[0][0].write(id, b"question").unwrap();
     w.ends[0][0].finish(id);
@@ -54,7 +54,7 @@ fn a_stream_opens_ends_both_ways_and_is_forgotten() {
 #[test]
 fn a_reset_reaches_the_peer_with_its_code_even_unread_and_under_loss() {
     for seed in 0..50 {
-        let mut w = World::new(seed);
+        let mut w = Pairs::new(seed);
         w.pipes.iter_mut().for_each(|p| p.loss = 0.3);
         let id = w.ends[0][0].open().unwrap();
         w.ends[0][0].write(id, &[7; 100_000]).unwrap();
@@ -79,7 +79,7 @@ fn a_reset_reaches_the_peer_with_its_code_even_unread_and_under_loss() {
 /// SRP-2: the receiver's credit bounds what is sent, whatever the hop could carry.
 #[test]
 fn an_application_that_does_not_read_stops_only_its_own_stream() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let stalled = w.ends[0][1].open().unwrap();
     let mut bulk = Bulk::start(&mut w, 1, 3_000_000);
     let window = HopConfig::default().stream_window.get();
@@ -98,7 +98,7 @@ fn an_application_that_does_not_read_stops_only_its_own_stream() {
 
 #[test]
 fn many_streams_share_datagrams_and_take_turns() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let ids: Vec<_> = (0..200).map(|_| w.ends[0][0].open().unwrap()).collect();
     for id in &ids {
         w.ends[0][0].write(*id, b"a few bytes").unwrap();
@@ -108,7 +108,7 @@ fn many_streams_share_datagrams_and_take_turns() {
     let base = &mut w.ends[0][1];
     assert!(ids.iter().all(|id| read_all(base, *id) == b"a few bytes"));
 
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     let mut bulks: Vec<_> = (0..8).map(|_| Bulk::start(&mut w, 1, FOREVER)).collect();
     while w.now < Time::from_secs(4) {
         bulks.iter_mut().for_each(|b| b.pump(&mut w));
@@ -121,7 +121,7 @@ fn many_streams_share_datagrams_and_take_turns() {
 
 #[test]
 fn both_directions_at_once_do_not_disturb_each_other() {
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     w.pipes.iter_mut().for_each(|p| p.loss = 0.05);
     let mut down = Bulk::start(&mut w, 1, FOREVER);
     let mut up = Bulk::start(&mut w, 0, FOREVER);
@@ -146,7 +146,7 @@ fn a_peer_that_breaks_the_protocol_ends_the_association() {
         Frame::Reset { id: 0, code: 0, size: 1 << 40 },
     ];
     for frame in bad {
-        let mut w = World::new(1);
+        let mut w = Pairs::new(1);
         let mut buf = [0; 200];
         let mut writer = Writer::new(&mut buf);
         assert!(writer.put(&frame));
@@ -162,7 +162,7 @@ fn a_peer_that_breaks_the_protocol_ends_the_association() {
 #[test]
 fn frames_of_garbage_never_panic_and_never_hold_memory() {
     let mut numbers = Seed::from_u64(1).stream("garbage");
-    let mut w = World::new(1);
+    let mut w = Pairs::new(1);
     for n in 1..20_000 {
         let mut frames = vec![0; numbers.below(60) as usize];
         numbers.fill(&mut frames);
@@ -175,7 +175,7 @@ fn frames_of_garbage_never_panic_and_never_hold_memory() {
         while base.poll(Time::from_micros(n), &mut out).is_some() {}
         assert!(base.stats().memory.get() < 1 << 22);
         if base.closed().is_some() {
-            w = World::new(n);
+            w = Pairs::new(n);
         }
     }
 }

@@ -21,8 +21,8 @@ fn config(window: Window) -> HopConfig {
     }
 }
 
-fn world(seed: u64, window: Window) -> World {
-    let mut w = World::with(seed, config(window));
+fn world(seed: u64, window: Window) -> Pairs {
+    let mut w = Pairs::with(seed, config(window));
     for pipe in &mut w.pipes {
         pipe.delay = DELAY;
         pipe.mtu = 256;

@@ -5,9 +5,9 @@ use super::*;
 pub(super) const LEAD: Duration = Duration::from_millis(300);
 
 /// A connection of whose bytes the base holds so many, in either direction.
-pub(super) fn loaded(up: usize, down: usize) -> (World, ConnId) {
+pub(super) fn loaded(up: usize, down: usize) -> (Roaming, ConnId) {
     let limits = Limits { buffer: 40_000, unacknowledged: 700, ..Limits::default() };
-    let mut world = World::with(1, limits, Config::base());
+    let mut world = Roaming::with(1, limits, Config::base());
     let id = world.opened();
     world.write(id, up);
     world.carry(usize::MAX, 0);
@@ -16,7 +16,7 @@ pub(super) fn loaded(up: usize, down: usize) -> (World, ConnId) {
 }
 
 /// Bytes of the state that went from one base to another with that type of message.
-pub(super) fn sent(world: &World, from: u32, to: u32, ahead: bool) -> usize {
+pub(super) fn sent(world: &Roaming, from: u32, to: u32, ahead: bool) -> usize {
     let of = |bytes: &[u8]| match Datagram::decode(bytes).map(|d| d.message) {
         Ok(Message::State { bytes, .. }) if !ahead => bytes.len(),
         Ok(Message::Ahead { bytes, .. }) if ahead => bytes.len(),
@@ -27,7 +27,7 @@ pub(super) fn sent(world: &World, from: u32, to: u32, ahead: bool) -> usize {
 }
 
 /// Lets time pass with control datagrams delivered and nothing else.
-pub(super) fn pass(world: &mut World, time: Duration) {
+pub(super) fn pass(world: &mut Roaming, time: Duration) {
     let end = world.now + time;
     while world.now < end {
         world.wait(10 * MS);
@@ -36,7 +36,7 @@ pub(super) fn pass(world: &mut World, time: Duration) {
 }
 
 /// All that either side holds arrives in the end.
-pub(super) fn finish(world: &mut World, id: ConnId) {
+pub(super) fn finish(world: &mut Roaming, id: ConnId) {
     world.run(Duration::from_secs(1));
     for _ in 0..20 {
         world.read_all();
@@ -170,7 +170,7 @@ fn a_wrong_candidate_costs_a_prediction_and_nothing_else() {
 fn a_part_of_a_copy_spares_that_part() {
     let (mut world, id) = loaded(20_000, 20_000);
     world.imminent(2, LEAD);
-    let whole = |world: &World| world.count(|_, _, m| matches!(m, Message::Have { .. })) > 0;
+    let whole = |world: &Roaming| world.count(|_, _, m| matches!(m, Message::Have { .. })) > 0;
     while sent(&world, 1, 2, true) < 25_000 && !whole(&world) {
         assert!(world.deliver());
     }
@@ -258,7 +258,7 @@ fn a_remainder_that_swells_stays_within_the_memory() {
 fn copies_of_strangers_stand_in_the_way_of_no_handoff() {
     let config = Config { memory_max: Bytes::new(100_000), ..Config::base() };
     let limits = Limits { buffer: 40_000, unacknowledged: 700, ..Limits::default() };
-    let mut world = World::with(1, limits, config);
+    let mut world = Roaming::with(1, limits, config);
     let id = world.opened();
     world.write(id, 20_000);
     world.carry(usize::MAX, 0);

@@ -7,7 +7,7 @@ use super::*;
 const STRANGER: u32 = 4;
 
 /// One base says to another what it once said, or what a third one said, as it was or changed.
-pub(super) fn any(world: &mut World, dice: &mut Numbers) {
+pub(super) fn any(world: &mut Roaming, dice: &mut Numbers) {
     let asks = |(from, _, bytes): &&(u32, u32, Vec<u8>)| {
         let said = Datagram::decode(bytes).map(|datagram| datagram.message);
         let asks = matches!(

@@ -6,7 +6,7 @@ use super::*;
 /// How long a base keeps an association that it hears nothing of.
 const IDLE: Duration = Duration::from_secs(90);
 
-impl World {
+impl Roaming {
     /// A base forgets all and begins anew. The mobile, if it is with it, has yet to notice.
     pub(super) fn crash(&mut self, at: usize) {
         trace!(self, "crash of {}", at + 1);

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn world(seed: u64) -> (World, ConnId) {
-    let mut world = World::new(seed);
+fn world(seed: u64) -> (Roaming, ConnId) {
+    let mut world = Roaming::new(seed);
     world.early = true;
     let id = world.opened();
     world.write(id, 5000);

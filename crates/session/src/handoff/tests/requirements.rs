@@ -9,7 +9,7 @@ fn is_greet(_: u32, _: u32, message: &Message<'_>) -> bool {
 /// MHP-15: the upcall suspends sending, and the new base is told who held the session.
 #[test]
 fn the_upcall_suspends_and_greets_the_new_base_with_the_old_ones_address() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.upcall(2);
     assert_eq!(world.told, [MobileEvent::Suspend { to: 2 }]);
@@ -33,7 +33,7 @@ fn the_upcall_suspends_and_greets_the_new_base_with_the_old_ones_address() {
 /// MHP-16: the new base asks the old one for the state.
 #[test]
 fn the_new_base_asks_the_old_one_for_the_state() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.opened();
     world.upcall(3);
     world.deliver();
@@ -47,7 +47,7 @@ fn the_new_base_asks_the_old_one_for_the_state() {
 /// in pieces that fit a datagram.
 #[test]
 fn the_old_bases_buffers_of_both_directions_are_handed_over() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.write(id, 3000);
     world.carry(usize::MAX, 0);
@@ -71,7 +71,7 @@ fn the_old_bases_buffers_of_both_directions_are_handed_over() {
 /// MHP-18, SPL-3: the session goes on over a new hop, with new streams, under the same names.
 #[test]
 fn after_resume_the_connection_goes_on_over_a_new_hop() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.upcall(2);
     world.run(Duration::from_secs(1));
@@ -91,9 +91,9 @@ fn after_resume_the_connection_goes_on_over_a_new_hop() {
 /// UFB-3: a connection keeps its priority when it moves to another hop.
 #[test]
 fn a_priority_goes_with_its_connection() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
-    let priority = |world: &World| {
+    let priority = |world: &Roaming| {
         let stream = world.session.stream(id).expect("a stream");
         world.pairs[world.pair].mobile.priority(stream)
     };
@@ -113,7 +113,7 @@ fn a_priority_goes_with_its_connection() {
 fn bytes_are_reconciled_to_the_byte_in_both_directions() {
     for unacknowledged in [0, 1, 300, 5000] {
         let limits = Limits { unacknowledged, ..Limits::default() };
-        let mut world = World::with(1, limits, Config::base());
+        let mut world = Roaming::with(1, limits, Config::base());
         let id = world.opened();
         world.write(id, 2000);
         world.relay(0, id, 0, 2000);
@@ -139,7 +139,7 @@ fn bytes_are_reconciled_to_the_byte_in_both_directions() {
 #[test]
 fn ends_and_openings_survive_a_handoff() {
     for opening in [Opening::Faithful, Opening::Early] {
-        let mut world = World::new(1);
+        let mut world = Roaming::new(1);
         let ended = world.opened();
         world.write(ended, 10);
         world.finish(ended);
@@ -162,7 +162,7 @@ fn ends_and_openings_survive_a_handoff() {
 /// MHP-20: a request is repeated after 200 ms, then after twice that, and so on up to a cap.
 #[test]
 fn a_lost_greeting_is_repeated_with_doubled_pauses() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.stations[1].dead = true;
     world.upcall(2);
     let mut pauses = vec![];
@@ -181,7 +181,7 @@ fn a_lost_greeting_is_repeated_with_doubled_pauses() {
 /// MHP-20: whatever is repeated is answered alike, and the state is rebuilt once.
 #[test]
 fn repeated_messages_change_nothing() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.write(id, 100);
     world.upcall(2);
@@ -199,7 +199,8 @@ fn repeated_messages_change_nothing() {
 /// MHP-20: pieces of a large state that are lost are asked for again, and no other.
 #[test]
 fn a_large_state_comes_whole_over_a_lossy_network() {
-    let mut world = World::with(7, Limits { buffer: 200_000, ..Limits::default() }, Config::base());
+    let mut world =
+        Roaming::with(7, Limits { buffer: 200_000, ..Limits::default() }, Config::base());
     let id = world.opened();
     world.write(id, 190_000);
     world.carry(usize::MAX, 0);
@@ -214,7 +215,7 @@ fn a_large_state_comes_whole_over_a_lossy_network() {
 /// MHP-21: the mobile gives up after 30 s, and its connections are reset.
 #[test]
 fn a_base_that_does_not_answer_breaks_the_session_after_30_seconds() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.panics_on_broken = false;
     let id = world.opened();
     world.stations[1].dead = true;
@@ -229,7 +230,7 @@ fn a_base_that_does_not_answer_breaks_the_session_after_30_seconds() {
 /// MHP-21: a new base that cannot reach the old one says so before the mobile's own bound.
 #[test]
 fn an_unreachable_old_base_is_told_to_the_mobile() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.panics_on_broken = false;
     world.opened();
     world.stations[0].dead = true;
@@ -244,7 +245,7 @@ fn an_unreachable_old_base_is_told_to_the_mobile() {
 /// stragglers who has the session.
 #[test]
 fn the_old_base_forwards_and_tells_stragglers_where_the_session_went() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.opened();
     world.upcall(2);
     world.run(Duration::from_secs(1));
@@ -272,7 +273,7 @@ fn the_old_base_forwards_and_tells_stragglers_where_the_session_went() {
 #[test]
 fn a_handoff_may_be_interrupted_by_another_at_any_point() {
     for delivered in 0..14 {
-        let mut world = World::new(delivered);
+        let mut world = Roaming::new(delivered);
         let id = world.opened();
         world.write(id, 5000);
         world.upcall(2);
@@ -290,7 +291,7 @@ fn a_handoff_may_be_interrupted_by_another_at_any_point() {
 /// MHP-23: a mobile that comes back finds its session where it was, though it was frozen.
 #[test]
 fn a_mobile_that_returns_to_the_old_base_goes_on_there() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.upcall(2);
     world.deliver();
@@ -306,7 +307,7 @@ fn a_mobile_that_returns_to_the_old_base_goes_on_there() {
 #[test]
 fn a_state_that_is_too_large_is_refused_and_the_old_base_keeps_it() {
     let config = Config { state_max: Bytes::from_kib(1), ..Config::base() };
-    let mut world = World::with(1, Limits::default(), config);
+    let mut world = Roaming::with(1, Limits::default(), config);
     world.panics_on_broken = false;
     let id = world.opened();
     world.write(id, 8000);
@@ -344,7 +345,7 @@ fn handoffs_beyond_the_bound_wait_for_room() {
 
 #[test]
 fn a_session_that_nobody_holds_is_refused_at_once() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.panics_on_broken = false;
     world.stations[0].surrogate = None;
     world.upcall(2);

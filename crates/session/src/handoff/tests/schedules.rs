@@ -10,7 +10,7 @@ use super::*;
 const TESTS: &str = "-p lasthop-session --lib handoff::tests::schedules";
 
 struct Run {
-    world: World,
+    world: Roaming,
     dice: Numbers,
     /// How often the mobile moves.
     restless: f64,
@@ -29,7 +29,7 @@ impl Run {
             ..Limits::default()
         };
         let config = Config { datagram: Bytes::new(60 + dice.below(400)), ..Config::base() };
-        let mut world = World::with(seed, limits, config);
+        let mut world = Roaming::with(seed, limits, config);
         world.loss = dice.uniform() * 0.15;
         let restless = dice.uniform();
         world.early = dice.chance(0.5);
@@ -194,7 +194,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn of(world: &World) -> Self {
+    fn of(world: &Roaming) -> Self {
         let refused = |(_, e): &&(u32, BaseEvent<u32>)| matches!(e, BaseEvent::Refused { .. });
         Self {
             resumed: world.resumed,

@@ -131,7 +131,7 @@ fn what_the_world_does_not_freeze_is_not_given() {
 /// restarted: neither frees the session a second time.
 #[test]
 fn a_replayed_request_frees_nothing() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.upcall(2);
     world.run(Duration::from_secs(1));
@@ -140,7 +140,7 @@ fn a_replayed_request_frees_nothing() {
         (*from, *to) == (2, 1) && matches!(said, Ok(Message::Handover { .. }))
     });
     let asked = asked.expect("a request").2.clone();
-    let released = |world: &World| {
+    let released = |world: &Roaming| {
         world
             .base_told
             .iter()
@@ -249,7 +249,7 @@ fn an_unknown_candidate_gets_no_copy() {
 /// back, and its connections never notice more than a pause.
 #[test]
 fn a_base_that_will_not_have_the_mobile_costs_no_connection() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     let id = world.opened();
     world.write(id, 500);
     world.stations[1].machine.authority_mut().own = 9;
@@ -299,7 +299,7 @@ fn a_message_of_another_version_is_refused_and_a_refusal_is_not() {
 /// MHP-21: a link that is known to be down is not waited for.
 #[test]
 fn a_holder_that_is_known_to_be_gone_is_told_at_once() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.panics_on_broken = false;
     world.opened();
     world.stations[0].dead = true;
@@ -318,7 +318,7 @@ fn a_holder_that_is_known_to_be_gone_is_told_at_once() {
 /// As soon as a link stands, what waits for it is asked for.
 #[test]
 fn nothing_waits_for_a_timer_once_a_link_stands() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.opened();
     world.stations[0].dead = true;
     world.upcall(2);
@@ -336,7 +336,7 @@ fn nothing_waits_for_a_timer_once_a_link_stands() {
 /// The wired sockets that a base kept are reached with the mobile's word, once and not later.
 #[test]
 fn wired_sockets_are_reached_by_a_grant_alone() {
-    let mut world = World::new(1);
+    let mut world = Roaming::new(1);
     world.opened();
     world.upcall(2);
     world.run(Duration::from_secs(1));
@@ -407,7 +407,7 @@ fn a_state_of_16_mib_travels_over_streams_in_large_pieces() {
     assert_eq!(config.piece(), 16 * 1024);
     assert!(config.give_up < Config::mobile().over_streams().give_up);
     let limits = Limits { buffer: 200_000, ..Limits::default() };
-    let mut world = World::with(7, limits, config);
+    let mut world = Roaming::with(7, limits, config);
     let id = world.opened();
     world.write(id, 190_000);
     world.carry(usize::MAX, 0);

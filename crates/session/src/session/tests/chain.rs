@@ -95,7 +95,7 @@ struct Between {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Holder {
     /// The base with the wired connections serves the mobile itself.
     First,
     Between(usize),
@@ -116,7 +116,7 @@ struct Run {
     first: Half,
     between: Vec<Between>,
     links: Vec<Half>,
-    place: Place,
+    place: Holder,
     wired: Wired,
     apps: BTreeMap<ConnId, End>,
     hosts: BTreeMap<ConnId, End>,
@@ -148,7 +148,7 @@ impl Run {
             first: Half::new(limits),
             between: vec![],
             links: vec![],
-            place: Place::First,
+            place: Holder::First,
             wired: Wired::First,
             apps: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -258,7 +258,7 @@ impl Run {
 
     /// Bytes and ends pass through the base between.
     fn bridge(&mut self, id: ConnId, up: usize, down: usize) {
-        let Place::Between(at) = self.place else { return };
+        let Holder::Between(at) = self.place else { return };
         let Between { near, far, link } = &mut self.between[at];
         let Some(link) = link else { return };
         let hop = &mut self.links[*link].pair.mobile;
@@ -293,16 +293,16 @@ impl Run {
     fn fetch(&mut self) {
         self.poll();
         match self.place {
-            Place::First if !self.between.is_empty() => {
+            Holder::First if !self.between.is_empty() => {
                 let Half { session, pair } = &mut self.first;
                 let state = session.freeze(Time::ZERO, &mut pair.base, NAME);
                 let divided = state.connections.iter().map(divide);
                 let (left, far) = divided.unzip();
                 let parked = SessionState { connections: left, ended: vec![], ..state.clone() };
                 self.wired = Wired::Parked(SessionState { turn: 0, ..parked });
-                self.place = Place::OnItsWay(state, far);
+                self.place = Holder::OnItsWay(state, far);
             }
-            Place::Between(at) if at + 1 < self.between.len() => {
+            Holder::Between(at) if at + 1 < self.between.len() => {
                 let Between { near, far, link } = &mut self.between[at];
                 let mut state = near.session.freeze(Time::ZERO, &mut near.pair.base, NAME);
                 if let Some(link) = *link {
@@ -312,7 +312,7 @@ impl Run {
                 let over =
                     exported.iter().filter(|c| state.connections.iter().all(|n| n.id != c.id));
                 state.connections.extend(over.map(left_over).collect::<Vec<_>>());
-                self.place = Place::OnItsWay(state, exported);
+                self.place = Holder::OnItsWay(state, exported);
             }
             _ => {}
         }
@@ -321,8 +321,8 @@ impl Run {
     fn deliver(&mut self, late: bool) {
         let Some(last) = self.between.len().checked_sub(1) else { return };
         let at = if late { last.saturating_sub(1) } else { last };
-        match core::mem::replace(&mut self.place, Place::Between(at)) {
-            Place::OnItsWay(state, exported) => {
+        match core::mem::replace(&mut self.place, Holder::Between(at)) {
+            Holder::OnItsWay(state, exported) => {
                 let Between { near, far, link } = &mut self.between[at];
                 *far = Session::mobile(Config::mobile());
                 for connection in exported {
@@ -339,7 +339,7 @@ impl Run {
     }
 
     fn again(&mut self) {
-        let Place::Between(at) = self.place else { return };
+        let Holder::Between(at) = self.place else { return };
         self.poll();
         let Between { far, link, .. } = &mut self.between[at];
         let Some(old) = *link else { return };
@@ -404,7 +404,7 @@ impl Run {
     }
 
     fn poll_between(&mut self) {
-        let serving = if let Place::Between(at) = self.place { Some(at) } else { None };
+        let serving = if let Holder::Between(at) = self.place { Some(at) } else { None };
         for (at, between) in self.between.iter_mut().enumerate() {
             let Between { near, far, link } = between;
             let Half { session, pair } = near;
@@ -448,7 +448,7 @@ impl Run {
     }
 
     fn carry_far(&mut self, up: usize, down: usize) {
-        if let Place::Between(at) = self.place
+        if let Holder::Between(at) = self.place
             && let Some(link) = self.between[at].link
         {
             self.links[link].pair.carry_up(up);
@@ -527,7 +527,7 @@ impl Run {
             }
         }
         assert_eq!(self.mobile.connections(), 0);
-        if let Place::Between(at) = self.place {
+        if let Holder::Between(at) = self.place {
             let Between { near, far, .. } = &self.between[at];
             assert_eq!((near.session.connections(), far.connections()), (0, 0));
         }

@@ -27,7 +27,7 @@ fn open() -> Vec<u8> {
     bytes
 }
 
-impl World {
+impl Sessions {
     fn send_up(&mut self, bytes: &[u8]) -> Result<(), StreamError> {
         self.mobile.send_message(self.now, &mut self.pair.mobile, bytes)
     }
@@ -49,7 +49,7 @@ impl World {
 /// without being one.
 #[test]
 fn messages_pass_both_ways_without_a_connection() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let session = SessionId(7);
     let holder = BaseName::new(b"1").expect("short");
     let mut greet = vec![];
@@ -78,12 +78,12 @@ fn messages_pass_both_ways_without_a_connection() {
 
 #[test]
 fn the_channel_stays_while_nothing_is_said() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     world.send_up(&message(1, 20, 3)).expect("room");
     world.messages();
     assert_eq!((world.mobile.next_timeout(), world.base.next_timeout()), (None, None));
     world.now += Duration::from_secs(100_000);
-    let World { pair, mobile, base, now, .. } = &mut world;
+    let Sessions { pair, mobile, base, now, .. } = &mut world;
     mobile.handle_timeout(*now, &mut pair.mobile);
     base.handle_timeout(*now, &mut pair.base);
     assert_eq!(world.send_down(&message(1, 21, 4)), Ok(()));
@@ -96,7 +96,7 @@ fn the_channel_stays_while_nothing_is_said() {
 fn messages_of_a_newer_peer_break_nothing() {
     let sent = [message(1, 20, 0), message(2, 63, 900), message(1, 62, 65_535), message(9, 20, 1)];
     for first in 0..sent.len() {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let sent: Vec<_> = sent[first..].iter().chain(&sent[..first]).cloned().collect();
         for bytes in &sent {
             assert_eq!(world.send_up(bytes), Ok(()));
@@ -108,7 +108,7 @@ fn messages_of_a_newer_peer_break_nothing() {
 
 #[test]
 fn only_whole_datagrams_of_a_handoff_are_sent() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let whole = message(1, 20, 5);
     let mut longer = whole.clone();
     longer.push(0);
@@ -124,7 +124,7 @@ fn only_whole_datagrams_of_a_handoff_are_sent() {
 fn a_malformed_message_resets_the_channel_alone() {
     let open = open();
     for bad in [&open[..], &[0, 20, 0, 0], &[1, 64, 0, 0], &[1, 19, 0, 0], b"HTTP"] {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let good = message(1, 20, 2);
         world.send_up(&good).expect("room");
         let id = world.opened();
@@ -142,7 +142,7 @@ fn a_malformed_message_resets_the_channel_alone() {
 #[test]
 fn a_channel_that_ends_inside_a_message_is_malformed() {
     for (sent, malformed) in [(6, 1), (9, 0)] {
-        let mut world = World::new();
+        let mut world = Sessions::new();
         let stream = world.pair.mobile.open().expect("room");
         world.pair.mobile.write(stream, &message(1, 20, 5)[..sent]).expect("room");
         world.pair.mobile.finish(stream);
@@ -159,7 +159,7 @@ fn a_channel_that_ends_inside_a_message_is_malformed() {
 #[test]
 fn a_full_base_is_still_spoken_to() {
     let config = Config { max_connections: 1, ..Config::base() };
-    let mut world = World::of(Limits::default(), Config::mobile(), config);
+    let mut world = Sessions::of(Limits::default(), Config::mobile(), config);
     world.opened();
     world.send_up(&message(1, 20, 2)).expect("room");
     assert_eq!(world.messages(), (vec![message(1, 20, 2)], vec![]));
@@ -168,7 +168,7 @@ fn a_full_base_is_still_spoken_to() {
 
 #[test]
 fn what_waits_to_be_sent_is_bounded() {
-    let mut world = World::with(Limits { buffer: 10, ..Limits::default() });
+    let mut world = Sessions::with(Limits { buffer: 10, ..Limits::default() });
     let large = message(1, 24, 65_000);
     let mut sent = 0;
     while world.send_up(&large).is_ok() {
@@ -178,14 +178,14 @@ fn what_waits_to_be_sent_is_bounded() {
     assert_eq!(world.send_up(&large), Err(StreamError::TooMany));
     let (at_base, _) = world.messages();
     assert!(!at_base.is_empty() && at_base.iter().all(|bytes| *bytes == large));
-    let mut world = World::with(Limits { streams: 0, ..Limits::default() });
+    let mut world = Sessions::with(Limits { streams: 0, ..Limits::default() });
     assert_eq!(world.send_up(&message(1, 20, 1)), Err(StreamError::TooMany));
 }
 
 /// A reader that does not poll stops the writer at the transport's buffers, and nothing is lost.
 #[test]
 fn what_waits_to_be_polled_is_bounded() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let small = message(1, 24, 0);
     for _ in 0..50_000 {
         world.send_up(&small).expect("room");
@@ -210,7 +210,7 @@ fn what_waits_to_be_polled_is_bounded() {
 /// taken for the new one's word.
 #[test]
 fn the_channel_does_not_move() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = world.opened();
     world.send_up(&message(1, 30, 2)).expect("room");
     world.messages();
@@ -218,7 +218,7 @@ fn the_channel_does_not_move() {
     world.pair.carry();
     world.send_up(&message(1, 30, 9)).expect("room");
     let name = SessionId(7);
-    let World { pair, mobile, base, now, .. } = &mut world;
+    let Sessions { pair, mobile, base, now, .. } = &mut world;
     mobile.suspend(*now, &mut pair.mobile);
     assert_eq!(mobile.poll_message(), None);
     let state = base.freeze(*now, &mut pair.base, name);
@@ -243,7 +243,7 @@ fn the_channel_does_not_move() {
 /// A mobile that comes back over an association that still stands has its messages on a new stream.
 #[test]
 fn a_channel_opened_anew_replaces_the_old_one() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     world.send_up(&message(1, 20, 1)).expect("room");
     world.messages();
     world.mobile.suspend(world.now, &mut world.pair.mobile);
@@ -256,7 +256,7 @@ fn a_channel_opened_anew_replaces_the_old_one() {
 
 #[test]
 fn there_is_one_channel_and_it_is_the_latest() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let first = world.pair.mobile.open().expect("room");
     let second = world.pair.mobile.open().expect("room");
     for stream in [first, second] {
@@ -273,10 +273,10 @@ fn there_is_one_channel_and_it_is_the_latest() {
 
 #[test]
 fn a_lost_association_takes_the_channel_with_it() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     world.send_up(&message(1, 20, 1)).expect("room");
     world.messages();
-    let World { pair, mobile, base, .. } = &mut world;
+    let Sessions { pair, mobile, base, .. } = &mut world;
     mobile.reset_all(&mut pair.mobile, ResetReason::AssociationLost);
     base.reset_all(&mut pair.base, ResetReason::AssociationLost);
     assert_eq!(world.send_down(&message(1, 21, 1)), Err(StreamError::Unknown));
@@ -293,7 +293,7 @@ proptest::proptest! {
         piece in 1usize..40,
         sizes in proptest::collection::vec((20u8..64, 0usize..400, 0u8..4), 1..40),
     ) {
-        let mut world = World::with(Limits { buffer, piece, ..Limits::default() });
+        let mut world = Sessions::with(Limits { buffer, piece, ..Limits::default() });
         let (mut up, mut down) = ((vec![], vec![]), (vec![], vec![]));
         // The base must know the stream for what it is before it can answer.
         world.send_up(&message(2, 20, 0)).expect("room");

@@ -7,14 +7,14 @@ const NAME: SessionId = SessionId(3);
 
 /// A mobile and the base where its session stands, of which the mobile has told others.
 struct Trip {
-    world: World,
+    world: Sessions,
     state: Option<SessionState>,
 }
 
 impl Trip {
     /// Two connections that stand, with bytes under way both ways.
     fn new() -> (Self, ConnId, ConnId) {
-        let mut world = World::with(Limits { unacknowledged: 4, ..Limits::default() });
+        let mut world = Sessions::with(Limits { unacknowledged: 4, ..Limits::default() });
         let ids = (world.opened(), world.opened());
         for id in [ids.0, ids.1] {
             assert_eq!((world.up(id, b"0123"), world.down(id, b"abcd")), (4, 4));
@@ -23,7 +23,7 @@ impl Trip {
     }
 
     fn leave(&mut self) {
-        let World { pair, mobile, base, now, .. } = &mut self.world;
+        let Sessions { pair, mobile, base, now, .. } = &mut self.world;
         mobile.suspend(*now, &mut pair.mobile);
         if self.state.is_none() {
             self.state = Some(base.freeze(*now, &mut pair.base, NAME));
@@ -33,7 +33,7 @@ impl Trip {
     fn arrive(&mut self) {
         self.world.pair = Pair::new(Limits { unacknowledged: 4, ..Limits::default() });
         self.world.base = Session::base(Config::base());
-        let World { pair, mobile, now, .. } = &mut self.world;
+        let Sessions { pair, mobile, now, .. } = &mut self.world;
         mobile.resume(*now, &mut pair.mobile, NAME);
     }
 
@@ -107,7 +107,7 @@ fn a_direction_ended_between_two_bases_ends_where_it_should() {
         let (mut trip, one, other) = Trip::new();
         let finish = |trip: &mut Trip, at| {
             if at == moment {
-                let World { pair, mobile, .. } = &mut trip.world;
+                let Sessions { pair, mobile, .. } = &mut trip.world;
                 mobile.finish(&mut pair.mobile, one);
             }
         };
@@ -143,7 +143,7 @@ fn a_connection_given_up_between_two_bases_is_reset_at_the_last() {
         let (mut trip, one, other) = Trip::new();
         let reset = |trip: &mut Trip, at| {
             if at == moment {
-                let World { pair, mobile, .. } = &mut trip.world;
+                let Sessions { pair, mobile, .. } = &mut trip.world;
                 mobile.reset(&mut pair.mobile, one, ResetReason::Aborted);
             }
         };
@@ -171,7 +171,7 @@ fn a_connection_opened_between_two_bases_is_opened_once() {
         let mut opened = None;
         let mut connect = |trip: &mut Trip, at| {
             if at == moment {
-                let World { pair, mobile, now, .. } = &mut trip.world;
+                let Sessions { pair, mobile, now, .. } = &mut trip.world;
                 let hop = &mut pair.mobile;
                 let id = mobile.connect_from(*now, hop, &target(), opening, source).expect("room");
                 opened = Some(id);
@@ -208,13 +208,13 @@ fn a_connection_opened_between_two_bases_is_opened_once() {
 #[test]
 fn an_opening_that_is_under_way_keeps_its_source() {
     let source = "10.1.0.1:5000".parse().ok();
-    let mut world = World::new();
-    let World { pair, mobile, now, .. } = &mut world;
+    let mut world = Sessions::new();
+    let Sessions { pair, mobile, now, .. } = &mut world;
     let hop = &mut pair.mobile;
     let id = mobile.connect_from(*now, hop, &target(), Opening::Early, source).expect("room");
     let connect = Event::Connect { id, target: target(), source };
     assert_eq!(world.settle().1, core::slice::from_ref(&connect));
-    let World { pair, mobile, base, now, .. } = &mut world;
+    let Sessions { pair, mobile, base, now, .. } = &mut world;
     mobile.suspend(*now, &mut pair.mobile);
     let state = base.freeze(*now, &mut pair.base, NAME);
     let state = SessionState::decode(&state.encode()).expect("as it was written");

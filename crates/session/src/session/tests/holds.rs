@@ -7,8 +7,8 @@ use super::*;
 const NAME: SessionId = SessionId(0xabcd);
 
 /// A mobile that left one base, of whose session `state` is what is left, and resumes at another.
-fn early(limits: Limits, n: usize) -> (World, SessionState, Vec<ConnId>) {
-    let mut world = World::with(Limits { unacknowledged: 3, ..limits });
+fn early(limits: Limits, n: usize) -> (Sessions, SessionState, Vec<ConnId>) {
+    let mut world = Sessions::with(Limits { unacknowledged: 3, ..limits });
     let ids: Vec<ConnId> = (0..n).map(|_| world.opened()).collect();
     for id in &ids {
         assert_eq!((world.up(*id, b"sent up"), world.down(*id, b"sent down")), (7, 9));
@@ -20,7 +20,7 @@ fn early(limits: Limits, n: usize) -> (World, SessionState, Vec<ConnId>) {
     (world, state, ids)
 }
 
-impl World {
+impl Sessions {
     /// The mobile leaves; what the base has of its session.
     fn leave(&mut self, name: SessionId) -> SessionState {
         let Self { pair, mobile, base, now, .. } = self;
@@ -185,7 +185,7 @@ fn a_state_comes_into_a_session_that_stands() {
 /// MHP-18: a base that gets no state asks anew what was never answered, and resets the rest.
 #[test]
 fn a_declined_session_is_unknown() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let open = world.opened();
     let faithful = world.connect(Opening::Faithful);
     let early = world.connect(Opening::Early);
@@ -231,7 +231,7 @@ fn held_streams_are_given_up_in_time() {
     let (mut world, _, ids) = early(Limits::default(), 3);
     assert_eq!(world.wanted(), [NAME]);
     world.now += Config::base().opening_timeout;
-    let World { pair, base, now, .. } = &mut world;
+    let Sessions { pair, base, now, .. } = &mut world;
     base.handle_timeout(*now, &mut pair.base);
     assert_eq!(base.half_open(), 0);
     let (mobile, base) = world.settle();
@@ -293,7 +293,7 @@ fn a_mobile_that_comes_back_over_the_same_association_goes_on() {
             assert_eq!(world.up(new, b"new"), 3);
             assert_eq!(world.wanted(), [NAME]);
             // The base hears of it, and takes its own state up again.
-            let World { pair, base, now, .. } = &mut world;
+            let Sessions { pair, base, now, .. } = &mut world;
             let state = base.freeze(*now, &mut pair.base, NAME);
             assert_eq!(state.connections.len(), 4, "what is new stays where it is");
             base.adopt(*now, state);
@@ -397,15 +397,15 @@ fn an_opening_that_the_state_knows_is_not_asked_again() {
 /// before anybody else has asked for the session, has its connections where they began.
 #[test]
 fn a_mobile_that_comes_back_before_its_base_gave_anything_away_goes_on() {
-    let mut world = World::with(Limits { unacknowledged: 3, ..Limits::default() });
+    let mut world = Sessions::with(Limits { unacknowledged: 3, ..Limits::default() });
     let id = world.opened();
     world.decline(NAME);
     assert_eq!((world.up(id, b"sent up"), world.down(id, b"sent down")), (7, 9));
-    let World { pair, mobile, now, .. } = &mut world;
+    let Sessions { pair, mobile, now, .. } = &mut world;
     mobile.suspend(*now, &mut pair.mobile);
     mobile.resume(*now, &mut pair.mobile, NAME);
     assert_eq!(world.wanted(), [NAME]);
-    let World { pair, base, now, .. } = &mut world;
+    let Sessions { pair, base, now, .. } = &mut world;
     let state = base.freeze(*now, &mut pair.base, NAME);
     base.adopt(*now, state);
     world.settle();

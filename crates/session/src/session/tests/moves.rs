@@ -95,7 +95,7 @@ struct Station {
 
 /// Who has the session.
 #[derive(Debug)]
-enum Place {
+enum Holder {
     Station(usize),
     OnItsWay(SessionState),
 }
@@ -109,7 +109,7 @@ struct Run {
     /// The station of the association that the mobile uses, or left last.
     at: usize,
     suspended: bool,
-    place: Place,
+    place: Holder,
     apps: BTreeMap<ConnId, End>,
     hosts: BTreeMap<ConnId, End>,
     /// Connections that somebody gave up on purpose.
@@ -133,7 +133,7 @@ impl Run {
             stations: vec![],
             at: 0,
             suspended: false,
-            place: Place::Station(0),
+            place: Holder::Station(0),
             apps: BTreeMap::new(),
             hosts: BTreeMap::new(),
             spoiled: BTreeSet::new(),
@@ -203,7 +203,7 @@ impl Run {
     }
 
     fn answer(&mut self, accept: bool) {
-        let Place::Station(at) = self.place else { return };
+        let Holder::Station(at) = self.place else { return };
         let Station { session, pair, asked } = &mut self.stations[at];
         let Some(id) = asked.pop() else { return };
         if accept {
@@ -216,7 +216,7 @@ impl Run {
     }
 
     fn relay(&mut self, id: ConnId, up: usize, down: usize) {
-        let Place::Station(at) = self.place else { return };
+        let Holder::Station(at) = self.place else { return };
         let Station { session, pair, .. } = &mut self.stations[at];
         let Some(host) = self.hosts.get_mut(&id).filter(|host| host.open) else { return };
         let piece = session.received(&pair.base, id);
@@ -237,7 +237,7 @@ impl Run {
     }
 
     fn end(&mut self, id: ConnId) {
-        let Place::Station(at) = self.place else { return };
+        let Holder::Station(at) = self.place else { return };
         let Station { session, pair, .. } = &mut self.stations[at];
         if let Some(host) = self.hosts.get_mut(&id).filter(|host| host.open) {
             host.finished = true;
@@ -274,7 +274,7 @@ impl Run {
 
     fn freeze(&mut self) {
         // As long as the mobile is with that base, nobody asks it to.
-        let Place::Station(at) = self.place else { return };
+        let Holder::Station(at) = self.place else { return };
         self.poll();
         if at == self.at && !self.suspended && self.stations[at].session.holds.len() == 0 {
             return;
@@ -282,19 +282,19 @@ impl Run {
         let Station { session, pair, asked } = &mut self.stations[at];
         let state = session.freeze(self.now, &mut pair.base, NAME);
         asked.clear();
-        self.place = Place::OnItsWay(state);
+        self.place = Holder::OnItsWay(state);
     }
 
     fn adopt(&mut self, late: bool) {
         let at = if late { self.at.saturating_sub(1) } else { self.at };
-        match core::mem::replace(&mut self.place, Place::Station(at)) {
-            Place::OnItsWay(state) => self.stations[at].session.adopt(self.now, state),
+        match core::mem::replace(&mut self.place, Holder::Station(at)) {
+            Holder::OnItsWay(state) => self.stations[at].session.adopt(self.now, state),
             place => self.place = place,
         }
     }
 
     fn serves(&self, at: usize) -> bool {
-        matches!(self.place, Place::Station(n) if n == at)
+        matches!(self.place, Holder::Station(n) if n == at)
     }
 
     fn say(&mut self, up: bool, n: usize) {
@@ -342,7 +342,7 @@ impl Run {
             while let Some(event) = session.poll_event(self.now, &mut pair.base) {
                 match event {
                     Event::Connect { id, .. } => {
-                        let serves = matches!(self.place, Place::Station(n) if n == at);
+                        let serves = matches!(self.place, Holder::Station(n) if n == at);
                         assert!(serves, "{id} is asked of a fixed host where its state is not");
                         let host = self.hosts.entry(id).or_default();
                         assert_eq!(host.read, 0, "{id} is asked of two fixed hosts");
@@ -416,7 +416,7 @@ impl Run {
             self.poll();
             self.freeze();
             self.adopt(false);
-            while matches!(self.place, Place::Station(at) if !self.stations[at].asked.is_empty()) {
+            while matches!(self.place, Holder::Station(at) if !self.stations[at].asked.is_empty()) {
                 self.answer(true);
             }
             for id in self.apps.keys().copied().collect::<Vec<_>>() {
@@ -452,7 +452,7 @@ impl Run {
             let host = host.expect("it was asked of a fixed host");
             assert_eq!((host.read, app.read), (app.written, host.written), "{id}");
         }
-        let Place::Station(at) = self.place else { panic!("nobody has the session") };
+        let Holder::Station(at) = self.place else { panic!("nobody has the session") };
         assert_eq!((self.mobile.connections(), self.stations[at].session.connections()), (0, 0));
         assert_eq!(self.mobile.next_timeout(), None);
         assert_eq!(self.stations[at].session.next_timeout(), None);

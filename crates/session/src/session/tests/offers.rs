@@ -9,14 +9,14 @@ fn addr(text: &str) -> SocketAddr {
     text.parse().expect("address")
 }
 
-fn listening() -> World {
-    let mut world = World::new();
+fn listening() -> Sessions {
+    let mut world = Sessions::new();
     world.mobile.set_listening(true);
     world
 }
 
-fn offer(world: &mut World) -> ConnId {
-    let World { pair, base, now, .. } = world;
+fn offer(world: &mut Sessions) -> ConnId {
+    let Sessions { pair, base, now, .. } = world;
     base.offer(*now, &mut pair.base, addr(MOBILE), addr(CALLER)).expect("room")
 }
 
@@ -57,7 +57,7 @@ fn an_offer_may_be_refused() {
 
 #[test]
 fn a_mobile_that_does_not_listen_resets_what_it_is_offered() {
-    let mut world = World::new();
+    let mut world = Sessions::new();
     let id = offer(&mut world);
     let (mobile, base) = world.settle();
     assert_eq!(mobile, []);
@@ -71,7 +71,7 @@ fn an_offer_is_not_awaited_for_ever() {
     let mut world = listening();
     let id = offer(&mut world);
     world.now += Config::base().opening_timeout;
-    let World { pair, base, now, .. } = &mut world;
+    let Sessions { pair, base, now, .. } = &mut world;
     base.handle_timeout(*now, &mut pair.base);
     let (_, base) = world.settle();
     assert_eq!(base[0], Event::Failed { id, refusal: Refusal::TimedOut });
@@ -80,7 +80,7 @@ fn an_offer_is_not_awaited_for_ever() {
 #[test]
 fn a_mobile_offers_nothing() {
     let mut world = listening();
-    let World { pair, mobile, now, .. } = &mut world;
+    let Sessions { pair, mobile, now, .. } = &mut world;
     let offered = mobile.offer(*now, &mut pair.mobile, addr(MOBILE), addr(CALLER));
     assert_eq!(offered, Err(StreamError::Unknown));
 }
@@ -96,7 +96,7 @@ fn offered_connections_move_and_unanswered_offers_do_not() {
     world.settle();
     let asked = offer(&mut world);
     let name = SessionId(7);
-    let World { pair, base, mobile, now, .. } = &mut world;
+    let Sessions { pair, base, mobile, now, .. } = &mut world;
     let state = base.freeze(*now, &mut pair.base, name);
     mobile.suspend(*now, &mut pair.mobile);
     assert_eq!(state.connections.iter().map(|c| c.id).collect::<Vec<_>>(), [taken.0]);

@@ -7,8 +7,8 @@ use super::*;
 const NAME: SessionId = SessionId(8);
 
 /// A connection as it is after its bytes up to 4 went both ways, with some under way.
-fn standing() -> (World, ConnId) {
-    let mut world = World::with(Limits { unacknowledged: 3, ..Limits::default() });
+fn standing() -> (Sessions, ConnId) {
+    let mut world = Sessions::with(Limits { unacknowledged: 3, ..Limits::default() });
     let id = world.opened();
     assert_eq!((world.up(id, b"0123456789"), world.down(id, b"abcdefgh")), (10, 8));
     world.pair.carry_up(4);
@@ -19,7 +19,7 @@ fn standing() -> (World, ConnId) {
     (world, id)
 }
 
-impl World {
+impl Sessions {
     fn suspend(&mut self) {
         self.mobile.suspend(self.now, &mut self.pair.mobile);
     }
@@ -97,7 +97,7 @@ fn half_closed_connections_go_on_half_closed() {
         world.take_over(exported);
         assert_eq!(world.read_base(id), b"0123456789");
         assert_eq!(world.read_mobile(id), b"cdefgh");
-        let World { pair, mobile, base, .. } = &mut world;
+        let Sessions { pair, mobile, base, .. } = &mut world;
         // One that is over in both directions is forgotten as its last byte is read.
         if !(up && down) {
             assert_eq!(base.recv_state(&pair.base, id) == RecvState::Finished, up);
@@ -120,7 +120,7 @@ fn a_connection_that_is_over_is_read_to_its_end_elsewhere() {
     world.base_events();
     assert_eq!(world.read_base(id), b"0123456789");
     let state = {
-        let World { pair, base, now, .. } = &mut world;
+        let Sessions { pair, base, now, .. } = &mut world;
         base.freeze(*now, &mut pair.base, NAME)
     };
     world.suspend();
@@ -149,8 +149,8 @@ fn a_connection_that_is_over_is_read_to_its_end_elsewhere() {
 fn an_opening_goes_on_elsewhere() {
     let source = "10.1.0.1:5000".parse().ok();
     for answered in [false, true] {
-        let mut world = World::new();
-        let World { pair, mobile, now, .. } = &mut world;
+        let mut world = Sessions::new();
+        let Sessions { pair, mobile, now, .. } = &mut world;
         let opening = Opening::Faithful;
         let hop = &mut pair.mobile;
         let id = mobile.connect_from(*now, hop, &target(), opening, source).expect("room");
@@ -184,7 +184,7 @@ fn only_a_session_without_a_hop_takes_connections_up() {
     assert!(world.mobile.import(now, state.clone()), "it may come back");
     assert!(!world.mobile.import(now, state.clone()), "but only once");
 
-    let mut carrying = World::new();
+    let mut carrying = Sessions::new();
     carrying.opened();
     assert!(!carrying.mobile.import(now, ConnectionState { id: 70, ..state.clone() }));
     let mut small = Session::mobile(Config { kept_max: Bytes::new(12), ..Config::mobile() });
@@ -210,7 +210,7 @@ fn a_session_that_took_nothing_up_ends_what_the_base_has() {
     assert_eq!(world.base.connections(), 0);
 }
 
-impl World {
+impl Sessions {
     /// Forgets a connection that was exported and never imported.
     fn spoil(&mut self, id: ConnId) {
         assert!(self.mobile.export(id).is_some());

@@ -88,7 +88,7 @@ fn byte(id: ConnId, up: bool, at: usize) -> u8 {
 }
 
 struct Run {
-    world: World,
+    world: Sessions,
     mobile: Side,
     base: Side,
 }
@@ -99,7 +99,7 @@ impl Run {
         let mobile = Config { opening_timeout: brief, max_half_open: 6, ..Config::mobile() };
         let base = Config { opening_timeout: brief, max_half_open: 4, ..Config::base() };
         Self {
-            world: World::of(limits, mobile, base),
+            world: Sessions::of(limits, mobile, base),
             mobile: Side::default(),
             base: Side::default(),
         }
@@ -112,7 +112,7 @@ impl Run {
     }
 
     fn write(&mut self, mobile: bool, id: ConnId, n: usize) {
-        let World { pair, mobile: m, base: b, .. } = &mut self.world;
+        let Sessions { pair, mobile: m, base: b, .. } = &mut self.world;
         let (side, session, hop) = if mobile {
             (&mut self.mobile, m, &mut pair.mobile)
         } else {
@@ -130,7 +130,7 @@ impl Run {
     }
 
     fn read(&mut self, mobile: bool, id: ConnId, n: usize) {
-        let World { pair, mobile: m, base: b, .. } = &mut self.world;
+        let Sessions { pair, mobile: m, base: b, .. } = &mut self.world;
         let (side, session, hop) = if mobile {
             (&mut self.mobile, m, &mut pair.mobile)
         } else {
@@ -150,7 +150,7 @@ impl Run {
     }
 
     fn finish(&mut self, mobile: bool, id: ConnId) {
-        let World { pair, mobile: m, base: b, .. } = &mut self.world;
+        let Sessions { pair, mobile: m, base: b, .. } = &mut self.world;
         let side = if mobile { &mut self.mobile } else { &mut self.base };
         let Some(app) = side.apps.get_mut(&id).filter(|app| app.open) else { return };
         app.finished = true;
@@ -158,7 +158,7 @@ impl Run {
     }
 
     fn reset(&mut self, mobile: bool, id: ConnId) {
-        let World { pair, mobile: m, base: b, .. } = &mut self.world;
+        let Sessions { pair, mobile: m, base: b, .. } = &mut self.world;
         let side = if mobile { &mut self.mobile } else { &mut self.base };
         let Some(app) = side.apps.get_mut(&id).filter(|app| !app.closed) else { return };
         app.reset = true;
@@ -176,7 +176,7 @@ impl Run {
             return;
         }
         let id = self.base.waiting.swap_remove(which % self.base.waiting.len());
-        let World { pair, base, .. } = &mut self.world;
+        let Sessions { pair, base, .. } = &mut self.world;
         let app = self.base.apps.entry(id).or_default();
         if accept {
             // It may be over already without the application having polled.
@@ -194,7 +194,7 @@ impl Run {
         };
         match *step {
             Step::Connect(opening) => {
-                let World { pair, mobile, now, .. } = &mut self.world;
+                let Sessions { pair, mobile, now, .. } = &mut self.world;
                 if let Ok(id) = mobile.connect(*now, &mut pair.mobile, &target(), opening) {
                     let app = self.mobile.apps.entry(id).or_default();
                     app.open = opening == Opening::Early;
@@ -228,7 +228,7 @@ impl Run {
             Step::CarryDown(n) => self.world.pair.carry_down(n),
             Step::Poll { mobile } => self.poll(mobile),
             Step::Wait(s) => {
-                let World { pair, mobile, base, now, .. } = &mut self.world;
+                let Sessions { pair, mobile, base, now, .. } = &mut self.world;
                 *now += Duration::from_secs(s);
                 mobile.handle_timeout(*now, &mut pair.mobile);
                 base.handle_timeout(*now, &mut pair.base);

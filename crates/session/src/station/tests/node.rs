@@ -151,14 +151,14 @@ impl Around {
 }
 
 /// A base's sockets with what is around.
-pub(super) struct World<'a> {
+pub(super) struct NodeWires<'a> {
     pub(super) now: Time,
     pub(super) verbose: bool,
     pub(super) sockets: &'a mut Sockets,
     pub(super) around: &'a mut Around,
 }
 
-impl Associations for World<'_> {
+impl Associations for NodeWires<'_> {
     type Id = At;
     type Streams = End;
 
@@ -173,7 +173,7 @@ impl Associations for World<'_> {
     }
 }
 
-impl World<'_> {
+impl NodeWires<'_> {
     fn add(&mut self, conn: ConnId, at: At, kind: Kind, flow: usize) {
         let socket = self.around.socket();
         self.sockets.all.insert(socket, Socket { conn, at: Some(at), kind, flow, reset: false });
@@ -302,7 +302,7 @@ impl World<'_> {
     }
 }
 
-impl Wires<u32> for World<'_> {
+impl Wires<u32> for NodeWires<'_> {
     type Socket = u64;
 
     fn link(&mut self, base: u32) -> Option<At> {
@@ -462,7 +462,7 @@ impl Wires<u32> for World<'_> {
 }
 
 /// Lets a base do what it has to do.
-pub(super) fn poll(base: u32, station: &mut Base, world: &mut World<'_>) {
+pub(super) fn poll(base: u32, station: &mut Base, world: &mut NodeWires<'_>) {
     let now = world.now;
     for _ in 0..100 {
         let mut some = false;
@@ -510,7 +510,7 @@ pub(super) fn poll(base: u32, station: &mut Base, world: &mut World<'_>) {
 }
 
 /// An association of a base is lost.
-pub(super) fn lose(station: &mut Base, world: &mut World<'_>, id: At) {
+pub(super) fn lose(station: &mut Base, world: &mut NodeWires<'_>, id: At) {
     if !world.sockets.has(id) {
         return;
     }

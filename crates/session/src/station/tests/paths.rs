@@ -3,8 +3,8 @@
 use super::*;
 
 /// A world with a connection that has carried something both ways.
-fn world(mode: Mode) -> (World, ConnId) {
-    let mut world = World::new(1, mode);
+fn world(mode: Mode) -> (Roaming, ConnId) {
+    let mut world = Roaming::new(1, mode);
     let id = world.connect(Opening::Faithful).expect("room");
     world.run(20 * MS);
     assert!(world.apps[&id].open);
@@ -14,14 +14,14 @@ fn world(mode: Mode) -> (World, ConnId) {
     (world, id)
 }
 
-impl World {
+impl Roaming {
     /// Bytes that the fixed host has of a connection.
     fn up(&self, id: ConnId) -> usize {
         self.around.flows_of(id).map(|wired| wired.up).max().unwrap_or(0)
     }
 }
 
-fn moves(world: &mut World, id: ConnId, to: u32) {
+fn moves(world: &mut Roaming, id: ConnId, to: u32) {
     world.mobile.handle_upcall(world.now, to);
     let (up, down) = (world.up(id), world.apps[&id].read);
     world.run(Duration::from_millis(500));

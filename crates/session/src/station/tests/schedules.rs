@@ -11,7 +11,7 @@ use super::*;
 const TESTS: &str = "-p lasthop-session --lib station::tests::schedules";
 
 struct Run {
-    world: World,
+    world: Roaming,
     dice: Numbers,
     /// How often the mobile moves, a base is restarted, and wired halves cannot move.
     restless: f64,
@@ -29,7 +29,7 @@ impl Run {
             ..Limits::default()
         };
         let mode = [Mode::Anchor, Mode::Migrate, Mode::Both][dice.below(3) as usize];
-        let mut world = World::with(seed, mode, limits);
+        let mut world = Roaming::with(seed, mode, limits);
         world.loss = dice.uniform() * 0.15;
         let restless = dice.uniform();
         let fragile = if dice.chance(0.3) { dice.uniform() * 0.4 } else { 0.0 };

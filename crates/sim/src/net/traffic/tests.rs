@@ -19,12 +19,12 @@ const FH: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const MH: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 1);
 const PORT: u16 = 80;
 
-enum Place {
+enum AnyNode {
     Host(Box<Host<Traffic>>),
     Router(Router),
 }
 
-impl Node for Place {
+impl Node for AnyNode {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         match self {
             Self::Host(host) => host.handle_packet(ctx, link, packet),
@@ -49,7 +49,7 @@ impl Node for Place {
 
 /// A fixed host, a base station and a mobile host.
 struct Path {
-    network: Network<Place>,
+    network: Network<AnyNode>,
     hosts: [NodeId; 2],
     down: LinkId,
     up: LinkId,
@@ -61,16 +61,16 @@ impl Path {
         let mut network = Network::new(Config::new(seed));
         let fh = Host::new(FH, seed.child("fh"), fixed);
         let mh = Host::new(MH, seed.child("mh"), mobile);
-        let fh = network.add_node(Place::Host(Box::new(fh)));
-        let bs = network.add_node(Place::Router(Router::default()));
-        let mh = network.add_node(Place::Host(Box::new(mh)));
+        let fh = network.add_node(AnyNode::Host(Box::new(fh)));
+        let bs = network.add_node(AnyNode::Router(Router::default()));
+        let mh = network.add_node(AnyNode::Host(Box::new(mh)));
         let wire = LinkConfig {
             pacing: Pacing::Rate(Rate::from_mbps(10)),
             delay: Duration::from_millis(20),
             queue: QueueLimit::Packets(100),
             ..LinkConfig::default()
         };
-        let add = |network: &mut Network<Place>, a, b, config: &LinkConfig| {
+        let add = |network: &mut Network<AnyNode>, a, b, config: &LinkConfig| {
             network.add_link(a, b, config).expect("a link")
         };
         add(&mut network, fh, bs, &wire);
@@ -88,8 +88,8 @@ impl Path {
 
     fn host(&self, which: usize) -> &Host<Traffic> {
         match self.network.node(self.hosts[which]) {
-            Place::Host(host) => host,
-            Place::Router(_) => panic!("a router"),
+            AnyNode::Host(host) => host,
+            AnyNode::Router(_) => panic!("a router"),
         }
     }
 

@@ -6,7 +6,7 @@ use lasthop_units::Stream;
 use rayon::prelude::*;
 
 use super::*;
-use crate::scenario::{Place, Scheme};
+use crate::scenario::{Scheme, WorksAt};
 
 /// Random scenarios of each scheme, unless others are asked for (`LASTHOP_SEED` and the like).
 const RUNS: u64 = 1000;
@@ -21,7 +21,7 @@ pub(super) fn scenario(scheme: Scheme, number: u64) -> String {
     let two_hops = match scheme {
         Scheme::Obtcp => true,
         _ if scheme.ends_at_mobile() || scheme.traits().changes_fixed => false,
-        _ if scheme.traits().place == Place::Surrogate => false,
+        _ if scheme.traits().place == WorksAt::Surrogate => false,
         _ => stream.chance(0.3),
     };
     let moves = stream.chance(0.6);

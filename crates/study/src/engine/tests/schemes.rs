@@ -1,7 +1,7 @@
 //! Each scheme does something, and does it in the right direction.
 
 use super::*;
-use crate::scenario::{Place, Scheme, Schemes};
+use crate::scenario::{Scheme, Schemes, WorksAt};
 
 /// A download over a wire and a hop.
 const DOWNLOAD: &str = r#"
@@ -88,7 +88,7 @@ fn refusal(text: &str) -> String {
 fn helpers_in_the_path_beat_plain_tcp_on_a_lossy_hop() {
     let lossy = "forward.loss = \"5%\"";
     let none = goodput("none", lossy, "");
-    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Path) {
+    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == WorksAt::Path) {
         if scheme.traits().needs_mobile_router {
             continue;
         }
@@ -183,7 +183,7 @@ fn what_an_unseen_queue_drops_is_left_to_the_sender() {
 #[test]
 fn schemes_of_the_mobile_beat_plain_tcp_over_disconnections() {
     let none = goodput("none", "", GAPS);
-    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Mobile) {
+    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == WorksAt::Mobile) {
         let helped = goodput(scheme.name(), "", GAPS);
         assert!(helped > 1.1 * none, "{scheme}: {helped} against {none}");
     }
@@ -270,7 +270,7 @@ fn a_priority_moves_the_window_from_one_flow_to_the_other() {
 /// MTC-7, SNP-11: every scheme of the path goes on at the next base.
 #[test]
 fn agents_follow_a_mobile_to_its_next_base() {
-    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == Place::Path) {
+    for scheme in Scheme::ALL.into_iter().filter(|s| s.traits().place == WorksAt::Path) {
         if scheme.traits().needs_mobile_router {
             continue;
         }

@@ -100,7 +100,7 @@ impl Measure {
 
 /// One scheme under one condition, with one sender and one load: what one simulation runs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct LeagueRun {
     /// The condition, such as `loss 5 %`.
     pub condition: String,
     /// The sender, such as `reno`.
@@ -111,7 +111,7 @@ pub struct Place {
     pub load: Load,
 }
 
-impl Place {
+impl LeagueRun {
     /// The label of what is measured here: a table such as `goodput` or `upload-goodput`, the sender
     /// as the row and the condition as the column.
     pub fn label(&self, measure: Measure) -> Label {
@@ -157,14 +157,14 @@ pub(super) struct Case {
 }
 
 /// A place with its case, or with the reason why the scheme has no place there.
-pub(super) type Entry = (Place, Result<Case, &'static str>);
+pub(super) type Entry = (LeagueRun, Result<Case, &'static str>);
 
 /// All of them, in the order of the tables: conditions, senders, loads, schemes.
 pub(super) fn all() -> Result<Vec<Entry>, ReproduceError> {
     let mut entries = Vec::new();
     for ground in &GROUNDS {
         let run = run_on(ground)?;
-        let mut groups: Vec<&Place> = Vec::new();
+        let mut groups: Vec<&LeagueRun> = Vec::new();
         for (place, _) in &run {
             if !groups.iter().any(|known| known.luck() == place.luck()) {
                 groups.push(place);
@@ -172,7 +172,7 @@ pub(super) fn all() -> Result<Vec<Entry>, ReproduceError> {
         }
         for group in groups {
             for scheme in Scheme::ALL {
-                let place = Place { scheme: scheme.name().to_owned(), ..group.clone() };
+                let place = LeagueRun { scheme: scheme.name().to_owned(), ..group.clone() };
                 let case = run.iter().find(|(other, _)| *other == place);
                 let case = case.map(|(_, case)| case.clone()).ok_or(reason(scheme));
                 entries.push((place, case));
@@ -182,13 +182,13 @@ pub(super) fn all() -> Result<Vec<Entry>, ReproduceError> {
     Ok(entries)
 }
 
-fn run_on(ground: &Ground) -> Result<Vec<(Place, Case)>, ReproduceError> {
+fn run_on(ground: &Ground) -> Result<Vec<(LeagueRun, Case)>, ReproduceError> {
     let mut run = Vec::new();
     for (settings, scenario) in ground.sheet.points()? {
         let load = settings.at("load");
         let load = Load::of_name(load)
             .ok_or_else(|| ReproduceError::Beside(format!("{}: load {load}", ground.sheet.path)))?;
-        let place = Place {
+        let place = LeagueRun {
             condition: settings.at("at").to_owned(),
             sender: settings.at("sender").to_owned(),
             scheme: settings.at("scheme").to_owned(),

@@ -23,10 +23,10 @@ use super::compare::Criterion;
 use super::run::{Failure, Progress};
 use super::study::{ReproduceError, Request, pool};
 use crate::report::Report;
-use crate::scenario::{Place as Where, Scheme};
+use crate::scenario::{Scheme, WorksAt as Where};
 use crate::stats::Sample;
 
-pub use cells::{Load, Measure, Place};
+pub use cells::{LeagueRun, Load, Measure};
 pub use gain::{Gain, Verdict};
 pub use print::{json_lines, tables};
 
@@ -45,7 +45,7 @@ const ABOVE: f64 = 2.0;
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// What was run.
-    pub place: Place,
+    pub place: LeagueRun,
     /// What was measured.
     pub measure: Measure,
     /// Where it stands.
@@ -89,7 +89,7 @@ pub fn labels() -> Result<Vec<Label>, ReproduceError> {
     Ok(entries.iter().flat_map(|(place, _)| labels_of(place).map(|(_, label)| label)).collect())
 }
 
-fn labels_of(place: &Place) -> impl Iterator<Item = (Measure, Label)> + '_ {
+fn labels_of(place: &LeagueRun) -> impl Iterator<Item = (Measure, Label)> + '_ {
     place.load.measures().iter().map(|measure| (*measure, place.label(*measure)))
 }
 
@@ -114,11 +114,11 @@ fn chosen(entries: Vec<Entry>, only: &[Only]) -> Result<Vec<Entry>, ReproduceErr
     }
     let all = entries.iter().flat_map(|(place, _)| labels_of(place).map(|(_, label)| label));
     let taken = chosen_labels(all.collect(), only)?;
-    let takes = |place: &Place| labels_of(place).any(|(_, label)| taken.contains(&label));
+    let takes = |place: &LeagueRun| labels_of(place).any(|(_, label)| taken.contains(&label));
     let lucks: Vec<String> =
         entries.iter().filter(|(place, _)| takes(place)).map(|(place, _)| place.luck()).collect();
     let unhelped =
-        |place: &Place| place.scheme == Scheme::None.name() && lucks.contains(&place.luck());
+        |place: &LeagueRun| place.scheme == Scheme::None.name() && lucks.contains(&place.luck());
     Ok(entries.into_iter().filter(|(place, _)| takes(place) || unhelped(place)).collect())
 }
 
@@ -136,7 +136,7 @@ fn run_all(entries: &[Entry], request: &Request, progress: &dyn Progress) -> Vec
 }
 
 fn measured(
-    place: &Place,
+    place: &LeagueRun,
     case: &Case,
     runs: u32,
     seed: Seed,
@@ -178,11 +178,11 @@ fn add(cell: &mut Cell, result: &Result<f64, Failure>) {
     }
 }
 
-fn nowhere(place: &Place, cell: (Measure, Label), reason: &'static str) -> Cell {
+fn nowhere(place: &LeagueRun, cell: (Measure, Label), reason: &'static str) -> Cell {
     Cell { not_applicable: Some(reason), ..empty(place, cell) }
 }
 
-fn empty(place: &Place, (measure, label): (Measure, Label)) -> Cell {
+fn empty(place: &LeagueRun, (measure, label): (Measure, Label)) -> Cell {
     Cell {
         place: place.clone(),
         measure,

@@ -6,7 +6,7 @@ use super::cells::{
 use super::mean;
 use crate::published::Published;
 use crate::reproduce::Comparison;
-use crate::scenario::{Place, Scheme};
+use crate::scenario::{Scheme, WorksAt};
 
 /// The row that is not measured.
 pub(super) const NODE: &str = "intermediate node";
@@ -54,7 +54,7 @@ pub(super) fn answer(comparison: &Comparison, question: &str, scheme: Scheme) ->
 /// calls changes to TCP at an intermediate node. A link that recovers by itself is none.
 pub(super) fn changes_tcp_on_the_way(scheme: Scheme) -> bool {
     let traits = scheme.traits();
-    traits.intermediate_node && (traits.place == Place::Surrogate || traits.reads_headers)
+    traits.intermediate_node && (traits.place == WorksAt::Surrogate || traits.reads_headers)
 }
 
 /// Whether a scheme works where TCP's headers are encrypted from end to end: a fact of what it is

@@ -2,7 +2,7 @@
 
 use lasthop_units::Duration;
 
-use super::setup::{VARIATIONS, Variation, World};
+use super::setup::{Experiment, VARIATIONS, Variation};
 use crate::published::Published;
 use crate::reproduce::{Cell, Label, ReproduceError};
 
@@ -59,13 +59,13 @@ pub struct Case {
 }
 
 impl Case {
-    /// The world that the case runs in, from the unchanged one.
-    pub fn world(&self, unchanged: &World) -> World {
-        let mut world = unchanged.clone();
+    /// The experiment that the case runs in, from the unchanged one.
+    pub fn experiment(&self, unchanged: &Experiment) -> Experiment {
+        let mut experiment = unchanged.clone();
         if let Some(variation) = self.variation {
-            (variation.apply)(&mut world);
+            (variation.apply)(&mut experiment);
         }
-        world
+        experiment
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) const SENSITIVITY: &str = "sensitivity";
 /// Where changed assumptions are looked at: pause and loss, by index.
 const LOOKED_AT: [(usize, usize); 3] = [(0, 0), (0, 2), (2, 1)];
 
-type Place = ((&'static str, Duration), (&'static str, f64));
+type PauseAndLoss = ((&'static str, Duration), (&'static str, f64));
 
 /// All cells, in the order in which they are printed.
 pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
@@ -124,7 +124,7 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     Ok(cells)
 }
 
-fn places() -> impl Iterator<Item = Place> {
+fn places() -> impl Iterator<Item = PauseAndLoss> {
     PAUSES.into_iter().flat_map(|pause| LOSSES.into_iter().map(move |loss| (pause, loss)))
 }
 
@@ -144,7 +144,7 @@ fn sensitivity(variation: Variation) -> impl Iterator<Item = Cell<Case>> {
     })
 }
 
-fn ours(table: &str, ((row, _), (column, _)): Place, case: Case) -> Cell<Case> {
+fn ours(table: &str, ((row, _), (column, _)): PauseAndLoss, case: Case) -> Cell<Case> {
     let label = Label {
         table: table.to_owned(),
         row: row.to_owned(),
@@ -154,7 +154,7 @@ fn ours(table: &str, ((row, _), (column, _)): Place, case: Case) -> Cell<Case> {
     Cell::ours(label, UNIT, case)
 }
 
-fn case_at(scheme: Scheme, ((_, pause), (_, loss)): Place) -> Case {
+fn case_at(scheme: Scheme, ((_, pause), (_, loss)): PauseAndLoss) -> Case {
     case(scheme, pause, loss)
 }
 

@@ -2,7 +2,7 @@
 
 use super::cells::{REPEATED, SENSITIVITY};
 use super::misses;
-use super::setup::World;
+use super::setup::Experiment;
 use crate::published::Published;
 use crate::report::chart::{
     Chart, Line, Lines, Range, RangeSeries, Ranges, RatioPoint, Ratios, Span,
@@ -32,7 +32,7 @@ const COLOURS: [(&str, usize); 5] =
 pub(super) const BASE: [&str; 2] = ["0 s", "0 %"];
 
 fn summary() -> String {
-    let setup = World::default().setup();
+    let setup = Experiment::default().setup();
     let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
     format!(
         "A 100 kB file crosses a lossy hop and a wired path of the early Internet, with one handoff \
@@ -426,7 +426,7 @@ fn miss(comparison: &Comparison, compared: &Compared) -> String {
 }
 
 fn setup(published: &Published) -> Section {
-    let setup = World::default().setup();
+    let setup = Experiment::default().setup();
     let of = |kind: Kind| Block::Parameters(setup.of(kind).cloned().collect());
     Section::new(
         "Set-up",

@@ -16,7 +16,7 @@ use crate::published::Published;
 
 pub use cells::{Case, Handoffs, Scheme};
 pub use runner::Simulated;
-pub use setup::{Bursts, Direction, Flavour, VARIATIONS, Variation, World};
+pub use setup::{Bursts, Direction, Experiment, Flavour, VARIATIONS, Variation};
 
 /// How many runs each cell gets if nobody says.
 const RUNS: u32 = 40;

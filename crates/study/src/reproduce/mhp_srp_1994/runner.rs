@@ -9,7 +9,7 @@ use lasthop_tcp::{Algorithm, Config as TcpConfig};
 use lasthop_units::{Bytes, Duration, Seed, Stream, Time};
 
 use super::cells::{Case, Handoffs, Scheme};
-use super::setup::{Bursts, Direction, Flavour, World};
+use super::setup::{Bursts, Direction, Experiment, Flavour};
 use crate::reproduce::{Cell, CellRunner, Course, Failure};
 
 /// Bytes of the IP and TCP headers on the hop.
@@ -21,21 +21,21 @@ const HANDOFFS_MAX: usize = 64;
 /// A transfer's course is sampled so often.
 const SAMPLED_EVERY: Duration = Duration::from_millis(50);
 
-/// The experiment in the simulator, in this world.
+/// The experiment in the simulator, in this experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Simulated {
-    world: World,
+    experiment: Experiment,
 }
 
 impl CellRunner<Case> for Simulated {
     fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
-        let journey = journey(&cell.case.world(&self.world), &cell.case, seed);
+        let journey = journey(&cell.case.experiment(&self.experiment), &cell.case, seed);
         let outcome = journey.run(seed).map_err(|e| Failure::Unavailable(e.to_string()))?;
         time_of(&journey, &outcome)
     }
 
     fn course(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Option<Course> {
-        let journey = journey(&cell.case.world(&self.world), &cell.case, seed);
+        let journey = journey(&cell.case.experiment(&self.experiment), &cell.case, seed);
         let mut run = journey.start(seed).ok()?;
         let mut course = Course::default();
         let mut at = Time::ZERO;
@@ -71,82 +71,82 @@ fn time_of(journey: &Journey, outcome: &Outcome) -> Result<f64, Failure> {
 }
 
 /// What a run of `case` is made of; what differs from run to run follows from `seed`.
-fn journey(world: &World, case: &Case, seed: Seed) -> Journey {
-    let wired = wired(world);
+fn journey(experiment: &Experiment, case: &Case, seed: Seed) -> Journey {
+    let wired = wired(experiment);
     Journey {
-        help: help(world, case.scheme),
-        file: world.file,
-        way: match world.direction {
+        help: help(experiment, case.scheme),
+        file: experiment.file,
+        way: match experiment.direction {
             Direction::Upload => Way::Up,
             Direction::Download => Way::Down,
         },
-        radio: RadioConfig::both(hop(world, case.loss)),
-        half_duplex: world.half_duplex,
+        radio: RadioConfig::both(hop(experiment, case.loss)),
+        half_duplex: experiment.half_duplex,
         wired_up: wired.clone(),
         wired_down: wired,
         campus: LinkConfig {
-            pacing: Pacing::Rate(world.base_rate),
-            delay: world.base_delay / 2,
+            pacing: Pacing::Rate(experiment.base_rate),
+            delay: experiment.base_delay / 2,
             ..LinkConfig::default()
         },
-        pauses: pauses(world, case, seed.stream("handoffs")),
-        mobile_tcp: tcp(world, small_segment(world)),
-        fixed_tcp: tcp(world, world.wired_mss.get()),
+        pauses: pauses(experiment, case, seed.stream("handoffs")),
+        mobile_tcp: tcp(experiment, small_segment(experiment)),
+        fixed_tcp: tcp(experiment, experiment.wired_mss.get()),
         wired_tcp: TcpConfig {
-            recv_buffer: world.agent_buffer,
-            send_buffer: world.agent_buffer,
-            ..tcp(world, world.wired_mss.get())
+            recv_buffer: experiment.agent_buffer,
+            send_buffer: experiment.agent_buffer,
+            ..tcp(experiment, experiment.wired_mss.get())
         },
         sessions: (SessionConfig::mobile(), SessionConfig::base()),
         handoffs: (handoff::Config::mobile(), handoff::Config::base()),
-        give_up: world.limit,
+        give_up: experiment.limit,
     }
 }
 
-fn help(world: &World, scheme: Scheme) -> Help {
-    let small = tcp(world, small_segment(world));
+fn help(experiment: &Experiment, scheme: Scheme) -> Help {
+    let small = tcp(experiment, small_segment(experiment));
     match scheme {
         Scheme::Tcp => Help::Nothing,
         Scheme::SplitTcp => Help::Split(HopKind::SplitTcp(small)),
         Scheme::ITcp => Help::Split(HopKind::ITcp(small)),
-        Scheme::Srp => Help::Split(HopKind::Srp(srp(world, windowed(world)))),
-        Scheme::SrpToday => Help::Split(HopKind::Srp(srp(world, Discipline::Paced))),
+        Scheme::Srp => Help::Split(HopKind::Srp(srp(experiment, windowed(experiment)))),
+        Scheme::SrpToday => Help::Split(HopKind::Srp(srp(experiment, Discipline::Paced))),
     }
 }
 
-fn small_segment(world: &World) -> u64 {
-    world.mtu.get().saturating_sub(TCP_HEADERS)
+fn small_segment(experiment: &Experiment) -> u64 {
+    experiment.mtu.get().saturating_sub(TCP_HEADERS)
 }
 
-fn tcp(world: &World, mss: u64) -> TcpConfig {
+fn tcp(experiment: &Experiment, mss: u64) -> TcpConfig {
     let mut config = TcpConfig {
         mss: u16::try_from(mss).unwrap_or(u16::MAX),
-        recv_buffer: world.window,
-        send_buffer: world.window,
-        algorithm: match world.flavour {
+        recv_buffer: experiment.window,
+        send_buffer: experiment.window,
+        algorithm: match experiment.flavour {
             Flavour::Tahoe => Algorithm::Tahoe,
             Flavour::Reno => Algorithm::Reno,
         },
         ..TcpConfig::bsd_1990s()
     };
-    config.rto.tick = world.tick;
-    config.rto.min = world.min_rto;
+    config.rto.tick = experiment.tick;
+    config.rto.min = experiment.min_rto;
     config
 }
 
-fn windowed(world: &World) -> Discipline {
+fn windowed(experiment: &Experiment) -> Discipline {
     Discipline::Windowed(Window {
-        segments: world.srp_window,
-        ack_every: world.srp_ack_every,
-        granularity: world.srp_tick,
-        rto_max: world.srp_max_rto,
+        segments: experiment.srp_window,
+        ack_every: experiment.srp_ack_every,
+        granularity: experiment.srp_tick,
+        rto_max: experiment.srp_max_rto,
         ..Window::default()
     })
 }
 
-fn srp(world: &World, discipline: Discipline) -> HopConfig {
-    let datagram = Bytes::new(world.mtu.get().saturating_sub(UDP_HEADERS));
-    let memory = world.agent_buffer;
+fn srp(experiment: &Experiment, discipline: Discipline) -> HopConfig {
+    let datagram = Bytes::new(experiment.mtu.get().saturating_sub(UDP_HEADERS));
+    let memory = experiment.agent_buffer;
     HopConfig {
         datagram_base: datagram,
         datagram_max: datagram,
@@ -160,26 +160,26 @@ fn srp(world: &World, discipline: Discipline) -> HopConfig {
     }
 }
 
-fn hop(world: &World, loss: f64) -> LinkConfig {
+fn hop(experiment: &Experiment, loss: f64) -> LinkConfig {
     LinkConfig {
-        pacing: Pacing::Rate(world.wireless_rate),
-        delay: world.wireless_delay,
-        mac_delay: world.per_packet,
+        pacing: Pacing::Rate(experiment.wireless_rate),
+        delay: experiment.wireless_delay,
+        mac_delay: experiment.per_packet,
         mac_occupies: true,
-        mtu: u32::try_from(world.mtu.get()).unwrap_or(u32::MAX),
-        losses: errors(world, loss).map(Loss::lose).into_iter().collect(),
+        mtu: u32::try_from(experiment.mtu.get()).unwrap_or(u32::MAX),
+        losses: errors(experiment, loss).map(Loss::lose).into_iter().collect(),
         ..LinkConfig::default()
     }
 }
 
-fn errors(world: &World, loss: f64) -> Option<Errors> {
+fn errors(experiment: &Experiment, loss: f64) -> Option<Errors> {
     if loss <= 0.0 {
         return None;
     }
-    Some(match world.bursts {
+    Some(match experiment.bursts {
         Bursts::Packets(length) => Errors::burst(loss, length),
         Bursts::Time(mean) => {
-            let air = world.per_packet + world.wireless_rate.time_for(world.mtu);
+            let air = experiment.per_packet + experiment.wireless_rate.time_for(experiment.mtu);
             Errors::Fade { mean, share: share_of_time(loss, mean, air) }
         }
     })
@@ -197,24 +197,24 @@ fn share_of_time(loss: f64, mean: Duration, air: Duration) -> f64 {
     share
 }
 
-fn wired(world: &World) -> LinkConfig {
-    let loss = world.wired_loss;
+fn wired(experiment: &Experiment) -> LinkConfig {
+    let loss = experiment.wired_loss;
     LinkConfig {
-        pacing: Pacing::Rate(world.wired_rate),
+        pacing: Pacing::Rate(experiment.wired_rate),
         // The campus link is a part of the way.
-        delay: (world.wired_rtt / 2).saturating_sub(world.base_delay / 2),
+        delay: (experiment.wired_rtt / 2).saturating_sub(experiment.base_delay / 2),
         losses: (loss > 0.0).then(|| Loss::lose(Errors::Uniform(loss))).into_iter().collect(),
         ..LinkConfig::default()
     }
 }
 
-fn pauses(world: &World, case: &Case, mut numbers: Stream) -> Vec<Pause> {
+fn pauses(experiment: &Experiment, case: &Case, mut numbers: Stream) -> Vec<Pause> {
     if case.pause.is_zero() {
         return Vec::new();
     }
-    let first = uniform(world.first_handoff, &mut numbers);
+    let first = uniform(experiment.first_handoff, &mut numbers);
     // LNK-9: from start to start, constant within a run.
-    let spacing = uniform(world.spacing, &mut numbers).max(case.pause + SAMPLED_EVERY);
+    let spacing = uniform(experiment.spacing, &mut numbers).max(case.pause + SAMPLED_EVERY);
     let count = match case.handoffs {
         Handoffs::Once => 1,
         Handoffs::Repeated => HANDOFFS_MAX,
@@ -261,7 +261,7 @@ mod tests {
     /// LNK-8, LNK-9: the first within the range, the others at one spacing.
     #[test]
     fn handoffs_are_spaced_evenly_within_a_run() {
-        let world = World::default();
+        let experiment = Experiment::default();
         let case = Case {
             scheme: Scheme::Tcp,
             pause: Duration::from_secs(1),
@@ -270,7 +270,7 @@ mod tests {
             variation: None,
         };
         for seed in 0..50 {
-            let pauses = pauses(&world, &case, Seed::from_u64(seed).stream("handoffs"));
+            let pauses = pauses(&experiment, &case, Seed::from_u64(seed).stream("handoffs"));
             let first = pauses[0].at.as_secs_f64();
             assert!((4.0..8.0).contains(&first), "{first}");
             let spacing = pauses[1].at - pauses[0].at;

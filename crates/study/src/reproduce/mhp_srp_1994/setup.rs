@@ -33,7 +33,7 @@ pub enum Flavour {
 
 /// The world of the experiment: every number that a run needs beside its cell's pause and loss.
 #[derive(Clone, PartialEq, Debug)]
-pub struct World {
+pub struct Experiment {
     /// The size of the file.
     pub file: Bytes,
     /// Which end sends it.
@@ -88,7 +88,7 @@ pub struct World {
     pub limit: Duration,
 }
 
-impl Default for World {
+impl Default for Experiment {
     fn default() -> Self {
         Self {
             file: Bytes::new(102_400),
@@ -121,7 +121,7 @@ impl Default for World {
     }
 }
 
-impl World {
+impl Experiment {
     /// The set-up in words, with the source or reason of each value.
     pub fn setup(&self) -> Setup {
         let mut setup = Setup::default();
@@ -277,13 +277,13 @@ fn between([from, to]: [Duration; 2]) -> String {
     format!("{} to {} s", from.as_secs(), to.as_secs())
 }
 
-/// An assumption, changed: the rest of the world stays, fitted values too.
+/// An assumption, changed: the rest of the experiment stays, fitted values too.
 #[derive(Clone, Copy, Debug)]
 pub struct Variation {
     /// What is different.
     pub name: &'static str,
     /// Makes it so.
-    pub apply: fn(&mut World),
+    pub apply: fn(&mut Experiment),
 }
 
 /// The assumptions whose weight the sensitivity table shows.
@@ -316,7 +316,7 @@ mod tests {
 
     #[test]
     fn only_what_the_base_cells_allow_is_fitted() {
-        let setup = World::default().setup();
+        let setup = Experiment::default().setup();
         let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
         assert_eq!(
             fitted,
@@ -333,9 +333,9 @@ mod tests {
     #[test]
     fn every_variation_changes_the_world() {
         for variation in VARIATIONS {
-            let mut world = World::default();
-            (variation.apply)(&mut world);
-            assert_ne!(world, World::default(), "{}", variation.name);
+            let mut experiment = Experiment::default();
+            (variation.apply)(&mut experiment);
+            assert_ne!(experiment, Experiment::default(), "{}", variation.name);
         }
     }
 }

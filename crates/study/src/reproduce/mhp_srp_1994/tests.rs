@@ -73,9 +73,12 @@ fn repeated_handoffs_stand_beside_the_paper() {
 fn a_changed_assumption_leaves_the_rest_of_the_world_alone() {
     let cells = cells::all(&published().unwrap()).unwrap();
     let varied = cells.iter().find(|cell| cell.label.row == "MTU 128 bytes").unwrap();
-    let world = varied.case.world(&World::default());
-    assert_eq!(world, World { mtu: lasthop_units::Bytes::new(128), ..World::default() });
-    assert_eq!(cells[0].case.world(&World::default()), World::default());
+    let experiment = varied.case.experiment(&Experiment::default());
+    assert_eq!(
+        experiment,
+        Experiment { mtu: lasthop_units::Bytes::new(128), ..Experiment::default() }
+    );
+    assert_eq!(cells[0].case.experiment(&Experiment::default()), Experiment::default());
 }
 
 #[test]
@@ -165,7 +168,7 @@ fn each_printed_cell_parameter_and_inconsistency_is_in_the_report() {
             }
         }
     }
-    for parameter in World::default().setup().parameters {
+    for parameter in Experiment::default().setup().parameters {
         assert!(html.contains(&parameter.name), "{}", parameter.name);
     }
     for id in ["INC-Y1", "INC-Y2", "INC-Y3", "INC-Y4", "INC-Y5"] {

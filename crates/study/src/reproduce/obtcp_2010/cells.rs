@@ -59,13 +59,13 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
 }
 
 /// Where a point of a sweep stands in the paper: `at` is `figure14/5 ms`, `help` a scheme.
-struct Place {
+struct SweepPoint {
     table: String,
     row: String,
     help: String,
 }
 
-impl Place {
+impl SweepPoint {
     fn of(settings: &Settings) -> Self {
         let (table, row) = settings.at("at").split_once('/').unwrap_or_default();
         Self { table: table.to_owned(), row: row.to_owned(), help: settings.at("help").to_owned() }
@@ -84,7 +84,7 @@ impl Place {
 /// EXP-S2, EXP-S3, EXP-S4, EXP-S6: goodput along the axis of a figure.
 fn drawn(sheet: &Sheet) -> Result<Vec<Cell<Case>>, ReproduceError> {
     let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
-        let place = Place::of(&settings);
+        let place = SweepPoint::of(&settings);
         let case = Case { scenario, measure: Measure::Goodput("download") };
         Cell::ours(place.label(DRAWN, &place.help), "kB/s", case)
     };
@@ -106,7 +106,7 @@ fn round_trips() -> Result<Vec<Cell<Case>>, ReproduceError> {
                 table: FIGURE_22_TABLE.to_owned(),
                 row: "SRTT".to_owned(),
                 column: column.to_owned(),
-                scheme: Place::of(settings).help,
+                scheme: SweepPoint::of(settings).help,
             };
             Cell::ours(label, "ms", case)
         })
@@ -128,7 +128,7 @@ const SHARED: [(&str, &str, &str, &str, Measure); 4] = [
 fn shared(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
     let mut cells = Vec::new();
     for (settings, scenario) in TABLES.points()? {
-        let place = Place::of(&settings);
+        let place = SweepPoint::of(&settings);
         let timers = place.help != "obtcp";
         for (of, printed, scheme, unit, measure) in SHARED {
             let scheme = if timers { format!("{scheme}+timers") } else { scheme.to_owned() };
