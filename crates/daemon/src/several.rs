@@ -182,12 +182,12 @@ impl Hop for Several {
 
     /// A part's number is added to its associations': a mobile's end has but one, of number zero.
     fn reports(&self, now: Time) -> Vec<AssociationReport> {
-        let numbered = |(part, hop): (&u32, &Box<dyn MobileHop>)| {
+        let numbered = self.parts.iter().flat_map(|(part, hop)| {
             let part = u64::from(*part);
             let own = hop.reports(now).into_iter();
             own.map(move |report| AssociationReport { id: report.id + part, ..report })
-        };
-        self.parts.iter().flat_map(numbered).collect()
+        });
+        numbered.collect()
     }
 
     fn garbage(&self) -> u64 {

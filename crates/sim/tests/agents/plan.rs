@@ -184,7 +184,7 @@ impl Plan {
     /// Where agents stand.
     pub(crate) fn places(&self) -> Vec<AgentAt> {
         let bases = (0..self.bases).map(AgentAt::Base);
-        let all = [AgentAt::Gateway, Place::Router, Place::Mobile].into_iter().chain(bases);
+        let all = [AgentAt::Gateway, AgentAt::Router, AgentAt::Mobile].into_iter().chain(bases);
         all.filter(|place| self.settings(*place).is_some()).collect()
     }
 

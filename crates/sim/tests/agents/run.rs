@@ -13,7 +13,7 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Stream, Time};
 use crate::garbage;
 use crate::helper::Helper;
 use crate::node::{Kind, Station, side_of};
-use crate::plan::{Flow, Knowledge, News, AgentAt, Plan, Trouble, calm, carried};
+use crate::plan::{AgentAt, Flow, Knowledge, News, Plan, Trouble, calm, carried};
 
 const FIXED: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
