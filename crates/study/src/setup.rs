@@ -43,33 +43,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Adds a parameter that the paper states, at `source`.
-    pub fn stated(&mut self, name: &str, value: impl ToString, source: &str) -> &mut Self {
-        self.add(name, value, Kind::Stated, source)
-    }
-
-    /// Adds a parameter that was fitted to what `to` names.
-    pub fn fitted(&mut self, name: &str, value: impl ToString, to: &str) -> &mut Self {
-        self.add(name, value, Kind::Fitted, to)
-    }
-
-    /// Adds a parameter that was assumed because of `reason`.
-    pub fn assumed(&mut self, name: &str, value: impl ToString, reason: &str) -> &mut Self {
-        self.add(name, value, Kind::Assumed, reason)
-    }
-
     /// The parameters of one kind.
     pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Parameter> {
         self.parameters.iter().filter(move |parameter| parameter.kind == kind)
-    }
-
-    fn add(&mut self, name: &str, value: impl ToString, kind: Kind, reason: &str) -> &mut Self {
-        self.parameters.push(Parameter {
-            name: name.to_owned(),
-            value: value.to_string(),
-            kind,
-            reason: reason.to_owned(),
-        });
-        self
     }
 }

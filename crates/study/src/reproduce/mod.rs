@@ -17,6 +17,7 @@ mod page;
 mod papers;
 pub mod print;
 pub mod processing;
+mod prose;
 #[cfg(test)]
 pub(crate) mod recorded;
 mod run;
@@ -31,5 +32,6 @@ pub use cell::{Cell, Label, Only, OnlyError, chosen, chosen_labels};
 pub use compare::{Compared, Comparison, Criterion, Mark, NEAR, Order, Pair, RATIO_TOLERANCE};
 pub use gain::Gain;
 pub use papers::{PAPERS, Paper, find};
+pub use prose::ProseError;
 pub use run::{CellRunner, Course, Failure, Measured, Progress, run_cells, seed_of};
 pub use study::{ReproduceError, Reproduction, Request, Study};

@@ -2,22 +2,33 @@
 
 use super::compare::{Comparison, Criterion, Mark};
 use super::print;
+use super::prose::{Prose, Values};
 use super::run::Measured;
-use super::{Kind, Parameter, Request, Setup};
+use super::{Kind, Parameter, ReproduceError, Request};
 use crate::published::{Inconsistency, Published};
 use crate::report::{Block, Entry, Note, Report, Section, Tone, Verdict};
 use crate::stats::Estimate;
 
-/// The report of a paper. Sections without a block are left out.
-pub(super) fn report(published: &Published, summary: &str, mut sections: Vec<Section>) -> Report {
+/// The report of a paper, with what its summary tells. Sections without a block are left out.
+///
+/// # Errors
+/// If its words are not those that were asked for.
+pub(super) fn report(
+    prose: &Prose,
+    published: &Published,
+    told: Values<'_>,
+    mut sections: Vec<Section>,
+) -> Result<Report, ReproduceError> {
     let paper = &published.paper;
     sections.retain(|section| !section.blocks.is_empty());
-    Report {
+    let summary = prose.summary(told);
+    prose.check()?;
+    Ok(Report {
         title: format!("{}, reproduced", paper.title),
         subtitle: format!("{}, {}", listed(&paper.authors), paper.year),
-        summary: summary.to_owned(),
+        summary,
         sections,
-    }
+    })
 }
 
 /// Names in a row, such as `A, B and C`.
@@ -27,14 +38,6 @@ fn listed(names: &[String]) -> String {
         [name] => name.clone(),
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
-}
-
-pub(super) fn paragraph(text: &str) -> Block {
-    Block::Paragraph(text.to_owned())
-}
-
-pub(super) fn note(name: &str, text: &str) -> Note {
-    Note { name: name.to_owned(), text: text.to_owned() }
 }
 
 /// What had to be right and how much of it is.
@@ -57,23 +60,25 @@ fn verdict(criterion: &Criterion) -> Verdict {
     }
 }
 
-/// How the values of `what`, printed without intervals, are met.
-pub(super) fn marks(comparison: &Comparison, what: &str) -> Block {
+/// How values that are printed without intervals are met.
+pub(super) fn marks(prose: &Prose, comparison: &Comparison) -> Block {
     let printed: Vec<_> = comparison.printed().collect();
     let marked = |mark: Mark| printed.iter().filter(|cell| cell.mark == mark).count();
-    Block::Paragraph(format!(
-        "Of {} values that {what}, {} are within 10 %, {} of the others in the published ratio \
-         between the schemes to 35 %, {} in order.",
-        printed.len(),
-        marked(Mark::Near),
-        marked(Mark::Ratio),
-        marked(Mark::Order)
+    Block::Paragraph(prose.section("result").filled(
+        "marks",
+        &[
+            ("values", &printed.len()),
+            ("near", &marked(Mark::Near)),
+            ("ratio", &marked(Mark::Ratio)),
+            ("order", &marked(Mark::Order)),
+        ],
     ))
 }
 
 /// The first section: what had to be right, whatever else is to be said of the result, and how to
 /// get it again.
 pub(super) fn result(
+    prose: &Prose,
     criteria: &[Criterion],
     more: Vec<Block>,
     request: &Request,
@@ -81,40 +86,25 @@ pub(super) fn result(
 ) -> Section {
     let mut blocks = vec![verdicts(criteria)];
     blocks.extend(more);
-    blocks.extend(again(request, paper));
-    Section::new("Result", blocks)
-}
-
-/// How it was measured, and what the marks of cells mean: the paper's own notes, and what is the same
-/// for all papers.
-pub(super) fn method(mut notes: Vec<Note>) -> Section {
-    notes.push(note("unpublished", "The paper prints no value here."));
-    Section::new("How it was measured and marked", vec![Block::Notes(notes)])
-}
-
-/// What it means for a cell to be near.
-pub(super) fn near() -> Note {
-    note("near", "Our mean is within 10 % of a value that is printed without an interval.")
-}
-
-/// What was run, and the command that gives the same values again.
-fn again(request: &Request, paper: &str) -> [Block; 2] {
-    let told = format!(
-        "By lasthop {}, {} runs of each cell, seed {}. This gives the same values again:",
-        request.version, request.runs, request.seed
+    let words = prose.common("result");
+    let told = words.filled(
+        "again",
+        &[("version", &request.version), ("runs", &request.runs), ("seed", &request.seed)],
     );
-    [Block::Paragraph(told), Block::Code(request.command(paper))]
+    blocks.extend([Block::Paragraph(told), Block::Code(request.command(paper))]);
+    words.section(blocks)
 }
 
 /// The set-up: what was assumed, and what the paper states.
-pub(super) fn setup(assumed: Setup, published: &Published) -> Section {
+pub(super) fn setup(prose: &Prose, published: &Published) -> Section {
+    let words = prose.common("setup");
     let blocks = vec![
-        paragraph("Nothing is fitted. Assumed, since the paper does not say:"),
-        Block::Parameters(assumed.parameters),
-        paragraph("What the paper says:"),
+        words.paragraph("assumed"),
+        Block::Parameters(prose.setup(&[]).parameters),
+        words.paragraph("stated"),
         stated(published),
     ];
-    Section::new("Set-up", blocks)
+    words.section(blocks)
 }
 
 /// What the paper says of its set-up.
@@ -129,25 +119,26 @@ pub(super) fn stated(published: &Published) -> Block {
 }
 
 /// What the paper says without numbers.
-pub(super) fn said(published: &Published) -> Section {
+pub(super) fn said(prose: &Prose, published: &Published) -> Section {
+    let words = prose.common("said");
     let sourced = |text: &str, source: &str| format!("{text} ({source})");
     let claims = published
         .claims
         .iter()
         .map(|c| Note { name: c.id.replace('-', " "), text: sourced(&c.says, &c.source) });
     let drawn = published.untabulated.iter().map(|u| Note {
-        name: format!("{}, without numbers", u.id.replace('-', " ")),
+        name: words.filled("drawn", &[("name", &u.id.replace('-', " "))]),
         text: sourced(&u.what, &u.source),
     });
     let notes = claims.chain(drawn).collect();
-    Section::new("What the paper claims in words", vec![Block::Notes(notes)])
+    words.section(vec![Block::Notes(notes)])
 }
 
 /// Where the paper contradicts itself or is silent.
-pub(super) fn inconsistencies(published: &Published) -> Section {
+pub(super) fn inconsistencies(prose: &Prose, published: &Published) -> Section {
     let note = |i: &Inconsistency| Note { name: i.id.clone(), text: i.text.clone() };
     let notes = published.inconsistencies.iter().map(note).collect();
-    Section::new("Inconsistencies and gaps of the paper", vec![Block::Notes(notes)])
+    prose.common("inconsistencies").section(vec![Block::Notes(notes)])
 }
 
 pub(super) fn dash() -> Entry {

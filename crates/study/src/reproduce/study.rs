@@ -8,22 +8,23 @@ use thiserror::Error;
 use super::cell::{Cell, Label, Only, OnlyError};
 use super::compare::{Comparison, Criterion};
 use super::processing::Processing;
+use super::prose::ProseError;
 use super::run::{CellRunner, Progress, run_cells};
 use crate::published::PublishedError;
 use crate::report::Report;
 use crate::scenario::ScenarioError;
 
-/// What every paper's module has: its name, what it publishes, and how it is reproduced. The module
-/// has `RUNS`, `OVER`, `cells::all` and `reproduce_with`; `$runner` runs its cells. `full` stands where the
-/// paper's experiments are longer than ours usually are.
+/// What every paper's module has: its name, what it publishes, the words of its report, and how it is
+/// reproduced. The module has `RUNS`, `OVER`, `cells::all` and `reproduce_in`; `$runner`, a `$runs`, runs
+/// its cells. `full` stands where the paper's experiments are longer than ours usually are.
 macro_rules! paper {
-    ($id:literal, $runner:expr) => {
-        $crate::reproduce::study::paper!(@ $id, $runner, false);
+    ($id:literal, $runs:ty, $runner:expr) => {
+        $crate::reproduce::study::paper!(@ $id, $runs, $runner, false);
     };
-    ($id:literal, $runner:expr, full) => {
-        $crate::reproduce::study::paper!(@ $id, $runner, true);
+    ($id:literal, $runs:ty, $runner:expr, full) => {
+        $crate::reproduce::study::paper!(@ $id, $runs, $runner, true);
     };
-    (@ $id:literal, $runner:expr, $longer:literal) => {
+    (@ $id:literal, $runs:ty, $runner:expr, $longer:literal) => {
         /// The name that `lasthop reproduce` takes.
         pub const ID: &str = $id;
 
@@ -41,17 +42,36 @@ macro_rules! paper {
         /// # Errors
         /// None, as long as the file in the repository is as its tests saw it.
         pub fn published() -> Result<Published, ReproduceError> {
-            const TEXT: &str = include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../papers/",
-                $id,
-                "/published.toml"
-            ));
-            Ok(Published::parse(TEXT)?)
+            Ok(Published::parse($crate::reproduce::study::beside!($id, "/published.toml"))?)
+        }
+
+        /// The words of the report.
+        fn prose() -> Result<Prose, ReproduceError> {
+            Ok(Prose::parse($crate::reproduce::study::beside!($id, "/report.toml"))?)
+        }
+
+        /// Runs the chosen cells with `runner` and compares them with the paper's.
+        ///
+        /// # Errors
+        /// If a choice of cells makes no sense, or the threads cannot be had.
+        pub fn reproduce_with(
+            runner: &$runs,
+            request: &Request,
+            progress: &dyn Progress,
+        ) -> Result<Reproduction, ReproduceError> {
+            reproduce_in(&prose()?, runner, request, progress)
         }
     };
 }
 pub(super) use paper;
+
+/// The text of a file in a folder of `papers`.
+macro_rules! beside {
+    ($folder:literal, $name:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../papers/", $folder, $name))
+    };
+}
+pub(super) use beside;
 
 /// How a paper's experiments are reproduced.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +151,9 @@ pub enum ReproduceError {
     /// A scenario of the experiment cannot be read.
     #[error(transparent)]
     Scenario(#[from] ScenarioError),
+    /// The words of a report are not those that it needs.
+    #[error(transparent)]
+    Prose(#[from] ProseError),
     /// What is held beside the paper cannot be read.
     #[error("{0}")]
     Beside(String),

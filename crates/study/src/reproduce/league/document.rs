@@ -5,64 +5,51 @@ use super::gain::{MARGIN, Verdict};
 use super::print::{Told, verdicts};
 use super::{Board, Cell, ID};
 use crate::report::chart::{Chart, Range, RangeSeries, Rows};
-use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone};
+use crate::report::{Block, Entry, Figure, Note, Report, Table, Tone};
 use crate::reproduce::page::{self, dash, value};
-use crate::reproduce::{Criterion, Request};
+use crate::reproduce::prose::Prose;
+use crate::reproduce::{Criterion, ReproduceError, Request};
 use crate::scenario::Scheme;
 
-const SUMMARY: &str = "Every scheme meets the same network, the same two senders and, run by run, the \
-same luck. Goodput is told as a share of the limit, the most that the radio allows: its rate without \
-headers, less what it loses, in the time that it carries. Below it stand the expiries of the two hosts' \
-own retransmission timers; what a surrogate's own connection over the hop does is not among them.";
-
-const GAINS: &str = "The mean of the ratios of goodput with help to goodput without, over pairs of runs \
-that draw alike, with its 95 % interval by Student's t on logarithms. With this many comparisons a few \
-intervals miss 1 by chance.";
-
-pub(super) fn report(request: &Request, cells: &[Cell], criteria: &[Criterion]) -> Report {
+pub(super) fn report(
+    prose: &Prose,
+    request: &Request,
+    cells: &[Cell],
+    criteria: &[Criterion],
+) -> Result<Report, ReproduceError> {
     let board = Board::new(cells);
-    let uploads = glance(&board, "upload-", "uploads").into_iter();
-    let uploads = uploads.chain(goodputs(&board, "upload-")).collect();
+    let uploads = glance(prose, &board, "upload-", "uploads").into_iter();
+    let uploads = uploads.chain(goodputs(prose, &board, "upload-")).collect();
     let mut sections = vec![
-        Section::new("What helps", helps(&board, criteria)),
-        Section::new("Downloads", goodputs(&board, "")),
-        Section::new("Delay, fairness, overhead", others(&board)),
-        Section::new("Uploads", uploads),
+        prose.section("helps").section(helps(prose, &board, criteria)),
+        prose.section("downloads").section(goodputs(prose, &board, "")),
+        prose.section("others").section(others(prose, &board)),
+        prose.section("uploads").section(uploads),
     ];
     let absent = absent(cells);
     if !absent.is_empty() {
-        sections.push(Section::new("Not applicable", vec![Block::Notes(absent)]));
+        sections.push(prose.section("absent").section(vec![Block::Notes(absent)]));
     }
     let files = GROUNDS.iter().flat_map(|ground| {
         let path = Block::Paragraph(ground.sheet.path.to_owned());
         [path, Block::Code(ground.sheet.text.to_owned())]
     });
-    sections.push(Section::new("The scenarios", files.collect()));
+    sections.push(prose.section("scenarios").section(files.collect()));
     let command = vec![
         Block::Code(request.command(ID)),
         Block::Paragraph(format!("lasthop {}", request.version)),
     ];
-    sections.push(Section::new("To run it again", command));
-    Report {
-        title: "The league".to_owned(),
-        subtitle:
-            "Every scheme over every kind of hop, with a sender of the papers' time and one of \
-                   today"
-                .to_owned(),
-        summary: SUMMARY.to_owned(),
-        sections,
-    }
+    sections.push(prose.section("again").section(command));
+    let words = prose.section("title");
+    let title = words.section(Vec::new()).title;
+    let report =
+        Report { title, subtitle: words.text("subtitle"), summary: prose.summary(&[]), sections };
+    prose.check()?;
+    Ok(report)
 }
 
-fn sender_name(sender: &str) -> &str {
-    match sender {
-        "reno" => "Reno without SACK, window of 32 packets",
-        "cubic" => "CUBIC with SACK and time stamps",
-        other => other,
-    }
-}
-
-fn goodputs(board: &Board<'_>, before: &str) -> Vec<Block> {
+fn goodputs(prose: &Prose, board: &Board<'_>, before: &str) -> Vec<Block> {
+    let (words, senders) = (prose.section("goodputs"), prose.section("senders"));
     let (goodput, timeouts) = (format!("{before}goodput"), format!("{before}timeouts"));
     let value = |cell: &Cell, sender: &str, condition: &str, scheme: &str| {
         let expired = board.at(&timeouts, sender, condition, scheme).and_then(Cell::mean);
@@ -82,42 +69,39 @@ fn goodputs(board: &Board<'_>, before: &str) -> Vec<Block> {
     };
     let mut blocks = Vec::new();
     for sender in &board.senders {
-        let name = sender_name(sender);
-        let caption = format!("{name}: goodput in % of the limit; in small print timeouts");
+        let caption = words.filled("goodput", &[("sender", &senders.text(sender))]);
         blocks.extend(table(board, &goodput, sender, &caption, |cell, condition, scheme| {
             value(cell, sender, condition, scheme)
         }));
     }
     for sender in &board.senders {
-        let caption = format!("{}: goodput over that without help", sender_name(sender));
+        let caption = words.filled("gain", &[("sender", &senders.text(sender))]);
         blocks.extend(table(board, &goodput, sender, &caption, |cell, _, _| gain(cell)));
     }
-    blocks.push(Block::Paragraph(format!(
-        "{GAINS} A full circle says that the scheme helps, an empty one that it harms, a dash that it \
-         makes no difference; one below {:.0} % is none.",
-        100.0 * MARGIN
-    )));
+    let margin = format!("{:.0}", 100.0 * MARGIN);
+    blocks.push(Block::Paragraph(words.filled("marks", &[("margin", &margin)])));
     blocks
 }
 
-fn helps(board: &Board<'_>, criteria: &[Criterion]) -> Vec<Block> {
+fn helps(prose: &Prose, board: &Board<'_>, criteria: &[Criterion]) -> Vec<Block> {
     let row = |told: Told| {
         let Told { condition, sender, helps, harms } = told;
         [condition, sender, helps, harms].map(Entry::text).to_vec()
     };
     let table = Table {
-        caption: "What helps a download, and what harms it".to_owned(),
+        caption: prose.section("helps").text("table"),
         head: ["condition", "sender", "helps", "harms"].map(str::to_owned).to_vec(),
         rows: verdicts(board).into_iter().map(row).collect(),
     };
     let mut blocks = vec![page::verdicts(criteria)];
-    blocks.extend(glance(board, "", "downloads"));
+    blocks.extend(glance(prose, board, "", "downloads"));
     blocks.push(Block::Table(table));
     blocks
 }
 
 /// Goodput at a glance: a chart for each condition.
-fn glance(board: &Board<'_>, before: &str, loads: &str) -> Option<Block> {
+fn glance(prose: &Prose, board: &Board<'_>, before: &str, loads: &str) -> Option<Block> {
+    let senders = prose.section("senders");
     let name = format!("{before}goodput");
     let chart = |condition: &&str| {
         let series = |(colour, sender): (usize, &&str)| {
@@ -126,7 +110,7 @@ fn glance(board: &Board<'_>, before: &str, loads: &str) -> Option<Block> {
                 Some(Range { mean: estimate.mean, interval: estimate.interval() })
             };
             RangeSeries {
-                name: sender_name(sender).to_owned(),
+                name: senders.text(sender),
                 colour,
                 hollow: colour > 0,
                 ranges: board.schemes.iter().map(range).collect(),
@@ -146,22 +130,16 @@ fn glance(board: &Board<'_>, before: &str, loads: &str) -> Option<Block> {
         })
     };
     let charts: Vec<Chart> = board.conditions.iter().filter_map(chart).collect();
-    let caption = format!(
-        "Goodput of {loads} in per cent of what the radio allows, with 95 % intervals. Dashed: the \
-         same sender without help."
-    );
+    let caption = prose.section("glance").filled("figure", &[("loads", &loads)]);
     (!charts.is_empty()).then_some(Block::Figure(Figure { caption, charts }))
 }
 
-fn others(board: &Board<'_>) -> Vec<Block> {
+fn others(prose: &Prose, board: &Board<'_>) -> Vec<Block> {
+    let (words, senders) = (prose.section("others"), prose.section("senders"));
     let mut blocks = Vec::new();
-    for (name, title) in [
-        ("delay", "mean delay of a keystroke's echo beside a download, in ms"),
-        ("fairness", "fairness index of four downloads of one mobile"),
-        ("overhead", "bytes that a hop carries for each byte that a download delivers"),
-    ] {
+    for name in ["delay", "fairness", "overhead"] {
         for sender in &board.senders {
-            let caption = format!("{}: {title}", sender_name(sender));
+            let caption = words.filled(name, &[("sender", &senders.text(sender))]);
             blocks.extend(table(board, name, sender, &caption, |cell, _, _| {
                 value(cell.ours.estimate())
             }));

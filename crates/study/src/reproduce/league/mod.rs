@@ -20,8 +20,9 @@ use rayon::prelude::*;
 
 use super::cell::{Label, Only, chosen_labels};
 use super::compare::Criterion;
+use super::prose::Prose;
 use super::run::{Failure, Progress};
-use super::study::{ReproduceError, Request, pool};
+use super::study::{ReproduceError, Request, beside, pool};
 use crate::report::Report;
 use crate::scenario::{Scheme, WorksAt as Where};
 use crate::stats::Sample;
@@ -102,8 +103,13 @@ pub fn reproduce(request: &Request, progress: &dyn Progress) -> Result<League, R
     let mut cells = pool(request)?.install(|| run_all(&entries, request, progress));
     gain::compare(&mut cells);
     let criteria = criteria(&cells);
-    let report = document::report(request, &cells, &criteria);
+    let report = document::report(&prose()?, request, &cells, &criteria)?;
     Ok(League { cells, criteria, report })
+}
+
+/// The words of the report.
+fn prose() -> Result<Prose, ReproduceError> {
+    Ok(Prose::parse(beside!("league", "/report.toml"))?)
 }
 
 /// What the choice takes. Where a goodput is taken, so is that without help, which it is compared

@@ -152,3 +152,31 @@ fn tables_lines_and_report_tell_of_every_cell() {
     let html = league.report.to_html();
     assert!(html.contains("papers/league/hop.toml") && html.contains("needs a mobile router"));
 }
+
+/// Cells with values of their own, without a simulation.
+fn made_up() -> Vec<Cell> {
+    let mut dice = Seed::from_u64(1).stream("dice");
+    let mut cells = Vec::new();
+    for (place, case) in cells::all().unwrap() {
+        for cell in labels_of(&place) {
+            cells.push(match &case {
+                Ok(_) => {
+                    let mut cell = empty(&place, cell);
+                    (0..3).for_each(|_| cell.ours.push(50.0 + 10.0 * dice.uniform()));
+                    cell
+                }
+                Err(reason) => nowhere(&place, cell, reason),
+            });
+        }
+    }
+    gain::compare(&mut cells);
+    cells
+}
+
+#[test]
+fn every_text_of_the_report_is_asked_for() {
+    let prose = prose().unwrap();
+    let cells = made_up();
+    document::report(&prose, &request(&[], 3), &cells, &criteria(&cells)).unwrap();
+    assert_eq!(prose.unasked(), [""; 0]);
+}

@@ -16,6 +16,7 @@ const DRAWN: (f64, f64) = (105.0, 140.0);
 
 /// Table II.
 pub(super) fn timeouts(content: &Content<'_>) -> Section {
+    let words = content.prose.section("timeouts");
     let cells = cells(content, TABLE_2);
     let mut blocks = Vec::new();
     if !cells.is_empty() {
@@ -30,19 +31,17 @@ pub(super) fn timeouts(content: &Content<'_>) -> Section {
             std::iter::once(Entry::text(*row)).chain(schemes.iter().map(of)).collect()
         };
         blocks.push(Block::Table(Table {
-            caption:
-                "Timeouts of the fixed host in a run with two handoffs; in small print what the \
-                paper has"
-                    .to_owned(),
+            caption: words.text("table"),
             head: head("handoff time", &schemes),
             rows: rows.iter().map(row).collect(),
         }));
     }
-    Section::new("Table II: timeouts", blocks)
+    words.section(blocks)
 }
 
 /// Figure 7, drawn and in numbers.
 pub(super) fn rates(content: &Content<'_>) -> Section {
+    let words = content.prose.section("rates");
     let mut blocks = Vec::new();
     if !content.shown.is_empty() {
         let chart = |(scheme, shown): &(String, super::Shown)| {
@@ -62,17 +61,11 @@ pub(super) fn rates(content: &Content<'_>) -> Section {
             })
         };
         blocks.push(Block::Figure(Figure {
-            caption:
-                "Figure 7: the rate of one run around a handoff of 1 s, from 105 s of the run \
-                on. Shaded: the handoff."
-                    .to_owned(),
+            caption: words.text("figure"),
             charts: content.shown.iter().map(chart).collect(),
         }));
     }
-    for (tables, title) in [
-        (FIGURE_7, "A handoff of 1 s: lowest rates in kbit/s, times to the top rate in s"),
-        (FIGURE_7_LONG, "The same for a handoff of 4 s"),
-    ] {
+    for (tables, caption) in [(FIGURE_7, "short"), (FIGURE_7_LONG, "long")] {
         let cells = tables.map(|table| cells(content, table)).concat();
         let schemes: Vec<&str> = distinct(&cells, |m| &m.label.scheme);
         if cells.is_empty() {
@@ -97,16 +90,17 @@ pub(super) fn rates(content: &Content<'_>) -> Section {
             std::iter::once(place).chain(schemes.iter().map(of)).collect()
         };
         blocks.push(Block::Table(Table {
-            caption: format!("{title}; in small print what the paper has"),
+            caption: words.text(caption),
             head: head("", &schemes),
             rows: places.iter().map(row).collect(),
         }));
     }
-    Section::new("Figure 7: the rate around a handoff", blocks)
+    words.section(blocks)
 }
 
 /// Figure 8.
 pub(super) fn throughput(content: &Content<'_>) -> Section {
+    let words = content.prose.section("throughput");
     let cells = cells(content, FIGURE_8);
     let mut blocks = Vec::new();
     if !cells.is_empty() {
@@ -119,9 +113,7 @@ pub(super) fn throughput(content: &Content<'_>) -> Section {
             ranges: rows.iter().map(|row| Some(range(at(&cells, row, scheme)?))).collect(),
         };
         blocks.push(Block::Figure(Figure {
-            caption:
-                "Figure 8: throughput with four handoffs in 250 s. The paper's has no numbers."
-                    .to_owned(),
+            caption: words.text("figure"),
             charts: vec![Chart::Ranges(Ranges {
                 title: THROUGHPUT.to_owned(),
                 x_label: "handoff time".to_owned(),
@@ -138,17 +130,17 @@ pub(super) fn throughput(content: &Content<'_>) -> Section {
             Some(vec![Entry::text(row.clone()), of("snoop"), of("ll-freeze"), text])
         };
         blocks.push(Block::Table(Table {
-            caption: "Throughput in kbit/s, and what the proposed method's is above snoop's"
-                .to_owned(),
+            caption: words.text("table"),
             head: head("handoff time", &["snoop", "ll-freeze", "difference"]),
             rows: (1..=LONGEST).filter_map(row).collect(),
         }));
     }
-    Section::new("Figure 8: throughput against handoff time", blocks)
+    words.section(blocks)
 }
 
 /// Table I.
 pub(super) fn characteristics(content: &Content<'_>) -> Section {
+    let words = content.prose.section("characteristics");
     let measured = |scheme: &Scheme| answers::answer(content.comparison, LONG, *scheme).is_some();
     let schemes: Vec<Scheme> = Scheme::ALL.into_iter().filter(measured).collect();
     let mut blocks = Vec::new();
@@ -171,15 +163,12 @@ pub(super) fn characteristics(content: &Content<'_>) -> Section {
             .chain(["encrypted payload"])
             .collect();
         blocks.push(Block::Table(Table {
-            caption: "Table I by measurement. Green: as the paper has it; red: not. In small print \
-                what the answer follows from: the most bytes acknowledged early; goodput in per cent \
-                of what the radio could carry, and the part of unhelped Reno's loss that is won back."
-                .to_owned(),
+            caption: words.text("table"),
             head: head("scheme", &questions),
             rows: schemes.iter().map(row).collect(),
         }));
     }
-    Section::new("Table I: characteristics, measured", blocks)
+    words.section(blocks)
 }
 
 fn answered(question: &str, ours: Answer, theirs: Option<bool>) -> Entry {

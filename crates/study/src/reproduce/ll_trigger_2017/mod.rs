@@ -17,6 +17,7 @@ use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
 use super::compare::Comparison;
+use super::prose::Prose;
 use super::run::Progress;
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
@@ -32,13 +33,11 @@ const RUNS: u32 = 40;
 /// What gains are told over.
 const OVER: Option<&str> = Some("snoop");
 
-paper!("ll-trigger-2017", Simulated);
+paper!("ll-trigger-2017", dyn Runner, Simulated);
 
-/// Runs the chosen cells with `runner` and compares them with the paper's.
-///
-/// # Errors
-/// If a choice of cells makes no sense, or the threads cannot be had.
-pub fn reproduce_with(
+/// What [`reproduce_with`] does, told in these words.
+fn reproduce_in(
+    prose: &Prose,
     runner: &dyn Runner,
     request: &Request,
     progress: &dyn Progress,
@@ -49,12 +48,13 @@ pub fn reproduce_with(
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&published, &comparison);
     let report = document::report(&Content {
+        prose,
         published: &published,
         request,
         comparison: &comparison,
         criteria: &criteria,
         shown: &shown(&cells, runner, seed),
-    });
+    })?;
     Ok(Reproduction { comparison, criteria, report })
 }
 

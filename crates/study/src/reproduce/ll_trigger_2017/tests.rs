@@ -179,3 +179,11 @@ fn the_method_falls_least_and_snoop_is_not_the_first_to_recover() {
         assert!(minimum > value("figure7-minimum", "minimum", "in 10 s", scheme), "{scheme}");
     }
 }
+
+#[test]
+fn every_text_of_the_report_is_asked_for() {
+    let prose = prose().unwrap();
+    reproduce_in(&prose, &Echo { reversed: false }, &request(&[], 2), &()).unwrap();
+    assert_eq!(prose.unasked(), [""; 0]);
+    assert_eq!(prose.unasked_common(), [""; 0]);
+}

@@ -8,15 +8,17 @@ use crate::report::chart::{
     Chart, Line, Lines, Range, RangeSeries, Ranges, RatioPoint, Ratios, Span,
 };
 use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone};
-use crate::reproduce::page::{self, inconsistencies, note, paragraph, said};
+use crate::reproduce::page::{self, inconsistencies, said};
+use crate::reproduce::prose::{Prose, Values, Words};
 use crate::reproduce::{
     Compared, Comparison, Course, Criterion, Kind, Label, Mark, Measured, Order, Pair,
-    RATIO_TOLERANCE, Request, print,
+    RATIO_TOLERANCE, ReproduceError, Request, Setup, print,
 };
 use crate::stats::{Estimate, Ratio};
 
 /// What a report is made of.
 pub(super) struct Content<'a> {
+    pub(super) prose: &'a Prose,
     pub(super) published: &'a Published,
     pub(super) request: &'a Request,
     pub(super) comparison: &'a Comparison,
@@ -31,39 +33,24 @@ const COLOURS: [(&str, usize); 5] =
 /// The row and column of the cells that parameters were fitted to.
 pub(super) const BASE: [&str; 2] = ["0 s", "0 %"];
 
-fn summary() -> String {
-    let setup = Experiment::default().setup();
+pub(super) fn report(content: &Content<'_>) -> Result<Report, ReproduceError> {
+    let (prose, published) = (content.prose, content.published);
+    let setup = Experiment::default().setup(prose);
     let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
-    format!(
-        "A 100 kB file crosses a lossy hop and a wired path of the early Internet, with one handoff \
-         on the way, by end-to-end TCP, by TCP split at the base station, and by SRP on the hop. \
-         Published values and ours stand side by side, each a mean with its 95 % interval. What was \
-         fitted ({}) was fitted to the three cells without pause and loss. Where an \
-         assumption was made with other published values in sight, as that of the mean burst of \
-         loss was, the set-up says so.",
-        fitted.join(", ")
-    )
-}
-
-pub(super) fn report(content: &Content<'_>) -> Report {
     let sections = vec![
-        result(content),
+        page::result(prose, content.criteria, Vec::new(), content.request, super::ID),
         tables(content),
         figures(content),
-        ratios(content.comparison),
-        courses(content.courses),
-        beside(content.comparison),
-        misses(content.comparison),
-        setup(content.published),
-        said(content.published),
-        inconsistencies(content.published),
-        method(),
+        ratios(prose, content.comparison),
+        courses(prose, content.courses),
+        beside(prose, content.comparison),
+        misses(prose, content.comparison),
+        parameters(prose, &setup, published),
+        said(prose, published),
+        inconsistencies(prose, published),
+        prose.section("method").noted(),
     ];
-    page::report(content.published, &summary(), sections)
-}
-
-fn result(content: &Content<'_>) -> Section {
-    page::result(content.criteria, Vec::new(), content.request, super::ID)
+    page::report(prose, published, &[("fitted", &fitted.join(", "))], sections)
 }
 
 fn tables(content: &Content<'_>) -> Section {
@@ -82,7 +69,7 @@ fn tables(content: &Content<'_>) -> Section {
             rows: cells().map(row).collect(),
         }));
     }
-    Section::new("Tables", blocks)
+    content.prose.section("tables").section(blocks)
 }
 
 fn row(compared: &Compared) -> Vec<Entry> {
@@ -137,8 +124,9 @@ fn tone(mark: Mark) -> Tone {
 }
 
 fn figures(content: &Content<'_>) -> Section {
+    let words = content.prose.section("figures");
     let Some(table) = content.published.tables.first() else {
-        return Section::new("Figures", Vec::new());
+        return words.section(Vec::new());
     };
     let charts: Vec<Chart> = table
         .column
@@ -149,14 +137,9 @@ fn figures(content: &Content<'_>) -> Section {
         .collect();
     let mut blocks = Vec::new();
     if !charts.is_empty() {
-        blocks.push(Block::Figure(Figure {
-            caption: "Mean transfer time by pause, for each loss, with 95 % intervals. Hollow: \
-                published. Filled: ours."
-                .to_owned(),
-            charts,
-        }));
+        blocks.push(Block::Figure(Figure { caption: words.text("figure"), charts }));
     }
-    Section::new("Transfer times", blocks)
+    words.section(blocks)
 }
 
 fn ranges(content: &Content<'_>, column: &str) -> Ranges {
@@ -202,28 +185,23 @@ fn range(estimate: Estimate) -> Range {
     Range { mean: estimate.mean, interval: estimate.interval() }
 }
 
-fn ratios(comparison: &Comparison) -> Section {
+fn ratios(prose: &Prose, comparison: &Comparison) -> Section {
+    let words = prose.section("ratios");
     if comparison.pairs.is_empty() {
-        return Section::new("Ratios between schemes", Vec::new());
+        return words.section(Vec::new());
     }
     let points: Vec<RatioPoint> = comparison.pairs.iter().filter_map(point).collect();
     let table = Table {
-        caption: "Ratios of mean transfer times".to_owned(),
+        caption: words.text("table"),
         head: ["schemes", "pause, loss", "published", "ours", "ours / published", "35 %", "order"]
             .map(str::to_owned)
             .to_vec(),
         rows: comparison.pairs.iter().map(pair).collect(),
     };
-    let mut blocks = vec![Block::Paragraph(
-        "What the schemes are to each other depends less on the Internet of 1994 than seconds do. \
-         Intervals are those of the delta method on the logarithm."
-            .to_owned(),
-    )];
+    let mut blocks = vec![words.paragraph("lead")];
     if !points.is_empty() {
         blocks.push(Block::Figure(Figure {
-            caption: "Our ratios against published ones, with 95 % intervals. On the dashed line \
-                both are equal; the band is 35 % to either side."
-                .to_owned(),
+            caption: words.text("figure"),
             charts: vec![Chart::Ratios(Ratios {
                 title: "Ratios of transfer times".to_owned(),
                 band: RATIO_TOLERANCE,
@@ -232,7 +210,7 @@ fn ratios(comparison: &Comparison) -> Section {
         }));
     }
     blocks.push(Block::Table(table));
-    Section::new("Ratios between schemes", blocks)
+    words.section(blocks)
 }
 
 fn name(pair: &Pair) -> String {
@@ -270,22 +248,19 @@ fn ratio(ratio: Option<Ratio>) -> Entry {
     Entry::with_small(format!("{:.2}", ratio.value), small)
 }
 
-fn courses(courses: &[(Label, Course)]) -> Section {
+fn courses(prose: &Prose, courses: &[(Label, Course)]) -> Section {
+    let words = prose.section("courses");
     let mut blocks = Vec::new();
     for (label, course) in courses {
         blocks.push(Block::Figure(Figure {
-            caption: format!(
-                "The first run of {} at {}. Shaded: the handoff pause.",
-                label.scheme,
-                place(label)
-            ),
+            caption: words.filled("figure", &[("scheme", &label.scheme), ("place", &place(label))]),
             charts: vec![
                 Chart::Lines(progress(label, course)),
                 Chart::Lines(window(label, course)),
             ],
         }));
     }
-    Section::new("Single runs", blocks)
+    words.section(blocks)
 }
 
 fn progress(label: &Label, course: &Course) -> Lines {
@@ -318,7 +293,8 @@ fn line(name: &str, colour: usize, steps: bool, points: &[(f64, f64)]) -> Line {
     Line { name: name.to_owned(), colour, steps, points }
 }
 
-fn beside(comparison: &Comparison) -> Section {
+fn beside(prose: &Prose, comparison: &Comparison) -> Section {
+    let words = prose.section("beside");
     let ours = comparison.cells.iter().filter(|c| !c.cell.compared);
     let ours: Vec<&Measured> = ours.map(|c| &c.cell).collect();
     let of = |take: &dyn Fn(&str) -> bool| {
@@ -328,20 +304,18 @@ fn beside(comparison: &Comparison) -> Section {
     let repeated = of(&|table| table == REPEATED);
     let sensitivity = of(&|table| table == SENSITIVITY);
     let mut blocks = Vec::new();
-    for (cells, caption) in [
-        (single, "One handoff, by schemes that the paper does not measure, in s"),
-        (repeated, "Handoffs 5 to 10 s apart, which the paper ran without printing numbers, in s"),
-        (sensitivity, "One assumption changed, the rest as it was, in s"),
-    ] {
+    for (cells, caption) in
+        [(single, "single"), (repeated, "repeated"), (sensitivity, "sensitivity")]
+    {
         if !cells.is_empty() {
-            blocks.push(Block::Table(wide(caption, &cells)));
+            blocks.push(Block::Table(wide(words.text(caption), &cells)));
         }
     }
-    Section::new("What the paper does not print", blocks)
+    words.section(blocks)
 }
 
 /// A table with one row for each row and column of `cells`, and one column for each scheme.
-fn wide(caption: &str, cells: &[&Measured]) -> Table {
+fn wide(caption: String, cells: &[&Measured]) -> Table {
     let (mut schemes, mut places) = (Vec::new(), Vec::new());
     for cell in cells {
         let at = (&cell.label.row, &cell.label.column);
@@ -363,7 +337,7 @@ fn wide(caption: &str, cells: &[&Measured]) -> Table {
         std::iter::once(place).chain(schemes.iter().map(|scheme| entry(*at, scheme))).collect()
     };
     Table {
-        caption: caption.to_owned(),
+        caption,
         head: std::iter::once(String::new()).chain(schemes.iter().map(|s| (*s).clone())).collect(),
         rows: places.iter().map(row).collect(),
     }
@@ -378,101 +352,66 @@ fn measured(cell: &Measured) -> Entry {
     entry
 }
 
-fn misses(comparison: &Comparison) -> Section {
+fn misses(prose: &Prose, comparison: &Comparison) -> Section {
+    let words = prose.section("misses");
     let off = |c: &&Compared| c.mark != Mark::Within || c.order == Some(Order::Wrong);
     let note = |c: &Compared| Note {
         name: format!("{}: {}", c.cell.label.scheme, place(&c.cell.label)),
-        text: miss(comparison, c),
+        text: miss(&words, comparison, c),
     };
     let mut reasons: Vec<(&str, Vec<Note>)> = Vec::new();
     for cell in comparison.printed().filter(off) {
-        let reason = misses::reason(&cell.cell.label).unwrap_or("No reason has been found.");
+        let reason = misses::reason(&cell.cell.label).unwrap_or("unknown");
         match reasons.iter_mut().find(|(known, _)| *known == reason) {
             Some((_, notes)) => notes.push(note(cell)),
             None => reasons.push((reason, vec![note(cell)])),
         }
     }
-    let lead = "Every printed cell whose mean of ours lies outside of the published interval, or \
-        whose scheme is out of order, below the reason that is known.";
     let mut blocks = Vec::new();
     if !reasons.is_empty() {
-        blocks.push(Block::Paragraph(lead.to_owned()));
+        blocks.push(words.paragraph("lead"));
     }
     for (reason, notes) in reasons {
-        blocks.extend([Block::Paragraph(reason.to_owned()), Block::Notes(notes)]);
+        blocks.extend([words.paragraph(reason), Block::Notes(notes)]);
     }
-    Section::new("What is off, and why", blocks)
+    words.section(blocks)
 }
 
-fn miss(comparison: &Comparison, compared: &Compared) -> String {
+fn miss(words: &Words<'_>, comparison: &Comparison, compared: &Compared) -> String {
     let cell = &compared.cell;
-    let mut text = format!(
-        "Published {}, ours {}.",
-        print::estimate(cell.published),
-        print::estimate(cell.ours.estimate())
-    );
+    let (published, ours) =
+        (print::estimate(cell.published), print::estimate(cell.ours.estimate()));
+    let mut told = vec![words.filled("miss", &[("published", &published), ("ours", &ours)])];
     if cell.ours.failures() > 0 {
-        text += &format!(" {} of {} runs failed", cell.ours.failures(), cell.ours.runs());
-        text += &format!(" ({}).", cell.reasons.join("; "));
+        let values: Values<'_> = &[
+            ("failures", &cell.ours.failures()),
+            ("runs", &cell.ours.runs()),
+            ("reasons", &cell.reasons.join("; ")),
+        ];
+        told.push(words.filled("failed", values));
     }
     let off = |pair: &&Pair| !pair.is_close() || pair.order == Order::Wrong;
     for pair in comparison.pairs.iter().filter(|p| p.has(&cell.label)).filter(off) {
-        text += &format!(" {}: published {:.2}, ", name(pair), pair.published.value);
-        text += &pair
-            .ours
-            .map_or_else(|| "ours unknown.".to_owned(), |r| format!("ours {:.2}.", r.value));
+        let published = format!("{:.2}", pair.published.value);
+        let ours = pair.ours.map_or_else(|| "unknown".to_owned(), |r| format!("{:.2}", r.value));
+        let values: Values<'_> =
+            &[("schemes", &name(pair)), ("published", &published), ("ours", &ours)];
+        told.push(words.filled("ratio", values));
     }
-    text
+    told.join(" ")
 }
 
-fn setup(published: &Published) -> Section {
-    let setup = Experiment::default().setup();
+fn parameters(prose: &Prose, setup: &Setup, published: &Published) -> Section {
+    let words = prose.section("setup");
     let of = |kind: Kind| Block::Parameters(setup.of(kind).cloned().collect());
-    Section::new(
-        "Set-up",
-        vec![
-            paragraph("Fitted, to the cells without pause and loss and to nothing else:"),
-            of(Kind::Fitted),
-            paragraph(
-                "Assumed, since the paper does not say; none of them differs from cell to cell:",
-            ),
-            of(Kind::Assumed),
-            paragraph("Taken from the paper:"),
-            of(Kind::Stated),
-            paragraph("All that the paper says of its set-up:"),
-            page::stated(published),
-        ],
-    )
-}
-
-fn method() -> Section {
-    let notes = vec![
-        note(
-            "runs",
-            "Each run has a seed of its own, which follows from the seed of the whole, the \
-            labels of the cell and the number of the run. Runs are independent of each other.",
-        ),
-        note(
-            "interval",
-            "95 %, by Student's t over the runs that came to their end. The others are \
-            counted beside it; a cell with one of them is a miss.",
-        ),
-        note("within", "Our mean lies in the published interval."),
-        note("overlaps", "Our interval and the published one overlap."),
-        note(
-            "ratio",
-            "The ratio to every other scheme printed for the same pause and loss is within \
-            35 % of the published ratio.",
-        ),
-        note(
-            "order",
-            "The scheme is in order with every other scheme printed for the same pause and \
-            loss: the means are ordered as published, or the published intervals overlap, so that \
-            the paper itself does not decide (undecided).",
-        ),
-        note("miss", "None of these."),
-        note("unpublished", "The paper prints no value here."),
-        note("not-run", "No run came to its end."),
-    ];
-    Section::new("How it was measured and marked", vec![Block::Notes(notes)])
+    words.section(vec![
+        words.paragraph("fitted"),
+        of(Kind::Fitted),
+        words.paragraph("assumed"),
+        of(Kind::Assumed),
+        words.paragraph("stated"),
+        of(Kind::Stated),
+        words.paragraph("said"),
+        page::stated(published),
+    ])
 }

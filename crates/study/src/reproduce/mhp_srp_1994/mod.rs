@@ -10,6 +10,7 @@ use lasthop_units::Seed;
 
 use super::cell::{Cell, Label, chosen};
 use super::compare::{Comparison, Criterion, Mark, Order, Pair};
+use super::prose::Prose;
 use super::run::{CellRunner, Course, Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
@@ -24,13 +25,11 @@ const RUNS: u32 = 40;
 /// The paper compares times, not rates.
 const OVER: Option<&str> = None;
 
-paper!("mhp-srp-1994", Simulated::default());
+paper!("mhp-srp-1994", dyn CellRunner<Case>, Simulated::default());
 
-/// Runs the chosen cells with `runner` and compares them with the paper's.
-///
-/// # Errors
-/// If a choice of cells makes no sense, or the threads cannot be had.
-pub fn reproduce_with(
+/// What [`reproduce_with`] does, told in these words.
+fn reproduce_in(
+    prose: &Prose,
     runner: &dyn CellRunner<Case>,
     request: &Request,
     progress: &dyn Progress,
@@ -42,12 +41,13 @@ pub fn reproduce_with(
     let criteria = criteria(&comparison);
     let courses = courses(&cells, runner, seed);
     let report = document::report(&document::Content {
+        prose,
         published: &published,
         request,
         comparison: &comparison,
         criteria: &criteria,
         courses: &courses,
-    });
+    })?;
     Ok(Reproduction { comparison, criteria, report })
 }
 

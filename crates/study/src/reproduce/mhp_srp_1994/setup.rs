@@ -3,6 +3,7 @@
 use lasthop_units::{Bytes, Duration, Rate};
 
 use crate::reproduce::Setup;
+use crate::reproduce::prose::Prose;
 
 /// Which end sends the file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,149 +124,49 @@ impl Default for Experiment {
 
 impl Experiment {
     /// The set-up in words, with the source or reason of each value.
-    pub fn setup(&self) -> Setup {
-        let mut setup = Setup::default();
-        self.path(&mut setup);
-        self.ends(&mut setup);
-        self.handoff(&mut setup);
-        setup
-    }
-
-    fn path(&self, setup: &mut Setup) {
-        let burst = match self.bursts {
-            Bursts::Time(mean) => millis(mean),
-            Bursts::Packets(mean) => format!("{mean} packets"),
+    pub(super) fn setup(&self, prose: &Prose) -> Setup {
+        let (law, unit, burst) = match self.bursts {
+            Bursts::Time(mean) => ("exponential", "time", millis(mean)),
+            Bursts::Packets(mean) => ("geometric", "packets", format!("{mean} packets")),
         };
-        setup
-            .stated(
-                "what lies under the hop",
-                self.wireless_rate,
-                "section 3.1: an Ethernet; the rate is that of Ethernets of the time",
-            )
-            .fitted(
-                "time of the hop for each packet, either way",
-                format!("{:.1} ms", self.per_packet.as_secs_f64() * 1e3),
-                "split-tcp and srp without pause and loss",
-            )
-            .assumed(
-                "directions of the hop",
-                if self.half_duplex { "take turns" } else { "independent" },
-                "the mobile's IP layer simulates the hop for packets in and out alike; were \
-                 directions independent, srp could not be a fifth faster than split-tcp without \
-                 loss, as its segments are no fuller",
-            )
-            .assumed("delay of the hop, one way", millis(self.wireless_delay), "unsaid")
-            .assumed("MTU of the hop", self.mtu, "the paper says 128 or 256 bytes, not which")
-            .stated("gap between bursts of loss", "exponential", "section 3.1, item 2")
-            .assumed(
-                "length of a burst",
-                match self.bursts {
-                    Bursts::Time(_) => "exponential",
-                    Bursts::Packets(_) => "geometric",
-                },
-                "section 3.1, item 2, has a geometric distribution without a unit, whose \
-                 counterpart in time is the exponential one",
-            )
-            .assumed(
-                "bursts and gaps are counted in",
-                match self.bursts {
-                    Bursts::Time(_) => "time",
-                    Bursts::Packets(_) => "packets",
-                },
-                "the unit is unsaid; counted in packets, a burst outlasts TCP's timeouts, and \
-                 transfers take minutes (see the sensitivity table)",
-            )
-            .assumed(
-                "mean burst",
-                burst,
-                "unsaid; chosen from values between 0.05 and 0.25 s with Table 1's cells with loss in \
-                 sight, which are to that extent no predictions (see the sensitivity table)",
-            )
-            .assumed("directions of loss", "both", "unsaid")
-            .stated(
-                "narrowest wired link",
-                self.wired_rate,
-                "section 3.1: a T1 to the Internet; that nothing narrower follows is assumed",
-            )
-            .assumed("wired round trip", millis(self.wired_rtt), "Kentucky to Berkeley; unsaid")
-            .fitted(
-                "loss of the wired path",
-                format!("{:.2} %", self.wired_loss * 100.0),
-                "tcp without pause and loss",
-            );
-    }
-
-    fn ends(&self, setup: &mut Setup) {
-        setup
-            .assumed("size of the file", self.file, "the paper says 100k bytes")
-            .assumed(
-                "direction",
-                match self.direction {
-                    Direction::Upload => "mobile to fixed host",
-                    Direction::Download => "fixed host to mobile",
-                },
-                "section 3.2 has the file go to a peer at the destination, which Table 1's caption puts \
-                 at Berkeley",
-            )
-            .assumed(
-                "end of a transfer",
-                "last byte at the receiver",
-                "unsaid; at the sender, split schemes would leave out their wired half",
-            )
-            .assumed(
-                "TCP",
-                match self.flavour {
-                    Flavour::Tahoe => "Tahoe",
-                    Flavour::Reno => "Reno",
-                },
-                "SunOS 4 of the time has no fast recovery",
-            )
-            .assumed("TCP window", self.window, "the default of SunOS 4")
-            .assumed("TCP timer granularity", millis(self.tick), "BSD's slow timer")
-            .assumed("TCP least timeout", millis(self.min_rto), "two ticks of BSD's slow timer")
-            .assumed("wired MSS of split schemes", self.wired_mss, "BSD's choice off its own net")
-            .assumed("agent buffer, each direction", self.agent_buffer, "unsaid")
-            .assumed(
-                "SRP window",
-                format!("{} segments", self.srp_window),
-                "the paper names a bitmap without its length: two words of 32 bits",
-            )
-            .fitted(
-                "segments for each acknowledgement of srp",
-                self.srp_ack_every,
-                "srp without pause and loss; a quarter of its window",
-            )
-            .assumed("SRP timer granularity", millis(self.srp_tick), "unsaid")
-            .assumed(
-                "SRP longest timeout",
-                millis(self.srp_max_rto),
-                "loss on the hop is no congestion, so backoff has little use",
-            );
-    }
-
-    fn handoff(&self, setup: &mut Setup) {
-        setup
-            .assumed(
-                "start of the handoff",
-                format!("{}, uniform", between(self.first_handoff)),
-                "section 3.2 has a value in this range that is fixed for an experiment; which one \
-                 belongs to the tables is not said",
-            )
-            .assumed(
-                "spacing of repeated handoffs",
-                format!("{}, uniform, constant in a run", between(self.spacing)),
-                "section 3.1 gives the range only",
-            )
-            .assumed(
-                "path between bases",
-                format!("{}, {}", self.base_rate, millis(self.base_delay)),
-                "an Ethernet through the campus router; unsaid",
-            )
-            .assumed(
-                "limit of a run",
-                format!("{} s", self.limit.as_secs()),
-                "what takes longer counts as incomplete",
-            );
+        let direction = match self.direction {
+            Direction::Upload => "mobile to fixed host",
+            Direction::Download => "fixed host to mobile",
+        };
+        let flavour = match self.flavour {
+            Flavour::Tahoe => "Tahoe",
+            Flavour::Reno => "Reno",
+        };
+        prose.setup(&[
+            ("wireless-rate", &self.wireless_rate),
+            ("per-packet", &format!("{:.1}", self.per_packet.as_secs_f64() * 1e3)),
+            ("directions", if self.half_duplex { &"take turns" } else { &"independent" }),
+            ("wireless-delay", &millis(self.wireless_delay)),
+            ("mtu", &self.mtu),
+            ("burst-law", &law),
+            ("burst-unit", &unit),
+            ("burst", &burst),
+            ("wired-rate", &self.wired_rate),
+            ("wired-rtt", &millis(self.wired_rtt)),
+            ("wired-loss", &format!("{:.2}", self.wired_loss * 100.0)),
+            ("file", &self.file),
+            ("direction", &direction),
+            ("flavour", &flavour),
+            ("window", &self.window),
+            ("tick", &millis(self.tick)),
+            ("min-rto", &millis(self.min_rto)),
+            ("wired-mss", &self.wired_mss),
+            ("agent-buffer", &self.agent_buffer),
+            ("srp-window", &self.srp_window),
+            ("srp-ack-every", &self.srp_ack_every),
+            ("srp-tick", &millis(self.srp_tick)),
+            ("srp-max-rto", &millis(self.srp_max_rto)),
+            ("first-handoff", &between(self.first_handoff)),
+            ("spacing", &between(self.spacing)),
+            ("base-rate", &self.base_rate),
+            ("base-delay", &millis(self.base_delay)),
+            ("limit", &self.limit.as_secs()),
+        ])
     }
 }
 
@@ -316,7 +217,7 @@ mod tests {
 
     #[test]
     fn only_what_the_base_cells_allow_is_fitted() {
-        let setup = Experiment::default().setup();
+        let setup = Experiment::default().setup(&super::super::prose().unwrap());
         let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
         assert_eq!(
             fitted,

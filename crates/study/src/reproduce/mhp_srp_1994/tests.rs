@@ -168,7 +168,7 @@ fn each_printed_cell_parameter_and_inconsistency_is_in_the_report() {
             }
         }
     }
-    for parameter in Experiment::default().setup().parameters {
+    for parameter in Experiment::default().setup(&prose().unwrap()).parameters {
         assert!(html.contains(&parameter.name), "{}", parameter.name);
     }
     for id in ["INC-Y1", "INC-Y2", "INC-Y3", "INC-Y4", "INC-Y5"] {
@@ -223,4 +223,12 @@ fn transfers_with_repeated_handoffs_end() {
     for cell in &reproduction.comparison.cells {
         assert_eq!(cell.cell.ours.failures(), 0, "{}", cell.cell.label);
     }
+}
+
+#[test]
+fn every_text_of_the_report_is_asked_for() {
+    let prose = prose().unwrap();
+    reproduce_in(&prose, &Echo { srp: 1.0 }, &request(&[]), &()).unwrap();
+    reproduce_in(&prose, &NotSimulated, &request(&[]), &()).unwrap();
+    assert_eq!(prose.unasked(), [""; 0]);
 }

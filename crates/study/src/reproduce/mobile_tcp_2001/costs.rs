@@ -2,12 +2,11 @@
 
 use super::content::Content;
 use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
-use crate::report::{Block, Entry, Figure, Section, Table};
-use crate::reproduce::page::{dash, note, paragraph};
-use crate::reproduce::processing::{self, Processing, Ratio, StackCost};
+use crate::report::{Block, Entry, Figure, Note, Section, Table};
+use crate::reproduce::page::dash;
+use crate::reproduce::processing::{self, Machine, Missing, Processing, Ratio, StackCost};
+use crate::reproduce::prose::{Values, Words};
 use crate::stats::Interval;
-
-const TITLE: &str = "Figures 10 to 14: processing costs on this machine";
 
 /// The stacks that are drawn, with their colours.
 const DRAWN: [(&str, usize); 4] =
@@ -15,51 +14,44 @@ const DRAWN: [(&str, usize); 4] =
 
 /// What was measured, or how to have it measured.
 pub(super) fn section(content: &Content<'_>) -> Section {
+    let words = content.prose.section("costs");
     let Some(costs) = &content.request.processing else {
-        return Section::new(TITLE, absent());
+        return words.section(absent(&words));
     };
-    let mut blocks = vec![paragraph(&machine(costs)), Block::Table(ratios(content, costs))];
-    if let Some(figure) = latencies(costs) {
+    let mut blocks = vec![machine(&words, costs), Block::Table(ratios(content, &words, costs))];
+    if let Some(figure) = latencies(&words, costs) {
         blocks.push(figure);
     }
-    blocks.push(Block::Table(lines(costs)));
-    blocks.push(Block::Table(throughputs(costs)));
-    blocks.push(Block::Table(shares(costs)));
-    blocks.push(Block::Table(engines(costs)));
-    blocks.push(Block::Table(bulk(costs)));
-    let missing = costs.not_measured.iter().map(|m| note(&m.stack, &m.why)).collect::<Vec<_>>();
-    if !missing.is_empty() {
-        blocks.push(paragraph("Not measured:"));
-        blocks.push(Block::Notes(missing));
+    for table in [lines, throughputs, shares, engines, bulk] {
+        blocks.push(Block::Table(table(&words, costs)));
+    }
+    if !costs.not_measured.is_empty() {
+        let note = |m: &Missing| Note { name: m.stack.clone(), text: m.why.clone() };
+        blocks.push(words.paragraph("missing"));
+        blocks.push(Block::Notes(costs.not_measured.iter().map(note).collect()));
     }
     blocks.retain(|block| !matches!(block, Block::Table(table) if table.rows.is_empty()));
-    Section::new(TITLE, blocks)
+    words.section(blocks)
 }
 
-fn absent() -> Vec<Block> {
+fn absent(words: &Words<'_>) -> Vec<Block> {
     vec![
-        paragraph(
-            "These figures are of processor time, which no simulation has. They were not measured \
-             for this report. To have them, on a quiet machine:",
-        ),
+        words.paragraph("absent"),
         Block::Code("lasthop reproduce mobile-tcp-2001 --measure full --report FILE".to_owned()),
     ]
 }
 
-fn machine(costs: &Processing) -> String {
-    let m = &costs.machine;
-    let not = |is: bool| if is { "" } else { "not " };
-    format!(
-        "Measured on {}, {} cores, Linux {}; {}optimised, {}kept on one core; effort: {}. Times are \
-         this machine's; the paper's was a Pentium under Windows 95, so that ratios and shares are \
-         what can be compared.",
-        m.cpu,
-        m.cores,
-        m.kernel,
-        not(m.optimised),
-        not(m.pinned),
-        costs.effort
-    )
+fn machine(words: &Words<'_>, costs: &Processing) -> Block {
+    let Machine { cpu, cores, kernel, optimised, pinned } = &costs.machine;
+    let values: Values<'_> = &[
+        ("cpu", cpu),
+        ("cores", cores),
+        ("kernel", kernel),
+        ("optimised", if *optimised { &"optimised" } else { &"not optimised" }),
+        ("pinned", if *pinned { &"kept" } else { &"not kept" }),
+        ("effort", &costs.effort),
+    ];
+    Block::Paragraph(words.filled("machine", values))
 }
 
 fn digits(value: f64) -> String {
@@ -75,7 +67,7 @@ fn spanned(value: f64, lo: Option<f64>, hi: Option<f64>) -> Entry {
     Entry::with_small(digits(value), small.unwrap_or_default())
 }
 
-fn ratios(content: &Content<'_>, costs: &Processing) -> Table {
+fn ratios(content: &Content<'_>, words: &Words<'_>, costs: &Processing) -> Table {
     let printed = |ratio: &Ratio| {
         let estimate = content.published.table("processing")?.estimate(ratio.name(), "value")?;
         let interval = estimate.interval().map(|i| (i.lo, i.hi));
@@ -90,13 +82,13 @@ fn ratios(content: &Content<'_>, costs: &Processing) -> Table {
         ]
     };
     Table {
-        caption: "Beside what the paper prints".to_owned(),
+        caption: words.text("ratios"),
         head: ["what", "published", "ours", "in words"].map(str::to_owned).to_vec(),
         rows: costs.ratios.iter().map(row).collect(),
     }
 }
 
-fn latencies(costs: &Processing) -> Option<Block> {
+fn latencies(words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let stacks: Vec<(&StackCost, usize)> =
         DRAWN.iter().filter_map(|(name, colour)| Some((costs.stack(name)?, *colour))).collect();
     let first = stacks.first()?.0;
@@ -113,10 +105,7 @@ fn latencies(costs: &Processing) -> Option<Block> {
         }
     });
     Some(Block::Figure(Figure {
-        caption:
-            "Figure 13: half an exchange by the size of its buffers, the median over rounds and \
-            its quartiles."
-                .to_owned(),
+        caption: words.text("latencies"),
         charts: vec![Chart::Ranges(Ranges {
             title: "protocol latency".to_owned(),
             x_label: "bytes".to_owned(),
@@ -127,7 +116,7 @@ fn latencies(costs: &Processing) -> Option<Block> {
     }))
 }
 
-fn lines(costs: &Processing) -> Table {
+fn lines(words: &Words<'_>, costs: &Processing) -> Table {
     let row = |stack: &StackCost| {
         let of = |e: processing::Estimate| spanned(e.value, Some(e.lo), Some(e.hi));
         let kb = stack.points.last().map_or_else(dash, |p| Entry::text(digits(p.cpu_ns_per_kb)));
@@ -151,13 +140,13 @@ fn lines(costs: &Processing) -> Table {
         "ns for 1000 bytes, largest buffer",
     ];
     Table {
-        caption: "Straight lines over the size of buffers (figures 11 to 13)".to_owned(),
+        caption: words.text("lines"),
         head: head.map(str::to_owned).to_vec(),
         rows: costs.stacks.iter().map(row).collect(),
     }
 }
 
-fn throughputs(costs: &Processing) -> Table {
+fn throughputs(words: &Words<'_>, costs: &Processing) -> Table {
     let row = |t: &processing::Throughput| {
         vec![
             Entry::text(t.stack.clone()),
@@ -167,16 +156,13 @@ fn throughputs(costs: &Processing) -> Table {
         ]
     };
     Table {
-        caption:
-            "Figure 10: throughput of exchanges in Mbit/s, measured without a link's rate and \
-            computed with one"
-                .to_owned(),
+        caption: words.text("throughputs"),
         head: ["stack", "bytes", "how", "Mbit/s"].map(str::to_owned).to_vec(),
         rows: costs.throughput.iter().map(row).collect(),
     }
 }
 
-fn shares(costs: &Processing) -> Table {
+fn shares(words: &Words<'_>, costs: &Processing) -> Table {
     let row = |share: &processing::Share| {
         vec![
             Entry::text(share.stack.clone()),
@@ -187,13 +173,13 @@ fn shares(costs: &Processing) -> Table {
         ]
     };
     Table {
-        caption: "Figure 14: what the parts of a stack take".to_owned(),
+        caption: words.text("shares"),
         head: ["stack", "bytes", "part", "ns", "%"].map(str::to_owned).to_vec(),
         rows: costs.shares.iter().map(row).collect(),
     }
 }
 
-fn bulk(costs: &Processing) -> Table {
+fn bulk(words: &Words<'_>, costs: &Processing) -> Table {
     let row = |bulk: &processing::BulkCost| {
         vec![
             Entry::text(bulk.stack.clone()),
@@ -202,13 +188,13 @@ fn bulk(costs: &Processing) -> Table {
         ]
     };
     Table {
-        caption: "Bulk transfers: processor time for 1000 bytes".to_owned(),
+        caption: words.text("bulk"),
         head: ["stack", "bytes in a write", "ns"].map(str::to_owned).to_vec(),
         rows: costs.bulk.iter().map(row).collect(),
     }
 }
 
-fn engines(costs: &Processing) -> Table {
+fn engines(words: &Words<'_>, costs: &Processing) -> Table {
     let row = |engine: &processing::EngineCost| {
         let allocations = engine.allocations_per_packet;
         vec![
@@ -219,7 +205,7 @@ fn engines(costs: &Processing) -> Table {
         ]
     };
     Table {
-        caption: "The engines alone: a packet sent, received and acknowledged".to_owned(),
+        caption: words.text("engines"),
         head: ["engine", "bytes", "ns", "allocations"].map(str::to_owned).to_vec(),
         rows: costs.engine.iter().map(row).collect(),
     }

@@ -9,7 +9,8 @@ use super::gains::{gain, normalised};
 use super::ns2::Row;
 use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
 use crate::report::{Block, Entry, Figure, Section, Table};
-use crate::reproduce::page::{dash, measured, paragraph};
+use crate::reproduce::page::{dash, measured};
+use crate::reproduce::prose::Words;
 use crate::reproduce::{Comparison, Gain, Label};
 use crate::stats::Estimate;
 
@@ -88,6 +89,7 @@ fn head<'a>(first: &'a str, rest: impl IntoIterator<Item = &'a str>) -> Vec<Stri
 
 /// The gains beside those that the text gives.
 pub(super) fn printed(content: &Content<'_>) -> Section {
+    let words = content.prose.section("gains");
     let row = |row: &&str| {
         let cell = content.comparison.at([GAINS, row, "gain", MOBILE_TCP])?;
         let over = |other: &str| {
@@ -108,7 +110,7 @@ pub(super) fn printed(content: &Content<'_>) -> Section {
     let mut blocks = Vec::new();
     if !rows.is_empty() {
         blocks.push(Block::Table(Table {
-            caption: "Gain of Mobile TCP over TCP in per cent".to_owned(),
+            caption: words.text("table"),
             head: head(
                 "packet error rate",
                 ["published", "ours", "with equal fades", "over ms-tcp-200", "over tcp-linux"],
@@ -116,15 +118,16 @@ pub(super) fn printed(content: &Content<'_>) -> Section {
             rows,
         }));
     }
-    Section::new("Gains that the paper gives", blocks)
+    words.section(blocks)
 }
 
 /// Figure 15.
 pub(super) fn figure_15(content: &Content<'_>) -> Section {
+    let words = content.prose.section("figure-15");
     let comparison = content.comparison;
     let (rows, schemes) = (rows(comparison, FIGURE_15), schemes(comparison, FIGURE_15));
     if rows.is_empty() {
-        return Section::new("Figure 15", Vec::new());
+        return words.section(Vec::new());
     }
     let cell = |row: &str, scheme: &str| comparison.at([FIGURE_15, row, GOODPUT, scheme]);
     let goodputs = schemes.iter().map(|scheme| {
@@ -132,9 +135,7 @@ pub(super) fn figure_15(content: &Content<'_>) -> Section {
         series(scheme, colour(scheme), false, rows.iter().map(at).collect())
     });
     let figure = Figure {
-        caption: "Figure 15: goodput by packet error rate, wireless set-up, in kbit/s of payload. \
-            Means over the transfers that came to their end."
-            .to_owned(),
+        caption: words.text("figure"),
         charts: vec![chart(
             "wireless, 0.66 Mbit/s",
             ["packet error rate", "kbit/s"],
@@ -148,17 +149,17 @@ pub(super) fn figure_15(content: &Content<'_>) -> Section {
         [Entry::text(*row)].into_iter().chain(ours).chain([gain]).collect()
     };
     let table = Table {
-        caption: "Goodput in kbit/s, and what Mobile TCP gains on ms-tcp in per cent".to_owned(),
+        caption: words.text("table"),
         head: head("packet error rate", schemes.iter().copied().chain(["gain"])),
         rows: rows.iter().map(table_row).collect(),
     };
     let mut blocks = vec![Block::Figure(figure), Block::Table(table)];
-    blocks.extend(settled(content));
-    Section::new("Figure 15: throughput by packet error rate", blocks)
+    blocks.extend(settled(content, &words));
+    words.section(blocks)
 }
 
 /// Transfers of both lengths.
-fn settled(content: &Content<'_>) -> Option<Block> {
+fn settled(content: &Content<'_>, words: &Words<'_>) -> Option<Block> {
     let comparison = content.comparison;
     let row = |row: &&str| {
         comparison.at([SETTLED, row, GOODPUT, TCP])?;
@@ -179,7 +180,7 @@ fn settled(content: &Content<'_>) -> Option<Block> {
         .map(|(scheme, buffers)| format!("{scheme}, {buffers}"));
     (!rows.is_empty()).then(|| {
         Block::Table(Table {
-            caption: "The same by the number of buffers, in kbit/s".to_owned(),
+            caption: words.text("lengths"),
             head: head("packet error rate", columns.iter().map(String::as_str)),
             rows,
         })
@@ -188,6 +189,7 @@ fn settled(content: &Content<'_>) -> Option<Block> {
 
 /// Figure 16.
 pub(super) fn figure_16(content: &Content<'_>) -> Section {
+    let words = content.prose.section("figure-16");
     let comparison = content.comparison;
     let curves = [
         (WIRELESS, TCP, 0, false),
@@ -205,12 +207,10 @@ pub(super) fn figure_16(content: &Content<'_>) -> Section {
         series(&format!("{scheme}, {network}"), colour, hollow, rows.iter().map(at).collect())
     });
     if drawn.iter().all(|series| series.ranges.iter().all(Option::is_none)) {
-        return Section::new("Figure 16", Vec::new());
+        return words.section(Vec::new());
     }
     let figure = Figure {
-        caption: "Figure 16: goodput over Mobile TCP's without loss in the same network. Hollow: \
-            Ethernet, 8.5 Mbit/s."
-            .to_owned(),
+        caption: words.text("figure"),
         charts: vec![chart(
             "normalised throughput",
             ["share of time in fades", "of the peak"],
@@ -230,18 +230,16 @@ pub(super) fn figure_16(content: &Content<'_>) -> Section {
     };
     let names = curves.map(|(network, scheme, ..)| format!("{scheme}, {network}"));
     let table = Table {
-        caption: "Normalised throughput".to_owned(),
+        caption: words.text("table"),
         head: head("fades", names.iter().map(String::as_str)),
         rows: rows.iter().map(row).collect(),
     };
-    Section::new(
-        "Figure 16: throughput by share of fades, at both rates",
-        vec![Block::Figure(figure), Block::Table(table)],
-    )
+    words.section(vec![Block::Figure(figure), Block::Table(table)])
 }
 
 /// Figures 17 and 18.
 pub(super) fn delays(content: &Content<'_>) -> Section {
+    let words = content.prose.section("delays");
     let comparison = content.comparison;
     let mut blocks = Vec::new();
     for ((table, network), number) in DELAYS.into_iter().zip([17, 18]) {
@@ -260,10 +258,7 @@ pub(super) fn delays(content: &Content<'_>) -> Section {
             chart(title, ["share of time in fades", "ms"], &rows, both)
         };
         blocks.push(Block::Figure(Figure {
-            caption: format!(
-                "Figure {number}: the wait for the next buffer of 1460 bytes, {network} set-up: mean \
-                 and standard deviation, in ms."
-            ),
+            caption: words.filled("figure", &[("number", &number), ("network", &network)]),
             charts: vec![drawn(DELAY, "inter-buffer delay"), drawn(JITTER, "jitter")],
         }));
         let places = [(DELAY, TCP), (DELAY, MOBILE_TCP), (JITTER, TCP), (JITTER, MOBILE_TCP)];
@@ -275,16 +270,17 @@ pub(super) fn delays(content: &Content<'_>) -> Section {
         };
         let names = places.map(|(column, scheme)| format!("{column}, {scheme}"));
         blocks.push(Block::Table(Table {
-            caption: format!("Figure {number}, in ms"),
+            caption: words.filled("table", &[("number", &number)]),
             head: head("fades", names.iter().map(String::as_str)),
             rows: rows.iter().map(row).collect(),
         }));
     }
-    Section::new("Figures 17 and 18: inter-buffer delay and jitter", blocks)
+    words.section(blocks)
 }
 
 /// TCP beside ns-2's.
 pub(super) fn beside_ns2(content: &Content<'_>) -> Section {
+    let words = content.prose.section("ns2");
     let entry = |row: &Row, share: &str| {
         let mut points = content.ns2.points(row, content.comparison);
         points.find(|p| p.share == share).map_or_else(dash, |point| {
@@ -309,23 +305,19 @@ pub(super) fn beside_ns2(content: &Content<'_>) -> Section {
         .collect();
     let mut blocks = Vec::new();
     if !rows.is_empty() {
-        blocks.push(paragraph(
-            "The fading hop and TCP's answer to it can be had from ns-2 too. With its parameters \
-             (every segment acknowledged, fades of 17 ms) ours stands beside it.",
-        ));
+        blocks.push(words.paragraph("lead"));
         blocks.push(Block::Table(Table {
-            caption: "TCP over a fading hop, ours above ns-2's, in kbit/s; sender, least timeout \
-                and clock"
-                .to_owned(),
+            caption: words.text("table"),
             head: head("sender", content.ns2.shares.iter().map(String::as_str)),
             rows,
         }));
     }
-    Section::new("TCP over fades, beside ns-2", blocks)
+    words.section(blocks)
 }
 
 /// EXP-H9.
 pub(super) fn handoffs(content: &Content<'_>) -> Section {
+    let words = content.prose.section("handoffs");
     let comparison = content.comparison;
     let (rows, schemes) = (rows(comparison, HANDOFF), schemes(comparison, HANDOFF));
     let rates = distinct(comparison, HANDOFF, |label| &label.column);
@@ -338,17 +330,17 @@ pub(super) fn handoffs(content: &Content<'_>) -> Section {
             [Entry::text(*row)].into_iter().chain(values).collect()
         };
         blocks.push(Block::Table(Table {
-            caption: format!("{scheme}: the session's part of a handoff, in ms"),
+            caption: words.filled("table", &[("scheme", &scheme)]),
             head: head("buffer", rates.iter().copied()),
             rows: rows.iter().map(row).collect(),
         }));
     }
-    blocks.extend(lossy_handoffs(comparison));
-    Section::new("Handoffs by buffer size and rate between bases (section 3.5)", blocks)
+    blocks.extend(lossy_handoffs(comparison, &words));
+    words.section(blocks)
 }
 
 /// EXP-Y4.
-fn lossy_handoffs(comparison: &Comparison) -> Vec<Block> {
+fn lossy_handoffs(comparison: &Comparison, words: &Words<'_>) -> Vec<Block> {
     let columns = distinct(comparison, LOSSY, |label| &label.column);
     let rows = rows(comparison, LOSSY);
     let table = |scheme: &&str| {
@@ -359,10 +351,7 @@ fn lossy_handoffs(comparison: &Comparison) -> Vec<Block> {
             [Entry::text(*row)].into_iter().chain(values).collect()
         };
         Block::Table(Table {
-            caption: format!(
-                "{scheme}, packets lost on both links between the bases: the handoff in ms, and the \
-                 share of runs in which a byte of five handoffs' transfer was not the one that was sent"
-            ),
+            caption: words.filled("lossy", &[("scheme", scheme)]),
             head: head("lost on each", columns.iter().copied()),
             rows: rows.iter().map(row).collect(),
         })
@@ -372,6 +361,7 @@ fn lossy_handoffs(comparison: &Comparison) -> Vec<Block> {
 
 /// EXP-H10.
 pub(super) fn alternatives(content: &Content<'_>) -> Section {
+    let words = content.prose.section("alternatives");
     let comparison = content.comparison;
     let schemes = schemes(comparison, ALTERNATIVES);
     let paths = distinct(comparison, ALTERNATIVES, |label| &label.column);
@@ -385,7 +375,7 @@ pub(super) fn alternatives(content: &Content<'_>) -> Section {
         });
         let away = if path == "far" { "50 ms" } else { "1 ms" };
         blocks.push(Block::Figure(Figure {
-            caption: format!("The fixed host {away} from the base: goodput in kbit/s."),
+            caption: words.filled("figure", &[("away", &away)]),
             charts: vec![chart(path, ["packet error rate", "kbit/s"], &rows, drawn.collect())],
         }));
         let row = |row: &&str| {
@@ -393,16 +383,17 @@ pub(super) fn alternatives(content: &Content<'_>) -> Section {
             [Entry::text(*row)].into_iter().chain(values).collect()
         };
         blocks.push(Block::Table(Table {
-            caption: format!("The fixed host {away} from the base, in kbit/s"),
+            caption: words.filled("table", &[("away", &away)]),
             head: head("packet error rate", schemes.iter().copied()),
             rows: rows.iter().map(row).collect(),
         }));
     }
-    Section::new("Section 6: unsplit, and what else there is", blocks)
+    words.section(blocks)
 }
 
 /// What the assumptions are worth.
 pub(super) fn sensitivity(content: &Content<'_>) -> Section {
+    let words = content.prose.section("sensitivity");
     let comparison = content.comparison;
     let changed = rows(comparison, SENSITIVITY);
     let columns = distinct(comparison, SENSITIVITY, |label| &label.column);
@@ -423,13 +414,10 @@ pub(super) fn sensitivity(content: &Content<'_>) -> Section {
     let mut blocks = Vec::new();
     if !changed.is_empty() {
         blocks.push(Block::Table(Table {
-            caption:
-                "Gain of Mobile TCP over TCP in per cent with one assumption changed; in small \
-                print both goodputs in kbit/s"
-                    .to_owned(),
+            caption: words.text("table"),
             head: head("", columns.iter().copied()),
             rows: [first].into_iter().chain(rest).collect(),
         }));
     }
-    Section::new("What the assumptions are worth", blocks)
+    words.section(blocks)
 }

@@ -17,6 +17,7 @@ mod ns2;
 mod runner;
 
 use super::cell::chosen;
+use super::prose::Prose;
 use super::run::{CellRunner, Progress};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
@@ -32,13 +33,11 @@ const RUNS: u32 = 10;
 /// What gains are told over.
 const OVER: Option<&str> = Some(cells::TCP);
 
-paper!("mobile-tcp-2001", Simulated::default(), full);
+paper!("mobile-tcp-2001", dyn CellRunner<Case>, Simulated::default(), full);
 
-/// Runs the chosen cells with `runner` and compares them with the paper's.
-///
-/// # Errors
-/// If a choice of cells makes no sense, or the threads cannot be had.
-pub fn reproduce_with(
+/// What [`reproduce_with`] does, told in these words.
+fn reproduce_in(
+    prose: &Prose,
     runner: &dyn CellRunner<Case>,
     request: &Request,
     progress: &dyn Progress,
@@ -60,13 +59,14 @@ pub fn reproduce_with(
         request.processing.as_ref().map(|costs| (costs, &published)),
     );
     let report = document::report(&Content {
+        prose,
         published: &published,
         request,
         comparison: &comparison,
         criteria: &criteria,
         checks: &checks,
         ns2: &ns2,
-    });
+    })?;
     Ok(Reproduction { comparison, criteria, report })
 }
 

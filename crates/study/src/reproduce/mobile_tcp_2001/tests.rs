@@ -218,31 +218,34 @@ fn the_report_is_whole_and_the_same_again() {
     assert!(html.contains("lasthop reproduce mobile-tcp-2001 --measure full"));
 }
 
+/// Costs as somebody measured them.
+const PROCESSING: &str = r#"{
+    "machine": { "cpu": "A <fast> one", "cores": 4, "kernel": "6.1", "optimised": true, "pinned": false },
+    "effort": "quick",
+    "stacks": [{
+        "stack": "mobile-tcp", "title": "Mobile TCP",
+        "points": [{ "size": 100, "latency_ns": 900.0, "latency_lo_ns": 800.0,
+            "latency_hi_ns": 1000.0, "cpu_ns": 950.0, "cpu_ns_per_kb": 9500.0, "rounds": 5 }],
+        "latency": { "intercept_ns": { "value": 321.0, "lo": 300.0, "hi": 340.0 },
+            "slope_ns_per_byte": { "value": 0.25, "lo": 0.2, "hi": 0.3 }, "r_squared": 0.999 },
+        "cpu": { "intercept_ns": { "value": 600.0, "lo": 500.0, "hi": 700.0 },
+            "slope_ns_per_byte": { "value": 0.5, "lo": 0.4, "hi": 0.6 }, "r_squared": 0.99 }
+    }],
+    "not_measured": [{ "stack": "kernel-veth", "why": "no privilege" }],
+    "shares": [{ "stack": "tcp-ip", "size": 100, "component": "ip", "ns": 40.0, "percent": 21.5 }],
+    "engine": [{ "engine": "mobile-tcp", "size": 1460, "ns_per_packet": 210.0, "lo_ns": 200.0,
+        "hi_ns": 220.0, "allocations_per_packet": null }],
+    "bulk": [{ "stack": "mobile-tcp", "write": 65536, "cpu_ns_per_kb": 300.0 }],
+    "throughput": [{ "stack": "mobile-tcp", "size": 100, "kind": "computed-10M", "bits_per_s": 5e6 }],
+    "ratios": [{ "id": "mobile-tcp-2001.figure13.intercept_ratio", "value": 0.41, "lo": 0.4,
+        "hi": null, "meaning": "fixed part" }],
+    "something-new": 1
+}"#;
+
 /// What was measured elsewhere stands beside what the paper prints.
 #[test]
 fn processing_costs_stand_beside_the_papers() {
-    let text = r#"{
-        "machine": { "cpu": "A <fast> one", "cores": 4, "kernel": "6.1", "optimised": true, "pinned": false },
-        "effort": "quick",
-        "stacks": [{
-            "stack": "mobile-tcp", "title": "Mobile TCP",
-            "points": [{ "size": 100, "latency_ns": 900.0, "latency_lo_ns": 800.0,
-                "latency_hi_ns": 1000.0, "cpu_ns": 950.0, "cpu_ns_per_kb": 9500.0, "rounds": 5 }],
-            "latency": { "intercept_ns": { "value": 321.0, "lo": 300.0, "hi": 340.0 },
-                "slope_ns_per_byte": { "value": 0.25, "lo": 0.2, "hi": 0.3 }, "r_squared": 0.999 },
-            "cpu": { "intercept_ns": { "value": 600.0, "lo": 500.0, "hi": 700.0 },
-                "slope_ns_per_byte": { "value": 0.5, "lo": 0.4, "hi": 0.6 }, "r_squared": 0.99 }
-        }],
-        "not_measured": [{ "stack": "kernel-veth", "why": "no privilege" }],
-        "shares": [{ "stack": "tcp-ip", "size": 100, "component": "ip", "ns": 40.0, "percent": 21.5 }],
-        "engine": [{ "engine": "mobile-tcp", "size": 1460, "ns_per_packet": 210.0, "lo_ns": 200.0,
-            "hi_ns": 220.0, "allocations_per_packet": null }],
-        "throughput": [{ "stack": "mobile-tcp", "size": 100, "kind": "computed-10M", "bits_per_s": 5e6 }],
-        "ratios": [{ "id": "mobile-tcp-2001.figure13.intercept_ratio", "value": 0.41, "lo": 0.4,
-            "hi": null, "meaning": "fixed part" }],
-        "something-new": 1
-    }"#;
-    let processing: Processing = serde_json::from_str(text).unwrap();
+    let processing: Processing = serde_json::from_str(PROCESSING).unwrap();
     assert_eq!(processing.stack("mobile-tcp").unwrap().latency.intercept_ns.value, 321.0);
     let mut request = request(&[FIGURE_16], 2);
     request.processing = Some(processing);
@@ -360,4 +363,15 @@ fn tcp_over_fades_is_ns2s() {
     let result = reproduce_with(&Simulated::default(), &request(&only, 4), &()).unwrap();
     let criterion = find(&result, "ns-2's interval");
     assert_eq!((criterion.met, criterion.of), (10, 10));
+}
+
+#[test]
+fn every_text_of_the_report_is_asked_for() {
+    let prose = prose().unwrap();
+    let mut request = request(&[], 2);
+    reproduce_in(&prose, &Echo { reversed: false }, &request, &()).unwrap();
+    request.processing = Some(serde_json::from_str(PROCESSING).unwrap());
+    request.full = true;
+    reproduce_in(&prose, &Echo { reversed: false }, &request, &()).unwrap();
+    assert_eq!(prose.unasked(), [""; 0]);
 }

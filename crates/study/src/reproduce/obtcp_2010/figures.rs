@@ -14,20 +14,19 @@ use crate::reproduce::page::{dash, measured, value};
 use crate::reproduce::{Gain, Measured, print};
 use crate::stats::Estimate;
 
-/// A figure that is simulated: where it stands, what is swept, and what the paper draws.
+/// A figure that is simulated: where it stands, and what is swept.
 struct Drawn {
     id: &'static str,
-    title: &'static str,
     axis: &'static str,
 }
 
 const DRAWN: [Drawn; 6] = [
-    Drawn { id: "figure14", title: "Figures 14 and 16: p1 = 0.1, d1 = 10 ms", axis: "d2" },
-    Drawn { id: "figure15", title: "Figures 15 and 16: p1 = 0.2, d1 = 10 ms", axis: "d2" },
-    Drawn { id: "figure17", title: "Figure 17: d1 = d2 = 20 ms", axis: "p1" },
-    Drawn { id: "figure18", title: "Figures 18 and 19: p1 = p2 = 0.05", axis: "d1 = d2" },
-    Drawn { id: "figure20", title: "Figure 20: p1 = 0.1, p2 = 0, d2 = 20 ms", axis: "d1" },
-    Drawn { id: "figure21", title: "Figure 21: p1 = 0, p2 = 0.1, d1 = 20 ms", axis: "d2" },
+    Drawn { id: "figure14", axis: "d2" },
+    Drawn { id: "figure15", axis: "d2" },
+    Drawn { id: "figure17", axis: "p1" },
+    Drawn { id: "figure18", axis: "d1 = d2" },
+    Drawn { id: "figure20", axis: "d1" },
+    Drawn { id: "figure21", axis: "d2" },
 ];
 
 /// The schemes that charts show, with their colours.
@@ -49,20 +48,19 @@ const GAINING: [(&str, usize); 4] =
 
 /// Figures 14 to 21.
 pub(super) fn section_6(content: &Content<'_>) -> Section {
+    let words = content.prose.section("goodputs");
     let mut blocks = Vec::new();
     for drawn in DRAWN.iter().filter(|d| !rows(content.comparison, d.id).is_empty()) {
+        let title = words.text(drawn.id);
+        let caption = |text: &str| words.filled(text, &[("title", &title)]);
         blocks.push(Block::Figure(Figure {
-            caption: format!(
-                "{}. Hollow: the model's (16) and (20), and ns-2 where there is a run of it. Gains \
-                 below zero are drawn at zero; the table has them.",
-                drawn.title
-            ),
+            caption: caption("figure"),
             charts: vec![goodputs(content, drawn), percents(content, drawn)],
         }));
-        blocks.push(Block::Table(goodput_table(content, drawn)));
-        blocks.push(Block::Table(gain_table(content, drawn)));
+        blocks.push(Block::Table(goodput_table(content, drawn, caption("goodput"))));
+        blocks.push(Block::Table(gain_table(content, drawn, caption("gain"))));
     }
-    Section::new("Figures 14 to 21: goodput and gain", blocks)
+    words.section(blocks)
 }
 
 fn goodputs(content: &Content<'_>, drawn: &Drawn) -> Chart {
@@ -145,7 +143,7 @@ fn estimate(curve: &Curve, row: &str) -> Option<Estimate> {
 /// Of how few runs ns-2's intervals may be; they are drawn as they are told, whatever this is.
 const NS2_RUNS: u32 = 3;
 
-fn goodput_table(content: &Content<'_>, drawn: &Drawn) -> Table {
+fn goodput_table(content: &Content<'_>, drawn: &Drawn, caption: String) -> Table {
     let ns2 = ["reno", "snoop", "snoop-pinned"];
     let heads = [drawn.axis].into_iter().map(str::to_owned).chain(SCHEMES.map(str::to_owned));
     let beside = ["(16)", "(20)"].map(str::to_owned);
@@ -171,13 +169,13 @@ fn goodput_table(content: &Content<'_>, drawn: &Drawn) -> Table {
         [Entry::text(*row)].into_iter().chain(ours).chain(model).chain(others).collect()
     };
     Table {
-        caption: format!("{}: goodput in kB/s", drawn.title),
+        caption,
         head: heads.chain(beside).chain(ns2_heads).collect(),
         rows: rows(content.comparison, drawn.id).iter().map(row).collect(),
     }
 }
 
-fn gain_table(content: &Content<'_>, drawn: &Drawn) -> Table {
+fn gain_table(content: &Content<'_>, drawn: &Drawn, caption: String) -> Table {
     let over = |scheme: &str, over: &str| gains(content.comparison, drawn.id, scheme, over);
     let columns: Vec<(String, Vec<(String, Gain)>)> = GAINING
         .iter()
@@ -196,7 +194,7 @@ fn gain_table(content: &Content<'_>, drawn: &Drawn) -> Table {
     };
     let names = columns.iter().map(|(name, _)| name.clone());
     Table {
-        caption: format!("{}: gain over snoop in per cent", drawn.title),
+        caption,
         head: [drawn.axis.to_owned()]
             .into_iter()
             .chain(names)
@@ -213,8 +211,9 @@ fn percent(gain: &Gain) -> Entry {
 
 /// The gains that the text gives, beside the largest of ours and of the model's.
 pub(super) fn maxima(content: &Content<'_>) -> Section {
+    let words = content.prose.section("gains");
     let Some(table) = content.published.table("gains") else {
-        return Section::new("Gains", Vec::new());
+        return words.section(Vec::new());
     };
     let rows: Vec<Vec<Entry>> = table
         .row
@@ -250,7 +249,7 @@ pub(super) fn maxima(content: &Content<'_>) -> Section {
     let mut blocks = Vec::new();
     if !rows.is_empty() {
         blocks.push(Block::Table(Table {
-            caption: "Gain over snoop in per cent: the largest along the axis".to_owned(),
+            caption: words.text("table"),
             head: [
                 "where",
                 "published",
@@ -265,7 +264,7 @@ pub(super) fn maxima(content: &Content<'_>) -> Section {
             rows,
         }));
     }
-    Section::new("Gains that the paper gives", blocks)
+    words.section(blocks)
 }
 
 /// Where the rows of the published gains are in our cells.
@@ -288,6 +287,7 @@ fn by_model(points: &Points, figure: &str, at: Option<&str>) -> Entry {
 
 /// Figure 22.
 pub(super) fn round_trips(content: &Content<'_>) -> Section {
+    let words = content.prose.section("round-trips");
     let of = |m: &&Measured| m.label.table == FIGURE_22_TABLE;
     let cells: Vec<&Measured> =
         content.comparison.cells.iter().map(|c| &c.cell).filter(of).collect();
@@ -299,10 +299,7 @@ pub(super) fn round_trips(content: &Content<'_>) -> Section {
             Line { name: scheme.clone(), colour: i + 1, steps: true, points }
         };
         blocks.push(Block::Figure(Figure {
-            caption:
-                "Figure 22: the sender's smoothed round trip in one run, from the time on when \
-                it counts (1000 s)."
-                    .to_owned(),
+            caption: words.text("figure"),
             charts: vec![Chart::Lines(Lines {
                 title: "smoothed round trip".to_owned(),
                 y_label: "ms".to_owned(),
@@ -313,7 +310,7 @@ pub(super) fn round_trips(content: &Content<'_>) -> Section {
     }
     if !cells.is_empty() {
         blocks.push(Block::Table(Table {
-            caption: "The smoothed round trip in ms; the paper prints none of it".to_owned(),
+            caption: words.text("table"),
             head: ["scheme", "which", "ours"].map(str::to_owned).to_vec(),
             rows: cells
                 .iter()
@@ -328,14 +325,15 @@ pub(super) fn round_trips(content: &Content<'_>) -> Section {
                 .collect(),
         }));
     }
-    Section::new("Figure 22: the smoothed round trip", blocks)
+    words.section(blocks)
 }
 
 /// Figure 24.
 pub(super) fn model(content: &Content<'_>) -> Section {
+    let words = content.prose.section("model");
     let rows = rows(content.comparison, "figure24");
     if rows.is_empty() {
-        return Section::new("Figure 24", Vec::new());
+        return words.section(Vec::new());
     }
     let last = content.points.at("figure24", "0.1");
     let fitted = last.and_then(|point| point.first_batch_for(40.0)).unwrap_or(Batch::ONE);
@@ -379,22 +377,18 @@ pub(super) fn model(content: &Content<'_>) -> Section {
         "by (16) and (20)",
     ];
     let table = Table {
-        caption: "Figure 24: model and simulation, kB/s of 1024-byte payload; distances are from \
-            the first column of each equation"
-            .to_owned(),
+        caption: words.text("table"),
         head: head.map(str::to_owned).to_vec(),
         rows: rows.iter().filter_map(row).collect(),
     };
-    Section::new("Figure 24: the model beside simulation", vec![Block::Table(table)])
+    words.section(vec![Block::Table(table)])
 }
 
 /// Tables 5 and 6.
 pub(super) fn tables(content: &Content<'_>) -> Section {
+    let words = content.prose.section("tables");
     let mut blocks = Vec::new();
-    for (table, title) in [
-        ("table5", "Table 5: a bottleneck of 2 Mbit/s"),
-        ("table6", "Table 6: a bottleneck of 0.2 Mbit/s"),
-    ] {
+    for table in ["table5", "table6"] {
         let rows: Vec<Vec<Entry>> =
             LOSSES.iter().filter_map(|p1| shared(content, table, p1)).collect();
         if rows.is_empty() {
@@ -415,12 +409,12 @@ pub(super) fn tables(content: &Content<'_>) -> Section {
             "ω, ψ",
         ];
         blocks.push(Block::Table(Table {
-            caption: format!("{title}; goodput in kB/s, ψ in per cent; printed values first"),
+            caption: words.filled("table", &[("title", &words.text(table))]),
             head: head.map(str::to_owned).to_vec(),
             rows,
         }));
     }
-    Section::new("Tables 5 and 6: both schemes at one base", blocks)
+    words.section(blocks)
 }
 
 const LOSSES: [&str; 5] = ["0", "0.005", "0.01", "0.05", "0.1"];

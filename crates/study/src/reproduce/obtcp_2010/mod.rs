@@ -17,6 +17,7 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
+use super::prose::Prose;
 use super::run::{Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::analysis::obtcp::checks;
@@ -33,13 +34,11 @@ const RUNS: u32 = 5;
 /// What gains are told over.
 const OVER: Option<&str> = Some("snoop");
 
-paper!("obtcp-2010", Simulated::default());
+paper!("obtcp-2010", dyn Runner, Simulated::default());
 
-/// Runs the chosen cells with `runner` and compares them with the paper's.
-///
-/// # Errors
-/// If a choice of cells makes no sense, or the threads cannot be had.
-pub fn reproduce_with(
+/// What [`reproduce_with`] does, told in these words.
+fn reproduce_in(
+    prose: &Prose,
     runner: &dyn Runner,
     request: &Request,
     progress: &dyn Progress,
@@ -55,6 +54,7 @@ pub fn reproduce_with(
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &checks, &reference, &points);
     let report = document::report(&Content {
+        prose,
         published: &published,
         request,
         comparison: &comparison,
@@ -63,7 +63,7 @@ pub fn reproduce_with(
         reference: &reference,
         points: &points,
         round_trips: &round_trips(&cells, runner, seed),
-    });
+    })?;
     Ok(Reproduction { comparison, criteria, report })
 }
 

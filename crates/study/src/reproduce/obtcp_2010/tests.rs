@@ -224,3 +224,10 @@ fn short_runs_have_the_shapes_that_are_claimed() {
     assert!(gain("figure17", "0.1") > gain("figure17", "0.05"));
     assert!(gain("figure17", "0.0001").abs() < 2.0, "no gain where there is no loss");
 }
+
+#[test]
+fn every_text_of_the_report_is_asked_for() {
+    let prose = prose().unwrap();
+    reproduce_in(&prose, &Echo { reversed: false }, &request(&[], 2), &()).unwrap();
+    assert_eq!(prose.unasked(), [""; 0]);
+}

@@ -3,10 +3,12 @@
 use super::Shown;
 use super::beside::Ns2;
 use crate::published::Published;
+use crate::reproduce::prose::Prose;
 use crate::reproduce::{Comparison, Criterion, Request};
 
 /// What a report is made of.
 pub(super) struct Content<'a> {
+    pub(super) prose: &'a Prose,
     pub(super) published: &'a Published,
     pub(super) request: &'a Request,
     pub(super) comparison: &'a Comparison,

@@ -7,6 +7,7 @@ use super::{Series, Shown};
 use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
 use crate::reproduce::page::{dash, measured, value};
+use crate::reproduce::prose::Words;
 use crate::reproduce::{Compared, Gain, Mark};
 
 /// Schemes with their colours.
@@ -19,36 +20,24 @@ const DRAWN: f64 = 45.0;
 
 /// The windows and rates of RWC beside the printed ones.
 pub(super) fn downloads(content: &Content<'_>) -> Section {
+    let words = content.prose.section("downloads");
     let mut blocks = Vec::new();
     let charts: Vec<Chart> = content.downloads.iter().map(rates).collect();
     if !charts.is_empty() {
-        blocks.push(Block::Figure(Figure {
-            caption:
-                "Figures 2 to 4: the rates of both downloads in one run, over 250 ms each. The \
-                priority of f1 becomes 2 at 5 s."
-                    .to_owned(),
-            charts,
-        }));
+        blocks.push(Block::Figure(Figure { caption: words.text("figure"), charts }));
     }
-    for (table, title) in [
-        ("example", "The example of section IV.A: 30 packets, in packets"),
-        ("windows", "The windows of section IV.B: 32 packets, in packets"),
-        ("figure2", "Figure 2: no loss, without RWC, in Mbit/s"),
-        ("figure3", "Figure 3: no loss, with RWC, in Mbit/s"),
-        ("figure3-change", "Figure 3 against figure 2, in %"),
-        ("figure4", "Figure 4: 0.1 % of loss, with RWC, in Mbit/s"),
-    ] {
+    for table in ["example", "windows", "figure2", "figure3", "figure3-change", "figure4"] {
         let cells: Vec<&Compared> =
             content.comparison.cells.iter().filter(|c| c.cell.label.table == table).collect();
         if !cells.is_empty() {
             blocks.push(Block::Table(Table {
-                caption: title.to_owned(),
+                caption: words.text(table),
                 head: ["when", "flow", "published", "ours", "mark"].map(str::to_owned).to_vec(),
                 rows: cells.into_iter().map(row).collect(),
             }));
         }
     }
-    Section::new("RWC: windows and figures 2 to 4", blocks)
+    words.section(blocks)
 }
 
 fn row(compared: &Compared) -> Vec<Entry> {
@@ -85,6 +74,7 @@ fn rates(shown: &Shown) -> Chart {
 
 /// The largest gains beside those that the text gives.
 pub(super) fn maxima(content: &Content<'_>) -> Section {
+    let words = content.prose.section("gains");
     let printed = |n: usize| {
         let table = content.published.table("gains")?;
         table.row.get(n)?.cell.first()?.alone()
@@ -126,32 +116,28 @@ pub(super) fn maxima(content: &Content<'_>) -> Section {
             "atcp at 3 s",
         ];
         blocks.push(Block::Table(Table {
-            caption: "Gain over Reno in per cent".to_owned(),
+            caption: words.text("table"),
             head: head.map(str::to_owned).to_vec(),
             rows,
         }));
     }
-    Section::new("Gains that the paper gives", blocks)
+    words.section(blocks)
 }
 
 /// Figures 6 and 7 and their counterparts of a WWAN.
 pub(super) fn transfers(content: &Content<'_>) -> Section {
+    let words = content.prose.section("transfers");
     let mut blocks = Vec::new();
     let run = |t: &&Transfer| !lengths(content.comparison, t).is_empty();
     for transfer in TRANSFERS.iter().filter(run) {
         blocks.push(Block::Figure(Figure {
-            caption: format!(
-                "{}. By the mean length of disconnections, one in 10 s. Hollow: what the \
-                 disconnections leave of the loss-free goodput. Gains below zero are drawn at zero; \
-                 the table has them.",
-                transfer.title
-            ),
+            caption: words.filled("figure", &[("transfer", &transfer.title)]),
             charts: vec![percents(content, transfer), goodputs(content, transfer)],
         }));
-        blocks.push(Block::Table(table(content, transfer)));
-        blocks.push(Block::Table(idle(content, transfer)));
+        blocks.push(Block::Table(table(content, &words, transfer)));
+        blocks.push(Block::Table(idle(content, &words, transfer)));
     }
-    Section::new("ATCP: figures 6 and 7, and a WWAN", blocks)
+    words.section(blocks)
 }
 
 fn colour(scheme: &str) -> usize {
@@ -212,7 +198,7 @@ fn series(name: &str, colour: usize, hollow: bool, ranges: Vec<Option<Range>>) -
     RangeSeries { name: name.to_owned(), colour, hollow, ranges }
 }
 
-fn table(content: &Content<'_>, transfer: &Transfer) -> Table {
+fn table(content: &Content<'_>, words: &Words<'_>, transfer: &Transfer) -> Table {
     let helped: Vec<&str> = transfer.schemes.iter().copied().filter(|s| *s != "none").collect();
     let ns2 = content.ns2.of(transfer.table);
     let row = |row: &&str| {
@@ -249,13 +235,13 @@ fn table(content: &Content<'_>, transfer: &Transfer) -> Table {
         .chain(["at most".to_owned()])
         .chain(Some("Reno in ns-2".to_owned()).filter(|_| !ns2.is_empty()));
     Table {
-        caption: format!("{}: goodput in kbit/s", transfer.title),
+        caption: words.filled("table", &[("transfer", &transfer.title)]),
         head: head.collect(),
         rows: rows.collect::<Vec<_>>().iter().map(row).collect(),
     }
 }
 
-fn idle(content: &Content<'_>, transfer: &Transfer) -> Table {
+fn idle(content: &Content<'_>, words: &Words<'_>, transfer: &Transfer) -> Table {
     let table = transfer.idle();
     let row = |row: &&str| {
         let at = |scheme: &&str| content.comparison.at([&table, row, IDLE, scheme]);
@@ -263,10 +249,7 @@ fn idle(content: &Content<'_>, transfer: &Transfer) -> Table {
         [Entry::text(*row)].into_iter().chain(ours).collect()
     };
     Table {
-        caption: format!(
-            "{}: from the link's return to the next data that arrives, in s",
-            transfer.title
-        ),
+        caption: words.filled("idle", &[("transfer", &transfer.title)]),
         head: ["disconnection"]
             .into_iter()
             .chain(transfer.schemes.iter().copied())
@@ -278,6 +261,7 @@ fn idle(content: &Content<'_>, transfer: &Transfer) -> Table {
 
 /// One run of each scheme over the same disconnections.
 pub(super) fn courses(content: &Content<'_>) -> Section {
+    let words = content.prose.section("courses");
     let chart = |shown: &Shown| {
         let line = |(scheme, points): &(String, Series)| Line {
             name: scheme.clone(),
@@ -296,14 +280,9 @@ pub(super) fn courses(content: &Content<'_>) -> Section {
     let charts: Vec<Chart> = content.transfers.iter().map(chart).collect();
     let mut blocks = Vec::new();
     if !charts.is_empty() {
-        blocks.push(Block::Figure(Figure {
-            caption: "What arrives in one run of each scheme, over 500 ms each. Shaded: \
-                disconnections of 3 s on average, the same for all."
-                .to_owned(),
-            charts,
-        }));
+        blocks.push(Block::Figure(Figure { caption: words.text("figure"), charts }));
     }
-    Section::new("Single runs over disconnections", blocks)
+    words.section(blocks)
 }
 
 fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -316,6 +295,7 @@ fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 /// What the assumptions are worth.
 pub(super) fn sensitivity(content: &Content<'_>) -> Section {
+    let words = content.prose.section("sensitivity");
     let mut rows: Vec<&str> = Vec::new();
     let own = content.comparison.cells.iter().filter(|c| c.cell.label.table == SENSITIVITY);
     for compared in own {
@@ -351,13 +331,12 @@ pub(super) fn sensitivity(content: &Content<'_>) -> Section {
     let mut blocks = Vec::new();
     if !rows.is_empty() {
         blocks.push(Block::Table(Table {
-            caption: "Gain of ATCP over Reno in per cent over a WLAN, one assumption changed"
-                .to_owned(),
+            caption: words.text("table"),
             head: [""].into_iter().chain(places).map(str::to_owned).collect(),
             rows: [first].into_iter().chain(changed).collect(),
         }));
     }
-    Section::new("What the assumptions are worth", blocks)
+    words.section(blocks)
 }
 
 fn percent(gain: Gain) -> Entry {

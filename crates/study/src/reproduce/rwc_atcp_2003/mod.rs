@@ -16,6 +16,7 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
+use super::prose::Prose;
 use super::run::{Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
@@ -32,13 +33,11 @@ const RUNS: u32 = 40;
 /// What gains are told over.
 const OVER: Option<&str> = Some("none");
 
-paper!("rwc-atcp-2003", Simulated::default());
+paper!("rwc-atcp-2003", dyn Runner, Simulated::default());
 
-/// Runs the chosen cells with `runner` and compares them with the paper's.
-///
-/// # Errors
-/// If a choice of cells makes no sense, or the threads cannot be had.
-pub fn reproduce_with(
+/// What [`reproduce_with`] does, told in these words.
+fn reproduce_in(
+    prose: &Prose,
     runner: &dyn Runner,
     request: &Request,
     progress: &dyn Progress,
@@ -50,6 +49,7 @@ pub fn reproduce_with(
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &ns2);
     let report = document::report(&Content {
+        prose,
         published: &published,
         request,
         comparison: &comparison,
@@ -57,7 +57,7 @@ pub fn reproduce_with(
         ns2: &ns2,
         downloads: &downloads(&cells, runner, seed),
         transfers: &transfers(&cells, runner, seed),
-    });
+    })?;
     Ok(Reproduction { comparison, criteria, report })
 }
 

@@ -1,8 +1,9 @@
 use lasthop_units::Duration;
 
 use super::*;
-use crate::reproduce::Mark;
 use crate::reproduce::testing::request;
+use crate::reproduce::{CellRunner, Failure, Mark};
+use crate::scenario::Scenario;
 
 fn met(reproduction: &Reproduction, name: &str) -> (usize, usize, usize) {
     let found = reproduction.criteria.iter().find(|c| c.name.contains(name));
@@ -92,4 +93,30 @@ fn the_report_has_its_figures_and_the_same_run_gives_the_same_bytes() {
     for text in ["gain over Reno", "figure 3", "Single runs over disconnections", "as assumed"] {
         assert!(first.contains(text), "{text}");
     }
+}
+
+/// Gives values that follow from the seed alone.
+struct Dice;
+
+impl CellRunner<Case> for Dice {
+    fn run(&self, _: &Cell<Case>, run: u32, seed: Seed) -> Result<f64, Failure> {
+        match run {
+            2 => Err(Failure::Incomplete("time is over".to_owned())),
+            _ => Ok(1.0 + seed.stream("dice").uniform()),
+        }
+    }
+}
+
+impl Runner for Dice {
+    fn rates(&self, scenario: &Scenario, _: Seed) -> Option<Vec<(String, Series)>> {
+        let rates: Series = (0..1000).map(|i| (f64::from(i) / 100.0, f64::from(i % 7))).collect();
+        Some(scenario.flows.iter().map(|flow| (flow.name.clone(), rates.clone())).collect())
+    }
+}
+
+#[test]
+fn every_text_of_the_report_is_asked_for() {
+    let prose = prose().unwrap();
+    reproduce_in(&prose, &Dice, &request(&[], 2), &()).unwrap();
+    assert_eq!(prose.unasked(), [""; 0]);
 }
