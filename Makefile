@@ -3,7 +3,7 @@ CARGO ?= cargo
 BIN := $(or $(CARGO_TARGET_DIR),target)
 export CARGO
 
-.PHONY: all build demo demo-handoff test lint purity requirements fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
+.PHONY: all build demo demo-handoff test lint purity requirements golden fuzz-smoke fuzz bench validate soak deb test-deb test-systemd clean
 
 all: build
 
@@ -42,6 +42,10 @@ purity:
 # The map from requirements to tests in docs/requirements.md is what the tests say.
 requirements:
 	tools/requirements --check
+
+# Writes the tables of crates/study/tests/golden anew: what changed in behaviour is what git diff shows.
+golden:
+	LASTHOP_GOLDEN=write $(CARGO) test --locked -p lasthop-study --test golden
 
 # Random schedules by the hundred thousand: handoffs that interrupt each other, lost messages, crashed
 # bases, stolen grants. `make test` runs some of each.
