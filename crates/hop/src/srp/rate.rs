@@ -142,9 +142,14 @@ impl RateControl {
                 if self.drain_test_until.is_some() { drained } else { self.cubic.window() };
             return window.max(2.0 * datagram as f64) as u64;
         }
+        let initial = u64::from(self.initial) * datagram as u64;
+        if self.capacity == 0.0 {
+            // The round trip of a small datagram says nothing of a slow hop's rate.
+            return initial;
+        }
         let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
         let bytes = self.rate.max(self.capacity) / 8.0 * round_trip.as_secs_f64();
-        (2.0 * bytes) as u64 + u64::from(self.initial) * datagram as u64
+        (2.0 * bytes) as u64 + initial
     }
 
     /// The window is the means of control at present, and not only a bound.
@@ -239,9 +244,11 @@ impl RateControl {
     /// Where sending paused meanwhile, less than the hop can do was seen of it; but a queue is a
     /// queue.
     fn judge_broken(&mut self, now: Time, s: &Sample, look: &Look) {
-        if look.queue_min > self.queue_high() && self.mode != Mode::Compete {
+        let high = self.queue_high();
+        if look.queue_min > high && self.mode != Mode::Compete {
             self.mode = Mode::Steady;
-            self.cut(now, s, look, look.served.max(self.capacity.min(self.rate)));
+            let measured = self.measured(look, high);
+            self.cut(now, s, look, measured.max(self.capacity.min(self.rate)));
         } else if self.draining && look.queue_min <= self.queue_low() {
             self.end_draining(s);
         }
@@ -298,15 +305,17 @@ impl RateControl {
     }
 
     /// What the hop can do for us, from one look. Datagrams lost on the air took their time there;
-    /// those that a full queue dropped did not.
+    /// those that a full queue dropped did not: by such a look the hop can do no more than was known.
     fn measured(&mut self, look: &Look, high: Duration) -> f64 {
         self.overflows = if self.is_overflow(look, high) { self.overflows + 1 } else { 0 };
-        // One such look may be a fade that met a busy moment.
-        if self.overflows > 1 {
-            (look.delivered / (1.0 - self.loss).max(0.1)).max(0.5 * look.served)
-        } else {
-            look.served
-        }
+        let arrived = look.delivered / (1.0 - self.loss).max(0.1);
+        let served = match self.overflows {
+            0 => return look.served,
+            // One such look may be a fade that met a busy moment.
+            1 => look.served,
+            _ => arrived.max(0.5 * look.served),
+        };
+        served.min(self.capacity.max(arrived))
     }
 
     /// More is lost than the hop loses by itself, while the queue is as long as it gets.
@@ -405,10 +414,14 @@ impl RateControl {
     /// What share of the capacity drains a queue in about two round trips.
     fn drain_factor(&self, queue: Duration) -> f64 {
         let excess = queue.saturating_sub(self.queue_low()).as_secs_f64();
-        // No shorter than what it takes to see the effect.
+        (1.0 - excess / self.drain_span().as_secs_f64()).clamp(0.25, 0.98)
+    }
+
+    /// How long a queue is given to drain: no shorter than what it takes to see the effect.
+    fn drain_span(&self) -> Duration {
         let looks = 2.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
-        let span = (2 * self.rtt_min()).max(Duration::from_millis(30)).as_secs_f64().max(looks);
-        (1.0 - excess / span).clamp(0.25, 0.98)
+        let span = (2 * self.rtt_min()).max(Duration::from_millis(30));
+        span.max(Duration::from_secs_f64(looks))
     }
 
     /// A queue that does not fall although we make room is somebody else's.
@@ -423,6 +436,7 @@ impl RateControl {
         let patience = (10 * self.rtt_min())
             .max(Duration::from_millis(500))
             .max(Duration::from_secs_f64(looks.min(PATIENCE_MAX)))
+            .max(3 * self.drain_span())
             + 2 * most;
         if look.queue_min < most.mul_f64(0.6) && most > 2 * self.queue_high() {
             self.standing = Some((now, look.queue_min));

@@ -64,6 +64,30 @@ fn random_loss_costs_only_itself_on_every_hop() {
     }
 }
 
+/// Where a datagram takes longer to send than to arrive, a burst at the start fills the queue for
+/// seconds; what the queue then drops tells nothing of the rate, and a queue that drains slowly is
+/// nobody else's.
+#[test]
+fn a_slow_hop_nearby_is_not_flooded() {
+    let rate = Rate::from_kbps(128);
+    for seed in 1..=4 {
+        for loss in [0.0, 0.01, 0.05, 0.2] {
+            let mut w = Pairs::new(seed);
+            for p in &mut w.pipes {
+                (p.rate, p.delay, p.queue, p.loss) = (rate, Duration::from_millis(5), 50, loss);
+            }
+            let mut bulk = Bulk::start(&mut w, 1, FOREVER);
+            bulk.run(&mut w, Time::from_secs(120));
+            let limit = rate.as_bps() as f64 * (1.0 - loss) * 1448.0 / 1500.0;
+            let share = bulk.mean_goodput(Time::ZERO) / limit;
+            let dropped = w.pipes[1].dropped as f64 / w.pipes[1].offered as f64;
+            let what = alloc::format!("seed {seed}, loss {loss}: {share:.3}, dropped {dropped:.3}");
+            std::println!("{what}");
+            assert!(share > 0.85 && dropped < 0.1, "{what}");
+        }
+    }
+}
+
 #[test]
 fn a_rate_that_falls_and_returns_is_followed_within_a_second() {
     let mut w = Pairs::new(1);
