@@ -2,14 +2,18 @@
 
 use std::io::IsTerminal;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use lasthop_daemon::config::{Inflight, KeyText, MobileTcpFile};
 use lasthop_kernel::stop::Stop;
 use lasthop_units::Bytes;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
+
+/// As `--log` takes them.
+const LEVELS: &str = "off, error, warn, info, debug or trace";
 
 /// How much is logged, and how.
 #[derive(Args, Debug)]
@@ -48,14 +52,13 @@ impl MobileTcpOptions {
 
 /// Starts logging to standard error, and turns SIGTERM and SIGINT into requests to stop.
 pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
-    let filter = EnvFilter::builder()
-        .parse(&options.log)
-        .with_context(|| format!("--log: `{}` is not understood", options.log))?;
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let wanted = wanted(&options.log).context("--log")?;
+    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let registry = tracing_subscriber::registry().with(wanted);
     if options.log_json {
-        log.json().flatten_event(true).init();
+        registry.with(log.json().flatten_event(true)).init();
     } else {
-        log.with_ansi(std::io::stderr().is_terminal()).with_target(false).init();
+        registry.with(log.with_ansi(std::io::stderr().is_terminal()).with_target(false)).init();
     }
     raise_descriptor_limit();
     let stop = Stop::new().context("no descriptors are left")?;
@@ -65,6 +68,37 @@ pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
             .context("signals cannot be caught")?;
     }
     Ok(stop)
+}
+
+/// What is logged, by a list of `LEVEL`, `PART=LEVEL` and parts of ours alone, which are logged in
+/// full. The longest name of a part that fits decides; where nothing is said it is errors alone.
+fn wanted(text: &str) -> anyhow::Result<Targets> {
+    let mut wanted = Targets::new();
+    if text.trim().is_empty() {
+        wanted = wanted.with_default(LevelFilter::ERROR);
+    }
+    for directive in text.split(',').map(str::trim).filter(|text| !text.is_empty()) {
+        let level = |text: &str| text.parse::<LevelFilter>().ok().filter(|_| !text.is_empty());
+        wanted = match (directive.split_once('='), level(directive)) {
+            (None, Some(level)) => wanted.with_default(level),
+            (None, None) if is_part(directive) && directive.starts_with("lasthop") => {
+                wanted.with_target(directive, LevelFilter::TRACE)
+            }
+            (None, None) => bail!("`{directive}` is not a level ({LEVELS})"),
+            (Some((part, text)), _) => match level(text) {
+                Some(level) if is_part(part) => wanted.with_target(part, level),
+                Some(_) => bail!("`{directive}`: `{part}` is no part's name"),
+                None => bail!("`{directive}`: `{text}` is not a level ({LEVELS})"),
+            },
+        };
+    }
+    Ok(wanted)
+}
+
+/// Whether it may be the name of a crate or a module.
+fn is_part(text: &str) -> bool {
+    let fits = |c: char| c.is_alphanumeric() || ['_', '-', ':'].contains(&c);
+    !text.is_empty() && text.chars().all(fits)
 }
 
 /// Each connection takes up to two descriptors, and the usual soft limit is 1024.
@@ -88,4 +122,43 @@ pub(crate) fn replace<T: Clone>(file: &mut Option<Vec<T>>, flags: &[T]) {
 /// Reads a public key from a flag.
 pub(crate) fn public_key(text: &str) -> Result<KeyText, String> {
     text.parse().map(KeyText).map_err(|e| format!("{e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    #[test]
+    fn what_is_logged_is_told_by_level_and_by_part() {
+        let all = wanted("info,lasthop_daemon::base=debug,lasthop_hop=off, lasthop_path ").unwrap();
+        assert!(all.would_enable("lasthop_daemon::mobile", &Level::INFO));
+        assert!(!all.would_enable("lasthop_daemon::mobile", &Level::DEBUG));
+        assert!(all.would_enable("lasthop_daemon::base::handoff", &Level::DEBUG));
+        assert!(!all.would_enable("lasthop_daemon::base", &Level::TRACE));
+        assert!(!all.would_enable("lasthop_hop", &Level::ERROR));
+        assert!(all.would_enable("lasthop_path", &Level::TRACE));
+        for level in ["WARN", "warn", "info,warn", "2", "warn,"] {
+            let all = wanted(level).unwrap();
+            assert!(all.would_enable("any", &Level::WARN), "{level}");
+            assert!(!all.would_enable("any", &Level::INFO), "{level}");
+        }
+        assert!(wanted("").unwrap().would_enable("any", &Level::ERROR));
+        assert!(!wanted("lasthop_daemon=debug").unwrap().would_enable("any", &Level::ERROR));
+    }
+
+    #[test]
+    fn what_is_no_level_is_said() {
+        for (text, said) in [
+            ("loud", "`loud` is not a level (off, error, warn, info, debug or trace)"),
+            ("info,inf", "`inf` is not a level (off, error, warn, info, debug or trace)"),
+            ("a=b", "`a=b`: `b` is not a level (off, error, warn, info, debug or trace)"),
+            ("a=", "`a=`: `` is not a level (off, error, warn, info, debug or trace)"),
+            ("=info", "`=info`: `` is no part's name"),
+            ("[span]=info", "`[span]=info`: `[span]` is no part's name"),
+        ] {
+            assert_eq!(wanted(text).unwrap_err().to_string(), said);
+        }
+    }
 }
