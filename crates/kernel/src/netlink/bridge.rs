@@ -1,11 +1,23 @@
 //! Bridges and their ports.
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
-use netlink_packet_route::RouteNetlinkMessage as Message;
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
-use super::requests::was_new;
-use super::{NetlinkError, Rtnetlink};
+use super::attributes::{attributes, text};
+use super::message::Message;
+use super::requests::{NEW_LINK, SET_LINK, was_new};
+use super::{LINK_CONTROLLER, LINK_NAME, LINK_UP, NetlinkError, Rtnetlink};
+
+// linux/if_link.h
+const LINK_INFO: u16 = 18;
+const INFO_KIND: u16 = 1;
+
+/// The message that switches an interface on, a new one where it has no number yet.
+fn switched_on(kind: u16, interface: u32) -> Message {
+    // struct ifinfomsg: family, padding, type, index, flags, which of them change
+    let fields = [0, interface, LINK_UP, LINK_UP];
+    let fields: Vec<u8> = fields.iter().flat_map(|field: &u32| field.to_ne_bytes()).collect();
+    Message::new(kind, &fields)
+}
 
 impl Rtnetlink {
     /// Makes a bridge and switches it on. `false` if an interface of that name was there already.
@@ -14,15 +26,11 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn add_bridge(&mut self, name: &str) -> Result<bool, NetlinkError> {
-        let mut link = LinkMessage::default();
-        link.header.flags = LinkFlags::Up;
-        link.header.change_mask = LinkFlags::Up;
-        link.attributes = vec![
-            LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)]),
-        ];
+        let link = switched_on(NEW_LINK, 0)
+            .with_text(LINK_NAME, name)
+            .with(LINK_INFO, &attributes(&[(INFO_KIND, &text("bridge"))]));
         let flags = NLM_F_CREATE | NLM_F_EXCL;
-        was_new(self.order(Message::NewLink(link), flags, || format!("make the bridge {name}")))
+        was_new(self.order(link, flags, &|| format!("make the bridge {name}")))
     }
 
     /// Makes an interface a port of a bridge, and switches it on.
@@ -31,12 +39,8 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn join_bridge(&mut self, interface: u32, bridge: u32) -> Result<(), NetlinkError> {
-        let mut link = LinkMessage::default();
-        link.header.index = interface;
-        link.header.flags = LinkFlags::Up;
-        link.header.change_mask = LinkFlags::Up;
-        link.attributes = vec![LinkAttribute::Controller(bridge)];
+        let link = switched_on(SET_LINK, interface).with_u32(LINK_CONTROLLER, bridge);
         let what = || format!("make interface {interface} a port of bridge {bridge}");
-        self.order(Message::SetLink(link), 0, what)
+        self.order(link, 0, &what)
     }
 }

@@ -1,22 +1,20 @@
 //! A netlink socket: messages out, answers in.
 
 use std::io;
-use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use netlink_packet_core::{
     ErrorMessage, NLM_F_ACK, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_REQUEST, NetlinkBuffer,
-    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-    NlasIterator,
+    NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::RouteNetlinkMessage;
 use netlink_sys::Socket;
-use netlink_sys::protocols::NETLINK_ROUTE;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use super::NetlinkError;
+use super::attributes::Attributes;
+use super::message::Message;
 
 /// Longer than any answer: the kernel fills 32 KiB at most, and more only for an interface with
 /// hundreds of virtual functions.
@@ -42,43 +40,32 @@ pub(super) enum Read {
     Overrun,
 }
 
-/// What is spoken over a channel.
-pub(super) trait Language: NetlinkSerializable + NetlinkDeserializable + Clone {
-    /// The kernel's number of it (`NETLINK_*`).
-    const PROTOCOL: isize;
-}
-
-impl Language for RouteNetlinkMessage {
-    const PROTOCOL: isize = NETLINK_ROUTE;
-}
-
-/// A netlink socket over which messages `M` go.
+/// A netlink socket.
 #[derive(Debug)]
-pub(super) struct Channel<M = RouteNetlinkMessage> {
+pub(super) struct Channel {
     socket: Socket,
     buffer: Vec<u8>,
     sequence: u32,
-    messages: PhantomData<M>,
 }
 
-impl<M: Language> Channel<M> {
-    /// A socket for questions and orders.
-    pub(super) fn open() -> Result<Self, NetlinkError> {
-        let channel = Self::bound(&[])?;
+impl Channel {
+    /// A socket for questions and orders of a protocol (`NETLINK_*`).
+    pub(super) fn open(protocol: isize) -> Result<Self, NetlinkError> {
+        let channel = Self::bound(protocol, &[])?;
         set_socket_timeout(&channel.socket, Timeout::Recv, Some(PATIENCE))
             .map_err(|e| NetlinkError::Socket(e.into()))?;
         Ok(channel)
     }
 
     /// A socket that is told what happens in `groups`, and never waits.
-    pub(super) fn listening(groups: &[u32]) -> Result<Self, NetlinkError> {
-        let channel = Self::bound(groups)?;
+    pub(super) fn listening(protocol: isize, groups: &[u32]) -> Result<Self, NetlinkError> {
+        let channel = Self::bound(protocol, groups)?;
         channel.socket.set_non_blocking(true).map_err(NetlinkError::Socket)?;
         Ok(channel)
     }
 
-    fn bound(groups: &[u32]) -> Result<Self, NetlinkError> {
-        let mut socket = Socket::new(M::PROTOCOL).map_err(NetlinkError::Socket)?;
+    fn bound(protocol: isize, groups: &[u32]) -> Result<Self, NetlinkError> {
+        let mut socket = Socket::new(protocol).map_err(NetlinkError::Socket)?;
         socket.bind_auto().map_err(NetlinkError::Socket)?;
         // Without these an error has no words, and carries the whole request along.
         let _ = socket.set_ext_ack(true);
@@ -86,31 +73,31 @@ impl<M: Language> Channel<M> {
         for group in groups {
             socket.add_membership(*group).map_err(NetlinkError::Socket)?;
         }
-        Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0, messages: PhantomData })
+        Ok(Self { socket, buffer: vec![0; BUFFER], sequence: 0 })
     }
 
     /// Gives an order and waits until the kernel has carried it out; `what` it is, for the error.
     pub(super) fn order(
         &mut self,
-        message: M,
+        message: Message,
         flags: u16,
-        what: impl Fn() -> String,
+        what: &dyn Fn() -> String,
     ) -> Result<(), NetlinkError> {
         self.send(message, flags | NLM_F_ACK)?;
         self.acknowledged(what)
     }
 
-    fn acknowledged(&mut self, what: impl Fn() -> String) -> Result<(), NetlinkError> {
+    fn acknowledged(&mut self, what: &dyn Fn() -> String) -> Result<(), NetlinkError> {
         let mut answer = None;
         while answer.is_none() {
-            self.answers(&what, |payload, _| {
+            self.answers(what, &mut |payload, _| {
                 if let NetlinkPayload::Error(error) = payload {
                     answer = Some(error);
                 }
             })?;
         }
         match answer {
-            Some(error) => verdict(&error, &what),
+            Some(error) => verdict(&error, what),
             None => Ok(()),
         }
     }
@@ -119,8 +106,8 @@ impl<M: Language> Channel<M> {
     /// [`order`](Self::order), but with the flags of each.
     pub(super) fn order_all(
         &mut self,
-        messages: &[(M, u16)],
-        what: impl Fn() -> String,
+        messages: &[(Message, u16)],
+        what: &dyn Fn() -> String,
     ) -> Result<(), NetlinkError> {
         self.next_sequence();
         let bytes: Vec<u8> = messages
@@ -132,7 +119,7 @@ impl<M: Language> Channel<M> {
     }
 
     /// Says something that is not answered.
-    pub(super) fn tell(&mut self, message: M) -> Result<(), NetlinkError> {
+    pub(super) fn tell(&mut self, message: Message) -> Result<(), NetlinkError> {
         self.send(message, 0)
     }
 
@@ -144,15 +131,15 @@ impl<M: Language> Channel<M> {
     /// Asks for one thing.
     pub(super) fn query(
         &mut self,
-        question: M,
-        what: impl Fn() -> String,
-    ) -> Result<M, NetlinkError> {
+        question: Message,
+        what: &dyn Fn() -> String,
+    ) -> Result<Message, NetlinkError> {
         self.send(question, 0)?;
         let mut answer = None;
         while answer.is_none() {
-            self.answers(&what, |payload, _| match payload {
+            self.answers(what, &mut |payload, _| match payload {
                 NetlinkPayload::InnerMessage(message) => answer = Some(Ok(message)),
-                NetlinkPayload::Error(error) => answer = verdict(&error, &what).err().map(Err),
+                NetlinkPayload::Error(error) => answer = verdict(&error, what).err().map(Err),
                 _ => {}
             })?;
         }
@@ -163,12 +150,12 @@ impl<M: Language> Channel<M> {
     /// while it was told.
     pub(super) fn list<T>(
         &mut self,
-        question: &M,
-        what: impl Fn() -> String,
-        each: impl Fn(M) -> Option<T>,
+        question: &Message,
+        what: &dyn Fn() -> String,
+        each: impl Fn(&Message) -> Option<T>,
     ) -> Result<Vec<T>, NetlinkError> {
         for _ in 0..ATTEMPTS {
-            if let Some(list) = self.list_once(question.clone(), &what, &each)? {
+            if let Some(list) = self.list_once(question.clone(), what, &each)? {
                 return Ok(list);
             }
         }
@@ -177,17 +164,17 @@ impl<M: Language> Channel<M> {
 
     fn list_once<T>(
         &mut self,
-        question: M,
-        what: &impl Fn() -> String,
-        each: &impl Fn(M) -> Option<T>,
+        question: Message,
+        what: &dyn Fn() -> String,
+        each: &impl Fn(&Message) -> Option<T>,
     ) -> Result<Option<Vec<T>>, NetlinkError> {
         self.send(question, NLM_F_DUMP)?;
         let (mut list, mut end, mut whole) = (Vec::new(), None, true);
         while end.is_none() {
-            self.answers(what, |payload, header| {
+            self.answers(what, &mut |payload, header| {
                 whole &= header.flags & NLM_F_DUMP_INTR == 0;
                 match payload {
-                    NetlinkPayload::InnerMessage(message) => list.extend(each(message)),
+                    NetlinkPayload::InnerMessage(message) => list.extend(each(&message)),
                     NetlinkPayload::Done(_) => end = Some(Ok(())),
                     NetlinkPayload::Error(error) => end = Some(verdict(&error, what)),
                     _ => {}
@@ -199,12 +186,12 @@ impl<M: Language> Channel<M> {
     }
 
     /// Asks for a list without waiting for it; the number that the answers carry.
-    pub(super) fn ask(&mut self, question: M) -> Result<u32, NetlinkError> {
+    pub(super) fn ask(&mut self, question: Message) -> Result<u32, NetlinkError> {
         self.send(question, NLM_F_DUMP)?;
         Ok(self.sequence)
     }
 
-    fn send(&mut self, message: M, flags: u16) -> Result<(), NetlinkError> {
+    fn send(&mut self, message: Message, flags: u16) -> Result<(), NetlinkError> {
         self.next_sequence();
         // An unconnected netlink socket sends to the kernel.
         let bytes = self.bytes(message, flags);
@@ -216,7 +203,7 @@ impl<M: Language> Channel<M> {
         self.sequence = self.sequence.wrapping_add(1).max(1);
     }
 
-    fn bytes(&self, message: M, flags: u16) -> Vec<u8> {
+    fn bytes(&self, message: Message, flags: u16) -> Vec<u8> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | flags;
         header.sequence_number = self.sequence;
@@ -230,11 +217,11 @@ impl<M: Language> Channel<M> {
     /// Reads once, and hands over what answers the latest request.
     fn answers(
         &mut self,
-        what: &impl Fn() -> String,
-        mut each: impl FnMut(NetlinkPayload<M>, &NetlinkHeader),
+        what: &dyn Fn() -> String,
+        each: &mut dyn FnMut(NetlinkPayload<Message>, &NetlinkHeader),
     ) -> Result<(), NetlinkError> {
         let sequence = self.sequence;
-        let read = self.read(|message| {
+        let read = self.read(&mut |message| {
             let (header, payload) = message.into_parts();
             // An answer to a request that was given up may still come.
             if header.sequence_number == sequence {
@@ -251,7 +238,10 @@ impl<M: Language> Channel<M> {
     }
 
     /// Reads once, and hands over every message that is understood.
-    pub(super) fn read(&mut self, mut each: impl FnMut(NetlinkMessage<M>)) -> io::Result<Read> {
+    pub(super) fn read(
+        &mut self,
+        each: &mut dyn FnMut(NetlinkMessage<Message>),
+    ) -> io::Result<Read> {
         let (length, from) = loop {
             // The flag makes the kernel tell the true length.
             match self.socket.recv_from(&mut &mut self.buffer[..], libc::MSG_TRUNC) {
@@ -291,14 +281,14 @@ impl<M: Language> Channel<M> {
     }
 }
 
-impl<M> AsFd for Channel<M> {
+impl AsFd for Channel {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
 /// What an acknowledgement says.
-fn verdict(error: &ErrorMessage, what: &impl Fn() -> String) -> Result<(), NetlinkError> {
+fn verdict(error: &ErrorMessage, what: &dyn Fn() -> String) -> Result<(), NetlinkError> {
     if error.code.is_none() {
         return Ok(());
     }
@@ -307,10 +297,9 @@ fn verdict(error: &ErrorMessage, what: &impl Fn() -> String) -> Result<(), Netli
         return Err(NetlinkError::NotPermitted { what: what() });
     }
     let attributes = error.header.get(HEADER..).unwrap_or_default();
-    let said = NlasIterator::new(attributes)
-        .filter_map(Result::ok)
-        .find(|attribute| attribute.kind() == ATTRIBUTE_WORDS)
-        .map(|words| String::from_utf8_lossy(words.value()).trim_end_matches('\0').to_owned())
+    let said = Attributes(attributes)
+        .find(ATTRIBUTE_WORDS)
+        .map(|words| String::from_utf8_lossy(words.0).trim_end_matches('\0').to_owned())
         .unwrap_or_default();
     Err(NetlinkError::Refused { what: what(), said, source })
 }

@@ -5,8 +5,10 @@
 //! changes. Both belong to the network namespace of the thread that opened them, wherever they are
 //! used afterwards.
 
+mod attributes;
 mod bridge;
 mod channel;
+mod message;
 mod monitor;
 mod neighbour;
 mod netfilter;
@@ -22,14 +24,10 @@ mod wireless;
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_route::AddressFamily;
-use netlink_packet_route::address::{
-    AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage,
-};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use rustix::io::Errno;
 use thiserror::Error;
 
+use self::message::Message;
 pub use self::monitor::Monitor;
 pub use self::netfilter::{Held, PacketQueue, Verdict, add_queue_target};
 pub use self::owner::{Ends, Owners};
@@ -43,6 +41,25 @@ pub use crate::netns::Prefix;
 /// Marks the routes and rules that lasthop makes, so that people and the next start know them:
 /// `ip route show table all proto 76`. No routing daemon has registered the number.
 pub const PROTOCOL: u8 = 76;
+
+// linux/if_link.h, linux/if.h
+const LINK_ADDRESS: u16 = 1;
+const LINK_NAME: u16 = 3;
+const LINK_MTU: u16 = 4;
+const LINK_CONTROLLER: u16 = 10;
+const LINK_UP: u32 = 1;
+const LINK_LOOPBACK: u32 = 1 << 3;
+const LINK_RUNNING: u32 = 1 << 6;
+const LINK_LOWER_UP: u32 = 1 << 16;
+
+// linux/if_addr.h
+const ADDRESS_ADDRESS: u16 = 1;
+const ADDRESS_LOCAL: u16 = 2;
+const ADDRESS_FLAGS: u16 = 8;
+const ADDRESS_NO_DAD: u8 = 1 << 1;
+const ADDRESS_OPTIMISTIC: u32 = 1 << 2;
+const ADDRESS_DAD_FAILED: u32 = 1 << 3;
+const ADDRESS_TENTATIVE: u32 = 1 << 6;
 
 /// Why the kernel was not asked, or did not do what it was told.
 #[derive(Debug, Error)]
@@ -132,29 +149,31 @@ impl Interface {
     }
 
     /// What a message says; none if it is not about an interface as such.
-    fn of(message: &LinkMessage) -> Option<Self> {
+    fn of(message: &Message) -> Option<Self> {
+        // struct ifinfomsg: family, padding, type, index, flags, which of them change
+        let (&[family, _, _, _, a, b, c, d, e, f, g, h, ..], attributes) = message.parts::<16>()?;
         // A bridge tells of its ports by messages of its own family.
-        if message.header.interface_family != AddressFamily::Unspec {
+        if family != FAMILY_ANY {
             return None;
         }
-        let flags = message.header.flags;
+        let flags = u32::from_ne_bytes([e, f, g, h]);
+        let has = |wanted| flags & wanted == wanted;
         let mut interface = Self {
-            index: message.header.index,
+            index: u32::from_ne_bytes([a, b, c, d]),
             name: String::new(),
-            up: flags.contains(LinkFlags::Up),
-            carrier: flags.contains(LinkFlags::Running | LinkFlags::LowerUp),
-            loopback: flags.contains(LinkFlags::Loopback),
+            up: has(LINK_UP),
+            carrier: has(LINK_RUNNING | LINK_LOWER_UP),
+            loopback: has(LINK_LOOPBACK),
             mac: None,
             mtu: 0,
             controller: None,
         };
-        for attribute in &message.attributes {
-            match attribute {
-                LinkAttribute::IfName(name) => interface.name.clone_from(name),
-                LinkAttribute::Address(mac) => interface.mac = mac.as_slice().try_into().ok(),
-                LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
-                LinkAttribute::Controller(0) => {}
-                LinkAttribute::Controller(index) => interface.controller = Some(*index),
+        for (kind, value) in attributes {
+            match kind {
+                LINK_NAME => interface.name = value.text().unwrap_or_default().to_owned(),
+                LINK_ADDRESS => interface.mac = value.mac(),
+                LINK_MTU => interface.mtu = value.u32().unwrap_or(0),
+                LINK_CONTROLLER => interface.controller = value.u32().filter(|index| *index != 0),
                 _ => {}
             }
         }
@@ -176,36 +195,45 @@ pub struct Address {
 }
 
 impl Address {
-    fn of(message: &AddressMessage) -> Option<Self> {
-        let (mut local, mut address, mut wide) = (None, None, None);
-        for attribute in &message.attributes {
-            match attribute {
-                AddressAttribute::Local(ip) => local = Some(*ip),
-                AddressAttribute::Address(ip) => address = Some(*ip),
-                AddressAttribute::Flags(flags) => wide = Some(*flags),
+    fn of(message: &Message) -> Option<Self> {
+        // struct ifaddrmsg: family, prefix, flags, scope, interface
+        let (&[_, prefix, flags, _, a, b, c, d], attributes) = message.parts::<8>()?;
+        let (mut local, mut address, mut flags) = (None, None, u32::from(flags));
+        for (kind, value) in attributes {
+            match kind {
+                ADDRESS_LOCAL => local = value.ip(),
+                ADDRESS_ADDRESS => address = value.ip(),
+                // As those before, and more.
+                ADDRESS_FLAGS => flags = value.u32().unwrap_or(flags),
                 _ => {}
             }
         }
-        let narrow = message.header.flags;
-        let has = |flag: AddressFlags, short: AddressHeaderFlags| {
-            wide.map_or(narrow.contains(short), |wide| wide.contains(flag))
-        };
-        let tentative = has(AddressFlags::Tentative, AddressHeaderFlags::Tentative);
-        let optimistic = has(AddressFlags::Optimistic, AddressHeaderFlags::Optimistic);
-        let failed = has(AddressFlags::Dadfailed, AddressHeaderFlags::Dadfailed);
+        let has = |flag| flags & flag != 0;
+        let usable = has(ADDRESS_OPTIMISTIC) || !has(ADDRESS_TENTATIVE);
         Some(Self {
-            interface: message.header.index,
+            interface: u32::from_ne_bytes([a, b, c, d]),
             // On a point-to-point link `address` is the peer's.
             ip: local.or(address)?,
-            prefix: message.header.prefix_len,
-            usable: !failed && (optimistic || !tentative),
+            prefix,
+            usable: usable && !has(ADDRESS_DAD_FAILED),
         })
+    }
+
+    /// The message of a `kind` about an address that this host has or shall have.
+    fn message(kind: u16, interface: u32, (ip, prefix): Prefix) -> Message {
+        let flags = if ip.is_ipv6() { ADDRESS_NO_DAD } else { 0 };
+        let [a, b, c, d] = interface.to_ne_bytes();
+        let fields = [family(ip.is_ipv6()), prefix, flags, 0, a, b, c, d];
+        Message::new(kind, &fields).with_ip(ADDRESS_LOCAL, ip).with_ip(ADDRESS_ADDRESS, ip)
     }
 }
 
+/// No address family, or each.
+const FAMILY_ANY: u8 = libc::AF_UNSPEC as u8;
+
 /// The address family of IPv4 or IPv6 as messages carry it.
-fn family(ipv6: bool) -> AddressFamily {
-    if ipv6 { AddressFamily::Inet6 } else { AddressFamily::Inet }
+fn family(ipv6: bool) -> u8 {
+    if ipv6 { libc::AF_INET6 as u8 } else { libc::AF_INET as u8 }
 }
 
 /// The whole of one family's addresses.

@@ -3,12 +3,18 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::NetlinkPayload;
-use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_sys::protocols::NETLINK_ROUTE;
 use std::net::IpAddr;
 
 use super::channel::{Channel, Read};
+use super::message::Message;
 use super::picture::Picture;
-use super::{Address, DefaultRoute, Interface, Kind, MAIN, NetlinkError, NetworkEvent, Rtnetlink};
+use super::requests::{
+    DELETE_ADDRESS, DELETE_LINK, DELETE_ROUTE, NEW_ADDRESS, NEW_LINK, NEW_ROUTE,
+};
+use super::{
+    Address, DefaultRoute, Interface, Kind, MAIN, NetlinkError, NetworkEvent, Route, Rtnetlink,
+};
 
 /// The kernel's multicast groups (`RTNLGRP_*`): links, and addresses and routes of both families.
 const GROUPS: [u32; 5] = [1, 5, 7, 9, 11];
@@ -43,7 +49,7 @@ impl Monitor {
     /// There is no netlink socket to be had, or the kernel's answers are not.
     pub fn open() -> Result<Self, NetlinkError> {
         // What changes while the picture is taken waits in the channel.
-        let channel = Channel::listening(&GROUPS)?;
+        let channel = Channel::listening(NETLINK_ROUTE, &GROUPS)?;
         let mut monitor = Self {
             channel,
             requests: Rtnetlink::open()?,
@@ -88,9 +94,9 @@ impl Monitor {
     fn read_all(&mut self) -> bool {
         for _ in 0..READS_MAX {
             let (now, rerouted) = (&mut self.now, &mut self.rerouted);
-            let read = self.channel.read(|message| {
+            let read = self.channel.read(&mut |message| {
                 if let NetlinkPayload::InnerMessage(message) = message.payload {
-                    take_note(now, rerouted, message);
+                    take_note(now, rerouted, &message);
                 }
             });
             self.changed = true;
@@ -172,36 +178,34 @@ impl AsFd for Monitor {
     }
 }
 
-fn take_note(now: &mut Picture, rerouted: &mut bool, message: Message) {
-    match message {
-        Message::NewLink(link) => {
-            if let Some(interface) = Interface::of(&link) {
+fn take_note(now: &mut Picture, rerouted: &mut bool, message: &Message) {
+    match message.kind {
+        NEW_LINK => {
+            if let Some(interface) = Interface::of(message) {
                 // The kernel does not tell which IPv4 routes go down with an interface.
                 *rerouted = true;
                 now.set_interface(interface);
             }
         }
-        Message::DelLink(link) => {
-            if let Some(interface) = Interface::of(&link) {
+        DELETE_LINK => {
+            if let Some(interface) = Interface::of(message) {
                 *rerouted = true;
                 now.remove_interface(interface.index);
             }
         }
-        Message::NewAddress(address) => {
-            if let Some(address) = Address::of(&address) {
+        NEW_ADDRESS => {
+            if let Some(address) = Address::of(message) {
                 now.set_address(&address);
             }
         }
-        Message::DelAddress(address) => {
-            if let Some(address) = Address::of(&address) {
+        DELETE_ADDRESS => {
+            if let Some(address) = Address::of(message) {
                 // Nor which go with an address.
                 *rerouted = true;
                 now.remove_address(&address);
             }
         }
-        Message::NewRoute(route) | Message::DelRoute(route) => {
-            *rerouted |= route.header.destination_prefix_length == 0;
-        }
+        NEW_ROUTE | DELETE_ROUTE => *rerouted |= Route::is_default(message),
         _ => {}
     }
 }

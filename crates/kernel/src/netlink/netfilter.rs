@@ -1,18 +1,16 @@
 //! The packet filter's own messages (nfnetlink), as far as packets are held by them: a queue of
 //! packets that wait for a verdict (nfnetlink_queue), and the rule that fills it.
 
-use std::convert::Infallible;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NetlinkDeserializable, NetlinkHeader, NetlinkPayload,
-    NetlinkSerializable, NlasIterator,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NetlinkPayload};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use super::NetlinkError;
-use super::channel::{Channel, Language, Read};
+use super::attributes::{NESTED, attributes, text};
+use super::channel::{Channel, Read};
+use super::message::Message;
 
 // linux/netfilter/nfnetlink.h
 const SUBSYSTEM_TABLES: u16 = 10;
@@ -21,7 +19,6 @@ const BATCH_BEGIN: u16 = 0x10;
 const BATCH_END: u16 = 0x11;
 const FAMILY_INET: u8 = 1;
 const FAMILY_ANY: u8 = 0;
-const NESTED: u16 = 0x8000;
 
 // linux/netfilter/nf_tables.h and nf_tables_compat.h
 const NEW_RULE: u16 = SUBSYSTEM_TABLES << 8 | 6;
@@ -56,62 +53,11 @@ const COPIED: u32 = 2048;
 /// Queue numbers that are tried, from the first on.
 const NUMBERS: std::ops::Range<u16> = 27752..27784;
 
-/// A message: its type, a family and a number that depends on it, and attributes as bytes.
-#[derive(Clone, Debug)]
-pub(super) struct Netfilter {
-    kind: u16,
-    family: u8,
-    number: u16,
-    attributes: Vec<u8>,
-}
-
-impl NetlinkSerializable for Netfilter {
-    fn message_type(&self) -> u16 {
-        self.kind
-    }
-
-    fn buffer_len(&self) -> usize {
-        4 + self.attributes.len()
-    }
-
-    fn serialize(&self, buffer: &mut [u8]) {
-        let [high, low] = self.number.to_be_bytes();
-        buffer[..4].copy_from_slice(&[self.family, 0, high, low]);
-        buffer[4..].copy_from_slice(&self.attributes);
-    }
-}
-
-impl NetlinkDeserializable for Netfilter {
-    type Error = Infallible;
-
-    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, Infallible> {
-        let head = payload.first_chunk::<4>().copied().unwrap_or_default();
-        Ok(Self {
-            kind: header.message_type,
-            family: head[0],
-            number: u16::from_be_bytes([head[2], head[3]]),
-            attributes: payload.get(4..).unwrap_or_default().to_vec(),
-        })
-    }
-}
-
-impl Language for Netfilter {
-    const PROTOCOL: isize = NETLINK_NETFILTER;
-}
-
-/// Adds an attribute. What is in these messages is far shorter than a length can say.
-fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
-    let len = (value.len() + 4) as u16;
-    out.extend_from_slice(&len.to_ne_bytes());
-    out.extend_from_slice(&kind.to_ne_bytes());
-    out.extend_from_slice(value);
-    out.resize(out.len().next_multiple_of(4), 0);
-}
-
-fn attributes(all: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut out = Vec::new();
-    all.iter().for_each(|(kind, value)| put(&mut out, *kind, value));
-    out
+/// A message about a family and a number that depends on its kind.
+fn message(kind: u16, family: u8, number: u16) -> Message {
+    // struct nfgenmsg
+    let [high, low] = number.to_be_bytes();
+    Message::new(kind, &[family, 0, high, low])
 }
 
 /// Has packets that come to a chain of a table of the family `inet` held in queue `number`, or let
@@ -122,7 +68,6 @@ fn attributes(all: &[(u16, &[u8])]) -> Vec<u8> {
 ///
 /// What the kernel said.
 pub fn add_queue_target(table: &str, chain: &str, number: u16) -> Result<(), NetlinkError> {
-    let text = |text: &str| [text.as_bytes(), &[0]].concat();
     // struct xt_NFQ_info_v3: the first queue, how many, NFQ_FLAG_BYPASS; aligned to eight bytes.
     let info: Vec<u8> =
         [number, 1, 1, 0].iter().flat_map(|field: &u16| field.to_ne_bytes()).collect();
@@ -133,24 +78,18 @@ pub fn add_queue_target(table: &str, chain: &str, number: u16) -> Result<(), Net
     ]);
     let expression =
         attributes(&[(EXPRESSION_NAME, &text("target")), (EXPRESSION_DATA | NESTED, &target)]);
-    let rule = attributes(&[
-        (RULE_TABLE, &text(table)),
-        (RULE_CHAIN, &text(chain)),
-        (RULE_EXPRESSIONS | NESTED, &attributes(&[(LIST_ELEMENT | NESTED, &expression)])),
-    ]);
-    let bound = |kind| Netfilter {
-        kind,
-        family: FAMILY_ANY,
-        number: SUBSYSTEM_TABLES,
-        attributes: Vec::new(),
-    };
-    let rule = Netfilter { kind: NEW_RULE, family: FAMILY_INET, number: 0, attributes: rule };
+    let rule = message(NEW_RULE, FAMILY_INET, 0)
+        .with_text(RULE_TABLE, table)
+        .with_text(RULE_CHAIN, chain)
+        .with(RULE_EXPRESSIONS | NESTED, &attributes(&[(LIST_ELEMENT | NESTED, &expression)]));
+    let bound = |kind| message(kind, FAMILY_ANY, SUBSYSTEM_TABLES);
     let batch = [
         (bound(BATCH_BEGIN), 0),
         (rule, NLM_F_CREATE | NLM_F_APPEND | NLM_F_ACK),
         (bound(BATCH_END), 0),
     ];
-    Channel::open()?.order_all(&batch, || "hold packets in a queue".to_owned())
+    let what = || "hold packets in a queue".to_owned();
+    Channel::open(NETLINK_NETFILTER)?.order_all(&batch, &what)
 }
 
 /// A packet that waits for its verdict.
@@ -179,7 +118,7 @@ pub enum Verdict {
 /// is not held.
 #[derive(Debug)]
 pub struct PacketQueue {
-    channel: Channel<Netfilter>,
+    channel: Channel,
     number: u16,
 }
 
@@ -190,33 +129,25 @@ impl PacketQueue {
     ///
     /// The kernel has no queues, CAP_NET_ADMIN is missing, or all numbers are taken.
     pub fn open(length: u32) -> Result<Self, NetlinkError> {
-        let mut orders = Channel::open()?;
+        let mut orders = Channel::open(NETLINK_NETFILTER)?;
         let number = Self::bind(&mut orders)?;
-        let config = |kind, value: &[u8]| Netfilter {
-            kind: QUEUE_CONFIG,
-            family: FAMILY_ANY,
-            number,
-            attributes: attributes(&[(kind, value)]),
-        };
+        let config =
+            |kind, value: &[u8]| message(QUEUE_CONFIG, FAMILY_ANY, number).with(kind, value);
         let what = || format!("serve packet queue {number}");
         let [a, b, c, d] = COPIED.to_be_bytes();
-        orders.order(config(CONFIG_COPY, &[a, b, c, d, COPY_PACKET]), 0, what)?;
-        orders.order(config(CONFIG_LENGTH, &length.to_be_bytes()), 0, what)?;
+        orders.order(config(CONFIG_COPY, &[a, b, c, d, COPY_PACKET]), 0, &what)?;
+        orders.order(config(CONFIG_LENGTH, &length.to_be_bytes()), 0, &what)?;
         // The queue belongs to the socket that has bound it.
         orders.never_wait()?;
         Ok(Self { channel: orders, number })
     }
 
-    fn bind(orders: &mut Channel<Netfilter>) -> Result<u16, NetlinkError> {
+    fn bind(orders: &mut Channel) -> Result<u16, NetlinkError> {
         let mut refused = None;
         for number in NUMBERS {
-            let bind = Netfilter {
-                kind: QUEUE_CONFIG,
-                family: FAMILY_ANY,
-                number,
-                attributes: attributes(&[(CONFIG_COMMAND, &[COMMAND_BIND, 0, 0, 0])]),
-            };
-            match orders.order(bind, 0, || format!("serve packet queue {number}")) {
+            let bind = message(QUEUE_CONFIG, FAMILY_ANY, number)
+                .with(CONFIG_COMMAND, &[COMMAND_BIND, 0, 0, 0]);
+            match orders.order(bind, 0, &|| format!("serve packet queue {number}")) {
                 Ok(()) => return Ok(number),
                 // It may be somebody's; then the kernel says that it is not permitted.
                 Err(error) => refused = Some(error),
@@ -239,10 +170,10 @@ impl PacketQueue {
     ///
     /// The kernel tells nothing any more.
     pub fn read(&mut self, mut each: impl FnMut(Held)) -> io::Result<bool> {
-        let read = self.channel.read(|message| {
+        let read = self.channel.read(&mut |message| {
             if let NetlinkPayload::InnerMessage(message) = message.payload
                 && message.kind == QUEUE_PACKET
-                && let Some(held) = held(&message.attributes)
+                && let Some(held) = held(&message)
             {
                 each(held);
             }
@@ -256,17 +187,12 @@ impl PacketQueue {
         let code = if *verdict == Verdict::Drop { VERDICT_DROP } else { VERDICT_ACCEPT };
         let [a, b, c, d] = code.to_be_bytes();
         let [e, f, g, h] = id.to_be_bytes();
-        let mut said = attributes(&[(VERDICT_HEADER, &[a, b, c, d, e, f, g, h])]);
-        match verdict {
-            Verdict::Mark(mark) => put(&mut said, MARK, &mark.to_be_bytes()),
-            Verdict::Replace(packet) => put(&mut said, PAYLOAD, packet),
-            Verdict::Accept | Verdict::Drop => {}
-        }
-        let said = Netfilter {
-            kind: QUEUE_VERDICT,
-            family: FAMILY_ANY,
-            number: self.number,
-            attributes: said,
+        let said = message(QUEUE_VERDICT, FAMILY_ANY, self.number)
+            .with(VERDICT_HEADER, &[a, b, c, d, e, f, g, h]);
+        let said = match verdict {
+            Verdict::Mark(mark) => said.with(MARK, &mark.to_be_bytes()),
+            Verdict::Replace(packet) => said.with(PAYLOAD, packet),
+            Verdict::Accept | Verdict::Drop => said,
         };
         if let Err(error) = self.channel.tell(said) {
             tracing::debug!(%error, "cannot release a held packet");
@@ -280,12 +206,13 @@ impl AsFd for PacketQueue {
     }
 }
 
-fn held(attributes: &[u8]) -> Option<Held> {
+fn held(message: &Message) -> Option<Held> {
+    let (_, attributes) = message.parts::<4>()?;
     let (mut id, mut bytes) = (None, None);
-    for attribute in NlasIterator::new(attributes).filter_map(Result::ok) {
-        match attribute.kind() {
-            PACKET_HEADER => id = attribute.value().first_chunk().copied().map(u32::from_be_bytes),
-            PAYLOAD => bytes = Some(attribute.value().to_vec()),
+    for (kind, value) in attributes {
+        match kind {
+            PACKET_HEADER => id = value.0.first_chunk().copied().map(u32::from_be_bytes),
+            PAYLOAD => bytes = Some(value.0.to_vec()),
             _ => {}
         }
     }

@@ -5,12 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_packet_sock_diag::SockDiagMessage;
-use netlink_packet_sock_diag::constants::{AF_INET, AF_INET6, IPPROTO_TCP};
-use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, SocketId, StateFlags};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+
+use super::family;
+use super::message::Message;
+
+// linux/sock_diag.h
+const BY_FAMILY: u16 = 20;
+/// Every state that a socket can be in (net/tcp_states.h).
+const STATES: u32 = 0xffe;
 
 /// How long the kernel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -51,8 +56,7 @@ impl Owners {
         self.sequence = self.sequence.wrapping_add(1);
         let mut header = NetlinkHeader::default();
         (header.flags, header.sequence_number) = (NLM_F_REQUEST, self.sequence);
-        let question = SockDiagMessage::InetRequest(question(ends));
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(question(ends)));
         message.finalize();
         let mut bytes = vec![0; message.buffer_len()];
         message.serialize(&mut bytes);
@@ -61,18 +65,17 @@ impl Owners {
         // The answers to questions that took too long may still come first.
         for _ in 0..4 {
             let (length, from) = socket.recv_from(&mut &mut buffer[..], 0).ok()?;
-            let answer = NetlinkMessage::<SockDiagMessage>::deserialize(buffer.get(..length)?);
+            let answer = NetlinkMessage::<Message>::deserialize(buffer.get(..length)?);
             let (header, payload) = answer.ok()?.into_parts();
             // Only the kernel is believed.
             if from.port_number() != 0 || header.sequence_number != self.sequence {
                 continue;
             }
-            let NetlinkPayload::InnerMessage(SockDiagMessage::InetResponse(found)) = payload else {
-                return None;
-            };
+            let NetlinkPayload::InnerMessage(found) = payload else { return None };
+            let (port, inode) = found_socket(&found)?;
             // Where there is no connection the kernel names who listens.
-            let connected = found.header.socket_id.destination_port == ends.server.port();
-            return Some(u64::from(found.header.inode)).filter(|inode| connected && *inode != 0);
+            let connected = port == ends.server.port();
+            return Some(u64::from(inode)).filter(|inode| connected && *inode != 0);
         }
         None
     }
@@ -85,21 +88,73 @@ fn open() -> io::Result<Socket> {
     Ok(socket)
 }
 
-fn question(Ends { client, server }: Ends) -> InetRequest {
+fn question(Ends { client, server }: Ends) -> Message {
     let plain = |addr: SocketAddr| addr.ip().to_canonical();
-    let socket_id = SocketId {
-        source_port: client.port(),
-        destination_port: server.port(),
-        source_address: plain(client),
-        destination_address: plain(server),
-        interface_id: 0,
-        cookie: NO_COOKIE,
+    let address = |addr: SocketAddr| {
+        let mut words = [0; 16];
+        match plain(addr) {
+            IpAddr::V4(ip) => words[..4].copy_from_slice(&ip.octets()),
+            IpAddr::V6(ip) => words = ip.octets(),
+        }
+        words
     };
-    InetRequest {
-        family: if matches!(plain(client), IpAddr::V4(_)) { AF_INET } else { AF_INET6 },
-        protocol: IPPROTO_TCP,
-        extensions: ExtensionFlags::empty(),
-        states: StateFlags::all(),
-        socket_id,
+    // struct inet_diag_req_v2: family, protocol, what more is asked, padding, states; and struct
+    // inet_diag_sockid: ports, addresses, interface, cookie
+    let fields = [
+        &[family(plain(client).is_ipv6()), libc::IPPROTO_TCP as u8, 0, 0][..],
+        &STATES.to_ne_bytes(),
+        &client.port().to_be_bytes(),
+        &server.port().to_be_bytes(),
+        &address(client),
+        &address(server),
+        &[0; 4],
+        &NO_COOKIE,
+    ];
+    Message::new(BY_FAMILY, &fields.concat())
+}
+
+/// The peer's port and the inode, of struct inet_diag_msg: family, state, timer, retransmissions, the
+/// socket's name as above, and, after four other numbers, the inode.
+fn found_socket(message: &Message) -> Option<(u16, u32)> {
+    let (fields, _) = message.parts::<72>()?;
+    let [_, _, _, _, _, _, a, b, .., c, d, e, f] = *fields;
+    (message.kind == BY_FAMILY)
+        .then_some((u16::from_be_bytes([a, b]), u32::from_ne_bytes([c, d, e, f])))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_found_by_its_addresses_and_a_listener_is_no_connection() {
+        for any in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(any) else { continue };
+            let server = listener.local_addr().unwrap();
+            let stream = TcpStream::connect(server).unwrap();
+            let client = stream.local_addr().unwrap();
+            let mut owners = Owners::new();
+            let Some(inode) = owners.inode(Ends { client, server }) else {
+                return println!("skipped: this kernel does not tell whose a socket is");
+            };
+            assert_eq!(inode, rustix::fs::fstat(stream.as_fd()).unwrap().st_ino);
+            let nobody = SocketAddr::new(server.ip(), 1);
+            assert_eq!(owners.inode(Ends { client: server, server: nobody }), None);
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_cut_off_names_no_socket() {
+        let mut bytes = [0; 72];
+        bytes[6..8].copy_from_slice(&443_u16.to_be_bytes());
+        bytes[68..].copy_from_slice(&7_u32.to_ne_bytes());
+        assert_eq!(found_socket(&Message::new(BY_FAMILY, &bytes)), Some((443, 7)));
+        assert_eq!(found_socket(&Message::new(BY_FAMILY + 1, &bytes)), None);
+        for length in 0..bytes.len() {
+            assert_eq!(found_socket(&Message::new(BY_FAMILY, &bytes[..length])), None);
+        }
     }
 }

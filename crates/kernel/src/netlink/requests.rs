@@ -3,18 +3,30 @@
 use std::net::{IpAddr, SocketAddr};
 
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
-use netlink_packet_route::address::{
-    AddressAttribute, AddressHeader, AddressHeaderFlags, AddressMessage,
-};
-use netlink_packet_route::link::LinkMessage;
-use netlink_packet_route::route::{
-    RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteType,
-};
-use netlink_packet_route::rule::RuleMessage;
-use netlink_packet_route::{IpProtocol, RouteNetlinkMessage as Message};
+use netlink_sys::protocols::NETLINK_ROUTE;
 
 use super::channel::Channel;
-use super::{Address, Interface, NetlinkError, Prefix, Route, Rule, family, neighbour};
+use super::message::Message;
+use super::route::{self, Found};
+use super::{Address, FAMILY_ANY, Interface, NetlinkError, Prefix, Route, Rule, neighbour};
+
+// linux/rtnetlink.h
+pub(super) const NEW_LINK: u16 = 16;
+pub(super) const DELETE_LINK: u16 = 17;
+const GET_LINK: u16 = 18;
+pub(super) const SET_LINK: u16 = 19;
+pub(super) const NEW_ADDRESS: u16 = 20;
+pub(super) const DELETE_ADDRESS: u16 = 21;
+const GET_ADDRESS: u16 = 22;
+pub(super) const NEW_ROUTE: u16 = 24;
+pub(super) const DELETE_ROUTE: u16 = 25;
+const GET_ROUTE: u16 = 26;
+const NEW_NEIGHBOUR: u16 = 28;
+const DELETE_NEIGHBOUR: u16 = 29;
+const GET_NEIGHBOUR: u16 = 30;
+const NEW_RULE: u16 = 32;
+const DELETE_RULE: u16 = 33;
+const GET_RULE: u16 = 34;
 
 /// Asks the kernel about interfaces, addresses, routes, rules and proxies, which anybody may, and
 /// changes them, which needs CAP_NET_ADMIN. Every call waits for the answer, for at most some
@@ -31,16 +43,29 @@ impl Rtnetlink {
     ///
     /// [`NetlinkError::Socket`].
     pub fn open() -> Result<Self, NetlinkError> {
-        Ok(Self { channel: Channel::open()? })
+        Ok(Self { channel: Channel::open(NETLINK_ROUTE)? })
     }
 
     pub(super) fn order(
         &mut self,
         message: Message,
         flags: u16,
-        what: impl Fn() -> String,
+        what: &dyn Fn() -> String,
     ) -> Result<(), NetlinkError> {
         self.channel.order(message, flags, what)
+    }
+
+    /// Asks for a list of messages of one kind.
+    fn list<T>(
+        &mut self,
+        question: &Message,
+        kind: u16,
+        what: &str,
+        each: impl Fn(&Message) -> Option<T>,
+    ) -> Result<Vec<T>, NetlinkError> {
+        self.channel.list(question, &|| format!("list the {what}"), |message| {
+            each(message).filter(|_| message.kind == kind)
+        })
     }
 
     /// Every interface.
@@ -49,15 +74,9 @@ impl Rtnetlink {
     ///
     /// The kernel's answer is not to be had.
     pub fn interfaces(&mut self) -> Result<Vec<Interface>, NetlinkError> {
-        let question = Message::GetLink(LinkMessage::default());
-        self.channel.list(
-            &question,
-            || "list the interfaces".to_owned(),
-            |message| match message {
-                Message::NewLink(link) => Interface::of(&link),
-                _ => None,
-            },
-        )
+        // struct ifinfomsg: any family
+        let question = Message::new(GET_LINK, &[FAMILY_ANY; 16]);
+        self.list(&question, NEW_LINK, "interfaces", Interface::of)
     }
 
     /// The interface of this name.
@@ -76,15 +95,9 @@ impl Rtnetlink {
     ///
     /// The kernel's answer is not to be had.
     pub fn addresses(&mut self) -> Result<Vec<Address>, NetlinkError> {
-        let question = Message::GetAddress(AddressMessage::default());
-        self.channel.list(
-            &question,
-            || "list the addresses".to_owned(),
-            |message| match message {
-                Message::NewAddress(address) => Address::of(&address),
-                _ => None,
-            },
-        )
+        // struct ifaddrmsg: any family
+        let question = Message::new(GET_ADDRESS, &[FAMILY_ANY; 8]);
+        self.list(&question, NEW_ADDRESS, "addresses", Address::of)
     }
 
     /// The routes of a family, of one table or of all. Of a route with several next hops the first
@@ -94,19 +107,10 @@ impl Rtnetlink {
     ///
     /// The kernel's answer is not to be had.
     pub fn routes(&mut self, ipv6: bool, table: Option<u32>) -> Result<Vec<Route>, NetlinkError> {
-        let mut question = RouteMessage::default();
-        question.header.address_family = family(ipv6);
-        let question = Message::GetRoute(question);
-        self.channel.list(
-            &question,
-            || "list the routes".to_owned(),
-            |message| match message {
-                Message::NewRoute(route) => {
-                    Route::of(&route).filter(|route| table.is_none_or(|table| table == route.table))
-                }
-                _ => None,
-            },
-        )
+        let wanted = |route: &Route| table.is_none_or(|table| table == route.table);
+        self.list(&route::question(GET_ROUTE, ipv6), NEW_ROUTE, "routes", |message| {
+            Route::of(message).filter(wanted)
+        })
     }
 
     /// How many leading bits the route has that keeps TCP to `to` on this host: a route of its own
@@ -117,12 +121,7 @@ impl Rtnetlink {
     ///
     /// The kernel was not asked, or its answer is not to be had.
     pub fn kept_here(&mut self, to: SocketAddr) -> Result<Option<u8>, NetlinkError> {
-        let Some(route) = self.route_of(to)? else { return Ok(None) };
-        let here = matches!(
-            route.kind,
-            RouteType::Local | RouteType::Broadcast | RouteType::Anycast | RouteType::Multicast
-        );
-        Ok(here.then_some(route.destination_prefix_length))
+        Ok(self.route_of(to)?.filter(Found::is_here).map(|route| route.length))
     }
 
     /// Whether TCP to `to` would leave for another host.
@@ -131,24 +130,14 @@ impl Rtnetlink {
     ///
     /// The kernel was not asked, or its answer is not to be had.
     pub fn leaves(&mut self, to: SocketAddr) -> Result<bool, NetlinkError> {
-        Ok(self.route_of(to)?.is_some_and(|route| route.kind == RouteType::Unicast))
+        Ok(self.route_of(to)?.is_some_and(|route| route.leaves()))
     }
 
     /// The route that TCP to `to` would take; `None` if there is none.
-    fn route_of(&mut self, to: SocketAddr) -> Result<Option<RouteHeader>, NetlinkError> {
-        let ipv6 = to.is_ipv6();
-        let mut question = RouteMessage::default();
-        question.header.address_family = family(ipv6);
-        question.header.destination_prefix_length = if ipv6 { 128 } else { 32 };
-        question.header.flags = RouteFlags::FibMatch;
-        question.attributes = vec![
-            RouteAttribute::Destination(to.ip().into()),
-            RouteAttribute::IpProto(IpProtocol::Tcp.into()),
-            RouteAttribute::Dport(to.port()),
-        ];
-        let question = Message::GetRoute(question);
-        match self.channel.query(question, || format!("find the way to {to}")) {
-            Ok(Message::NewRoute(route)) => Ok(Some(route.header)),
+    fn route_of(&mut self, to: SocketAddr) -> Result<Option<Found>, NetlinkError> {
+        let question = route::way(GET_ROUTE, to);
+        match self.channel.query(question, &|| format!("find the way to {to}")) {
+            Ok(message) if message.kind == NEW_ROUTE => Ok(Found::of(&message)),
             Ok(_) | Err(NetlinkError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         }
@@ -160,17 +149,7 @@ impl Rtnetlink {
     ///
     /// The kernel's answer is not to be had.
     pub fn rules(&mut self, ipv6: bool) -> Result<Vec<Rule>, NetlinkError> {
-        let mut question = RuleMessage::default();
-        question.header.family = family(ipv6);
-        let question = Message::GetRule(question);
-        self.channel.list(
-            &question,
-            || "list the rules".to_owned(),
-            |message| match message {
-                Message::NewRule(rule) => Rule::of(&rule),
-                _ => None,
-            },
-        )
+        self.list(&Rule::question(GET_RULE, ipv6), NEW_RULE, "rules", Rule::of)
     }
 
     /// Adds a route.
@@ -180,9 +159,9 @@ impl Rtnetlink {
     /// One to the same destination with the same metric [is there](NetlinkError::is_present), or
     /// what the kernel said.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        let message = Message::NewRoute(route.message(false));
+        let message = route.message(NEW_ROUTE, false);
         let flags = NLM_F_CREATE | NLM_F_EXCL;
-        self.channel.order(message, flags, || format!("add the route {route}"))
+        self.channel.order(message, flags, &|| format!("add the route {route}"))
     }
 
     /// Adds a route in place of the one to the same destination with the same metric, if there is
@@ -192,9 +171,9 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
-        let message = Message::NewRoute(route.message(false));
+        let message = route.message(NEW_ROUTE, false);
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        self.channel.order(message, flags, || format!("set the route {route}"))
+        self.channel.order(message, flags, &|| format!("set the route {route}"))
     }
 
     /// Deletes a route; what it does not say matches everything. `false` if there was none.
@@ -203,8 +182,8 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn delete_route(&mut self, route: &Route) -> Result<bool, NetlinkError> {
-        let message = Message::DelRoute(route.message(true));
-        was_there(self.channel.order(message, 0, || format!("delete the route {route}")))
+        let message = route.message(DELETE_ROUTE, true);
+        was_there(self.channel.order(message, 0, &|| format!("delete the route {route}")))
     }
 
     /// Adds a rule. `false` if the same was there already.
@@ -213,9 +192,9 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<bool, NetlinkError> {
-        let message = Message::NewRule(rule.message());
+        let message = rule.message(NEW_RULE);
         let flags = NLM_F_CREATE | NLM_F_EXCL;
-        was_new(self.channel.order(message, flags, || format!("add the {rule}")))
+        was_new(self.channel.order(message, flags, &|| format!("add the {rule}")))
     }
 
     /// Deletes a rule. `false` if there was none.
@@ -224,8 +203,8 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<bool, NetlinkError> {
-        let message = Message::DelRule(rule.message());
-        was_there(self.channel.order(message, 0, || format!("delete the {rule}")))
+        let message = rule.message(DELETE_RULE);
+        was_there(self.channel.order(message, 0, &|| format!("delete the {rule}")))
     }
 
     /// Lets this host answer for `ip` on the interface (ARP, or neighbour discovery for IPv6, for
@@ -235,9 +214,9 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn add_proxy(&mut self, interface: u32, ip: IpAddr) -> Result<(), NetlinkError> {
-        let message = Message::NewNeighbour(neighbour::message(interface, ip));
+        let message = neighbour::message(NEW_NEIGHBOUR, interface, ip);
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
-        self.channel.order(message, flags, || format!("answer for {ip} on interface {interface}"))
+        self.channel.order(message, flags, &|| format!("answer for {ip} on interface {interface}"))
     }
 
     /// Ends what [`add_proxy`](Self::add_proxy) began. `false` if it had not.
@@ -246,10 +225,10 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn delete_proxy(&mut self, interface: u32, ip: IpAddr) -> Result<bool, NetlinkError> {
-        let message = Message::DelNeighbour(neighbour::message(interface, ip));
+        let message = neighbour::message(DELETE_NEIGHBOUR, interface, ip);
         was_there(
             self.channel
-                .order(message, 0, || format!("stop to answer for {ip} on interface {interface}")),
+                .order(message, 0, &|| format!("stop to answer for {ip} on interface {interface}")),
         )
     }
 
@@ -259,15 +238,8 @@ impl Rtnetlink {
     ///
     /// The kernel's answer is not to be had.
     pub fn proxies(&mut self) -> Result<Vec<(u32, IpAddr)>, NetlinkError> {
-        let question = Message::GetNeighbour(neighbour::question());
-        self.channel.list(
-            &question,
-            || "list the proxies".to_owned(),
-            |message| match message {
-                Message::NewNeighbour(neighbour) => neighbour::named(&neighbour),
-                _ => None,
-            },
-        )
+        let question = neighbour::question(GET_NEIGHBOUR);
+        self.list(&question, NEW_NEIGHBOUR, "proxies", neighbour::named)
     }
 
     /// Gives the interface an address, an IPv6 one without asking the neighbours first. `false` if
@@ -277,10 +249,10 @@ impl Rtnetlink {
     ///
     /// What the kernel said.
     pub fn add_address(&mut self, interface: u32, address: Prefix) -> Result<bool, NetlinkError> {
-        let message = Message::NewAddress(address_message(interface, address));
+        let message = Address::message(NEW_ADDRESS, interface, address);
         let flags = NLM_F_CREATE | NLM_F_EXCL;
         let (ip, length) = address;
-        was_new(self.channel.order(message, flags, || {
+        was_new(self.channel.order(message, flags, &|| {
             format!("give interface {interface} the address {ip}/{length}")
         }))
     }
@@ -295,25 +267,12 @@ impl Rtnetlink {
         interface: u32,
         address: Prefix,
     ) -> Result<bool, NetlinkError> {
-        let message = Message::DelAddress(address_message(interface, address));
+        let message = Address::message(DELETE_ADDRESS, interface, address);
         let (ip, length) = address;
-        was_there(self.channel.order(message, 0, || {
+        was_there(self.channel.order(message, 0, &|| {
             format!("take the address {ip}/{length} from interface {interface}")
         }))
     }
-}
-
-fn address_message(interface: u32, (ip, length): Prefix) -> AddressMessage {
-    let mut message = AddressMessage::default();
-    message.header = AddressHeader {
-        family: family(ip.is_ipv6()),
-        prefix_len: length,
-        flags: if ip.is_ipv6() { AddressHeaderFlags::Nodad } else { AddressHeaderFlags::empty() },
-        index: interface,
-        ..AddressHeader::default()
-    };
-    message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
-    message
 }
 
 fn was_there(result: Result<(), NetlinkError>) -> Result<bool, NetlinkError> {

@@ -2,11 +2,31 @@
 
 use std::fmt;
 
-use netlink_packet_route::IpProtocol;
-use netlink_packet_route::route::RouteProtocol;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleHeader, RuleMessage};
-
+use super::message::Message;
 use super::{PROTOCOL, Prefix, everything, family};
+
+// linux/fib_rules.h
+const DESTINATION: u16 = 1;
+const SOURCE: u16 = 2;
+const INPUT: u16 = 3;
+const GOTO: u16 = 4;
+const PRIORITY: u16 = 6;
+const MARK: u16 = 10;
+const TUNNEL: u16 = 12;
+const TABLE: u16 = 15;
+const MASK: u16 = 16;
+const OUTPUT: u16 = 17;
+const L3MDEV: u16 = 19;
+const USERS: u16 = 20;
+const MADE_BY: u16 = 21;
+const IP_PROTOCOL: u16 = 22;
+const SOURCE_PORTS: u16 = 23;
+const DESTINATION_PORTS: u16 = 24;
+const ACTION_LOOKUP: u8 = 1;
+const ACTION_GOTO: u8 = 2;
+const ACTION_NOP: u8 = 3;
+const ACTION_UNREACHABLE: u8 = 7;
+const TCP: u8 = libc::IPPROTO_TCP as u8;
 
 /// What is done with packets that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,83 +81,75 @@ impl Rule {
         }
     }
 
-    pub(super) fn message(&self) -> RuleMessage {
-        let mut message = RuleMessage::default();
-        message.header = RuleHeader {
-            family: family(self.ipv6),
-            dst_len: self.to.map_or(0, |to| to.1),
-            src_len: self.from.map_or(0, |from| from.1),
-            action: match self.action {
-                Action::Lookup(_) => RuleAction::ToTable,
-                Action::Goto(_) => RuleAction::Goto,
-                Action::Nop => RuleAction::Nop,
-                Action::Unreachable => RuleAction::Unreachable,
-            },
-            ..RuleHeader::default()
+    pub(super) fn message(&self, kind: u16) -> Message {
+        let length = |prefix: Option<Prefix>| prefix.map_or(0, |prefix| prefix.1);
+        let (action, target) = match self.action {
+            Action::Lookup(table) => (ACTION_LOOKUP, Some((TABLE, table))),
+            Action::Goto(priority) => (ACTION_GOTO, Some((GOTO, priority))),
+            Action::Nop => (ACTION_NOP, None),
+            Action::Unreachable => (ACTION_UNREACHABLE, None),
         };
+        // struct fib_rule_hdr: family, lengths, type of service, table, reserved, action, flags
+        let (to, from) = (length(self.to), length(self.from));
+        let fields = [family(self.ipv6), to, from, 0, 0, 0, 0, action, 0, 0, 0, 0];
         let given = |prefix: Option<Prefix>| prefix.filter(|p| p.1 > 0).map(|p| p.0);
-        let action = match self.action {
-            Action::Lookup(table) => Some(RuleAttribute::Table(table)),
-            Action::Goto(priority) => Some(RuleAttribute::Goto(priority)),
-            Action::Nop | Action::Unreachable => None,
-        };
-        let attributes = [
-            Some(RuleAttribute::Priority(self.priority)),
-            action,
-            self.tcp.then_some(RuleAttribute::IpProtocol(IpProtocol::Tcp)),
-            Some(RuleAttribute::Protocol(RouteProtocol::from(self.protocol))),
-            self.mark.map(|(value, _)| RuleAttribute::FwMark(value)),
-            self.mark.map(|(_, mask)| RuleAttribute::FwMask(mask)),
-            given(self.from).map(RuleAttribute::Source),
-            given(self.to).map(RuleAttribute::Destination),
-            self.input.clone().map(RuleAttribute::Iifname),
-        ];
-        message.attributes = attributes.into_iter().flatten().collect();
-        message
+        Message::new(kind, &fields)
+            .with_u32(PRIORITY, self.priority)
+            .with_some(target, |message, (kind, target)| message.with_u32(kind, target))
+            .with_some(self.tcp.then_some(TCP), |message, tcp| message.with(IP_PROTOCOL, &[tcp]))
+            .with(MADE_BY, &[self.protocol])
+            .with_some(self.mark, |message, (value, mask)| {
+                message.with_u32(MARK, value).with_u32(MASK, mask)
+            })
+            .with_some(given(self.from), |message, ip| message.with_ip(SOURCE, ip))
+            .with_some(given(self.to), |message, ip| message.with_ip(DESTINATION, ip))
+            .with_some(self.input.as_deref(), |message, name| message.with_text(INPUT, name))
+    }
+
+    /// The message that asks for all of a family.
+    pub(super) fn question(kind: u16, ipv6: bool) -> Message {
+        Message::new(kind, &[family(ipv6), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
     /// What a message says; none if it is more than a [`Rule`] can say.
-    pub(super) fn of(message: &RuleMessage) -> Option<Self> {
-        let header = &message.header;
-        let ipv6 = header.family == family(true);
-        if !ipv6 && header.family != family(false) {
+    pub(super) fn of(message: &Message) -> Option<Self> {
+        let (fields, attributes) = message.parts::<12>()?;
+        let [of, to, from, _, table, _, _, action, ..] = *fields;
+        let ipv6 = of == family(true);
+        if !ipv6 && of != family(false) {
             return None;
         }
-        let action = match header.action {
-            RuleAction::ToTable => Action::Lookup(header.table.into()),
-            RuleAction::Goto => Action::Goto(0),
-            RuleAction::Nop => Action::Nop,
-            RuleAction::Unreachable => Action::Unreachable,
+        let action = match action {
+            ACTION_LOOKUP => Action::Lookup(table.into()),
+            ACTION_GOTO => Action::Goto(0),
+            ACTION_NOP => Action::Nop,
+            ACTION_UNREACHABLE => Action::Unreachable,
             _ => return None,
         };
         let mut rule = Self { protocol: 0, action, ..Self::new(ipv6, 0, 0) };
         let (mut mark, mut mask) = (0, 0);
         let any = everything(ipv6).0;
-        rule.to = (header.dst_len > 0).then_some((any, header.dst_len));
-        rule.from = (header.src_len > 0).then_some((any, header.src_len));
-        for attribute in &message.attributes {
-            match attribute {
-                RuleAttribute::Priority(priority) => rule.priority = *priority,
-                RuleAttribute::Table(table) => {
+        rule.to = (to > 0).then_some((any, to));
+        rule.from = (from > 0).then_some((any, from));
+        for (kind, value) in attributes {
+            match kind {
+                PRIORITY => rule.priority = value.u32()?,
+                TABLE => {
                     if let Action::Lookup(known) = &mut rule.action {
-                        *known = *table;
+                        *known = value.u32()?;
                     }
                 }
-                RuleAttribute::Goto(priority) => rule.action = Action::Goto(*priority),
-                RuleAttribute::IpProtocol(IpProtocol::Tcp) => rule.tcp = true,
-                RuleAttribute::Protocol(protocol) => rule.protocol = (*protocol).into(),
-                RuleAttribute::FwMark(value) => mark = *value,
-                RuleAttribute::FwMask(value) => mask = *value,
-                RuleAttribute::Source(ip) => rule.from = Some((*ip, header.src_len)),
-                RuleAttribute::Destination(ip) => rule.to = Some((*ip, header.dst_len)),
-                RuleAttribute::Iifname(name) => rule.input = Some(name.clone()),
-                RuleAttribute::Oifname(_)
-                | RuleAttribute::TunId(_)
-                | RuleAttribute::L3MDev(true)
-                | RuleAttribute::UidRange(_)
-                | RuleAttribute::IpProtocol(_)
-                | RuleAttribute::SourcePortRange(_)
-                | RuleAttribute::DestinationPortRange(_) => return None,
+                GOTO => rule.action = Action::Goto(value.u32()?),
+                IP_PROTOCOL if value.u8() == Some(TCP) => rule.tcp = true,
+                MADE_BY => rule.protocol = value.u8()?,
+                MARK => mark = value.u32()?,
+                MASK => mask = value.u32()?,
+                SOURCE => rule.from = Some((value.ip()?, from)),
+                DESTINATION => rule.to = Some((value.ip()?, to)),
+                INPUT => rule.input = Some(value.text()?.to_owned()),
+                L3MDEV if value.u8() == Some(0) => {}
+                OUTPUT | TUNNEL | L3MDEV | USERS | IP_PROTOCOL | SOURCE_PORTS
+                | DESTINATION_PORTS => return None,
                 _ => {}
             }
         }

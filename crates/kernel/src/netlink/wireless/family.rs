@@ -1,69 +1,26 @@
 //! What number the kernel has given to nl80211, and to its groups: generic netlink families are
 //! numbered as they come.
 
-use netlink_packet_core::{DecodeError, Emitable, NlasIterator, Parseable, ParseableParametrized};
-use netlink_packet_generic::constants::{
-    CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_ATTR_MCAST_GROUPS,
-};
-use netlink_packet_generic::ctrl::nlas::{GenlCtrlAttrs, McastGrpAttrs};
-use netlink_packet_generic::ctrl::{GenlCtrl, GenlCtrlCmd};
-use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
 use netlink_sys::protocols::NETLINK_GENERIC;
-use wl_nl80211::{Nl80211Message, Nl80211MulticastGroup};
 
 use super::super::NetlinkError;
-use super::super::channel::{Channel, Language};
+use super::super::attributes::{Attributes, Value};
+use super::super::channel::Channel;
+use super::super::message::Message;
 
-/// Attributes of the controller that are of use here. What others say is left unread: the kernel
-/// may have learnt words that this program has not.
-const WANTED: [u16; 3] = [CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_ATTR_MCAST_GROUPS];
+// linux/genetlink.h
+const CONTROLLER: u16 = 16;
+const GET_FAMILY: u8 = 3;
+const VERSION: u8 = 2;
+const ID: u16 = 1;
+const NAME: u16 = 2;
+const GROUPS: u16 = 7;
+const GROUP_NAME: u16 = 1;
+const GROUP_ID: u16 = 2;
 
-/// A message of generic netlink's controller.
-#[derive(Clone, Debug)]
-struct Controller(GenlCtrl);
-
-impl GenlFamily for Controller {
-    fn family_name() -> &'static str {
-        GenlCtrl::family_name()
-    }
-
-    fn family_id(&self) -> u16 {
-        self.0.family_id()
-    }
-
-    fn command(&self) -> u8 {
-        self.0.command()
-    }
-
-    fn version(&self) -> u8 {
-        self.0.version()
-    }
-}
-
-impl Emitable for Controller {
-    fn buffer_len(&self) -> usize {
-        self.0.buffer_len()
-    }
-
-    fn emit(&self, buffer: &mut [u8]) {
-        self.0.emit(buffer);
-    }
-}
-
-impl ParseableParametrized<[u8], GenlHeader> for Controller {
-    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
-        let nlas = NlasIterator::new(bytes)
-            .filter_map(Result::ok)
-            .filter(|attribute| WANTED.contains(&attribute.kind()))
-            .filter_map(|attribute| GenlCtrlAttrs::parse(&attribute).ok())
-            .collect();
-        Ok(Self(GenlCtrl { cmd: header.cmd.try_into()?, nlas }))
-    }
-}
-
-impl Language for GenlMessage<Controller> {
-    const PROTOCOL: isize = NETLINK_GENERIC;
-}
+// linux/nl80211.h
+const NL80211: &str = "nl80211";
+const MLME: &str = "mlme";
 
 /// The kernel's numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,74 +33,57 @@ pub(super) struct Family {
 
 /// Asks for nl80211's numbers; `None` if this kernel has none.
 pub(super) fn resolve() -> Result<Option<Family>, NetlinkError> {
-    let mut channel = Channel::<GenlMessage<Controller>>::open()?;
-    let question = GenlCtrl { cmd: GenlCtrlCmd::GetFamily, nlas: Vec::new() };
-    let families = channel.list(
-        &GenlMessage::from_payload(Controller(question)),
-        || "list the families of generic netlink".to_owned(),
-        |message| of(&message.payload.0.nlas),
-    )?;
-    Ok(families.into_iter().next())
+    let mut channel = Channel::open(NETLINK_GENERIC)?;
+    // struct genlmsghdr: command, version, reserved
+    let question = Message::new(CONTROLLER, &[GET_FAMILY, VERSION, 0, 0]);
+    let what = || "list the families of generic netlink".to_owned();
+    Ok(channel.list(&question, &what, of)?.into_iter().next())
 }
 
-/// The numbers, if the attributes are nl80211's.
-fn of(attributes: &[GenlCtrlAttrs]) -> Option<Family> {
-    let (mut id, mut ours, mut mlme) = (None, false, None);
-    for attribute in attributes {
-        match attribute {
-            GenlCtrlAttrs::FamilyId(n) => id = Some(*n),
-            GenlCtrlAttrs::FamilyName(name) => ours = name == Nl80211Message::family_name(),
-            GenlCtrlAttrs::McastGroups(groups) => {
-                mlme = groups.iter().find_map(|group| number(group, Nl80211MulticastGroup::Mlme));
-            }
-            _ => {}
-        }
+/// The numbers, if the message describes nl80211.
+fn of(message: &Message) -> Option<Family> {
+    let (_, attributes) = message.parts::<4>()?;
+    if attributes.find(NAME)?.text()? != NL80211 {
+        return None;
     }
-    ours.then_some(Family { id: id?, mlme })
+    let id = attributes.find(ID)?.u16()?;
+    let mut groups = attributes.find(GROUPS).map_or(Attributes(&[]), Value::attributes);
+    Some(Family { id, mlme: groups.find_map(|(_, group)| number(group.attributes())) })
 }
 
-/// The number in the description of a group, if that is `wanted`.
-fn number(group: &[McastGrpAttrs], wanted: Nl80211MulticastGroup) -> Option<u32> {
-    let (mut id, mut ours) = (None, false);
-    for attribute in group {
-        match attribute {
-            McastGrpAttrs::Id(n) => id = Some(*n),
-            McastGrpAttrs::Name(name) => ours = name == wanted.name(),
-        }
-    }
-    id.filter(|_| ours)
+/// The number in the description of a group, if that is the one of connections.
+fn number(group: Attributes<'_>) -> Option<u32> {
+    let ours = group.find(GROUP_NAME)?.text()? == MLME;
+    group.find(GROUP_ID)?.u32().filter(|_| ours)
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::super::attributes::{NESTED, attributes, text};
     use super::*;
 
-    fn parsed(message: &GenlCtrl) -> Controller {
-        let mut bytes = vec![0; message.buffer_len()];
-        message.emit(&mut bytes);
-        let header = GenlHeader { cmd: message.command(), version: message.version() };
-        Controller::parse_with_param(&bytes, header).unwrap()
-    }
+    const NEW_FAMILY: u8 = 1;
 
-    fn described(name: &str) -> GenlCtrl {
-        let group = |n, name: &str| vec![McastGrpAttrs::Id(n), McastGrpAttrs::Name(name.into())];
-        let nlas = vec![
-            GenlCtrlAttrs::FamilyName(name.to_owned()),
-            GenlCtrlAttrs::FamilyId(0x2c),
-            GenlCtrlAttrs::Version(1),
-            GenlCtrlAttrs::MaxAttr(333),
-            GenlCtrlAttrs::McastGroups(vec![group(8, "config"), group(11, "mlme")]),
-        ];
-        GenlCtrl { cmd: GenlCtrlCmd::NewFamily, nlas }
+    fn described(name: &str) -> Message {
+        let group = |n: u32, name: &str| {
+            attributes(&[(GROUP_ID, &n.to_ne_bytes()), (GROUP_NAME, &text(name))])
+        };
+        let groups =
+            attributes(&[(1 | NESTED, &group(8, "config")), (2 | NESTED, &group(11, "mlme"))]);
+        Message::new(CONTROLLER, &[NEW_FAMILY, VERSION, 0, 0])
+            .with_text(NAME, name)
+            .with(ID, &0x2c_u16.to_ne_bytes())
+            .with_u32(3, 1)
+            .with_u32(5, 333)
+            .with(GROUPS | NESTED, &groups)
     }
 
     #[test]
     fn the_family_is_known_by_its_name_and_its_group_too() {
-        let family = of(&parsed(&described("nl80211")).0.nlas);
-        assert_eq!(family, Some(Family { id: 0x2c, mlme: Some(11) }));
-        assert_eq!(of(&parsed(&described("taskstats")).0.nlas), None);
+        assert_eq!(of(&described("nl80211")), Some(Family { id: 0x2c, mlme: Some(11) }));
+        assert_eq!(of(&described("taskstats")), None);
     }
 
     /// A kernel's controller answers, and one without nl80211 is no error.
@@ -157,11 +97,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_it(bytes: Vec<u8>, cmd: u8) {
-            let header = GenlHeader { cmd, version: 2 };
-            if let Ok(message) = Controller::parse_with_param(&bytes, header) {
-                let _ = of(&message.0.nlas);
-            }
+        fn no_bytes_break_it(bytes: Vec<u8>) {
+            let _ = of(&Message::new(CONTROLLER, &bytes));
+        }
+
+        /// Attributes that are not known hide none that are.
+        #[test]
+        fn strange_attributes_hide_no_other(bytes: Vec<u8>, groups: Vec<u8>) {
+            let described = described("nl80211").with(99, &bytes).with(GROUPS, &groups);
+            prop_assert_eq!(of(&described).map(|family| family.id), Some(0x2c));
         }
     }
 }

@@ -1,54 +1,49 @@
-//! What messages of nl80211 mean here. Their format is wl-nl80211's matter.
+//! What messages of nl80211 mean here.
 
-use netlink_packet_core::{DecodeError, Emitable, NlasIterator, Parseable, ParseableParametrized};
-use netlink_packet_generic::{GenlFamily, GenlHeader, GenlMessage};
-use netlink_sys::protocols::NETLINK_GENERIC;
-use wl_nl80211::{
-    Ieee80211StatusCode, Nl80211Attr, Nl80211Command, Nl80211CqmAttr, Nl80211Message,
-    Nl80211StationInfo,
-};
+use super::super::attributes::{Attributes, Value};
+use super::super::message::Message;
 
-use super::super::channel::Language;
+// linux/nl80211.h
+pub(super) const GET_STATION: u8 = 17;
+pub(super) const NEW_STATION: u8 = 19;
+pub(super) const CONNECT: u8 = 46;
+pub(super) const ROAM: u8 = 47;
+pub(super) const DISCONNECT: u8 = 48;
+pub(super) const NOTIFY_QUALITY: u8 = 64;
+pub(super) const INTERFACE: u16 = 3;
+pub(super) const STATION_INFO: u16 = 21;
+pub(super) const STATUS_CODE: u16 = 72;
+pub(super) const QUALITY: u16 = 94;
+pub(super) const SIGNAL: u16 = 7;
+pub(super) const SIGNAL_AVERAGE: u16 = 13;
+pub(super) const LEVEL: u16 = 9;
 
-/// `NL80211_ATTR_*`.
-const INTERFACE: u16 = 3;
-const STATION_INFO: u16 = 21;
-const STATUS_CODE: u16 = 72;
-const QUALITY: u16 = 94;
+/// The family's version, of which there is one.
+const VERSION: u8 = 1;
+/// The status of an attempt that succeeded (IEEE 802.11, 9.4.1.9).
+const SUCCESS: u16 = 0;
 
-/// A message of nl80211, of which only those attributes are read that are of use here. Others hold
-/// frames and elements of any sender in reach, and words that newer kernels have learnt.
-#[derive(Clone, Debug)]
-pub(super) struct Message(Nl80211Message);
+/// The question for all stations of an interface, for the family with this number.
+pub(super) fn question(family: u16, interface: u32) -> Message {
+    // struct genlmsghdr: command, version, reserved
+    Message::new(family, &[GET_STATION, VERSION, 0, 0]).with_u32(INTERFACE, interface)
+}
 
-impl Message {
-    /// The question for all stations of an interface, for the family with this number.
-    pub(super) fn question(family: u16, interface: u32) -> GenlMessage<Self> {
-        let cmd = Nl80211Command::GetStation;
-        let attributes = vec![Nl80211Attr::IfIndex(interface)];
-        let mut message = GenlMessage::from_payload(Self(Nl80211Message { cmd, attributes }));
-        message.set_resolved_family_id(family);
-        message
-    }
-
-    /// What it tells, and of which interface.
-    pub(super) fn news(&self) -> Option<(u32, News)> {
-        let attributes = &self.0.attributes;
-        let interface = attributes.iter().find_map(|attribute| match attribute {
-            Nl80211Attr::IfIndex(index) => Some(*index),
-            _ => None,
-        })?;
-        let news = match self.0.cmd {
-            Nl80211Command::NewStation => News::Station(station_level(attributes)?),
-            Nl80211Command::NotifyCqm => News::Level(quality_level(attributes)?),
-            Nl80211Command::Connect if succeeded(attributes) => News::Connected,
-            // An attempt that failed leaves the interface without a connection.
-            Nl80211Command::Connect | Nl80211Command::Disconnect => News::Disconnected,
-            Nl80211Command::Roam => News::Roamed,
-            _ => return None,
-        };
-        Some((interface, news))
-    }
+/// What a message tells, and of which interface. Only those attributes are read that are of use:
+/// others hold frames and elements of any sender in reach.
+pub(super) fn news(message: &Message) -> Option<(u32, News)> {
+    let (&[command, ..], attributes) = message.parts::<4>()?;
+    let interface = attributes.find(INTERFACE)?.u32()?;
+    let news = match command {
+        NEW_STATION => News::Station(station_level(attributes)?),
+        NOTIFY_QUALITY => News::Level(quality_level(attributes)?),
+        CONNECT if succeeded(attributes) => News::Connected,
+        // An attempt that failed leaves the interface without a connection.
+        CONNECT | DISCONNECT => News::Disconnected,
+        ROAM => News::Roamed,
+        _ => return None,
+    };
+    Some((interface, news))
 }
 
 /// What a message tells.
@@ -64,88 +59,19 @@ pub(super) enum News {
 }
 
 /// The level of the last frame; failing that, the driver's average.
-fn station_level(attributes: &[Nl80211Attr]) -> Option<i16> {
-    let info = attributes.iter().find_map(|attribute| match attribute {
-        Nl80211Attr::StationInfo(info) => Some(info),
-        _ => None,
-    })?;
-    let last = info.iter().find_map(|info| match info {
-        Nl80211StationInfo::Signal(dbm) => Some(*dbm),
-        _ => None,
-    });
-    let average = info.iter().find_map(|info| match info {
-        Nl80211StationInfo::SignalAvg(dbm) => Some(*dbm),
-        _ => None,
-    });
+fn station_level(attributes: Attributes<'_>) -> Option<i16> {
+    let info = attributes.find(STATION_INFO)?.attributes();
+    let levels = [SIGNAL, SIGNAL_AVERAGE].map(|kind| info.find(kind).and_then(Value::i8));
     // Zero is what some drivers say while they know nothing.
-    last.into_iter().chain(average).find(|dbm| *dbm < 0).map(i16::from)
+    levels.into_iter().flatten().find(|dbm| *dbm < 0).map(i16::from)
 }
 
-fn quality_level(attributes: &[Nl80211Attr]) -> Option<i16> {
-    let quality = attributes.iter().find_map(|attribute| match attribute {
-        Nl80211Attr::Cqm(quality) => Some(quality),
-        _ => None,
-    })?;
-    quality.iter().find_map(|quality| match quality {
-        Nl80211CqmAttr::RssiLevel(dbm) => i16::try_from(*dbm).ok().filter(|dbm| *dbm < 0),
-        _ => None,
-    })
+fn quality_level(attributes: Attributes<'_>) -> Option<i16> {
+    let dbm = attributes.find(QUALITY)?.attributes().find(LEVEL)?.i32()?;
+    i16::try_from(dbm).ok().filter(|dbm| *dbm < 0)
 }
 
 /// An attempt that ran out of time has no status.
-fn succeeded(attributes: &[Nl80211Attr]) -> bool {
-    attributes.iter().any(|attribute| {
-        matches!(attribute, Nl80211Attr::StatusCode(code) if *code == Ieee80211StatusCode::Success)
-    })
-}
-
-impl GenlFamily for Message {
-    fn family_name() -> &'static str {
-        Nl80211Message::family_name()
-    }
-
-    fn command(&self) -> u8 {
-        self.0.command()
-    }
-
-    fn version(&self) -> u8 {
-        self.0.version()
-    }
-}
-
-impl Emitable for Message {
-    fn buffer_len(&self) -> usize {
-        self.0.buffer_len()
-    }
-
-    fn emit(&self, buffer: &mut [u8]) {
-        self.0.emit(buffer);
-    }
-}
-
-impl ParseableParametrized<[u8], GenlHeader> for Message {
-    fn parse_with_param(bytes: &[u8], header: GenlHeader) -> Result<Self, DecodeError> {
-        let cmd = Nl80211Command::from(header.cmd);
-        let mut attributes = Vec::new();
-        for attribute in NlasIterator::new(bytes).filter_map(Result::ok) {
-            match attribute.kind() {
-                INTERFACE | STATUS_CODE | QUALITY => {
-                    attributes.extend(Nl80211Attr::parse(&attribute).ok());
-                }
-                STATION_INFO => {
-                    let info = NlasIterator::new(attribute.value())
-                        .filter_map(Result::ok)
-                        .filter_map(|info| Nl80211StationInfo::parse(&info).ok())
-                        .collect();
-                    attributes.push(Nl80211Attr::StationInfo(info));
-                }
-                _ => {}
-            }
-        }
-        Ok(Self(Nl80211Message { cmd, attributes }))
-    }
-}
-
-impl Language for GenlMessage<Message> {
-    const PROTOCOL: isize = NETLINK_GENERIC;
+fn succeeded(attributes: Attributes<'_>) -> bool {
+    attributes.find(STATUS_CODE).and_then(Value::u16) == Some(SUCCESS)
 }

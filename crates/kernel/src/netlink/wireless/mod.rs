@@ -15,12 +15,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
-use netlink_packet_generic::GenlMessage;
+use netlink_sys::protocols::NETLINK_GENERIC;
 
 use self::family::Family;
-use self::message::{Message, News};
+use self::message::{News, news, question};
 use super::NetlinkError;
 use super::channel::{Channel, Read};
+use super::message::Message;
 
 /// How many reads one turn makes; what is left is read in the next.
 const READS_MAX: usize = 64;
@@ -71,7 +72,7 @@ struct Asked {
 /// [`handle_ready`](Self::handle_ready), and [`poll_event`](Self::poll_event) until there is
 /// nothing more. It never waits.
 pub struct WirelessMonitor {
-    channel: Channel<GenlMessage<Message>>,
+    channel: Channel,
     news: Interpreter,
 }
 
@@ -85,7 +86,7 @@ impl WirelessMonitor {
     pub fn open() -> Result<Option<Self>, NetlinkError> {
         let Some(family) = family::resolve()? else { return Ok(None) };
         let groups: Vec<u32> = family.mlme.into_iter().collect();
-        let channel = Channel::listening(&groups)?;
+        let channel = Channel::listening(NETLINK_GENERIC, &groups)?;
         Ok(Some(Self { channel, news: Interpreter::new(family) }))
     }
 
@@ -99,7 +100,7 @@ impl WirelessMonitor {
         if self.news.is_busy() {
             return Ok(());
         }
-        let sequence = self.channel.ask(Message::question(self.news.family.id, interface))?;
+        let sequence = self.channel.ask(question(self.news.family.id, interface))?;
         self.news.asked = Some(Asked { sequence, interface, level: None, overdue: 0 });
         Ok(())
     }
@@ -112,7 +113,7 @@ impl WirelessMonitor {
                 return true;
             }
             let news = &mut self.news;
-            match self.channel.read(|message| news.take(message)) {
+            match self.channel.read(&mut |message| news.take(message)) {
                 Ok(Read::Some(_)) => {}
                 Ok(Read::Empty) => return false,
                 Ok(Read::Overrun) => {
@@ -162,12 +163,12 @@ impl Interpreter {
         self.asked.is_some()
     }
 
-    fn take(&mut self, message: NetlinkMessage<GenlMessage<Message>>) {
+    fn take(&mut self, message: NetlinkMessage<Message>) {
         let (header, payload) = message.into_parts();
         let answer = |asked: &&mut Asked| asked.sequence == header.sequence_number;
         match payload {
             NetlinkPayload::InnerMessage(message) if header.message_type == self.family.id => {
-                let Some((interface, news)) = message.payload.news() else { return };
+                let Some((interface, news)) = news(&message) else { return };
                 match news {
                     News::Station(dbm) => {
                         // Stations that come and go are told of without a question, too.

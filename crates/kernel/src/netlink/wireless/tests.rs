@@ -1,14 +1,24 @@
 use netlink_packet_core::{DoneMessage, ErrorMessage, NetlinkHeader};
 use proptest::prelude::*;
-use wl_nl80211::{
-    Ieee80211StatusCode, Nl80211Attr, Nl80211Command, Nl80211CqmAttr, Nl80211CqmRssiThresholdEvent,
-    Nl80211Message, Nl80211StationInfo,
-};
 
+use super::super::attributes::{NESTED, attributes};
+use super::message::{
+    CONNECT, DISCONNECT, INTERFACE, LEVEL, NEW_STATION, NOTIFY_QUALITY, QUALITY, ROAM, SIGNAL,
+    SIGNAL_AVERAGE, STATION_INFO, STATUS_CODE,
+};
 use super::*;
 
 const FAMILY: u16 = 0x2c;
 const WLAN0: u32 = 3;
+// linux/nl80211.h
+const NEW_SCAN_RESULTS: u8 = 34;
+const MAC: u16 = 6;
+const GENERATION: u16 = 46;
+const SSID: u16 = 52;
+const INACTIVE_TIME: u16 = 1;
+const RECEIVED_BYTES_64: u16 = 23;
+const BEACON_LOSS: u16 = 18;
+const THRESHOLD_EVENT: u16 = 3;
 
 fn interpreter() -> Interpreter {
     Interpreter::new(Family { id: FAMILY, mlme: Some(11) })
@@ -22,12 +32,12 @@ fn asking() -> Interpreter {
 }
 
 /// A kernel's message as it comes off the socket.
-fn bytes(sequence: u32, cmd: Nl80211Command, attributes: Vec<Nl80211Attr>) -> Vec<u8> {
-    let mut message = GenlMessage::from_payload(Nl80211Message { cmd, attributes });
-    message.set_resolved_family_id(FAMILY);
+fn bytes(sequence: u32, command: u8, attributes: &[u8]) -> Vec<u8> {
+    let payload = [&[command, 1, 0, 0], attributes].concat();
     let mut header = NetlinkHeader::default();
     header.sequence_number = sequence;
-    let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+    let message = NetlinkPayload::InnerMessage(Message::new(FAMILY, &payload));
+    let mut message = NetlinkMessage::new(header, message);
     message.finalize();
     let mut bytes = vec![0; message.buffer_len()];
     message.serialize(&mut bytes);
@@ -38,11 +48,7 @@ fn hear(it: &mut Interpreter, bytes: &[u8]) {
     it.take(NetlinkMessage::deserialize(bytes).unwrap());
 }
 
-fn hear_control(
-    it: &mut Interpreter,
-    sequence: u32,
-    payload: NetlinkPayload<GenlMessage<Message>>,
-) {
+fn hear_control(it: &mut Interpreter, sequence: u32, payload: NetlinkPayload<Message>) {
     let mut header = NetlinkHeader::default();
     header.sequence_number = sequence;
     it.take(NetlinkMessage::new(header, payload));
@@ -56,26 +62,34 @@ fn told(what: Wireless) -> WirelessEvent {
     WirelessEvent { interface: WLAN0, what }
 }
 
-fn station(info: Vec<Nl80211StationInfo>) -> Vec<Nl80211Attr> {
-    vec![
-        Nl80211Attr::IfIndex(WLAN0),
-        Nl80211Attr::Mac([2, 0, 0, 0, 0, 1]),
-        Nl80211Attr::Generation(5),
-        Nl80211Attr::StationInfo(info),
-    ]
+fn interface() -> Vec<u8> {
+    attributes(&[(INTERFACE, &WLAN0.to_ne_bytes())])
+}
+
+fn station(info: &[(u16, &[u8])]) -> Vec<u8> {
+    let rest = attributes(&[
+        (MAC, &[2, 0, 0, 0, 0, 1]),
+        (GENERATION, &5_u32.to_ne_bytes()),
+        (STATION_INFO | NESTED, &attributes(info)),
+    ]);
+    [interface(), rest].concat()
+}
+
+fn dbm(level: i8) -> [u8; 1] {
+    level.to_ne_bytes()
 }
 
 #[test]
 fn a_question_is_answered_with_the_level_once_the_list_is_over() {
     let mut it = asking();
-    let info = vec![
-        Nl80211StationInfo::InactiveTime(12),
-        Nl80211StationInfo::RxBytes64(1 << 40),
-        Nl80211StationInfo::Signal(-67),
-        Nl80211StationInfo::SignalAvg(-64),
-        Nl80211StationInfo::BeaconLoss(0),
-    ];
-    hear(&mut it, &bytes(7, Nl80211Command::NewStation, station(info)));
+    let info = station(&[
+        (INACTIVE_TIME, &12_u32.to_ne_bytes()),
+        (RECEIVED_BYTES_64, &(1_u64 << 40).to_ne_bytes()),
+        (SIGNAL, &dbm(-67)),
+        (SIGNAL_AVERAGE, &dbm(-64)),
+        (BEACON_LOSS, &0_u32.to_ne_bytes()),
+    ]);
+    hear(&mut it, &bytes(7, NEW_STATION, &info));
     assert_eq!(events(&mut it), []);
     assert!(it.is_busy());
     hear_control(&mut it, 7, NetlinkPayload::Done(DoneMessage::default()));
@@ -86,16 +100,16 @@ fn a_question_is_answered_with_the_level_once_the_list_is_over() {
 #[test]
 fn without_a_last_frame_the_average_counts_and_zero_is_no_level() {
     for info in [
-        vec![Nl80211StationInfo::SignalAvg(-71)],
-        vec![Nl80211StationInfo::Signal(0), Nl80211StationInfo::SignalAvg(-71)],
+        station(&[(SIGNAL_AVERAGE, &dbm(-71))]),
+        station(&[(SIGNAL, &dbm(0)), (SIGNAL_AVERAGE, &dbm(-71))]),
     ] {
         let mut it = asking();
-        hear(&mut it, &bytes(7, Nl80211Command::NewStation, station(info)));
+        hear(&mut it, &bytes(7, NEW_STATION, &info));
         hear_control(&mut it, 7, NetlinkPayload::Done(DoneMessage::default()));
         assert_eq!(events(&mut it), [told(Wireless::Signal(-71))]);
     }
     let mut it = asking();
-    hear(&mut it, &bytes(7, Nl80211Command::NewStation, station(vec![])));
+    hear(&mut it, &bytes(7, NEW_STATION, &station(&[])));
     hear_control(&mut it, 7, NetlinkPayload::Done(DoneMessage::default()));
     assert_eq!(events(&mut it), []);
 }
@@ -117,10 +131,10 @@ fn an_interface_that_is_not_wireless_is_deaf() {
 #[test]
 fn answers_to_other_questions_are_no_answers() {
     let mut it = asking();
-    let info = || station(vec![Nl80211StationInfo::Signal(-40)]);
+    let info = station(&[(SIGNAL, &dbm(-40))]);
     // One that was given up, and a station that came by itself.
-    hear(&mut it, &bytes(6, Nl80211Command::NewStation, info()));
-    hear(&mut it, &bytes(0, Nl80211Command::NewStation, info()));
+    hear(&mut it, &bytes(6, NEW_STATION, &info));
+    hear(&mut it, &bytes(0, NEW_STATION, &info));
     hear_control(&mut it, 6, NetlinkPayload::Done(DoneMessage::default()));
     assert!(it.is_busy());
     hear_control(&mut it, 7, NetlinkPayload::Done(DoneMessage::default()));
@@ -137,67 +151,46 @@ fn a_question_that_is_never_answered_is_given_up() {
 /// LNK-14: connecting, roaming and disconnecting are told as they happen.
 #[test]
 fn what_happens_to_the_connection_is_told() {
-    let on = |more: Vec<Nl80211Attr>| {
-        [vec![Nl80211Attr::IfIndex(WLAN0), Nl80211Attr::Mac([2, 0, 0, 0, 0, 1])], more].concat()
+    let on = |more: &[(u16, &[u8])]| {
+        [interface(), attributes(&[(MAC, &[2, 0, 0, 0, 0, 1])]), attributes(more)].concat()
     };
-    let status = |code| on(vec![Nl80211Attr::StatusCode(code)]);
-    let level = Nl80211Attr::Cqm(vec![
-        Nl80211CqmAttr::RssiThresholdEvent(Nl80211CqmRssiThresholdEvent::Low),
-        Nl80211CqmAttr::RssiLevel(-72),
-    ]);
-    for (cmd, attributes, what) in [
-        (Nl80211Command::Connect, status(Ieee80211StatusCode::Success), Wireless::Connected),
-        (
-            Nl80211Command::Connect,
-            status(Ieee80211StatusCode::UnspecifiedFailure),
-            Wireless::Disconnected,
-        ),
-        (Nl80211Command::Connect, on(vec![]), Wireless::Disconnected),
-        (Nl80211Command::Roam, on(vec![]), Wireless::Roamed),
-        (Nl80211Command::Disconnect, on(vec![]), Wireless::Disconnected),
-        (Nl80211Command::NotifyCqm, on(vec![level]), Wireless::Signal(-72)),
+    let status = |code: u16| on(&[(STATUS_CODE, &code.to_ne_bytes())]);
+    let level =
+        attributes(&[(THRESHOLD_EVENT, &0_u32.to_ne_bytes()), (LEVEL, &(-72_i32).to_ne_bytes())]);
+    for (command, attributes, what) in [
+        (CONNECT, status(0), Wireless::Connected),
+        (CONNECT, status(1), Wireless::Disconnected),
+        (CONNECT, on(&[]), Wireless::Disconnected),
+        (ROAM, on(&[]), Wireless::Roamed),
+        (DISCONNECT, on(&[]), Wireless::Disconnected),
+        (NOTIFY_QUALITY, on(&[(QUALITY | NESTED, &level)]), Wireless::Signal(-72)),
     ] {
         let mut it = interpreter();
-        hear(&mut it, &bytes(0, cmd, attributes));
-        assert_eq!(events(&mut it), [told(what)], "{cmd:?}");
+        hear(&mut it, &bytes(0, command, &attributes));
+        assert_eq!(events(&mut it), [told(what)], "{command}");
     }
 }
 
 #[test]
 fn what_is_of_no_interest_says_nothing() {
     let mut it = interpreter();
-    let ssid = vec![Nl80211Attr::IfIndex(WLAN0), Nl80211Attr::SsidRaw(vec![0xff; 32])];
-    hear(&mut it, &bytes(0, Nl80211Command::NewScanResults, ssid));
-    hear(&mut it, &bytes(0, Nl80211Command::Roam, vec![]));
+    let ssid = [interface(), attributes(&[(SSID, &[0xff; 32])])].concat();
+    hear(&mut it, &bytes(0, NEW_SCAN_RESULTS, &ssid));
+    hear(&mut it, &bytes(0, ROAM, &[]));
     // Nor does another family, whatever its commands look like.
-    let mut other = bytes(0, Nl80211Command::Roam, vec![Nl80211Attr::IfIndex(WLAN0)]);
+    let mut other = bytes(0, ROAM, &interface());
     other[4] = 0x2d;
     hear(&mut it, &other);
     assert_eq!(events(&mut it), []);
-}
-
-/// An attribute as it is on the wire, with its padding.
-fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = (value.len() + 4) as u16;
-    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-    bytes.extend(value);
-    bytes.resize(bytes.len().next_multiple_of(4), 0);
-    bytes
 }
 
 /// An attribute that newer kernels give another length, or that is new, does not hide its
 /// neighbours.
 #[test]
 fn a_strange_attribute_hides_no_other() {
-    let received_bytes = attribute(2, &[1]);
-    let unknown = attribute(99, &[1; 9]);
-    let signal = attribute(7, &(-55_i8).to_ne_bytes());
-    let info = attribute(21, &[received_bytes, unknown, signal].concat());
-    let strange_mac = attribute(6, &[1, 2, 3]);
-    let mut message = bytes(7, Nl80211Command::NewStation, vec![Nl80211Attr::IfIndex(WLAN0)]);
-    message.extend([strange_mac, info].concat());
-    let length = (message.len() as u32).to_ne_bytes();
-    message[..4].copy_from_slice(&length);
+    let info = attributes(&[(2, &[1]), (99, &[1; 9]), (SIGNAL, &dbm(-55))]);
+    let rest = attributes(&[(MAC, &[1, 2, 3]), (STATION_INFO, &info)]);
+    let message = bytes(7, NEW_STATION, &[interface(), rest].concat());
     let mut it = asking();
     hear(&mut it, &message);
     hear_control(&mut it, 7, NetlinkPayload::Done(DoneMessage::default()));
@@ -219,24 +212,37 @@ fn a_kernel_is_asked_or_has_no_such_thing() {
     assert!(!matches!(monitor.poll_event(), Some(WirelessEvent { what: Wireless::Signal(_), .. })));
 }
 
+/// Wherever it ends, what is left is read or not, and nothing else is made of it.
+#[test]
+fn a_message_that_is_cut_off_says_less_and_nothing_wrong() {
+    let whole = station(&[(SIGNAL, &dbm(-67)), (SIGNAL_AVERAGE, &dbm(-64))]);
+    let mut said = 0;
+    for length in 0..=whole.len() {
+        let mut it = asking();
+        hear(&mut it, &bytes(7, NEW_STATION, &whole[..length]));
+        let level = it.asked.unwrap().level;
+        assert!([None, Some(-67)].contains(&level), "{length}: {level:?}");
+        said += usize::from(level.is_some());
+    }
+    assert_eq!(said, 1, "the information is one attribute, cut off as long as it is not whole");
+    // Not even its fields are there.
+    for length in 0..4 {
+        assert_eq!(message::news(&Message::new(FAMILY, &[NEW_STATION; 4][..length])), None);
+    }
+}
+
 proptest! {
     /// No bytes from the kernel, however odd, break it.
     #[test]
-    fn no_bytes_break_it(payload in prop::collection::vec(any::<u8>(), 0..512), cmd: u8) {
-        let mut message = bytes(7, Nl80211Command::Other(cmd), vec![]);
-        message.extend(&payload);
-        let length = (message.len() as u32).to_ne_bytes();
-        message[..4].copy_from_slice(&length);
-        if let Ok(message) = NetlinkMessage::deserialize(&message) {
-            asking().take(message);
-        }
+    fn no_bytes_break_it(payload in prop::collection::vec(any::<u8>(), 0..512), command: u8) {
+        hear(&mut asking(), &bytes(7, command, &payload));
     }
 
     /// Nor does a message of which one byte is another.
     #[test]
     fn no_damage_breaks_it(at: prop::sample::Index, value: u8, cut: prop::sample::Index) {
-        let info = vec![Nl80211StationInfo::Signal(-67), Nl80211StationInfo::BeaconLoss(1)];
-        let mut message = bytes(7, Nl80211Command::NewStation, station(info));
+        let info = station(&[(SIGNAL, &dbm(-67)), (BEACON_LOSS, &1_u32.to_ne_bytes())]);
+        let mut message = bytes(7, NEW_STATION, &info);
         let at = at.index(message.len());
         message[at] = value;
         message.truncate(cut.index(message.len()) + 1);
