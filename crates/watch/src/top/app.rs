@@ -1,6 +1,6 @@
 //! What the terminal shows, and what keys do. It touches neither terminal nor process.
 
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use lasthop_control::{PRIORITY_MAX, Report, Target};
@@ -288,31 +288,35 @@ impl App {
 
 /// The order of connections.
 pub(super) fn connections(sample: &Sample, sort: Sort) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..sample.connections.len()).collect();
     let all = &sample.connections;
-    let name = |i: usize| (all[i].report.program.as_deref(), all[i].report.target.as_str(), i);
-    match sort {
-        Sort::Rate => order.sort_by_key(|&i| (Reverse(all[i].rates.sum()), name(i))),
-        Sort::Total => order.sort_by_key(|&i| (Reverse(all[i].bytes()), name(i))),
-        Sort::Priority => order.sort_by_key(|&i| (Reverse(all[i].report.priority), name(i))),
-        Sort::Name => order.sort_by_key(|&i| name(i)),
-        Sort::Age => order.sort_by(|&a, &b| {
-            let age = |i: usize| all[i].report.age_s;
-            age(a).total_cmp(&age(b)).then_with(|| name(a).cmp(&name(b)))
-        }),
-    }
-    order
+    let name = |i: usize| (all[i].report.program.as_deref(), all[i].report.target.as_str());
+    sorted(all.len(), &|a, b| {
+        let order = match sort {
+            Sort::Rate => all[b].rates.sum().cmp(&all[a].rates.sum()),
+            Sort::Total => all[b].bytes().cmp(&all[a].bytes()),
+            Sort::Priority => all[b].report.priority.cmp(&all[a].report.priority),
+            Sort::Name => Ordering::Equal,
+            Sort::Age => all[a].report.age_s.total_cmp(&all[b].report.age_s),
+        };
+        order.then_with(|| name(a).cmp(&name(b)))
+    })
 }
 
 /// The order of programs. They have no age: they are sorted by name instead.
 pub(super) fn programs(sample: &Sample, sort: Sort) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..sample.programs.len()).collect();
     let all = &sample.programs;
-    match sort {
-        Sort::Rate => order.sort_by_key(|&i| (Reverse(all[i].rates.sum()), i)),
-        Sort::Total => order.sort_by_key(|&i| (Reverse(all[i].bytes), i)),
-        Sort::Priority => order.sort_by_key(|&i| (Reverse(all[i].priority), i)),
-        Sort::Name | Sort::Age => {}
-    }
-    order
+    sorted(all.len(), &|a, b| match sort {
+        Sort::Rate => all[b].rates.sum().cmp(&all[a].rates.sum()),
+        Sort::Total => all[b].bytes.cmp(&all[a].bytes),
+        Sort::Priority => all[b].priority.cmp(&all[a].priority),
+        Sort::Name | Sort::Age => Ordering::Equal,
+    })
+}
+
+/// The numbers below `count` in an order; what is equal in it stays as it is. One sort for all
+/// orders: each of its own would be built anew.
+fn sorted(count: usize, order: &dyn Fn(usize, usize) -> Ordering) -> Vec<usize> {
+    let mut all: Vec<usize> = (0..count).collect();
+    all.sort_by(|&a, &b| order(a, b));
+    all
 }
