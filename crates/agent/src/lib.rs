@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod any;
 mod backlog;
 pub mod cache;
 pub mod edge;
@@ -22,6 +23,7 @@ pub mod snoop;
 pub mod table;
 pub mod unsplit;
 
+pub use any::AnyAgent;
 pub use packet::{Connection, Output, Packet, Queue, Side, Tcp};
 
 use core::net::IpAddr;

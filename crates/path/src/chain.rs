@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use lasthop_agent::{Output, Side};
+use lasthop_agent::{Agent, Output, Side};
 use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::agent::Message;
 
@@ -77,13 +77,13 @@ impl Chain {
 
     /// Whether somebody wants to know how full the queue towards the mobiles is.
     pub(super) fn watches_queue(&self) -> bool {
-        self.machines.iter().any(Machine::watches_queue)
+        self.machines.iter().any(|m| m.agent.watches_queue())
     }
 
     /// How full it is.
     pub(super) fn handle_queue(&mut self, nearly_full: bool) {
         for machine in &mut self.machines {
-            machine.agent().handle_queue(nearly_full);
+            machine.agent.handle_queue(nearly_full);
         }
     }
 
@@ -104,7 +104,7 @@ impl Chain {
     pub(super) fn handle_message(&mut self, now: Time, from: Side, message: &Message, pool: &Pool) {
         for at in 0..self.machines.len() {
             if let Some(machine) = self.machines.get_mut(at) {
-                machine.agent().handle_message(now, from, message);
+                machine.agent.handle_message(now, from, message);
                 self.collect(at, pool);
             }
         }
@@ -115,7 +115,7 @@ impl Chain {
     pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent, pool: &Pool) {
         for at in 0..self.machines.len() {
             if let Some(machine) = self.machines.get_mut(at) {
-                machine.agent().handle_link_event(now, event);
+                machine.agent.handle_link_event(now, event);
                 self.collect(at, pool);
             }
         }
@@ -124,16 +124,16 @@ impl Chain {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.machines.iter().filter_map(Machine::next_timeout).min()
+        self.machines.iter().filter_map(|m| m.agent.next_timeout()).min()
     }
 
     /// The time asked for has come.
     pub(super) fn handle_timeout(&mut self, now: Time, pool: &Pool) {
         for at in 0..self.machines.len() {
             if let Some(machine) = self.machines.get_mut(at)
-                && machine.next_timeout().is_some_and(|due| due <= now)
+                && machine.agent.next_timeout().is_some_and(|due| due <= now)
             {
-                machine.agent().handle_timeout(now);
+                machine.agent.handle_timeout(now);
                 self.collect(at, pool);
             }
         }
@@ -183,7 +183,7 @@ impl Chain {
                 continue;
             };
             if let Some(machine) = self.machines.get_mut(at) {
-                machine.agent().handle_packet(now, from, frame);
+                machine.agent.handle_packet(now, from, frame);
                 self.collect(at, pool);
             }
         }
@@ -191,7 +191,7 @@ impl Chain {
 
     /// Takes over what machine `at` has to hand on.
     fn collect(&mut self, at: usize, pool: &Pool) {
-        while let Some(output) = self.machines.get_mut(at).and_then(|m| m.agent().poll_output()) {
+        while let Some(output) = self.machines.get_mut(at).and_then(|m| m.agent.poll_output()) {
             let (towards, frame) = match output {
                 Output::Packet { towards, packet } => (towards, packet),
                 Output::Segment { towards, connection, segment } => {

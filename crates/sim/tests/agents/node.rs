@@ -9,7 +9,7 @@ use lasthop_sim::net::traffic::{Record, Traffic};
 use lasthop_sim::net::{Context, Host, LinkId, Node, Packet};
 use lasthop_units::{LinkEvent, Stream, Time};
 
-use crate::helper::Helper;
+use crate::helper::{self, Helper};
 use crate::settings::Settings;
 
 /// How many packets that passed a station remembers, for [`Station::replay`].
@@ -66,8 +66,10 @@ impl Kind {
     /// Why what the agent keeps is too much.
     pub(crate) fn exceeds(&self, settings: &Settings) -> Option<String> {
         match self {
-            Self::Station(station) => station.router.help().first()?.agent.exceeds(settings),
-            Self::Linked(linked) => linked.agent().exceeds(settings),
+            Self::Station(station) => {
+                helper::exceeds(&station.router.help().first()?.agent, settings)
+            }
+            Self::Linked(linked) => helper::exceeds(linked.agent(), settings),
             Self::Host(_) => None,
         }
     }
@@ -75,7 +77,7 @@ impl Kind {
     /// The agent at the node forgets all: another, fresh one stands in its place.
     pub(crate) fn restart(&mut self, settings: &Settings, random: &mut Stream) {
         if let Some(help) = self.help() {
-            help.agent = Helper::new(settings, random);
+            help.agent = helper::fresh(settings, random);
         }
     }
 

@@ -11,7 +11,7 @@ use lasthop_sim::net::{Config, Event, Host, Limits, LinkId, Network, NodeId};
 use lasthop_units::{Bytes, Duration, LinkEvent, Stream, Time};
 
 use crate::garbage;
-use crate::helper::Helper;
+use crate::helper::{self, Helper};
 use crate::node::{Kind, Station, side_of};
 use crate::plan::{AgentAt, Flow, Knowledge, News, Plan, Trouble, calm, carried};
 
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         let mut station = |addr, place: AgentAt, peers: Peers, network: &mut Network<Kind>| {
             let mut router = AgentRouter::new(addr);
             if let Some(settings) = at(place) {
-                let agent = Helper::new(settings, &mut random);
+                let agent = helper::fresh(settings, &mut random);
                 router.add(Help { mobiles: vec![MOBILE], peers, hop: None, agent });
             }
             network.add_node(Kind::Station(Box::new(Station::new(router))))
@@ -118,7 +118,7 @@ impl<'a> Run<'a> {
             plan.mobile_router.then(|| station(ROUTER, AgentAt::Router, to_base, &mut network));
         let mobile = network.add_node(match at(AgentAt::Mobile) {
             Some(settings) => {
-                let agent = Helper::new(settings, &mut random);
+                let agent = helper::fresh(settings, &mut random);
                 Kind::Linked(Box::new(Linked::new(mobile_host, MOBILE, agent, BASES[0])))
             }
             None => Kind::Host(Box::new(mobile_host)),
@@ -262,7 +262,7 @@ impl<'a> Run<'a> {
             (Knowledge::Forget, Some(help)) => help.agent.forget(mobile),
             (Knowledge::TakeOver, Some(help)) => {
                 let settings = self.plan.agents.base.as_ref();
-                let fresh = settings.map(|s| Helper::new(s, &mut self.random));
+                let fresh = settings.map(|s| helper::fresh(s, &mut self.random));
                 taken = fresh.map(|fresh| core::mem::replace(&mut help.agent, fresh));
             }
             _ => {}
@@ -270,9 +270,9 @@ impl<'a> Run<'a> {
         self.network.with_node(new, |kind, ctx| {
             kind.with_agent(ctx, |agent, now| {
                 if let Some(mut old) = taken {
-                    agent.take_over(now, &mut old, mobile);
+                    helper::take_over(agent, now, &mut old, mobile);
                 }
-                agent.arrived(now, mobile);
+                helper::arrived(agent, now, mobile);
             });
         });
         let moving = self.router.unwrap_or(self.mobile);
@@ -346,7 +346,7 @@ impl<'a> Run<'a> {
         let seen = self.network.with_node(self.gateway, |kind, _| kind.seen(number));
         let Some(packet) = seen.filter(|packet| packet.dst == MOBILE) else { return };
         self.network.with_node(other, |kind, ctx| {
-            kind.with_agent(ctx, |agent, now| agent.prime(now, &packet));
+            kind.with_agent(ctx, |agent, now| helper::prime(agent, now, &packet));
         });
     }
 

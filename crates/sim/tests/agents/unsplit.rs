@@ -19,7 +19,7 @@ use lasthop_wire::unsplit;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-use crate::helper::Helper;
+use crate::helper::{self, Helper};
 use crate::node::{Kind, Station};
 use crate::settings::Settings;
 
@@ -57,9 +57,9 @@ fn transfer(tcp: lasthop_tcp::Config, down: bool, loss: f64, bytes: u64) -> Show
 
     let random = &mut seed.stream("agents");
     let settings = Unsplit::default();
-    let half = Helper::new(&Settings::UnsplitAtMobile(settings.clone()), random);
+    let half = helper::fresh(&Settings::UnsplitAtMobile(settings.clone()), random);
     let linked = Linked::new(Host::new(MOBILE, seed, mobile), MOBILE, half, BASE);
-    let agent = Helper::new(&Settings::UnsplitAtBase(settings), random);
+    let agent = helper::fresh(&Settings::UnsplitAtBase(settings), random);
     let mut router = AgentRouter::new(BASE);
     let peers = Peers { fixed: None, mobile: Some(MOBILE) };
     router.add(Help { mobiles: vec![MOBILE], peers, hop: None, agent });

@@ -1,20 +1,13 @@
 //! Agents in the path: which machine stands at which node, and with what parameters.
 
-use core::net::IpAddr;
-
-use lasthop_agent::edge::{
-    CoherentDupacks, DelayedDupacks, DupackStats, Freeze, ReceiverWindows, Withhold,
-};
+use lasthop_agent::AnyAgent;
 use lasthop_agent::link::{LinkConfig, LinkRetransmission};
 use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
 use lasthop_agent::obtcp::{self, Base, Router};
 use lasthop_agent::snoop::{self, Snoop};
 use lasthop_agent::unsplit::{self, Unsplit};
-use lasthop_agent::{Agent, Output, Side};
 use lasthop_sim::agents::{AgentRouter, Help, Peers};
 use lasthop_sim::net::Packet;
-use lasthop_units::{LinkEvent, Time};
-use lasthop_wire::agent::Message;
 
 use super::addresses::address;
 use crate::run::RunError;
@@ -24,178 +17,57 @@ use crate::scenario::{
 };
 
 /// Any agent.
-#[derive(Clone, Debug)]
-pub(super) enum Helper {
-    Snoop(Box<Snoop<Packet>>),
-    MTcp(Box<MTcp<Packet>>),
-    ObtcpBase(Box<Base<Packet>>),
-    ObtcpRouter(Box<Router<Packet>>),
-    Link(Box<LinkRetransmission<Packet>>),
-    Unsplit(Box<Unsplit<Packet>>),
-    Freeze(Box<Freeze<Packet>>),
-    Withhold(Box<Withhold<Packet>>),
-    Dupacks(Box<DelayedDupacks<Packet>>),
-    Coherent(Box<CoherentDupacks<Packet>>),
-    Windows(Box<ReceiverWindows<Packet>>),
+pub(super) type Helper = AnyAgent<Packet>;
+
+/// Its name in metrics.
+pub(super) const fn kind(agent: &Helper) -> &'static str {
+    match agent {
+        AnyAgent::DelayedDupacks(_) | AnyAgent::CoherentDupacks(_) => "dupacks",
+        _ => agent.name(),
+    }
 }
 
-/// Asks whichever it is.
-macro_rules! each {
-    ($helper:expr, $agent:ident => $act:expr) => {
-        match $helper {
-            Helper::Snoop($agent) => $act,
-            Helper::MTcp($agent) => $act,
-            Helper::ObtcpBase($agent) => $act,
-            Helper::ObtcpRouter($agent) => $act,
-            Helper::Link($agent) => $act,
-            Helper::Unsplit($agent) => $act,
-            Helper::Freeze($agent) => $act,
-            Helper::Withhold($agent) => $act,
-            Helper::Dupacks($agent) => $act,
-            Helper::Coherent($agent) => $act,
-            Helper::Windows($agent) => $act,
-        }
+/// What metrics have of its counters, by their names there.
+pub(super) fn counts(agent: &Helper) -> Vec<(&'static str, u64)> {
+    let counters = agent.counters();
+    let count = |name: &'static str| {
+        let of_name = counters.iter().filter(|(counter, _)| in_metrics(counter) == name);
+        (name, of_name.map(|(_, count)| count).sum())
     };
+    shown(agent).iter().copied().map(count).collect()
 }
 
-impl Agent<Packet> for Helper {
-    #[inline]
-    fn handle_packet(&mut self, now: Time, from: Side, packet: Packet) {
-        each!(self, agent => agent.handle_packet(now, from, packet));
-    }
-
-    fn handle_message(&mut self, now: Time, from: Side, message: &Message) {
-        each!(self, agent => agent.handle_message(now, from, message));
-    }
-
-    fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        each!(self, agent => agent.handle_link_event(now, event));
-    }
-
-    #[inline]
-    fn watches_queue(&self) -> bool {
-        each!(self, agent => agent.watches_queue())
-    }
-
-    #[inline]
-    fn handle_queue(&mut self, nearly_full: bool) {
-        each!(self, agent => agent.handle_queue(nearly_full));
-    }
-
-    fn forget(&mut self, mobile: IpAddr) {
-        each!(self, agent => agent.forget(mobile));
-    }
-
-    #[inline]
-    fn poll_output(&mut self) -> Option<Output<Packet>> {
-        each!(self, agent => agent.poll_output())
-    }
-
-    #[inline]
-    fn next_timeout(&self) -> Option<Time> {
-        each!(self, agent => agent.next_timeout())
-    }
-
-    fn handle_timeout(&mut self, now: Time) {
-        each!(self, agent => agent.handle_timeout(now));
-    }
-}
-
-impl Helper {
-    /// Its name in metrics.
-    pub(super) const fn kind(&self) -> &'static str {
-        match self {
-            Self::Snoop(_) => "snoop",
-            Self::MTcp(_) => "m-tcp",
-            Self::ObtcpBase(_) => "obtcp-base",
-            Self::ObtcpRouter(_) => "obtcp-router",
-            Self::Link(_) => "link",
-            Self::Unsplit(_) => "unsplit",
-            Self::Freeze(_) => "freeze",
-            Self::Withhold(_) => "atcp",
-            Self::Dupacks(_) | Self::Coherent(_) => "dupacks",
-            Self::Windows(_) => "rwc",
+/// The counters that metrics have.
+const fn shown(agent: &Helper) -> &'static [&'static str] {
+    match agent {
+        AnyAgent::Snoop(_) => &["local_retransmits", "local_timeouts", "suppressed"],
+        AnyAgent::MTcp(_) => {
+            &["local_retransmits", "local_timeouts", "disconnections", "reconnections"]
         }
-    }
-
-    /// What it counted.
-    pub(super) fn counts(&self) -> Vec<(&'static str, u64)> {
-        match self {
-            Self::Snoop(agent) => {
-                let s = agent.stats();
-                vec![
-                    ("local_retransmits", s.local_retransmits),
-                    ("local_timeouts", s.timeouts),
-                    ("suppressed", s.suppressed),
-                ]
-            }
-            Self::MTcp(agent) => {
-                let s = agent.stats();
-                vec![
-                    ("local_retransmits", s.repaired + s.resumed),
-                    ("local_timeouts", s.timeouts),
-                    ("disconnections", s.disconnections),
-                    ("reconnections", s.reconnections),
-                ]
-            }
-            Self::ObtcpBase(agent) => {
-                let s = agent.stats();
-                vec![
-                    ("local_retransmits", s.retransmitted),
-                    ("local_timeouts", s.timeouts),
-                    ("snacks", s.snacks),
-                    ("congestions", s.congestions),
-                ]
-            }
-            Self::ObtcpRouter(agent) => {
-                let s = agent.stats();
-                vec![
-                    ("local_retransmits", s.retransmitted),
-                    ("local_timeouts", s.timeouts),
-                    ("snacks", s.snacks),
-                    ("suppressed", s.suppressed),
-                    ("replayed", s.replayed),
-                ]
-            }
-            Self::Link(agent) => {
-                let s = agent.stats();
-                vec![("local_retransmits", s.sender.retransmitted), ("given_up", s.sender.given_up)]
-            }
-            Self::Unsplit(agent) => {
-                let s = agent.stats();
-                vec![
-                    ("local_retransmits", s.local_retransmits),
-                    ("local_timeouts", s.timeouts),
-                    ("suppressed", s.suppressed),
-                    ("compressed", s.compressed),
-                    ("plain", s.plain),
-                ]
-            }
-            Self::Freeze(agent) => {
-                let s = agent.stats();
-                vec![
-                    ("freezes", s.freezes),
-                    ("thaws", s.thaws),
-                    ("zero_windows", s.zero_windows),
-                    ("rewritten", s.rewritten),
-                ]
-            }
-            Self::Withhold(agent) => {
-                let s = agent.stats();
-                vec![("lowered", s.lowered), ("released", s.released), ("made", s.made)]
-            }
-            Self::Dupacks(agent) => dupacks(agent.stats()),
-            Self::Coherent(agent) => dupacks(agent.stats()),
-            Self::Windows(agent) => {
-                let s = agent.stats();
-                vec![("narrowed", s.narrowed), ("divisions", s.divisions)]
-            }
+        AnyAgent::ObtcpBase(_) => &["local_retransmits", "local_timeouts", "snacks", "congestions"],
+        AnyAgent::ObtcpRouter(_) => {
+            &["local_retransmits", "local_timeouts", "snacks", "suppressed", "replayed"]
         }
+        AnyAgent::Link(_) => &["local_retransmits", "given_up"],
+        AnyAgent::Unsplit(_) => {
+            &["local_retransmits", "local_timeouts", "suppressed", "compressed", "plain"]
+        }
+        AnyAgent::Freeze(_) => &["freezes", "thaws", "zero_windows", "rewritten"],
+        AnyAgent::Withhold(_) => &["lowered", "released", "made"],
+        AnyAgent::DelayedDupacks(_) | AnyAgent::CoherentDupacks(_) => {
+            &["held", "discarded", "released"]
+        }
+        AnyAgent::Windows(_) => &["narrowed", "divisions"],
     }
 }
 
-fn dupacks(s: &DupackStats) -> Vec<(&'static str, u64)> {
-    vec![("held", s.held), ("discarded", s.discarded), ("released", s.released)]
+/// What metrics call a counter: what agents do alike has one name.
+fn in_metrics(counter: &str) -> &str {
+    match counter {
+        "repaired" | "resumed" | "retransmitted" => "local_retransmits",
+        "timeouts" => "local_timeouts",
+        own => own,
+    }
 }
 
 /// The agents that stand at a node, in the order of the mobiles that they help; none if there is
@@ -215,7 +87,7 @@ pub(super) fn at_node(
             router.add(Help { mobiles, peers: peers_of_base(help, station), hop: None, agent });
         } else if let Some(station) = behind.filter(|_| help.scheme == Scheme::Obtcp) {
             let config = obtcp_router(&scenario.agent.obtcp);
-            let agent = Helper::ObtcpRouter(Box::new(Router::new(config).map_err(refused)?));
+            let agent = Router::new(config).map_err(refused)?.into();
             let peers = Peers { fixed: Some(address(station.base.0)), mobile: None };
             router.add(Help { mobiles, peers, hop: None, agent });
         }
@@ -238,30 +110,26 @@ fn at_base(scenario: &Scenario, scheme: Scheme, station: &Station) -> Result<Hel
     Ok(match scheme {
         Scheme::Obtcp => {
             let config = obtcp_base(&settings.obtcp);
-            Helper::ObtcpBase(Box::new(Base::new(config).map_err(refused)?))
+            Base::new(config).map_err(refused)?.into()
         }
         Scheme::DelayedDupacks | Scheme::CongestionCoherence | Scheme::Ebsn => {
             let notify = scheme == Scheme::Ebsn;
             let config = LinkConfig { notify, ..recovery(&settings.link) };
-            Helper::Link(Box::new(LinkRetransmission::at_base(&config)))
+            LinkRetransmission::at_base(&config).into()
         }
-        Scheme::MobileTcpUnsplit => {
-            Helper::Unsplit(Box::new(Unsplit::at_base(&unsplit(scenario, station))))
-        }
-        Scheme::MTcp => Helper::MTcp(Box::new(MTcp::new(&m_tcp(&settings.m_tcp)))),
-        _ => Helper::Snoop(Box::new(Snoop::new(snoop(&settings.snoop)))),
+        Scheme::MobileTcpUnsplit => Unsplit::at_base(&unsplit(scenario, station)).into(),
+        Scheme::MTcp => MTcp::new(&m_tcp(&settings.m_tcp)).into(),
+        _ => Snoop::new(snoop(&settings.snoop)).into(),
     })
 }
 
 /// The mobile's own end of what its base does.
 pub(super) fn at_mobile(scenario: &Scenario, scheme: Scheme, station: &Station) -> Helper {
     match scheme {
-        Scheme::MobileTcpUnsplit => {
-            Helper::Unsplit(Box::new(Unsplit::at_mobile(&unsplit(scenario, station))))
-        }
+        Scheme::MobileTcpUnsplit => Unsplit::at_mobile(&unsplit(scenario, station)).into(),
         _ => {
             let config = recovery(&scenario.agent.link);
-            Helper::Link(Box::new(LinkRetransmission::at_mobile(&config)))
+            LinkRetransmission::at_mobile(&config).into()
         }
     }
 }
@@ -381,5 +249,38 @@ fn recovery(said: &RecoverySettings) -> LinkConfig {
         least_timeout: said.least_timeout.map_or(usual.least_timeout, |s| s.0),
         notice_interval: said.notice_interval.map_or(usual.notice_interval, |s| s.0),
         ..usual
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lasthop_agent::edge::{
+        CoherentDupacks, DelayedDupacks, Freeze, FreezeConfig, HopEnd, ReceiverWindows, Withhold,
+    };
+
+    use super::*;
+
+    #[test]
+    fn every_count_in_metrics_is_a_counter_of_its_agent() {
+        let all: [Helper; 11] = [
+            Snoop::new(snoop::Config::default()).into(),
+            MTcp::new(&MTcpConfig::default()).into(),
+            Base::new(obtcp::BaseConfig::default()).unwrap().into(),
+            Router::new(obtcp::RouterConfig::default()).unwrap().into(),
+            LinkRetransmission::at_base(&LinkConfig::default()).into(),
+            Unsplit::at_base(&unsplit::Config::default()).into(),
+            DelayedDupacks::new(Default::default()).into(),
+            CoherentDupacks::new(Default::default()).into(),
+            Freeze::new(FreezeConfig::freeze(HopEnd::Mobile)).into(),
+            Withhold::new(Default::default()).into(),
+            ReceiverWindows::new(Default::default()).into(),
+        ];
+        for agent in &all {
+            let counters = agent.counters();
+            for name in shown(agent) {
+                let known = counters.iter().any(|(counter, _)| in_metrics(counter) == *name);
+                assert!(known, "{}: {name}", kind(agent));
+            }
+        }
     }
 }

@@ -41,30 +41,30 @@ fn agent(scenario: &Scenario, scheme: Scheme) -> Option<Helper> {
             let config = WindowsConfig { total, ..WindowsConfig::default() };
             let mut agent = ReceiverWindows::new(config);
             agent.set_rules(Time::ZERO, rules(scenario, 0));
-            Helper::Windows(Box::new(agent))
+            agent.into()
         }
         Scheme::DelayedDupacks => {
             let delay = said.delayed_dupacks.delay.map_or(HOLD, |s| s.0);
             let config = DelayedDupacksConfig { delay, ..DelayedDupacksConfig::default() };
-            Helper::Dupacks(Box::new(DelayedDupacks::new(config)))
+            DelayedDupacks::new(config).into()
         }
         Scheme::CongestionCoherence => {
             let usual = CoherentConfig::default();
             let hold = said.congestion_coherence.hold.map_or(HOLD, |s| s.0);
             let behind = said.congestion_coherence.behind.unwrap_or(usual.behind);
             let config = CoherentConfig { hold, behind, ..usual };
-            Helper::Coherent(Box::new(CoherentDupacks::new(config)))
+            CoherentDupacks::new(config).into()
         }
         Scheme::Freeze | Scheme::LlFreeze => {
             let thaw = thaw(scenario);
-            Helper::Freeze(Box::new(Freeze::new(FreezeConfig { thaw, ..freeze(said, scheme) })))
+            Freeze::new(FreezeConfig { thaw, ..freeze(said, scheme) }).into()
         }
         Scheme::Atcp => {
             let usual = WithholdConfig::default();
             let delay = said.atcp.delay.map_or(usual.delay, |s| s.0);
             let calm = said.atcp.calm.unwrap_or(usual.calm);
             let config = WithholdConfig { thaw: thaw(scenario), delay, calm, ..usual };
-            Helper::Withhold(Box::new(Withhold::new(config)))
+            Withhold::new(config).into()
         }
         _ => return None,
     })

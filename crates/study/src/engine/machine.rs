@@ -9,7 +9,7 @@ use lasthop_sim::net::{Context, Host, LinkId, Node, Packet, Router};
 use lasthop_sim::schemes::{BaseStation, MobileStation};
 use lasthop_units::{LinkEvent, Time};
 
-use super::agents::Helper;
+use super::agents::{Helper, counts, kind};
 use super::apps::Apps;
 
 /// What stands at a node.
@@ -44,13 +44,13 @@ impl Machine {
     pub(super) fn agents(&self) -> Vec<(&'static str, Counts)> {
         let mut all: Vec<(&'static str, Counts)> = Vec::new();
         for helper in self.helpers() {
-            match all.iter_mut().find(|(kind, _)| *kind == helper.kind()) {
+            match all.iter_mut().find(|(of, _)| *of == kind(helper)) {
                 Some((_, sums)) => {
-                    for ((_, sum), (_, count)) in sums.iter_mut().zip(helper.counts()) {
+                    for ((_, sum), (_, count)) in sums.iter_mut().zip(counts(helper)) {
                         *sum += count;
                     }
                 }
-                None => all.push((helper.kind(), helper.counts())),
+                None => all.push((kind(helper), counts(helper))),
             }
         }
         all
