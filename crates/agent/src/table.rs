@@ -1,10 +1,10 @@
 //! What an agent knows of each connection and when each wants to be called, within a bound.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, Time, Timers};
 
 use crate::Connection;
 use crate::lru::LruList;
@@ -16,7 +16,7 @@ use crate::lru::LruList;
 pub struct Table<S> {
     entries: BTreeMap<Connection, Entry<S>>,
     recency: LruList,
-    deadlines: BTreeSet<(Time, Connection)>,
+    deadlines: Timers<Connection>,
     weight: u64,
     limit: usize,
     idle: Duration,
@@ -37,7 +37,7 @@ impl<S> Table<S> {
         Self {
             entries: BTreeMap::new(),
             recency: LruList::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Timers::new(),
             weight: 0,
             limit: if limit == 0 { 1 } else { limit },
             idle,
@@ -92,26 +92,31 @@ impl<S> Table<S> {
     /// Says when a connection wants to be called, in place of what was said before.
     pub fn arm(&mut self, connection: &Connection, due: Option<Time>) {
         if let Some(entry) = self.entries.get_mut(connection) {
-            set(&mut self.deadlines, *connection, &mut entry.due, due);
+            self.deadlines.replace(*connection, entry.due, due);
+            entry.due = due;
         }
     }
 
     /// Says the same of all connections.
     pub fn arm_all(&mut self, due: impl Fn(&S) -> Option<Time>) {
         for (connection, entry) in &mut self.entries {
-            set(&mut self.deadlines, *connection, &mut entry.due, due(&entry.state));
+            let due = due(&entry.state);
+            self.deadlines.replace(*connection, entry.due, due);
+            entry.due = due;
         }
     }
 
     /// The first deadline of all.
     pub fn next_due(&self) -> Option<Time> {
-        self.deadlines.first().map(|(due, _)| *due)
+        self.deadlines.next()
     }
 
     /// The connection whose deadline came first, if it has come; it has none from here on.
     pub fn pop_due(&mut self, now: Time) -> Option<Connection> {
-        let (_, connection) = *self.deadlines.first().filter(|(due, _)| *due <= now)?;
-        self.arm(&connection, None);
+        let connection = self.deadlines.pop_due(now)?;
+        if let Some(entry) = self.entries.get_mut(&connection) {
+            entry.due = None;
+        }
         Some(connection)
     }
 
@@ -120,9 +125,7 @@ impl<S> Table<S> {
         let entry = self.entries.remove(connection)?;
         self.recency.remove(entry.place);
         self.weight -= entry.weight;
-        if let Some(due) = entry.due {
-            self.deadlines.remove(&(due, *connection));
-        }
+        self.deadlines.replace(*connection, entry.due, None);
         Some(entry.state)
     }
 
@@ -173,24 +176,6 @@ impl<S> Table<S> {
     pub fn iter(&self) -> impl Iterator<Item = (&Connection, &S)> {
         self.entries.iter().map(|(connection, entry)| (connection, &entry.state))
     }
-}
-
-fn set(
-    deadlines: &mut BTreeSet<(Time, Connection)>,
-    connection: Connection,
-    armed: &mut Option<Time>,
-    due: Option<Time>,
-) {
-    if *armed == due {
-        return;
-    }
-    if let Some(old) = armed.take() {
-        deadlines.remove(&(old, connection));
-    }
-    if let Some(new) = due {
-        deadlines.insert((new, connection));
-    }
-    *armed = due;
 }
 
 #[cfg(test)]

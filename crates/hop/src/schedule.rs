@@ -1,9 +1,9 @@
 //! Which of a base's many relations may have something to say, and when the others want to be
 //! asked.
 
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 
-use lasthop_units::Time;
+use lasthop_units::{Time, Timers};
 
 /// What the schedule notes of one relation; it lies with the relation.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Slot {
 /// the queues, where it means nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    timers: BTreeSet<(Time, u64)>,
+    timers: Timers<u64>,
     /// May have something to send.
     ready: VecDeque<u64>,
     /// May have stream events.
@@ -75,33 +75,22 @@ impl Schedule {
     /// It wants to be asked at `timer`, if nothing happens before.
     pub(crate) fn settle(&mut self, id: u64, slot: &mut Slot, timer: Option<Time>) {
         slot.queued = false;
-        if timer == slot.timer {
-            return;
-        }
-        if let Some(old) = slot.timer {
-            self.timers.remove(&(old, id));
-        }
-        if let Some(new) = timer {
-            self.timers.insert((new, id));
-        }
+        self.timers.replace(id, slot.timer, timer);
         slot.timer = timer;
     }
 
     /// It is gone.
     pub(crate) fn remove(&mut self, id: u64, slot: &Slot) {
-        if let Some(timer) = slot.timer {
-            self.timers.remove(&(timer, id));
-        }
+        self.timers.replace(id, slot.timer, None);
     }
 
     /// The earliest timer.
     pub(crate) fn next_timeout(&self) -> Option<Time> {
-        self.timers.first().map(|(t, _)| *t)
+        self.timers.next()
     }
 
     /// Takes out the next whose timer is due; its slot is to be told by [`Slot::ring`].
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u64> {
-        self.timers.first().filter(|(at, _)| *at <= now)?;
-        self.timers.pop_first().map(|(_, id)| id)
+        self.timers.pop_due(now)
     }
 }

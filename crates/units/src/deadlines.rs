@@ -4,16 +4,71 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::Time;
 
-/// At most one time for each key. The earliest is found without a look at the others.
+/// At most one time for each key, in order, for whoever keeps each key's time beside what it is of.
+#[derive(Clone, Debug)]
+pub struct Timers<K> {
+    order: BTreeSet<(Time, K)>,
+}
+
+impl<K> Default for Timers<K> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> Timers<K> {
+    /// Nothing is due.
+    pub const fn new() -> Self {
+        Self { order: BTreeSet::new() }
+    }
+
+    /// How many keys have a time.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// No key has one.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+impl<K: Copy + Ord> Timers<K> {
+    /// `key`, whose time was `before`, is due at `at` from here on.
+    pub fn replace(&mut self, key: K, before: Option<Time>, at: Option<Time>) {
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.order.remove(&(before, key));
+        }
+        if let Some(at) = at {
+            self.order.insert((at, key));
+        }
+    }
+
+    /// When the first of them is due.
+    pub fn next(&self) -> Option<Time> {
+        self.order.first().map(|(at, _)| *at)
+    }
+
+    /// Removes the first that is due by `now`, which has no time from here on.
+    pub fn pop_due(&mut self, now: Time) -> Option<K> {
+        self.order.first().filter(|(at, _)| *at <= now)?;
+        self.order.pop_first().map(|(_, key)| key)
+    }
+}
+
+/// The same with the times of the keys.
 #[derive(Clone, Debug)]
 pub struct Deadlines<K> {
     of: BTreeMap<K, Time>,
-    order: BTreeSet<(Time, K)>,
+    timers: Timers<K>,
 }
 
 impl<K> Default for Deadlines<K> {
     fn default() -> Self {
-        Self { of: BTreeMap::new(), order: BTreeSet::new() }
+        Self { of: BTreeMap::new(), timers: Timers::new() }
     }
 }
 
@@ -29,27 +84,17 @@ impl<K: Copy + Ord> Deadlines<K> {
             Some(at) => self.of.insert(key, at),
             None => self.of.remove(&key),
         };
-        if before == at {
-            return;
-        }
-        if let Some(before) = before {
-            self.order.remove(&(before, key));
-        }
-        self.order.extend(at.map(|at| (at, key)));
+        self.timers.replace(key, before, at);
     }
 
     /// When the first of them is due.
     pub fn next(&self) -> Option<Time> {
-        self.order.first().map(|(at, _)| *at)
+        self.timers.next()
     }
 
     /// Removes the first that is due by `now`.
     pub fn pop_due(&mut self, now: Time) -> Option<K> {
-        let (at, key) = *self.order.first()?;
-        if at > now {
-            return None;
-        }
-        self.order.pop_first();
+        let key = self.timers.pop_due(now)?;
         self.of.remove(&key);
         Some(key)
     }

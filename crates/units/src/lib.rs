@@ -17,7 +17,7 @@ mod seed;
 mod time;
 mod watch;
 
-pub use deadlines::Deadlines;
+pub use deadlines::{Deadlines, Timers};
 pub use line::one_line;
 pub use link::LinkEvent;
 pub use parse::ParseError;
