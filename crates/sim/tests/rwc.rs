@@ -282,6 +282,7 @@ fn a_session_divides_its_hop_for_the_same_user() {
         wired: tcp::Config::ns2(),
         session: Session::base(),
         handoff: handoff::Config::base(),
+        anchors: false,
     };
     let base = BaseStation::new(BASE, config, seed.child("base"));
     let nodes = [AnyNode::Mobile(Box::new(mobile)), AnyNode::Base(Box::new(base))];

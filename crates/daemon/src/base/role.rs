@@ -263,6 +263,8 @@ impl Role for BaseRole {
 
     fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: Way, event: Event) {
         match event {
+            // A mobile that came back asks anew for what is being opened.
+            Event::Connect { id: conn, .. } if core.find(id, conn).is_some() => {}
             Event::Connect { id: conn, target, source } => {
                 self.open(core, id, conn, &target, source);
             }

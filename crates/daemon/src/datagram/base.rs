@@ -121,7 +121,9 @@ where
         Some(self.machine.association_mut(id)?)
     }
 
-    fn forget(&mut self, _turn: &mut Turn<'_>, _id: AssociationId) {}
+    fn forget(&mut self, _turn: &mut Turn<'_>, id: AssociationId) {
+        self.machine.release(id);
+    }
 
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.machine.close(CloseReason::Shutdown);

@@ -94,6 +94,10 @@ pub struct Base<A, T: Transport = Srp> {
     unknown_tokens: Tokens,
     schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
+    /// Associations whose loss is among the events, or was the last that was told.
+    lost: BTreeMap<u64, Association<A, T>>,
+    /// The association whose loss was told last.
+    told_lost: Option<u64>,
     /// Greetings that were heard, with whose they are.
     calls: VecDeque<(PublicKey, Vec<u8>)>,
     refusals: Refusals<A>,
@@ -140,6 +144,8 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),
             schedule: Schedule::default(),
             events: VecDeque::new(),
+            lost: BTreeMap::new(),
+            told_lost: None,
             calls: VecDeque::new(),
             refusals: Refusals::default(),
             tokens: Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
@@ -182,19 +188,32 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
 
     /// An association, to look at.
     pub fn association(&self, id: AssociationId) -> Option<&Association<A, T>> {
-        self.entries.get(&id.0).map(|e| &e.association)
+        let entry = self.entries.get(&id.0).map(|e| &e.association);
+        entry.or_else(|| self.lost.get(&id.0))
     }
 
-    /// An association, to read and write its streams.
+    /// An association, to read and write its streams. What a lost one has received can be read, and its
+    /// streams can be taken out, until it is [released](Self::release) or the event after its loss is asked
+    /// for.
     pub fn association_mut(&mut self, id: AssociationId) -> Option<&mut Association<A, T>> {
-        let entry = self.entries.get_mut(&id.0)?;
+        let Some(entry) = self.entries.get_mut(&id.0) else { return self.lost.get_mut(&id.0) };
         self.schedule.queue(id.0, &mut entry.slot);
         Some(&mut entry.association)
     }
 
     /// What happened to associations, in order.
     pub fn poll_event(&mut self) -> Option<(AssociationId, AssociationEvent)> {
-        self.events.pop_front()
+        if let Some(id) = self.told_lost.take() {
+            self.lost.remove(&id);
+        }
+        let (id, event) = self.events.pop_front()?;
+        self.told_lost = matches!(event, AssociationEvent::Lost(_)).then_some(id.0);
+        Some((id, event))
+    }
+
+    /// Nothing more is wanted of an association that is lost.
+    pub fn release(&mut self, id: AssociationId) {
+        self.lost.remove(&id.0);
     }
 
     /// The next association that a datagram or a timer has touched, whose stream events wait.
@@ -392,8 +411,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         true
     }
 
-    /// Ends an association without a word to the mobile. The caller hears of it by its event and
-    /// can no longer reach it.
+    /// Ends an association without a word to the mobile. The caller hears of it by its event.
     fn forget(&mut self, id: u64, reason: CloseReason) {
         let Some(entry) = self.entries.remove(&id) else { return };
         self.by_receiver.remove(&entry.receiver);
@@ -404,6 +422,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             }
         }
         self.schedule.remove(id, &entry.slot);
+        self.lost.insert(id, entry.association);
         self.events.push_back((AssociationId(id), AssociationEvent::Lost(reason)));
     }
 

@@ -130,6 +130,9 @@ pub trait BaseEnd {
     /// One mobile's streams, to read and write them.
     fn association_mut(&mut self, id: AssociationId) -> Option<&mut Self::Streams>;
 
+    /// Nothing more is wanted of a relation that is lost ([`Base::release`]).
+    fn release(&mut self, _id: AssociationId) {}
+
     /// A mobile's key, where mobiles have keys.
     fn mobile(&self, id: AssociationId) -> Option<PublicKey>;
 
@@ -264,6 +267,10 @@ impl<A: Copy + Eq, T: Transport> BaseEnd for Base<A, T> {
 
     fn association_mut(&mut self, id: AssociationId) -> Option<&mut Association<A, T>> {
         self.association_mut(id)
+    }
+
+    fn release(&mut self, id: AssociationId) {
+        self.release(id);
     }
 
     fn mobile(&self, id: AssociationId) -> Option<PublicKey> {

@@ -32,7 +32,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// Asks `anchor` for the wired sockets of a session that is here; `None` if the mobile brought
     /// no grant to it.
     pub fn attach(&self, session: SessionId, anchor: A) -> Option<Vec<u8>> {
-        let (mobile, attempt, grant) = self.granted(session, anchor)?;
+        let (mobile, attempt, grant) = self.attachable(session, anchor)?;
         let warrant = Warrant { mobile: mobile.to_name(), grant };
         Some(datagram(session, attempt, Message::Attach { warrant }))
     }

@@ -151,7 +151,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// The grant to `holder` that the mobile brought when it came here last, and the handoff that it
     /// is for.
     pub fn grant_for(&self, session: SessionId, holder: A) -> Option<(u32, Grant)> {
-        self.granted(session, holder).map(|(_, attempt, grant)| (attempt, grant))
+        self.attachable(session, holder).map(|(_, attempt, grant)| (attempt, grant))
+    }
+
+    /// As [`granted`](Self::granted). Where no grants are asked for any will do.
+    pub(super) fn attachable(&self, session: SessionId, holder: A) -> Option<(A, u32, Grant)> {
+        self.granted(session, holder).or_else(|| {
+            let entry = self.sessions.get(&session).filter(|_| !self.authority.needs_grants())?;
+            Some((entry.owner?, entry.attempt, Grant([0; Grant::LEN])))
+        })
     }
 
     /// What a mobile brought is for this handoff of its session, and replaces what it brought for

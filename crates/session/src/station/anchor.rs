@@ -20,6 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The same, once the base that had it is not heard any more: as long as a mobile tries to go on.
 const LOST_PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long the base with the wired halves may take to pass the last bytes on to fixed hosts, which take
+/// them in their own time.
+const LAST_PATIENCE: Duration = Duration::from_secs(3600);
+
 /// A session that is elsewhere and whose wired halves are here.
 #[derive(Debug)]
 pub(super) struct Kept<A, I, S> {
@@ -428,7 +432,7 @@ where
             } else if let Some(far) = self.far.get_mut(id) {
                 let let_in = far.until.is_none() && far.asked != Some(0);
                 if let_in && !far.over {
-                    (far.idle, far.until) = (true, Some(now + PATIENCE));
+                    (far.idle, far.until) = (true, Some(now + LAST_PATIENCE));
                     self.due.set(Due::Far(id), far.until);
                 } else if far.over || !far.idle {
                     self.far.remove(id);
@@ -438,7 +442,8 @@ where
         }
     }
 
-    /// Takes every far connection of a session out of its association, which is over.
+    /// Takes every far connection of a session out of its association, which is over. One that carries
+    /// nothing stays: the other base may have yet to pass on what it carried.
     pub(super) fn recall_far<W>(
         &mut self,
         world: &mut W,
@@ -449,7 +454,8 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         let mut out = BTreeMap::new();
-        let ids: Vec<I> = self.far.of(session).map(|(id, _)| id).collect();
+        let used = self.far.of(session).filter(|(_, far)| !far.idle);
+        let ids: Vec<I> = used.map(|(id, _)| id).collect();
         for id in ids {
             let Some(far) = self.far.remove(id) else { continue };
             let bridges = world.wired(id);

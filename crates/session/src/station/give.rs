@@ -54,6 +54,8 @@ where
             }
         }
         self.delayed.remove(&session);
+        // Where no grants are asked for nobody says whose it is.
+        let mobile = mobile.or_else(|| self.mobiles.with_session(session));
         let id = mobile.filter(|mobile| self.mobiles.get(*mobile).is_some_and(|m| !m.away));
         let id = id.and_then(|mobile| self.mobiles.at(mobile));
         let resumed_in = id.and_then(|id| world.peek(id)).map_or(0, Session::resumed_in);
@@ -128,8 +130,9 @@ where
             sockets.into_values().for_each(|socket| world.abandon(socket));
         }
         let mut far = self.recall_far(world, now, session);
+        let hop = world.hop_state(id);
         let (own, mut streams) = world.session(id)?;
-        let mut state = own.freeze(now, &mut streams, session);
+        let mut state = SessionState { hop, ..own.freeze(now, &mut streams, session) };
         let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
         let mut left = Left { connections: Vec::new(), sockets: BTreeMap::new() };
         let mut leaving = Vec::new();
@@ -203,7 +206,15 @@ where
         let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
         let state = id.and_then(|id| {
             let (own, streams) = world.session(id)?;
-            Some(own.preview(&streams, session, PREVIEW_MAX))
+            let mut state = own.preview(&streams, session, PREVIEW_MAX);
+            let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
+            for connection in &mut state.connections {
+                let socket = wired.get(&ConnId(connection.id));
+                if let Some(image) = socket.and_then(|socket| world.preview(*socket)) {
+                    connection.wired = Wired::<A>::Image(image).encode(session);
+                }
+            }
+            Some(state)
         });
         self.machine.copied(now, session, state);
     }

@@ -46,8 +46,6 @@ const CALL_PATIENCE: Duration = Duration::from_secs(10);
 const WANTED_PATIENCE: Duration = Duration::from_secs(2);
 /// Events in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
-/// How long what takes the kernel tens of milliseconds waits for what was said to leave.
-const CHORE_DELAY: Duration = Duration::from_millis(2);
 /// How long a session that is to leave, or has come, waits until wired halves can be
 /// [dumped and restored](Wires::is_ready): less than another base waits for an answer.
 const READY_PATIENCE: Duration = Duration::from_secs(8);
@@ -254,6 +252,11 @@ where
         self.end_call(world, now, mobile);
     }
 
+    /// A mobile's session is called so, though it has not said so over its association.
+    pub fn name(&mut self, mobile: A, session: SessionId) {
+        self.mobiles.name(mobile, session);
+    }
+
     /// An association is lost that a mobile or another base made.
     pub fn handle_lost<W>(&mut self, world: &mut W, now: Time, id: I)
     where
@@ -320,13 +323,18 @@ where
         self.look_again(world, now, mobile);
     }
 
+    /// Another base says this, whichever way it came.
+    pub fn handle_base(&mut self, now: Time, base: A, message: &[u8]) {
+        self.machine.handle_datagram(now, base, message);
+    }
+
     /// Another base says this, over an association of its own.
     pub fn handle_peer<W>(&mut self, world: &mut W, now: Time, id: I, base: A, message: &[u8])
     where
         W: Wires<A, Id = I, Socket = S>,
     {
         if !self.on_attach(world, now, id, base, message) {
-            self.machine.handle_datagram(now, base, message);
+            self.handle_base(now, base, message);
         }
     }
 
@@ -339,7 +347,7 @@ where
         if self.far.contains(id) {
             self.on_attached(world, now, id, message);
         } else {
-            self.machine.handle_datagram(now, base, message);
+            self.handle_base(now, base, message);
         }
     }
 
@@ -386,15 +394,17 @@ where
             return;
         }
         self.stands(mobile);
-        for (_, socket) in world.wired(id) {
-            if world.doing(socket) == Some(Doing::Opens) {
+        let Some((own, mut streams)) = world.session(id) else { return };
+        let state = own.freeze(now, &mut streams, session);
+        let moved: BTreeSet<u64> = state.connections.iter().map(|c| c.id).collect();
+        own.adopt(now, state);
+        own.set_handoff(self.machine.attempt(session));
+        // What is being opened goes on, though the session says anew that it is to be; but for what the
+        // mobile was asked before it left.
+        for (conn, socket) in world.wired(id) {
+            if world.doing(socket) == Some(Doing::Opens) && !moved.contains(&conn.0) {
                 world.abandon(socket);
             }
-        }
-        if let Some((own, mut streams)) = world.session(id) {
-            let state = own.freeze(now, &mut streams, session);
-            own.adopt(now, state);
-            own.set_handoff(self.machine.attempt(session));
         }
     }
 
@@ -522,7 +532,7 @@ where
             BaseEvent::Forward { session, to, .. } => {
                 self.counts.given += 1;
                 self.note(session, What::HandedOver(to));
-                self.chores.push_back((now + CHORE_DELAY, Chore::Reroute { session, to }));
+                self.chores.push_back((now + W::CHORE_DELAY, Chore::Reroute { session, to }));
             }
             BaseEvent::Expired(state) => {
                 self.note(state.session, What::Unclaimed);

@@ -8,7 +8,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::Target;
 
 use super::wired::{Wired, join, merge};
-use super::{Bridge, CHORE_DELAY, Chore, Doing, Ended, Restored, Station, What, Wires};
+use super::{Bridge, Chore, Doing, Ended, Restored, Station, What, Wires};
 use crate::handoff::{self, Address, Authority, ConnectionState, Direction, Stage};
 use crate::{ConnId, SessionId, SessionState};
 
@@ -70,10 +70,12 @@ where
         };
         let homeless: Vec<Homeless<A>> = state.connections.iter_mut().map(Homeless::of).collect();
         let mut home = self.come_home(world, now, &mut state, &homeless);
+        let hop = core::mem::take(&mut state.hop);
         if let Some((own, _)) = world.session(id) {
             own.adopt(now, state);
             own.set_handoff(self.machine.attempt(session));
         }
+        world.adopt_hop_state(id, &hop);
         self.mobiles.name(mobile, session);
         self.stands(mobile);
         let mut images = Vec::new();
@@ -100,7 +102,7 @@ where
             socket.into_iter().for_each(|socket| world.attach(socket, (id, conn)));
         }
         let homecoming = Homecoming { id, session, mobile, images };
-        self.chores.push_back((now + CHORE_DELAY, Chore::Restore(homecoming)));
+        self.chores.push_back((now + W::CHORE_DELAY, Chore::Restore(homecoming)));
         self.counts.here += 1;
         self.machine.rebuilt(now, session, true);
     }

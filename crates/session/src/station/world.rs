@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use lasthop_units::Duration;
 use lasthop_wire::mhp::Target;
 
 use super::associations::{Associations, Name};
@@ -16,6 +17,9 @@ use crate::{ConnId, SessionId};
 pub trait Wires<A>: Associations {
     /// Names a wired half. It may be one that is still being made.
     type Socket: Copy;
+
+    /// How long what takes the kernel tens of milliseconds waits for what was said to leave.
+    const CHORE_DELAY: Duration = Duration::from_millis(2);
 
     /// Makes an association to another base, over which the bytes of one session's connections are to
     /// go. `None` if that base is not known, or there are no means.
@@ -67,6 +71,21 @@ pub trait Wires<A>: Associations {
     /// Makes wired halves anew from what [`dump`](Self::dump) gave, those of connections that have ended
     /// too; connections whose wired half cannot be had are reset. Packets for the mobile come here from here on.
     fn restore(&mut self, id: Self::Id, session: SessionId, mobile: A, images: Vec<Restored>);
+
+    /// The state of a wired half at this moment, as [`dump`](Self::dump) would give it, to be sent ahead
+    /// of a handoff; `None` where that is of no use.
+    fn preview(&self, _socket: Self::Socket) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// What else goes along with the session of an association that is about to be frozen, opaque to the
+    /// machine: what the hop's transport has learned, wired halves whose connections are over.
+    fn hop_state(&mut self, _id: Self::Id) -> Vec<u8> {
+        Vec::new()
+    }
+
+    /// Goes on with what [`hop_state`](Self::hop_state) gave at another base.
+    fn adopt_hop_state(&mut self, _id: Self::Id, _state: &[u8]) {}
 
     /// Resets wired halves that were dumped, and that nobody came for.
     fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>);

@@ -1,21 +1,22 @@
 //! A base station: a router that keeps the wired halves of its mobiles' connections.
 
 use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
-use std::collections::BTreeMap;
 
-use lasthop_session::handoff::{self, BaseEvent, SessionId, SessionState};
-use lasthop_session::{self as session, Session};
+use lasthop_session as session;
+use lasthop_session::handoff::{self, Open};
+use lasthop_session::station::Station;
 use lasthop_tcp as tcp;
-use lasthop_units::{Duration, Seed, Time};
+use lasthop_units::{Seed, Time};
+use lasthop_wire::mhp::handoff::{Datagram, Message};
 use lasthop_wire::tcp::Segment;
 
-use super::surrogate::{Setup, Surrogates, WiredEnd};
-use super::transport::{BaseHop, Ends, HopKind, SRP_PORT, Scratch, send_udp, udp_source};
-use super::{HANDOFF_PORT, HOP_PORT, mobile_of};
+use super::surrogates::{Departure, LinkEvent, Setup, Surrogates, Way};
+use super::transport::{BaseHop, HopKind, SRP_PORT, Scratch, send_udp, udp_source};
+use super::{HANDOFF_PORT, HOP_PORT, mobile_of, session_of};
 use crate::net::{Body, Context, LinkId, Node, Packet};
 
-/// Mobiles that a base serves at most.
-const MOBILES_MAX: usize = 1 << 16;
+/// Rounds in which bytes and events pass until nothing moves: more are a machine's mistake.
+const ROUNDS_MAX: usize = 1 << 16;
 
 /// How a base station helps.
 #[derive(Clone, Debug)]
@@ -28,6 +29,10 @@ pub struct BaseConfig {
     pub session: session::Config,
     /// Patience and bounds of handoffs.
     pub handoff: handoff::Config,
+    /// Wired halves have the base's own address and stay when their mobile leaves (`anchor`); they have
+    /// the mobile's and go along (`migrate`, MHP-3) otherwise. Those of connections that fixed hosts
+    /// open always go along.
+    pub anchors: bool,
 }
 
 /// What a base station did beside forwarding.
@@ -47,24 +52,8 @@ pub struct BaseCounts {
     pub handed_over: u64,
     /// Sessions that came from another base.
     pub taken_over: u64,
-}
-
-/// A mobile that is here no more.
-#[derive(Clone, Copy, Debug)]
-enum Departure {
-    /// Its state is frozen, and nobody's yet.
-    Leaving,
-    /// That base has it. What comes here is passed on for a while (MHP-22).
-    Gone { to: Ipv4Addr, until: Time },
-}
-
-impl Departure {
-    fn holds(&self, now: Time) -> bool {
-        match self {
-            Self::Leaving => true,
-            Self::Gone { until, .. } => now < *until,
-        }
-    }
+    /// Wired halves that stayed when their session left.
+    pub anchored: u64,
 }
 
 /// A segment of a hop, whichever end opened the connection.
@@ -75,39 +64,33 @@ fn is_hop(segment: &Segment) -> bool {
 /// A base station with surrogates (MHP-3, MHP-4).
 pub struct BaseStation {
     addr: Ipv4Addr,
-    config: BaseConfig,
-    seed: Seed,
-    mobiles: BTreeMap<Ipv4Addr, Surrogates>,
-    handoff: handoff::Base<SocketAddr>,
-    /// Mobiles that are leaving, or left a while ago.
-    departed: BTreeMap<Ipv4Addr, Departure>,
-    /// Resets of connections that ended as their mobile left.
-    resets: Vec<(WiredEnd, Segment)>,
+    station: Station<SocketAddr, Open, Way, u64>,
+    surrogates: Surrogates,
     /// What the wired halves are sending.
     wired_out: Vec<Packet>,
     counts: BaseCounts,
     scratch: Scratch,
     out: Vec<u8>,
-    generation: u64,
+}
+
+/// What a base or a mobile is called in handoffs.
+fn name(addr: Ipv4Addr) -> SocketAddr {
+    SocketAddr::V4(SocketAddrV4::new(addr, HANDOFF_PORT))
 }
 
 impl BaseStation {
     /// A base at `addr`.
     pub fn new(addr: Ipv4Addr, config: BaseConfig, seed: Seed) -> Self {
-        let own = SocketAddr::V4(SocketAddrV4::new(addr, HANDOFF_PORT));
+        let BaseConfig { hop, wired, session, handoff, anchors } = config;
+        let setup = Setup { hop, session, wired, anchors, forward: handoff.forward };
         Self {
             addr,
-            handoff: handoff::Base::new(config.handoff, own),
-            config,
-            seed,
-            mobiles: BTreeMap::new(),
-            departed: BTreeMap::new(),
-            resets: Vec::new(),
+            station: Station::new(handoff, name(addr), Open),
+            surrogates: Surrogates::new(addr, setup, seed),
             wired_out: Vec::new(),
             counts: BaseCounts::default(),
             scratch: Scratch::default(),
             out: Vec::new(),
-            generation: 0,
         }
     }
 
@@ -119,103 +102,112 @@ impl BaseStation {
     /// A mobile has registered in this cell (MIP-2): what fixed hosts send it is intercepted from
     /// here on. One that registers nowhere is known from its first packet of the hop.
     pub fn serve(&mut self, mobile: Ipv4Addr) {
-        if !self.mobiles.contains_key(&mobile) && self.mobiles.len() < MOBILES_MAX {
-            let hop = self.new_hop(mobile);
-            let session = Session::base(self.config.session);
-            let new = Surrogates::new(mobile, hop, session, self.setup(), self.numbers(mobile));
-            self.mobiles.insert(mobile, new);
+        self.welcome(mobile, 0);
+    }
+
+    /// A mobile is in this cell, since the handoff of that number.
+    fn welcome(&mut self, mobile: Ipv4Addr, attempt: u32) {
+        let known = self.surrogates.knows(mobile);
+        if self.surrogates.welcome(mobile, attempt) && !known {
+            let (now, id) = (self.surrogates.now(), Way::Mobile(mobile));
+            self.station.handle_up(&mut self.surrogates, now, id, name(mobile));
+            self.station.name(name(mobile), session_of(mobile));
         }
     }
 
     /// What it did.
-    pub fn counts(&self) -> &BaseCounts {
-        &self.counts
+    pub fn counts(&self) -> BaseCounts {
+        let session::station::Counts { here, given, anchored, .. } = self.station.counts();
+        BaseCounts { taken_over: here, handed_over: given, anchored, ..self.counts }
     }
 
     /// The wired halves for a mobile, to watch.
     pub fn wired(&self, mobile: Ipv4Addr) -> impl Iterator<Item = &tcp::Connection> {
-        self.mobiles.get(&mobile).into_iter().flat_map(Surrogates::wired)
+        self.surrogates.wired_of(mobile)
     }
 
     /// The hop to a mobile, to watch.
     pub fn hop(&self, mobile: Ipv4Addr) -> Option<&BaseHop> {
-        self.mobiles.get(&mobile).map(Surrogates::hop)
+        self.surrogates.hop(mobile)
     }
 
     /// Mobiles that it serves.
     pub fn mobiles(&self) -> usize {
-        self.mobiles.len()
-    }
-
-    fn new_hop(&mut self, mobile: Ipv4Addr) -> BaseHop {
-        self.generation += 1;
-        let name = format!("hop to {mobile}, {}", self.generation);
-        BaseHop::new(&self.config.hop, self.seed.child(&name))
-    }
-
-    fn setup(&self) -> Setup {
-        Setup {
-            session: self.config.session,
-            wired: self.config.wired,
-            keeps_estimates: self.config.hop.keeps_estimates(),
-        }
-    }
-
-    fn numbers(&self, mobile: Ipv4Addr) -> Seed {
-        self.seed.child(&format!("wired halves of {mobile}, {}", self.generation))
+        self.surrogates.mobiles()
     }
 
     /// A packet of the hop came from a mobile, known or not. What one that has left still had on its
     /// way is of no use.
-    fn handle_hop(&mut self, now: Time, mut packet: Packet) {
-        let mobile = packet.src;
-        if self.departure(now, mobile).is_some() {
-            return;
+    fn handle_hop(&mut self, mut packet: Packet) {
+        if self.surrogates.departure(packet.src).is_none() {
+            self.serve(packet.src);
+            self.surrogates.handle_hop(&mut packet);
         }
-        self.serve(mobile);
-        if let Some(surrogates) = self.mobiles.get_mut(&mobile) {
-            surrogates.handle_hop(now, &mut packet);
+    }
+
+    /// A mobile or another base says something of a handoff.
+    fn handle_handoff(&mut self, now: Time, from: Ipv4Addr, bytes: &[u8]) {
+        let Ok(said) = Datagram::decode(bytes) else { return };
+        let mobile = mobile_of(said.session);
+        if from == mobile {
+            let comes = matches!(said.message, Message::Greet { .. });
+            self.welcome(mobile, if comes { said.attempt } else { 0 });
+            return self.station.handle_mobile(&mut self.surrogates, now, name(from), bytes);
         }
+        // A mobile that this base never heard has nothing here: it asks the next base for what it had
+        // asked this one.
+        if matches!(said.message, Message::Handover { .. }) && !self.surrogates.knows(mobile) {
+            self.serve(mobile);
+        }
+        self.station.handle_base(now, name(from), bytes);
     }
 
     /// Takes a packet for the station itself.
     fn handle_own(&mut self, now: Time, mut packet: Packet) {
         match packet.body {
-            Body::Tcp(segment) if is_hop(&segment) => self.handle_hop(now, packet),
-            Body::Udp { dst_port: SRP_PORT, .. } | Body::Frame { .. } => {
-                self.handle_hop(now, packet);
-            }
+            Body::Tcp(segment) if is_hop(&segment) => self.handle_hop(packet),
+            Body::Tcp(segment) => self.handle_wired(&segment, &packet),
+            Body::Udp { dst_port: SRP_PORT, .. } | Body::Frame { .. } => self.handle_hop(packet),
             Body::Udp { dst_port: HANDOFF_PORT, .. } => {
                 if let (Some(from), Some(bytes)) = (udp_source(&packet), packet.bytes_mut()) {
-                    self.handoff.handle_datagram(now, SocketAddr::V4(from), bytes);
+                    self.handle_handoff(now, *from.ip(), bytes);
                 }
+            }
+            Body::Udp { .. } => {
+                self.surrogates.sessions().links.handle_packet(now, &mut packet);
             }
             _ => {}
         }
     }
 
-    /// Takes a packet from a fixed host for a connection of a mobile's (MHP-4). Gives it back if it
-    /// is not for this base to take.
-    fn intercept(&mut self, now: Time, packet: Packet) -> Option<Packet> {
+    fn handle_wired(&mut self, segment: &Segment, packet: &Packet) {
+        self.surrogates.handle_wired(segment, packet);
+        self.counts.intercepted += 1;
+    }
+
+    /// Takes a packet from a fixed host for a connection of a mobile's (MHP-4), or of this base's. Gives
+    /// it back if it is not for this base to take.
+    fn intercept(&mut self, packet: Packet) -> Option<Packet> {
         let Body::Tcp(segment) = packet.body else { return Some(packet) };
-        let Some(surrogates) = self.mobiles.get_mut(&packet.dst) else { return Some(packet) };
+        if packet.dst == self.addr {
+            self.handle_wired(&segment, &packet);
+            return None;
+        }
+        if !self.surrogates.serves(packet.dst) {
+            return Some(packet);
+        }
         if is_hop(&segment) {
             // From a base that the mobile has left, and of no use to anybody.
             self.counts.withheld += 1;
             return None;
         }
-        let ends = WiredEnd {
-            local: SocketAddrV4::new(packet.dst, segment.dst_port),
-            remote: SocketAddrV4::new(packet.src, segment.src_port),
-        };
-        surrogates.handle_wired(now, ends, &segment, &packet);
-        self.counts.intercepted += 1;
+        self.handle_wired(&segment, &packet);
         None
     }
 
     /// Passes a packet on; `sender` is the base that had passed it on before.
     fn forward(&mut self, ctx: &mut Context<'_>, mut packet: Packet, sender: Option<Ipv4Addr>) {
-        match self.departure(ctx.now(), packet.dst) {
+        match self.surrogates.departure(packet.dst) {
             // Two bases that both gave the mobile away would send it back and forth.
             Some(Departure::Gone { to, .. }) if sender == Some(to) => {
                 self.counts.withheld += 1;
@@ -223,7 +215,7 @@ impl BaseStation {
             }
             // The mobile's own TCP knows nothing of its connections to fixed hosts: a segment that
             // reached it would be answered by a reset.
-            Some(Departure::Leaving) if packet.tcp().is_some() => {
+            Some(Departure::Coming | Departure::Leaving) if packet.tcp().is_some() => {
                 self.counts.withheld += 1;
                 return;
             }
@@ -238,105 +230,88 @@ impl BaseStation {
         }
     }
 
-    fn departure(&self, now: Time, mobile: Ipv4Addr) -> Option<Departure> {
-        let departure = *self.departed.get(&mobile)?;
-        departure.holds(now).then_some(departure)
-    }
-
-    fn depart(&mut self, now: Time, mobile: Ipv4Addr, departure: Departure) {
-        self.departed.retain(|_, departure| departure.holds(now));
-        self.departed.insert(mobile, departure);
-    }
-
-    fn handle_handoff(&mut self, now: Time) {
-        while let Some(event) = self.handoff.poll_event() {
+    /// Takes what associations say; whether there was anything.
+    fn hear(&mut self, now: Time) -> bool {
+        let mut some = false;
+        let Self { station, surrogates, .. } = self;
+        while let Some(event) = surrogates.sessions().links.poll_event() {
+            some = true;
             match event {
-                BaseEvent::Freeze { session, .. } => {
-                    let state = self.freeze(now, session);
-                    self.handoff.frozen(now, session, Some(state));
+                LinkEvent::Up(n) => {
+                    station.handle_linked(surrogates, now, Way::Link(n));
                 }
-                BaseEvent::Rebuild { state, .. } => {
-                    let session = state.session;
-                    self.rebuild(now, state);
-                    self.counts.taken_over += 1;
-                    self.handoff.rebuilt(now, session, true);
+                LinkEvent::Lost(n, why) => {
+                    station.handle_link_lost(surrogates, Way::Link(n), &why);
                 }
-                BaseEvent::Forward { session, to, lasts } => {
-                    self.note_departure(now, session, to, lasts)
+                LinkEvent::PeerLost(id) => {
+                    station.handle_lost(surrogates, now, Way::Peer(id));
+                    surrogates.sessions().links.forget(id);
                 }
-                BaseEvent::Copy(session) => {
-                    let copy = self.mobiles.get(&mobile_of(session));
-                    let copy = copy.map(|surrogates| {
-                        surrogates.preview(now, session, self.config.handoff.state_max)
-                    });
-                    self.handoff.copied(now, session, copy);
-                }
-                // Nobody came for it; the mobile still may, until its connections time out.
-                BaseEvent::Expired(state) => self.rebuild(now, state),
-                BaseEvent::Over { session, .. } => drop(self.freeze(now, session)),
-                BaseEvent::Resumed { .. }
-                | BaseEvent::Begins { .. }
-                | BaseEvent::Lost { .. }
-                | BaseEvent::Refused { .. } => {}
             }
         }
-    }
-
-    /// The state of a session that leaves; it is used here no more. A mobile that this base never
-    /// heard has none: the mobile asks the next base for what it had asked this one.
-    fn freeze(&mut self, now: Time, session: SessionId) -> SessionState {
-        let mobile = mobile_of(session);
-        let Some(surrogates) = self.mobiles.remove(&mobile) else {
-            return SessionState {
-                session,
-                connections: Vec::new(),
-                ended: Vec::new(),
-                forgotten: 0,
-                turn: 0,
-                hop: Vec::new(),
+        for id in surrogates.sessions().all() {
+            while let Some(event) = surrogates.sessions().poll_event(now, id) {
+                some = true;
+                station.handle_event(id, &event);
+                surrogates.handle_event(id, event);
+            }
+            let from = match id {
+                Way::Mobile(mobile) => Some(mobile),
+                Way::Peer(_) | Way::Link(_) => surrogates.sessions().links.peer(id),
             };
-        };
-        self.counts.handed_over += 1;
-        // Until the new base has the state, what comes for it is withheld.
-        self.depart(now, mobile, Departure::Leaving);
-        surrogates.freeze(now, session, &mut self.resets)
+            let Some(from) = from.map(name) else { continue };
+            while let Some(message) = surrogates.sessions().poll_message(id) {
+                some = true;
+                match id {
+                    Way::Peer(_) => station.handle_peer(surrogates, now, id, from, &message),
+                    _ => station.handle_link(surrogates, now, id, from, &message),
+                }
+            }
+            while let Some(wanted) = surrogates.sessions().poll_wanted(id) {
+                some = true;
+                station.handle_wanted(surrogates, now, id, from, wanted);
+            }
+        }
+        some
     }
 
-    fn rebuild(&mut self, now: Time, state: SessionState) {
-        let mobile = mobile_of(state.session);
-        let hop = self.new_hop(mobile);
-        let seed = self.numbers(mobile);
-        let built = Surrogates::rebuild(now, mobile, hop, self.setup(), seed, state);
-        self.departed.remove(&mobile);
-        self.mobiles.insert(mobile, built);
-    }
-
-    fn note_departure(&mut self, now: Time, session: SessionId, to: SocketAddr, lasts: Duration) {
-        if let SocketAddr::V4(to) = to {
-            let gone = Departure::Gone { to: *to.ip(), until: now + lasts };
-            self.depart(now, mobile_of(session), gone);
+    /// Lets bytes and events pass until nothing moves.
+    fn drive(&mut self, now: Time) {
+        for _ in 0..ROUNDS_MAX {
+            let mut some = self.hear(now);
+            // One at a time: what it does may be heard.
+            some |= self.surrogates.attend();
+            if some {
+                continue;
+            }
+            // Wired halves that have come are there before their connections are asked for.
+            while self.station.advance(&mut self.surrogates, now) {
+                some = true;
+            }
+            if !some {
+                break;
+            }
+        }
+        self.surrogates.sessions().hand_on_estimates();
+        while let Some(note) = self.station.poll_note() {
+            if std::env::var_os("LH_DBG").is_some() {
+                eprintln!("{now:?} {} {note:?}", self.addr);
+            }
         }
     }
 
     /// Lets everything happen that can, then sends.
     fn settle(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
-        self.handle_handoff(now);
-        for (ends, reset) in self.resets.drain(..) {
-            self.wired_out.push(ctx.packet(*ends.local.ip(), *ends.remote.ip(), Body::Tcp(reset)));
-        }
         loop {
-            for surrogates in self.mobiles.values_mut() {
-                surrogates.drive(now);
-                let ends = Ends { here: self.addr, there: surrogates.mobile() };
-                surrogates.transmit(ctx, ends, &mut self.scratch, &mut self.wired_out);
-            }
+            self.drive(now);
+            self.surrogates.transmit(ctx, &mut self.scratch, &mut self.wired_out);
             if self.wired_out.is_empty() {
                 break;
             }
             self.send_wired(ctx);
         }
-        while let Some(SocketAddr::V4(to)) = self.handoff.poll_transmit(now, &mut self.out) {
+        while let Some(SocketAddr::V4(to)) = self.station.poll_transmit(now, &mut self.out) {
             let from = SocketAddrV4::new(self.addr, HANDOFF_PORT);
             send_udp(ctx, from, to, &self.out);
         }
@@ -349,7 +324,7 @@ impl BaseStation {
     fn send_wired(&mut self, ctx: &mut Context<'_>) {
         let mut packets = core::mem::take(&mut self.wired_out);
         for packet in packets.drain(..) {
-            if let Some(packet) = self.intercept(ctx.now(), packet) {
+            if let Some(packet) = self.intercept(packet) {
                 // What the link does not take is lost, as on any network.
                 let _ = ctx.send(packet);
             }
@@ -365,6 +340,7 @@ impl Node for BaseStation {
             return;
         }
         let now = ctx.now();
+        self.surrogates.set_now(now);
         let mut sender = None;
         if packet.next_address() == self.addr {
             sender = packet.decapsulate().map(|tunnel| tunnel.src);
@@ -374,23 +350,22 @@ impl Node for BaseStation {
         }
         if packet.dst == self.addr {
             self.handle_own(now, packet);
-        } else if let Some(packet) = self.intercept(now, packet) {
+        } else if let Some(packet) = self.intercept(packet) {
             return self.forward(ctx, packet, sender);
         }
         self.settle(ctx);
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let surrogates = self.mobiles.values().filter_map(Surrogates::next_timeout);
-        surrogates.chain(self.handoff.next_timeout()).min()
+        [self.surrogates.next_timeout(), self.station.next_timeout(true)]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
-        let now = ctx.now();
-        self.handoff.handle_timeout(now);
-        for surrogates in self.mobiles.values_mut() {
-            surrogates.handle_timeout(now);
-        }
+        self.surrogates.set_now(ctx.now());
+        self.surrogates.handle_timeout();
         self.settle(ctx);
     }
 }

@@ -354,6 +354,7 @@ impl Journey {
                     wired: self.wired_tcp,
                     session: self.sessions.1,
                     handoff: self.handoffs.1,
+                    anchors: false,
                 };
                 let seed = seed.child(&format!("base {n}"));
                 JourneyNode::Base(Box::new(BaseStation::new(base_addr(n), config, seed)))

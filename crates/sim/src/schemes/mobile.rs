@@ -231,6 +231,7 @@ impl Carried {
         let seed = self.seed.child(&format!("hop {}", self.hops));
         self.hop = MobileHop::new(&self.config.hop, self.base, seed, self.now);
         self.listeners.iter().for_each(|port| self.hop.listen(*port));
+        self.session.set_handoff(self.handoff.attempt());
         self.session.resume(self.now, &mut self.hop, session_of(self.addr));
     }
 

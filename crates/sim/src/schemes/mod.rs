@@ -11,7 +11,7 @@ pub mod journey;
 mod mobile;
 mod moved;
 mod streams;
-mod surrogate;
+mod surrogates;
 mod transport;
 
 pub use base::{BaseConfig, BaseCounts, BaseStation};

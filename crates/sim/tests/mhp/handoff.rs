@@ -199,3 +199,32 @@ fn what_is_still_ending_moves_along() {
         expect_unnoticed(&world, &fixed.borrow());
     }
 }
+
+/// In `anchor` mode the wired half stays where it was made, wherever the mobile goes, and the fixed host
+/// speaks with that base alone; a return home is a handoff, too.
+#[test]
+fn a_wired_half_may_stay_behind() {
+    for hop in schemes() {
+        for dwell in [0, 3, 20, 150, 2000] {
+            let mut plan = Plan::new(hop.clone());
+            (plan.bases, plan.anchors) = (3, true);
+            plan.campus.delay = ms(15);
+            let mut world = plan.build();
+            let fixed = world.watch_fixed();
+            world.deal(at(0), world.mobiles[0], world.fixed, BOTH);
+            for (n, base) in [1, 2, 0, 1].into_iter().enumerate() {
+                world.hand_over(0, at(2000 + n as u64 * (dwell + 100)), ms(100), base);
+            }
+            world.run_to_the_end(at(300_000));
+            world.expect_whole(1);
+            let fixed = fixed.borrow();
+            assert_eq!(fixed.towards(FIXED, Flags::RST), 0);
+            assert_eq!(
+                fixed.from(base_addr(0)).count(),
+                fixed.segments.len() - fixed.from(FIXED).count()
+            );
+            assert_eq!(world.fixed_host().stats().accepted, 1);
+            assert!(world.base(0).counts().anchored >= 1, "{:?}", world.base(0).counts());
+        }
+    }
+}

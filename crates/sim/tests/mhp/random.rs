@@ -1,7 +1,7 @@
 //! Byte-exactness under random schedules of loss, pauses and handoffs. `LASTHOP_HANDOFFS` sets how
 //! many over all transports, `LASTHOP_MOBILE_TCP` how many of Mobile TCP's own, `LASTHOP_FIRST` the
 //! first one's number; with `LASTHOP_SEED` only that one runs. With `LASTHOP_KEEP_GOING` all failures
-//! of Mobile TCP's are printed, not only one.
+//! are printed, not only one.
 
 use lasthop_hop::mobile_tcp;
 use lasthop_radio::{Errors, Loss, QueueLimit};
@@ -43,6 +43,7 @@ fn run(seed: u64) -> Result<bool, String> {
     let all = schemes();
     let mut plan = Plan::new(all[random.below(all.len() as u64) as usize].clone());
     plan.seed = seed;
+    plan.anchors = Seed::from_u64(seed).stream("mode").below(2) == 0;
     // A SYN of 1990 that is lost four times takes a minute and a half.
     plan.session.0.opening_timeout = ms(900_000);
     plan.session.1.opening_timeout = ms(900_000);
@@ -59,7 +60,8 @@ fn run(seed: u64) -> Result<bool, String> {
         plan.wired_tcp = lasthop_tcp::Config::modern();
         plan.fixed_tcp = plan.wired_tcp;
     }
-    say(|| format!("{} mobiles, {} bases, {}", plan.mobiles, plan.bases, plan.hop.name()));
+    let mode = if plan.anchors { "anchor" } else { "migrate" };
+    say(|| format!("{} mobiles, {} bases, {}, {mode}", plan.mobiles, plan.bases, plan.hop.name()));
     let mut world = plan.build();
     let fixed = world.watch_fixed();
     let nodes: Vec<_> = world.mobiles.iter().copied().chain([world.fixed]).collect();
@@ -121,8 +123,12 @@ fn run(seed: u64) -> Result<bool, String> {
             }
         }
     }
-    let resets = fixed.borrow().towards(FIXED, Flags::RST);
-    if resets > 0 && !cut {
+    // A fixed host whose last FIN was acknowledged in vain for the whole of TIME-WAIT finds nobody.
+    let fixed_host = &world.peer(world.fixed).conns;
+    let late = fixed_host.iter().filter(|conn| reset(conn) && conn.is_whole()).count();
+    let resets = fixed.borrow().towards(FIXED, Flags::RST).saturating_sub(late);
+    // One that is half-open is asked for anew, from another base's address.
+    if resets > 0 && !cut && !plan.anchors {
         return Err(format!("the fixed host saw {resets} resets"));
     }
     Ok(cut)
@@ -132,14 +138,41 @@ fn run(seed: u64) -> Result<bool, String> {
 /// byte comes once and in order, and no fixed host sees a reset.
 #[test]
 fn every_byte_survives_every_journey() {
-    let seeds = schedules(number("LASTHOP_HANDOFFS").unwrap_or(400));
-    let count = seeds.end - seeds.start;
-    let mut cut = 0;
-    for seed in seeds {
-        let _replay = Replay::new(seed, "-p lasthop-sim --test mhp every_byte_survives");
-        cut += u64::from(run(seed).unwrap_or_else(|e| panic!("{seed}: {e}")));
+    let count = number("LASTHOP_HANDOFFS").unwrap_or(400);
+    let all = run_all(count, &ANCHORS_LOST, "every_byte_survives", run);
+    let cut = all.iter().filter(|cut| **cut).count();
+    assert!(cut * 50 <= all.len() + 49, "{cut} of {} runs had a connection cut", all.len());
+}
+
+/// Schedules in which a wired half that had stayed behind was reset with bytes for its fixed host.
+const ANCHORS_LOST: [u64; 4] = [1565, 1789, 4656, 11_409];
+
+/// What came of so many schedules, and of some others. If any fails the first is told, or all of them.
+fn run_all(
+    count: u64,
+    others: &[u64],
+    test: &str,
+    run: fn(u64) -> Result<bool, String>,
+) -> Vec<bool> {
+    let test = format!("-p lasthop-sim --test mhp {test}");
+    let mut numbers: Vec<u64> = schedules(count).collect();
+    if numbers.len() > 1 {
+        numbers.extend(others);
     }
-    assert!(cut * 50 <= count + 49, "{cut} of {count} runs had a connection cut");
+    let all: Vec<_> = numbers
+        .into_par_iter()
+        .map(|number| {
+            let replay = Replay::new(number, &test);
+            std::panic::catch_unwind(|| run(number))
+                .unwrap_or_else(|_| Err("panicked".into()))
+                .map_err(|e| format!("{number}: {e}\nreplay: {}", replay.line()))
+        })
+        .collect();
+    let failures: Vec<&String> = all.iter().filter_map(|result| result.as_ref().err()).collect();
+    let shown = if is_set("LASTHOP_KEEP_GOING") { usize::MAX } else { 1 };
+    let told: Vec<&str> = failures.iter().take(shown).map(|told| told.as_str()).collect();
+    assert!(failures.is_empty(), "{} schedules fail:\n{}", failures.len(), told.join("\n"));
+    all.into_iter().flatten().collect()
 }
 
 /// What the radio does to frames: nothing, or losses one by one, in bursts and in fades, and damage.
@@ -244,21 +277,9 @@ fn run_mobile_tcp(number: u64) -> Result<bool, String> {
 /// every byte comes.
 #[test]
 fn mobile_tcp_carries_every_byte_through_every_schedule() {
-    let seeds = schedules(number("LASTHOP_MOBILE_TCP").unwrap_or(1000));
-    let count = seeds.end - seeds.start;
-    let all: Vec<_> = seeds
-        .into_par_iter()
-        .map(|number| {
-            let replay = Replay::new(number, "-p lasthop-sim --test mhp mobile_tcp_carries");
-            std::panic::catch_unwind(|| run_mobile_tcp(number))
-                .unwrap_or_else(|_| Err("panicked".into()))
-                .map_err(|e| format!("{number}: {e}\nreplay: {}", replay.line()))
-        })
-        .collect();
-    let failures: Vec<&String> = all.iter().filter_map(|result| result.as_ref().err()).collect();
-    let shown = if is_set("LASTHOP_KEEP_GOING") { usize::MAX } else { 1 };
-    let told: Vec<&str> = failures.iter().take(shown).map(|told| told.as_str()).collect();
-    assert!(failures.is_empty(), "{} schedules fail:\n{}", failures.len(), told.join("\n"));
-    let whole = all.iter().filter(|result| matches!(result, Ok(true))).count() as u64;
+    let count = number("LASTHOP_MOBILE_TCP").unwrap_or(1000);
+    let all = run_all(count, &[], "mobile_tcp_carries", run_mobile_tcp);
+    let whole = all.iter().filter(|whole| **whole).count();
+    let count = all.len();
     assert!(whole * 5 >= count * 3 || count < 100, "{whole} of {count} came through whole");
 }

@@ -366,6 +366,8 @@ pub(crate) struct Plan {
     pub(crate) wired_tcp: tcp::Config,
     pub(crate) fixed_tcp: tcp::Config,
     pub(crate) session: (SessionConfig, SessionConfig),
+    /// Wired halves stay when their mobile leaves.
+    pub(crate) anchors: bool,
     pub(crate) seed: u64,
 }
 
@@ -383,6 +385,7 @@ impl Plan {
             wired_tcp: tcp::Config::bsd_1990s(),
             fixed_tcp: tcp::Config::bsd_1990s(),
             session: (SessionConfig::mobile(), SessionConfig::base()),
+            anchors: false,
             seed: 1,
         }
     }
@@ -424,6 +427,7 @@ impl Plan {
             wired: self.wired_tcp,
             session: self.session.1,
             handoff: handoff::Config::base(),
+            anchors: self.anchors,
         };
         BaseStation::new(base_addr(n), config, seed.child(&format!("base {n}")))
     }

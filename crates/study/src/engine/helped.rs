@@ -10,8 +10,8 @@ use super::mtu::wired_mtu;
 use super::tcp::config;
 use crate::run::RunError;
 use crate::scenario::{
-    Flow, LinkIndex, MOST_HELD, MobileTcpSettings, NodeIndex, NodeKind, Scenario, Scheme, Srp,
-    SrpWindow,
+    Flow, HandoffMode, LinkIndex, MOST_HELD, MobileTcpSettings, NodeIndex, NodeKind, Scenario,
+    Scheme, Srp, SrpWindow,
 };
 
 /// Bytes of the IP and UDP headers in front of SRP (SRP-12).
@@ -31,6 +31,8 @@ pub(super) struct Helped {
     pub(super) bases: Vec<NodeIndex>,
     hop: HopKind,
     wired: TcpConfig,
+    /// Wired halves stay when the mobile leaves.
+    anchors: bool,
 }
 
 impl Helped {
@@ -53,6 +55,7 @@ impl Helped {
             wired: self.wired,
             session: self.patient(SessionConfig::base()),
             handoff: handoff::Config::base(),
+            anchors: self.anchors,
         }
     }
 
@@ -204,7 +207,8 @@ fn build(scenario: &Scenario, flow: &Flow, mobile: NodeIndex) -> Result<Helped, 
         send_buffer: buffer,
         ..config(&flow.tcp.wired, wired_mtu)
     };
-    Ok(Helped { mobile, bases, hop: hop(scenario, flow, mtu), wired })
+    let anchors = scenario.handoff.as_ref().is_some_and(|h| h.mode == HandoffMode::Anchor);
+    Ok(Helped { mobile, bases, hop: hop(scenario, flow, mtu), wired, anchors })
 }
 
 /// The links that serve a mobile.

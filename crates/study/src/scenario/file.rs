@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use super::agents::AgentSettings;
 use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
-use super::model::{Headers, NodeKind};
+use super::model::{HandoffMode, Headers, NodeKind};
 use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::tree::{Entry, Node, Table, Value};
@@ -214,6 +214,8 @@ pub(crate) struct HandoffFile {
     pub(crate) start_spread: Option<Span>,
     pub(crate) count: Option<u32>,
     pub(crate) registration: Option<Span>,
+    #[serde(default)]
+    pub(crate) mode: HandoffMode,
 }
 
 #[derive(Debug, Deserialize)]

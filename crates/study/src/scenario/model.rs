@@ -277,6 +277,19 @@ pub struct Handoff {
     /// After a pause, until packets for the mobile take the new way (MIP-8), where no Mobile IP is
     /// simulated.
     pub registration: Duration,
+    /// How the wired halves of surrogates follow their mobile.
+    pub mode: HandoffMode,
+}
+
+/// How a wired connection follows its mobile.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HandoffMode {
+    /// It has the base's address and stays where it was made; that base passes the bytes on.
+    Anchor,
+    /// It has the mobile's address and moves as it is (MHP-17).
+    #[default]
+    Migrate,
 }
 
 impl Handoff {

@@ -159,6 +159,7 @@ fn pauses_vary_within_a_run_as_far_as_the_scenario_says() {
         start_spread: second * 4,
         count: 1000,
         registration: Duration::ZERO,
+        mode: HandoffMode::Migrate,
     };
     let moves: Vec<_> = handoff.moves(Seed::from_u64(1)).collect();
     assert_eq!(moves, handoff.moves(Seed::from_u64(1)).collect::<Vec<_>>());

@@ -5,7 +5,7 @@ use std::fmt;
 use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 
-use crate::scenario::{Handoff, LinkIndex, NodeIndex, Scheme};
+use crate::scenario::{Handoff, HandoffMode, LinkIndex, NodeIndex, Scheme};
 
 /// One cell: a condition, a scheme and a sender. One bulk download from the fixed host to the mobile
 /// crosses it, and nothing else.
@@ -240,6 +240,7 @@ impl Cell {
             start_spread: spread,
             count,
             registration: Duration::ZERO,
+            mode: HandoffMode::Migrate,
         })
     }
 }

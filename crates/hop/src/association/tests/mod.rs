@@ -423,6 +423,28 @@ fn whoever_says_that_the_association_is_unknown_costs_a_handshake_and_no_more() 
 }
 
 #[test]
+fn what_a_lost_association_has_received_can_be_taken_out_of_it() {
+    let mut w = Ends::new(0.0, 1);
+    let stream = w.mobile().open().unwrap();
+    w.mobile().write(stream, b"the last words").unwrap();
+    w.run(Duration::from_secs(1));
+    let id = w.base.associations().next().unwrap().0;
+    w.mobile().close(CloseReason::Shutdown);
+    let mut room = [0; 2000];
+    while let Some(sent) = w.mobiles[0].1.poll_transmit(w.now, &mut room) {
+        let from = w.mobiles[0].0;
+        w.base.handle_datagram(w.now, from, &mut room[..sent.len]);
+    }
+    while w.base.poll_transmit(w.now, &mut room).is_some() {}
+    assert_eq!(w.base.associations().count(), 0);
+    assert_eq!(w.base.poll_event(), Some((id, AssociationEvent::Lost(CloseReason::Shutdown))));
+    let state = w.base.association_mut(id).unwrap().detach(stream).unwrap();
+    assert_eq!(state.unread, b"the last words");
+    assert_eq!(w.base.poll_event(), None);
+    assert!(w.base.association_mut(id).is_none());
+}
+
+#[test]
 fn a_silent_radio_does_not_cost_the_association() {
     let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();

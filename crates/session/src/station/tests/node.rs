@@ -250,6 +250,7 @@ impl NodeWires<'_> {
     fn handle_event(&mut self, id: At, event: Event) {
         trace!(self, "base {} at {id:?}: {event:?}", self.sockets.name);
         match event {
+            Event::Connect { id: conn, .. } if self.sockets.names.contains_key(&(id, conn)) => {}
             Event::Connect { id: conn, .. } => {
                 let flow = self.around.flows.len();
                 self.around.flows.push((conn, Wired::default()));

@@ -202,6 +202,20 @@ fn every_scheme_carries_a_file_through_its_handoffs() {
     }
 }
 
+/// In `anchor` mode the base that the mobile has left passes its bytes on; in `migrate` mode they go the
+/// new way alone.
+#[test]
+fn an_anchor_passes_the_bytes_on() {
+    for scheme in SCHEMES.into_iter().filter(|s| *s != "none") {
+        let of = |mode: &str| run(&helped_by(scheme, &format!("{CELLS}mode = \"{mode}\"\n")), 1);
+        let (anchor, migrate) = (of("anchor"), of("migrate"));
+        assert!(anchor.completed && migrate.completed, "{scheme}: {anchor:?}, {migrate:?}");
+        let to_east = |outcome| metric(outcome, "to-east.forward.utilisation");
+        assert!(to_east(&anchor) > 0.03, "{scheme}: {anchor:?}");
+        assert!(to_east(&migrate) < 0.01, "{scheme}: {migrate:?}");
+    }
+}
+
 /// MHP-6, MHP-17: a connection that a fixed host opens arrives whenever it begins, also when the
 /// mobile has agreed to it and leaves before its base has heard so.
 #[test]

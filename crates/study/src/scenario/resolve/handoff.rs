@@ -69,6 +69,7 @@ impl Builder<'_> {
             start_spread,
             count,
             registration: or_zero(file.registration),
+            mode: file.mode,
         }))
     }
 
