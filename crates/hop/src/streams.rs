@@ -152,51 +152,84 @@ pub trait Movable: Streams {
     fn snapshot(&self, id: StreamId) -> Option<StreamState>;
 }
 
-impl<T: Streams + ?Sized> Streams for &mut T {
-    fn open(&mut self) -> Result<StreamId, StreamError> {
-        (**self).open()
-    }
+/// Implements [`Streams`], and [`Movable`] if asked to, for a type whose streams are those of a part of it:
+/// the part, seen shared and exclusively.
+#[macro_export]
+macro_rules! streams_of {
+    ([$($generics:tt)*] $type:ty, Movable, |$it:ident| $shared:expr, $own:expr) => {
+        $crate::streams_of!([$($generics)*] $type, |$it| $shared, $own);
 
-    fn poll_event(&mut self) -> Option<StreamEvent> {
-        (**self).poll_event()
-    }
+        impl<$($generics)*> $crate::Movable for $type {
+            fn detach(&mut self, id: $crate::StreamId) -> Option<$crate::StreamState> {
+                let $it = self;
+                $own.detach(id)
+            }
 
-    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        (**self).send_space(id)
-    }
+            fn snapshot(&self, id: $crate::StreamId) -> Option<$crate::StreamState> {
+                let $it = self;
+                $shared.snapshot(id)
+            }
+        }
+    };
+    ([$($generics:tt)*] $type:ty, |$it:ident| $shared:expr, $own:expr) => {
+        impl<$($generics)*> $crate::Streams for $type {
+            fn open(&mut self) -> Result<$crate::StreamId, $crate::StreamError> {
+                let $it = self;
+                $own.open()
+            }
 
-    fn commit(&mut self, id: StreamId, n: usize) {
-        (**self).commit(id, n);
-    }
+            fn poll_event(&mut self) -> Option<$crate::StreamEvent> {
+                let $it = self;
+                $own.poll_event()
+            }
 
-    fn finish(&mut self, id: StreamId) {
-        (**self).finish(id);
-    }
+            fn send_space(
+                &mut self,
+                id: $crate::StreamId,
+            ) -> Result<&mut [u8], $crate::StreamError> {
+                let $it = self;
+                $own.send_space(id)
+            }
 
-    fn reset(&mut self, id: StreamId, code: u64) {
-        (**self).reset(id, code);
-    }
+            fn commit(&mut self, id: $crate::StreamId, n: usize) {
+                let $it = self;
+                $own.commit(id, n);
+            }
 
-    fn received(&self, id: StreamId) -> &[u8] {
-        (**self).received(id)
-    }
+            fn finish(&mut self, id: $crate::StreamId) {
+                let $it = self;
+                $own.finish(id);
+            }
 
-    fn consume(&mut self, id: StreamId, n: usize) {
-        (**self).consume(id, n);
-    }
+            fn reset(&mut self, id: $crate::StreamId, code: u64) {
+                let $it = self;
+                $own.reset(id, code);
+            }
 
-    fn recv_state(&self, id: StreamId) -> RecvState {
-        (**self).recv_state(id)
-    }
+            fn received(&self, id: $crate::StreamId) -> &[u8] {
+                let $it = self;
+                $shared.received(id)
+            }
 
-    fn set_priority(&mut self, id: StreamId, priority: u32) {
-        (**self).set_priority(id, priority);
-    }
+            fn consume(&mut self, id: $crate::StreamId, n: usize) {
+                let $it = self;
+                $own.consume(id, n);
+            }
 
-    fn write(&mut self, id: StreamId, data: &[u8]) -> Result<usize, StreamError> {
-        (**self).write(id, data)
-    }
+            fn recv_state(&self, id: $crate::StreamId) -> $crate::RecvState {
+                let $it = self;
+                $shared.recv_state(id)
+            }
+
+            fn set_priority(&mut self, id: $crate::StreamId, priority: u32) {
+                let $it = self;
+                $own.set_priority(id, priority);
+            }
+        }
+    };
 }
+
+streams_of!([T: Streams + ?Sized] &mut T, |it| (**it), (**it));
 
 impl<T: Movable + ?Sized> Movable for &mut T {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {

@@ -14,9 +14,6 @@ use crate::evidence::Evidence;
 use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
 use crate::srp::Srp;
 use crate::stats::HopStats;
-use crate::streams::{
-    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
-};
 use crate::transport::Transport;
 use crate::transport::{CloseReason, Role};
 use crate::unreachable::Unreachable;
@@ -472,54 +469,4 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     }
 }
 
-impl<A: Copy + Eq, T: Transport> Streams for Mobile<A, T> {
-    fn open(&mut self) -> Result<StreamId, StreamError> {
-        self.association.open()
-    }
-
-    fn poll_event(&mut self) -> Option<StreamEvent> {
-        self.association.poll_event()
-    }
-
-    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        self.association.send_space(id)
-    }
-
-    fn commit(&mut self, id: StreamId, n: usize) {
-        self.association.commit(id, n);
-    }
-
-    fn finish(&mut self, id: StreamId) {
-        self.association.finish(id);
-    }
-
-    fn reset(&mut self, id: StreamId, code: u64) {
-        self.association.reset(id, code);
-    }
-
-    fn received(&self, id: StreamId) -> &[u8] {
-        self.association.received(id)
-    }
-
-    fn consume(&mut self, id: StreamId, n: usize) {
-        self.association.consume(id, n);
-    }
-
-    fn recv_state(&self, id: StreamId) -> RecvState {
-        self.association.recv_state(id)
-    }
-
-    fn set_priority(&mut self, id: StreamId, priority: u32) {
-        self.association.set_priority(id, priority);
-    }
-}
-
-impl<A: Copy + Eq, T: Transport> Movable for Mobile<A, T> {
-    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.association.detach(id)
-    }
-
-    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
-        self.association.snapshot(id)
-    }
-}
+crate::streams_of!([A: Copy + Eq, T: Transport] Mobile<A, T>, Movable, |it| it.association, it.association);

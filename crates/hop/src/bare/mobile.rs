@@ -11,9 +11,6 @@ use crate::evidence::Evidence;
 use crate::greeting::Word;
 use crate::mobile_tcp::{self, MobileTcp};
 use crate::stats::HopStats;
-use crate::streams::{
-    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
-};
 use crate::transport::Transport;
 use crate::transport::{CloseReason, Role};
 use crate::unreachable::Unreachable;
@@ -295,54 +292,4 @@ impl<A: Copy + Eq> MobileEnd for BareMobile<A> {
     }
 }
 
-impl<A: Copy + Eq> Streams for BareMobile<A> {
-    fn open(&mut self) -> Result<StreamId, StreamError> {
-        self.transport.open()
-    }
-
-    fn poll_event(&mut self) -> Option<StreamEvent> {
-        self.transport.poll_event()
-    }
-
-    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        self.transport.send_space(id)
-    }
-
-    fn commit(&mut self, id: StreamId, n: usize) {
-        self.transport.commit(id, n);
-    }
-
-    fn finish(&mut self, id: StreamId) {
-        self.transport.finish(id);
-    }
-
-    fn reset(&mut self, id: StreamId, code: u64) {
-        self.transport.reset(id, code);
-    }
-
-    fn received(&self, id: StreamId) -> &[u8] {
-        self.transport.received(id)
-    }
-
-    fn consume(&mut self, id: StreamId, n: usize) {
-        self.transport.consume(id, n);
-    }
-
-    fn recv_state(&self, id: StreamId) -> RecvState {
-        self.transport.recv_state(id)
-    }
-
-    fn set_priority(&mut self, id: StreamId, priority: u32) {
-        self.transport.set_priority(id, priority);
-    }
-}
-
-impl<A: Copy + Eq> Movable for BareMobile<A> {
-    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.transport.detach(id)
-    }
-
-    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
-        self.transport.snapshot(id)
-    }
-}
+crate::streams_of!([A: Copy + Eq] BareMobile<A>, Movable, |it| it.transport, it.transport);

@@ -437,47 +437,7 @@ pub(super) fn udp_source(packet: &Packet) -> Option<SocketAddrV4> {
     }
 }
 
-impl Streams for MobileHop {
-    fn open(&mut self) -> Result<StreamId, StreamError> {
-        self.inner_mut().open()
-    }
-
-    fn poll_event(&mut self) -> Option<StreamEvent> {
-        self.inner_mut().poll_event()
-    }
-
-    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        self.inner_mut().send_space(id)
-    }
-
-    fn commit(&mut self, id: StreamId, n: usize) {
-        self.inner_mut().commit(id, n);
-    }
-
-    fn finish(&mut self, id: StreamId) {
-        self.inner_mut().finish(id);
-    }
-
-    fn reset(&mut self, id: StreamId, code: u64) {
-        self.inner_mut().reset(id, code);
-    }
-
-    fn received(&self, id: StreamId) -> &[u8] {
-        self.inner().received(id)
-    }
-
-    fn consume(&mut self, id: StreamId, n: usize) {
-        self.inner_mut().consume(id, n);
-    }
-
-    fn recv_state(&self, id: StreamId) -> RecvState {
-        self.inner().recv_state(id)
-    }
-
-    fn set_priority(&mut self, id: StreamId, priority: u32) {
-        self.inner_mut().set_priority(id, priority);
-    }
-}
+lasthop_hop::streams_of!([] MobileHop, Movable, |it| it.inner(), it.inner_mut());
 
 impl MobileHop {
     fn inner(&self) -> &dyn Movable {
@@ -494,16 +454,6 @@ impl MobileHop {
             Self::Srp(mobile) => mobile.as_mut(),
             Self::MobileTcp(mobile) => mobile.as_mut(),
         }
-    }
-}
-
-impl Movable for MobileHop {
-    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.inner_mut().detach(id)
-    }
-
-    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
-        self.inner().snapshot(id)
     }
 }
 

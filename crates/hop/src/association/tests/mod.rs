@@ -13,6 +13,7 @@ use lasthop_wire::datagram::Unknown;
 use super::*;
 use crate::config::HopConfig;
 use crate::seal::{Keypair, PublicKey};
+use crate::streams::{Movable, RecvState, StreamId, Streams};
 use crate::unreachable::Unreachable;
 
 type Addr = u16;
