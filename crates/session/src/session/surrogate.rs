@@ -77,20 +77,13 @@ impl Session {
         }
     }
 
-    /// Base: a session with the connections of another base, which wait for the mobile to reopen
-    /// them (MHP-17, MHP-18). What the mobile sent can be read at once.
+    /// Base: takes the connections of another base, which wait for the mobile to reopen them (MHP-17,
+    /// MHP-18). What the mobile sent can be read at once. There may be connections that the mobile has
+    /// opened here since; what it has asked for in the meantime is answered with the next
+    /// [`poll_event`](Self::poll_event).
     ///
     /// For each connection to a fixed host that had not answered, [`Event::Connect`] comes anew.
     /// Connections that the mobile does not reopen are reset.
-    pub fn rebuild(now: Time, config: super::Config, state: SessionState) -> Self {
-        let mut session = Self::base(config);
-        session.adopt(now, state);
-        session
-    }
-
-    /// Base: as [`rebuild`](Self::rebuild), into a session that stands already, and may have
-    /// connections that the mobile opened since. What it has asked for in the meantime is answered
-    /// with the next [`poll_event`](Self::poll_event).
     pub fn adopt(&mut self, now: Time, state: SessionState) {
         self.advance(now);
         if self.role == Role::Mobile {

@@ -15,7 +15,7 @@ pub(super) struct Moved {
     /// Of each connection's hop half.
     pub(super) estimates: BTreeMap<ConnId, Estimates>,
     /// Wired halves without a connection, as [`frozen`](super::frozen) writes them.
-    pub(super) ending: Vec<(ConnId, Vec<u8>)>,
+    pub(super) ending: Vec<Vec<u8>>,
 }
 
 impl Moved {
@@ -29,10 +29,7 @@ impl Moved {
             }
         }
         out.u64(self.ending.len() as u64);
-        for (id, wired) in &self.ending {
-            out.u64(id.0);
-            out.bytes(wired);
-        }
+        self.ending.iter().for_each(|wired| out.bytes(wired));
         out.0
     }
 
@@ -53,8 +50,7 @@ fn read(input: &mut Reader<'_>) -> Option<Moved> {
         moved.estimates.insert(id, Estimates { cwnd, ssthresh, rtt });
     }
     for _ in 0..input.u64()? {
-        let id = ConnId(input.u64()?);
-        moved.ending.push((id, input.bytes()?.to_vec()));
+        moved.ending.push(input.bytes()?.to_vec());
     }
     Some(moved)
 }
@@ -74,7 +70,7 @@ mod tests {
         let mut moved = Moved::default();
         let estimates = Estimates { cwnd: Bytes::new(8), ssthresh: Bytes::new(9), rtt };
         moved.estimates.insert(ConnId(4), estimates);
-        moved.ending.push((ConnId(2), vec![1, 2, 3]));
+        moved.ending.push(vec![1, 2, 3]);
         let read = Moved::decode(&moved.encode());
         let rtt = RttState { backoff: 0, ..rtt };
         assert_eq!(read.estimates.get(&ConnId(4)), Some(&Estimates { rtt, ..estimates }));
@@ -83,7 +79,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_cut_short_are_nothing() {
-        let whole = Moved { ending: vec![(ConnId(2), vec![0; 40])], ..Moved::default() }.encode();
+        let whole = Moved { ending: vec![vec![0; 40]], ..Moved::default() }.encode();
         for len in 0..whole.len() {
             let read = Moved::decode(&whole[..len]);
             assert!(read.ending.is_empty() && read.estimates.is_empty());

@@ -193,7 +193,8 @@ impl Roaming {
                     }
                     None => {
                         self.pairs.push(Pair::new(self.limits));
-                        let session = Session::rebuild(self.now, crate::Config::base(), state);
+                        let mut session = Session::base(crate::Config::base());
+                        session.adopt(self.now, state);
                         Surrogate::new(session, self.pairs.len() - 1, self.attempt, self.now)
                     }
                 });

@@ -218,7 +218,8 @@ fn an_opening_that_is_under_way_keeps_its_source() {
     mobile.suspend(*now, &mut pair.mobile);
     let state = base.freeze(*now, &mut pair.base, NAME);
     let state = SessionState::decode(&state.encode()).expect("as it was written");
-    world.base = Session::rebuild(world.now, Config::base(), state);
+    world.base = Session::base(Config::base());
+    world.base.adopt(world.now, state);
     assert_eq!(world.base_events(), [connect]);
 }
 

@@ -100,7 +100,8 @@ fn offered_connections_move_and_unanswered_offers_do_not() {
     let state = base.freeze(*now, &mut pair.base, name);
     mobile.suspend(*now, &mut pair.mobile);
     assert_eq!(state.connections.iter().map(|c| c.id).collect::<Vec<_>>(), [taken.0]);
-    world.base = Session::rebuild(world.now, Config::base(), state);
+    world.base = Session::base(Config::base());
+    world.base.adopt(world.now, state);
     world.pair = Pair::new(Limits::default());
     world.mobile.resume(world.now, &mut world.pair.mobile, name);
     world.settle();

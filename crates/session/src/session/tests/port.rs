@@ -125,7 +125,8 @@ fn a_connection_that_is_over_is_read_to_its_end_elsewhere() {
     };
     world.suspend();
     world.pair = Pair::new(Limits::default());
-    world.base = Session::rebuild(world.now, Config::base(), state);
+    world.base = Session::base(Config::base());
+    world.base.adopt(world.now, state);
     world.mobile.resume(world.now, &mut world.pair.mobile, NAME);
     world.settle();
     world.suspend();

@@ -41,24 +41,20 @@ impl Surrogates {
     /// Resets a wired half, or lets one that is closed say its last.
     fn abort(&mut self, mut half: Half) {
         half.socket.abort();
-        let last = half.last_word(self.now);
-        self.resets.extend(last);
+        self.resets.extend(half.last_word(self.now));
     }
 
-    /// Wired halves whose connections are over, for another base.
-    fn take_ending(&mut self, mobile: Ipv4Addr) -> Vec<(ConnId, Vec<u8>)> {
-        let moves = |half: &&Half| half.over && *half.ends.local.ip() == mobile;
-        let ends: Vec<_> = self.halves().filter(moves).map(|half| half.ends).collect();
+    /// Wired halves of that mobile whose connections are over, for another base.
+    fn take_ending(&mut self, mobile: Ipv4Addr) -> Vec<Vec<u8>> {
+        let moves = |half: &Half| half.over && *half.ends.local.ip() == mobile;
+        let keys: Vec<u64> =
+            self.halves_mut().filter(|(_, half)| moves(half)).map(|(key, _)| key).collect();
         let mut ending = Vec::new();
-        for key in
-            ends.iter().filter_map(|ends| self.by_ends.get(ends).copied()).collect::<Vec<_>>()
-        {
-            let Some(mut half) = self.take(key) else { continue };
+        for mut half in keys.into_iter().filter_map(|key| self.take(key)).collect::<Vec<_>>() {
             if half.socket.connection().is_closed() {
-                let last = half.last_word(self.now);
-                self.resets.extend(last);
+                self.resets.extend(half.last_word(self.now));
             } else {
-                ending.push((ConnId(key), half.encode(self.now)));
+                ending.push(half.encode(self.now));
             }
         }
         ending
@@ -242,7 +238,7 @@ impl Wires<SocketAddr> for Surrogates {
     fn adopt_hop_state(&mut self, id: Way, state: &[u8]) {
         let Way::Mobile(mobile) = id else { return };
         let Moved { estimates, ending } = Moved::decode(state);
-        for (_, image) in ending {
+        for image in ending {
             let half = Half::decode(self.setup.wired, mobile, &image, self.now);
             half.into_iter().for_each(|half| self.add(Half { over: true, ..half }));
         }
