@@ -12,6 +12,7 @@ use lasthop_session::{
 use lasthop_tcp::{self as tcp, Estimates};
 use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
+use super::moved;
 use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp, udp_source};
 use super::{HANDOFF_PORT, SRP_PORT, Tidings, session_of};
 use crate::content::Content as Bytestream;
@@ -214,13 +215,7 @@ impl Carried {
     /// Reopened connections go on with what was known of their path (ITCP-3).
     fn hand_on_estimates(&mut self) {
         let Self { estimates, session, hop, .. } = self;
-        estimates.retain(|id, known| match session.stream(*id) {
-            Some(stream) => {
-                hop.adopt(stream, *known);
-                false
-            }
-            None => true,
-        });
+        moved::hand_on(estimates, session, |stream, known| hop.adopt(stream, known));
     }
 
     /// A new connection to the new base (MHP-18).

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use lasthop_session::ConnId;
+use lasthop_hop::StreamId;
+use lasthop_session::{ConnId, Session};
 use lasthop_tcp::{Estimates, RttState};
 use lasthop_units::{Bytes, Duration};
 
@@ -37,6 +38,20 @@ impl Moved {
     pub(super) fn decode(bytes: &[u8]) -> Self {
         read(&mut Reader(bytes)).unwrap_or_default()
     }
+}
+
+/// Hands what was known of each connection's path on to the stream that carries it now, once there is one
+/// (ITCP-3).
+pub(super) fn hand_on(
+    estimates: &mut BTreeMap<ConnId, Estimates>,
+    session: &Session,
+    mut adopt: impl FnMut(StreamId, Estimates),
+) {
+    estimates.retain(|id, known| {
+        let stream = session.stream(*id);
+        stream.into_iter().for_each(|stream| adopt(stream, *known));
+        stream.is_none()
+    });
 }
 
 fn read(input: &mut Reader<'_>) -> Option<Moved> {

@@ -118,7 +118,7 @@ impl Surrogates {
         }
     }
 
-    /// It is so late.
+    /// Sets the time at which everything happens that is called for until it is set again.
     pub(super) fn set_now(&mut self, now: Time) {
         self.now = now;
     }

@@ -14,6 +14,7 @@ use super::ends;
 use super::links::Links;
 use super::names::{Way, WiredEnd};
 use crate::net::Context;
+use crate::schemes::moved;
 use crate::schemes::transport::{BaseHop, Lost, Scratch};
 
 /// A mobile's hop and session.
@@ -61,13 +62,7 @@ impl Carried {
     /// Connections that the mobile has reopened go on with what was known of their path.
     fn hand_on_estimates(&mut self) {
         let Self { estimates, session, hop, .. } = self;
-        estimates.retain(|id, known| match session.stream(*id) {
-            Some(stream) => {
-                hop.adopt(stream, *known);
-                false
-            }
-            None => true,
-        });
+        moved::hand_on(estimates, session, |stream, known| hop.adopt(stream, known));
     }
 }
 
