@@ -11,8 +11,6 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -71,23 +69,23 @@ struct Seen {
 
 /// Counts TCP's flags on an interface, until it is asked for the counts.
 struct Capture {
-    stop: Arc<AtomicBool>,
+    stop: Stop,
     thread: JoinHandle<Seen>,
 }
 
 impl Capture {
     fn start(netns: &Netns, interface: &str) -> Self {
         let socket = netns.enter(|| PacketSocket::open(interface).unwrap()).unwrap();
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let stop = Stop::new().unwrap();
+        let stopped = stop.clone();
         let thread = thread::spawn(move || {
             let mut seen = Seen::default();
             let mut frame = [0; 256];
             loop {
                 match rustix::net::recv(&socket, &mut frame, RecvFlags::TRUNC) {
                     Ok((n, _)) => seen.count(&frame[10..n.max(10)]),
-                    Err(_) if stopped.load(Ordering::Relaxed) => break,
-                    Err(_) => thread::sleep(Duration::from_millis(1)),
+                    Err(_) if stopped.take() > 0 => break,
+                    Err(_) => wait_for_either(&socket, &stopped),
                 }
             }
             assert_eq!(socket.take_drops(), 0, "the capture has holes");
@@ -97,7 +95,7 @@ impl Capture {
     }
 
     fn end(self) -> Seen {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stop.request();
         self.thread.join().unwrap()
     }
 }
@@ -278,6 +276,14 @@ fn wait_for(fd: &OwnedFd, flags: PollFlags) {
     let timeout = Timespec::try_from(PATIENCE).unwrap();
     let mut polled = [PollFd::new(fd, flags)];
     assert_eq!(rustix::event::poll(&mut polled, Some(&timeout)), Ok(1), "nothing happens");
+}
+
+/// Waits until there is a frame or the capture is to end. Waking every millisecond instead can keep
+/// the kernel's own threads, which packet rules wait for, off a busy processor for many seconds.
+fn wait_for_either(socket: &PacketSocket, stop: &Stop) {
+    let mut polled = [PollFd::new(socket, PollFlags::IN), PollFd::new(stop, PollFlags::IN)];
+    // Whatever else ends it is one more look.
+    let _ = rustix::event::poll(&mut polled, None);
 }
 
 fn wait_until(done: impl FnMut() -> bool) {
