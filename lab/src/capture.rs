@@ -2,21 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use lasthop_kernel::netns::Netns;
-use lasthop_kernel::offload::HEADER_LENGTH;
 use lasthop_kernel::packet_socket::PacketSocket;
-use rustix::net::{RecvFlags, recv};
 
 use crate::error::LabError;
-
-const TICK: Duration = Duration::from_millis(1);
-const LONGEST: usize = 70_000;
+use crate::sniffer::Sniffer;
 
 /// Both ends of a connection, by which kernels know it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -102,9 +95,8 @@ fn tcp_of(frame: &[u8]) -> Option<(SocketAddr, SocketAddr, Flags)> {
 /// Looks at everything that crosses a server's wire until it is dropped.
 #[derive(Debug)]
 pub struct Capture {
-    stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
-    thread: Option<JoinHandle<()>>,
+    _sniffer: Sniffer,
 }
 
 impl Capture {
@@ -114,45 +106,17 @@ impl Capture {
         let open = |host: &Netns| -> Result<PacketSocket, LabError> {
             host.enter(|| PacketSocket::open(interface))?.map_err(LabError::Frames)
         };
-        let sockets = [(open(server)?, true), (open(other)?, false)];
-        let stop = Arc::new(AtomicBool::new(false));
+        let sockets = vec![open(server)?, open(other)?];
         let seen: Arc<Mutex<Seen>> = Arc::default();
-        let (theirs, noted) = (Arc::clone(&stop), Arc::clone(&seen));
-        let watch = move || {
-            let mut frame = vec![0; LONGEST];
-            while !theirs.load(Ordering::Relaxed) {
-                let mut idle = true;
-                for (socket, to_server) in &sockets {
-                    while let Ok((n, _)) = recv(socket, &mut frame[..], RecvFlags::DONTWAIT) {
-                        let frame = frame.get(HEADER_LENGTH..n).unwrap_or_default();
-                        lock(&noted).note(frame, *to_server);
-                        idle = false;
-                    }
-                }
-                if idle {
-                    thread::sleep(TICK);
-                }
-            }
-        };
-        let thread = thread::Builder::new()
-            .name("capture".into())
-            .spawn(watch)
-            .map_err(|e| LabError::io("starting a thread", e))?;
-        Ok(Self { stop, seen, thread: Some(thread) })
+        let noted = Arc::clone(&seen);
+        let note = move |socket, frame: &[u8]| lock(&noted).note(frame, socket == 0);
+        let sniffer = Sniffer::start("capture", sockets, note)?;
+        Ok(Self { seen, _sniffer: sniffer })
     }
 
     /// What was seen since the last call, which begins anew.
     pub fn take(&self) -> Seen {
         std::mem::take(&mut *lock(&self.seen))
-    }
-}
-
-impl Drop for Capture {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

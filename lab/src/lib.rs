@@ -26,6 +26,7 @@ pub mod roam;
 pub mod scheme;
 mod service;
 pub mod sharing;
+mod sniffer;
 pub mod talk;
 pub mod tap;
 pub mod topology;

@@ -1,19 +1,12 @@
 //! What crosses a radio of frames, by kind: every frame that either host sends, lost or not.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use lasthop_kernel::offload::HEADER_LENGTH;
 use lasthop_kernel::packet_socket::PacketSocket;
-use rustix::net::{RecvFlags, recv};
 
 use crate::error::LabError;
-
-const TICK: Duration = Duration::from_millis(1);
-const LONGEST: usize = 70_000;
+use crate::sniffer::Sniffer;
 
 const ARP: u16 = 0x0806;
 const IPV4: u16 = 0x0800;
@@ -52,51 +45,24 @@ impl Kind {
 /// Counts frames until it is dropped.
 #[derive(Debug)]
 pub struct Tap {
-    stop: Arc<AtomicBool>,
     kinds: Arc<Mutex<BTreeMap<Kind, u64>>>,
-    thread: Option<JoinHandle<()>>,
+    _sniffer: Sniffer,
 }
 
 impl Tap {
     pub(crate) fn start(sockets: Vec<PacketSocket>) -> Result<Self, LabError> {
-        let stop = Arc::new(AtomicBool::new(false));
         let kinds: Arc<Mutex<BTreeMap<Kind, u64>>> = Arc::default();
-        let (theirs, counted) = (Arc::clone(&stop), Arc::clone(&kinds));
-        let count = move || {
-            let mut frame = vec![0; LONGEST];
-            while !theirs.load(Ordering::Relaxed) {
-                let mut idle = true;
-                for socket in &sockets {
-                    while let Ok((n, _)) = recv(socket, &mut frame[..], RecvFlags::DONTWAIT) {
-                        let frame = frame.get(HEADER_LENGTH..n).unwrap_or_default();
-                        *lock(&counted).entry(Kind::of(frame)).or_default() += 1;
-                        idle = false;
-                    }
-                }
-                if idle {
-                    thread::sleep(TICK);
-                }
-            }
+        let counted = Arc::clone(&kinds);
+        let count = move |_, frame: &[u8]| {
+            *lock(&counted).entry(Kind::of(frame)).or_default() += 1;
         };
-        let thread = thread::Builder::new()
-            .name("tap".into())
-            .spawn(count)
-            .map_err(|e| LabError::io("starting a thread", e))?;
-        Ok(Self { stop, kinds, thread: Some(thread) })
+        let sniffer = Sniffer::start("tap", sockets, count)?;
+        Ok(Self { kinds, _sniffer: sniffer })
     }
 
     /// How many frames of each kind there were so far.
     pub fn kinds(&self) -> BTreeMap<Kind, u64> {
         lock(&self.kinds).clone()
-    }
-}
-
-impl Drop for Tap {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

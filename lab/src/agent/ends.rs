@@ -1,16 +1,15 @@
 //! A bridge between two hosts that are not kernels: every frame that enters it, and every frame that
 //! leaves it, byte for byte.
 
-use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_kernel::netns::Netns;
 use lasthop_kernel::tun::Tun;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::path::{BRIDGE, FIXED_IF, MOBILE_IF};
 use crate::error::LabError;
 
-const TICK: Duration = Duration::from_millis(1);
 const LONGEST: usize = 70_000;
 
 /// An end of the bridge.
@@ -91,7 +90,7 @@ impl Ends {
         while !is_enough(&frames) && Instant::now() < deadline {
             match self.tun(end).receive(&mut room) {
                 Ok(Some(length)) => frames.push(room[..length].to_vec()),
-                Ok(None) => thread::sleep(TICK),
+                Ok(None) => wait_for_one(self.tun(end), deadline),
                 Err(e) => return Err(LabError::io("receiving a frame", e)),
             }
         }
@@ -104,4 +103,11 @@ impl Ends {
             End::Mobile => &self.mobile,
         }
     }
+}
+
+/// Sleeps until a frame is there, or the time is over.
+fn wait_for_one(tun: &Tun, deadline: Instant) {
+    let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now())).ok();
+    // Whatever else ends it is one more look.
+    let _ = poll(&mut [PollFd::new(tun, PollFlags::IN)], left.as_ref());
 }
