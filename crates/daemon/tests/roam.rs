@@ -360,7 +360,10 @@ fn a_move_back_before_it_is_done_harms_nothing(hop: &str) {
 /// MOB-39
 fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
     let country = Country::start(hop, 2, "");
-    let exchange = Exchange::start(country.connect(echo_server()), 8 * MB);
+    let echo = echo_server();
+    let exchange = Exchange::start(country.connect(echo), 8 * MB);
+    // Where this one, too, is open, the base has heard of the session: before, it gives none away.
+    says(&mut country.connect(echo), "settled");
     let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 300 });
     country.ask(&imminent).unwrap();
     country.await_that("reached ahead", |report| report.bases[1].state == "up");
