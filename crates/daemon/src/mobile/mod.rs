@@ -110,8 +110,9 @@ impl Mobile {
         let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
         let mut recipe = Recipe::new(&config, keys.clone(), seed);
         let hop = recipe.make(base, Time::ZERO)?;
-        let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
+        // Whoever finds the proxy served finds the control socket served.
         let control = control::open(config.control.as_deref(), "mobile")?;
+        let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
         let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
         let role = MobileRole::new(config, listeners, intercepted, (recipe, hop), keys, seed);
         let driver = Driver::new(role, Several::new(0), control).map_err(RunError::Kernel)?;
