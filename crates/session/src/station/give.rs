@@ -207,10 +207,9 @@ where
         let state = id.and_then(|id| {
             let (own, streams) = world.session(id)?;
             let mut state = own.preview(&streams, session, PREVIEW_MAX);
-            let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
+            let mut images: BTreeMap<ConnId, Vec<u8>> = world.previews(id).into_iter().collect();
             for connection in &mut state.connections {
-                let socket = wired.get(&ConnId(connection.id));
-                if let Some(image) = socket.and_then(|socket| world.preview(*socket)) {
+                if let Some(image) = images.remove(&ConnId(connection.id)) {
                     connection.wired = Wired::<A>::Image(image).encode(session);
                 }
             }

@@ -72,10 +72,10 @@ pub trait Wires<A>: Associations {
     /// too; connections whose wired half cannot be had are reset. Packets for the mobile come here from here on.
     fn restore(&mut self, id: Self::Id, session: SessionId, mobile: A, images: Vec<Restored>);
 
-    /// The state of a wired half at this moment, as [`dump`](Self::dump) would give it, to be sent ahead
-    /// of a handoff; `None` where that is of no use.
-    fn preview(&self, _socket: Self::Socket) -> Option<Vec<u8>> {
-        None
+    /// The states of an association's wired halves at this moment, as [`dump`](Self::dump) would give
+    /// them, to be sent ahead of a handoff; none where that is of no use.
+    fn previews(&self, _id: Self::Id) -> Vec<(ConnId, Vec<u8>)> {
+        Vec::new()
     }
 
     /// What else goes along with the session of an association that is about to be frozen, opaque to the

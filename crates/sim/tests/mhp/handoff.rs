@@ -1,5 +1,8 @@
 //! Handoffs in a network, whatever is lost and whenever they come.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use lasthop_radio::{Errors, Loss};
 use lasthop_session::handoff::Broken;
 use lasthop_sim::net::host::Ending;
@@ -130,22 +133,27 @@ fn stray_packets_are_passed_on() {
     assert!(came.segments.iter().filter(|s| s.tunnelled).count() as u64 >= passed);
 }
 
+/// A mobile goes to two other bases, home and away again, and stays at each for so many milliseconds.
+fn wander(mut plan: Plan, dwell: u64) -> (Site, Rc<RefCell<Log>>) {
+    plan.bases = 3;
+    plan.campus.delay = ms(15);
+    let mut world = plan.build();
+    let fixed = world.watch_fixed();
+    world.deal(at(0), world.mobiles[0], world.fixed, BOTH);
+    for (n, base) in [1, 2, 0, 1].into_iter().enumerate() {
+        world.hand_over(0, at(2000 + n as u64 * (dwell + 100)), ms(100), base);
+    }
+    world.run_to_the_end(at(300_000));
+    world.expect_whole(1);
+    (world, fixed)
+}
+
 /// MHP-23: a handoff during a handoff goes on towards the last base, and a return home is one too.
 #[test]
 fn a_handoff_may_interrupt_a_handoff() {
     for hop in schemes() {
         for dwell in [0, 3, 9, 20, 60, 150, 400] {
-            let mut plan = Plan::new(hop.clone());
-            plan.bases = 3;
-            plan.campus.delay = ms(15);
-            let mut world = plan.build();
-            let fixed = world.watch_fixed();
-            world.deal(at(0), world.mobiles[0], world.fixed, BOTH);
-            for (n, base) in [1, 2, 0, 1].into_iter().enumerate() {
-                world.hand_over(0, at(2000 + n as u64 * (dwell + 100)), ms(100), base);
-            }
-            world.run_to_the_end(at(300_000));
-            world.expect_whole(1);
+            let (world, fixed) = wander(Plan::new(hop.clone()), dwell);
             expect_unnoticed(&world, &fixed.borrow());
         }
     }
@@ -206,17 +214,8 @@ fn what_is_still_ending_moves_along() {
 fn a_wired_half_may_stay_behind() {
     for hop in schemes() {
         for dwell in [0, 3, 20, 150, 2000] {
-            let mut plan = Plan::new(hop.clone());
-            (plan.bases, plan.anchors) = (3, true);
-            plan.campus.delay = ms(15);
-            let mut world = plan.build();
-            let fixed = world.watch_fixed();
-            world.deal(at(0), world.mobiles[0], world.fixed, BOTH);
-            for (n, base) in [1, 2, 0, 1].into_iter().enumerate() {
-                world.hand_over(0, at(2000 + n as u64 * (dwell + 100)), ms(100), base);
-            }
-            world.run_to_the_end(at(300_000));
-            world.expect_whole(1);
+            let plan = Plan { anchors: true, ..Plan::new(hop.clone()) };
+            let (world, fixed) = wander(plan, dwell);
             let fixed = fixed.borrow();
             assert_eq!(fixed.towards(FIXED, Flags::RST), 0);
             assert_eq!(

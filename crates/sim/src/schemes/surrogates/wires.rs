@@ -224,8 +224,9 @@ impl Wires<SocketAddr> for Surrogates {
         true
     }
 
-    fn preview(&self, socket: u64) -> Option<Vec<u8>> {
-        self.half(socket).map(|half| half.encode(self.now))
+    fn previews(&self, id: Way) -> Vec<(ConnId, Vec<u8>)> {
+        let image = |(conn, key)| Some((conn, self.half(key)?.encode(self.now)));
+        self.wired(id).into_iter().filter_map(image).collect()
     }
 
     fn hop_state(&mut self, id: Way) -> Vec<u8> {
