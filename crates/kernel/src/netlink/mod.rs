@@ -29,7 +29,9 @@ use thiserror::Error;
 
 use self::message::Message;
 pub use self::monitor::Monitor;
-pub use self::netfilter::{Held, PacketQueue, Verdict, add_queue_target};
+pub use self::netfilter::{
+    Field, Held, PacketQueue, SetChange, Sets, Verdict, add_queue_target, key,
+};
 pub use self::owner::{Ends, Owners};
 pub use self::picture::{DefaultRoute, NetworkEvent};
 pub use self::requests::Rtnetlink;

@@ -1,14 +1,16 @@
-//! The packet filter's own messages (nfnetlink), as far as packets are held by them: a queue of
-//! packets that wait for a verdict (nfnetlink_queue), and the rule that fills it.
+//! The packet filter's own messages (nfnetlink), as far as the `nft` program will not do: a queue of
+//! packets that wait for a verdict (nfnetlink_queue), the rule that fills it, and elements of sets,
+//! which are changed while a connection stands still and cannot wait for a program to start.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_packet_core::{NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NetlinkPayload};
 use netlink_sys::protocols::NETLINK_NETFILTER;
 
 use super::NetlinkError;
-use super::attributes::{NESTED, attributes, text};
+use super::attributes::{NESTED, attributes, octets, put, text};
 use super::channel::{Channel, Read};
 use super::message::Message;
 
@@ -22,6 +24,13 @@ const FAMILY_ANY: u8 = 0;
 
 // linux/netfilter/nf_tables.h and nf_tables_compat.h
 const NEW_RULE: u16 = SUBSYSTEM_TABLES << 8 | 6;
+const NEW_ELEMENTS: u16 = SUBSYSTEM_TABLES << 8 | 12;
+const DELETE_ELEMENTS: u16 = SUBSYSTEM_TABLES << 8 | 14;
+const ELEMENTS_TABLE: u16 = 1;
+const ELEMENTS_SET: u16 = 2;
+const ELEMENTS: u16 = 3;
+const ELEMENT_KEY: u16 = 1;
+const DATA_VALUE: u16 = 1;
 const RULE_TABLE: u16 = 1;
 const RULE_CHAIN: u16 = 2;
 const RULE_EXPRESSIONS: u16 = 4;
@@ -52,6 +61,11 @@ const VERDICT_ACCEPT: u32 = 1;
 const COPIED: u32 = 2048;
 /// Queue numbers that are tried, from the first on.
 const NUMBERS: std::ops::Range<u16> = 27752..27784;
+
+/// Elements in one message, so that it fits an attribute, and in one transaction, so that it fits the
+/// socket.
+const ELEMENTS_MAX: usize = 512;
+const TRANSACTION_MAX: usize = 2048;
 
 /// A message about a family and a number that depends on its kind.
 fn message(kind: u16, family: u8, number: u16) -> Message {
@@ -90,6 +104,88 @@ pub fn add_queue_target(table: &str, chain: &str, number: u16) -> Result<(), Net
     ];
     let what = || "hold packets in a queue".to_owned();
     Channel::open(NETLINK_NETFILTER)?.order_all(&batch, &what)
+}
+
+/// Elements of a named set, of a table of the family `inet`, that come or go.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SetChange {
+    /// The table.
+    pub table: &'static str,
+    /// The set.
+    pub set: String,
+    /// They are added, which they may have been already; else they are deleted, and have to be there.
+    pub add: bool,
+    /// Their keys; see [`key`].
+    pub keys: Vec<Vec<u8>>,
+}
+
+/// A field of a set's key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Field {
+    /// `ipv4_addr` or `ipv6_addr`.
+    Ip(IpAddr),
+    /// `inet_service`.
+    Port(u16),
+}
+
+/// A set's key: of one field, or of several joined by a dot.
+pub fn key(fields: &[Field]) -> Vec<u8> {
+    let mut key = Vec::new();
+    for field in fields {
+        match field {
+            Field::Ip(ip) => key.extend(octets(*ip)),
+            Field::Port(port) => key.extend(port.to_be_bytes()),
+        }
+        key.resize(key.len().next_multiple_of(4), 0);
+    }
+    key
+}
+
+/// Changes sets. What is open stays open: the kernel takes milliseconds to close it.
+#[derive(Default, Debug)]
+pub struct Sets(Option<Channel>);
+
+impl Sets {
+    /// Changes sets, in this order; in one step where not thousands of elements change.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said; what was changed in an earlier step stays so.
+    pub fn change(&mut self, changes: &[SetChange]) -> Result<(), NetlinkError> {
+        let mut orders = Vec::new();
+        for change in changes {
+            orders.extend(change.keys.chunks(ELEMENTS_MAX).map(|keys| order(change, keys)));
+        }
+        let mut channel = match self.0.take() {
+            Some(channel) => channel,
+            None => Channel::open(NETLINK_NETFILTER)?,
+        };
+        for orders in orders.chunks(TRANSACTION_MAX / ELEMENTS_MAX) {
+            let bound = |kind| (message(kind, FAMILY_ANY, SUBSYSTEM_TABLES), 0);
+            let mut batch = vec![bound(BATCH_BEGIN)];
+            batch.extend(orders.iter().cloned().map(|order| (order, NLM_F_CREATE)));
+            if let Some((_, flags)) = batch.last_mut() {
+                *flags |= NLM_F_ACK;
+            }
+            batch.push(bound(BATCH_END));
+            channel.order_all(&batch, &|| "change sets of packet rules".to_owned())?;
+        }
+        self.0 = Some(channel);
+        Ok(())
+    }
+}
+
+fn order(change: &SetChange, keys: &[Vec<u8>]) -> Message {
+    let mut elements = Vec::new();
+    for key in keys {
+        let value = attributes(&[(DATA_VALUE, key)]);
+        let element = attributes(&[(ELEMENT_KEY | NESTED, &value)]);
+        put(&mut elements, LIST_ELEMENT | NESTED, &element);
+    }
+    message(if change.add { NEW_ELEMENTS } else { DELETE_ELEMENTS }, FAMILY_INET, 0)
+        .with_text(ELEMENTS_TABLE, change.table)
+        .with_text(ELEMENTS_SET, &change.set)
+        .with(ELEMENTS | NESTED, &elements)
 }
 
 /// A packet that waits for its verdict.
@@ -261,6 +357,45 @@ mod tests {
                     assert!(start.elapsed() < PATIENCE, "nobody serves the queue, and it waits");
                     knock();
                 }
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn elements_come_and_go_in_one_step_or_not_at_all() {
+        let Some(netns) = Netns::for_test() else { return };
+        netns
+            .enter(|| {
+                nft::apply(
+                    "table inet x {\n set one { type ipv4_addr . inet_service; timeout 60s; }\n \
+                     set other { type ipv6_addr; }\n}\n",
+                )
+                .unwrap();
+                let listed = || {
+                    let out = netns.command("nft").args(["list", "table", "inet", "x"]).output();
+                    String::from_utf8(out.unwrap().stdout).unwrap()
+                };
+                let of = |n: u16| key(&[Field::Ip([10, 0, 0, 1].into()), Field::Port(n)]);
+                let change =
+                    |set: &str, add, keys| SetChange { table: "x", set: set.to_owned(), add, keys };
+                let six = vec![key(&[Field::Ip(std::net::Ipv6Addr::LOCALHOST.into())])];
+                let add = [
+                    change("one", true, (1..=5000).map(of).collect()),
+                    change("other", true, six.clone()),
+                ];
+                let mut sets = Sets::default();
+                sets.change(&add).unwrap();
+                assert!(listed().contains("10.0.0.1 . 5000"), "{}", listed());
+                assert!(listed().contains("::1"), "{}", listed());
+                // One that was there is added once more, and is gone when it is deleted.
+                sets.change(&[change("one", true, vec![of(7)]), change("one", false, vec![of(7)])])
+                    .unwrap();
+                assert!(!listed().contains("10.0.0.1 . 7 "), "{}", listed());
+                let absent = [change("other", false, six), change("one", false, vec![of(7)])];
+                let e = sets.change(&absent).unwrap_err();
+                assert!(e.to_string().contains("sets of packet rules"), "{e}");
+                assert!(listed().contains("::1"), "nothing of it is in force: {}", listed());
+                assert!(sets.change(&[change("none", true, vec![of(1)])]).is_err());
             })
             .unwrap();
     }

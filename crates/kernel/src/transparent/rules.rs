@@ -8,7 +8,7 @@ use lasthop_wire::mhp::reach::Families;
 
 use super::config::{Numbers, TransparentConfig};
 use super::holding::Answer;
-use crate::netlink::{Action, Kind, Prefix, Route, Rule};
+use crate::netlink::{Action, Field, Kind, Prefix, Route, Rule, SetChange, key};
 use crate::network::Network;
 use crate::nft;
 
@@ -397,13 +397,21 @@ impl Exceptions {
         [("answered", &self.answered), ("away", &self.away)]
     }
 
-    /// A script after which a base's table that has these has those of `to`; empty if they are equal.
-    pub fn change(&self, to: &Self) -> String {
-        let sets = self.sets().into_iter().zip(to.sets());
-        let change = |((set, now), (_, then)): ((&str, &BTreeSet<_>), (_, &BTreeSet<_>))| {
-            elements("delete", set, &(now - then)) + &elements("add", set, &(then - now))
-        };
-        sets.map(change).collect()
+    /// What has to change in a base's table that has these, so that it has those of `to`.
+    pub fn change(&self, to: &Self) -> Vec<SetChange> {
+        let mut changes = Vec::new();
+        for ((set, now), (_, then)) in self.sets().into_iter().zip(to.sets()) {
+            for (add, addresses) in [(false, now - then), (true, then - now)] {
+                for (digit, ipv6) in [(4, false), (6, true)] {
+                    let own = addresses.iter().filter(|ip| ip.is_ipv6() == ipv6);
+                    let keys: Vec<Vec<u8>> = own.map(|ip| key(&[Field::Ip(*ip)])).collect();
+                    let set = format!("{set}{digit}");
+                    let change = SetChange { table: BASE_TABLE, set, add, keys };
+                    changes.extend((!change.keys.is_empty()).then_some(change));
+                }
+            }
+        }
+        changes
     }
 
     /// A script after which a base's table, which must be there, resets no stray.
@@ -414,13 +422,13 @@ impl Exceptions {
     }
 }
 
-/// A line for each family that changes a set of addresses.
-fn elements(verb: &str, set: &str, addresses: &BTreeSet<IpAddr>) -> String {
+/// A line for each family that adds addresses to a set.
+fn elements(set: &str, addresses: &BTreeSet<IpAddr>) -> String {
     let line = |(digit, ipv6): (u8, bool)| {
         let own = addresses.iter().filter(|ip| ip.is_ipv6() == ipv6);
         match own.map(IpAddr::to_string).collect::<Vec<_>>().join(", ") {
             none if none.is_empty() => none,
-            own => format!("{verb} element inet {BASE_TABLE} {set}{digit} {{ {own} }}\n"),
+            own => format!("add element inet {BASE_TABLE} {set}{digit} {{ {own} }}\n"),
         }
     };
     [(4, false), (6, true)].map(line).concat()
@@ -461,7 +469,7 @@ fn base_ruleset(numbers: Numbers, networks: &[Prefix], exceptions: &Exceptions) 
          ip saddr @own4 {astray}\n    \
          ip6 saddr @own6 {astray}\n  }}\n}}\n"
     ));
-    out.push_str(&Exceptions::default().change(exceptions));
+    exceptions.sets().iter().for_each(|(set, of)| out.push_str(&elements(set, of)));
     out
 }
 
@@ -520,13 +528,16 @@ mod tests {
             Exceptions { answered: set(answered), away: set(away) }
         };
         let (old, new) = (of(&["10.9.0.7", "fd09::7"], &[]), of(&["10.9.0.7"], &["fd09::7"]));
-        assert_eq!(
-            old.change(&new),
-            "delete element inet lasthop_base answered6 { fd09::7 }\n\
-             add element inet lasthop_base away6 { fd09::7 }\n"
-        );
-        assert_eq!(old.change(&old), "");
-        assert!(base_ruleset(Numbers::BASE, &[], &new).ends_with(&of(&[], &[]).change(&new)));
+        let change = |set: &str, add| SetChange {
+            table: BASE_TABLE,
+            set: set.to_owned(),
+            add,
+            keys: vec![key(&[Field::Ip("fd09::7".parse().unwrap())])],
+        };
+        assert_eq!(old.change(&new), [change("answered6", false), change("away6", true)]);
+        assert_eq!(old.change(&old), []);
+        let added = "add element inet lasthop_base away6 { fd09::7 }\n";
+        assert!(base_ruleset(Numbers::BASE, &[], &new).ends_with(added));
     }
 
     #[test]

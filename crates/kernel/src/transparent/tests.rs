@@ -9,9 +9,10 @@ use rustix::thread::CapabilitySet;
 
 use super::*;
 use crate::leave::Leave;
+use crate::netlink::Sets;
 use crate::netns::{Netns, Prefix};
 use crate::network::Network;
-use crate::nft::{self, NftError};
+use crate::nft::NftError;
 use crate::tcp;
 
 /// Nothing in these tests should take longer.
@@ -594,11 +595,11 @@ fn tcp_to_a_mobile_without_a_socket_here_is_neither_answered_nor_passed_on() {
     let none = Exceptions::default();
     let away = ["10.9.0.7", "fd09::7"].map(|ip| ip.parse().unwrap()).into();
     let away = Exceptions { away, ..Exceptions::default() };
-    base.enter(|| nft::apply(&none.change(&away)).unwrap()).unwrap();
+    base.enter(|| Sets::default().change(&none.change(&away)).unwrap()).unwrap();
     for at in ["10.9.0.7:80", "[fd09::7]:80"].map(addr) {
         connect(&server, at).unwrap();
     }
-    base.enter(|| nft::apply(&away.change(&none)).unwrap()).unwrap();
+    base.enter(|| Sets::default().change(&away.change(&none)).unwrap()).unwrap();
     assert_eq!(tries(addr("10.9.0.7:80")).unwrap_err().kind(), std::io::ErrorKind::TimedOut);
     // Once the addresses are nobody's, they are reached as ever.
     base.enter(|| interception.renew(Numbers::BASE, &[], &Exceptions::default()).unwrap()).unwrap();

@@ -1,9 +1,11 @@
 //! Tells a segment that this host answers for a mobile's address, and answers.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -24,7 +26,12 @@ const BROADCAST: [u8; 6] = [0xff; 6];
 #[derive(Debug)]
 pub(super) struct Announcements {
     standing: BTreeMap<(IpAddr, String), Standing>,
+    segments: Segments,
 }
+
+/// A socket for each interface. They stay: the kernel takes long to close one.
+#[derive(Default, Debug)]
+struct Segments(BTreeMap<u32, OwnedFd>);
 
 #[derive(Debug)]
 struct Standing {
@@ -49,7 +56,7 @@ impl Announcements {
         if let Err(error) = clean() {
             tracing::warn!(%error, "cannot remove addresses announced by an earlier helper");
         }
-        Self { standing: BTreeMap::new() }
+        Self { standing: BTreeMap::new(), segments: Segments::default() }
     }
 
     /// Answers for `address` from here on, and says so.
@@ -64,7 +71,8 @@ impl Announcements {
             let standing = Standing { interface: interface.clone(), route, again: None };
             self.standing.insert(key.clone(), standing);
         }
-        say(address, interface.index, mac).map_err(|e| format!("announcing on {name}: {e}"))?;
+        let said = self.segments.say(address, interface.index, mac);
+        said.map_err(|e| format!("announcing on {name}: {e}"))?;
         if let Some(standing) = self.standing.get_mut(&key) {
             standing.again = Some((0, Instant::now() + AGAIN[0]));
         }
@@ -100,7 +108,7 @@ impl Announcements {
             let Some((n, due)) = standing.again.filter(|(_, due)| *due <= now) else { continue };
             let Some(mac) = standing.interface.mac else { continue };
             // The next one may go out where this one did not.
-            let _ = say(*address, standing.interface.index, mac);
+            let _ = self.segments.say(*address, standing.interface.index, mac);
             standing.again = AGAIN.get(n + 1).map(|later| (n + 1, due + *later));
         }
     }
@@ -194,19 +202,36 @@ fn contains((network, length): netlink::Prefix, address: IpAddr) -> bool {
     all == other && (network == address || differ >= u32::from(length))
 }
 
-/// Sends the announcement once.
-fn say(address: IpAddr, interface: u32, mac: [u8; 6]) -> io::Result<()> {
-    let socket = packet_socket::open(libc::SOCK_RAW)?;
-    // No frame is wanted back.
-    packet_socket::bind(std::os::fd::AsFd::as_fd(&socket), &packet_socket::address(interface, 0))?;
-    let frames = match address {
-        IpAddr::V4(ip) => vec![arp(ip, mac, 1), arp(ip, mac, 2)],
-        IpAddr::V6(ip) => vec![advertisement(ip, mac)],
-    };
-    for frame in frames {
-        rustix::net::send(&socket, &frame, SendFlags::NOSIGNAL)?;
+impl Segments {
+    /// Sends the announcement once.
+    fn say(&mut self, address: IpAddr, interface: u32, mac: [u8; 6]) -> io::Result<()> {
+        let said = self.send(address, interface, mac);
+        if said.is_err() {
+            // The number may be another interface's next time.
+            self.0.remove(&interface);
+        }
+        said
     }
-    Ok(())
+
+    fn send(&mut self, address: IpAddr, interface: u32, mac: [u8; 6]) -> io::Result<()> {
+        let socket = match self.0.entry(interface) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let socket = packet_socket::open(libc::SOCK_RAW)?;
+                // No frame is wanted back.
+                packet_socket::bind(socket.as_fd(), &packet_socket::address(interface, 0))?;
+                entry.insert(socket)
+            }
+        };
+        let frames = match address {
+            IpAddr::V4(ip) => vec![arp(ip, mac, 1), arp(ip, mac, 2)],
+            IpAddr::V6(ip) => vec![advertisement(ip, mac)],
+        };
+        for frame in frames {
+            rustix::net::send(&*socket, &frame, SendFlags::NOSIGNAL)?;
+        }
+        Ok(())
+    }
 }
 
 /// A gratuitous ARP (RFC 5227, section 3): a request (1) or a reply (2) whose sender and target are

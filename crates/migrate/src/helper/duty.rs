@@ -218,7 +218,7 @@ impl Duty {
         let moving: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.local.ip()).collect();
         let answered = &self.exceptions.answered - &moving;
         let then = Exceptions { answered, ..self.exceptions.clone() };
-        self.freezer.freeze(flows, &self.exceptions.change(&then))?;
+        self.freezer.freeze(flows, self.exceptions.change(&then))?;
         self.exceptions = then;
         holdings.frozen.extend(flows);
         Ok(())
@@ -267,9 +267,9 @@ impl Duty {
     }
 
     fn except(&mut self, then: Exceptions) -> Result<(), String> {
-        let script = self.exceptions.change(&then);
-        if !script.is_empty() {
-            nft::apply(&script).map_err(|e| e.to_string())?;
+        let changes = self.exceptions.change(&then);
+        if !changes.is_empty() {
+            self.freezer.change(&changes)?;
         }
         self.exceptions = then;
         Ok(())

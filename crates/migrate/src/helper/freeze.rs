@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use lasthop_kernel::netlink::{Field, SetChange, Sets, key};
 use lasthop_kernel::nft;
 
 use super::super::Flow;
@@ -20,45 +21,48 @@ const LONGEST: &str = "60s";
 pub(super) struct Freezer {
     /// The table stands.
     stands: bool,
+    sets: Sets,
 }
 
 impl Freezer {
-    /// What an earlier helper froze is thawed.
+    /// Ready: nothing is frozen, whatever an earlier helper froze.
     pub(super) fn new() -> Self {
-        if let Err(error) = nft::delete(TABLE) {
-            tracing::warn!(%error, "cannot drop packets of moving connections");
+        let mut freezer = Self { stands: false, sets: Sets::default() };
+        if let Err(error) = freezer.stand() {
+            tracing::warn!(error, "cannot drop packets of moving connections");
         }
-        Self { stands: false }
+        freezer
     }
 
-    /// `beside` is a script that is done in the same step.
-    pub(super) fn freeze(&mut self, flows: &[Flow], beside: &str) -> Result<(), String> {
-        let mut script = beside.to_owned();
-        if !self.stands {
-            script.push_str(&table());
+    fn stand(&mut self) -> Result<(), String> {
+        nft::apply(&table()).map_err(|e| e.to_string())?;
+        self.stands = true;
+        Ok(())
+    }
+
+    /// `beside` is done in the same step.
+    pub(super) fn freeze(&mut self, flows: &[Flow], beside: Vec<SetChange>) -> Result<(), String> {
+        let changes = [beside, elements(true, flows)].concat();
+        if self.stands && self.sets.change(&changes).is_ok() {
+            return Ok(());
         }
-        elements(&mut script, "add", flows);
-        self.apply(&script)
+        // Somebody has taken the table away.
+        self.stand()?;
+        self.change(&changes)
+    }
+
+    /// Changes other sets, such as those of the table of exceptions.
+    pub(super) fn change(&mut self, changes: &[SetChange]) -> Result<(), String> {
+        self.sets.change(changes).map_err(|e| e.to_string())
     }
 
     pub(super) fn thaw(&mut self, flows: &[Flow]) -> Result<(), String> {
         if !self.stands {
             return Ok(());
         }
-        let mut script = String::new();
-        // One that has expired would make the whole script fail: after adding it is there.
-        elements(&mut script, "add", flows);
-        elements(&mut script, "delete", flows);
-        self.apply(&script)
-    }
-
-    fn apply(&mut self, script: &str) -> Result<(), String> {
-        if script.is_empty() {
-            return Ok(());
-        }
-        nft::apply(script).map_err(|e| e.to_string())?;
-        self.stands = true;
-        Ok(())
+        // One that has expired would make all fail: after adding it is there.
+        let changes = [elements(true, flows), elements(false, flows)].concat();
+        self.change(&changes)
     }
 }
 
@@ -95,42 +99,18 @@ fn table() -> String {
     text
 }
 
-fn elements(script: &mut String, verb: &str, flows: &[Flow]) {
-    for ipv6 in [false, true] {
-        let mut flows = flows.iter().filter(|flow| flow.local.is_ipv6() == ipv6).peekable();
-        if flows.peek().is_none() {
-            continue;
-        }
-        let n = if ipv6 { 6 } else { 4 };
-        let _ = write!(script, "{verb} element inet {TABLE} flows{n} {{ ");
-        for Flow { local, remote } in flows {
-            let (from, to) = ((local.ip(), local.port()), (remote.ip(), remote.port()));
-            let _ = write!(script, "{} . {} . {} . {}, ", from.0, from.1, to.0, to.1);
-        }
-        script.push_str("}\n");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thousand_connections_are_one_line_for_each_family() {
-        let flow = |n: u16, v6: bool| Flow {
-            local: if v6 { format!("[2001:db8::7]:{n}") } else { format!("10.9.0.7:{n}") }
-                .parse()
-                .unwrap(),
-            remote: if v6 { "[2001:db8::1]:80" } else { "192.0.2.1:80" }.parse().unwrap(),
+fn elements(add: bool, flows: &[Flow]) -> Vec<SetChange> {
+    let of = |ipv6: bool| {
+        let flows = flows.iter().filter(|flow| flow.local.is_ipv6() == ipv6);
+        let key = |Flow { local, remote }: &Flow| {
+            let [local, remote] =
+                [local, remote].map(|end| [Field::Ip(end.ip()), Field::Port(end.port())]);
+            key(&[local, remote].concat())
         };
-        let flows: Vec<Flow> = (1..=1000).map(|n| flow(n, n % 2 == 0)).collect();
-        let mut script = String::new();
-        elements(&mut script, "add", &flows);
-        assert_eq!(script.lines().count(), 2);
-        assert!(script.contains("flows4 { 10.9.0.7 . 1 . 192.0.2.1 . 80, "), "{script}");
-        assert!(script.contains("flows6 { 2001:db8::7 . 2 . 2001:db8::1 . 80, "), "{script}");
-        script.clear();
-        elements(&mut script, "add", &[]);
-        assert!(script.is_empty());
-    }
+        let set = if ipv6 { "flows6" } else { "flows4" };
+        SetChange { table: TABLE, set: set.to_owned(), add, keys: flows.map(key).collect() }
+    };
+    let mut changes = vec![of(false), of(true)];
+    changes.retain(|change| !change.keys.is_empty());
+    changes
 }
