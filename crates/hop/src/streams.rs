@@ -150,6 +150,13 @@ pub trait Movable: Streams {
     /// What [`detach`](Self::detach) would give at this moment. The stream goes on as it was
     /// (MOB-39).
     fn snapshot(&self, id: StreamId) -> Option<StreamState>;
+
+    /// Of a stream that was [detached](Self::detach): before which offset all of its bytes had come to the
+    /// peer by then. Known once the peer has answered something that was sent later; never in a transport
+    /// that does not follow what it has handed over.
+    fn arrived(&self, _id: StreamId) -> Option<u64> {
+        None
+    }
 }
 
 /// Implements [`Streams`], and [`Movable`] if asked to, for a type whose streams are those of a part of it:
@@ -168,6 +175,11 @@ macro_rules! streams_of {
             fn snapshot(&self, id: $crate::StreamId) -> Option<$crate::StreamState> {
                 let $it = self;
                 $shared.snapshot(id)
+            }
+
+            fn arrived(&self, id: $crate::StreamId) -> Option<u64> {
+                let $it = self;
+                $shared.arrived(id)
             }
         }
     };
@@ -238,5 +250,9 @@ impl<T: Movable + ?Sized> Movable for &mut T {
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {
         (**self).snapshot(id)
+    }
+
+    fn arrived(&self, id: StreamId) -> Option<u64> {
+        (**self).arrived(id)
     }
 }

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
+use lasthop_hop::StreamId;
 use lasthop_wire::mhp::Target;
 
 /// Where a connection goes. Kept at the mobile while it is not answered, at the base for as long
@@ -31,13 +32,17 @@ pub(crate) struct Rest {
     pub(crate) ended: bool,
     /// For the peer, from `Conn::send_base` on, once it says what it has.
     pub(crate) resend: Vec<u8>,
+    /// Of these, what is on the new stream before the peer has said what it has.
+    pub(crate) early: Option<(u64, u64)>,
+    /// The stream that carried the connection before, and the offset there of the first byte to resend.
+    pub(crate) left: Option<(StreamId, u64)>,
     /// No stream will carry the connection any more: it is over when `unread` is read.
     pub(crate) over: bool,
 }
 
 impl Rest {
     pub(crate) fn new(unread: Vec<u8>, ended: bool, resend: Vec<u8>) -> Self {
-        Self { unread, read: 0, ended, resend, over: false }
+        Self { unread, ended, resend, ..Self::default() }
     }
 
     /// Bytes in order that the caller has not taken.

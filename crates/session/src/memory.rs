@@ -70,6 +70,8 @@ pub struct End {
     /// Resets of this side that the peer has not seen.
     resets: VecDeque<(u64, u64)>,
     events: VecDeque<StreamEvent>,
+    /// What had crossed of streams that were detached.
+    crossed: BTreeMap<u64, u64>,
 }
 
 #[derive(Debug)]
@@ -126,6 +128,7 @@ impl End {
             streams: BTreeMap::new(),
             resets: VecDeque::new(),
             events: VecDeque::new(),
+            crossed: BTreeMap::new(),
         }
     }
 
@@ -307,8 +310,13 @@ impl Streams for End {
 impl Movable for End {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         let state = self.snapshot(id)?;
-        self.streams.remove(&id.0);
+        let stream = self.streams.remove(&id.0)?;
+        self.crossed.insert(id.0, stream.crossed);
         Some(state)
+    }
+
+    fn arrived(&self, id: StreamId) -> Option<u64> {
+        self.crossed.get(&id.0).copied()
     }
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {

@@ -2,9 +2,9 @@
 
 use alloc::vec::Vec;
 
-use lasthop_hop::StreamState;
+use lasthop_hop::{StreamId, StreamState};
 
-use crate::table::{Conn, Held};
+use crate::table::Conn;
 
 impl Conn {
     /// Bytes in order that came along and were not taken.
@@ -34,39 +34,69 @@ impl Conn {
 
     /// Takes in what the old stream held. Stream offsets become the connection's: the messages at
     /// its start do not count.
-    pub(crate) fn unload(&mut self, state: StreamState) {
-        let mut kept = state.send;
-        if let Held::Unsent(backlog) = core::mem::take(&mut self.held) {
-            kept.extend_from_slice(backlog.as_slice());
-        }
+    pub(crate) fn unload(&mut self, stream: StreamId, state: StreamState) {
+        let unsent = self.unsent.take();
         let (said, heard) = (u64::from(self.said), u64::from(self.heard));
-        let message = said.saturating_sub(state.send_start) as usize;
-        kept.drain(..message.min(kept.len()));
-        self.send_base += state.send_start.saturating_sub(said);
         let rest = self.rest.get_or_insert_default();
-        kept.append(&mut rest.resend);
-        rest.resend = kept;
-        if heard > 0 {
-            self.recv_base += state.received.saturating_sub(heard);
-            rest.add_unread(&state.unread);
-            rest.ended |= state.recv_ended;
+        rest.left = None;
+        // Of what was sent early a base without the session takes nothing, whatever its transport says.
+        if rest.early.take().is_none() {
+            let mut kept = state.send;
+            kept.extend_from_slice(unsent.as_ref().map_or(&[], |unsent| unsent.as_slice()));
+            kept.drain(..(said.saturating_sub(state.send_start) as usize).min(kept.len()));
+            self.send_base += state.send_start.saturating_sub(said);
+            if !self.awaits {
+                rest.left = Some((stream, state.send_start.max(said)));
+            }
+            kept.append(&mut rest.resend);
+            rest.resend = kept;
         }
-        (self.said, self.heard) = (0, 0);
-        (self.awaits, self.listed) = (false, false);
+        if heard > 0 && !self.resumes {
+            let unskipped = state.received.saturating_sub(heard);
+            self.recv_base += unskipped;
+            let skipped = state.unread.len().saturating_sub(unskipped as usize);
+            // What is in front of them was taken already, or is skipped.
+            rest.add_unread(&state.unread[if self.skip > 0 { skipped } else { 0 }..]);
+            rest.ended |= state.recv_ended && state.received >= heard;
+        }
+        (self.said, self.heard, self.skip) = (0, 0, 0);
+        (self.awaits, self.listed, self.resumes) = (false, false, false);
+        self.partial = Vec::new();
         self.moved = true;
     }
 
-    /// The peer says which byte it expects next: what it has is dropped, the rest is for the new
-    /// stream (MHP-19). `None` if the peer wants what is not kept, or what was never sent.
-    pub(crate) fn reconcile(&mut self, expected: u64) -> Option<Vec<u8>> {
-        let had = usize::try_from(expected.checked_sub(self.send_base)?).ok()?;
-        let resend = self.rest.as_mut().map(|rest| core::mem::take(&mut rest.resend));
-        let mut resend = resend.unwrap_or_default();
-        if had > resend.len() {
+    /// Bytes that are kept for the peer, from the one at `from` on; `None` if that one is not kept, nor the
+    /// next.
+    fn kept_from(&self, from: u64) -> Option<&[u8]> {
+        let kept = self.rest.as_ref().map_or(&[][..], |rest| &rest.resend);
+        kept.get(usize::try_from(from.checked_sub(self.send_base)?).ok()?..)
+    }
+
+    /// At most `limit` of the bytes that are kept, from the one at `from` on, to be sent before the peer has
+    /// said what it expects. They stay until it has.
+    pub(crate) fn take_early(&mut self, from: u64, limit: usize) -> Option<Vec<u8>> {
+        let kept = self.kept_from(from).filter(|kept| self.awaits && !kept.is_empty())?;
+        let early = kept[..kept.len().min(limit)].to_vec();
+        let rest = self.rest.as_mut().filter(|rest| rest.early.is_none())?;
+        rest.early = Some((from, from + early.len() as u64));
+        Some(early)
+    }
+
+    /// The peer says which byte it expects next (MHP-19): the bytes that the new stream is to carry on with,
+    /// and the first of them, if none was sent early. `None` if the peer wants what is not kept, or what was
+    /// never sent.
+    pub(crate) fn reconcile(&mut self, expected: u64) -> Option<(Vec<u8>, Option<u64>)> {
+        let early = self.rest.as_mut().and_then(|rest| rest.early.take());
+        let (from, next) = early.unwrap_or((expected, expected));
+        if expected < from {
             return None;
         }
-        resend.drain(..had);
-        self.send_base = expected;
-        Some(resend)
+        self.kept_from(expected)?;
+        let resend = self.kept_from(next)?.to_vec();
+        if let Some(rest) = &mut self.rest {
+            rest.resend = Vec::new();
+        }
+        self.send_base = from;
+        Some((resend, early.is_none().then_some(from)))
     }
 }

@@ -9,7 +9,7 @@ use lasthop_wire::mhp::handoff::{Reopened, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason, Target};
 
 use crate::carried::Origin;
-use crate::table::{Held, Phase, Table};
+use crate::table::{Phase, Table};
 use crate::{ConnId, Event};
 
 mod channel;
@@ -37,6 +37,9 @@ pub struct Config {
     /// What one connection may carry along from hop to hop, both directions together. One that
     /// holds more is reset at the handoff.
     pub kept_max: Bytes,
+    /// At the mobile: what all connections together send at once after a handoff, though the base before
+    /// may have got it: about what a hop takes at its beginning.
+    pub blind_max: Bytes,
 }
 
 impl Config {
@@ -48,6 +51,7 @@ impl Config {
             max_half_open: 1024,
             opening_timeout: Duration::from_secs(150),
             kept_max: Bytes::from_mib(256),
+            blind_max: Bytes::from_kib(16),
         }
     }
 
@@ -449,7 +453,7 @@ impl Session {
         if let Some(stream) = conn.stream
             && answered
             && !conn.awaits
-            && !matches!(conn.held, Held::Unsent(_))
+            && conn.unsent.is_none()
         {
             hop.finish(stream);
         }
@@ -505,7 +509,7 @@ impl Session {
     pub fn received<'h>(&'h self, hop: &'h impl Streams, id: ConnId) -> &'h [u8] {
         match self.table.get(id).filter(|conn| conn.phase() == Phase::Open) {
             Some(conn) if !conn.unread().is_empty() => conn.unread(),
-            Some(conn) if !conn.awaits => conn.stream.map_or(&[], |stream| hop.received(stream)),
+            Some(conn) if conn.hears() => conn.stream.map_or(&[], |stream| hop.received(stream)),
             _ => &[],
         }
     }
@@ -522,7 +526,7 @@ impl Session {
             if rest.over && rest.unread().is_empty() {
                 self.forget(id);
             }
-        } else if let Some(stream) = conn.stream.filter(|_| n > 0 && !conn.awaits) {
+        } else if let Some(stream) = conn.stream.filter(|_| n > 0 && conn.hears()) {
             hop.consume(stream, n);
         }
     }
@@ -538,7 +542,7 @@ impl Session {
             RecvState::Reset(_) => below,
             _ if conn.phase() != Phase::Open || !conn.unread().is_empty() => RecvState::Open,
             _ if conn.has_end() => RecvState::Finished,
-            _ if conn.awaits => RecvState::Open,
+            _ if !conn.hears() => RecvState::Open,
             _ => below,
         }
     }

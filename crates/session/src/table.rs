@@ -28,16 +28,6 @@ pub(crate) enum Phase {
     Open,
 }
 
-/// Bytes of a message that the transport could not take, or has not given, in one piece. Rare: a
-/// message fits a datagram of any usual size.
-#[derive(Debug, Default)]
-pub(crate) enum Held {
-    #[default]
-    Nothing,
-    Unsent(Backlog),
-    Partial(Vec<u8>),
-}
-
 /// Bytes for the transport, taken from the front.
 #[derive(Debug, Default)]
 pub(crate) struct Backlog {
@@ -82,7 +72,10 @@ impl Backlog {
 #[derive(Debug)]
 pub(crate) struct Conn {
     phase: Phase,
-    pub(crate) held: Held,
+    /// What the transport could not take in one piece of a message, and what follows it.
+    pub(crate) unsent: Option<Box<Backlog>>,
+    /// What it has not given whole of a message.
+    pub(crate) partial: Vec<u8>,
     /// The caller ended its direction; it may be that the transport was not told yet.
     pub(crate) finishing: bool,
     /// What carries it; nothing between two hops.
@@ -91,13 +84,17 @@ pub(crate) struct Conn {
     pub(crate) moved: bool,
     /// Mobile: Reopen was said and not answered.
     pub(crate) awaits: bool,
+    /// Base: Continue is awaited.
+    pub(crate) resumes: bool,
+    /// Base: so many bytes behind it came over an earlier hop.
+    pub(crate) skip: u32,
     /// Base: the mobile says that it lives.
     pub(crate) listed: bool,
-    /// Lengths of our message and of the peer's at the start of the stream; zero until they are
-    /// written and read.
+    /// Lengths of our messages and of the peer's at the start of the stream, with what is skipped behind
+    /// them; zero until they are written and read.
     pub(crate) said: u16,
-    pub(crate) heard: u16,
-    /// Offsets, in the connection's bytes, of those that follow the two messages.
+    pub(crate) heard: u32,
+    /// Offsets, in the connection's bytes, of those that follow the messages.
     pub(crate) send_base: u64,
     pub(crate) recv_base: u64,
     /// What came along from an earlier hop.
@@ -121,7 +118,19 @@ impl Conn {
         matches!(self.phase, Phase::Open | Phase::Asking(Opening::Early))
             && self.stream.is_some()
             && !self.awaits
-            && !matches!(self.held, Held::Unsent(_))
+            && self.unsent.is_none()
+    }
+
+    /// Whether what the stream gives next is the application's.
+    pub(crate) fn hears(&self) -> bool {
+        !self.awaits && !self.resumes && self.skip == 0
+    }
+
+    /// Keeps bytes until the transport takes them.
+    pub(crate) fn keep_unsent(&mut self, bytes: &[u8]) {
+        if !bytes.is_empty() {
+            self.unsent.get_or_insert_default().push(bytes);
+        }
     }
 }
 
@@ -268,11 +277,14 @@ impl Table {
     pub(crate) fn insert(&mut self, id: ConnId, phase: Phase) {
         let conn = Conn {
             phase,
-            held: Held::Nothing,
+            unsent: None,
+            partial: Vec::new(),
             finishing: false,
             stream: None,
             moved: false,
             awaits: false,
+            resumes: false,
+            skip: 0,
             listed: false,
             said: 0,
             heard: 0,

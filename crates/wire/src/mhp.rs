@@ -218,6 +218,12 @@ pub enum Message {
     Reopen(Reopen),
     /// Base to mobile: it goes on.
     Reopened(Reopened),
+    /// Mobile to base, behind [`Reopen`](Self::Reopen): the connection's bytes follow, from this one on, and
+    /// the base skips those that it has.
+    Continue {
+        /// The first byte that follows. The base expects this one, or a later one.
+        from: u64,
+    },
     /// Mobile to base: the connections that live.
     Roll(Roll),
 }
@@ -301,6 +307,7 @@ impl Message {
             }
             Self::Reopen(reopen) => reopen.encode(out),
             Self::Reopened(reopened) => reopened.encode(out),
+            Self::Continue { from } => out.extend_from_slice(&from.to_be_bytes()),
             Self::Roll(roll) => roll.encode(out),
         }
         let body = (out.len() - start - HEADER_LEN) as u16;
@@ -315,6 +322,7 @@ impl Message {
             Self::Offer { .. } => TYPE_OFFER,
             Self::Reopen(_) => handoff::TYPE_REOPEN,
             Self::Reopened(_) => handoff::TYPE_REOPENED,
+            Self::Continue { .. } => handoff::TYPE_CONTINUE,
             Self::Roll(_) => handoff::TYPE_ROLL,
         }
     }
@@ -335,7 +343,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, MhpError> {
         return Err(MhpError::Version(version));
     }
     if let Some(&kind) = bytes.get(1)
-        && !matches!(kind, TYPE_OPEN..=TYPE_OFFER | handoff::TYPE_REOPEN..=handoff::TYPE_ROLL)
+        && !matches!(kind, TYPE_OPEN..=TYPE_OFFER | handoff::TYPE_CONTINUE..=handoff::TYPE_REOPEN)
     {
         return Err(MhpError::Type(kind));
     }
@@ -401,6 +409,9 @@ fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
         }
         handoff::TYPE_REOPEN => Reopen::decode(&mut body).map(Message::Reopen),
         handoff::TYPE_REOPENED => Reopened::decode(&mut body).map(Message::Reopened),
+        handoff::TYPE_CONTINUE => {
+            Ok(Message::Continue { from: u64::from_be_bytes(body.take("first byte")?) })
+        }
         handoff::TYPE_ROLL => Roll::decode(&mut body).map(Message::Roll),
         _ => Err(MhpError::Type(kind)),
     }

@@ -1,6 +1,7 @@
 //! `lasthop mobile`: carries applications' connections over the hop to a base.
 
 mod config;
+mod early;
 mod families;
 mod guest;
 mod held;
@@ -37,6 +38,7 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
 
+use self::early::Left;
 use self::guest::{Guest, Wanted, Wish};
 use self::held::{Held, Openings};
 use self::intercepted::Intercepted;
@@ -170,6 +172,8 @@ pub(crate) struct MobileRole {
     impatient: bool,
     /// When the base's silence will have lasted too long.
     doubt_at: Option<Time>,
+    /// The hop that the connections have left, while it may tell something of them.
+    before: Option<Left>,
     /// Parts that lead to no base any more, and when they end.
     retired: Vec<(Time, u32)>,
     /// Applications whose association was lost while the base was asked for what they want.
@@ -245,6 +249,7 @@ impl MobileRole {
             born: false,
             impatient: false,
             doubt_at: None,
+            before: None,
             retired: Vec::new(),
             again: Vec::new(),
             users,

@@ -16,6 +16,7 @@ use lasthop_session::handoff::{self, Broken, MobileEvent, MobileKeys, Reason};
 use lasthop_session::{ResetReason, SessionId};
 use lasthop_units::{LinkEvent, Stream as Random, Time};
 
+use super::early::Left;
 use super::network::Changes;
 use super::station::Sign;
 use super::{Core, MobileHop, MobileRole};
@@ -196,7 +197,11 @@ impl MobileRole {
         }
         let at = self.at;
         let (hop, mut turn) = core.turn();
-        hop.with(&mut turn, at, |hop, _| hop.set_leaving(true));
+        hop.with(&mut turn, at, |hop, turn| {
+            hop.set_leaving(true);
+            // Its answer tells how much it has got.
+            hop.roam(turn);
+        });
         (self.here, self.resumed, self.impatient) = (i, false, false);
         self.left = now;
         self.forget_trial();
@@ -225,6 +230,7 @@ impl MobileRole {
         }
         if part != self.at {
             core.rekey(self.at, part);
+            self.before = Some(Left::new(self.at));
             self.at = part;
         }
         // The greeting goes first, so that the base knows what the rest belongs to.
@@ -361,6 +367,7 @@ impl MobileRole {
         some |= self.arrive(core);
         if self.resumed {
             some |= self.say(core);
+            self.send_early(core);
         }
         self.sweep(core);
         some

@@ -24,7 +24,7 @@ impl Srp {
     ///
     /// # Errors
     ///
-    /// The frames cannot be read; those before the first unreadable one have been obeyed.
+    /// The frames cannot be read; those before the first unreadable one have been handled.
     pub fn handle(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<(), FrameError> {
         if self.closed.is_some() {
             return Ok(());
@@ -39,10 +39,11 @@ impl Srp {
             self.probes.probe_now(now);
         }
         if self.is_for_detached(payload) {
+            self.handle_acks(now, payload);
             return Ok(());
         }
         self.received.on_datagram(now, number);
-        let outcome = self.obey_all(now, payload);
+        let outcome = self.handle_frames(now, payload);
         self.settle_shares();
         if outcome? {
             match self.windowed() {
@@ -60,13 +61,13 @@ impl Srp {
     }
 
     /// Whether the datagram is to be acknowledged.
-    pub(super) fn obey_all(&mut self, now: Time, payload: &[u8]) -> Result<bool, FrameError> {
+    pub(super) fn handle_frames(&mut self, now: Time, payload: &[u8]) -> Result<bool, FrameError> {
         let mut eliciting = false;
         for frame in Frames::new(payload) {
             let frame = frame.inspect_err(|_| self.stats.malformed += 1)?;
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Floor(_) | Frame::Padding | Frame::Urge);
-            if self.obey(now, &frame).is_err() {
+            if self.handle_frame(now, &frame).is_err() {
                 self.close(CloseReason::Protocol);
                 break;
             }
@@ -74,7 +75,18 @@ impl Srp {
         Ok(eliciting)
     }
 
-    fn obey(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), Violation> {
+    /// Takes the acknowledgements out of a datagram that is not itself acknowledged.
+    fn handle_acks(&mut self, now: Time, payload: &[u8]) {
+        for frame in Frames::new(payload).filter_map(Result::ok) {
+            if let Frame::Ack(ack) = &frame
+                && self.on_ack(now, ack).is_err()
+            {
+                self.close(CloseReason::Protocol);
+            }
+        }
+    }
+
+    fn handle_frame(&mut self, now: Time, frame: &Frame<'_>) -> Result<(), Violation> {
         match frame {
             Frame::Padding | Frame::Ping => {}
             Frame::Ack(ack) => self.on_ack(now, ack)?,
@@ -267,7 +279,9 @@ impl Srp {
     fn on_content_arrived(&mut self, content: Content) {
         match content {
             Content::Data { stream: id, piece } => {
-                let Some(stream) = self.streams.get_mut(&id) else { return };
+                let Some(stream) = self.streams.get_mut(&id) else {
+                    return self.on_detached_arrived(id, piece);
+                };
                 let before = stream.send.buffered();
                 let was_done = stream.send.is_done();
                 stream.send.on_acked(piece);

@@ -38,7 +38,7 @@ mod windowed;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -50,6 +50,7 @@ use crate::stats::HopStats;
 use crate::streams::StreamEvent;
 use crate::transport::{CloseReason, LOST, Role};
 use copies::Copies;
+use moved::Detached;
 use mtu::MtuSearch;
 use probes::Probes;
 use rate::RateControl;
@@ -88,7 +89,7 @@ pub struct Srp {
     unseen: RangeSet,
     /// Streams that were taken out: the peer may not know yet, and their bytes are not ours to
     /// acknowledge.
-    detached: BTreeSet<u64>,
+    detached: BTreeMap<u64, Detached>,
     /// Streams with something lost, and with something new, in turn.
     urgent: VecDeque<u64>,
     active: VecDeque<u64>,
@@ -165,7 +166,7 @@ impl Srp {
             overhead,
             streams: BTreeMap::new(),
             unseen: RangeSet::default(),
-            detached: BTreeSet::new(),
+            detached: BTreeMap::new(),
             local_open: 0,
             next_local: if role == Role::Mobile { 0 } else { 1 },
             next_peer: if role == Role::Mobile { 1 } else { 0 },

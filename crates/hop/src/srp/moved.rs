@@ -2,13 +2,37 @@
 
 use lasthop_wire::frame::{Frame, Frames};
 
+use lasthop_stream::RangeSet;
+
 use super::Srp;
+use super::send::Piece;
 use super::stream::Stream;
 use crate::streams::{Movable, RecvState, StreamId, StreamState};
 
 /// Streams that were taken out and are remembered; the oldest are forgotten first. An association
 /// has some thousands of streams at once.
 const DETACHED_MAX: usize = 1 << 16;
+
+/// What the peer had of a stream's bytes when the stream was taken out, as far as it has said.
+#[derive(Debug)]
+pub(super) struct Detached {
+    /// Everything before was acknowledged.
+    acked: u64,
+    /// What was acknowledged beyond.
+    beyond: RangeSet,
+    /// The first datagram that was sent later: its acknowledgement tells of all that arrived before.
+    since: u64,
+}
+
+impl Detached {
+    fn on_acked(&mut self, piece: Piece) {
+        let (start, end) = (piece.offset.max(self.acked), piece.offset + piece.len as u64);
+        if start < end {
+            self.beyond.insert(start..end);
+            self.acked = self.beyond.take_prefix(self.acked).unwrap_or(self.acked);
+        }
+    }
+}
 
 impl Stream {
     fn can_move(&self) -> bool {
@@ -40,14 +64,23 @@ impl Srp {
             return false;
         }
         let mut frames = Frames::new(payload).filter_map(Result::ok);
-        frames.any(|frame| matches!(frame, Frame::Stream(f) if self.detached.contains(&f.id)))
+        frames.any(|frame| matches!(frame, Frame::Stream(f) if self.detached.contains_key(&f.id)))
     }
 
-    fn remember_detached(&mut self, id: u64) {
+    fn remember_detached(&mut self, id: u64, stream: &Stream) {
         if self.detached.len() >= DETACHED_MAX {
             self.detached.pop_first();
         }
-        self.detached.insert(id);
+        let (acked, beyond) = stream.send.acknowledged();
+        let since = self.log.next_number();
+        self.detached.insert(id, Detached { acked, beyond: beyond.clone(), since });
+    }
+
+    /// Bytes of a stream that was taken out had arrived.
+    pub(super) fn on_detached_arrived(&mut self, id: u64, piece: Piece) {
+        if let Some(detached) = self.detached.get_mut(&id) {
+            detached.on_acked(piece);
+        }
     }
 }
 
@@ -55,7 +88,7 @@ impl Movable for Srp {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams.get(&id.0).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(&id.0)?;
-        self.remember_detached(id.0);
+        self.remember_detached(id.0, &stream);
         self.leave_shares();
         if self.is_local(id.0) {
             self.local_open -= 1;
@@ -68,6 +101,11 @@ impl Movable for Srp {
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {
         self.streams.get(&id.0).filter(|stream| stream.can_move()).map(Stream::state)
+    }
+
+    fn arrived(&self, id: StreamId) -> Option<u64> {
+        let detached = self.detached.get(&id.0)?;
+        (self.largest_acked >= detached.since).then_some(detached.acked)
     }
 }
 

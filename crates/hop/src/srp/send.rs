@@ -272,6 +272,12 @@ impl SendHalf {
         }
     }
 
+    /// The offset of the first byte that the peer has not acknowledged in order, and what it has
+    /// acknowledged beyond.
+    pub(super) fn acknowledged(&self) -> (u64, &RangeSet) {
+        (self.ring.start(), &self.acked)
+    }
+
     /// The offset of the first byte that the peer has not acknowledged in order, and all from there.
     pub(super) fn kept(&self) -> (u64, Vec<u8>) {
         let start = self.ring.start();

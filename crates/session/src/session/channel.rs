@@ -16,7 +16,7 @@ use lasthop_wire::mhp::{HEADER_LEN, ResetReason, VERSION};
 
 use super::{Role, Session};
 use crate::ConnId;
-use crate::table::{Backlog, Held};
+use crate::table::Backlog;
 
 /// Bytes that wait for the transport at most.
 const BACKLOG_MAX: usize = 4 << 20;
@@ -184,10 +184,7 @@ impl Session {
         let Some(conn) = self.table.get_mut(from).filter(|_| self.role == Role::Base) else {
             return true;
         };
-        let partial = match core::mem::take(&mut conn.held) {
-            Held::Partial(bytes) => bytes,
-            _ => Vec::new(),
-        };
+        let partial = core::mem::take(&mut conn.partial);
         let head = gather_head(hop, stream, partial);
         let begins = match (&head[..], hop.received(stream)) {
             ([], [version, kind, ..]) => frame(&[*version, *kind]) == Frame::Short,
@@ -199,9 +196,7 @@ impl Session {
             return true;
         }
         let unsure = head.len() == 1 && frame(&head) == Frame::Short;
-        if !head.is_empty() {
-            conn.held = Held::Partial(head);
-        }
+        conn.partial = head;
         !unsure || hop.recv_state(stream) != RecvState::Open
     }
 

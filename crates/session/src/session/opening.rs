@@ -8,7 +8,7 @@ use lasthop_wire::mhp::{self, Decoded, Message, MhpError, Opening, Refusal, Rese
 
 use super::{Role, Session};
 use crate::carried::Origin;
-use crate::table::{Backlog, Held, Phase, is_provisional, provisional};
+use crate::table::{Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 
 impl Session {
@@ -58,14 +58,14 @@ impl Session {
 
     fn on_readable(&mut self, hop: &mut impl Streams, id: ConnId) {
         let Some(conn) = self.table.get(id) else { return };
-        let (Some(stream), phase, awaits) = (conn.stream, conn.phase(), conn.awaits) else {
-            return;
-        };
+        let (Some(stream), phase) = (conn.stream, conn.phase()) else { return };
+        let (awaits, hears) = (conn.awaits, conn.hears());
         if let RecvState::Reset(code) = hop.recv_state(stream) {
             return self.on_peer_reset(id, phase, ResetReason::from_code(code));
         }
         match phase {
             _ if awaits => self.read_reopened(hop, id),
+            Phase::Connecting(_) | Phase::Open if !hears => self.read_continue(hop, id),
             Phase::Asking(opening) => self.read_answer(hop, id, opening),
             Phase::Reading if self.holds.contains(stream) => {}
             Phase::Reading => self.read_first(hop, stream),
@@ -164,7 +164,7 @@ impl Session {
         }
     }
 
-    /// Takes the stream's first message, and not a byte more, once it is complete.
+    /// Takes the stream's next message, and not a byte more, once it is complete.
     pub(super) fn take_message(
         &mut self,
         hop: &mut impl Streams,
@@ -172,25 +172,19 @@ impl Session {
     ) -> Result<Option<Message>, MhpError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(None) };
         let Some(stream) = conn.stream else { return Ok(None) };
-        let mut partial = match core::mem::take(&mut conn.held) {
-            Held::Partial(bytes) => bytes,
-            Held::Nothing => Vec::new(),
-            unsent @ Held::Unsent(_) => {
-                // Nobody can have answered what was not asked yet.
-                conn.held = unsent;
-                return Ok(None);
-            }
-        };
+        if matches!(conn.phase(), Phase::Asking(_)) && conn.unsent.is_some() {
+            // Nobody can have answered what was not asked yet.
+            return Ok(None);
+        }
+        let mut partial = core::mem::take(&mut conn.partial);
         if let Some((message, len)) = gather(hop, stream, &mut partial)? {
-            conn.heard = len as u16;
+            conn.heard = conn.heard.saturating_add(len as u32);
             return Ok(Some(message));
         }
         if hop.recv_state(stream) == RecvState::Finished {
             return Err(MhpError::Truncated("message"));
         }
-        if !partial.is_empty() {
-            conn.held = Held::Partial(partial);
-        }
+        conn.partial = partial;
         Ok(None)
     }
 
@@ -230,15 +224,41 @@ impl Session {
         id: ConnId,
         message: &Message,
     ) -> Result<(), StreamError> {
+        self.say_with(hop, id, message, &[])
+    }
+
+    /// Writes a message, and `bytes` behind it.
+    pub(super) fn say_with(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+        message: &Message,
+        bytes: &[u8],
+    ) -> Result<(), StreamError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
-        let Some(stream) = conn.stream else { return Ok(()) };
         self.scratch.clear();
         message.encode(&mut self.scratch);
-        let taken = hop.write(stream, &self.scratch)?;
-        conn.said = self.scratch.len() as u16;
-        if taken < self.scratch.len() {
-            conn.held = Held::Unsent(Backlog::new(self.scratch[taken..].to_vec()));
-        } else if conn.finishing && conn.is_emptied() {
+        conn.said += self.scratch.len() as u16;
+        let message = core::mem::take(&mut self.scratch);
+        let said = self.send(hop, id, &[&message, bytes]);
+        self.scratch = message;
+        said
+    }
+
+    /// Writes bytes behind those that were kept back, keeping back what the transport does not take.
+    pub(super) fn send(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+        parts: &[&[u8]],
+    ) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
+        let Some(stream) = conn.stream else { return Ok(()) };
+        for bytes in parts {
+            let taken = if conn.unsent.is_none() { hop.write(stream, bytes)? } else { 0 };
+            conn.keep_unsent(&bytes[taken..]);
+        }
+        if conn.unsent.is_none() && conn.finishing && conn.is_emptied() {
             hop.finish(stream);
         }
         Ok(())
@@ -247,20 +267,18 @@ impl Session {
     /// Writes what was kept back.
     pub(super) fn flush(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
-        let (Some(stream), Held::Unsent(backlog)) = (conn.stream, &mut conn.held) else {
-            return Ok(());
-        };
+        let (Some(stream), Some(backlog)) = (conn.stream, &mut conn.unsent) else { return Ok(()) };
         let taken = hop.write(stream, backlog.as_slice())?;
         backlog.take(taken);
         if !backlog.is_empty() {
             return Ok(());
         }
-        conn.held = Held::Nothing;
+        conn.unsent = None;
         if conn.finishing && conn.is_emptied() {
             hop.finish(stream);
         }
         // The edge for what came meanwhile has passed.
-        if conn.phase() != Phase::Open || conn.awaits {
+        if conn.phase() != Phase::Open || !conn.hears() {
             self.announce_bytes(hop, id);
         }
         Ok(())

@@ -3,15 +3,18 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, StreamId, Streams};
+use lasthop_hop::{Movable, StreamError, StreamId, Streams};
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
 use crate::carried::Origin;
-use crate::table::{Backlog, Conn, Held, Phase, is_provisional};
+use crate::table::{Backlog, Conn, Phase, is_provisional};
 use crate::{ConnId, Event};
+
+/// Bytes of one connection that are sent before the base has said which it expects.
+const EARLY_MAX: usize = 256 * 1024;
 
 /// Resumes are counted from so many times the handoff's number on: a base that hears of one knows in
 /// which handoff the mobile has come, before it has heard of the handoff.
@@ -29,6 +32,8 @@ pub(super) struct Moves {
     roll: Option<(StreamId, Backlog)>,
     /// The roll has changed since.
     recall: bool,
+    /// Bytes that were sent though they may have come over the hop before.
+    blind: usize,
 }
 
 impl Moves {
@@ -149,7 +154,7 @@ impl Session {
             return false;
         };
         let Some(conn) = self.table.get_mut(id) else { return false };
-        conn.unload(state);
+        conn.unload(stream, state);
         if conn.rest.as_ref().is_some_and(|rest| rest.len() as u64 > self.config.kept_max.get()) {
             self.break_off(hop, id, ResetReason::Policy);
             return false;
@@ -267,9 +272,60 @@ impl Session {
             self.say_open(hop, id)
         };
         self.arm(id);
+        let said = said.and_then(|()| self.send_blindly(hop, id));
         match said {
             Ok(()) => self.on_writable(hop, id),
             Err(_) => self.break_off(hop, id, ResetReason::AssociationLost),
+        }
+    }
+
+    /// What little a connection has kept goes on at once.
+    fn send_blindly(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get(id) else { return Ok(()) };
+        let kept = conn.rest.as_ref().map_or(0, |rest| rest.resend.len());
+        let from = conn.send_base;
+        if self.moves.blind + kept > self.config.blind_max.as_usize() {
+            return Ok(());
+        }
+        self.moves.blind += kept;
+        self.send_early(hop, id, from)
+    }
+
+    /// Carries a connection on from the byte at `from` before the base has said what it expects.
+    fn send_early(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+        from: u64,
+    ) -> Result<(), StreamError> {
+        let Some(conn) = self.table.get_mut(id).filter(|conn| conn.phase() == Phase::Open) else {
+            return Ok(());
+        };
+        let Some(early) = conn.take_early(from, EARLY_MAX) else { return Ok(()) };
+        self.say_with(hop, id, &Message::Continue { from }, &early)
+    }
+
+    /// Mobile: connections that wait for the base's answer with bytes for it, and the streams of the
+    /// hop before that carried them: whoever still hears the base before can ask
+    /// [`Movable::arrived`] what that one has got, and say so with [`handle_arrived`](Self::handle_arrived).
+    pub fn waiting(&self) -> Vec<(ConnId, StreamId)> {
+        let left = |id: ConnId| {
+            let conn = self.table.get(id).filter(|conn| conn.awaits)?;
+            let rest = conn.rest.as_ref().filter(|r| r.early.is_none() && !r.resend.is_empty())?;
+            rest.left.map(|(stream, _)| (id, stream))
+        };
+        self.table.ids().into_iter().filter_map(left).collect()
+    }
+
+    /// Mobile: the base before had all bytes before `offset` of the stream that carried the connection
+    /// there. What comes next is sent at once, before the new base has said the same.
+    pub fn handle_arrived(&mut self, now: Time, hop: &mut impl Streams, id: ConnId, offset: u64) {
+        self.advance(now);
+        let Some(conn) = self.table.get(id) else { return };
+        let Some((_, start)) = conn.rest.as_ref().and_then(|rest| rest.left) else { return };
+        let from = conn.send_base + offset.saturating_sub(start);
+        if self.send_early(hop, id, from).is_err() {
+            self.break_off(hop, id, ResetReason::AssociationLost);
         }
     }
 
@@ -301,14 +357,18 @@ impl Session {
 
     fn on_reopened(&mut self, hop: &mut impl Streams, id: ConnId, reopened: &Reopened) {
         let Some(conn) = self.table.get_mut(id) else { return };
-        let Some(resend) = conn.reconcile(reopened.expected) else {
+        let Some((resend, from)) = conn.reconcile(reopened.expected) else {
             return self.fail_reopening(hop, id);
         };
         conn.awaits = false;
-        if !resend.is_empty() {
-            conn.held = Held::Unsent(Backlog::new(resend));
-        }
         let phase = conn.phase();
+        let said = match from {
+            Some(from) => self.say_with(hop, id, &Message::Continue { from }, &resend),
+            None => self.send(hop, id, &[&resend]),
+        };
+        if said.is_err() {
+            return self.break_off(hop, id, ResetReason::AssociationLost);
+        }
         self.table.enter(id, Phase::Open);
         if let Phase::Asking(opening) = phase {
             self.stats.opened += 1;

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, StreamError, StreamId, StreamState, Streams};
+use lasthop_hop::{Movable, RecvState, StreamError, StreamId, StreamState, Streams};
 use lasthop_units::{Bytes, Time};
 use lasthop_wire::mhp::handoff::{
     Asking, ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
@@ -13,7 +13,7 @@ use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 use super::hold::Claim;
 use super::{Role, Session};
 use crate::carried::{Origin, Rest};
-use crate::table::{Backlog, Conn, Held, Phase, is_provisional, provisional};
+use crate::table::{Conn, Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 
 impl Session {
@@ -250,9 +250,10 @@ impl Session {
         let Some(conn) = self.table.get_mut(id) else { return };
         conn.heard = heard;
         conn.listed = true;
+        conn.resumes = !matches!(conn.phase(), Phase::Refusing(_));
         let missing = reopen.kept > conn.recv_base;
         match conn.reconcile(reopen.expected) {
-            Some(resend) if !missing => conn.rest.get_or_insert_default().resend = resend,
+            Some((resend, _)) if !missing => conn.rest.get_or_insert_default().resend = resend,
             // Bytes are lost for good; a hole is never papered over.
             _ => return self.break_off(hop, id, ResetReason::Protocol),
         }
@@ -285,14 +286,44 @@ impl Session {
     ) -> Result<(), StreamError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
         let resend = conn.rest.as_mut().map(|rest| core::mem::take(&mut rest.resend));
-        let resend = resend.unwrap_or_default();
-        if !resend.is_empty() {
-            match &mut conn.held {
-                Held::Unsent(backlog) => backlog.push(&resend),
-                held => *held = Held::Unsent(Backlog::new(resend)),
-            }
+        self.send(hop, id, &[&resend.unwrap_or_default()])
+    }
+
+    /// Continue, or what it says to skip, or a part of it, is there.
+    pub(super) fn read_continue(&mut self, hop: &mut impl Streams, id: ConnId) {
+        if self.table.get(id).is_some_and(|conn| conn.resumes) {
+            let from = match self.take_message(hop, id) {
+                Ok(None) => return,
+                Ok(Some(Message::Continue { from })) => Some(from),
+                Ok(Some(_)) | Err(_) => None,
+            };
+            let Some(conn) = self.table.get_mut(id) else { return };
+            // A hole is never papered over.
+            let skip = from.and_then(|from| conn.recv_base.checked_sub(from));
+            let Some(skip) = skip.and_then(|n| u32::try_from(n).ok()) else {
+                self.stats.malformed += 1;
+                return self.break_off(hop, id, ResetReason::Protocol);
+            };
+            conn.resumes = false;
+            conn.skip = skip;
+            conn.heard = conn.heard.saturating_add(skip);
         }
-        self.flush(hop, id)
+        let Some(conn) = self.table.get_mut(id) else { return };
+        let Some(stream) = conn.stream else { return };
+        while conn.skip > 0 {
+            let n = hop.received(stream).len().min(conn.skip as usize);
+            if n == 0 {
+                break;
+            }
+            hop.consume(stream, n);
+            conn.skip -= n as u32;
+        }
+        if conn.skip == 0 {
+            self.announce_bytes(hop, id);
+        } else if hop.recv_state(stream) == RecvState::Finished {
+            self.stats.malformed += 1;
+            self.break_off(hop, id, ResetReason::Protocol);
+        }
     }
 
     /// A connection that is not here: it was never heard of, or is over.
@@ -309,7 +340,7 @@ impl Session {
                 if reopen.kept == 0 && self.is_new(id, opening) =>
             {
                 if let Some(conn) = self.table.get_mut(from) {
-                    conn.moved = true;
+                    (conn.moved, conn.resumes) = (true, true);
                 }
                 self.on_open(hop, from, id, opening, Origin::new(target, source));
             }

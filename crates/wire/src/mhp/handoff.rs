@@ -29,9 +29,10 @@ pub use reason::Reason;
 pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
 pub use trust::{GRANTS_MAX, Grant, Warrant};
 
-pub(super) const TYPE_REOPEN: u8 = 16;
+pub(super) const TYPE_CONTINUE: u8 = 16;
 pub(super) const TYPE_REOPENED: u8 = 17;
 pub(super) const TYPE_ROLL: u8 = 18;
+pub(super) const TYPE_REOPEN: u8 = 19;
 const FLAG_ENDED: u8 = 2;
 const FLAG_ASKING: u8 = 4;
 const FLAG_SOURCE: u8 = 8;
@@ -63,7 +64,8 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Mobile to base, first on a stream: carry this connection on (MHP-18, MHP-19).
+/// Mobile to base, first on a stream: carry this connection on (MHP-18, MHP-19). The connection's bytes
+/// follow behind [`Message::Continue`](super::Message::Continue), before the answer or after it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reopen {
     /// Whose.

@@ -131,7 +131,7 @@ fn a_datagram_full_of_priorities_divides_once() {
     }
     let len = writer.len();
     assert!(frames > 300 && frames % 2 == 0, "{frames}");
-    end.obey_all(w.now, &out[..len]).unwrap();
+    end.handle_frames(w.now, &out[..len]).unwrap();
     assert_eq!(windows(end), before);
     end.handle(w.now, 1, &out[..len]).unwrap();
     assert_eq!(windows(end), [205, 717, 102].map(|units| units * (WINDOW / 1024)));

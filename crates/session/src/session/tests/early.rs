@@ -1,6 +1,8 @@
 //! A mobile that asks a base, hears nothing, and asks another: whatever its applications do between,
 //! nothing is lost.
 
+use lasthop_hop::Movable;
+
 use super::*;
 
 const NAME: SessionId = SessionId(3);
@@ -245,4 +247,140 @@ fn an_answer_that_arrived_as_the_hop_was_left_counts() {
         assert_eq!(trip.world.read_mobile(id), expected);
         assert_eq!(trip.world.read_base(id), b"0123");
     }
+}
+
+/// MHP-19: what little a connection has kept is on its way with Reopen, and the base takes it though its
+/// own answer has not left yet.
+#[test]
+fn what_little_is_kept_does_not_wait_for_the_answer() {
+    let (mut trip, one, other) = Trip::new();
+    trip.leave();
+    trip.arrive();
+    trip.world.pair.carry_up(usize::MAX);
+    trip.world.base_events();
+    assert_eq!(trip.world.read_base(one), b"", "its session is not here yet");
+    trip.world.base.adopt(trip.world.now, trip.state.take().expect("frozen"));
+    trip.world.base_events();
+    assert_eq!(trip.world.read_base(one), b"0123");
+    assert_eq!(trip.world.read_base(other), b"0123");
+    assert_eq!(trip.world.up(one, b"45"), 0, "the application's next bytes wait");
+    trip.world.settle();
+    assert_eq!(trip.world.up(one, b"45"), 2);
+    trip.world.settle();
+    assert_eq!(trip.world.read_base(one), b"45");
+}
+
+/// A connection with so much to resend that it waits, of which the old base has got `ARRIVED`.
+struct Upload {
+    trip: Trip,
+    id: ConnId,
+    /// The old hop, and the stream there.
+    old: Pair,
+    stream: StreamId,
+    sent: Vec<u8>,
+}
+
+impl Upload {
+    const LEN: usize = 50_000;
+    const ARRIVED: usize = 20_000;
+
+    fn new() -> Self {
+        let limits = Limits { unacknowledged: 1 << 20, buffer: 1 << 20, ..Limits::default() };
+        let mut world = Sessions::with(limits);
+        let id = world.opened();
+        world.settle();
+        let sent: Vec<u8> = (0..Self::LEN).map(|n| (n * 7 + n / 256) as u8).collect();
+        assert_eq!(world.up(id, &sent), Self::LEN);
+        world.pair.carry_up(Self::ARRIVED);
+        assert_eq!(world.read_base(id), sent[..Self::ARRIVED]);
+        let mut trip = Trip { world, state: None };
+        trip.leave();
+        let old = core::mem::replace(&mut trip.world.pair, Pair::new(limits));
+        trip.world.base = Session::base(Config::base());
+        let Sessions { pair, mobile, now, .. } = &mut trip.world;
+        mobile.resume(*now, &mut pair.mobile, NAME);
+        let [(waits, stream)] = mobile.waiting()[..] else { panic!("{:?}", mobile.waiting()) };
+        assert_eq!(waits, id);
+        Self { trip, id, old, stream, sent }
+    }
+
+    /// The mobile hears that the old base had got so many bytes more, or fewer, than it had.
+    fn hear(&mut self, more: i64) {
+        let arrived = self.old.mobile.arrived(self.stream).expect("it was detached");
+        let Sessions { pair, mobile, now, .. } = &mut self.trip.world;
+        let offset = arrived.checked_add_signed(more).expect("positive");
+        mobile.handle_arrived(*now, &mut pair.mobile, self.id, offset);
+        assert_eq!(mobile.waiting(), [], "it does not wait any more");
+    }
+
+    /// What comes up to the new base, to which nothing is answered, until it has the state, and then.
+    fn ask(&mut self) -> Vec<u8> {
+        let world = &mut self.trip.world;
+        world.pair.carry_up(usize::MAX);
+        world.base_events();
+        world.base.adopt(world.now, self.trip.state.take().expect("frozen"));
+        world.base_events();
+        world.read_base(self.id)
+    }
+}
+
+/// MHP-19: the old base's last word is enough to go on by, be it too little; what the new base has is
+/// skipped there.
+#[test]
+fn an_upload_goes_on_with_what_the_old_base_had_got() {
+    for more in [0, -1, -3000] {
+        let mut upload = Upload::new();
+        upload.hear(more);
+        assert_eq!(upload.ask(), upload.sent[Upload::ARRIVED..], "{more}");
+        let (id, world) = (upload.id, &mut upload.trip.world);
+        world.settle();
+        assert_eq!(world.up(id, b"more"), 4);
+        world.mobile.finish(&mut world.pair.mobile, id);
+        world.settle();
+        assert_eq!(world.read_base(id), b"more");
+        assert_eq!(world.base.recv_state(&world.pair.base, id), RecvState::Finished);
+    }
+}
+
+/// MHP-19: without that word nothing is sent that the base may have; the answer is awaited.
+#[test]
+fn an_upload_of_which_nothing_is_known_waits_for_the_answer() {
+    let mut upload = Upload::new();
+    assert_eq!(upload.ask(), b"");
+    let world = &mut upload.trip.world;
+    let mut got = Vec::new();
+    for _ in 0..10 {
+        world.settle();
+        got.extend(world.read_base(upload.id));
+    }
+    assert_eq!(got, upload.sent[Upload::ARRIVED..]);
+}
+
+/// MHP-19: a hole is never papered over, whoever is wrong.
+#[test]
+fn bytes_from_beyond_what_the_base_has_are_refused() {
+    let mut upload = Upload::new();
+    upload.hear(1);
+    assert_eq!(upload.ask(), b"");
+    let (mobile, _) = upload.trip.world.settle();
+    let reset = Event::Reset { id: upload.id, reason: ResetReason::Protocol };
+    assert!(mobile.contains(&reset), "{mobile:?}");
+}
+
+/// MHP-23: what a base without the session has taken early is not lost with it.
+#[test]
+fn what_was_sent_early_in_vain_is_sent_again() {
+    let mut upload = Upload::new();
+    upload.hear(0);
+    upload.trip.world.pair.carry_up(usize::MAX);
+    upload.trip.world.base_events();
+    upload.trip.leave();
+    upload.trip.arrive();
+    upload.trip.adopt();
+    let mut got = Vec::new();
+    for _ in 0..10 {
+        got.extend(upload.trip.world.read_base(upload.id));
+        upload.trip.world.settle();
+    }
+    assert_eq!(got, upload.sent[Upload::ARRIVED..]);
 }

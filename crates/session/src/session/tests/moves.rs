@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use lasthop_hop::Movable;
 use proptest::prelude::*;
 
 use super::*;
@@ -29,6 +30,8 @@ enum Step {
     /// The state comes to the base where the mobile is, or to the one where it was before.
     Adopt(bool),
     Say(bool, usize),
+    /// The base before says how much it had got, or somewhat less.
+    Hear(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -51,6 +54,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Freeze),
         4 => prop::bool::weighted(0.2).prop_map(Step::Adopt),
         2 => (any::<bool>(), n()).prop_map(|(up, n)| Step::Say(up, n)),
+        3 => prop_oneof![Just(0u64), 1u64..50].prop_map(Step::Hear),
     ]
 }
 
@@ -108,6 +112,8 @@ struct Run {
     stations: Vec<Station>,
     /// The station of the association that the mobile uses, or left last.
     at: usize,
+    /// The one of the association that it left last.
+    left: usize,
     suspended: bool,
     place: Holder,
     apps: BTreeMap<ConnId, End>,
@@ -125,13 +131,15 @@ struct Run {
 }
 
 impl Run {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: Limits, blind_max: u64) -> Self {
+        let config = Config { blind_max: Bytes::new(blind_max), ..Config::mobile() };
         let mut run = Self {
             now: Time::ZERO,
             limits,
-            mobile: Session::mobile(Config::mobile()),
+            mobile: Session::mobile(config),
             stations: vec![],
             at: 0,
+            left: 0,
             suspended: false,
             place: Holder::Station(0),
             apps: BTreeMap::new(),
@@ -253,7 +261,7 @@ impl Run {
             self.risked.extend(self.early.iter().filter(written));
         }
         self.mobile.suspend(self.now, &mut self.stations[self.at].pair.mobile);
-        self.suspended = true;
+        (self.suspended, self.left) = (true, self.at);
         self.said = Default::default();
         assert_eq!(self.mobile.poll_message(), None);
     }
@@ -270,6 +278,15 @@ impl Run {
         }
         self.say(true, 5);
         self.mobile.resume(self.now, &mut self.stations[self.at].pair.mobile, NAME);
+    }
+
+    fn hear(&mut self, less: u64) {
+        for (id, stream) in self.mobile.waiting() {
+            let arrived = self.stations[self.left].pair.mobile.arrived(stream);
+            let offset = arrived.expect("it was detached there").saturating_sub(less);
+            let hop = &mut self.stations[self.at].pair.mobile;
+            self.mobile.handle_arrived(self.now, hop, id, offset);
+        }
     }
 
     fn freeze(&mut self) {
@@ -389,6 +406,7 @@ impl Run {
             Step::Freeze => self.freeze(),
             Step::Adopt(late) => self.adopt(late),
             Step::Say(up, n) => self.say(up, n),
+            Step::Hear(less) => self.hear(less),
             Step::Write(which, n) => self.each(which, |run, id| run.write(id, n)),
             Step::Read(which, n) => self.each(which, |run, id| run.read(id, n)),
             Step::Finish(which) => self.each(which, Self::finish),
@@ -470,9 +488,10 @@ proptest! {
         piece in prop_oneof![1usize..5, Just(usize::MAX)],
         unacknowledged in prop_oneof![Just(0usize), 1usize..500],
         streams in prop_oneof![3usize..6, Just(usize::MAX)],
+        blind_max in prop_oneof![Just(0u64), Just(10_000)],
         steps in prop::collection::vec(step(), 0..250),
     ) {
-        let mut run = Run::new(Limits { buffer, piece, unacknowledged, streams });
+        let mut run = Run::new(Limits { buffer, piece, unacknowledged, streams }, blind_max);
         steps.iter().for_each(|step| run.step(step));
         run.drain();
         run.compare();
