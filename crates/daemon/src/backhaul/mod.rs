@@ -77,9 +77,10 @@ const SILENCE: Duration = Duration::from_secs(8);
 const KEEPALIVE: Duration = Duration::from_secs(4);
 /// What a peer may send of a message before it is read: whole sessions come that way.
 const MESSAGES: Bytes = Bytes::from_mib(16);
-/// What the base that keeps a socket may send ahead of the mobile's taking it: it must move along
-/// when the mobile moves on, so it does not grow.
-const BYTES: Bytes = Bytes::from_kib(256);
+/// What the base that keeps a socket may send ahead of the mobile's taking it, at first and at most: it
+/// must move along when the mobile moves on.
+const BYTES: Bytes = Bytes::from_kib(64);
+const BYTES_MAX: Bytes = Bytes::from_kib(256);
 
 /// What a base takes from a wired socket ahead of sending it on: it must move along when the mobile
 /// comes back.
@@ -183,7 +184,7 @@ impl WithPeers {
         let settings = between_bases(peer.address.is_ipv6(), window);
         let settings = match purpose {
             Purpose::Messages => settings,
-            Purpose::Bytes => HopConfig { stream_memory: BYTES, ..settings },
+            Purpose::Bytes => HopConfig { stream_memory: BYTES_MAX, ..settings },
         };
         peers.made += 1;
         let machine = lasthop_hop::Mobile::<Route, Srp>::new(

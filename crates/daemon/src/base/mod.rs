@@ -48,9 +48,9 @@ use crate::keyfile;
 use crate::split::{Bounds, SplitBase};
 
 /// What SRP takes from the wire ahead of sending, where sessions move.
-const AHEAD: Duration = Duration::from_millis(50);
+const AHEAD: Duration = Duration::from_millis(20);
 /// But at least this.
-const AHEAD_MIN: Bytes = Bytes::from_kib(64);
+const AHEAD_MIN: Bytes = Bytes::from_kib(32);
 
 /// A base that is bound and not yet running.
 pub struct Base {

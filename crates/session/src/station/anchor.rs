@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::Reason;
 
-use super::wired;
+use super::wired::{self, Wired};
 use super::{Due, Farewell, Station, What, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
 use crate::{ConnId, ResetReason, SessionId, SessionState};
@@ -55,6 +55,8 @@ pub(super) struct Far<A> {
     idle: bool,
     /// The other base has nothing of the session any more, or is not reached.
     over: bool,
+    /// The session has come, and its mobile has yet to.
+    early: bool,
 }
 
 /// All of them, by association and by session.
@@ -303,11 +305,55 @@ where
         self.due.set(Due::Far(id), until);
         self.far.insert(
             id,
-            Far { session, anchor, asked: None, outdated: 0, until, idle: false, over: false },
+            Far {
+                session,
+                anchor,
+                asked: None,
+                outdated: 0,
+                until,
+                idle: false,
+                over: false,
+                early: false,
+            },
         );
         // Should nothing be carried over it after all.
         self.ended.insert(id);
         Some(id)
+    }
+
+    /// Makes the associations that a state will need whose mobile has none here yet: they take a round trip
+    /// between the bases.
+    pub(super) fn link_early<W>(&mut self, world: &mut W, now: Time, state: &SessionState)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        for connection in &state.connections {
+            let Some(Wired::Anchor { base, .. }) = Wired::decode(&connection.wired) else {
+                continue;
+            };
+            if base != self.own
+                && let Some(id) = self.far(world, now, state.session, base)
+            {
+                // It is to carry something as soon as the mobile is here.
+                self.ended.remove(&id);
+                self.far.get_mut(id).into_iter().for_each(|far| far.early = true);
+            }
+        }
+    }
+
+    /// The mobile is here: whatever associations were made early are used now, or not at all.
+    pub(super) fn use_links<W>(&mut self, world: &mut W, now: Time, session: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let early = self.far.of(session).filter(|(_, far)| far.early).map(|(id, _)| id);
+        for id in early.collect::<Vec<_>>() {
+            self.far.get_mut(id).into_iter().for_each(|far| far.early = false);
+            self.ended.insert(id);
+            if world.is_linked(id) {
+                self.handle_linked(world, now, id);
+            }
+        }
     }
 
     /// An association that this base [made](Wires::link) stands: asks to be let in and goes on. Without
@@ -318,7 +364,7 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         let Some(far) = self.far.get_mut(id) else { return false };
-        if far.asked.is_some() {
+        if far.asked.is_some() || far.early {
             return true;
         }
         let Some(message) = self.machine.attach(far.session, far.anchor) else { return true };

@@ -117,6 +117,7 @@ where
         let waiting = known.call.as_mut().and_then(|call| call.state.take());
         if let Some(state) = waiting.filter(|state| state.session == session) {
             // It was not used here: the mobile has gone on before its association stood.
+            self.recall_far(world, now, session);
             return Some(state);
         }
         let id = known.at?;

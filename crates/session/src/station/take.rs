@@ -58,13 +58,17 @@ where
         let session = state.session;
         self.note(session, What::Received(state.encoded_len()));
         let known = self.mobiles.entry(mobile);
-        if let Some(call) = &mut known.call {
-            call.state = Some(state);
+        if known.call.is_some() {
+            self.link_early(world, now, &state);
+            if let Some(call) = &mut self.mobiles.entry(mobile).call {
+                call.state = Some(state);
+            }
             return;
         }
         let Some(id) = known.at else {
             self.mobiles.tidy(mobile);
             self.note(session, What::MobileLeft);
+            self.recall_far(world, now, session);
             self.discard(world, now, state);
             return self.machine.rebuilt(now, session, false);
         };
@@ -98,6 +102,7 @@ where
                 }
             }
         }
+        self.use_links(world, now, session);
         for (conn, socket) in home {
             socket.into_iter().for_each(|socket| world.attach(socket, (id, conn)));
         }
