@@ -3,9 +3,8 @@
 //! A [`World`] holds nodes at addresses and the radios between them; a [`Host`] is a node made of
 //! an [`Endpoint`] (one end of a hop) and an [`App`]. Everything follows from a seed.
 //!
-//! On that stand a measuring harness for one long transfer ([`bulk`]) and random schedules of
-//! faults and of application behaviour with checkers apart from them. The [`naive`] transport
-//! exists to test the world itself.
+//! On that stand random schedules of faults and of application behaviour with checkers apart from
+//! them. The [`naive`] transport exists to test the world itself.
 
 mod addr;
 mod air;
@@ -17,7 +16,6 @@ mod trace;
 mod world;
 
 pub mod agents;
-pub mod bulk;
 pub mod capture;
 pub mod hop;
 pub mod measure;

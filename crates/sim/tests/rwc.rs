@@ -4,10 +4,8 @@
 use core::net::Ipv4Addr;
 
 use lasthop_hop::HopConfig;
-use lasthop_radio::{Direction, Errors, LinkConfig, Loss, Pacing, QueueLimit, RadioConfig};
+use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit};
 use lasthop_session::{Config as Session, handoff};
-use lasthop_sim::bulk::{self, BulkConfig, BulkReport};
-use lasthop_sim::hop::Hop;
 use lasthop_sim::net::traffic::{Client, Service, Traffic, User, Wish, Work};
 use lasthop_sim::net::{
     Config, Context, Headers, Host, LinkId, Network, Node, NodeId, Packet, Router,
@@ -295,50 +293,4 @@ fn a_session_divides_its_hop_for_the_same_user() {
     assert_near(after, [2.0 * after[1], after[0] / 2.0], 0.05);
     let [before, after] = [before, after].map(|rates| rates[0] + rates[1]);
     assert!((after / before - 1.0).abs() < 0.05, "{before} {after}");
-}
-
-/// 20 Mbit/s, 20 ms one way, 100 packets, two connections of one mobile.
-fn over_srp(direction: Direction, loss: f64, priorities: &[u32]) -> BulkReport {
-    let losses = if loss > 0.0 { vec![Loss::lose(Errors::Uniform(loss))] } else { Vec::new() };
-    let radio = RadioConfig::both(LinkConfig {
-        pacing: Pacing::Rate(Rate::from_mbps(20)),
-        delay: Duration::from_millis(20),
-        queue: QueueLimit::Packets(100),
-        losses,
-        ..LinkConfig::default()
-    });
-    let config = BulkConfig {
-        radio,
-        direction,
-        connections: 2,
-        priorities: priorities.to_vec(),
-        duration: Duration::from_secs(12),
-        ..BulkConfig::default()
-    };
-    let report = bulk::run(&Hop::default(), &config).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(report.wrong, None, "a wrong byte arrived");
-    report
-}
-
-/// UFB-3, RWC-4, RWC-5 over SRP: streams of one association have goodput as their priorities, both
-/// ways though the mobile alone was told, with loss or without, and no less in all.
-#[test]
-fn srp_streams_share_the_hop_by_priority() {
-    for direction in Direction::ALL {
-        for loss in [0.0, 0.05] {
-            let alone = over_srp(direction, loss, &[]);
-            for priorities in [[1, 1], [2, 1], [1, 3], [3, 2]] {
-                let report = over_srp(direction, loss, &priorities);
-                let sum: f64 = report.per_connection.iter().map(|r| r.as_bps() as f64).sum();
-                let whole = f64::from(priorities.iter().sum::<u32>());
-                for (rate, priority) in report.per_connection.iter().zip(priorities) {
-                    let due = f64::from(priority) / whole;
-                    let share = rate.as_bps() as f64 / sum;
-                    assert!((share / due - 1.0).abs() < 0.1, "{direction} {loss} {priorities:?}");
-                }
-                let all = report.goodput.as_bps() as f64 / alone.goodput.as_bps() as f64;
-                assert!((all - 1.0).abs() < 0.05, "{direction} {loss} {priorities:?}: {all}");
-            }
-        }
-    }
 }
