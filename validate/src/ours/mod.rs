@@ -4,7 +4,7 @@ mod place;
 mod topology;
 
 use lasthop_radio::ConfigError;
-use lasthop_sim::Halt;
+use lasthop_sim::net::Halt;
 use lasthop_tcp::Stats;
 use lasthop_units::{Seed, Time};
 use thiserror::Error;

@@ -26,7 +26,7 @@ pub use context::Context;
 pub use event::Event;
 pub use host::{App, Host};
 pub use ids::{LinkId, NodeId};
-pub use network::{Config, Limits, Network, Node};
+pub use network::{Config, Halt, Limits, Network, Node};
 pub use packet::{Body, Datagram, Ecn, Headers, IP_HEADER, Packet, Payload, Tunnel, UDP_HEADER};
 pub use route::RouteTable;
 pub use router::{Router, RouterStats};

@@ -4,12 +4,12 @@ use core::net::Ipv4Addr;
 
 use lasthop_radio::{ConfigError, Count, Link, LinkConfig, LinkStats, Radio, RadioConfig};
 use lasthop_units::{Duration, LinkEvent, Seed, Time};
+use thiserror::Error;
 
 use super::shared::{Core, Source};
 use super::{
     Context, Event, Headers, LinkId, NodeId, Packet, RouteTable, SharedObserver, TapPoint, Trace,
 };
-use crate::Halt;
 
 /// Something with links: a host, a router, an agent.
 ///
@@ -48,6 +48,25 @@ impl Default for Limits {
     fn default() -> Self {
         Self { events: 10_000_000_000, at_once: 1_000_000 }
     }
+}
+
+/// A network that cannot go on: some node misbehaves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum Halt {
+    /// The run's events are used up.
+    #[error("{at}: the run took more events than it may")]
+    Events {
+        /// When.
+        at: Time,
+    },
+    /// Time does not go on.
+    #[error("{at}: time does not go on; the last event was of node {node:?}")]
+    Spinning {
+        /// When.
+        at: Time,
+        /// Whose timer fired last; none if something else happened last.
+        node: Option<usize>,
+    },
 }
 
 /// What holds for a whole network.

@@ -6,7 +6,6 @@ use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, RadioConfig, Refusal};
 use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Seed, Time};
 
 use super::*;
-use crate::Halt;
 
 const A: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);

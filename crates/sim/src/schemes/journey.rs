@@ -21,11 +21,11 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 use thiserror::Error;
 
 use super::{BaseConfig, BaseStation, HopKind, MobileConfig, MobileHop, MobileStation};
-use crate::Halt;
 use crate::net::host::Host;
 use crate::net::traffic::{Client, Record, Service, Traffic, Work};
 use crate::net::{
-    Config, Context, Event, LinkId, Network, Node, NodeId, Packet, Router, SharedObserver, TapPoint,
+    Config, Context, Event, Halt, LinkId, Network, Node, NodeId, Packet, Router, SharedObserver,
+    TapPoint,
 };
 
 /// The fixed host's port.

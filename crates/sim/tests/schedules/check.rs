@@ -8,25 +8,25 @@ use core::fmt;
 use lasthop_session::{Opening, Refusal, ResetReason};
 use lasthop_units::Time;
 
-use super::plan::ConnectionPlan;
-use super::side::Account;
+use crate::plan::ConnectionPlan;
+use crate::side::Account;
 
 /// A promise that was broken.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Violation {
+pub(crate) struct Violation {
     /// Which.
-    pub check: Check,
+    pub(crate) check: Check,
     /// When it was noticed.
-    pub at: Time,
+    pub(crate) at: Time,
     /// Of which connection, if of one.
-    pub connection: Option<usize>,
+    pub(crate) connection: Option<usize>,
     /// What was found.
-    pub found: String,
+    pub(crate) found: String,
 }
 
 /// The promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Check {
+pub(crate) enum Check {
     /// Every byte read is the byte that was written there.
     ByteExact,
     /// An end is read only after all bytes before it; all bytes arrive unless somebody gave up.
@@ -57,7 +57,7 @@ impl fmt::Display for Violation {
 
 /// Compares what both ends of a connection that is over saw; `fixed_host` is none if the base never
 /// heard of it.
-pub(super) fn connection(
+pub(crate) fn connection(
     at: Time,
     index: usize,
     plan: &ConnectionPlan,
@@ -108,7 +108,7 @@ fn one_way(mine: &Account, peers: &Account) -> Result<(), (Check, String)> {
 }
 
 /// A byte that is not the one written, as soon as it was read.
-pub(super) fn wrong_byte(mine: &Account) -> Result<(), (Check, String)> {
+pub(crate) fn wrong_byte(mine: &Account) -> Result<(), (Check, String)> {
     match mine.wrong {
         Some((offset, at)) => {
             Err((Check::ByteExact, format!("read a wrong byte at offset {offset} at {at}")))
@@ -117,7 +117,7 @@ pub(super) fn wrong_byte(mine: &Account) -> Result<(), (Check, String)> {
     }
 }
 
-/// Whether the application was told what the fixed host said (MHP-5).
+/// Whether the application was told what the fixed host said.
 fn opening(plan: &ConnectionPlan, application: &Account, host: &Account) -> Result<(), String> {
     let told_of_opening = application.opened && plan.opening == Opening::Faithful;
     if told_of_opening && !host.opened {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 use lasthop_session::{Config, ConnId, Event, Session};
 use lasthop_units::{Duration, Seed, Time};
 
-use super::plan::ConnectionPlan;
-use super::side::{Account, End, Side};
-use crate::{App, Endpoint};
+use crate::hop::Endpoint;
+use crate::plan::ConnectionPlan;
+use crate::side::{Account, End, Side};
 
 /// How long an opening waits that met a bound.
 const RETRY: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ struct Table {
 
 /// All that lives on one endpoint.
 #[derive(Debug)]
-pub(super) struct People {
+pub(crate) struct Applications {
     end: End,
     plans: Vec<ConnectionPlan>,
     seed: Seed,
@@ -31,32 +31,32 @@ pub(super) struct People {
     /// Fixed hosts that have still to answer: when, association, connection.
     to_answer: Vec<(Time, usize, ConnId)>,
     /// What every connection came to, by its number.
-    pub(super) done: BTreeMap<usize, Account>,
+    pub(crate) done: BTreeMap<usize, Account>,
     /// No dawdling from here on.
-    pub(super) eager: bool,
+    pub(crate) eager: bool,
     /// The most that the endpoint said it buffers, for each number of streams it had then.
-    pub(super) buffered_max: BTreeMap<u64, u64>,
+    pub(crate) buffered_max: BTreeMap<u64, u64>,
     calls: u32,
     /// An opening met a bound: the next try is not before this.
     retry: Time,
     /// Something that no end may ever see.
-    pub(super) absurd: Option<(Time, String)>,
+    pub(crate) absurd: Option<(Time, String)>,
     next: Option<Time>,
 }
 
-impl People {
+impl Applications {
     /// The applications of mobile number `mobile`.
-    pub(super) fn applications(mobile: usize, plans: &[ConnectionPlan], seed: Seed) -> Self {
+    pub(crate) fn of_mobile(mobile: usize, plans: &[ConnectionPlan], seed: Seed) -> Self {
         let mut order: Vec<_> = (0..plans.len()).filter(|i| plans[*i].mobile == mobile).collect();
         order.sort_by_key(|i| plans[*i].at);
         let next = order.first().map(|i| plans[*i].at);
         let table = Table { session: Session::mobile(Config::mobile()), sides: BTreeMap::new() };
-        let people = Self::new(End::Application, plans, seed);
-        Self { to_open: order.into(), tables: vec![table], next, ..people }
+        let new = Self::new(End::Application, plans, seed);
+        Self { to_open: order.into(), tables: vec![table], next, ..new }
     }
 
     /// The fixed hosts.
-    pub(super) fn fixed_hosts(plans: &[ConnectionPlan], seed: Seed) -> Self {
+    pub(crate) fn fixed_hosts(plans: &[ConnectionPlan], seed: Seed) -> Self {
         Self::new(End::FixedHost, plans, seed)
     }
 
@@ -79,36 +79,57 @@ impl People {
     }
 
     /// Connections that are not over, those not yet begun included.
-    pub(super) fn open(&self) -> usize {
+    pub(crate) fn open(&self) -> usize {
         self.tables.iter().map(|t| t.sides.len()).sum::<usize>() + self.to_open.len()
     }
 
     /// Connections that the sessions remember.
-    pub(super) fn remembered(&self) -> usize {
+    pub(crate) fn remembered(&self) -> usize {
         self.tables.iter().map(|t| t.session.connections()).sum()
     }
 
     /// What the connections that are not over have come to so far.
-    pub(super) fn unfinished(&self) -> impl Iterator<Item = (usize, &Account)> {
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (usize, &Account)> {
         self.tables.iter().flat_map(|t| t.sides.values()).map(|(i, side)| (*i, &side.account))
     }
 
     /// What connection number `index` has come to.
-    pub(super) fn account(&self, index: usize) -> Option<&Account> {
+    pub(crate) fn account(&self, index: usize) -> Option<&Account> {
         let unfinished = self.unfinished().find(|(i, _)| *i == index).map(|(_, account)| account);
         unfinished.or_else(|| self.done.get(&index))
     }
 
-    fn open_due<E: Endpoint>(&mut self, now: Time, endpoint: &mut E) {
+    /// Lets all of them do what they can at this moment.
+    pub(crate) fn drive(&mut self, now: Time, endpoint: &mut Endpoint) {
+        while self.tables.len() < endpoint.associations() {
+            let session = Session::base(Config::base());
+            self.tables.push(Table { session, sides: BTreeMap::new() });
+        }
+        self.open_due(now, endpoint);
+        self.answer_due(now, endpoint);
+        for association in 0..self.tables.len() {
+            self.resume_due(now, association, endpoint);
+            self.handle_events(now, association, endpoint);
+        }
+        self.measure(endpoint);
+        self.next = self.earliest();
+    }
+
+    /// When one of them goes on though nothing arrives.
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
+        self.next
+    }
+
+    fn open_due(&mut self, now: Time, endpoint: &mut Endpoint) {
         while let Some(&index) = self.to_open.front() {
             let plan = &self.plans[index];
             if plan.at.max(self.retry) > now {
                 return;
             }
             self.retry = now + RETRY;
-            let Some(hop) = endpoint.streams(0) else { return };
+            let Some(mut hop) = endpoint.streams(0) else { return };
             let Table { session, sides } = &mut self.tables[0];
-            let Ok(id) = session.connect(now, hop, &plan.target(index), plan.opening) else {
+            let Ok(id) = session.connect(now, &mut hop, &plan.target(index), plan.opening) else {
                 return;
             };
             self.retry = Time::ZERO;
@@ -118,30 +139,30 @@ impl People {
         }
     }
 
-    fn answer_due<E: Endpoint>(&mut self, now: Time, endpoint: &mut E) {
+    fn answer_due(&mut self, now: Time, endpoint: &mut Endpoint) {
         let due = self.to_answer.extract_if(.., |(at, _, _)| *at <= now);
         for (_, association, id) in due.collect::<Vec<_>>() {
-            let Some(hop) = endpoint.streams(association) else { continue };
+            let Some(mut hop) = endpoint.streams(association) else { continue };
             let Table { session, sides } = &mut self.tables[association];
             let Some((index, side)) = sides.get_mut(&id) else { continue };
             match self.plans[*index].refusal {
                 Some(refusal) => {
                     side.account.refused = true;
-                    session.refuse(hop, id, refusal);
+                    session.refuse(&mut hop, id, refusal);
                 }
                 None => {
-                    session.accept(hop, id, bound(*index));
+                    session.accept(&mut hop, id, bound(*index));
                     side.account.opened = true;
                     side.can_write = true;
-                    side.drive(now, self.eager, session, hop);
+                    side.drive(now, self.eager, session, &mut hop);
                 }
             }
         }
     }
 
-    fn handle_events<E: Endpoint>(&mut self, now: Time, association: usize, endpoint: &mut E) {
-        let Some(hop) = endpoint.streams(association) else { return };
-        while let Some(event) = self.tables[association].session.poll_event(now, hop) {
+    fn handle_events(&mut self, now: Time, association: usize, endpoint: &mut Endpoint) {
+        let Some(mut hop) = endpoint.streams(association) else { return };
+        while let Some(event) = self.tables[association].session.poll_event(now, &mut hop) {
             if let Event::Connect { id, target, .. } = &event {
                 self.accept(now, association, *id, ConnectionPlan::index_of(target));
                 continue;
@@ -157,7 +178,7 @@ impl People {
                 self.done.insert(index, side.account.clone());
                 sides.remove(&event.id());
             } else {
-                side.drive(now, self.eager, session, hop);
+                side.drive(now, self.eager, session, &mut hop);
             }
         }
     }
@@ -177,26 +198,25 @@ impl People {
     }
 
     /// Lets sides go on whose own pause is over.
-    fn resume_due<E: Endpoint>(&mut self, now: Time, association: usize, endpoint: &mut E) {
-        let Some(hop) = endpoint.streams(association) else { return };
+    fn resume_due(&mut self, now: Time, association: usize, endpoint: &mut Endpoint) {
+        let Some(mut hop) = endpoint.streams(association) else { return };
         let Table { session, sides } = &mut self.tables[association];
         if session.next_timeout().is_some_and(|t| t <= now) {
-            session.handle_timeout(now, hop);
+            session.handle_timeout(now, &mut hop);
         }
         for (_, side) in sides.values_mut() {
             if self.eager || side.next_timeout().is_some_and(|t| t <= now) {
-                side.drive(now, self.eager, session, hop);
+                side.drive(now, self.eager, session, &mut hop);
             }
         }
     }
 
-    fn measure<E: Endpoint>(&mut self, endpoint: &mut E) {
+    fn measure(&mut self, endpoint: &mut Endpoint) {
         self.calls = self.calls.wrapping_add(1);
         if self.calls.is_multiple_of(8) {
-            for association in 0..endpoint.associations() {
-                let probe = endpoint.probe(association);
-                let most = self.buffered_max.entry(probe.streams).or_default();
-                *most = probe.buffered.max(*most);
+            for (streams, bytes) in endpoint.held() {
+                let most = self.buffered_max.entry(streams).or_default();
+                *most = bytes.max(*most);
             }
         }
     }
@@ -235,26 +255,5 @@ fn handle_event(side: &mut Side, event: &Event) {
             side.account.closed = true;
         }
         Event::Connect { .. } => {}
-    }
-}
-
-impl<E: Endpoint> App<E> for People {
-    fn drive(&mut self, now: Time, endpoint: &mut E) {
-        while self.tables.len() < endpoint.associations() {
-            let session = Session::base(Config::base());
-            self.tables.push(Table { session, sides: BTreeMap::new() });
-        }
-        self.open_due(now, endpoint);
-        self.answer_due(now, endpoint);
-        for association in 0..self.tables.len() {
-            self.resume_due(now, association, endpoint);
-            self.handle_events(now, association, endpoint);
-        }
-        self.measure(endpoint);
-        self.next = self.earliest();
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.next
     }
 }

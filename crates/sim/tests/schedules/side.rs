@@ -2,63 +2,63 @@
 
 use lasthop_hop::Streams;
 use lasthop_session::{ConnId, RecvState, Refusal, ResetReason, Session};
+use lasthop_sim::Content;
 use lasthop_units::{Duration, Seed, Stream, Time};
 
-use super::plan::SidePlan;
-use crate::content::Content;
+use crate::plan::{SidePlan, upto};
 
 /// What one end did and saw: all that the checkers need.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub struct Account {
+pub(crate) struct Account {
     /// Bytes written.
-    pub sent: u64,
+    pub(crate) sent: u64,
     /// Bytes read.
-    pub received: u64,
+    pub(crate) received: u64,
     /// It ended its direction.
-    pub finished: bool,
+    pub(crate) finished: bool,
     /// It read the peer's end.
-    pub ended: bool,
+    pub(crate) ended: bool,
     /// It was told that the connection stands.
-    pub opened: bool,
+    pub(crate) opened: bool,
     /// It gave the connection up.
-    pub gave_up: bool,
+    pub(crate) gave_up: bool,
     /// It was told of a reset.
-    pub reset: Option<ResetReason>,
+    pub(crate) reset: Option<ResetReason>,
     /// It was told that there is no connection.
-    pub failed: Option<Refusal>,
+    pub(crate) failed: Option<Refusal>,
     /// It refused the connection.
-    pub refused: bool,
+    pub(crate) refused: bool,
     /// It was told that the connection is over.
-    pub closed: bool,
+    pub(crate) closed: bool,
     /// Offset of the first byte that was not the one sent, and when it came.
-    pub wrong: Option<(u64, Time)>,
+    pub(crate) wrong: Option<(u64, Time)>,
 }
 
 /// One end of one connection.
 #[derive(Debug)]
-pub(super) struct Side {
-    pub(super) id: ConnId,
+pub(crate) struct Side {
+    pub(crate) id: ConnId,
     plan: SidePlan,
     out: Content,
     expected: Content,
     random: Stream,
-    pub(super) account: Account,
+    pub(crate) account: Account,
     /// The last edge said that there may be something, and we have not yet seen that there is not.
-    pub(super) can_read: bool,
-    pub(super) can_write: bool,
+    pub(crate) can_read: bool,
+    pub(crate) can_write: bool,
     next_read: Time,
     next_write: Time,
 }
 
 /// Which end a side is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
+pub(crate) enum End {
     Application,
     FixedHost,
 }
 
 impl Side {
-    pub(super) fn new(id: ConnId, index: usize, end: End, plan: SidePlan, seed: Seed) -> Self {
+    pub(crate) fn new(id: ConnId, index: usize, end: End, plan: SidePlan, seed: Seed) -> Self {
         let up = Content::new(seed, &format!("up-{index}"));
         let down = Content::new(seed, &format!("down-{index}"));
         let (out, expected) = if end == End::Application { (up, down) } else { (down, up) };
@@ -77,13 +77,13 @@ impl Side {
     }
 
     /// Nothing more can be done with this connection.
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         let a = &self.account;
         a.closed || a.gave_up || a.refused || a.reset.is_some() || a.failed.is_some()
     }
 
     /// When it goes on by itself.
-    pub(super) fn next_timeout(&self) -> Option<Time> {
+    pub(crate) fn next_timeout(&self) -> Option<Time> {
         if self.is_over() {
             return None;
         }
@@ -100,7 +100,7 @@ impl Side {
     }
 
     /// Reads and writes whatever it may and wants to at this moment; `eager` sides do not dawdle.
-    pub(super) fn drive<S: Streams>(
+    pub(crate) fn drive<S: Streams>(
         &mut self,
         now: Time,
         eager: bool,
@@ -191,6 +191,6 @@ impl Side {
         if eager || mean.is_zero() {
             return Duration::ZERO;
         }
-        super::plan::upto(&mut self.random, mean * 2)
+        upto(&mut self.random, mean * 2)
     }
 }

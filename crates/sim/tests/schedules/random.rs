@@ -5,16 +5,16 @@ use lasthop_radio::{
 };
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
-use super::plan::{ConnectionPlan, log_uniform, pick, upto};
-use super::{Move, Schedule};
-use crate::{OVERHEAD_IPV4, OVERHEAD_IPV6, Stranger};
+use crate::crossing::Stranger;
+use crate::plan::{ConnectionPlan, log_uniform, pick, upto};
+use crate::schedule::{Move, Schedule};
 
 /// Every hop must pass IP packets of this many bytes; less would be no test but a refusal.
 const MTU_LEAST: u64 = 1280;
 
 impl Schedule {
     /// The schedule number `seed`: most are mild in most respects and wild in some.
-    pub fn random(seed: u64) -> Self {
+    pub(crate) fn random(seed: u64) -> Self {
         let all = Seed::from_u64(seed);
         let random = &mut all.stream("schedule");
         let calm_at = Duration::from_millis(log_uniform(random, 50, 8000));
@@ -40,7 +40,7 @@ impl Schedule {
         Self {
             seed,
             mobiles,
-            overhead: if ipv6 { OVERHEAD_IPV6 } else { OVERHEAD_IPV4 },
+            ipv6,
             faulty,
             calm,
             calm_at: Time::ZERO + calm_at,
@@ -71,7 +71,7 @@ fn calm_link(random: &mut Stream) -> LinkConfig {
     }
 }
 
-fn rate(link: &LinkConfig) -> Rate {
+pub(crate) fn rate(link: &LinkConfig) -> Rate {
     match &link.pacing {
         Pacing::Rate(rate) => *rate,
         Pacing::Steps(steps) => steps.initial,

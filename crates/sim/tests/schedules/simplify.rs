@@ -3,12 +3,14 @@
 use lasthop_radio::{LinkConfig, Pacing};
 use lasthop_units::Duration;
 
-use super::{Check, Failure, Schedule, attempt};
-use crate::{Stranger, Transport};
+use crate::check::Check;
+use crate::crossing::Stranger;
+use crate::flaw::Flaw;
+use crate::schedule::{Failure, Schedule, attempt};
 
 /// A part of a schedule that can be left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Feature {
+pub(crate) enum Feature {
     /// The stranger's copies and forgeries.
     Stranger,
     /// Address changes.
@@ -60,7 +62,7 @@ const FEATURES: [Feature; 14] = [
 
 impl Schedule {
     /// The same schedule with one feature left out; none if it has not got it.
-    pub fn without(&self, feature: Feature) -> Option<Self> {
+    pub(crate) fn without(&self, feature: Feature) -> Option<Self> {
         let mut less = self.clone();
         match feature {
             Feature::Stranger => less.stranger = Stranger::default(),
@@ -103,12 +105,12 @@ impl Schedule {
     }
 
     /// What there is to leave out.
-    pub fn features(&self) -> Vec<Feature> {
+    pub(crate) fn features(&self) -> Vec<Feature> {
         FEATURES.into_iter().filter(|f| self.without(*f).is_some()).collect()
     }
 
     /// The radio's rates and delays and the number of connections in a line.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let link = |link: &LinkConfig| {
             let rate = match &link.pacing {
                 Pacing::Rate(rate) => rate.to_string(),
@@ -131,7 +133,7 @@ impl Schedule {
 /// Leaves out of a failing schedule whatever the failure does not need: the schedule that is left
 /// and how it fails. The kind of failure stays the same, and so does everything else of the
 /// schedule.
-pub fn simplify<T: Transport>(transport: &T, failure: &Failure) -> (Schedule, Failure) {
+pub(crate) fn simplify(flaw: Flaw, failure: &Failure) -> (Schedule, Failure) {
     let check = failure.violation.check;
     let mut best = (Schedule::random(failure.seed), failure.clone());
     let mut found = true;
@@ -140,7 +142,7 @@ pub fn simplify<T: Transport>(transport: &T, failure: &Failure) -> (Schedule, Fa
         let connections = (0..best.0.connections.len()).rev().map(Feature::Connection);
         for feature in FEATURES.into_iter().chain(connections) {
             let Some(less) = best.0.without(feature) else { continue };
-            if let Some(failure) = still_fails(transport, &less, check) {
+            if let Some(failure) = still_fails(flaw, &less, check) {
                 best = (less, failure);
                 found = true;
             }
@@ -149,6 +151,6 @@ pub fn simplify<T: Transport>(transport: &T, failure: &Failure) -> (Schedule, Fa
     best
 }
 
-fn still_fails<T: Transport>(transport: &T, schedule: &Schedule, check: Check) -> Option<Failure> {
-    attempt(transport, schedule, false).err().filter(|f| f.violation.check == check)
+fn still_fails(flaw: Flaw, schedule: &Schedule, check: Check) -> Option<Failure> {
+    attempt(flaw, schedule, false).err().filter(|f| f.violation.check == check)
 }

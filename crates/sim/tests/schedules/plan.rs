@@ -7,28 +7,28 @@ use lasthop_units::{Duration, Stream, Time};
 
 /// One connection from an application at a mobile to a fixed host behind the base.
 #[derive(Clone, PartialEq, Debug)]
-pub struct ConnectionPlan {
+pub(crate) struct ConnectionPlan {
     /// Which mobile opens it.
-    pub mobile: usize,
+    pub(crate) mobile: usize,
     /// When.
-    pub at: Time,
+    pub(crate) at: Time,
     /// When its application is told.
-    pub opening: Opening,
+    pub(crate) opening: Opening,
     /// How the mobile names the fixed host.
-    pub name: Naming,
+    pub(crate) name: Naming,
     /// How long the fixed host takes to answer.
-    pub answer_after: Duration,
+    pub(crate) answer_after: Duration,
     /// What it then says; nothing means that it accepts.
-    pub refusal: Option<Refusal>,
+    pub(crate) refusal: Option<Refusal>,
     /// What the application does.
-    pub application: SidePlan,
+    pub(crate) application: SidePlan,
     /// What the fixed host does.
-    pub fixed_host: SidePlan,
+    pub(crate) fixed_host: SidePlan,
 }
 
 /// How a target is named.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Naming {
+pub(crate) enum Naming {
     /// By IPv4 address.
     Ipv4,
     /// By IPv6 address.
@@ -39,21 +39,21 @@ pub enum Naming {
 
 /// What one end of a connection does.
 #[derive(Clone, PartialEq, Debug)]
-pub struct SidePlan {
+pub(crate) struct SidePlan {
     /// Bytes that it wants to send.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// It begins to write once it has read this many.
-    pub write_after: u64,
+    pub(crate) write_after: u64,
     /// The most it writes at a time.
-    pub write_piece: usize,
+    pub(crate) write_piece: usize,
     /// Mean pause after each write; zero means that it writes whenever it can.
-    pub write_gap: Duration,
+    pub(crate) write_gap: Duration,
     /// The most it reads at a time.
-    pub read_piece: usize,
+    pub(crate) read_piece: usize,
     /// Mean stall after each read; zero means that it reads whenever it can.
-    pub read_gap: Duration,
+    pub(crate) read_gap: Duration,
     /// It gives the connection up once it has read and written this many bytes in all.
-    pub reset_after: Option<u64>,
+    pub(crate) reset_after: Option<u64>,
 }
 
 /// First port of the fixed hosts: the port tells which connection a target belongs to.
@@ -61,7 +61,7 @@ const FIRST_PORT: u16 = 1000;
 
 impl ConnectionPlan {
     /// Where connection number `index` goes.
-    pub fn target(&self, index: usize) -> Target {
+    pub(crate) fn target(&self, index: usize) -> Target {
         let port = FIRST_PORT + index as u16;
         match self.name {
             Naming::Ipv4 => SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), port).into(),
@@ -74,19 +74,19 @@ impl ConnectionPlan {
     }
 
     /// The number of the connection that goes to `target`.
-    pub fn index_of(target: &Target) -> Option<usize> {
+    pub(crate) fn index_of(target: &Target) -> Option<usize> {
         target.port().checked_sub(FIRST_PORT).map(usize::from)
     }
 
     /// Whether every byte of both directions should arrive.
-    pub fn completes(&self) -> bool {
+    pub(crate) fn completes(&self) -> bool {
         self.refusal.is_none()
             && self.application.reset_after.is_none()
             && self.fixed_host.reset_after.is_none()
     }
 
     /// A connection opened before `last`, of at most `most` bytes in both directions together.
-    pub fn random(random: &mut Stream, mobiles: usize, last: Duration, most: u64) -> Self {
+    pub(crate) fn random(random: &mut Stream, mobiles: usize, last: Duration, most: u64) -> Self {
         let mut application = SidePlan::random(random, most / 2);
         let mut fixed_host = SidePlan::random(random, most / 2);
         match random.below(4) {
@@ -149,7 +149,7 @@ impl SidePlan {
 }
 
 /// A whole number between `low` and `high` whose logarithm is uniform.
-pub(super) fn log_uniform(random: &mut Stream, low: u64, high: u64) -> u64 {
+pub(crate) fn log_uniform(random: &mut Stream, low: u64, high: u64) -> u64 {
     // Octave by octave instead of with logarithms: the same on every machine.
     let octaves = u64::from((high / low.max(1)).max(1).ilog2()) + 1;
     let base = low.saturating_mul(1 << random.below(octaves));
@@ -157,11 +157,11 @@ pub(super) fn log_uniform(random: &mut Stream, low: u64, high: u64) -> u64 {
 }
 
 /// A duration uniform below `most`.
-pub(super) fn upto(random: &mut Stream, most: Duration) -> Duration {
+pub(crate) fn upto(random: &mut Stream, most: Duration) -> Duration {
     Duration::from_nanos(random.below(most.as_nanos() as u64))
 }
 
 /// One of several values.
-pub(super) fn pick<T: Copy>(random: &mut Stream, from: &[T]) -> T {
+pub(crate) fn pick<T: Copy>(random: &mut Stream, from: &[T]) -> T {
     from[random.below(from.len() as u64) as usize]
 }

@@ -1,0 +1,117 @@
+//! Random schedules by the thousand. `LASTHOP_SCHEDULES` sets how many, `LASTHOP_FIRST` the first
+//! one's number; with `LASTHOP_KEEP_GOING` all failures are printed, not only the first.
+//! `LASTHOP_SEED=n cargo test -p lasthop-sim --test schedules replay -- --nocapture` runs one of
+//! them again, less what its failure does not need (with `LASTHOP_WHOLE`: all of it), and prints
+//! every packet.
+
+#![allow(clippy::expect_used, reason = "a test says where it cannot go on")]
+
+mod app;
+mod check;
+mod crossing;
+mod flaw;
+mod hop;
+mod node;
+mod plan;
+mod random;
+mod run;
+mod schedule;
+mod side;
+mod simplify;
+
+use lasthop_testing::{is_set, number, run_all, schedules};
+
+use check::Check;
+use flaw::Flaw;
+use schedule::{Failure, Report, Schedule, attempt, run};
+use simplify::simplify;
+
+/// The failure, and what of its schedule it needs.
+fn explain(failure: &Failure) -> String {
+    let (schedule, simpler) = simplify(Flaw::None, failure);
+    format!("{failure}\nthe same with less: {}\nof {}", simpler.violation, schedule.summary())
+}
+
+/// MHP-5, SRP-3, SRP-4, SRP-7 to SRP-11: two machines and the session keep every promise under loss,
+/// reordering, duplication, damage, silences, address changes, replays and forgeries.
+#[test]
+fn srp_keeps_every_promise() {
+    let seeds = schedules(10_000);
+    let (mut bytes, mut failures) = (0, Vec::new());
+    for result in run_all(seeds.clone(), |seed| run(Flaw::None, seed)) {
+        match result {
+            Ok(report) => bytes += report.bytes,
+            Err(failure) => failures.push(failure),
+        }
+    }
+    failures.sort_by_key(|failure| failure.seed);
+    if is_set("LASTHOP_KEEP_GOING") {
+        for Failure { seed, violation } in &failures {
+            println!("{seed}: {violation}\n    {}", Schedule::random(*seed).summary());
+        }
+    }
+    let told = failures.first().map(explain).unwrap_or_default();
+    assert!(failures.is_empty(), "{} schedules fail; {told}", failures.len());
+    let count = seeds.end - seeds.start;
+    println!("{count} schedules: {bytes} bytes");
+    assert!(bytes > count * 1000 || count < 100, "the schedules move hardly any bytes: {bytes}");
+}
+
+/// The checkers see each kind of bug: with it planted, some schedule soon fails as it should, and
+/// still does when all is left out that can be.
+#[test]
+fn every_planted_flaw_is_found() {
+    for (flaw, expected) in [
+        (Flaw::Unsealed, Check::ByteExact),
+        (Flaw::Changes, Check::ByteExact),
+        (Flaw::Misorders, Check::ByteExact),
+        (Flaw::Doubles, Check::ByteExact),
+        (Flaw::Loses, Check::Complete),
+        (Flaw::HidesResets, Check::Complete),
+        (Flaw::InventsResets, Check::Faithful),
+        (Flaw::KeepsWritersWaiting, Check::Live),
+        (Flaw::GivesUpSoon, Check::Standing),
+        (Flaw::Hoards, Check::Memory),
+        (Flaw::LeaksStreams, Check::Forgotten),
+        (Flaw::Spins, Check::Sane),
+        (Flaw::SendsWithoutEnd, Check::Sane),
+    ] {
+        let mut failures = (0..1000).filter_map(|seed| run(flaw, seed).err());
+        let found = failures.find(|failure| failure.violation.check == expected);
+        let Some(failure) = found else { panic!("with {flaw:?} no schedule breaks {expected:?}") };
+        let (less, simpler) = simplify(flaw, &failure);
+        assert_eq!(simpler.violation.check, expected, "{flaw:?}");
+        assert!(less.features().iter().all(|feature| {
+            let without = less.without(*feature).map(|less| attempt(flaw, &less, false));
+            without.is_none_or(|result| result.err().is_none_or(|e| e.violation.check != expected))
+        }));
+    }
+}
+
+/// LNK-15: a schedule's number and nothing else decides what happens.
+#[test]
+fn the_same_schedule_gives_the_same_run() {
+    let run = |seed| -> Report { run(Flaw::None, seed).unwrap_or_else(|e| panic!("{e}")) };
+    for seed in 0..20 {
+        assert_eq!(run(seed), run(seed));
+        assert_eq!(Schedule::random(seed), Schedule::random(seed));
+    }
+}
+
+/// Runs the schedule named by `LASTHOP_SEED` and prints it and every packet.
+#[test]
+fn replay() {
+    let Some(seed) = number("LASTHOP_SEED") else { return };
+    let mut schedule = Schedule::random(seed);
+    // What the failure does not need only makes the print longer.
+    if let Err(failure) = attempt(Flaw::None, &schedule, false)
+        && !is_set("LASTHOP_WHOLE")
+    {
+        (schedule, _) = simplify(Flaw::None, &failure);
+    }
+    eprintln!("{schedule:#?}");
+    match attempt(Flaw::None, &schedule, true) {
+        Ok(report) => eprintln!("{report:#?}"),
+        Err(failure) => panic!("{failure}\nof {}", schedule.summary()),
+    }
+}

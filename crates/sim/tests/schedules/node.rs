@@ -1,0 +1,187 @@
+//! The nodes of a schedule's network.
+
+use core::net::{Ipv4Addr, SocketAddrV4};
+
+use lasthop_sim::net::{Body, Context, LinkId, Node, Packet};
+use lasthop_units::{LinkEvent, Seed, Stream, Time};
+
+use crate::app::Applications;
+use crate::crossing::{Crossing, damage};
+use crate::hop::Endpoint;
+
+/// The base's address.
+pub(crate) const BASE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), PORT);
+const PORT: u16 = 4800;
+
+/// A mobile's address after it has moved some times.
+pub(crate) fn address(mobile: usize, moves: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(10, 0, 1 + mobile as u8, 1 + moves), PORT)
+}
+
+/// The token that lets applications dawdle no more. Any other gives a mobile the address that it has
+/// after so many moves.
+pub(crate) const CALM: u64 = 0;
+
+/// Room for a datagram, in bytes.
+const DATAGRAM: usize = 1600;
+/// Datagrams that a host may send in answer to one event.
+const BURST: u32 = 5_000;
+
+/// Any node.
+pub(crate) enum AnyNode {
+    Host(Box<Host>),
+    Crossing(Box<Crossing>),
+}
+
+/// An endpoint with the applications on it.
+pub(crate) struct Host {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) applications: Applications,
+    /// Which mobile it is, if it is not the base.
+    mobile: Option<usize>,
+    addr: SocketAddrV4,
+    /// What the network puts before a datagram is as long as with IPv6.
+    ipv6: bool,
+    damage: Stream,
+    /// Stands for all datagrams that came.
+    pub(crate) heard: u64,
+    /// It always had one more datagram.
+    pub(crate) endless: bool,
+    verbose: bool,
+    room: Box<[u8]>,
+}
+
+impl Host {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        applications: Applications,
+        mobile: Option<usize>,
+        ipv6: bool,
+        seed: Seed,
+        verbose: bool,
+    ) -> Self {
+        let addr = mobile.map_or(BASE, |mobile| address(mobile, 0));
+        let damage = seed.stream(&format!("damage at {addr}"));
+        Self {
+            endpoint,
+            applications,
+            mobile,
+            addr,
+            ipv6,
+            damage,
+            heard: 0,
+            endless: false,
+            verbose,
+            room: vec![0; DATAGRAM].into(),
+        }
+    }
+
+    /// Lets applications do what they can, and sends whatever there is.
+    fn attend(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        self.applications.drive(now, &mut self.endpoint);
+        let mut sent = 0;
+        while !self.endless
+            && let Some((to, len)) = self.endpoint.poll_transmit(now, &mut self.room)
+        {
+            let (src_port, dst_port) = (self.addr.port(), to.port());
+            let body = Body::Udp { src_port, dst_port };
+            let mut packet = ctx.packet(*self.addr.ip(), *to.ip(), body);
+            packet.set_bytes(&self.room[..len]);
+            if self.ipv6 {
+                // A header of 20 bytes more, as IPv6's.
+                packet.encapsulate(*self.addr.ip(), *to.ip());
+            }
+            // What the link does not take is lost, as on any network.
+            let _ = ctx.send(packet);
+            // What was sent may have made room to write.
+            self.applications.drive(now, &mut self.endpoint);
+            sent += 1;
+            self.endless = sent > BURST;
+        }
+    }
+}
+
+impl Node for Host {
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, _link: LinkId, mut packet: Packet) {
+        let Body::Udp { src_port, .. } = packet.body else { return };
+        let from = SocketAddrV4::new(packet.src, src_port);
+        if packet.corrupted {
+            damage(&mut self.damage, &mut packet);
+        }
+        let datagram = packet.bytes_mut().unwrap_or_default();
+        // Every bit of a sealed datagram depends on all that came before it.
+        let last = datagram.last_chunk().map_or(0, |last| u64::from_le_bytes(*last));
+        self.heard = (self.heard.rotate_left(7) ^ last).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.endpoint.handle_datagram(ctx.now(), from, datagram);
+        self.attend(ctx);
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let own = [self.endpoint.next_timeout(), self.applications.next_timeout()];
+        own.into_iter().flatten().min().filter(|_| !self.endless)
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        let now = ctx.now();
+        if self.verbose {
+            eprintln!("{now} {}: timer", self.addr);
+        }
+        if self.endpoint.next_timeout().is_some_and(|t| t <= now) {
+            self.endpoint.handle_timeout(now);
+        }
+        self.attend(ctx);
+    }
+
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
+        self.endpoint.handle_link_event(ctx.now(), event);
+        self.attend(ctx);
+    }
+
+    fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
+        match self.mobile {
+            // As behind a NAT that forgot its mapping: nobody is told.
+            Some(mobile) if token != CALM => self.addr = address(mobile, token as u8),
+            _ => {
+                self.applications.eager = true;
+                self.attend(ctx);
+            }
+        }
+    }
+}
+
+impl Node for AnyNode {
+    fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
+        match self {
+            Self::Host(host) => host.handle_packet(ctx, link, packet),
+            Self::Crossing(crossing) => crossing.handle_packet(ctx, link, packet),
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        match self {
+            Self::Host(host) => host.next_timeout(),
+            Self::Crossing(crossing) => crossing.next_timeout(),
+        }
+    }
+
+    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        match self {
+            Self::Host(host) => host.handle_timeout(ctx),
+            Self::Crossing(crossing) => crossing.handle_timeout(ctx),
+        }
+    }
+
+    fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
+        if let Self::Host(host) = self {
+            host.handle_link_event(ctx, link, event);
+        }
+    }
+
+    fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
+        match self {
+            Self::Host(host) => host.handle_token(ctx, token),
+            Self::Crossing(crossing) => crossing.handle_token(ctx, token),
+        }
+    }
+}

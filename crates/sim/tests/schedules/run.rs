@@ -1,0 +1,283 @@
+//! Carries a schedule out.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use lasthop_radio::{LinkConfig, QueueLimit, RadioConfig};
+use lasthop_sim::net::{
+    Config, Datagram, Event, Limits, LinkId, Network, NodeId, Observer, Sight, TapPoint,
+};
+use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Seed, Time};
+
+use crate::app::Applications;
+use crate::check::{self, Check, Violation};
+use crate::crossing::Crossing;
+use crate::flaw::Flaw;
+use crate::hop::Hop;
+use crate::node::{AnyNode, BASE, CALM, Host, address};
+use crate::random;
+use crate::schedule::{Report, Schedule};
+use crate::side::Account;
+
+/// How often a run is looked at once the faults have stopped.
+const STEP: Duration = Duration::from_millis(100);
+const LIMITS: Limits = Limits { events: 20_000_000, at_once: 20_000 };
+
+/// Runs `schedule` up to the first promise that is broken.
+pub(crate) fn execute(flaw: Flaw, schedule: &Schedule, verbose: bool) -> Result<Report, Violation> {
+    Run::new(flaw, schedule, verbose).finish()
+}
+
+struct Run<'a> {
+    schedule: &'a Schedule,
+    hop: Hop,
+    network: Network<AnyNode>,
+    /// Where mobiles meet the radio, and the radio's links, down first.
+    crossing: NodeId,
+    radio: [LinkId; 2],
+    /// The base first, then the mobiles.
+    hosts: Vec<NodeId>,
+    /// The links to each mobile and from it.
+    links: Vec<[LinkId; 2]>,
+}
+
+impl<'a> Run<'a> {
+    fn new(flaw: Flaw, schedule: &'a Schedule, verbose: bool) -> Self {
+        let seed = Seed::from_u64(schedule.seed).child("run");
+        let hop = Hop::random(schedule.mobiles, seed, flaw);
+        let plans = &schedule.connections;
+        let mut network = Network::new(Config { limits: LIMITS, ..Config::new(seed) });
+        let host = |endpoint, applications, mobile| {
+            let host = Host::new(endpoint, applications, mobile, schedule.ipv6, seed, verbose);
+            AnyNode::Host(Box::new(host))
+        };
+        let fixed_hosts = Applications::fixed_hosts(plans, seed);
+        let base = network.add_node(host(hop.base(), fixed_hosts, None));
+        let crossing = Crossing::new(schedule.stranger, seed);
+        let crossing = network.add_node(AnyNode::Crossing(Box::new(crossing)));
+        let radio = network.add_radio(base, crossing, &schedule.faulty).expect("a radio");
+        network.set_default_route(base, Some(radio[0]));
+        network.set_route(crossing, *BASE.ip(), Some(radio[1]));
+        let (mut hosts, mut links) = (vec![base], Vec::new());
+        let at_once = LinkConfig { queue: QueueLimit::Packets(u32::MAX), ..LinkConfig::default() };
+        for mobile in 0..schedule.mobiles {
+            let applications = Applications::of_mobile(mobile, plans, seed);
+            let endpoint = hop.mobile(mobile, BASE);
+            let node = network.add_node(host(endpoint, applications, Some(mobile)));
+            let to = network.add_link(crossing, node, &at_once).expect("a link");
+            let from = network.add_link(node, crossing, &at_once).expect("a link");
+            network.set_default_route(node, Some(from));
+            network.set_route(crossing, *address(mobile, 0).ip(), Some(to));
+            hosts.push(node);
+            links.push([to, from]);
+        }
+        if verbose {
+            for node in hosts.iter().chain([&crossing]) {
+                network.tap(TapPoint::Node(*node), Rc::new(RefCell::new(Printer)));
+            }
+        }
+        let mut run = Self { schedule, hop, network, crossing, radio, hosts, links };
+        run.plan();
+        run
+    }
+
+    /// Enters what the schedule does into the network's agenda.
+    fn plan(&mut self) {
+        let calm = self.schedule.calm_at;
+        let mut moves = vec![0; self.schedule.mobiles];
+        for m in &self.schedule.moves {
+            let (node, [to, _]) = (self.crossing, self.links[m.mobile]);
+            let [old, new] = [0, 1].map(|n| *address(m.mobile, moves[m.mobile] + n).ip());
+            moves[m.mobile] += 1;
+            let (moved, token) = (self.hosts[1 + m.mobile], u64::from(moves[m.mobile]));
+            self.network.schedule(m.at, Event::Route { node, dst: old, link: None });
+            self.network.schedule(m.at, Event::Route { node, dst: new, link: Some(to) });
+            self.network.schedule(m.at, Event::Token { node: moved, token });
+        }
+        for pause in self.schedule.faulty.up.pauses.iter().filter(|_| self.schedule.link_events) {
+            let silent = Time::ZERO + pause.start;
+            let back = (silent + pause.duration).min(calm);
+            for (&node, &[link, _]) in self.hosts[1..].iter().zip(&self.links) {
+                for (at, event) in [(silent, LinkEvent::Down), (back, LinkEvent::Up)] {
+                    self.network.schedule(at, Event::Signal { node, link, event });
+                }
+            }
+        }
+        let RadioConfig { up, down, .. } = &self.schedule.calm;
+        for (link, config) in self.radio.into_iter().zip([down, up]) {
+            let config = Box::new(config.clone());
+            self.network.schedule(calm, Event::Conditions { link, config });
+        }
+        for &node in [&self.crossing].into_iter().chain(&self.hosts) {
+            self.network.schedule(calm, Event::Token { node, token: CALM });
+        }
+    }
+
+    fn finish(mut self) -> Result<Report, Violation> {
+        self.run_until(self.schedule.calm_at)?;
+        let deadline = self.deadline();
+        while !self.is_over() {
+            let now = self.network.now();
+            if now >= deadline {
+                return Err(self.stuck());
+            }
+            self.run_until(now + STEP)?;
+        }
+        self.check_connections()?;
+        Ok(self.report())
+    }
+
+    fn run_until(&mut self, at: Time) -> Result<(), Violation> {
+        let result = self.network.run_until(at);
+        // What applications do on a lost association may well spin; the loss is what matters.
+        self.check_early()?;
+        result.map_err(|halt| sane(self.network.now(), halt.to_string()))
+    }
+
+    /// By when everything must be over: the hop's patience, and time for all bytes at the calm
+    /// radio's rate, for each window's round trip, and for some more round trips.
+    fn deadline(&self) -> Time {
+        let (bytes, rtt, rate) =
+            (self.bytes(), rtt(&self.schedule.calm), slower(&self.schedule.calm));
+        let windows = (bytes.get() / self.hop.window().max(1)) as u32;
+        let answers = self.schedule.connections.iter().map(|c| c.answer_after).max();
+        self.schedule.calm_at
+            + self.hop.patience()
+            + answers.unwrap_or_default()
+            + rate.time_for(bytes) * 4
+            + rtt * (30 + 2 * windows)
+    }
+
+    fn bytes(&self) -> Bytes {
+        let plans = &self.schedule.connections;
+        Bytes::new(plans.iter().map(|c| c.application.bytes + c.fixed_host.bytes).sum())
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.hosts.iter().filter_map(|id| match self.network.node(*id) {
+            AnyNode::Host(host) => Some(host.as_ref()),
+            AnyNode::Crossing(_) => None,
+        })
+    }
+
+    fn applications(&self) -> impl Iterator<Item = &Applications> {
+        self.hosts().map(|host| &host.applications)
+    }
+
+    /// What each end of each association holds: streams and bytes.
+    fn holdings(&self) -> Vec<(u64, u64)> {
+        self.hosts().flat_map(|host| host.endpoint.held()).collect()
+    }
+
+    fn is_over(&self) -> bool {
+        self.applications().all(|a| a.open() == 0 && a.remembered() == 0)
+            && self.holdings().iter().all(|held| *held == (0, 0))
+    }
+
+    /// What can be seen before the end.
+    fn check_early(&self) -> Result<(), Violation> {
+        let at = self.network.now();
+        let fail = |check, found| Err(Violation { check, at, connection: None, found });
+        for host in self.hosts() {
+            if let Some(found) = &host.endpoint.lost {
+                return fail(Check::Standing, found.clone());
+            }
+            if host.endless {
+                return Err(sane(at, "a host sends without end".into()));
+            }
+            if let Some((at, found)) = &host.applications.absurd {
+                return Err(sane(*at, found.clone()));
+            }
+            for (streams, held) in &host.applications.buffered_max {
+                let bound = self.hop.memory_max(*streams);
+                if *held > bound {
+                    let found =
+                        format!("{streams} streams hold {held} bytes where {bound} are promised");
+                    return fail(Check::Memory, found);
+                }
+            }
+            for (index, account) in host.applications.unfinished() {
+                check::wrong_byte(account).map_err(|(check, found)| Violation {
+                    check,
+                    at,
+                    connection: Some(index),
+                    found,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_connections(&self) -> Result<(), Violation> {
+        let at = self.network.now();
+        let fixed_hosts = self.applications().next().map(|a| &a.done);
+        let applications: BTreeMap<usize, &Account> =
+            self.applications().skip(1).flat_map(|a| &a.done).map(|(i, a)| (*i, a)).collect();
+        for (index, plan) in self.schedule.connections.iter().enumerate() {
+            let Some(application) = applications.get(&index) else {
+                let found = "was never opened".into();
+                let connection = Some(index);
+                return Err(Violation { check: Check::Live, at, connection, found });
+            };
+            let fixed_host = fixed_hosts.and_then(|done| done.get(&index));
+            check::connection(at, index, plan, application, fixed_host)?;
+        }
+        Ok(())
+    }
+
+    /// What is left though its time is up.
+    fn stuck(&self) -> Violation {
+        let at = self.network.now();
+        if let Some((index, _)) = self.applications().find_map(|a| a.unfinished().next()) {
+            let accounts: Vec<_> = self.applications().filter_map(|a| a.account(index)).collect();
+            let found = format!("not over in time; its ends have come to {accounts:?}");
+            return Violation { check: Check::Live, at, connection: Some(index), found };
+        }
+        let (open, remembered): (Vec<_>, Vec<_>) =
+            self.applications().map(|a| (a.open(), a.remembered())).unzip();
+        let held = self.holdings();
+        let found = format!(
+            "per host, connections to come: {open:?}, remembered: {remembered:?}; per association \
+             end, streams and bytes held: {held:?}"
+        );
+        Violation { check: Check::Forgotten, at, connection: None, found }
+    }
+
+    fn report(&self) -> Report {
+        let accounts = || self.applications().flat_map(|a| a.done.values());
+        let buffered = self.applications().flat_map(|a| a.buffered_max.values());
+        let trace = self.network.trace();
+        Report {
+            hash: self.hosts().fold(trace.hash(), |hash, host| hash.rotate_left(1) ^ host.heard),
+            packets: trace.sent,
+            bytes: accounts().map(|a| a.received).sum(),
+            connections: self.schedule.connections.len() as u64,
+            end: self.network.now(),
+            buffered_max: buffered.max().copied().unwrap_or(0),
+        }
+    }
+}
+
+fn sane(at: Time, found: String) -> Violation {
+    Violation { check: Check::Sane, at, connection: None, found }
+}
+
+fn rtt(radio: &RadioConfig) -> Duration {
+    radio.up.delay + radio.down.delay
+}
+
+fn slower(radio: &RadioConfig) -> Rate {
+    random::rate(&radio.up).min(random::rate(&radio.down))
+}
+
+/// Prints whatever passes.
+struct Printer;
+
+impl Observer for Printer {
+    fn handle_packet(&mut self, now: Time, _: TapPoint, sight: Sight, packet: &Datagram) {
+        let damaged = if packet.corrupted { ", damaged" } else { "" };
+        let (src, dst, len) = (packet.src, packet.dst, packet.payload_len());
+        eprintln!("{now} {src} to {dst}, {len} B{damaged}: {sight:?}");
+    }
+}

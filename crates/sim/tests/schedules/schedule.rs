@@ -1,0 +1,108 @@
+//! Random schedules: faults of the radio, address changes, a hostile stranger, and applications
+//! that open, write, dawdle, half-close and give up, all from one number; then the faults stop,
+//! and everything must come to its end.
+
+use core::any::Any;
+use core::fmt;
+use std::panic::{self, AssertUnwindSafe};
+
+use lasthop_radio::RadioConfig;
+use lasthop_testing::Replay;
+use lasthop_units::Time;
+
+use crate::check::{Check, Violation};
+use crate::crossing::Stranger;
+use crate::flaw::Flaw;
+use crate::plan::ConnectionPlan;
+use crate::run::execute;
+
+/// All that happens to one base and its mobiles.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Schedule {
+    /// The number from which everything follows.
+    pub(crate) seed: u64,
+    /// How many mobiles share the radio.
+    pub(crate) mobiles: usize,
+    /// Headers are as long as IPv6's.
+    pub(crate) ipv6: bool,
+    /// The radio until `calm_at`.
+    pub(crate) faulty: RadioConfig,
+    /// The radio from then on.
+    pub(crate) calm: RadioConfig,
+    /// When the faults stop and applications stop dawdling.
+    pub(crate) calm_at: Time,
+    /// Address changes of mobiles, in order of time.
+    pub(crate) moves: Vec<Move>,
+    /// Mobiles are told when the radio falls silent and returns.
+    pub(crate) link_events: bool,
+    /// What a stranger does until `calm_at`.
+    pub(crate) stranger: Stranger,
+    /// What the applications do.
+    pub(crate) connections: Vec<ConnectionPlan>,
+}
+
+/// A mobile's address changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Move {
+    /// When.
+    pub(crate) at: Time,
+    /// Which mobile's.
+    pub(crate) mobile: usize,
+}
+
+/// What a run that kept every promise was like.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Report {
+    /// Stands for all that happened.
+    pub(crate) hash: u64,
+    /// Packets sent.
+    pub(crate) packets: u64,
+    /// Application bytes that arrived and were checked.
+    pub(crate) bytes: u64,
+    /// Connections that came to their end.
+    pub(crate) connections: u64,
+    /// When the last of them did.
+    pub(crate) end: Time,
+    /// The most that one association said it buffered at one end.
+    pub(crate) buffered_max: u64,
+}
+
+/// A run that broke a promise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Failure {
+    /// The schedule's number.
+    pub(crate) seed: u64,
+    /// What was broken.
+    pub(crate) violation: Violation,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let replay = Replay::new(self.seed, "-p lasthop-sim --test schedules replay").line();
+        write!(f, "schedule {}: {}\nreplay: {replay}", self.seed, self.violation)
+    }
+}
+
+/// Runs the schedule number `seed` and checks every promise: what it was like, or the first that was
+/// broken.
+pub(crate) fn run(flaw: Flaw, seed: u64) -> Result<Report, Failure> {
+    attempt(flaw, &Schedule::random(seed), false)
+}
+
+/// Runs `schedule` and checks every promise; `verbose` prints every packet to standard error.
+pub(crate) fn attempt(flaw: Flaw, schedule: &Schedule, verbose: bool) -> Result<Report, Failure> {
+    let fail = |violation| Failure { seed: schedule.seed, violation };
+    match panic::catch_unwind(AssertUnwindSafe(|| execute(flaw, schedule, verbose))) {
+        Ok(result) => result.map_err(fail),
+        // A panic in a machine is a broken promise like any other, and needs its seed as much.
+        Err(cause) => {
+            let found = format!("a machine panicked: {}", message(cause.as_ref()));
+            Err(fail(Violation { check: Check::Sane, at: Time::ZERO, connection: None, found }))
+        }
+    }
+}
+
+fn message(cause: &(dyn Any + Send)) -> &str {
+    let text = cause.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
