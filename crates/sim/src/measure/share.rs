@@ -1,4 +1,4 @@
-//! How flows share what there is, and how one scheme compares with another.
+//! How flows share what there is.
 
 use lasthop_units::Rate;
 
@@ -15,17 +15,6 @@ pub fn fairness(rates: &[Rate]) -> Option<f64> {
 pub fn utilisation_percent(rates: &[Rate], bottleneck: Rate) -> Option<f64> {
     let limited = bottleneck != Rate::ZERO && bottleneck != Rate::UNLIMITED;
     limited.then(|| 100.0 * rates.iter().map(|rate| bps(*rate)).sum::<f64>() / bps(bottleneck))
-}
-
-/// MET-2: by how many percent `a` is above `b`: 100 (a/b - 1). `None` if `b` is zero.
-pub fn gain_percent(a: f64, b: f64) -> Option<f64> {
-    (b != 0.0).then(|| 100.0 * (a / b - 1.0))
-}
-
-/// MET-2: a throughput as a share of the peak, the loss-free one of the same set-up. `None` if the
-/// peak is zero.
-pub fn normalised(throughput: Rate, peak: Rate) -> Option<f64> {
-    (peak != Rate::ZERO).then(|| bps(throughput) / bps(peak))
 }
 
 fn bps(rate: Rate) -> f64 {
@@ -65,16 +54,6 @@ mod tests {
         assert_eq!(fairness(&[Rate::ZERO; 2]), None);
         assert_eq!(utilisation_percent(&[Rate::ZERO], Rate::UNLIMITED), None);
         assert_eq!(utilisation_percent(&[Rate::ZERO], Rate::ZERO), None);
-        assert_eq!(gain_percent(1.0, 0.0), None);
-        assert_eq!(normalised(Rate::ZERO, Rate::ZERO), None);
-    }
-
-    /// MET-2
-    #[test]
-    fn five_times_as_much_is_a_gain_of_400_percent() {
-        assert_eq!(gain_percent(5.0, 1.0), Some(400.0));
-        assert_eq!(gain_percent(1.0, 2.0), Some(-50.0));
-        assert_eq!(normalised(Rate::from_kbps(330), Rate::from_kbps(660)), Some(0.5));
     }
 
     proptest! {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use lasthop_units::{Bytes, Duration, Time};
+use lasthop_units::{Duration, Time};
 
 /// Where advertisements go: all systems on the link (RFC 5944 section 2.3).
 pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
@@ -11,8 +11,6 @@ pub const ALL_SYSTEMS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 1);
 pub const ALL_ROUTERS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 2);
 /// The UDP port of registration (RFC 5944 section 3).
 pub const REGISTRATION_PORT: u16 = 434;
-/// What one tunnel adds to a packet: an IPv4 header (RFC 2003 section 3).
-pub const TUNNEL_HEADER: Bytes = Bytes::new(20);
 
 /// A message with its addresses, as the network carries it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -23,7 +23,7 @@ pub use foreign::{Delivery, ForeignAgent, ForeignAgentConfig, ForeignStats};
 pub use home::{Binding, HomeAgent, HomeAgentConfig, HomeStats, Route, ServeError};
 pub use message::{
     ALL_ROUTERS, ALL_SYSTEMS, Advertisement, BindingUpdate, Code, Envelope, Identification,
-    Message, Prefix, REGISTRATION_PORT, Reply, Request, Role, TUNNEL_HEADER,
+    Message, Prefix, REGISTRATION_PORT, Reply, Request, Role,
 };
 pub use mobile::{
     HandoffTiming, MobileConfig, MobileRegistration, MobileStats, MoveDetection, Upcall,

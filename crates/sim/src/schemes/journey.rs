@@ -385,16 +385,6 @@ impl Run {
         }
     }
 
-    /// Lets `observer` see every packet of cell `cell`'s radio.
-    pub fn tap_radio(&mut self, cell: usize, observer: &SharedObserver) {
-        for link in self.cells.get(cell).into_iter().flat_map(|c| [c.down, c.up]) {
-            self.network.tap(TapPoint::LinkIn(link), observer.clone());
-        }
-        for link in self.cells.get(cell).into_iter().flat_map(|c| c.air) {
-            self.network.tap(TapPoint::LinkOut(link), observer.clone());
-        }
-    }
-
     /// Lets `observer` see every packet at the fixed host.
     pub fn tap_fixed(&mut self, observer: &SharedObserver) {
         self.network.tap(TapPoint::Node(self.fixed), observer.clone());

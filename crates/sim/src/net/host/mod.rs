@@ -77,7 +77,6 @@ const MOST_FLOWS: usize = 1 << 16;
 ///
 /// Every packet goes by the host's forwarding table: a fixed host needs a default route only.
 pub struct Host<A> {
-    addrs: Vec<Ipv4Addr>,
     stack: Stack,
     app: A,
 }
@@ -85,14 +84,7 @@ pub struct Host<A> {
 impl<A: App> Host<A> {
     /// A host at `addr` whose initial sequence numbers follow from `seed`.
     pub fn new(addr: Ipv4Addr, seed: Seed, app: A) -> Self {
-        Self { addrs: vec![addr], stack: Stack::new(addr, seed.stream("iss"), MOST_FLOWS), app }
-    }
-
-    /// Adds an address to those that the host answers to, such as a care-of address.
-    pub fn add_addr(&mut self, addr: Ipv4Addr) {
-        if !self.addrs.contains(&addr) {
-            self.addrs.push(addr);
-        }
+        Self { stack: Stack::new(addr, seed.stream("iss"), MOST_FLOWS), app }
     }
 
     /// Encrypts the packets of connections from or to this port, as IPsec between two hosts does:
@@ -268,9 +260,9 @@ impl<A: App> Node for Host<A> {
             return;
         }
         if packet.tunnel.is_some() {
-            self.stack.unwrap(&mut packet, &self.addrs);
+            self.stack.unwrap(&mut packet);
         }
-        if packet.tunnel.is_some() || !self.addrs.contains(&packet.dst) {
+        if packet.tunnel.is_some() || packet.dst != self.stack.addr {
             self.stack.stats.stray += 1;
             return;
         }

@@ -270,8 +270,8 @@ impl Stack {
     }
 
     /// Takes a packet out of a tunnel that ends here.
-    pub(super) fn unwrap(&mut self, packet: &mut Packet, addrs: &[Ipv4Addr]) {
-        if packet.tunnel.is_some_and(|tunnel| addrs.contains(&tunnel.dst)) {
+    pub(super) fn unwrap(&mut self, packet: &mut Packet) {
+        if packet.tunnel.is_some_and(|tunnel| tunnel.dst == self.addr) {
             packet.decapsulate();
             self.stats.decapsulated += 1;
         }

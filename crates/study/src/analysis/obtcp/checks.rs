@@ -236,7 +236,7 @@ fn or_any(delay: Option<Duration>) -> Vec<Duration> {
 mod tests {
     use super::*;
 
-    /// EXP-S1: every computed value.
+    /// EXP-S1, MET-10: every computed value, the recovery times and their gain among them.
     #[test]
     fn all_95_computed_values_are_ours() {
         let checks = all().unwrap();

@@ -106,6 +106,7 @@ fn the_same_seed_has_the_same_trace_and_another_has_not() {
     assert_ne!(run(&text, 1).trace, run(&text, 2).trace);
 }
 
+/// MET-10: the smoothed round trip of bulk traffic is that of a full queue: 50 packets of 12 ms.
 #[test]
 fn every_kind_of_traffic_is_measured() {
     let flow = |traffic: &str| {
@@ -116,6 +117,8 @@ fn every_kind_of_traffic_is_measured() {
     let bulk = flow("\"bulk\"");
     let goodput = metric(&bulk, "upload.goodput_bps");
     assert!((0.8e6..1.0e6).contains(&goodput), "{goodput}");
+    let srtt = metric(&bulk, "upload.srtt_s");
+    assert!((0.2..0.7).contains(&srtt), "{srtt}");
     let web =
         flow("{ request-response = { request = \"200 B\", response = \"10kB\", count = 5 } }");
     assert!(web.completed && metric(&web, "upload.answers") == 5.0, "{web:?}");

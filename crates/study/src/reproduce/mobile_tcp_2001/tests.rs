@@ -262,7 +262,7 @@ fn processing_costs_stand_beside_the_papers() {
     assert!(!html.contains("--measure full"));
 }
 
-/// EXP-H6, EXP-H8, over a tenth of the length: what is wide enough to show in it.
+/// MET-2, EXP-H6, EXP-H8, over a tenth of the length: what is wide enough to show in it.
 #[test]
 fn short_transfers_have_the_shapes_that_are_claimed() {
     let runner = Simulated { shorter: Some(10) };
@@ -296,7 +296,7 @@ fn short_transfers_have_the_shapes_that_are_claimed() {
     }
 }
 
-/// EXP-H7: the same fades leave Mobile TCP a smaller part of its peak on the faster hop.
+/// MET-2, EXP-H7: the same fades leave Mobile TCP a smaller part of its peak on the faster hop.
 #[test]
 fn the_faster_hop_keeps_less_of_its_peak() {
     let only = ["FR0%", "FR1%", "FR3%", "FR5%"].map(|row| format!("{FIGURE_16}/{row}"));
