@@ -5,9 +5,6 @@
 //! are made elsewhere, from these values.
 
 mod buffers;
-#[cfg(feature = "parquet")]
-mod columns;
-mod flow;
 mod handoff;
 mod output;
 mod rate;
@@ -15,11 +12,8 @@ mod series;
 mod share;
 
 pub use buffers::BufferMeter;
-#[cfg(feature = "parquet")]
-pub use columns::{write_flows_parquet, write_series_parquet};
-pub use flow::{Counters, FlowMeter, FlowRecord, Outcome, Transfers};
 pub use handoff::{Handoff, HandoffEffect};
-pub use output::{OutputError, write_flows_csv, write_series_csv};
+pub use output::{OutputError, write_series_csv};
 pub use rate::RateSeries;
 pub use series::{Recorder, Row, Sampling, Subject, Variable};
 pub use share::{fairness, utilisation_percent};

@@ -223,8 +223,8 @@ fn m_tcp_beats_plain_tcp_over_disconnections_and_handoffs() {
     }
 }
 
-/// FRZ-1, LLT-3: a warning comes a tenth of a second ahead unless the scenario says otherwise, and
-/// keeps the sender's timer from expiring.
+/// MET-8, FRZ-1, LLT-3: a warning comes a tenth of a second ahead unless the scenario says otherwise,
+/// and keeps the sender's timer from expiring.
 #[test]
 fn a_warning_spares_the_sender_its_timeouts() {
     let timeouts = |rest: &str| {
