@@ -3,7 +3,7 @@
 //! [`LinkEvent`]s (LNK-14).
 
 mod config;
-mod forecast;
+mod interface;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ use lasthop_session::{SignalConfig, SignalError};
 use lasthop_units::{LinkEvent, Time};
 
 pub use self::config::{SignalFile, SignalSettings};
-pub use self::forecast::{Forecast, SignalEvent};
+pub use self::interface::{Forecast, SignalEvent};
 use crate::socket::Link;
 
 /// Events that wait to be fetched; of more only the latest matter.

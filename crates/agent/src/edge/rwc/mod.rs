@@ -1,10 +1,10 @@
 //! Receiver window control for TCPs that know nothing of it.
 
 mod config;
-mod flow;
-mod granted;
 mod meter;
 mod rules;
+mod total;
+mod window;
 
 pub use config::{Total, WindowsConfig};
 pub use rules::Rule;
@@ -19,10 +19,10 @@ use super::flow::{Flow, acknowledges};
 use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
-use flow::{State, segment_size};
-use granted::Granted;
 use meter::{BIN, Meter};
 use rules::Rules;
+use total::Granted;
+use window::{State, segment_size};
 
 /// A flow takes part if it has this share of its due, and as long as it has half of that: others
 /// would leave idle what they are given (RWC-11).

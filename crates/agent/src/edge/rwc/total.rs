@@ -2,7 +2,7 @@
 
 use lasthop_wire::tcp::{Segment, Seq};
 
-use super::flow::{State, segment_size};
+use super::window::{State, segment_size};
 use crate::edge::flow::Flow;
 
 /// Keeps the sum of what is granted within a total while shares change (RWC-4): a window is not
