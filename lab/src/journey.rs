@@ -18,6 +18,14 @@ const TALK: u16 = 81;
 /// How often everything is looked at.
 const TICK: Duration = Duration::from_millis(20);
 
+/// The steps of a move that the processes tell, with `--log debug`, and in which words.
+pub const STAGES: [(&str, &str); 4] = [
+    ("old base has frozen the session", "session frozen"),
+    ("new base may use its state", "session state received"),
+    ("new base has the mobile", "association up"),
+    ("mobile knows", "handoff done"),
+];
+
 /// Where the mobile goes, how, and what runs meanwhile.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -70,6 +78,9 @@ pub struct Crossing {
     /// From the moment at which the new radio was there to the next byte, for each direction of
     /// each busy connection: at the client, or at the server if it goes there. None: no byte came.
     pub pauses: Vec<(&'static str, Option<Duration>)>,
+    /// From that moment on, when each step of the move was done, as the processes log it: those that
+    /// were, of [`STAGES`].
+    pub stages: Vec<(&'static str, Duration)>,
     /// Whether, by SHA-256, every byte so far was right, and every connection still stands.
     pub sha256_ok: bool,
     /// What crossed the server's wire since the last move.
@@ -232,6 +243,7 @@ impl<'a> Traveller<'a> {
         let busy = self.flows.iter().filter(|flow| flow.kind() != Traffic::Idle);
         let pauses: Vec<_> = busy.flat_map(|flow| flow.waits(arrived)).collect();
         self.stay(self.plan.stay)?;
+        let stages = self.stages(arrived, [from, to]);
         let over = self.broken();
         let broken = if over.is_empty() { stuck } else { over };
         let seen = self.capture.take();
@@ -242,12 +254,25 @@ impl<'a> Traveller<'a> {
             dead_zone: arrived - left,
             predicted: self.plan.warning.is_some(),
             pauses,
+            stages,
             sha256_ok: self.flows.iter_mut().all(Flow::sha256_ok) && broken.is_empty(),
             same_four_tuple: !seen.alive.is_empty() && seen.alive.is_subset(&self.known),
             seen,
             said: self.fleet.said(),
             broken,
         })
+    }
+
+    fn stages(&self, moment: Instant, [from, to]: [usize; 2]) -> Vec<(&'static str, Duration)> {
+        let [frozen, received, up, done] = STAGES.map(|(_, said)| said);
+        let at = [
+            self.fleet.base_said_at(from, moment, frozen),
+            self.fleet.base_said_at(to, moment, received),
+            self.fleet.base_said_at(to, moment, up),
+            self.fleet.mobile_said_at(moment, done),
+        ];
+        let done = STAGES.iter().zip(at);
+        done.filter_map(|((name, _), at)| Some((*name, at? - moment))).collect()
     }
 
     /// Waits until every connection has had something from `moment` on, one has broken, or it has

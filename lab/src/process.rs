@@ -1,5 +1,6 @@
 //! Child processes that end with the lab.
 
+use std::collections::VecDeque;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,7 +21,7 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Daemon {
     name: String,
     child: Child,
-    said: Arc<Mutex<Vec<u8>>>,
+    said: Arc<Mutex<Said>>,
 }
 
 impl Daemon {
@@ -37,13 +38,13 @@ impl Daemon {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|e| LabError::io(format!("starting `{name}`"), e))?;
-        let said = Arc::new(Mutex::new(Vec::new()));
+        let said = Arc::new(Mutex::new(Said::default()));
         if let Some(mut stderr) = child.stderr.take() {
             let said = Arc::clone(&said);
             let keep = move || {
                 let mut piece = [0; 1024];
                 while let Ok(n @ 1..) = stderr.read(&mut piece) {
-                    remember(&mut said.lock().unwrap_or_else(PoisonError::into_inner), &piece[..n]);
+                    said.lock().unwrap_or_else(PoisonError::into_inner).add(&piece[..n]);
                 }
             };
             thread::Builder::new()
@@ -62,7 +63,14 @@ impl Daemon {
     /// The last that it wrote to its standard error.
     pub fn said(&self) -> String {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).trim().to_owned()
+        String::from_utf8_lossy(&said.bytes()).trim().to_owned()
+    }
+
+    /// When it first wrote a line that contains `text`, from `moment` on: the line must be among the last.
+    pub fn said_at(&self, moment: Instant, text: &str) -> Option<Instant> {
+        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lines = said.lines.iter().filter(|(at, _)| *at >= moment);
+        lines.find(|(_, line)| String::from_utf8_lossy(line).contains(text)).map(|(at, _)| *at)
     }
 
     /// Whether it still runs.
@@ -136,10 +144,36 @@ fn short_name(command: &Command) -> String {
     }
 }
 
-fn remember(said: &mut Vec<u8>, piece: &[u8]) {
-    said.extend(piece);
-    let excess = said.len().saturating_sub(TAIL);
-    said.drain(..excess);
+/// The last lines that a child has written, and when each began to come.
+#[derive(Default, Debug)]
+struct Said {
+    lines: VecDeque<(Instant, Vec<u8>)>,
+    len: usize,
+}
+
+impl Said {
+    fn add(&mut self, piece: &[u8]) {
+        for part in piece.split_inclusive(|byte| *byte == b'\n') {
+            match self.lines.back_mut().filter(|(_, line)| line.last() != Some(&b'\n')) {
+                Some((_, line)) => line.extend(part),
+                None => self.lines.push_back((Instant::now(), part.to_vec())),
+            }
+        }
+        self.len += piece.len();
+        while self.len > TAIL
+            && let Some((at, mut first)) = self.lines.pop_front()
+        {
+            let rest = first.split_off(first.len().min(self.len - TAIL));
+            self.len -= first.len();
+            if !rest.is_empty() {
+                self.lines.push_front((at, rest));
+            }
+        }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.lines.iter().flat_map(|(_, line)| line).copied().collect()
+    }
 }
 
 #[cfg(test)]
@@ -180,9 +214,33 @@ mod tests {
 
     #[test]
     fn only_the_tail_of_what_is_said_is_kept() {
-        let mut said = Vec::new();
-        (0..100).for_each(|i| remember(&mut said, &[i; 1000]));
-        assert_eq!(said.len(), TAIL);
-        assert_eq!(said.last(), Some(&99));
+        for end in ["", "\n"] {
+            let mut said = Said::default();
+            for i in 0..100 {
+                let line = format!("{i:>999}{end}");
+                // As it comes: in pieces that end anywhere.
+                line.as_bytes().chunks(300).for_each(|piece| said.add(piece));
+            }
+            let bytes = said.bytes();
+            assert_eq!((bytes.len(), said.len), (TAIL, TAIL));
+            assert!(String::from_utf8(bytes).unwrap().trim().ends_with("99"));
+        }
+    }
+
+    #[test]
+    fn what_was_said_has_its_time() {
+        let start = Instant::now();
+        let daemon = shell("echo one >&2; sleep 0.2; echo two >&2; sleep 60");
+        let said_at = |text| {
+            while daemon.said_at(start, text).is_none() {
+                assert!(start.elapsed() < Duration::from_secs(10));
+                thread::sleep(TICK);
+            }
+            daemon.said_at(start, text).unwrap()
+        };
+        let (one, two) = (said_at("one"), said_at("two"));
+        assert!(one < two);
+        assert_eq!(daemon.said_at(two, "one"), None);
+        assert_eq!(daemon.said_at(one, "o"), Some(one));
     }
 }

@@ -355,6 +355,17 @@ impl Fleet {
         self.mobile.as_ref().map(Daemon::said).unwrap_or_default()
     }
 
+    /// When base `number` first said something with `text` in it, from `moment` on.
+    pub fn base_said_at(&self, number: usize, moment: Instant, text: &str) -> Option<Instant> {
+        let base = self.bases.get(index(number)).and_then(Option::as_ref);
+        base.and_then(|base| base.said_at(moment, text))
+    }
+
+    /// When the mobile did.
+    pub fn mobile_said_at(&self, moment: Instant, text: &str) -> Option<Instant> {
+        self.mobile.as_ref().and_then(|mobile| mobile.said_at(moment, text))
+    }
+
     /// The last that every process said.
     pub fn said(&self) -> String {
         let bases = (1..=self.bases.len()).map(|n| format!("base {n}:\n{}\n", self.base_said(n)));

@@ -298,7 +298,7 @@ where
     {
         let call = self.mobiles.get_mut(mobile).and_then(|known| known.call.take());
         if let Some(Call { state: Some(state), .. }) = call {
-            self.take(world, now, state, mobile);
+            self.rebuild(world, now, state, mobile);
         }
         self.mobiles.tidy(mobile);
     }

@@ -50,21 +50,33 @@ where
     I: Copy + Ord + Debug,
     S: Copy,
 {
-    /// Makes a session anew from its state.
-    pub(super) fn take<W>(&mut self, world: &mut W, now: Time, mut state: SessionState, mobile: A)
+    /// A state has come: its session is made anew, at once or as soon as the mobile is here.
+    pub(super) fn take<W>(&mut self, world: &mut W, now: Time, state: SessionState, mobile: A)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let session = state.session;
-        self.note(session, What::Received(state.encoded_len()));
-        let known = self.mobiles.entry(mobile);
-        if known.call.is_some() {
-            self.link_early(world, now, &state);
-            if let Some(call) = &mut self.mobiles.entry(mobile).call {
-                call.state = Some(state);
-            }
-            return;
+        self.note(state.session, What::Received(state.encoded_len()));
+        if self.mobiles.entry(mobile).call.is_none() {
+            return self.rebuild(world, now, state, mobile);
         }
+        self.link_early(world, now, &state);
+        if let Some(call) = &mut self.mobiles.entry(mobile).call {
+            call.state = Some(state);
+        }
+    }
+
+    /// Makes a session anew from its state.
+    pub(super) fn rebuild<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        mut state: SessionState,
+        mobile: A,
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let session = state.session;
+        let known = self.mobiles.entry(mobile);
         let Some(id) = known.at else {
             self.mobiles.tidy(mobile);
             self.note(session, What::MobileLeft);

@@ -74,7 +74,8 @@ impl Options {
             hop: self.hop.to_string(),
             family: if self.ipv6 { Family::V6 } else { Family::V4 },
             handoff: Some(handoff),
-            ..Settings::default()
+            // It tells when each step of a move is done.
+            log: Some("debug".to_owned()),
         };
         let topology = roam::Config { seed: Seed::from_u64(self.seed), ..roam::Config::default() };
         Plan {

@@ -1,8 +1,9 @@
 //! What the moves cost and what the server saw, for people and for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use lasthop_lab::journey::{Crossing, Plan};
+use lasthop_lab::journey::{Crossing, Plan, STAGES};
 use lasthop_lab::roam::Mode;
 use lasthop_units::Duration;
 use serde_json::json;
@@ -16,6 +17,8 @@ pub(super) fn json(mode: Mode, crossing: &Crossing) -> String {
         "handoff": crossing.number,
         "dead_zone_s": seconds(crossing.dead_zone),
         "added_pause_s": crossing.added_pause().map(seconds),
+        "pauses_s": crossing.pauses.iter().map(|(name, d)| (*name, d.map(seconds))).collect::<BTreeMap<_, _>>(),
+        "stages_s": crossing.stages.iter().map(|(name, d)| (*name, seconds(*d))).collect::<BTreeMap<_, _>>(),
         "sha256_ok": crossing.sha256_ok,
         "server_saw_rst": crossing.seen.any_reset(),
         "server_saw_new_syn": !crossing.seen.openings.is_empty(),
@@ -102,8 +105,31 @@ fn table(outcome: &Outcome) -> String {
             crossings.len(),
         );
     }
+    out.push_str(&stages(crossings, hop));
     for what in crossings.iter().flat_map(|crossing| &crossing.broken).chain(failure) {
         let _ = writeln!(out, "{what}");
+    }
+    out
+}
+
+/// Where the time of a move goes: medians over all of them.
+fn stages(crossings: &[Crossing], hop: f64) -> String {
+    let mut out =
+        format!("\n{:<44}{:>10}{:>14}\n", "from the new radio on, until", "median", "round trips");
+    let mut line = |what: &str, of: &dyn Fn(&Crossing) -> Option<Duration>| {
+        let mut times: Vec<Duration> = crossings.iter().filter_map(of).collect();
+        times.sort_unstable();
+        if let Some(median) = times.get(times.len() / 2).map(Duration::as_secs_f64) {
+            let _ = writeln!(out, "{what:<44}{:>7.0} ms{:>14.2}", median * 1e3, median / hop);
+        }
+    };
+    for (name, _) in STAGES {
+        line(name, &|crossing| crossing.stages.iter().find(|(n, _)| *n == name).map(|(_, at)| *at));
+    }
+    let flows = crossings.first().map_or(&[][..], |crossing| &crossing.pauses);
+    for (name, _) in flows {
+        let first = format!("first byte of the {name}");
+        line(&first, &|crossing| crossing.pauses.iter().find(|(n, _)| n == name)?.1);
     }
     out
 }
@@ -143,6 +169,7 @@ mod tests {
                 ("download", Some(Duration::from_millis(50))),
                 ("upload", pause.map(Duration::from_millis)),
             ],
+            stages: vec![(STAGES[1].0, Duration::from_millis(30))],
             sha256_ok: true,
             seen: Seen::default(),
             same_four_tuple: true,
@@ -163,14 +190,18 @@ mod tests {
             "dead_zone_s",
             "handoff",
             "mode",
+            "pauses_s",
             "predicted",
             "same_four_tuple",
             "server_saw_new_syn",
             "server_saw_rst",
             "sha256_ok",
+            "stages_s",
         ];
         assert_eq!(keys, wanted);
         assert_eq!(object["added_pause_s"], 0.07);
+        assert_eq!(object["pauses_s"], json!({"download": 0.05, "upload": 0.07}));
+        assert_eq!(object["stages_s"], json!({STAGES[1].0: 0.03}));
         assert_eq!(object["mode"], "migrate");
         assert!(json(Mode::Anchor, &crossing(None)).contains("\"added_pause_s\":null"));
     }
@@ -199,6 +230,10 @@ mod tests {
         assert!(rows[1].contains("300 ms!") && rows[1].contains("WRONG"), "{text}");
         assert!(rows[1].contains("YES"), "{text}");
         assert!(text.contains("within the bound of 128 ms: 1 of 2"), "{text}");
+        let stage = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap();
+        assert!(stage(STAGES[1].0).ends_with("30 ms          0.75"), "{text}");
+        assert!(stage("first byte of the upload").ends_with("300 ms          7.50"), "{text}");
+        assert!(!text.contains(STAGES[0].0), "{text}");
     }
 
     #[test]
