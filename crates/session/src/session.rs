@@ -37,9 +37,6 @@ pub struct Config {
     /// What one connection may carry along from hop to hop, both directions together. One that
     /// holds more is reset at the handoff.
     pub kept_max: Bytes,
-    /// At the mobile: what all connections together send at once after a handoff, though the base before
-    /// may have got it: about what a hop takes at its beginning.
-    pub blind_max: Bytes,
 }
 
 impl Config {
@@ -51,7 +48,6 @@ impl Config {
             max_half_open: 1024,
             opening_timeout: Duration::from_secs(150),
             kept_max: Bytes::from_mib(256),
-            blind_max: Bytes::from_kib(16),
         }
     }
 

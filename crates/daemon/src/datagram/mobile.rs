@@ -12,7 +12,7 @@ use lasthop_hop::{AssociationEvent, MobileEnd, Unreachable};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
-use lasthop_units::{LinkEvent, Time};
+use lasthop_units::{Bytes, LinkEvent, Time};
 
 use super::{next_timeout, report, why};
 use crate::carrier::Carrier;
@@ -354,6 +354,11 @@ where
 
     fn heard(&self) -> u64 {
         self.machine.stats().datagrams_received
+    }
+
+    fn in_round_trip(&self) -> Bytes {
+        let stats = self.machine.stats();
+        stats.delivery_rate.bytes_in(stats.min_rtt)
     }
 
     fn listen(&mut self, ports: &[u16]) {

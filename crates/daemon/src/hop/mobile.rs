@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lasthop_hop::Unreachable;
 use lasthop_kernel::turn::Turn;
-use lasthop_units::{LinkEvent, Time};
+use lasthop_units::{Bytes, LinkEvent, Time};
 
 use super::Hop;
 
@@ -66,6 +66,11 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     /// A number that changes when something comes from the base.
     fn heard(&self) -> u64 {
         u64::from(self.is_up())
+    }
+
+    /// What it carries in a round trip, where that is known.
+    fn in_round_trip(&self) -> Bytes {
+        Bytes::ZERO
     }
 
     /// Tells the base of servers on these ports, whenever it has to be told (MOB-8). Where the hop

@@ -196,6 +196,10 @@ impl MobileRole {
             session.suspend(now, &mut streams);
         }
         let at = self.at;
+        let carried = core.hop.get(at).map(|hop| hop.in_round_trip()).unwrap_or_default();
+        if let Some((session, _)) = core.session(at) {
+            session.expect(carried);
+        }
         let (hop, mut turn) = core.turn();
         hop.with(&mut turn, at, |hop, turn| {
             hop.set_leaving(true);
@@ -228,9 +232,9 @@ impl MobileRole {
         if !core.hop.get(part).is_some_and(|hop| hop.is_up()) {
             return false;
         }
+        self.before = Some(Left::new(self.at));
         if part != self.at {
             core.rekey(self.at, part);
-            self.before = Some(Left::new(self.at));
             self.at = part;
         }
         // The greeting goes first, so that the base knows what the rest belongs to.

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use lasthop_hop::{Movable, StreamError, StreamId, Streams};
-use lasthop_units::Time;
+use lasthop_units::{Bytes, Time};
 use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
@@ -15,6 +15,10 @@ use crate::{ConnId, Event};
 
 /// Bytes of one connection that are sent before the base has said which it expects.
 const EARLY_MAX: usize = 256 * 1024;
+
+/// Bytes of all connections that are sent so though they may have come over the hop before, at most: about
+/// what a hop takes at its beginning.
+const BLIND_MAX: Bytes = Bytes::from_kib(16);
 
 /// Resumes are counted from so many times the handoff's number on: a base that hears of one knows in
 /// which handoff the mobile has come, before it has heard of the handoff.
@@ -32,7 +36,7 @@ pub(super) struct Moves {
     roll: Option<(StreamId, Backlog)>,
     /// The roll has changed since.
     recall: bool,
-    /// Bytes that were sent though they may have come over the hop before.
+    /// Bytes that may yet be sent though they may have come over the hop before.
     blind: usize,
 }
 
@@ -77,7 +81,8 @@ impl Session {
         self.take_stream_events(hop);
         self.leave_channel(hop);
         self.moves.leave_roll(hop);
-        self.moves = Moves { suspended: true, handoff: self.moves.handoff, ..Moves::default() };
+        let handoff = self.moves.handoff;
+        self.moves = Moves { suspended: true, handoff, ..Moves::default() };
         for id in self.table.ids() {
             if is_provisional(id) {
                 self.drop_silently(hop, id, ResetReason::AssociationLost);
@@ -101,13 +106,20 @@ impl Session {
         if !self.moves.suspended && !fresh {
             return;
         }
-        let handoff = self.moves.handoff;
-        self.moves = Moves { waiting: self.living().into(), handoff, ..Moves::default() };
+        let Moves { handoff, blind, .. } = self.moves;
+        self.moves = Moves { waiting: self.living().into(), handoff, blind, ..Moves::default() };
         self.name = Some(session);
         let least = self.moves.handoff.wrapping_mul(TURNS).max(1);
         self.turn = Some(self.turn.map_or(least, |turn| turn.wrapping_add(1).max(least)));
         self.call_roll(hop);
         self.reopen_waiting(hop);
+    }
+
+    /// Mobile, between [`suspend`](Self::suspend) and [`resume`](Self::resume): the hop that was left carried
+    /// so much in a round trip. No more than that, and 16 KiB, is sent at once of what the base may have
+    /// already: to wait for its answer takes no longer. Nothing is if nobody says.
+    pub fn expect(&mut self, in_round_trip: Bytes) {
+        self.moves.blind = in_round_trip.min(BLIND_MAX).as_usize();
     }
 
     /// Mobile: what is [resumed](Self::resume) from here on belongs to that handoff
@@ -147,7 +159,12 @@ impl Session {
 
     /// Takes a connection out of its transport; whether it is still there.
     pub(super) fn park(&mut self, hop: &mut impl Movable, id: ConnId) -> bool {
-        let Some(stream) = self.table.stream(id) else { return true };
+        let Some(stream) = self.table.stream(id) else {
+            // What is known of the hop before the one that is left is of no use any more.
+            let rest = self.table.get_mut(id).and_then(|conn| conn.rest.as_mut());
+            rest.into_iter().for_each(|rest| rest.left = None);
+            return true;
+        };
         self.table.park(id);
         let Some(state) = hop.detach(stream) else {
             self.break_off(hop, id, ResetReason::AssociationLost);
@@ -284,10 +301,10 @@ impl Session {
         let Some(conn) = self.table.get(id) else { return Ok(()) };
         let kept = conn.rest.as_ref().map_or(0, |rest| rest.resend.len());
         let from = conn.send_base;
-        if self.moves.blind + kept > self.config.blind_max.as_usize() {
+        if kept > self.moves.blind {
             return Ok(());
         }
-        self.moves.blind += kept;
+        self.moves.blind -= kept;
         self.send_early(hop, id, from)
     }
 

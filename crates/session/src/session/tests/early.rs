@@ -36,6 +36,7 @@ impl Trip {
         self.world.pair = Pair::new(Limits { unacknowledged: 4, ..Limits::default() });
         self.world.base = Session::base(Config::base());
         let Sessions { pair, mobile, now, .. } = &mut self.world;
+        mobile.expect(Bytes::new(100));
         mobile.resume(*now, &mut pair.mobile, NAME);
     }
 
@@ -298,6 +299,7 @@ impl Upload {
         let old = core::mem::replace(&mut trip.world.pair, Pair::new(limits));
         trip.world.base = Session::base(Config::base());
         let Sessions { pair, mobile, now, .. } = &mut trip.world;
+        mobile.expect(Bytes::from_mib(1));
         mobile.resume(*now, &mut pair.mobile, NAME);
         let [(waits, stream)] = mobile.waiting()[..] else { panic!("{:?}", mobile.waiting()) };
         assert_eq!(waits, id);

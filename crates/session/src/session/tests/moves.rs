@@ -115,6 +115,8 @@ struct Run {
     /// The one of the association that it left last.
     left: usize,
     suspended: bool,
+    /// What every hop is said to have carried in a round trip.
+    blind: Bytes,
     place: Holder,
     apps: BTreeMap<ConnId, End>,
     hosts: BTreeMap<ConnId, End>,
@@ -131,12 +133,12 @@ struct Run {
 }
 
 impl Run {
-    fn new(limits: Limits, blind_max: u64) -> Self {
-        let config = Config { blind_max: Bytes::new(blind_max), ..Config::mobile() };
+    fn new(limits: Limits, blind: u64) -> Self {
         let mut run = Self {
             now: Time::ZERO,
             limits,
-            mobile: Session::mobile(config),
+            mobile: Session::mobile(Config::mobile()),
+            blind: Bytes::new(blind),
             stations: vec![],
             at: 0,
             left: 0,
@@ -277,6 +279,7 @@ impl Run {
             self.associate();
         }
         self.say(true, 5);
+        self.mobile.expect(self.blind);
         self.mobile.resume(self.now, &mut self.stations[self.at].pair.mobile, NAME);
     }
 
@@ -488,10 +491,10 @@ proptest! {
         piece in prop_oneof![1usize..5, Just(usize::MAX)],
         unacknowledged in prop_oneof![Just(0usize), 1usize..500],
         streams in prop_oneof![3usize..6, Just(usize::MAX)],
-        blind_max in prop_oneof![Just(0u64), Just(10_000)],
+        blind in prop_oneof![Just(0u64), Just(10_000)],
         steps in prop::collection::vec(step(), 0..250),
     ) {
-        let mut run = Run::new(Limits { buffer, piece, unacknowledged, streams }, blind_max);
+        let mut run = Run::new(Limits { buffer, piece, unacknowledged, streams }, blind);
         steps.iter().for_each(|step| run.step(step));
         run.drain();
         run.compare();
