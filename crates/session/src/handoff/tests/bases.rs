@@ -1,6 +1,8 @@
 //! What the world does at its bases and at the mobile when their machines say so, and what happens to
 //! bases.
 
+use lasthop_hop::Movable;
+
 use super::*;
 
 /// How long a base keeps an association that it hears nothing of.
@@ -60,11 +62,23 @@ impl Roaming {
         }
         if self.early || going.is_none() {
             self.session.suspend(self.now, &mut self.pairs[self.pair].mobile);
+            let before = self.pair;
             self.associate(base);
-            self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
+            self.resume_after(before);
         }
         self.mobile.reached(self.now, base);
         self.poll();
+    }
+
+    /// The connections go on over the new hop, and the base before still tells what it has got.
+    fn resume_after(&mut self, before: usize) {
+        self.session.expect(Bytes::from_kib(1));
+        self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
+        for (id, stream) in self.session.waiting() {
+            let arrived = self.pairs[before].mobile.arrived(stream).expect("it was detached there");
+            let hop = &mut self.pairs[self.pair].mobile;
+            self.session.handle_arrived(self.now, hop, id, arrived);
+        }
     }
 
     /// The mobile makes a hop to that base.
@@ -110,8 +124,9 @@ impl Roaming {
                 self.attempt += 1;
                 self.session.suspend(self.now, &mut self.pairs[self.pair].mobile);
                 if self.early {
+                    let before = self.pair;
                     self.associate(to);
-                    self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
+                    self.resume_after(before);
                 }
             }
             MobileEvent::Resumed { base } => {
