@@ -32,6 +32,7 @@ mod sample;
 mod send;
 mod sent;
 mod stream;
+mod timer;
 mod transport;
 mod windowed;
 

@@ -79,39 +79,13 @@ impl Srp {
         None
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) must be called, if nothing happens before.
-    pub fn next_timeout(&self) -> Option<Time> {
-        if self.closed.is_some() {
-            return None;
-        }
-        let mut next = self.last_eliciting + self.config.keepalive;
-        let mut sooner = |t: Option<Time>| next = t.map_or(next, |t| next.min(t));
-        sooner(self.received.due());
-        sooner(self.loss_timer);
-        sooner(self.probe_deadline());
-        if !self.is_quiet() && self.log.inflight() < self.inflight_limit() {
-            if self.has_data() {
-                sooner(Some(self.pacer_wake()));
-            } else if self.has_copies() {
-                sooner(Some(self.pace_at));
-            }
-        }
-        Some(next)
-    }
-
-    /// Lets timers that are due act; follow with [`poll`](Self::poll).
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.on_loss_timer(now);
-        self.on_probe_timer(now);
-    }
-
     /// Nothing is sent but probes. One datagram must be on its way for them to repeat.
-    fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         self.is_silent() && self.log.oldest().is_some()
     }
 
     /// Bytes that may be on their way at once; a fixed window is each stream's own.
-    fn inflight_limit(&self) -> u64 {
+    pub(super) fn inflight_limit(&self) -> u64 {
         match self.windowed() {
             None => self.rate.inflight_limit(self.full_datagram()),
             Some(_) => u64::MAX,
@@ -120,7 +94,7 @@ impl Srp {
 
     /// At high rates waking for every datagram would cost more than the datagram: several share one
     /// wake-up, within what the pacer's burst makes up for.
-    fn pacer_wake(&self) -> Time {
+    pub(super) fn pacer_wake(&self) -> Time {
         let one = self.pacing_rate().time_for(Bytes::from(self.full_datagram()));
         if one < BURST / 4 { self.pace_at + BURST / 2 } else { self.pace_at }
     }

@@ -1,0 +1,59 @@
+//! SRP's timers: what each waits for, and when it expires.
+
+use lasthop_units::Time;
+
+use super::Srp;
+
+/// What a timer is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Timer {
+    /// What may be sent waits for its turn at the paced rate.
+    Pacing,
+    /// An acknowledgement that was put off must leave ("ack delay", RFC 9000 section 13.2.1).
+    AckDelay,
+    /// A datagram that may only have been overtaken counts as lost: the reordering timer of RFC 8985,
+    /// section 6.2.
+    LossDetection,
+    /// Nothing has come back: asks ("probe timeout", RFC 9002 section 6.2), and into a silence again and again
+    /// (SRP-9). With a fixed window, the paper's retransmission timer.
+    Probe,
+    /// Nothing was sent for long that is to be acknowledged: asks whether the peer is there.
+    KeepAlive,
+}
+
+impl Timer {
+    const ALL: [Self; 5] =
+        [Self::Pacing, Self::AckDelay, Self::LossDetection, Self::Probe, Self::KeepAlive];
+}
+
+impl Srp {
+    /// When a timer expires, if what it waits for is there.
+    fn expires(&self, timer: Timer) -> Option<Time> {
+        match timer {
+            Timer::Pacing if self.is_quiet() || self.log.inflight() >= self.inflight_limit() => {
+                None
+            }
+            Timer::Pacing if self.has_data() => Some(self.pacer_wake()),
+            Timer::Pacing => self.has_copies().then_some(self.pace_at),
+            Timer::AckDelay => self.received.due(),
+            Timer::LossDetection => self.loss_timer,
+            Timer::Probe => self.probe_deadline(),
+            Timer::KeepAlive => Some(self.last_eliciting + self.config.keepalive),
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) must be called, if nothing happens before.
+    pub fn next_timeout(&self) -> Option<Time> {
+        if self.closed.is_some() {
+            return None;
+        }
+        Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()
+    }
+
+    /// Lets timers that are due act; follow with [`poll`](Self::poll), which sends what the others
+    /// waited for.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.on_loss_timer(now);
+        self.on_probe_timer(now);
+    }
+}
