@@ -92,10 +92,10 @@ impl Conn {
             return None;
         }
         self.kept_from(expected)?;
-        let resend = self.kept_from(next)?.to_vec();
-        if let Some(rest) = &mut self.rest {
-            rest.resend = Vec::new();
-        }
+        let left = self.kept_from(next)?.len();
+        let resend = self.rest.as_mut().map(|rest| core::mem::take(&mut rest.resend));
+        let mut resend = resend.unwrap_or_default();
+        resend.drain(..resend.len() - left);
         self.send_base = from;
         Some((resend, early.is_none().then_some(from)))
     }
