@@ -12,8 +12,9 @@ use lasthop_wire::frame::Writer;
 use smallvec::SmallVec;
 
 use super::Srp;
-use super::output::{Kind, Packet};
+use super::output::Kind;
 use super::sent::{Content, Fate, Purpose};
+use crate::transport::Packet;
 
 /// Copies are worth their air time where more than this share is lost.
 const LOSS_MIN: f64 = 0.02;

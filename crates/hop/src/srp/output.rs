@@ -10,6 +10,7 @@ use super::priority::TURN;
 use super::send::ResetState;
 use super::sent::{Content, Fate, Purpose, Sent};
 use super::{CloseReason, Srp};
+use crate::transport::Packet;
 
 /// The sender tells its floor once in so many datagrams.
 const FLOOR_EVERY: u64 = 32;
@@ -19,15 +20,6 @@ const TURN_MAX: usize = 32 * 1024;
 const PIECE_MIN: usize = 32;
 /// Unused time lets at most so much be sent at once, and the pacer is woken at most twice as often.
 const BURST: Duration = Duration::from_millis(1);
-
-/// A datagram's frames, written by [`Srp::poll`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Packet {
-    /// The datagram's number: never repeated, counting from one.
-    pub number: u64,
-    /// Bytes of frames.
-    pub len: usize,
-}
 
 impl Srp {
     /// Writes the frames of the next datagram that should leave now into `out`, if there is one.

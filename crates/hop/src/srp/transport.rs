@@ -71,8 +71,7 @@ impl Transport for Srp {
     /// lives, whatever keys come and go, and start again only with [`Srp::restart`], behind which
     /// keys are always new.
     fn poll(&mut self, now: Time, _fresh: u64, out: &mut [u8]) -> Option<Packet> {
-        let packet = self.poll(now, out)?;
-        Some(Packet { number: packet.number, len: packet.len })
+        self.poll(now, out)
     }
 
     fn next_timeout(&self) -> Option<Time> {
