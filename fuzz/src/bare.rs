@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use lasthop_hop::mobile_tcp::Config;
 use lasthop_hop::{
-    AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, BaseEnd, MobileEnd,
-    RecvState, StreamEvent, StreamId, Streams,
+    AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, RecvState, StreamEvent,
+    StreamId, Streams,
 };
 use lasthop_units::{Bytes, Seed, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DATA_HEADER, DataHeader, Seq16};

@@ -3,7 +3,7 @@
 //! Three layers, each replaceable: a carrier moves datagrams (it belongs to the world that runs the
 //! machines), the seal authenticates and encrypts them, a transport makes them reliable
 //! [`Streams`]. [`Mobile`] and [`Base`] join seal and transport; [`BareMobile`] and [`BareBase`] go
-//! without the seal and all that belongs to it.
+//! without the seal and all that belongs to it, on the same [`MobileEnd`] and [`BaseEnd`].
 
 #![no_std]
 
@@ -12,7 +12,6 @@ extern crate alloc;
 extern crate std;
 
 mod association;
-mod bare;
 mod config;
 mod evidence;
 mod greeting;
@@ -27,10 +26,11 @@ mod transport;
 mod unreachable;
 
 pub use association::{
-    Association, AssociationEvent, AssociationId, AssociationView, Base, BaseEnd, BaseStats,
-    GREETING_MAX, Mobile, MobileEnd, MobileStats, Refusal, Refusals, Refused, Transmit,
+    Association, AssociationEvent, AssociationId, AssociationOf, AssociationView, Bare, BareBase,
+    BareBounds, BareLink, BareLinks, BareMobile, BareStats, Base, BaseEnd, BaseLinks, BaseStats,
+    GREETING_MAX, Link, Mobile, MobileEnd, MobileLink, MobileStats, Numbered, NumberedLink,
+    NumberedLinks, Opened, Refusal, Refusals, Refused, Transmit,
 };
-pub use bare::{BareBase, BareBounds, BareMobile, BareStats};
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use evidence::Evidence;
 pub use stats::HopStats;

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{AssociationId, HopConfig, Refused};
+use lasthop_hop::{AssociationId, HopConfig, NumberedLink, NumberedLinks, Refused};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::reactor::Readiness;
@@ -62,8 +62,8 @@ pub(crate) enum Way {
     Link(u32),
 }
 
-type Link = DatagramMobile<lasthop_hop::Mobile<Route, Srp>, Udp>;
-type Listener = DatagramBase<lasthop_hop::Base<Route, Srp>, Udp>;
+type Link = DatagramMobile<NumberedLink<Route, Srp>, Udp>;
+type Listener = DatagramBase<NumberedLinks<Route, Srp>, Udp>;
 
 /// A hop to mobiles, with associations between bases beside it.
 pub(crate) struct WithPeers {

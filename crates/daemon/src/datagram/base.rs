@@ -8,7 +8,7 @@ use std::time::Duration;
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, Refused, Transport};
+use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, Refused};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
@@ -20,9 +20,9 @@ use crate::hop::BaseHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
 
 /// The base's end.
-pub(crate) struct DatagramBase<M, C> {
+pub(crate) struct DatagramBase<K: BaseLinks, C> {
     name: &'static str,
-    machine: M,
+    machine: BaseEnd<K>,
     carrier: C,
     /// Which socket an event is for.
     sockets: Slab<usize>,
@@ -30,19 +30,13 @@ pub(crate) struct DatagramBase<M, C> {
     now: Time,
 }
 
-impl<M, C> DatagramBase<M, C> {
+impl<K: BaseLinks, C> DatagramBase<K, C> {
     /// Runs `machine` over `carrier`, as the hop called `name`.
-    pub(crate) fn new(name: &'static str, machine: M, carrier: C) -> Self {
+    pub(crate) fn new(name: &'static str, machine: BaseEnd<K>, carrier: C) -> Self {
         let (sockets, since) = (Slab::new(), BTreeMap::new());
         Self { name, machine, carrier, sockets, since, now: Time::ZERO }
     }
-}
 
-impl<A, T, C> DatagramBase<lasthop_hop::Base<A, T>, C>
-where
-    A: Copy + Eq,
-    T: Transport,
-{
     /// Ends one association; its peer is told.
     pub(crate) fn end(&mut self, id: AssociationId) {
         if let Some(association) = self.machine.association_mut(id) {
@@ -51,9 +45,10 @@ where
     }
 }
 
-impl<M, C> Hop for DatagramBase<M, C>
+impl<K, C> Hop for DatagramBase<K, C>
 where
-    M: BaseEnd<Address = C::Route> + Send + 'static,
+    K: BaseLinks<Address = C::Route> + 'static,
+    BaseEnd<K>: Send,
     C: Carrier,
 {
     type Id = AssociationId;
@@ -147,9 +142,10 @@ where
     }
 }
 
-impl<M, C> BaseHop for DatagramBase<M, C>
+impl<K, C> BaseHop for DatagramBase<K, C>
 where
-    M: BaseEnd<Address = C::Route> + Send + 'static,
+    K: BaseLinks<Address = C::Route> + 'static,
+    BaseEnd<K>: Send,
     C: Carrier,
 {
     fn local_addrs(&self) -> Vec<SocketAddr> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
 use lasthop_hop::seal::PublicKey;
-use lasthop_hop::{AssociationEvent, MobileEnd, Unreachable};
+use lasthop_hop::{AssociationEvent, MobileEnd, MobileLink, Unreachable};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
 use lasthop_kernel::turn::Turn;
@@ -32,9 +32,9 @@ enum Whereabouts<R> {
 }
 
 /// The mobile's end.
-pub(crate) struct DatagramMobile<M, C: Carrier> {
+pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
     name: &'static str,
-    machine: M,
+    machine: MobileEnd<K>,
     base_key: Option<PublicKey>,
     base: Whereabouts<C::Route>,
     carrier: C,
@@ -55,16 +55,17 @@ pub(crate) struct DatagramMobile<M, C: Carrier> {
     strange: u64,
 }
 
-impl<M, C> DatagramMobile<M, C>
+impl<K, C> DatagramMobile<K, C>
 where
-    M: MobileEnd<Address = C::Route> + Send + 'static,
+    K: MobileLink<Address = C::Route> + 'static,
+    MobileEnd<K>: Send,
     C: Carrier,
 {
     /// Runs `machine`, whose base is nowhere yet, over `carrier`, as the hop called `name`. Without a `base` it is where
     /// [`MobileHop::set_base`] tells; on a carrier that reaches everyone it is found.
     pub(crate) fn new(
         name: &'static str,
-        machine: M,
+        machine: MobileEnd<K>,
         carrier: C,
         base_key: Option<PublicKey>,
         base: Option<C::Route>,
@@ -150,16 +151,22 @@ where
 }
 
 /// Hands a datagram to the machine. True if it proves that its sender is the base.
-fn take<M: MobileEnd>(machine: &mut M, now: Time, from: M::Address, datagram: &mut [u8]) -> bool {
-    let heard = |machine: &M| (machine.is_up(), machine.stats().datagrams_received);
+fn take<K: MobileLink>(
+    machine: &mut MobileEnd<K>,
+    now: Time,
+    from: K::Address,
+    datagram: &mut [u8],
+) -> bool {
+    let heard = |machine: &MobileEnd<K>| (machine.is_up(), machine.stats().datagrams_received);
     let before = heard(machine);
     machine.handle_datagram(now, from, datagram);
     machine.is_up() && heard(machine) != before
 }
 
-impl<M, C> Hop for DatagramMobile<M, C>
+impl<K, C> Hop for DatagramMobile<K, C>
 where
-    M: MobileEnd<Address = C::Route> + Send + 'static,
+    K: MobileLink<Address = C::Route> + 'static,
+    MobileEnd<K>: Send,
     C: Carrier,
 {
     type Id = ();
@@ -282,7 +289,7 @@ where
     }
 }
 
-impl<M, C: Carrier> DatagramMobile<M, C> {
+impl<K: MobileLink, C: Carrier> DatagramMobile<K, C> {
     fn known_base(&self) -> Option<C::Route> {
         match self.base {
             Whereabouts::Told(base) | Whereabouts::Found(base) => base,
@@ -294,9 +301,10 @@ impl<M, C: Carrier> DatagramMobile<M, C> {
     }
 }
 
-impl<M, C> MobileHop for DatagramMobile<M, C>
+impl<K, C> MobileHop for DatagramMobile<K, C>
 where
-    M: MobileEnd<Address = C::Route> + Send + 'static,
+    K: MobileLink<Address = C::Route> + 'static,
+    MobileEnd<K>: Send,
     C: Carrier,
 {
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::Keypair;
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareMobile, MobileEnd};
+use lasthop_hop::{BareLink, BareMobile, MobileEnd, MobileLink, NumberedLink};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::mac::Mac;
@@ -115,9 +115,10 @@ impl Recipe {
         (self.seal == SealKind::Noise).then_some(Introduction { caller: Caller::Mobile, own })
     }
 
-    fn introduce<M, C>(&self, hop: DatagramMobile<M, C>) -> DatagramMobile<M, C>
+    fn introduce<K, C>(&self, hop: DatagramMobile<K, C>) -> DatagramMobile<K, C>
     where
-        M: MobileEnd<Address = C::Route> + Send + 'static,
+        K: MobileLink<Address = C::Route> + 'static,
+        MobileEnd<K>: Send,
         C: Carrier,
     {
         match self.introduction() {
@@ -137,7 +138,7 @@ impl Recipe {
         base: &Candidate,
         carrier: Way<C>,
         now: Time,
-    ) -> DatagramMobile<lasthop_hop::Mobile<C::Route, Srp>, C> {
+    ) -> DatagramMobile<NumberedLink<C::Route, Srp>, C> {
         let settings = settings::srp(&self.srp, carrier.passage, self.streams);
         let seed = self.next_seed();
         let machine = match self.seal(base) {
@@ -158,7 +159,7 @@ impl Recipe {
         key: &lasthop_hop::seal::PublicKey,
         carrier: Way<C>,
         now: Time,
-    ) -> Result<DatagramMobile<lasthop_hop::Mobile<C::Route, MobileTcp>, C>, RunError> {
+    ) -> Result<DatagramMobile<NumberedLink<C::Route, MobileTcp>, C>, RunError> {
         let (passage, seed) = (carrier.passage, self.next_seed());
         let settings =
             settings::mobile_tcp(&self.mobile_tcp, passage, settings::SEALED, self.streams)?;
@@ -173,7 +174,7 @@ impl Recipe {
         base: &Candidate,
         carrier: Way<C>,
         now: Time,
-    ) -> Result<DatagramMobile<BareMobile<C::Route>, C>, RunError> {
+    ) -> Result<DatagramMobile<BareLink<C::Route>, C>, RunError> {
         let seed = self.next_seed();
         let settings = settings::mobile_tcp(&self.mobile_tcp, carrier.passage, 0, self.streams)?;
         let machine = BareMobile::new(settings, C::NOWHERE, seed, now);
@@ -190,9 +191,15 @@ struct Way<C: Carrier> {
 }
 
 impl<C: Carrier> Way<C> {
-    fn carry<M>(self, name: &'static str, machine: M, base: &Candidate) -> DatagramMobile<M, C>
+    fn carry<K>(
+        self,
+        name: &'static str,
+        machine: MobileEnd<K>,
+        base: &Candidate,
+    ) -> DatagramMobile<K, C>
     where
-        M: MobileEnd<Address = C::Route> + Send + 'static,
+        K: MobileLink<Address = C::Route> + 'static,
+        MobileEnd<K>: Send,
     {
         DatagramMobile::new(name, machine, self.carrier, base.key, self.peer)
     }

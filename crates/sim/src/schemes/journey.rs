@@ -13,7 +13,6 @@
 
 use core::net::Ipv4Addr;
 
-use lasthop_hop::MobileEnd;
 use lasthop_radio::{ConfigError, LinkConfig, RadioConfig};
 use lasthop_session::{self as session, handoff};
 use lasthop_tcp as tcp;

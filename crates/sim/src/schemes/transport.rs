@@ -7,8 +7,8 @@ use lasthop_hop::mobile_tcp::{self, MobileTcp};
 use lasthop_hop::seal::Keypair;
 use lasthop_hop::{
     Association, AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd,
-    HopConfig, Mobile, MobileEnd, Movable, RecvState, StreamError, StreamEvent, StreamId,
-    StreamState, Streams,
+    BaseLinks, HopConfig, Mobile, MobileEnd, MobileLink, Movable, RecvState, StreamError,
+    StreamEvent, StreamId, StreamState, Streams,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Seed, Time};
@@ -302,7 +302,7 @@ impl BaseHop {
 
     fn connections(&self) -> Option<&MobileTcp> {
         let Self::MobileTcp(base, Some(standing)) = self else { return None };
-        base.peer_transport(*standing)
+        Some(base.association(*standing)?.transport())
     }
 
     fn streams(&mut self) -> Option<&mut dyn Movable> {
@@ -335,7 +335,7 @@ impl Scratch {
     }
 }
 
-fn take_lost(mobile: &mut impl MobileEnd) -> Lost {
+fn take_lost<K: MobileLink>(mobile: &mut MobileEnd<K>) -> Lost {
     let mut lost = false;
     while let Some(event) = mobile.poll_association_event() {
         lost |= matches!(event, AssociationEvent::Lost(_));
@@ -343,7 +343,10 @@ fn take_lost(mobile: &mut impl MobileEnd) -> Lost {
     Lost(lost)
 }
 
-fn note_associations(base: &mut impl BaseEnd, standing: &mut Option<AssociationId>) -> Lost {
+fn note_associations<K: BaseLinks>(
+    base: &mut BaseEnd<K>,
+    standing: &mut Option<AssociationId>,
+) -> Lost {
     let mut lost = false;
     while let Some((id, event)) = base.poll_event() {
         match event {

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::Unknown;
+use lasthop_wire::datagram::{Data, Unknown};
 
 use super::*;
 use crate::config::HopConfig;
@@ -315,7 +315,7 @@ fn a_base_tells_of_mobiles_that_speak_another_transport() {
         Seed::from_u64(1),
         Time::ZERO,
     );
-    let sent = MobileEnd::poll_transmit(&mut bare, Time::ZERO, &mut out).unwrap();
+    let sent = bare.poll_transmit(Time::ZERO, &mut out).unwrap();
     base.handle_datagram(Time::ZERO, 2, &mut out[..sent.len]);
     assert_eq!(base.poll_refused().map(|refused| refused.why), Some(Refusal::OtherSeal));
     assert!(base.poll_transmit(Time::ZERO, &mut out).is_none());
@@ -330,7 +330,7 @@ fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
         let t = m.poll_transmit(Time::from_nanos(n), &mut out).unwrap();
         w.base.handle_datagram(w.now, 9, &mut out[..t.len]);
     }
-    assert!(w.base.candidates.len() <= 64 && w.base.replies.len() <= 64);
+    assert!(w.base.links.candidates.len() <= 64 && w.base.links.replies.len() <= 64);
     assert!(w.base.stats().throttled > 1_900);
     // A genuine mobile still gets in.
     w.run(Duration::from_secs(8));

@@ -4,10 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::BTreeMap;
 
 use lasthop_hop::seal::Keypair;
-use lasthop_hop::{
-    AssociationEvent, AssociationId, Base, BaseEnd, CloseReason, HopConfig, Mobile, MobileEnd,
-    Movable,
-};
+use lasthop_hop::{AssociationEvent, AssociationId, Base, CloseReason, HopConfig, Mobile, Movable};
 use lasthop_session::station::Farewell;
 use lasthop_session::{Config, Session};
 use lasthop_units::{Bytes, Duration, Seed, Time};
@@ -112,7 +109,7 @@ impl Links {
     pub(super) fn close(&mut self, now: Time, n: u32, farewell: Farewell) {
         let Some(mut link) = self.links.remove(&n) else { return };
         if farewell == Farewell::Said {
-            MobileEnd::close(&mut link.hop, CloseReason::Shutdown);
+            link.hop.close(CloseReason::Shutdown);
             let mut scratch = Scratch::default();
             while let Some(t) = link.hop.poll_transmit(now, scratch.room()) {
                 let here = SocketAddrV4::new(self.addr, port(n));
@@ -131,7 +128,7 @@ impl Links {
     /// The base at the other end.
     pub(in crate::schemes) fn peer(&self, id: Way) -> Option<Ipv4Addr> {
         match id {
-            Way::Peer(id) => Some(*BaseEnd::peer(&self.listener, id)?.ip()),
+            Way::Peer(id) => Some(*self.listener.peer(id)?.ip()),
             Way::Link(n) => Some(self.links.get(&n)?.to),
             Way::Mobile(_) => None,
         }
@@ -152,7 +149,7 @@ impl Links {
 
     /// What happened, in order.
     pub(in crate::schemes) fn poll_event(&mut self) -> Option<LinkEvent> {
-        while let Some((id, event)) = BaseEnd::poll_event(&mut self.listener) {
+        while let Some((id, event)) = self.listener.poll_event() {
             match event {
                 AssociationEvent::Up => {
                     self.peers.insert(id, Session::base(Config::base()));

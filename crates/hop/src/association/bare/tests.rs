@@ -9,7 +9,7 @@ use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet};
 
 use super::*;
-use crate::association::{AssociationEvent, AssociationId, BaseEnd, Mobile, MobileEnd, Refusal};
+use crate::association::{AssociationEvent, AssociationId, Mobile, Refusal};
 use crate::config::HopConfig;
 use crate::greeting::Word;
 use crate::mobile_tcp::{self, MobileTcp};
@@ -147,7 +147,8 @@ impl Ends {
     /// What the base has for the mobile at `addr`.
     fn at_base(&mut self, addr: Addr) -> &mut MobileTcp {
         let id = self.base.views().find(|v| v.peer == Some(addr)).map(|v| v.id);
-        self.base.association_mut(id.expect("a known mobile")).expect("a known mobile")
+        let association = self.base.association_mut(id.expect("a known mobile"));
+        association.expect("a known mobile").transport_mut()
     }
 
     /// What the base has for the first mobile, if anything.

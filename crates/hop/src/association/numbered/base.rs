@@ -1,0 +1,363 @@
+//! How a base answers handshakes, and whom it knows by them.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Unknown};
+
+use super::super::base::{AssociationId, AssociationOf, BaseEnd, BaseLinks};
+use super::super::refusal::Refusal;
+use super::super::{Association, Link, Transmit};
+use super::{Numbered, overhead};
+use crate::config::Limits;
+use crate::greeting;
+use crate::seal::{Fingerprint, Hello, Keypair, PublicKey, Responder};
+use crate::srp::Srp;
+use crate::tokens::Tokens;
+use crate::transport::{CloseReason, Role, Transport};
+
+/// Greetings that wait to be heard.
+const CALLS_MAX: usize = 64;
+/// Handshakes that are answered but not yet confirmed, at most.
+const CANDIDATES_MAX: usize = 64;
+/// How long a candidate waits for its first authentic datagram.
+const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
+/// Diffie-Hellmans are done for so many inits a second, and so many at once.
+const HANDSHAKES_PER_SECOND: f64 = 100.0;
+const HANDSHAKES_AT_ONCE: f64 = 50.0;
+
+/// So many times a second, and so many at once, a mobile is told that its association is not here.
+const UNKNOWN_PER_SECOND: f64 = 200.0;
+const UNKNOWN_AT_ONCE: f64 = 100.0;
+
+/// Counters of a base beside those of its associations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BaseStats {
+    /// Handshakes answered.
+    pub handshakes: u64,
+    /// Handshakes of mobiles that are not allowed here.
+    pub strangers: u64,
+    /// Handshakes passed over because too many came at once.
+    pub throttled: u64,
+    /// Datagrams that were garbage, forged, replayed or for nobody.
+    pub refused: u64,
+}
+
+/// An answered handshake whose keys nobody has used yet.
+pub(in super::super) struct Candidate {
+    fingerprint: Fingerprint,
+    /// When its reply was sent, if it was sent exactly once so far.
+    replied: Option<Time>,
+    replies: u32,
+    mobile: PublicKey,
+    stamp: u64,
+    link: Numbered,
+    limits: Limits,
+    reply: Vec<u8>,
+    expires: Time,
+}
+
+/// The keys of the mobiles that are served: any, if the hop is unsealed.
+type Allowed = Option<BTreeSet<[u8; 32]>>;
+
+/// A base's numbered links: handshakes and names.
+pub struct NumberedLinks<A, T: Transport> {
+    config: T::Config,
+    responder: Responder,
+    allowed: Allowed,
+    fast_aes: bool,
+    numbers: Numbers,
+    by_receiver: BTreeMap<u32, u64>,
+    /// The oldest first.
+    by_mobile: BTreeMap<[u8; 32], VecDeque<u64>>,
+    /// Associations of one mobile at once.
+    per_mobile: usize,
+    pub(in super::super) candidates: Vec<Candidate>,
+    /// Replies to send: where to, and which candidate's.
+    pub(in super::super) replies: VecDeque<(A, u32)>,
+    /// Whom to tell that an association is not here, and by which name it was called.
+    unknown: VecDeque<(A, u32)>,
+    unknown_tokens: Tokens,
+    /// Greetings that were heard, with whose they are.
+    calls: VecDeque<(PublicKey, Vec<u8>)>,
+    tokens: Tokens,
+    stats: BaseStats,
+}
+
+/// A base's end of associations on numbered links.
+pub type Base<A, T = Srp> = BaseEnd<NumberedLinks<A, T>>;
+
+impl<A: Copy + Eq, T: Transport> Base<A, T> {
+    /// A base that serves the mobiles with the `allowed` keys. `seed` must be entropy if the seal
+    /// is to protect anything.
+    pub fn new(config: T::Config, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
+        let responder = Responder::new(keys, seed.child("responder"));
+        let allowed = Some(allowed.iter().map(|k| *k.as_bytes()).collect());
+        Self::over(NumberedLinks::new(config, responder, allowed, seed))
+    }
+
+    /// A base on a hop that goes unsealed by explicit choice, for any mobile that reaches it.
+    pub fn unsealed(config: T::Config, seed: Seed) -> Self {
+        Self::over(NumberedLinks::new(config, Responder::unsealed(), None, seed))
+    }
+
+    /// Lets each peer have up to `n` associations at once; one more replaces its oldest. A mobile
+    /// has one, and a new one replaces it; a base that calls on another has one for each purpose.
+    #[must_use]
+    pub fn with_many(mut self, n: usize) -> Self {
+        self.links.per_mobile = n.max(1);
+        self
+    }
+
+    /// Tells that this machine has AES in hardware: the seal uses it with mobiles that have it too.
+    #[must_use]
+    pub fn with_fast_aes(mut self, fast_aes: bool) -> Self {
+        self.links.fast_aes = fast_aes;
+        self
+    }
+
+    /// Counters of handshakes and of what was refused.
+    pub fn stats(&self) -> BaseStats {
+        BaseStats { refused: self.refused, ..self.links.stats }
+    }
+
+    /// The associations that stand, and whose they are.
+    pub fn associations(
+        &self,
+    ) -> impl Iterator<Item = (AssociationId, &PublicKey, &Association<A, T>)> {
+        self.entries.iter().filter_map(|(id, entry)| {
+            let mobile = entry.association.link()?.mobile.as_ref()?;
+            Some((AssociationId(*id), mobile, &entry.association))
+        })
+    }
+
+    fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        let Ok(view) = Data::new_checked(&*datagram) else { return false };
+        let receiver = view.header().receiver;
+        match self.links.by_receiver.get(&receiver) {
+            Some(&id) => self.deliver(now, id, from, datagram),
+            None => self.promote(now, from, receiver, datagram),
+        }
+    }
+
+    fn handle_init(&mut self, now: Time, from: A, init: &[u8]) -> bool {
+        self.links.candidates.retain(|c| c.expires > now);
+        let fingerprint = match self.links.responder.check(init) {
+            Ok(fingerprint) => fingerprint,
+            Err(e) => {
+                if let Some(why) = Refusal::of(e, init) {
+                    self.refusals.note(now, from, why);
+                }
+                return false;
+            }
+        };
+        if let Some(known) = self.links.candidates.iter().find(|c| c.fingerprint == fingerprint) {
+            let receiver = known.link.local;
+            self.links.queue_reply(from, receiver);
+            return true;
+        }
+        if !self.links.tokens.take(now) {
+            self.links.stats.throttled += 1;
+            return true;
+        }
+        let Ok(request) = self.links.responder.read(init) else { return false };
+        let mobile = *request.mobile();
+        if self.links.allowed.as_ref().is_some_and(|keys| !keys.contains(mobile.as_bytes())) {
+            self.links.stats.strangers += 1;
+            self.refusals.note(now, from, Refusal::Stranger(mobile));
+            return true;
+        }
+        let Some(limits) = Limits::decode(&request.hello().limits, T::ID) else {
+            self.refusals.note(now, from, Refusal::OtherTransport);
+            return false;
+        };
+        let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
+        if !self.links.make_room(stamp) {
+            self.links.stats.throttled += 1;
+            return true;
+        }
+        let greeting = Limits::greeting(&request.hello().limits);
+        if self.links.is_sealed() && !greeting.is_empty() && self.links.calls.len() < CALLS_MAX {
+            self.links.calls.push_back((mobile, greeting.to_vec()));
+        }
+        let receiver = self.links.new_receiver();
+        let standing = limits.standing.filter(|receiver| self.knows(*receiver, &mobile));
+        let hello = Hello {
+            receiver,
+            fast_aes: self.links.fast_aes,
+            stamp: 0,
+            limits: Limits { first_stream: 1, standing, ..T::limits(&self.links.config) }
+                .encode(T::ID, &[]),
+        };
+        let mut reply = alloc::vec![0; MAX_REPLY_LEN];
+        let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };
+        reply.truncate(len);
+        self.links.stats.handshakes += 1;
+        let expires = now + CANDIDATE_LIFE;
+        self.links.candidates.push(Candidate {
+            fingerprint,
+            replied: None,
+            replies: 0,
+            mobile,
+            stamp,
+            link: Numbered::new(keys, receiver, remote, Some(mobile)),
+            limits,
+            reply,
+            expires,
+        });
+        self.links.queue_reply(from, receiver);
+        true
+    }
+
+    /// Whether `receiver` names an association with this mobile, or a handshake that may become one
+    /// any moment.
+    fn knows(&self, receiver: u32, mobile: &PublicKey) -> bool {
+        let id = self.links.by_receiver.get(&receiver);
+        let entry = id.and_then(|id| self.entries.get(id));
+        entry.is_some_and(|e| e.association.mobile() == Some(*mobile))
+            || self.links.candidates.iter().any(|c| c.link.local == receiver && c.mobile == *mobile)
+    }
+
+    /// A candidate becomes the mobile's association when it has proved to hold the keys.
+    fn promote(&mut self, now: Time, from: A, receiver: u32, datagram: &mut [u8]) -> bool {
+        let links = &mut self.links;
+        let Some(at) = links.candidates.iter().position(|c| c.link.local == receiver) else {
+            // The mobile need not find out by silence that this base was restarted.
+            if links.unknown.len() < CANDIDATES_MAX && links.unknown_tokens.take(now) {
+                links.unknown.push_back((from, receiver));
+            }
+            return false;
+        };
+        let Some(opened) = links.candidates[at].link.open(now, datagram) else { return false };
+        let Candidate { link, mobile, limits, replied, .. } = links.candidates.swap_remove(at);
+        let overhead = overhead::<T>(&links.config, links.is_sealed());
+        let mut association = Association::<A, T>::new(&links.config, Role::Base, overhead, now);
+        association.establish(now, link, from, &limits);
+        if let Some(replied) = replied {
+            association.transport.seed_round_trip(now, now.since(replied));
+        }
+        association.transport.handle(now, opened.number, opened.packet);
+        // The mobile has given its old association up: so does the base.
+        let known = links.by_mobile.get(mobile.as_bytes());
+        let oldest = known.filter(|ids| ids.len() >= links.per_mobile).and_then(VecDeque::front);
+        if let Some(old) = oldest.copied() {
+            self.remove(old, CloseReason::Replaced);
+        }
+        let id = self.insert(association);
+        self.links.by_receiver.insert(receiver, id);
+        self.links.by_mobile.entry(*mobile.as_bytes()).or_default().push_back(id);
+        true
+    }
+}
+
+impl<A: Copy, T: Transport> NumberedLinks<A, T> {
+    fn new(config: T::Config, responder: Responder, allowed: Allowed, seed: Seed) -> Self {
+        Self {
+            config,
+            responder,
+            allowed,
+            fast_aes: false,
+            numbers: seed.stream("receiver ids"),
+            by_receiver: BTreeMap::new(),
+            by_mobile: BTreeMap::new(),
+            per_mobile: 1,
+            candidates: Vec::new(),
+            replies: VecDeque::new(),
+            unknown: VecDeque::new(),
+            unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),
+            calls: VecDeque::new(),
+            tokens: Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
+            stats: BaseStats::default(),
+        }
+    }
+
+    fn is_sealed(&self) -> bool {
+        self.allowed.is_some()
+    }
+
+    fn queue_reply(&mut self, to: A, receiver: u32) {
+        if self.replies.len() < CANDIDATES_MAX {
+            self.replies.push_back((to, receiver));
+        }
+    }
+
+    /// A place for a candidate of this stamp: an older one yields, a newer one does not.
+    fn make_room(&mut self, stamp: u64) -> bool {
+        if self.candidates.len() < CANDIDATES_MAX {
+            return true;
+        }
+        let oldest = (0..self.candidates.len()).min_by_key(|i| self.candidates[*i].stamp);
+        match oldest {
+            Some(i) if self.candidates[i].stamp < stamp => {
+                self.candidates.swap_remove(i);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn new_receiver(&mut self) -> u32 {
+        loop {
+            let receiver = self.numbers.next_u64() as u32;
+            let taken = self.by_receiver.contains_key(&receiver)
+                || self.candidates.iter().any(|c| c.link.local == receiver);
+            if !taken {
+                return receiver;
+            }
+        }
+    }
+}
+
+impl<A: Copy + Eq, T: Transport> BaseLinks for NumberedLinks<A, T> {
+    type Address = A;
+    type Transport = T;
+    type Link = Numbered;
+
+    const KEEPS_LOST: bool = true;
+
+    fn handle(base: &mut BaseEnd<Self>, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        match Kind::of(datagram) {
+            Ok(Kind::Data) => base.handle_data(now, from, datagram),
+            Ok(Kind::HandshakeInit | Kind::PlainInit) => base.handle_init(now, from, datagram),
+            _ => {
+                if greeting::is_greeting(datagram) {
+                    base.refusals.note(now, from, Refusal::OtherSeal);
+                }
+                false
+            }
+        }
+    }
+
+    fn poll_answer(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
+        while let Some((to, receiver)) = self.replies.pop_front() {
+            let candidate = self.candidates.iter_mut().find(|c| c.link.local == receiver);
+            let Some(candidate) = candidate else { continue };
+            candidate.replies += 1;
+            candidate.replied = (candidate.replies == 1).then_some(now);
+            let reply = &candidate.reply;
+            out.get_mut(..reply.len())?.copy_from_slice(reply);
+            return Some(Transmit { to, len: reply.len() });
+        }
+        let (to, receiver) = self.unknown.pop_front()?;
+        let unknown = Unknown { receiver }.to_bytes();
+        out.get_mut(..unknown.len())?.copy_from_slice(&unknown);
+        Some(Transmit { to, len: unknown.len() })
+    }
+
+    fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
+        self.calls.pop_front()
+    }
+
+    fn handle_removed(&mut self, id: u64, association: &AssociationOf<Self>) {
+        let Some(Numbered { local, mobile: Some(mobile), .. }) = association.link() else { return };
+        self.by_receiver.remove(local);
+        if let Some(ids) = self.by_mobile.get_mut(mobile.as_bytes()) {
+            ids.retain(|other| *other != id);
+            if ids.is_empty() {
+                self.by_mobile.remove(mobile.as_bytes());
+            }
+        }
+    }
+}

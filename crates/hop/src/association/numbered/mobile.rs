@@ -1,0 +1,238 @@
+//! How a mobile asks for an association by handshakes.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::marker::PhantomData;
+use core::time::Duration;
+
+use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_wire::datagram::{Kind, Unknown};
+
+use super::super::mobile::{Doubt, MobileEnd, MobileLink};
+use super::limits::GREETING_MAX;
+use super::{Numbered, overhead};
+use crate::config::Limits;
+use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
+use crate::srp::Srp;
+use crate::transport::Transport;
+
+/// After so long a silence the base may have lost the association: a new one is asked for beside.
+const DOUBT_AFTER: Duration = Duration::from_millis(500);
+
+/// An init on its way.
+pub struct Init {
+    initiator: Box<Initiator>,
+    /// Our name for the association.
+    receiver: u32,
+}
+
+/// Counters of a mobile beside those of its transport.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct MobileStats {
+    /// Handshake messages sent.
+    pub inits_sent: u64,
+    /// Handshakes that a base answered.
+    pub handshakes: u64,
+    /// Datagrams that were garbage, forged, replayed or for somebody else.
+    pub refused: u64,
+}
+
+/// A mobile's numbered link.
+pub struct NumberedLink<A, T> {
+    keys: Option<Keypair>,
+    /// The base's key; without a seal, what the mobile says that its own is.
+    key: PublicKey,
+    /// Names and ephemeral keys of handshakes.
+    numbers: Numbers,
+    inits: u64,
+    /// The wall clock at `Time::ZERO`, so that a base can tell old handshakes from new.
+    stamp: u64,
+    fast_aes: bool,
+    /// What the base is to hear with the first datagram.
+    greeting: Vec<u8>,
+    handshakes: u64,
+    of: PhantomData<(A, T)>,
+}
+
+/// A mobile's end of its association with one base, on a numbered link.
+pub type Mobile<A, T = Srp> = MobileEnd<NumberedLink<A, T>>;
+
+impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
+    /// A mobile that asks the base with key `base` at `base_addr` for an association at once.
+    /// `seed` must be entropy if the seal is to protect anything.
+    pub fn new(
+        config: T::Config,
+        keys: Keypair,
+        base: PublicKey,
+        base_addr: A,
+        seed: Seed,
+        now: Time,
+    ) -> Self {
+        Self::over(config, NumberedLink::new(Some(keys), base, seed), base_addr, now)
+    }
+
+    /// A mobile on a hop that goes unsealed by explicit choice: nothing is encrypted and anybody on
+    /// the hop can be anyone.
+    pub fn unsealed(
+        config: T::Config,
+        claim: PublicKey,
+        base_addr: A,
+        seed: Seed,
+        now: Time,
+    ) -> Self {
+        Self::over(config, NumberedLink::new(None, claim, seed), base_addr, now)
+    }
+
+    /// Tells that this machine has AES in hardware: the seal uses it if the base has it too.
+    #[must_use]
+    pub fn with_fast_aes(mut self, now: Time, fast_aes: bool) -> Self {
+        self.link.fast_aes = fast_aes;
+        self.ask(now);
+        self
+    }
+
+    /// Tells the wall clock, in nanoseconds since 1970, at the time `Time::ZERO`. Without it a base
+    /// cannot tell a replayed handshake from a new one before it has answered it.
+    #[must_use]
+    pub fn with_wall_clock(mut self, now: Time, at_zero: u64) -> Self {
+        self.link.stamp = at_zero;
+        self.ask(now);
+        self
+    }
+
+    /// Counters of handshakes and of what was refused.
+    pub fn mobile_stats(&self) -> MobileStats {
+        let (inits_sent, handshakes) = (self.asked, self.link.handshakes);
+        MobileStats { inits_sent, handshakes, refused: self.refused }
+    }
+
+    fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        let taken = self.deliver(now, from, datagram);
+        if taken {
+            // The old association lives: nothing else is needed.
+            self.asking = None;
+        }
+        taken
+    }
+
+    fn handle_reply(&mut self, now: Time, datagram: &[u8]) -> bool {
+        let Some(asking) = &mut self.asking else { return false };
+        let Ok(Established { hello, keys }) = asking.question.initiator.finish(datagram) else {
+            return false;
+        };
+        let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
+        let Some(asked) = self.take_answered() else { return false };
+        self.link.handshakes += 1;
+        if self.association.link().is_some_and(|link| limits.standing == Some(link.remote)) {
+            // The base knows the old association: it is the radio that was silent.
+            self.association.transport.probe(now);
+            return true;
+        }
+        let link = Numbered::new(keys, asked.question.receiver, hello.receiver, None);
+        self.establish(now, &asked, link, &limits);
+        // It was heard. A later handshake is for another reason.
+        self.link.greeting = Vec::new();
+        // The base trusts the new keys once it has seen them used.
+        self.association.transport.ping();
+        true
+    }
+
+    /// The base, or somebody who hears what we send, says that it has no such association. The answer
+    /// to a handshake tells what is true.
+    fn handle_unknown(&mut self, now: Time, datagram: &[u8]) -> bool {
+        let Ok(unknown) = Unknown::parse(datagram) else { return false };
+        if self.association.link().is_none_or(|link| link.remote != unknown.receiver) {
+            return false;
+        }
+        self.doubt(now, Doubt::Unknown);
+        true
+    }
+}
+
+impl<A, T> NumberedLink<A, T> {
+    fn new(keys: Option<Keypair>, key: PublicKey, seed: Seed) -> Self {
+        Self {
+            keys,
+            key,
+            numbers: seed.stream("handshakes"),
+            inits: 0,
+            stamp: 0,
+            fast_aes: false,
+            greeting: Vec::new(),
+            handshakes: 0,
+            of: PhantomData,
+        }
+    }
+}
+
+impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
+    type Address = A;
+    type Transport = T;
+    type Link = Numbered;
+    type Question = Init;
+
+    const ASKS_ALONE: bool = false;
+    const FOLLOWS: bool = true;
+    const DOUBT_AGAIN: Duration = Duration::from_secs(1);
+
+    fn overhead(&self, config: &T::Config) -> usize {
+        overhead::<T>(config, self.keys.is_some())
+    }
+
+    fn question(mobile: &mut MobileEnd<Self>, at: Time) -> Option<Init> {
+        let (association, link) = (&mobile.association, &mut mobile.link);
+        link.inits += 1;
+        // What one handshake draws no other may: part of it is seen on the hop.
+        let receiver = link.numbers.next_u64() as u32;
+        let mut entropy = [0; 32];
+        link.numbers.fill(&mut entropy);
+        let hello = Hello {
+            receiver,
+            fast_aes: link.fast_aes,
+            stamp: link.stamp.saturating_add(at.as_nanos()).saturating_add(link.inits),
+            limits: Limits {
+                first_stream: association.transport.first_stream(),
+                standing: association.link().map(|link| link.remote),
+                ..T::limits(&mobile.config)
+            }
+            .encode(T::ID, &link.greeting),
+        };
+        let initiator = match &link.keys {
+            Some(keys) => Initiator::new(keys, &link.key, 0, hello, Seed::from_bytes(entropy)),
+            None => Initiator::unsealed(&link.key, 0, hello),
+        };
+        // A base key with which no handshake is possible never answers, like a wrong one.
+        initiator.ok().map(|initiator| Init { initiator: Box::new(initiator), receiver })
+    }
+
+    fn write(_mobile: &MobileEnd<Self>, question: &Init, out: &mut [u8]) -> Option<usize> {
+        let init = question.initiator.datagram();
+        out.get_mut(..init.len())?.copy_from_slice(init);
+        Some(init.len())
+    }
+
+    fn handle(mobile: &mut MobileEnd<Self>, now: Time, from: A, datagram: &mut [u8]) -> bool {
+        match Kind::of(datagram) {
+            Ok(Kind::Data) => mobile.handle_data(now, from, datagram),
+            Ok(Kind::HandshakeReply | Kind::PlainReply) => mobile.handle_reply(now, datagram),
+            Ok(Kind::Unknown) => mobile.handle_unknown(now, datagram),
+            _ => false,
+        }
+    }
+
+    /// An association on which nothing comes is doubted.
+    fn handle_timeout(mobile: &mut MobileEnd<Self>, now: Time) {
+        let silent_for = mobile.association.transport.silent_for(now);
+        if mobile.is_up() && silent_for.is_some_and(|d| d >= DOUBT_AFTER) {
+            mobile.doubt(now, Doubt::Silence);
+        }
+    }
+
+    fn greet(mobile: &mut MobileEnd<Self>, now: Time, greeting: &[u8]) {
+        let new = greeting.len() <= GREETING_MAX && greeting != mobile.link.greeting;
+        if !mobile.is_up() && new {
+            mobile.link.greeting = greeting.to_vec();
+            mobile.ask(now);
+        }
+    }
+}
