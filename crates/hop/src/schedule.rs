@@ -67,13 +67,13 @@ impl Schedule {
     }
 
     /// The one that [`ready`](Self::ready) told has nothing more to send; if it still exists,
-    /// [`settle`](Self::settle) follows.
+    /// [`set_timer`](Self::set_timer) follows.
     pub(crate) fn pop_ready(&mut self) {
         self.ready.pop_front();
     }
 
-    /// It wants to be asked at `timer`, if nothing happens before.
-    pub(crate) fn settle(&mut self, id: u64, slot: &mut Slot, timer: Option<Time>) {
+    /// It has nothing to send and wants to be asked at `timer`, if nothing happens before.
+    pub(crate) fn set_timer(&mut self, id: u64, slot: &mut Slot, timer: Option<Time>) {
         slot.queued = false;
         self.timers.replace(id, slot.timer, timer);
         slot.timer = timer;

@@ -20,7 +20,7 @@ pub enum StreamEvent {
     Writable(StreamId),
     /// The peer acknowledged everything up to and including our end.
     Finished(StreamId),
-    /// Both directions are over and everything was read: the transport has forgotten the stream.
+    /// Both directions are over and everything was read: the transport has removed the stream.
     Closed(StreamId),
 }
 
@@ -140,7 +140,7 @@ pub struct StreamState {
 
 /// A transport whose streams can be taken out, to go on elsewhere (MHP-17, MHP-19).
 pub trait Movable: Streams {
-    /// Takes a stream out. The transport forgets it and the peer is told nothing: a stream that is
+    /// Takes a stream out. The transport removes it and the peer is told nothing: a stream that is
     /// detached at one end only never ends at the other. Events of it that were not polled may still
     /// come and mean nothing.
     ///

@@ -250,20 +250,20 @@ impl<K: BaseLinks> BaseEnd<K> {
                 return Some(transmit);
             }
             self.schedule.pop_ready();
-            self.settle(id);
+            self.handle_idle(id);
         }
         None
     }
 
     /// An association has nothing more to send for now: its timer is set, or its end noticed.
-    fn settle(&mut self, id: u64) {
+    fn handle_idle(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if let Some(reason) = entry.association.closed() {
             self.remove(id, reason);
             return;
         }
         let timer = entry.association.next_timeout();
-        self.schedule.settle(id, &mut entry.slot, timer);
+        self.schedule.set_timer(id, &mut entry.slot, timer);
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.

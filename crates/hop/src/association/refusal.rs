@@ -138,7 +138,7 @@ impl<A: Copy + Eq> Refusals<A> {
         self.callers.iter().map(|caller| caller.told + AGAIN).min()
     }
 
-    /// Tells of callers that go on, and forgets those that do not.
+    /// Tells of callers that go on, and removes those that do not.
     pub fn handle_timeout(&mut self, now: Time) {
         let out = &mut self.out;
         self.callers.retain_mut(|caller| {

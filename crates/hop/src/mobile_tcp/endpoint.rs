@@ -176,7 +176,7 @@ impl MobileTcp {
             entry.repeat.end();
             entry.inflight = 0;
             (entry.queued, entry.capped, entry.resting) = (false, false, false);
-            entry.connection.forget_stats();
+            entry.connection.reset_stats();
             self.streams.insert(entry.stream, cid);
             self.entries.insert(cid, entry);
         }
@@ -354,7 +354,7 @@ impl MobileTcp {
         self.half_open += usize::from(entry.is_half_open());
     }
 
-    /// Forgets a connection altogether.
+    /// Removes a connection altogether.
     pub(super) fn remove(&mut self, cid: u16) {
         self.set_stage(cid, Stage::Silent);
         self.division.note(None);
@@ -384,12 +384,12 @@ impl MobileTcp {
             && let Some(earliest) = self.resting.front_mut()
         {
             earliest.0 = Time::ZERO;
-            self.wake_rested();
+            self.remove_rested();
         }
     }
 
-    /// Forgets what has rested.
-    pub(super) fn wake_rested(&mut self) {
+    /// Removes connections whose identifiers have rested.
+    pub(super) fn remove_rested(&mut self) {
         while let Some((until, cid)) = self.resting.front().copied()
             && until <= self.now
         {

@@ -203,7 +203,7 @@ impl MobileTcp {
             self.down = None;
             self.retry_all();
         }
-        self.wake_rested();
+        self.remove_rested();
         if self.config.keepalive.is_some_and(|after| now.since(self.last_sent) >= after) {
             self.ping();
         }

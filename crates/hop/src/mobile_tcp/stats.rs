@@ -11,8 +11,8 @@ pub struct Stats {
     pub acks_sent: u64,
     /// Retransmission requests sent (MOB-23).
     pub requests_sent: u64,
-    /// Retransmission requests received and obeyed (MOB-24).
-    pub requests_obeyed: u64,
+    /// Retransmission requests received and handled: the gap is resent (MOB-24).
+    pub requests_handled: u64,
     /// Retransmission requests received whose bytes were on their way already (MOB-27, MOB-30).
     pub requests_ignored: u64,
     /// Stream bytes sent for the first time.
@@ -54,7 +54,7 @@ impl Stats {
             received,
             acks_sent,
             requests_sent,
-            requests_obeyed,
+            requests_handled,
             requests_ignored,
             bytes_sent,
             bytes_received,
@@ -75,7 +75,7 @@ impl Stats {
         self.received += received;
         self.acks_sent += acks_sent;
         self.requests_sent += requests_sent;
-        self.requests_obeyed += requests_obeyed;
+        self.requests_handled += requests_handled;
         self.requests_ignored += requests_ignored;
         self.bytes_sent += bytes_sent;
         self.bytes_received += bytes_received;

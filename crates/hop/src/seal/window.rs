@@ -46,7 +46,7 @@ impl ReplayWindow {
         }
         let highest = self.highest.unwrap_or(0);
         if number > highest {
-            self.forget_between(highest / BITS, number / BITS);
+            self.clear_between(highest / BITS, number / BITS);
         }
         self.highest = Some(highest.max(number));
         self.words[slot(number)] |= bit(number);
@@ -54,7 +54,7 @@ impl ReplayWindow {
     }
 
     /// Clears the words after word `old` up to and including word `new`.
-    fn forget_between(&mut self, old: u64, new: u64) {
+    fn clear_between(&mut self, old: u64, new: u64) {
         for i in 1..=(new - old).min(WORDS as u64) {
             self.words[((old + i) % WORDS as u64) as usize] = 0;
         }

@@ -136,7 +136,7 @@ impl Srp {
     }
 
     /// Finds the stream that a frame of the peer's names, opening it if it is new. `None` if it is
-    /// over and forgotten.
+    /// over and removed.
     fn peer_stream(&mut self, id: u64) -> Result<Option<u64>, Violation> {
         if self.is_local(id) {
             if id >= self.next_local {
@@ -255,7 +255,7 @@ impl Srp {
             self.end_silence(now);
         }
         let keep = 3 * self.round_trip.srtt().unwrap_or(Duration::from_millis(300));
-        self.log.forget(now - keep.max(Duration::from_millis(20)));
+        self.log.remove(now - keep.max(Duration::from_millis(20)));
         Ok(())
     }
 

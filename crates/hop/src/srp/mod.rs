@@ -329,7 +329,7 @@ impl Srp {
         id % 2 == if self.role == Role::Mobile { 0 } else { 1 }
     }
 
-    /// Says that a stream is over both ways. It is forgotten once the session has heard so, and
+    /// Says that a stream is over both ways. It is removed once the session has heard so, and
     /// with it everything that came before.
     fn retire(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };

@@ -9,7 +9,7 @@ use super::send::Piece;
 use super::stream::Stream;
 use crate::streams::{Movable, RecvState, StreamId, StreamState};
 
-/// Streams that were taken out and are remembered; the oldest are forgotten first. An association
+/// Streams that were taken out and are remembered; the oldest are removed first. An association
 /// has some thousands of streams at once.
 const DETACHED_MAX: usize = 1 << 16;
 

@@ -143,9 +143,9 @@ impl SentLog {
         self.log.range(from.min(self.log.len())..).find(|s| s.fate == Fate::Unknown)
     }
 
-    /// Forgets settled datagrams that left before `before`; the rest stay, so that one that was
+    /// Removes settled datagrams that left before `before`; the rest stay, so that one that was
     /// taken for lost too early can be recognised.
-    pub(super) fn forget(&mut self, before: Time) {
+    pub(super) fn remove(&mut self, before: Time) {
         while self.base < self.unsettled && self.log.front().is_some_and(|s| s.at < before) {
             let gone = self.log.pop_front();
             self.lost -= usize::from(gone.is_some_and(|s| s.fate == Fate::Lost));
@@ -224,9 +224,9 @@ mod tests {
         assert_eq!((log.inflight(), log.floor()), (300, 1));
         log.decide(1, Fate::Lost);
         assert_eq!((log.inflight(), log.floor()), (200, 3));
-        log.forget(Time::from_millis(2));
+        log.remove(Time::from_millis(2));
         assert!(log.get(1).is_none() && log.get(2).is_some());
-        log.forget(Time::from_secs(1));
+        log.remove(Time::from_secs(1));
         assert_eq!(log.oldest().map(|s| s.at), Some(Time::from_millis(3)));
     }
 

@@ -28,7 +28,7 @@ const WORDS_AT_ONCE: f64 = 100.0;
 pub struct BareBounds {
     /// Mobiles that are remembered at once. Further ones are refused and counted.
     pub peers_max: usize,
-    /// A mobile without connections that says nothing for so long is forgotten. Any mobile is asked
+    /// A mobile without connections that says nothing for so long is removed. Any mobile is asked
     /// for a sign of life after half the time.
     pub idle: Duration,
 }
@@ -44,7 +44,7 @@ impl Default for BareBounds {
 pub struct BareStats {
     /// Mobiles that began.
     pub begun: u64,
-    /// Mobiles that were forgotten because they said nothing.
+    /// Mobiles that were removed because they said nothing.
     pub expired: u64,
     /// Greetings that were refused because the table of mobiles is full.
     pub turned_away: u64,
@@ -199,7 +199,7 @@ impl<A: Copy + Ord> BaseLinks for BareLinks<A> {
         word.emit(out).map(|len| Transmit { to, len })
     }
 
-    /// Asks a mobile that says nothing whether it is there, and gives it up if it has no connections
+    /// Asks a mobile that says nothing whether it is there, and removes it if it has no connections
     /// and does not answer. Connections are given up by the transport, after a longer silence.
     fn check(&mut self, now: Time, association: &mut AssociationOf<Self>) -> Option<CloseReason> {
         let link = association.link_mut().filter(|link| link.check_at.is_some_and(|t| t <= now))?;

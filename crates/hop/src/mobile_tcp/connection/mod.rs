@@ -234,7 +234,7 @@ impl Connection {
     }
 
     /// What it has done is counted elsewhere.
-    pub(super) fn forget_stats(&mut self) {
+    pub(super) fn reset_stats(&mut self) {
         self.stats = Stats::default();
     }
 
@@ -282,7 +282,7 @@ impl Connection {
         self.ack = AckDue::Now;
     }
 
-    /// The peer has forgotten the connection. If it had everything but the knowledge that we have
+    /// The peer has removed the connection. If it had everything but the knowledge that we have
     /// everything too, both directions are over, and that is true.
     pub(super) fn conclude(&mut self) -> bool {
         self.recv.is_ended() && self.send.conclude()
@@ -351,8 +351,8 @@ impl Connection {
             let cycle = header.code.contains(Code::RCR);
             let request = Request { held: header.nack, cycle };
             match self.send.on_request(acked, request) {
-                Answer::Obeyed => {
-                    self.stats.requests_obeyed += 1;
+                Answer::Handled => {
+                    self.stats.requests_handled += 1;
                     self.restart_timer(now);
                 }
                 Answer::Ignored => self.stats.requests_ignored += 1,

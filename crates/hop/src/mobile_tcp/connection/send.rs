@@ -42,7 +42,7 @@ pub(super) struct Request {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     /// The gap is resent.
-    Obeyed,
+    Handled,
     /// What it asks for is on its way already.
     Ignored,
     /// It asks for what cannot be asked for.
@@ -297,7 +297,7 @@ impl SendHalf {
         self.cycle = !self.cycle;
         self.again = self.acked..held;
         self.resent = held;
-        Answer::Obeyed
+        Answer::Handled
     }
 
     /// The timer expired: everything that the peer is not known to hold goes again, under the same
