@@ -17,8 +17,8 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use super::{next_timeout, report, why};
 use crate::carrier::Carrier;
 use crate::handshake::{self, Heard, Introduction};
+use crate::hop::MobileHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
-use crate::hop::{MobileHop, Said};
 
 /// A base that does not answer for so long may have moved: it is looked for again.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -31,6 +31,13 @@ enum Whereabouts<R> {
     Found(Option<R>),
 }
 
+/// What the network has said of the base, and when that was heard.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    what: Unreachable,
+    at: Time,
+}
+
 /// The mobile's end.
 pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
     name: &'static str,
@@ -41,6 +48,7 @@ pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
     sockets: Slab<usize>,
     ports: Vec<u16>,
     events: VecDeque<HopEvent<()>>,
+    /// The last, since the base was heard or its address was another: no more than a hint, and it gets old.
     said: Option<Said>,
     /// The session is on its way to another base.
     leaving: bool,
@@ -104,7 +112,7 @@ where
     fn why_silent(&mut self, now: Time) -> String {
         let strange = self.machine.refused();
         let is_strange = strange > std::mem::replace(&mut self.strange, strange);
-        let said = self.said().filter(|said| now.since(said.at) < PATIENCE);
+        let said = self.said.filter(|said| now.since(said.at) < PATIENCE);
         let (at, stands) = (self.shown_base(), self.machine.is_up());
         let heard = match said {
             _ if is_strange && !stands => Heard::Strange,
@@ -346,10 +354,6 @@ where
 
     fn silent_for(&self, now: Time) -> Option<Duration> {
         self.machine.silent_for(now)
-    }
-
-    fn said(&self) -> Option<Said> {
-        self.said
     }
 
     fn set_leaving(&mut self, leaving: bool) {

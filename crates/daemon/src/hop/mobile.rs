@@ -10,13 +10,6 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 
 use super::Hop;
 
-/// What the network has said of a base, and when that was heard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Said {
-    pub(crate) what: Unreachable,
-    pub(crate) at: Time,
-}
-
 /// The hop of a mobile: one association, to a base whose address may change.
 pub(crate) trait MobileHop: Hop<Id = ()> {
     /// Starts to watch its sockets.
@@ -44,12 +37,6 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
 
     /// For how long the base has not answered, if it was asked something; `None` while it answers.
     fn silent_for(&self, _now: Time) -> Option<Duration> {
-        None
-    }
-
-    /// What the network said last of datagrams or connections to the base, since the base itself was
-    /// heard or its address was another. It is no more than a hint, and gets old.
-    fn said(&self) -> Option<Said> {
         None
     }
 

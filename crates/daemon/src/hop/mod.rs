@@ -14,7 +14,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
 
 pub(crate) use self::base::BaseHop;
-pub(crate) use self::mobile::{MobileHop, Said};
+pub(crate) use self::mobile::MobileHop;
 
 /// Something happened to an association.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -25,7 +25,7 @@ use super::{
     GREETING_TIMEOUT, KIND_CONTROL, REFUSAL, VERSION, hello, lost, preface, report, stream_preface,
 };
 use crate::handshake::{self, Caller, Heard, Introduction};
-use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop, Said};
+use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_millis(500);
@@ -79,7 +79,6 @@ pub(crate) struct SplitMobile {
     since: Time,
     /// Since when there is none, and one is wanted.
     down: Option<Time>,
-    said: Option<Said>,
     evidence: Evidence,
     events: VecDeque<HopEvent<()>>,
 }
@@ -105,7 +104,6 @@ impl SplitMobile {
             retry_after: RETRY_MIN,
             since: Time::ZERO,
             down: None,
-            said: None,
             evidence: Evidence::default(),
             events: VecDeque::new(),
         }
@@ -136,7 +134,6 @@ impl SplitMobile {
         out.extend_from_slice(initiator.datagram());
         let fd = tcp::connect(base, self.congestion.as_ref(), self.mark).map_err(|e| {
             if Errno::from_io_error(&e) == Some(Errno::NETUNREACH) {
-                self.said = Some(Said { what: Unreachable::NoRoute, at: turn.now });
                 return self.unanswered(Heard::Network(Unreachable::NoRoute));
             }
             e.to_string()
@@ -201,7 +198,6 @@ impl SplitMobile {
                     Ok(Some(keys)) => return self.rise(turn, keys),
                     Err(Failed::Heard(heard)) => {
                         if let Heard::Network(what) = heard {
-                            self.said = Some(Said { what, at: turn.now });
                             // By the same error this host says that the next hop does not answer.
                             if what != Unreachable::Host {
                                 self.evidence.add(turn.now, what);
@@ -238,7 +234,7 @@ impl SplitMobile {
         control.say(&[0]);
         self.control = Control::Up(Box::new(Standing { control, association, keys }));
         self.retry_after = RETRY_MIN;
-        (self.since, self.down, self.said) = (turn.now, None, None);
+        (self.since, self.down) = (turn.now, None);
         self.evidence.refute();
         self.events.push_back(HopEvent::Up(()));
         self.streams.touch_all();
@@ -503,7 +499,6 @@ impl MobileHop for SplitMobile {
     fn set_base(&mut self, turn: &mut Turn<'_>, addr: SocketAddr) {
         let before = self.base.replace(addr);
         if before != Some(addr) {
-            self.said = None;
             self.evidence.refute();
         }
         if before.is_none() {
@@ -517,10 +512,6 @@ impl MobileHop for SplitMobile {
         if matches!(self.control, Control::Down) && self.base.is_some() {
             self.retry_at = turn.now;
         }
-    }
-
-    fn said(&self) -> Option<Said> {
-        self.said
     }
 
     fn unreachable(&self, now: Time) -> Option<Unreachable> {
