@@ -8,8 +8,8 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lasthop_hop::RecvState;
-use lasthop_units::{Duration, Seed, Stream as Numbers, Time};
+use lasthop_hop::{Movable, RecvState};
+use lasthop_units::{Bytes, Duration, Seed, Stream as Numbers, Time};
 use lasthop_wire::mhp::Opening;
 
 use super::*;
@@ -135,9 +135,17 @@ impl Roaming {
             Some((_, false)) => {}
             None => self.associate(base),
         }
+        let left = pair;
         let pair = self.pair();
         self.session.set_handoff(self.mobile.attempt());
+        self.session.expect(Bytes::new(500));
         self.session.resume(self.now, &mut self.around.pairs[pair].mobile, ID);
+        // The base before still tells what it has got.
+        for (id, stream) in self.session.waiting() {
+            let arrived = self.around.pairs[left].mobile.arrived(stream).expect("it was there");
+            let hop = &mut self.around.pairs[pair].mobile;
+            self.session.handle_arrived(self.now, hop, id, arrived);
+        }
     }
 
     fn connect(&mut self, opening: Opening) -> Option<ConnId> {
