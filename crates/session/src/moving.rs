@@ -6,6 +6,9 @@ use lasthop_hop::{StreamId, StreamState};
 
 use crate::table::Conn;
 
+/// Bytes of one connection that are kept and sent before the peer has said what it expects.
+const EARLY_MAX: usize = 256 * 1024;
+
 impl Conn {
     /// Bytes in order that came along and were not taken.
     pub(crate) fn unread(&self) -> &[u8] {
@@ -72,14 +75,36 @@ impl Conn {
         kept.get(usize::try_from(from.checked_sub(self.send_base)?).ok()?..)
     }
 
-    /// At most `limit` of the bytes that are kept, from the one at `from` on, to be sent before the peer has
-    /// said what it expects. They stay until it has.
-    pub(crate) fn take_early(&mut self, from: u64, limit: usize) -> Option<Vec<u8>> {
-        let kept = self.kept_from(from).filter(|kept| self.awaits && !kept.is_empty())?;
-        let early = kept[..kept.len().min(limit)].to_vec();
+    /// Some of the bytes that are kept, from the one at `from` on, to be sent before the peer has said what
+    /// it expects; what the caller writes next follows. They stay until the peer has.
+    pub(crate) fn take_early(&mut self, from: u64) -> Option<Vec<u8>> {
+        let kept = self.kept_from(from).filter(|_| self.awaits)?;
+        let early = kept[..kept.len().min(EARLY_MAX)].to_vec();
         let rest = self.rest.as_mut().filter(|rest| rest.early.is_none())?;
         rest.early = Some((from, from + early.len() as u64));
         Some(early)
+    }
+
+    /// How much more may be written before the peer has said what it expects: nothing unless all that was
+    /// kept is on the stream.
+    pub(crate) fn early_room(&self) -> usize {
+        let Some(rest) = self.rest.as_ref().filter(|_| self.awaits && !self.finishing) else {
+            return 0;
+        };
+        let end = self.send_base + rest.resend.len() as u64;
+        let all = rest.early.is_some_and(|(_, sent)| sent == end);
+        if all { EARLY_MAX.saturating_sub(rest.resend.len()) } else { 0 }
+    }
+
+    /// Bytes were written: they are kept while it is not known whether the peer takes them.
+    pub(crate) fn on_written(&mut self, bytes: &[u8]) {
+        if self.awaits
+            && let Some(rest) = &mut self.rest
+            && let Some((_, end)) = &mut rest.early
+        {
+            rest.resend.extend_from_slice(bytes);
+            *end += bytes.len() as u64;
+        }
     }
 
     /// The peer says which byte it expects next (MHP-19): the bytes that the new stream is to carry on with,

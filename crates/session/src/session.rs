@@ -408,20 +408,24 @@ impl Session {
         hop: &'h mut impl Streams,
         id: ConnId,
     ) -> Result<&'h mut [u8], StreamError> {
-        match self.may_write(id)? {
-            Some(stream) => hop.send_space(stream),
-            None => Ok(&mut []),
-        }
+        let Some((stream, most)) = self.may_write(id)? else { return Ok(&mut []) };
+        let space = hop.send_space(stream)?;
+        let n = space.len().min(most);
+        Ok(&mut space[..n])
     }
 
     /// The first `n` bytes of [`send_space`](Self::send_space) are to be sent.
-    pub fn commit(&self, hop: &mut impl Streams, id: ConnId, n: usize) {
-        if n > 0
-            && let Some(stream) =
-                self.table.get(id).filter(|conn| conn.writable()).and_then(|conn| conn.stream)
+    pub fn commit(&mut self, hop: &mut impl Streams, id: ConnId, n: usize) {
+        let Some(conn) = self.table.get_mut(id).filter(|conn| n > 0 && conn.writable()) else {
+            return;
+        };
+        let Some(stream) = conn.stream else { return };
+        if conn.awaits
+            && let Ok(space) = hop.send_space(stream)
         {
-            hop.commit(stream, n);
+            conn.on_written(&space[..n.min(space.len())]);
         }
+        hop.commit(stream, n);
     }
 
     /// Copies as much of `data` as there is room for; the number of bytes taken.
@@ -430,15 +434,17 @@ impl Session {
     ///
     /// As [`send_space`](Self::send_space).
     pub fn write(
-        &self,
+        &mut self,
         hop: &mut impl Streams,
         id: ConnId,
         data: &[u8],
     ) -> Result<usize, StreamError> {
-        match self.may_write(id)? {
-            Some(stream) => hop.write(stream, data),
-            None => Ok(0),
+        let Some((stream, most)) = self.may_write(id)? else { return Ok(0) };
+        let taken = hop.write(stream, &data[..data.len().min(most)])?;
+        if let Some(conn) = self.table.get_mut(id) {
+            conn.on_written(&data[..taken]);
         }
+        Ok(taken)
     }
 
     /// Ends our direction after the bytes written so far; the other goes on (MHP-14). Idempotent.
@@ -543,13 +549,14 @@ impl Session {
         }
     }
 
-    /// The stream that takes bytes of the application's, once it has room.
-    fn may_write(&self, id: ConnId) -> Result<Option<StreamId>, StreamError> {
+    /// The stream that takes bytes of the application's, once it has room, and how many at most.
+    fn may_write(&self, id: ConnId) -> Result<Option<(StreamId, usize)>, StreamError> {
         let conn = self.table.get(id).ok_or(StreamError::Unknown)?;
-        if !conn.writable() && conn.finishing {
-            return Err(StreamError::Finished);
+        if !conn.writable() {
+            return if conn.finishing { Err(StreamError::Finished) } else { Ok(None) };
         }
-        Ok(conn.stream.filter(|_| conn.writable()))
+        let most = if conn.awaits { conn.early_room() } else { usize::MAX };
+        Ok(conn.stream.map(|stream| (stream, most)))
     }
 
     fn advance(&mut self, now: Time) {

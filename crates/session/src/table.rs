@@ -117,7 +117,7 @@ impl Conn {
     pub(crate) fn writable(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Asking(Opening::Early))
             && self.stream.is_some()
-            && !self.awaits
+            && (!self.awaits || self.early_room() > 0)
             && self.unsent.is_none()
     }
 

@@ -13,9 +13,6 @@ use crate::carried::Origin;
 use crate::table::{Backlog, Conn, Phase, is_provisional};
 use crate::{ConnId, Event};
 
-/// Bytes of one connection that are sent before the base has said which it expects.
-const EARLY_MAX: usize = 256 * 1024;
-
 /// Bytes of all connections that are sent so though they may have come over the hop before, at most: about
 /// what a hop takes at its beginning.
 const BLIND_MAX: Bytes = Bytes::from_kib(16);
@@ -296,7 +293,7 @@ impl Session {
         }
     }
 
-    /// What little a connection has kept goes on at once.
+    /// A connection that has kept nothing, or little, goes on at once.
     fn send_blindly(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
         let Some(conn) = self.table.get(id) else { return Ok(()) };
         let kept = conn.rest.as_ref().map_or(0, |rest| rest.resend.len());
@@ -318,7 +315,7 @@ impl Session {
         let Some(conn) = self.table.get_mut(id).filter(|conn| conn.phase() == Phase::Open) else {
             return Ok(());
         };
-        let Some(early) = conn.take_early(from, EARLY_MAX) else { return Ok(()) };
+        let Some(early) = conn.take_early(from) else { return Ok(()) };
         self.say_with(hop, id, &Message::Continue { from }, &early)
     }
 
@@ -341,8 +338,9 @@ impl Session {
         let Some(conn) = self.table.get(id) else { return };
         let Some((_, start)) = conn.rest.as_ref().and_then(|rest| rest.left) else { return };
         let from = conn.send_base + offset.saturating_sub(start);
-        if self.send_early(hop, id, from).is_err() {
-            self.break_off(hop, id, ResetReason::AssociationLost);
+        match self.send_early(hop, id, from) {
+            Ok(()) => self.on_writable(hop, id),
+            Err(_) => self.break_off(hop, id, ResetReason::AssociationLost),
         }
     }
 

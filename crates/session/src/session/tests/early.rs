@@ -90,11 +90,11 @@ fn bytes_are_read_and_none_are_written_between_two_bases() {
     assert_eq!(trip.world.up(one, b"no"), 0);
     assert_eq!(trip.world.read_mobile(one), b"abcd");
     trip.ask_in_vain();
-    trip.arrive();
     assert_eq!(trip.world.up(one, b"no"), 0);
+    trip.arrive();
+    assert_eq!(trip.world.up(one, b"67"), 2);
     assert_eq!(trip.world.read_mobile(other), b"abcd");
     trip.adopt();
-    assert_eq!(trip.world.up(one, b"67"), 2);
     trip.world.settle();
     assert_eq!(trip.world.read_base(one), b"01234567");
     assert_eq!(trip.world.read_base(other), b"0123");
@@ -264,11 +264,59 @@ fn what_little_is_kept_does_not_wait_for_the_answer() {
     trip.world.base_events();
     assert_eq!(trip.world.read_base(one), b"0123");
     assert_eq!(trip.world.read_base(other), b"0123");
-    assert_eq!(trip.world.up(one, b"45"), 0, "the application's next bytes wait");
     trip.world.settle();
     assert_eq!(trip.world.up(one, b"45"), 2);
     trip.world.settle();
     assert_eq!(trip.world.read_base(one), b"45");
+}
+
+/// MHP-19: neither does what the application writes behind it, whoever the base is that takes it first.
+#[test]
+fn what_is_written_next_follows_at_once() {
+    let (mut trip, one, other) = Trip::new();
+    trip.world.settle();
+    trip.leave();
+    for at in 0..3 {
+        trip.arrive();
+        assert_eq!(trip.world.up(one, &[b'4' + at]), 1);
+        trip.world.pair.carry_up(usize::MAX);
+        trip.world.base_events();
+        if at < 2 {
+            trip.leave();
+        }
+    }
+    trip.world.base.adopt(trip.world.now, trip.state.take().expect("frozen"));
+    trip.world.base_events();
+    assert_eq!(trip.world.read_base(one), b"0123456");
+    assert_eq!(trip.world.read_base(other), b"0123");
+    let world = &mut trip.world;
+    world.mobile.finish(&mut world.pair.mobile, one);
+    assert!(world.up_result(one).is_err(), "nothing is written behind the end");
+    world.settle();
+    assert_eq!(world.base.recv_state(&world.pair.base, one), RecvState::Finished);
+}
+
+/// What is kept of that has a bound.
+#[test]
+fn what_is_written_before_the_answer_is_bounded() {
+    let limits = Limits { buffer: 1 << 20, ..Limits::default() };
+    let mut world = Sessions::with(limits);
+    let id = world.opened();
+    world.settle();
+    let Sessions { pair, mobile, base, now, .. } = &mut world;
+    mobile.suspend(*now, &mut pair.mobile);
+    let state = base.freeze(*now, &mut pair.base, NAME);
+    let mut trip = Trip { world, state: Some(state) };
+    trip.world.pair = Pair::new(limits);
+    trip.world.base = Session::base(Config::base());
+    let Sessions { pair, mobile, now, .. } = &mut trip.world;
+    mobile.resume(*now, &mut pair.mobile, NAME);
+    let data = vec![7; 1 << 20];
+    assert_eq!(trip.world.up(id, &data), 256 * 1024);
+    assert_eq!(trip.world.up(id, &data), 0);
+    trip.adopt();
+    assert_eq!(trip.world.read_base(id), data[..256 * 1024]);
+    assert!(trip.world.up(id, &data) > 0);
 }
 
 /// A connection with so much to resend that it waits, of which the old base has got `ARRIVED`.
