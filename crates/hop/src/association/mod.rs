@@ -17,6 +17,8 @@ mod numbered;
 mod refusal;
 
 #[cfg(test)]
+mod stand;
+#[cfg(test)]
 mod tests;
 
 use lasthop_units::Time;

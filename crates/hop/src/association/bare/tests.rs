@@ -1,14 +1,14 @@
 //! Mobiles and a base on a bare hop in virtual time.
 
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use lasthop_units::{LinkEvent, Seed, Stream as Numbers, Time};
+use lasthop_units::{LinkEvent, Seed, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet};
 
 use super::*;
+use crate::association::stand::{Addr, BASE, Stand, read};
 use crate::association::{AssociationEvent, AssociationId, Mobile, Refusal};
 use crate::config::HopConfig;
 use crate::greeting::Word;
@@ -18,32 +18,9 @@ use crate::streams::{RecvState, StreamId, Streams};
 use crate::transport::CloseReason;
 use crate::unreachable::Unreachable;
 
-type Addr = u16;
-
-const BASE: Addr = 1000;
 const DELAY: Duration = Duration::from_millis(5);
 
-/// A packet on its way.
-struct Flying {
-    at: Time,
-    from: Addr,
-    to: Addr,
-    bytes: Vec<u8>,
-}
-
-struct Ends {
-    now: Time,
-    mobiles: Vec<(Addr, BareMobile<Addr>)>,
-    base: BareBase<Addr>,
-    air: VecDeque<Flying>,
-    loss: f64,
-    numbers: Numbers,
-    /// Everything that was ever sent: from, to.
-    recorded: Vec<(Addr, Addr, Vec<u8>)>,
-    base_events: Vec<(AssociationId, AssociationEvent)>,
-    /// What the network says of each datagram to the base: then none passes, either way.
-    network: Option<Unreachable>,
-}
+type Ends = Stand<BareLink<Addr>, BareLinks<Addr>>;
 
 fn new_mobile(n: u64, now: Time) -> BareMobile<Addr> {
     let seed = Seed::from_u64(100 + n).child("mobile");
@@ -56,92 +33,8 @@ fn new_base(n: u64, bounds: BareBounds) -> BareBase<Addr> {
 
 impl Ends {
     fn new(loss: f64, seed: u64) -> Self {
-        Self {
-            now: Time::ZERO,
-            mobiles: vec![(1, new_mobile(1, Time::ZERO))],
-            base: new_base(seed, BareBounds::default()),
-            air: VecDeque::new(),
-            loss,
-            numbers: Seed::from_u64(seed).stream("loss"),
-            recorded: Vec::new(),
-            base_events: Vec::new(),
-            network: None,
-        }
-    }
-
-    fn fly(&mut self, from: Addr, to: Addr, bytes: Vec<u8>) {
-        self.recorded.push((from, to, bytes.clone()));
-        if !self.numbers.chance(self.loss) {
-            self.air.push_back(Flying { at: self.now + DELAY, from, to, bytes });
-        }
-    }
-
-    fn transmit(&mut self) {
-        let mut out = [0; 2000];
-        for i in 0..self.mobiles.len() {
-            let from = self.mobiles[i].0;
-            while let Some(t) = self.mobiles[i].1.poll_transmit(self.now, &mut out) {
-                self.fly(from, t.to, out[..t.len].to_vec());
-            }
-        }
-        while let Some(t) = self.base.poll_transmit(self.now, &mut out) {
-            self.fly(BASE, t.to, out[..t.len].to_vec());
-        }
-        self.base_events.extend(core::iter::from_fn(|| self.base.poll_event()));
-    }
-
-    fn step(&mut self, until: Time) -> bool {
-        self.transmit();
-        let timers = self.mobiles.iter().filter_map(|m| m.1.next_timeout());
-        let arrivals = self.air.front().map(|f| f.at);
-        let next = timers.chain(arrivals).chain(self.base.next_timeout()).min();
-        let Some(next) = next.filter(|t| *t < until) else {
-            self.now = until;
-            return false;
-        };
-        self.now = self.now.max(next);
-        while self.air.front().is_some_and(|f| f.at <= self.now)
-            && let Some(mut f) = self.air.pop_front()
-        {
-            if f.to == BASE
-                && let Some(what) = self.network
-            {
-                if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.from) {
-                    m.1.handle_unreachable(self.now, what);
-                }
-            } else if f.to == BASE {
-                self.base.handle_datagram(self.now, f.from, &mut f.bytes);
-            } else if self.network.is_none()
-                && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to)
-            {
-                m.1.handle_datagram(self.now, f.from, &mut f.bytes);
-            }
-        }
-        for (_, mobile) in &mut self.mobiles {
-            if mobile.next_timeout().is_some_and(|t| t <= self.now) {
-                mobile.handle_timeout(self.now);
-            }
-        }
-        self.base.handle_timeout(self.now);
-        true
-    }
-
-    fn run(&mut self, time: Duration) {
-        let until = self.now + time;
-        let mut steps = 0_u32;
-        while self.step(until) {
-            steps += 1;
-            assert!(steps < 2_000_000, "nothing makes the time pass at {:?}", self.now);
-        }
-        self.transmit();
-    }
-
-    fn mobile(&mut self) -> &mut BareMobile<Addr> {
-        &mut self.mobiles[0].1
-    }
-
-    fn mobile_events(&mut self) -> Vec<AssociationEvent> {
-        core::iter::from_fn(|| self.mobile().poll_association_event()).collect()
+        let base = new_base(seed, BareBounds::default());
+        Self::between(new_mobile(1, Time::ZERO), base, DELAY, loss, seed)
     }
 
     /// What the base has for the mobile at `addr`.
@@ -157,16 +50,6 @@ impl Ends {
         let known = self.base.views().any(|v| v.peer == Some(addr));
         if known { read(self.at_base(addr), id) } else { Vec::new() }
     }
-}
-
-fn read(s: &mut impl Streams, id: StreamId) -> Vec<u8> {
-    let mut all = Vec::new();
-    while !s.received(id).is_empty() {
-        let data = s.received(id).to_vec();
-        s.consume(id, data.len());
-        all.extend(data);
-    }
-    all
 }
 
 /// A packet for which nobody has a connection.

@@ -31,7 +31,7 @@ fn nothing_that_is_sent_can_be_read_on_the_way() {
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffthe password is swordfish").unwrap();
     w.run(Duration::from_secs(1));
-    assert!(w.recorded.iter().all(|r| !r.1.windows(9).any(|s| s == b"swordfish")));
+    assert!(w.recorded.iter().all(|r| !r.2.windows(9).any(|s| s == b"swordfish")));
     assert_eq!(read(w.association(), id), b"\xffthe password is swordfish");
 }
 
@@ -60,9 +60,9 @@ fn replayed_forged_and_truncated_datagrams_change_nothing_but_a_counter() {
     w.run(Duration::from_secs(1));
     assert_eq!(read(w.association(), id), b"\xffwords");
     let before = (w.association().stats(), w.base.stats().refused);
-    let recorded: Vec<_> = w.recorded.iter().filter(|r| r.0 == BASE).cloned().collect();
+    let recorded: Vec<_> = w.recorded.iter().filter(|r| r.1 == BASE).cloned().collect();
     let mut attempts = 0;
-    for (_, bytes) in recorded.iter().filter(|r| Data::new_checked(&r.1).is_ok()) {
+    for (_, _, bytes) in recorded.iter().filter(|r| Data::new_checked(&r.2).is_ok()) {
         for cut in [bytes.len(), bytes.len() - 1, 12, 9, 1, 0] {
             w.base.handle_datagram(w.now, 666, &mut bytes[..cut].to_vec());
             attempts += 1;
@@ -86,7 +86,7 @@ fn replayed_forged_and_truncated_datagrams_change_nothing_but_a_counter() {
 #[test]
 fn no_number_is_used_twice_under_the_same_keys() {
     let numbers = |w: &Paper| {
-        let data = w.recorded.iter().filter_map(|(_, bytes)| {
+        let data = w.recorded.iter().filter_map(|(_, _, bytes)| {
             let header = Data::new_checked(bytes.as_slice()).ok()?.header();
             Some((header.receiver, header.number_low))
         });

@@ -2,49 +2,24 @@
 
 mod mobile_tcp;
 
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use lasthop_units::{Seed, Stream as Numbers, Time};
+use lasthop_units::{Seed, Time};
 use lasthop_wire::datagram::{Data, Unknown};
 
+use super::stand::{Addr, BASE, Stand, read};
 use super::*;
 use crate::config::HopConfig;
 use crate::seal::{Keypair, PublicKey};
 use crate::streams::{Movable, RecvState, StreamId, Streams};
 use crate::unreachable::Unreachable;
 
-type Addr = u16;
-
-const BASE: Addr = 1000;
-const DELAY: Duration = Duration::from_millis(20);
+type Ends<T = Srp> = Stand<NumberedLink<Addr, T>, NumberedLinks<Addr, T>>;
 
 fn keys(n: u64) -> Keypair {
     Keypair::generate(Seed::from_u64(n))
-}
-
-/// A datagram on its way.
-struct Flying {
-    at: Time,
-    from: Addr,
-    to: Addr,
-    bytes: Vec<u8>,
-}
-
-struct Ends<T: Transport = Srp> {
-    now: Time,
-    mobiles: Vec<(Addr, Mobile<Addr, T>)>,
-    base: Base<Addr, T>,
-    air: VecDeque<Flying>,
-    loss: f64,
-    numbers: Numbers,
-    /// Everything that was ever sent, for whoever listens.
-    recorded: Vec<(Addr, Vec<u8>)>,
-    base_events: Vec<(AssociationId, AssociationEvent)>,
-    /// What the network says of each datagram to the base: then none passes, either way.
-    network: Option<Unreachable>,
 }
 
 fn new_mobile<T>(n: u64, now: Time, base: PublicKey) -> Mobile<Addr, T>
@@ -70,88 +45,7 @@ impl Ends {
 impl<T: Transport<Config: Default>> Ends<T> {
     fn over(loss: f64, seed: u64) -> Self {
         let mobile = new_mobile(1, Time::ZERO, *keys(0).public());
-        Self {
-            now: Time::ZERO,
-            mobiles: vec![(1, mobile)],
-            base: new_base(seed),
-            air: VecDeque::new(),
-            loss,
-            numbers: Seed::from_u64(seed).stream("loss"),
-            recorded: Vec::new(),
-            base_events: Vec::new(),
-            network: None,
-        }
-    }
-
-    fn fly(&mut self, from: Addr, to: Addr, bytes: Vec<u8>) {
-        self.recorded.push((to, bytes.clone()));
-        if !self.numbers.chance(self.loss) {
-            self.air.push_back(Flying { at: self.now + DELAY, from, to, bytes });
-        }
-    }
-
-    fn transmit(&mut self) {
-        let mut out = [0; 2000];
-        for i in 0..self.mobiles.len() {
-            let from = self.mobiles[i].0;
-            while let Some(t) = self.mobiles[i].1.poll_transmit(self.now, &mut out) {
-                self.fly(from, t.to, out[..t.len].to_vec());
-            }
-        }
-        while let Some(t) = self.base.poll_transmit(self.now, &mut out) {
-            self.fly(BASE, t.to, out[..t.len].to_vec());
-        }
-        self.base_events.extend(core::iter::from_fn(|| self.base.poll_event()));
-    }
-
-    fn step(&mut self, until: Time) -> bool {
-        self.transmit();
-        let timers = self.mobiles.iter().filter_map(|m| m.1.next_timeout());
-        let arrivals = self.air.front().map(|f| f.at);
-        let next = timers.chain(arrivals).chain(self.base.next_timeout()).min();
-        let Some(next) = next.filter(|t| *t < until) else {
-            self.now = until;
-            return false;
-        };
-        self.now = self.now.max(next);
-        while self.air.front().is_some_and(|f| f.at <= self.now)
-            && let Some(mut f) = self.air.pop_front()
-        {
-            if f.to == BASE
-                && let Some(what) = self.network
-            {
-                if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.from) {
-                    m.1.handle_unreachable(self.now, what);
-                }
-            } else if f.to == BASE {
-                self.base.handle_datagram(self.now, f.from, &mut f.bytes);
-            } else if self.network.is_none()
-                && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to)
-            {
-                m.1.handle_datagram(self.now, f.from, &mut f.bytes);
-            }
-        }
-        for (_, mobile) in &mut self.mobiles {
-            if mobile.next_timeout().is_some_and(|t| t <= self.now) {
-                mobile.handle_timeout(self.now);
-            }
-        }
-        self.base.handle_timeout(self.now);
-        true
-    }
-
-    fn run(&mut self, time: Duration) {
-        let until = self.now + time;
-        while self.step(until) {}
-        self.transmit();
-    }
-
-    fn mobile(&mut self) -> &mut Mobile<Addr, T> {
-        &mut self.mobiles[0].1
-    }
-
-    fn mobile_events(&mut self) -> Vec<AssociationEvent> {
-        core::iter::from_fn(|| self.mobile().poll_association_event()).collect()
+        Self::between(mobile, new_base(seed), Duration::from_millis(20), loss, seed)
     }
 
     /// The base's only association.
@@ -159,12 +53,6 @@ impl<T: Transport<Config: Default>> Ends<T> {
         let id = self.base.associations().next().map(|a| a.0).unwrap();
         self.base.association_mut(id).unwrap()
     }
-}
-
-fn read(s: &mut impl Streams, id: StreamId) -> Vec<u8> {
-    let data = s.received(id).to_vec();
-    s.consume(id, data.len());
-    data
 }
 
 #[test]
@@ -190,7 +78,7 @@ fn nothing_that_is_sent_can_be_read_on_the_way() {
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"the password is swordfish").unwrap();
     w.run(Duration::from_secs(1));
-    assert!(w.recorded.iter().all(|r| !r.1.windows(9).any(|s| s == b"swordfish")));
+    assert!(w.recorded.iter().all(|r| !r.2.windows(9).any(|s| s == b"swordfish")));
     assert_eq!(read(w.association(), id), b"the password is swordfish");
 }
 
@@ -218,9 +106,9 @@ fn replayed_forged_and_truncated_datagrams_change_nothing_but_a_counter() {
     w.run(Duration::from_secs(1));
     assert_eq!(read(w.association(), id), b"words");
     let before = (w.association().stats(), w.base.stats().refused);
-    let recorded: Vec<_> = w.recorded.iter().filter(|r| r.0 == BASE).cloned().collect();
+    let recorded: Vec<_> = w.recorded.iter().filter(|r| r.1 == BASE).cloned().collect();
     let mut attempts = 0;
-    for (_, bytes) in &recorded {
+    for (_, _, bytes) in &recorded {
         if bytes[0] & 0xf != 0 {
             continue;
         }
@@ -247,7 +135,7 @@ fn a_replayed_handshake_does_not_disturb_the_association() {
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"a").unwrap();
     w.run(Duration::from_secs(8));
-    let init = w.recorded.iter().find(|r| r.0 == BASE).map(|r| r.1.clone()).unwrap();
+    let init = w.recorded.iter().find(|r| r.1 == BASE).map(|r| r.2.clone()).unwrap();
     for _ in 0..5 {
         w.base.handle_datagram(w.now, 666, &mut init.clone());
     }
@@ -267,7 +155,7 @@ fn strangers_and_wrong_keys_get_no_answer() {
     w.run(Duration::from_secs(3));
     assert!(w.mobiles[0].1.is_up() && !w.mobiles[1].1.is_up() && !w.mobiles[2].1.is_up());
     assert!(w.base.stats().strangers > 0 && w.base.stats().refused > 0);
-    assert!(w.recorded.iter().all(|r| r.0 != 7 && r.0 != 8));
+    assert!(w.recorded.iter().all(|r| r.1 != 7 && r.1 != 8));
 }
 
 #[test]
@@ -293,7 +181,7 @@ fn a_base_tells_the_operator_whom_it_does_not_answer_and_why() {
     w.run(Duration::from_secs(60));
     let again: Vec<_> = core::iter::from_fn(|| w.base.poll_refused()).collect();
     assert!(again.len() == 3 && again.iter().all(|refused| refused.again > 50), "{again:?}");
-    assert!(w.recorded.iter().all(|r| ![6, 7, 8].contains(&r.0)));
+    assert!(w.recorded.iter().all(|r| ![6, 7, 8].contains(&r.1)));
     // Garbage is nobody's handshake.
     for garbage in [&[0x13_u8][..], &[0x11; 40], &[0; 60]] {
         w.base.handle_datagram(w.now, 9, &mut garbage.to_vec());
@@ -408,8 +296,8 @@ fn whoever_says_that_the_association_is_unknown_costs_a_handshake_and_no_more() 
     w.run(Duration::from_secs(2));
     w.mobile_events();
     // Whoever listens knows what the association is called.
-    let heard = w.recorded.iter().rev().filter(|(to, _)| *to == BASE);
-    let receiver = heard.filter_map(|(_, bytes)| Data::new_checked(bytes).ok()).next().unwrap();
+    let heard = w.recorded.iter().rev().filter(|(_, to, _)| *to == BASE);
+    let receiver = heard.filter_map(|(_, _, bytes)| Data::new_checked(bytes).ok()).next().unwrap();
     let mut forged = Unknown { receiver: receiver.header().receiver }.to_bytes();
     let (now, handshakes) = (w.now, w.mobile().mobile_stats().handshakes);
     for _ in 0..100 {
@@ -592,12 +480,12 @@ fn datagrams_of_an_earlier_association_are_refused() {
     };
     // The earlier one's numbers are higher: no replay gives them away.
     let (before, mut present) = (stand(1, 100_000), stand(2, 4));
-    let old: Vec<_> = before.recorded.into_iter().filter(|(to, _)| *to == 1).collect();
+    let old: Vec<_> = before.recorded.into_iter().filter(|(_, to, _)| *to == 1).collect();
     let taken = present.mobiles[0].1.mobile_stats().refused;
     let data = |bytes: &[u8]| Data::new_checked(bytes).is_ok();
-    let number = old.iter().filter(|(_, bytes)| data(bytes)).count() as u64;
+    let number = old.iter().filter(|(_, _, bytes)| data(bytes)).count() as u64;
     assert!(number > 0);
-    for (_, mut bytes) in old {
+    for (_, _, mut bytes) in old {
         present.mobiles[0].1.handle_datagram(present.now, BASE, &mut bytes);
     }
     assert!(present.mobiles[0].1.mobile_stats().refused >= taken + number);
