@@ -12,13 +12,15 @@ use super::Outcome;
 
 /// A move as one JSON object on one line.
 pub(super) fn json(mode: Mode, crossing: &Crossing) -> String {
+    let pauses = crossing.pauses.iter().map(|(name, d)| (*name, d.map(seconds)));
+    let stages = crossing.stages.iter().map(|(name, d)| (*name, seconds(*d)));
     json!({
         "mode": mode.to_string(),
         "handoff": crossing.number,
         "dead_zone_s": seconds(crossing.dead_zone),
         "added_pause_s": crossing.added_pause().map(seconds),
-        "pauses_s": crossing.pauses.iter().map(|(name, d)| (*name, d.map(seconds))).collect::<BTreeMap<_, _>>(),
-        "stages_s": crossing.stages.iter().map(|(name, d)| (*name, seconds(*d))).collect::<BTreeMap<_, _>>(),
+        "pauses_s": pauses.collect::<BTreeMap<_, _>>(),
+        "stages_s": stages.collect::<BTreeMap<_, _>>(),
         "sha256_ok": crossing.sha256_ok,
         "server_saw_rst": crossing.seen.any_reset(),
         "server_saw_new_syn": !crossing.seen.openings.is_empty(),
