@@ -269,6 +269,16 @@ pub fn has_ended(fd: impl AsFd) -> bool {
     matches!(peeked, Ok((0, _)))
 }
 
+/// What can be read, at most `max` bytes of it; it stays there.
+pub fn peek(fd: impl AsFd, max: usize) -> Vec<u8> {
+    let unread = rustix::io::ioctl_fionread(&fd).map_or(0, |n| usize::try_from(n).unwrap_or(max));
+    let mut bytes = vec![0; unread.min(max)];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let peeked = rustix::io::retry_on_intr(|| rustix::net::recv(&fd, &mut bytes[..], flags));
+    bytes.truncate(peeked.map_or(0, |(n, _)| n));
+    bytes
+}
+
 /// Writes from `buf`, which must not be empty.
 pub fn write(fd: impl AsFd, buf: &[u8]) -> Moved {
     match rustix::io::retry_on_intr(|| rustix::net::send(&fd, buf, SendFlags::NOSIGNAL)) {

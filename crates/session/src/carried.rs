@@ -1,7 +1,7 @@
 //! What a connection carries from one hop to the next: where it goes, and bytes on their way.
 
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{Ipv4Addr, SocketAddr};
 
 use lasthop_hop::StreamId;
 use lasthop_wire::mhp::Target;
@@ -21,6 +21,11 @@ impl Origin {
     pub(crate) fn new(target: Target, from: Option<SocketAddr>) -> Self {
         Self { target, bound: None, from }
     }
+
+    /// Of a connection whose target means nothing any more.
+    pub(crate) fn nowhere() -> Self {
+        Self::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into(), None)
+    }
 }
 
 /// Bytes that came along from an earlier hop.
@@ -34,6 +39,9 @@ pub(crate) struct Rest {
     pub(crate) resend: Vec<u8>,
     /// Of these, what is on the new stream before the peer has said what it has.
     pub(crate) early: Option<(u64, u64)>,
+    /// Mobile: a tentative Reopened says that the base expects this byte. Base: so many bytes follow the one
+    /// that it has said.
+    pub(crate) tentative: Option<u64>,
     /// The stream that carried the connection before, and the offset there of the first byte to resend.
     pub(crate) left: Option<(StreamId, u64)>,
     /// No stream will carry the connection any more: it is over when `unread` is read.

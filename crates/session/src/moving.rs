@@ -35,13 +35,23 @@ impl Conn {
         self.rest.as_ref().is_some_and(|rest| rest.ended)
     }
 
+    /// What a tentative Reopened says.
+    pub(crate) fn tentative(&self) -> Option<u64> {
+        self.rest.as_ref()?.tentative
+    }
+
+    /// What a tentative Reopened says, if that is to be made final.
+    pub(crate) fn take_tentative(&mut self) -> Option<u64> {
+        self.rest.as_mut()?.tentative.take()
+    }
+
     /// Takes in what the old stream held. Stream offsets become the connection's: the messages at
     /// its start do not count.
     pub(crate) fn unload(&mut self, stream: StreamId, state: StreamState) {
         let unsent = self.unsent.take();
         let (said, heard) = (u64::from(self.said), u64::from(self.heard));
         let rest = self.rest.get_or_insert_default();
-        rest.left = None;
+        (rest.left, rest.tentative) = (None, None);
         // Of what was sent early a base without the session takes nothing, whatever its transport says.
         if rest.early.take().is_none() {
             let mut kept = state.send;
@@ -70,7 +80,7 @@ impl Conn {
 
     /// Bytes that are kept for the peer, from the one at `from` on; `None` if that one is not kept, nor the
     /// next.
-    fn kept_from(&self, from: u64) -> Option<&[u8]> {
+    pub(crate) fn kept_from(&self, from: u64) -> Option<&[u8]> {
         let kept = self.rest.as_ref().map_or(&[][..], |rest| &rest.resend);
         kept.get(usize::try_from(from.checked_sub(self.send_base)?).ok()?..)
     }

@@ -19,6 +19,7 @@ mod opening;
 mod port;
 mod resume;
 mod surrogate;
+mod tentative;
 #[cfg(test)]
 mod tests;
 
@@ -317,10 +318,13 @@ impl Session {
 
     /// Base: the connection goes on, and here is what was kept for the mobile.
     fn say_reopened(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
-        let Some(conn) = self.table.get(id) else { return Ok(()) };
-        let bound = conn.origin.as_ref().and_then(|origin| origin.bound);
-        let (expected, ended) = (conn.recv_base, conn.has_end());
-        self.say(hop, id, &Message::Reopened(Reopened { expected, ended, over: false, bound }))?;
+        let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
+        if conn.take_tentative().is_none() {
+            let bound = conn.origin.as_ref().and_then(|origin| origin.bound);
+            let (expected, ended) = (conn.recv_base, conn.has_end());
+            let reopened = Reopened { expected, ended, over: false, tentative: false, bound };
+            self.say(hop, id, &Message::Reopened(reopened))?;
+        }
         self.send_rest(hop, id)
     }
 

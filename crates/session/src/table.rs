@@ -82,7 +82,7 @@ pub(crate) struct Conn {
     pub(crate) stream: Option<StreamId>,
     /// The connection was on another hop before, and is answered with Reopened.
     pub(crate) moved: bool,
-    /// Mobile: Reopen was said and not answered.
+    /// Mobile: Reopen was said and not answered for good.
     pub(crate) awaits: bool,
     /// Base: Continue is awaited.
     pub(crate) resumes: bool,
@@ -123,7 +123,7 @@ impl Conn {
 
     /// Whether what the stream gives next is the application's.
     pub(crate) fn hears(&self) -> bool {
-        !self.awaits && !self.resumes && self.skip == 0
+        (!self.awaits || self.tentative().is_some()) && !self.resumes && self.skip == 0
     }
 
     /// Keeps bytes until the transport takes them.

@@ -151,7 +151,7 @@ impl MobileRole {
                         self.leave(core, i);
                     }
                 }
-                MobileEvent::Resumed { .. } => self.handle_resumed(core.now),
+                MobileEvent::Resumed { .. } => self.handle_resumed(core),
                 MobileEvent::Refused { base, reason } => self.handle_refused(core, &base, reason),
                 MobileEvent::Broken(why) => self.handle_broken(core, why),
                 MobileEvent::Unexpected { candidate, reason } => {
@@ -297,7 +297,11 @@ impl MobileRole {
         }
     }
 
-    fn handle_resumed(&mut self, now: Time) {
+    fn handle_resumed(&mut self, core: &mut Core) {
+        let now = core.now;
+        if let Some((session, mut streams)) = core.session(self.at) {
+            session.handle_resumed(now, &mut streams);
+        }
         let station = &mut self.stations[self.here];
         if let Some(roam) = &mut self.roam {
             let pause = roam.began.take().map_or(Duration::ZERO, |began| now.since(began));

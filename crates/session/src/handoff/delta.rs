@@ -32,11 +32,16 @@ pub(super) fn named(copy: &[u8], name: CopyName) -> Option<&[u8]> {
     (digest(part) == name.digest).then_some(part)
 }
 
-/// FNV-1a, 64 bits. Nobody is kept from forging one; a state that is put together wrongly is
-/// noticed by its own.
+/// 64 bits, eight bytes at a time: connections wait meanwhile. Nobody is kept from forging one; a state that
+/// is put together wrongly is noticed by its own.
 fn digest(bytes: &[u8]) -> u64 {
-    let mix = |hash: u64, b: &u8| (hash ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix)
+    let mix = |hash: u64, word: u64| {
+        let hash = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        hash ^ hash >> 32
+    };
+    let (words, last) = bytes.as_chunks::<8>();
+    let hash = words.iter().map(|word| u64::from_be_bytes(*word)).fold(bytes.len() as u64, mix);
+    last.iter().map(|b| u64::from(*b)).fold(hash, mix)
 }
 
 /// Whether the bytes are a remainder.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason};
+use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason, SessionState};
 
 use super::Retry;
 use super::pull::Pull;
@@ -88,8 +88,8 @@ pub(super) enum ArrivingStage {
     Asking,
     /// Pieces come of the state with that number.
     Pulling { pull: Pull, generation: u32 },
-    /// All is here; the old base must confirm that it is ours.
-    Committing { bytes: Vec<u8>, generation: u32 },
+    /// All is here, `len` bytes; the old base must confirm that it is ours. It was asked for in that handoff.
+    Committing { state: SessionState, len: usize, generation: u32, attempt: u32 },
 }
 
 impl ArrivingStage {
@@ -243,9 +243,7 @@ impl<A> Entry<A> {
             Role::Arriving(Arriving { stage: ArrivingStage::Pulling { pull, .. }, .. }) => {
                 pull.memory()
             }
-            Role::Arriving(Arriving { stage: ArrivingStage::Committing { bytes, .. }, .. }) => {
-                bytes.len()
-            }
+            Role::Arriving(Arriving { stage: ArrivingStage::Committing { len, .. }, .. }) => *len,
             _ => 0,
         }
     }

@@ -276,7 +276,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let Some(arriving) = self.arriving(session) else { return };
         match SessionState::decode(&bytes) {
             Ok(state) if state.session == session => {
-                arriving.stage = ArrivingStage::Committing { bytes, generation };
+                let (len, attempt) = (bytes.len(), arriving.attempt);
+                arriving.stage = ArrivingStage::Committing { state, len, generation, attempt };
                 self.restart(now, session);
             }
             Err(StateError::Version(_)) => self.refuse(now, session, Reason::Version),
@@ -284,12 +285,28 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
+    /// States that have come and may not be used yet: nobody has confirmed that they are this base's.
+    /// Each with the mobile that it came for and the handoff. One of an earlier handoff may be outdated.
+    pub fn unconfirmed(&self) -> impl Iterator<Item = (A, u32, &SessionState)> {
+        let entries = self.pending.iter().filter_map(|session| self.sessions.get(session));
+        entries.filter_map(|entry| match &entry.role {
+            Role::Arriving(Arriving {
+                mobile,
+                attempt: latest,
+                stage: ArrivingStage::Committing { state, attempt, .. },
+                wanted: None,
+                ..
+            }) if latest == attempt => Some((*mobile, *attempt, state)),
+            _ => None,
+        })
+    }
+
     /// The state is ours (MHP-17).
     pub(super) fn on_committed(&mut self, now: Time, session: SessionId, generation: u32) {
         let Some(arriving) = self.arriving(session) else { return };
         let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
-        let bytes = match stage {
-            ArrivingStage::Committing { bytes, generation: of } if of == generation => bytes,
+        let state = match stage {
+            ArrivingStage::Committing { state, generation: of, .. } if of == generation => state,
             other => {
                 arriving.stage = other;
                 return;
@@ -297,12 +314,18 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         };
         let mobile = arriving.mobile;
         let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(mobile));
-        if let Wanted::Base { .. } = wanted {
-            self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Outdated });
-        }
         let attempt = self.attempt(session);
         self.ahead.forget(session);
-        let (generation, state) = (generation.saturating_add(1), Some(bytes));
+        let generation = generation.saturating_add(1);
+        if let Wanted::Mobile(mobile) = wanted {
+            self.set(session, attempt, Role::Rebuilding(mobile));
+            if let Some(entry) = self.sessions.get_mut(&session) {
+                entry.number = generation;
+            }
+            return self.events.push_back(BaseEvent::Rebuild { state, mobile });
+        }
+        self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Outdated });
+        let state = Some(state.encode());
         let leaving =
             Leaving { wanted, generation, state, form: None, formed_for: None, heard: now };
         self.set(session, attempt, Role::Leaving(leaving));

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use lasthop_hop::{StreamId, Streams};
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::SessionId;
+use lasthop_wire::mhp::handoff::{Reopen, SessionId};
 use lasthop_wire::mhp::{Message, Refusal, ResetReason};
 
 use super::{Role, Session};
@@ -36,6 +36,8 @@ pub(super) enum Claim {
 struct Waiting {
     session: SessionId,
     message: Message,
+    /// It was answered tentatively, or cannot be.
+    tried: bool,
 }
 
 /// All of them.
@@ -85,6 +87,18 @@ impl Holds {
         Some((stream, held.message))
     }
 
+    /// Connections of `session` that are asked for, each but once, and the streams that are to carry them.
+    pub(super) fn take_untried(&mut self, session: SessionId) -> Vec<(StreamId, Reopen)> {
+        let untried = |(n, held): (&u64, &mut Waiting)| match &held.message {
+            Message::Reopen(reopen) if held.session == session && !held.tried => {
+                held.tried = true;
+                Some((StreamId(*n), reopen.clone()))
+            }
+            _ => None,
+        };
+        self.streams.iter_mut().filter_map(untried).collect()
+    }
+
     pub(super) fn turn_of(&self, session: SessionId) -> Option<u32> {
         self.asked.iter().find(|(known, _)| *known == session).map(|(_, turn)| *turn)
     }
@@ -112,7 +126,7 @@ impl Holds {
 }
 
 /// Whether `turn` comes after `known`; turns wrap.
-fn is_later(turn: u32, known: u32) -> bool {
+pub(super) fn is_later(turn: u32, known: u32) -> bool {
     (turn.wrapping_sub(known) as i32) > 0
 }
 
@@ -223,7 +237,8 @@ impl Session {
             let reason = ResetReason::Refused(Refusal::TooMany);
             return self.drop_silently(hop, from, reason);
         }
-        self.holds.streams.insert(stream.0, Waiting { session, message });
+        let waiting = Waiting { session, message, tried: false };
+        self.holds.streams.insert(stream.0, waiting);
     }
 
     /// Answers a stream that was held for the session that is here; whether there was one.

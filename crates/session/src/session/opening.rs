@@ -64,7 +64,7 @@ impl Session {
             return self.on_peer_reset(id, phase, ResetReason::from_code(code));
         }
         match phase {
-            _ if awaits => self.read_reopened(hop, id),
+            _ if awaits && !hears => self.read_reopened(hop, id),
             Phase::Connecting(_) | Phase::Open if !hears => self.read_continue(hop, id),
             Phase::Asking(opening) => self.read_answer(hop, id, opening),
             Phase::Reading if self.holds.contains(stream) => {}

@@ -5,7 +5,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::net::{Ipv4Addr, SocketAddr};
 
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{ConnectionState, Direction, Stage};
@@ -113,8 +112,8 @@ fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
         Phase::Open => Stage::Open,
         Phase::Reading | Phase::Connecting(_) | Phase::Refusing(_) => return None,
     };
-    let nowhere = || Origin::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)).into(), None);
-    let Origin { target, from: source, .. } = conn.origin.take().map_or_else(nowhere, |o| *o);
+    let Origin { target, from: source, .. } =
+        conn.origin.take().map_or_else(Origin::nowhere, |origin| *origin);
     let rest = conn.rest.take().map(|rest| *rest).unwrap_or_default();
     let unread = rest.unread();
     let down = Direction {

@@ -35,6 +35,8 @@ pub(super) struct Moves {
     recall: bool,
     /// Bytes that may yet be sent though they may have come over the hop before.
     blind: usize,
+    /// The base uses the session's state: what it says is final.
+    pub(super) resumed: bool,
 }
 
 impl Moves {
@@ -306,7 +308,7 @@ impl Session {
     }
 
     /// Carries a connection on from the byte at `from` before the base has said what it expects.
-    fn send_early(
+    pub(super) fn send_early(
         &mut self,
         hop: &mut impl Streams,
         id: ConnId,
@@ -360,7 +362,7 @@ impl Session {
         }
     }
 
-    fn fail_reopening(&mut self, hop: &mut impl Streams, id: ConnId) {
+    pub(super) fn fail_reopening(&mut self, hop: &mut impl Streams, id: ConnId) {
         self.stats.malformed += 1;
         match self.table.phase(id) {
             Some(Phase::Asking(opening)) => {
@@ -370,7 +372,10 @@ impl Session {
         }
     }
 
-    fn on_reopened(&mut self, hop: &mut impl Streams, id: ConnId, reopened: &Reopened) {
+    pub(super) fn on_reopened(&mut self, hop: &mut impl Streams, id: ConnId, reopened: &Reopened) {
+        if reopened.tentative && !self.moves.resumed {
+            return self.on_tentative(hop, id, reopened.expected);
+        }
         let Some(conn) = self.table.get_mut(id) else { return };
         let Some((resend, from)) = conn.reconcile(reopened.expected) else {
             return self.fail_reopening(hop, id);

@@ -50,7 +50,7 @@ impl Session {
         SessionState { session, connections, ended, forgotten, turn, hop: Vec::new() }
     }
 
-    /// Base: what the connections hold at this moment, to be sent to another base ahead (MOB-39), up
+    /// What the connections hold at this moment, to be sent to another base ahead (MOB-39), up
     /// to `limit` bytes of it. The caller adds the wired halves. It is no state to go on from, but has
     /// most of the bytes of the one that [`freeze`](Self::freeze) will give.
     pub fn preview(&self, hop: &impl Movable, session: SessionId, limit: Bytes) -> SessionState {
@@ -243,17 +243,24 @@ impl Session {
             Some(conn) if conn.is_over() => return self.say_over(hop, from),
             Some(_) => {}
         }
-        let heard = self.table.get(from).map_or(0, |conn| conn.heard);
+        let Some(conn) = self.table.get_mut(from) else { return };
+        let (heard, said, unsent) = (conn.heard, conn.said, conn.unsent.take());
+        let tentative = conn.take_tentative();
         self.table.remove(from);
         self.table.attach(id, stream);
         self.table.disarm(id);
         let Some(conn) = self.table.get_mut(id) else { return };
-        conn.heard = heard;
+        (conn.heard, conn.said, conn.unsent) = (heard, said, unsent);
         conn.listed = true;
         conn.resumes = !matches!(conn.phase(), Phase::Refusing(_));
         let missing = reopen.kept > conn.recv_base;
-        match conn.reconcile(reopen.expected) {
-            Some((resend, _)) if !missing => conn.rest.get_or_insert_default().resend = resend,
+        let follows = tentative.map_or(Some(0), |n| usize::try_from(n).ok());
+        match conn.reconcile(reopen.expected).zip(follows) {
+            Some(((mut resend, _), follows)) if !missing && follows <= resend.len() => {
+                resend.drain(..follows);
+                let rest = conn.rest.get_or_insert_default();
+                (rest.resend, rest.tentative) = (resend, tentative);
+            }
             // Bytes are lost for good; a hole is never papered over.
             _ => return self.break_off(hop, id, ResetReason::Protocol),
         }
@@ -356,7 +363,11 @@ impl Session {
 
     /// Everything was delivered: the mobile's last word is all that is missing.
     fn say_over(&mut self, hop: &mut impl Streams, from: ConnId) {
-        let reopened = Reopened { expected: 0, ended: true, over: true, bound: None };
+        if self.table.get(from).is_some_and(|conn| conn.tentative().is_some()) {
+            return self.drop_silently(hop, from, ResetReason::AssociationLost);
+        }
+        let reopened =
+            Reopened { expected: 0, ended: true, over: true, tentative: false, bound: None };
         self.table.enter(from, Phase::Refusing(Refusal::Other(0)));
         self.arm(from);
         match self.say(hop, from, &Message::Reopened(reopened)) {
@@ -417,7 +428,8 @@ fn stage(conn: &Conn) -> Option<Stage> {
 
 fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionState> {
     let stage = stage(conn)?;
-    let Origin { target, bound, from: source } = conn.origin.as_deref()?.clone();
+    let Origin { target, bound, from: source } =
+        conn.origin.as_deref().cloned().unwrap_or_else(Origin::nowhere);
     let rest = |bytes: &dyn Fn(&Rest) -> &[u8]| conn.rest.as_ref().map_or(&[][..], |r| bytes(r));
     let up = [rest(&|rest| rest.unread()), &stream.unread].concat();
     let down = [&stream.send, rest(&|rest| &rest.resend)].concat();

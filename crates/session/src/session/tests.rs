@@ -15,6 +15,7 @@ mod moves;
 mod offers;
 mod port;
 mod schedules;
+mod tentative;
 
 const BOUND: &str = "10.0.0.1:4000";
 

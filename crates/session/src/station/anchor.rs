@@ -104,6 +104,14 @@ impl<A, I: Copy + Ord> Fars<A, I> {
         let ids = self.of.get(&session).into_iter().flatten();
         ids.filter_map(|id| Some((*id, self.all.get(id)?)))
     }
+
+    /// The same, each with the base that it leads to.
+    pub(super) fn anchors(&self, session: SessionId) -> impl Iterator<Item = (I, A)>
+    where
+        A: Copy,
+    {
+        self.of(session).map(|(id, far)| (id, far.anchor))
+    }
 }
 
 impl<A, T, I, S> Station<A, T, I, S>

@@ -15,6 +15,11 @@ use crate::{ConnId, Session, SessionId, SessionState, left_over};
 /// What is copied ahead of a handoff, at most.
 const PREVIEW_MAX: Bytes = Bytes::from_mib(1);
 
+/// Bytes on their way that a state holds.
+fn held(state: &SessionState) -> Bytes {
+    state.connections.iter().map(|c| c.up.bytes.len() + c.down.bytes.len()).sum::<usize>().into()
+}
+
 /// A session that is asked for while wired halves cannot leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delayed<A> {
@@ -204,14 +209,28 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let id = self.mobiles.with_session(session).and_then(|mobile| self.mobiles.at(mobile));
-        let state = id.and_then(|id| {
+        let mobile = self.mobiles.with_session(session);
+        let state = mobile.and_then(|mobile| {
+            let id = self.mobiles.at(mobile)?;
             let (own, streams) = world.session(id)?;
             let mut state = own.preview(&streams, session, PREVIEW_MAX);
-            let mut images: BTreeMap<ConnId, Vec<u8>> = world.previews(id).into_iter().collect();
+            let mut left = PREVIEW_MAX.saturating_sub(held(&state));
+            let images = world.previews(id, mobile, left);
+            left = left
+                .saturating_sub(images.iter().map(|(_, image)| image.len()).sum::<usize>().into());
+            let mut wired: BTreeMap<u64, Wired<A>> =
+                images.into_iter().map(|(conn, image)| (conn.0, Wired::Image(image))).collect();
+            for (link, base) in self.far.anchors(session) {
+                let Some((far, streams)) = world.session(link) else { continue };
+                let far = far.preview(&streams, session, left);
+                left = left.saturating_sub(held(&far));
+                let anchor =
+                    |far: ConnectionState| (far.id, Wired::Anchor { base, far: Box::new(far) });
+                wired.extend(far.connections.into_iter().map(anchor));
+            }
             for connection in &mut state.connections {
-                if let Some(image) = images.remove(&ConnId(connection.id)) {
-                    connection.wired = Wired::<A>::Image(image).encode(session);
+                if let Some(wired) = wired.remove(&connection.id) {
+                    connection.wired = wired.encode(session);
                 }
             }
             Some(state)

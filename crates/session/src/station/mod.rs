@@ -505,7 +505,21 @@ where
             self.handle_machine(world, now, event);
             some = true;
         }
+        self.answer_tentatively(world, now);
         some
+    }
+
+    /// Tells mobiles that are here what is known of sessions whose state may not be used yet.
+    fn answer_tentatively<W>(&self, world: &mut W, now: Time)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        for (mobile, attempt, state) in self.machine.unconfirmed() {
+            let own = self.mobiles.at(mobile).and_then(|id| world.session(id));
+            if let Some((own, mut streams)) = own {
+                own.answer_tentatively(now, &mut streams, state, attempt);
+            }
+        }
     }
 
     /// When [`advance`](Self::advance) wants to be called at the latest, if wired halves can leave and

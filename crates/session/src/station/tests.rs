@@ -223,7 +223,12 @@ impl Roaming {
             trace!(self, "mobile: {event:?}");
             match event {
                 MobileEvent::Suspend { to } => self.go(to),
-                MobileEvent::Resumed { .. } => self.resumed += 1,
+                MobileEvent::Resumed { .. } => {
+                    self.resumed += 1;
+                    let pair = self.pair();
+                    let hop = &mut self.around.pairs[pair].mobile;
+                    self.session.handle_resumed(self.now, hop);
+                }
                 MobileEvent::Refused { .. } | MobileEvent::Unexpected { .. } => {}
                 MobileEvent::Broken(_) => {
                     self.broken += 1;

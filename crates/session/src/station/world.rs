@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use lasthop_units::Duration;
+use lasthop_units::{Bytes, Duration};
 use lasthop_wire::mhp::Target;
 
 use super::associations::{Associations, Name};
@@ -72,11 +72,9 @@ pub trait Wires<A>: Associations {
     /// too; connections whose wired half cannot be had are reset. Packets for the mobile come here from here on.
     fn restore(&mut self, id: Self::Id, session: SessionId, mobile: A, images: Vec<Restored>);
 
-    /// The states of an association's wired halves at this moment, as [`dump`](Self::dump) would give
-    /// them, to be sent ahead of a handoff; none where that is of no use.
-    fn previews(&self, _id: Self::Id) -> Vec<(ConnId, Vec<u8>)> {
-        Vec::new()
-    }
+    /// What a mobile's wired halves hold at this moment, up to `limit` bytes of it, to be sent ahead of a
+    /// handoff: bytes that [`dump`](Self::dump) would give, in whatever form. None of those that stay.
+    fn previews(&self, id: Self::Id, mobile: A, limit: Bytes) -> Vec<(ConnId, Vec<u8>)>;
 
     /// What else goes along with the session of an association that is about to be frozen, opaque to the
     /// machine: what the hop's transport has learned, wired halves whose connections are over.

@@ -228,6 +228,7 @@ impl Carried {
         self.listeners.iter().for_each(|port| self.hop.listen(*port));
         self.session.set_handoff(self.handoff.attempt());
         self.session.resume(self.now, &mut self.hop, session_of(self.addr));
+        self.session.handle_resumed(self.now, &mut self.hop);
     }
 
     /// A fixed host opens a connection (MHP-6).

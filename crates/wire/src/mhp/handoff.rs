@@ -39,6 +39,7 @@ const FLAG_SOURCE: u8 = 8;
 const FLAG_LAST: u8 = 1;
 const FLAG_CRITICAL: u8 = 1;
 const FLAG_OVER: u8 = 1;
+const FLAG_TENTATIVE: u8 = 4;
 
 /// Types of the datagrams of a handoff, of this version and of later ones. Where a session carries
 /// them, a stream that begins with one is no connection's.
@@ -104,6 +105,9 @@ pub struct Reopened {
     pub ended: bool,
     /// Everything was delivered both ways: nothing is left to carry.
     pub over: bool,
+    /// The base has the connection's state and may not use it yet: what the mobile sends may have to be
+    /// sent to another base again, until it hears Resume.
+    pub tentative: bool,
     /// The surrogate's own end of the connection to the fixed host.
     pub bound: Option<SocketAddr>,
 }
@@ -168,7 +172,11 @@ impl Reopen {
 
 impl Reopened {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(flag(self.over, FLAG_OVER) | flag(self.ended, FLAG_ENDED));
+        out.push(
+            flag(self.over, FLAG_OVER)
+                | flag(self.ended, FLAG_ENDED)
+                | flag(self.tentative, FLAG_TENTATIVE),
+        );
         out.extend_from_slice(&self.expected.to_be_bytes());
         put_bound(out, self.bound.as_ref());
     }
@@ -177,8 +185,9 @@ impl Reopened {
         let [flags] = body.take("flags")?;
         let expected = body.take_u64("expected byte")?;
         let bound = take_bound(body)?;
-        let (ended, over) = (flags & FLAG_ENDED != 0, flags & FLAG_OVER != 0);
-        Ok(Self { expected, ended, over, bound })
+        let is = |flag| flags & flag != 0;
+        let (ended, over, tentative) = (is(FLAG_ENDED), is(FLAG_OVER), is(FLAG_TENTATIVE));
+        Ok(Self { expected, ended, over, tentative, bound })
     }
 }
 
@@ -305,7 +314,7 @@ pub struct Pieces {
 pub struct CopyName {
     /// How many they are.
     pub len: u64,
-    /// FNV-1a of them, in 64 bits.
+    /// Their digest.
     pub digest: u64,
 }
 

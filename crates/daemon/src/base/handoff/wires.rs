@@ -10,6 +10,7 @@ use lasthop_session::station::{
     Associations, Bridge, Counts, Doing, Dumped, Ended, Farewell, Fate, Name, Restored, Wires,
 };
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
+use lasthop_units::Bytes;
 
 use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
 use crate::backhaul::{Peer, Purpose, Way};
@@ -110,6 +111,23 @@ impl Wires<PublicKey> for BaseWires<'_> {
             (false, Mode::Migrate, Fallback::Reset) => Fate::Lost,
             _ => Fate::Stays,
         })
+    }
+
+    fn previews(&self, id: Way, mobile: PublicKey, limit: Bytes) -> Vec<(ConnId, Vec<u8>)> {
+        let mut left = limit.as_usize();
+        let mut previews = Vec::new();
+        for (conn, socket) in self.wired(id) {
+            if left > 0
+                && self.fate(mobile, socket) == Some(Fate::Leaves)
+                && let Some(Phase::Relaying(relay)) =
+                    self.core.connections.get(socket).map(|c| &c.phase)
+            {
+                let unread = tcp::peek(&relay.socket.fd, left);
+                left -= unread.len();
+                previews.push((conn, unread));
+            }
+        }
+        previews
     }
 
     fn doing(&self, socket: Key) -> Option<Doing> {

@@ -29,6 +29,10 @@ enum Step {
     Freeze,
     /// The state comes to the base where the mobile is, or to the one where it was before.
     Adopt(bool),
+    /// The state is at that base, which may not use it yet.
+    Tentative(bool),
+    /// The mobile hears that the base has the state.
+    Resumed,
     Say(bool, usize),
     /// The base before says how much it had got, or somewhat less.
     Hear(u64),
@@ -53,6 +57,8 @@ fn step() -> impl Strategy<Value = Step> {
         5 => any::<bool>().prop_map(Step::Arrive),
         3 => Just(Step::Freeze),
         4 => prop::bool::weighted(0.2).prop_map(Step::Adopt),
+        4 => prop::bool::weighted(0.2).prop_map(Step::Tentative),
+        4 => Just(Step::Resumed),
         2 => (any::<bool>(), n()).prop_map(|(up, n)| Step::Say(up, n)),
         3 => prop_oneof![Just(0u64), 1u64..50].prop_map(Step::Hear),
     ]
@@ -115,6 +121,8 @@ struct Run {
     /// The one of the association that it left last.
     left: usize,
     suspended: bool,
+    /// The state has come to the base where the mobile is, which can say so.
+    stands: bool,
     /// What every hop is said to have carried in a round trip.
     blind: Bytes,
     place: Holder,
@@ -143,6 +151,7 @@ impl Run {
             at: 0,
             left: 0,
             suspended: false,
+            stands: false,
             place: Holder::Station(0),
             apps: BTreeMap::new(),
             hosts: BTreeMap::new(),
@@ -263,7 +272,7 @@ impl Run {
             self.risked.extend(self.early.iter().filter(written));
         }
         self.mobile.suspend(self.now, &mut self.stations[self.at].pair.mobile);
-        (self.suspended, self.left) = (true, self.at);
+        (self.suspended, self.stands, self.left) = (true, false, self.at);
         self.said = Default::default();
         assert_eq!(self.mobile.poll_message(), None);
     }
@@ -302,14 +311,31 @@ impl Run {
         let Station { session, pair, asked } = &mut self.stations[at];
         let state = session.freeze(self.now, &mut pair.base, NAME);
         asked.clear();
+        self.stands = false;
         self.place = Holder::OnItsWay(state);
     }
 
     fn adopt(&mut self, late: bool) {
         let at = if late { self.at.saturating_sub(1) } else { self.at };
         match core::mem::replace(&mut self.place, Holder::Station(at)) {
-            Holder::OnItsWay(state) => self.stations[at].session.adopt(self.now, state),
+            Holder::OnItsWay(state) => {
+                self.stations[at].session.adopt(self.now, state);
+                self.stands |= at == self.at && !self.suspended;
+            }
             place => self.place = place,
+        }
+    }
+
+    fn answer_tentatively(&mut self, late: bool) {
+        let at = if late { self.at.saturating_sub(1) } else { self.at };
+        let Holder::OnItsWay(state) = &self.place else { return };
+        let Station { session, pair, .. } = &mut self.stations[at];
+        session.answer_tentatively(self.now, &mut pair.base, state, 0);
+    }
+
+    fn resumed(&mut self) {
+        if self.stands {
+            self.mobile.handle_resumed(self.now, &mut self.stations[self.at].pair.mobile);
         }
     }
 
@@ -408,6 +434,8 @@ impl Run {
             Step::Arrive(same) => self.arrive(same),
             Step::Freeze => self.freeze(),
             Step::Adopt(late) => self.adopt(late),
+            Step::Tentative(late) => self.answer_tentatively(late),
+            Step::Resumed => self.resumed(),
             Step::Say(up, n) => self.say(up, n),
             Step::Hear(less) => self.hear(less),
             Step::Write(which, n) => self.each(which, |run, id| run.write(id, n)),
@@ -437,6 +465,7 @@ impl Run {
             self.poll();
             self.freeze();
             self.adopt(false);
+            self.resumed();
             while matches!(self.place, Holder::Station(at) if !self.stations[at].asked.is_empty()) {
                 self.answer(true);
             }

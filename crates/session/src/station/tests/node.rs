@@ -457,6 +457,10 @@ impl Wires<u32> for NodeWires<'_> {
 
     fn leave(&mut self, _mobile: u32) {}
 
+    fn previews(&self, _id: At, _mobile: u32, _limit: Bytes) -> Vec<(ConnId, Vec<u8>)> {
+        vec![]
+    }
+
     fn is_ready(&self) -> bool {
         self.around.ready
     }

@@ -7,7 +7,7 @@ use lasthop_session::station::{
     Associations, Bridge, Doing, Dumped, Ended, Farewell, Fate, Name, Restored, Wires,
 };
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
-use lasthop_units::Duration;
+use lasthop_units::{Bytes, Duration};
 
 use super::half::Half;
 use super::{Departure, Entry, Surrogates, Way};
@@ -224,9 +224,16 @@ impl Wires<SocketAddr> for Surrogates {
         true
     }
 
-    fn previews(&self, id: Way) -> Vec<(ConnId, Vec<u8>)> {
+    fn previews(&self, id: Way, _mobile: SocketAddr, limit: Bytes) -> Vec<(ConnId, Vec<u8>)> {
         let image = |(conn, key)| Some((conn, self.half(key)?.encode(self.now)));
-        self.wired(id).into_iter().filter_map(image).collect()
+        let mut left = limit.as_usize();
+        let images = self.wired(id).into_iter().filter_map(image);
+        let fits = |(_, image): &(ConnId, Vec<u8>)| {
+            let rest = left.checked_sub(image.len());
+            left = rest.unwrap_or(left);
+            rest.is_some()
+        };
+        images.filter(fits).collect()
     }
 
     fn hop_state(&mut self, id: Way) -> Vec<u8> {

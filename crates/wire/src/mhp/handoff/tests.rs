@@ -155,8 +155,20 @@ fn every_stream_message_comes_back() {
         mhp::Message::Reopen(Reopen { asking: asking(bound), ..reopen.clone() }),
         mhp::Message::Reopen(reopen),
         mhp::Message::Continue { from: 1 << 50 },
-        mhp::Message::Reopened(Reopened { expected: 5, ended: true, over: false, bound }),
-        mhp::Message::Reopened(Reopened { expected: 5, ended: false, over: true, bound: None }),
+        mhp::Message::Reopened(Reopened {
+            expected: 5,
+            ended: true,
+            over: false,
+            tentative: true,
+            bound,
+        }),
+        mhp::Message::Reopened(Reopened {
+            expected: 5,
+            ended: false,
+            over: true,
+            tentative: false,
+            bound: None,
+        }),
         mhp::Message::Roll(Roll {
             session: SessionId(9),
             connections: vec![],
