@@ -55,7 +55,7 @@ pub(crate) struct Options {
     seed: u64,
 
     /// How many cells are measured at once
-    #[arg(long, value_name = "N", default_value_t = 4,
+    #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
 }
