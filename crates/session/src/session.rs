@@ -234,7 +234,7 @@ impl Session {
         }
         if let Some(stream) = stream {
             self.table.attach(id, stream);
-            if let Err(e) = self.say_open(hop, id) {
+            if let Err(e) = self.write_open(hop, id) {
                 hop.reset(stream, ResetReason::Aborted.code());
                 self.table.remove(id);
                 return Err(e);
@@ -279,7 +279,7 @@ impl Session {
             conn.origin = Some(Box::new(Origin::new(to.into(), Some(from))));
         }
         let connection = (id.0 != stream.0).then_some(id.0);
-        if let Err(e) = self.say(hop, id, &Message::Offer { to, from, connection }) {
+        if let Err(e) = self.write_message(hop, id, &Message::Offer { to, from, connection }) {
             hop.reset(stream, ResetReason::Aborted.code());
             self.table.remove(id);
             return Err(e);
@@ -307,8 +307,8 @@ impl Session {
                 self.arm(id);
                 Ok(())
             }
-            (Some(_), false) => self.say(hop, id, &Message::Opened { bound }),
-            (Some(_), true) => self.say_reopened(hop, id),
+            (Some(_), false) => self.write_message(hop, id, &Message::Opened { bound }),
+            (Some(_), true) => self.write_reopened(hop, id),
         };
         if self.role == Role::Mobile {
             self.drop_origin(id);
@@ -317,13 +317,13 @@ impl Session {
     }
 
     /// Base: the connection goes on, and here is what was kept for the mobile.
-    fn say_reopened(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
+    fn write_reopened(&mut self, hop: &mut impl Streams, id: ConnId) -> Result<(), StreamError> {
         let Some(conn) = self.table.get_mut(id) else { return Ok(()) };
         if conn.take_tentative().is_none() {
             let bound = conn.origin.as_ref().and_then(|origin| origin.bound);
             let (expected, ended) = (conn.recv_base, conn.has_end());
             let reopened = Reopened { expected, ended, over: false, tentative: false, bound };
-            self.say(hop, id, &Message::Reopened(reopened))?;
+            self.write_message(hop, id, &Message::Reopened(reopened))?;
         }
         self.send_rest(hop, id)
     }
@@ -336,22 +336,22 @@ impl Session {
         let Some(Phase::Connecting(opening)) = self.table.phase(id) else { return };
         self.stats.failed += 1;
         if opening == Opening::Early {
-            return self.give_up(hop, id, ResetReason::Refused(refusal));
+            return self.reset_connection(hop, id, ResetReason::Refused(refusal));
         }
         self.table.enter(id, Phase::Refusing(refusal));
         self.arm(id);
         if self.table.stream(id).is_some() {
-            self.say_refused(hop, id, refusal);
+            self.write_refused(hop, id, refusal);
         }
     }
 
-    fn say_refused(&mut self, hop: &mut impl Streams, id: ConnId, refusal: Refusal) {
-        match self.say(hop, id, &Message::Refused(refusal)) {
+    fn write_refused(&mut self, hop: &mut impl Streams, id: ConnId, refusal: Refusal) {
+        match self.write_message(hop, id, &Message::Refused(refusal)) {
             Ok(()) => {
                 self.finish(hop, id);
                 self.discard(hop, id);
             }
-            Err(_) => self.give_up(hop, id, ResetReason::Refused(refusal)),
+            Err(_) => self.reset_connection(hop, id, ResetReason::Refused(refusal)),
         }
     }
 
@@ -391,12 +391,12 @@ impl Session {
                 Some(Phase::Asking(opening)) => {
                     self.fail(hop, id, opening, Refusal::TimedOut, ResetReason::TimedOut);
                 }
-                Some(Phase::Reading) => self.drop_silently(hop, id, ResetReason::TimedOut),
+                Some(Phase::Reading) => self.reset_unannounced(hop, id, ResetReason::TimedOut),
                 // One end of a handoff never came.
                 Some(Phase::Open | Phase::Connecting(_)) => {
-                    self.break_off(hop, id, ResetReason::TimedOut);
+                    self.abort(hop, id, ResetReason::TimedOut);
                 }
-                _ => self.give_up(hop, id, ResetReason::TimedOut),
+                _ => self.reset_connection(hop, id, ResetReason::TimedOut),
             }
         }
     }
@@ -468,7 +468,7 @@ impl Session {
     /// Gives up both directions; the peer learns `reason`. [`Event::Closed`] follows.
     pub fn reset(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
         if self.table.get(id).is_some() {
-            self.give_up(hop, id, reason);
+            self.reset_connection(hop, id, reason);
         }
     }
 
@@ -530,7 +530,7 @@ impl Session {
         {
             rest.consume(n);
             if rest.over && rest.unread().is_empty() {
-                self.forget(id);
+                self.close_connection(id);
             }
         } else if let Some(stream) = conn.stream.filter(|_| n > 0 && conn.hears()) {
             hop.consume(stream, n);

@@ -100,7 +100,7 @@ impl BaseRole {
         }
         let mobile = self.key_of(id);
         if let (Some(handoffs), Some(mobile)) = (&mut self.handoffs, mobile) {
-            handoffs.settle(mobile);
+            handoffs.end_move(mobile);
         }
         let key = core.add(target.to_string(), Surrogate::Resolving(leave));
         core.name(key, id, conn);

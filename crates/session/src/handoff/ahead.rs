@@ -71,7 +71,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             self.events.push_back(BaseEvent::Copy(session));
         }
         let candidate = candidate.clone();
-        self.say(mobile, session, attempt, Message::Expected { candidate, refused: None });
+        self.send(mobile, session, attempt, Message::Expected { candidate, refused: None });
     }
 
     /// The copy that was asked for, or `None` if the world has no such session.
@@ -195,7 +195,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if number == whole {
             // Our word for it was lost.
             self.ahead.heard(session, now);
-            return self.say(from, session, attempt, Message::Have { number });
+            return self.send(from, session, attempt, Message::Have { number });
         }
         let coming = known.and_then(|came| came.coming.as_ref()).map(|(n, ..)| *n);
         let pull = if coming.is_none_or(|coming| coming < number) {
@@ -227,7 +227,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         } else if let Some(run) = pull.next_run() {
             let pieces = [run].to_vec();
             let message = Message::Fetch { number, piece: *piece, pieces };
-            self.say(from, session, attempt, message);
+            self.send(from, session, attempt, message);
         }
     }
 
@@ -252,7 +252,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 NOTHING
             }
         };
-        self.say(from, session, attempt, Message::Have { number });
+        self.send(from, session, attempt, Message::Have { number });
     }
 
     /// Sends, asks and makes anew what is due, and drops what nothing came of (MOB-41).
@@ -285,7 +285,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             let (from, attempt) = (came.from, came.attempt);
             let Some((number, piece, pull)) = &came.coming else { continue };
             let message = Message::Fetch { number: *number, piece: *piece, pieces: pull.missing() };
-            self.say(from, session, attempt, message);
+            self.send(from, session, attempt, message);
         }
     }
 }

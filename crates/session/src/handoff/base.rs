@@ -254,7 +254,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
             return self.serve(now, session);
         }
-        self.forget(session);
+        self.remove(session);
         self.deny(wanted.addr(), session, attempt, Denied::For(Reason::Unknown));
         if let Wanted::Mobile(mobile) = wanted {
             self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Unknown });
@@ -301,19 +301,19 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if stands {
             entry.role = Role::Serving;
             self.events.push_back(BaseEvent::Resumed { session, mobile });
-            self.say(mobile, session, attempt, Message::Resume { since });
+            self.send(mobile, session, attempt, Message::Resume { since });
         } else {
             let until = now + self.config.remember;
             entry.role = Role::Failed { reason: Reason::Malformed, holder: None, until };
-            self.say(mobile, session, attempt, Message::Refuse(Reason::Malformed));
+            self.send(mobile, session, attempt, Message::Refuse(Reason::Malformed));
         }
     }
 
     /// The world's session is over: nothing more is remembered of it.
-    pub fn forget(&mut self, session: SessionId) {
+    pub fn remove(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.pending.remove(&session);
-        self.ahead.forget(session);
+        self.ahead.remove(session);
     }
 
     /// What happened, in order.
@@ -375,7 +375,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 Role::Leaving(leaving) if leaving.heard + self.config.hold <= now => {
                     let state = leaving.state.take();
                     self.expire(state);
-                    self.forget(session);
+                    self.remove(session);
                 }
                 _ => {}
             }
@@ -395,7 +395,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.sessions.retain(|_, entry| !entry.is_expired(now));
     }
 
-    pub(super) fn say(
+    pub(super) fn send(
         &mut self,
         to: A,
         session: SessionId,

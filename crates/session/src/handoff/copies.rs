@@ -120,7 +120,7 @@ impl<A: Address> Ahead<A> {
     }
 
     /// The session is no longer used here, or begins to be.
-    pub(super) fn forget(&mut self, session: SessionId) {
+    pub(super) fn remove(&mut self, session: SessionId) {
         self.leaving.remove(&session);
         self.came.remove(&session);
     }

@@ -29,7 +29,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let known = latest.is_some_and(|latest| attempt < latest)
             || latest == Some(attempt) && self.greet_again(mobile, session, attempt);
         if !known {
-            self.go_on(now, mobile, session, attempt, holder, grants);
+            self.handle_new_greeting(now, mobile, session, attempt, holder, grants);
         }
     }
 
@@ -59,12 +59,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
             Role::Given { .. } | Role::Leaving(_) => return true,
         };
-        self.say(mobile, session, attempt, message);
+        self.send(mobile, session, attempt, message);
         true
     }
 
     /// A mobile comes here for the first time, or once more.
-    fn go_on(
+    fn handle_new_greeting(
         &mut self,
         now: Time,
         mobile: A,
@@ -73,10 +73,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         holder: Holder<A>,
         grants: &[(BaseName, Grant)],
     ) {
-        self.welcome(mobile, session, attempt, grants);
+        self.store_grants(mobile, session, attempt, grants);
         let Some(entry) = self.sessions.get_mut(&session) else {
             self.begin(now, mobile, session, attempt, holder, grants);
-            return self.welcome(mobile, session, attempt, grants);
+            return self.store_grants(mobile, session, attempt, grants);
         };
         let known = entry.role.holder().filter(|known| known.since > holder.since);
         let holder = known.unwrap_or(holder);
@@ -152,7 +152,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             turned: None,
         };
         self.set(session, attempt, Role::Arriving(arriving));
-        self.welcome(mobile, session, attempt, grants);
+        self.store_grants(mobile, session, attempt, grants);
         self.restart(now, session);
     }
 
@@ -192,7 +192,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 Message::Commit { generation: *generation, warrant }
             }
         };
-        self.say(arriving.holder.addr, session, arriving.attempt, message);
+        self.send(arriving.holder.addr, session, arriving.attempt, message);
     }
 
     pub(super) fn is_awaited(&self, session: SessionId, attempt: u32, from: A) -> bool {
@@ -254,7 +254,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             let (holder, attempt) = (arriving.holder.addr, arriving.attempt);
             let pieces = [run].to_vec();
             let message = Message::Pull { piece: config.piece(), pieces };
-            self.say(holder, session, attempt, message);
+            self.send(holder, session, attempt, message);
         }
     }
 
@@ -315,7 +315,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let mobile = arriving.mobile;
         let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(mobile));
         let attempt = self.attempt(session);
-        self.ahead.forget(session);
+        self.ahead.remove(session);
         let generation = generation.saturating_add(1);
         if let Wanted::Mobile(mobile) = wanted {
             self.set(session, attempt, Role::Rebuilding(mobile));
@@ -386,14 +386,14 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         let until = now + self.config.remember;
         self.set(session, attempt, Role::Given { to, until });
-        self.say(base, session, attempt, moved(to));
+        self.send(base, session, attempt, moved(to));
     }
 
     /// The new base cannot take it: both others are told.
     fn refuse(&mut self, now: Time, session: SessionId, reason: Reason) {
         let Some(arriving) = self.arriving(session) else { return };
         let (holder, attempt) = (arriving.holder.addr, arriving.attempt);
-        self.say(holder, session, attempt, Message::Refuse(reason));
+        self.send(holder, session, attempt, Message::Refuse(reason));
         self.fail(now, session, reason);
     }
 
@@ -408,7 +408,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         };
         let until = now + self.config.remember;
         self.set(session, attempt, Role::Failed { reason, holder, until });
-        self.say(to, session, attempt, Message::Refuse(reason));
+        self.send(to, session, attempt, Message::Refuse(reason));
         self.events.push_back(BaseEvent::Lost { session, mobile, reason });
     }
 }

@@ -60,7 +60,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     return self.deny(from, session, attempt, Denied::For(Reason::Unknown));
                 }
                 let message = moved(*to);
-                self.say(from, session, attempt, message);
+                self.send(from, session, attempt, message);
             }
             Role::Arriving(arriving) if newer && arriving.stage.is_committing() => {
                 entry.attempt = attempt;
@@ -134,7 +134,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     let until = now + self.config.remember;
                     let reason = Reason::Malformed;
                     self.set(session, attempt, Role::Failed { reason, holder: None, until });
-                    self.say(mobile, session, attempt, Message::Refuse(reason));
+                    self.send(mobile, session, attempt, Message::Refuse(reason));
                     self.events.push_back(BaseEvent::Lost { session, mobile, reason });
                 }
             },
@@ -207,10 +207,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         warrant: Option<&Warrant>,
     ) {
         let Some(entry) = self.sessions.get_mut(&session) else {
-            return self.say(from, session, attempt, Message::Superseded { generation });
+            return self.send(from, session, attempt, Message::Superseded { generation });
         };
         if entry.gave == Some((from, generation)) {
-            return self.say(from, session, attempt, Message::Committed { generation });
+            return self.send(from, session, attempt, Message::Committed { generation });
         }
         match &entry.role {
             Role::Leaving(leaving)
@@ -224,7 +224,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 if !wanted && let Err(why) = self.warranted(from, session, attempt, warrant) {
                     return self.deny(from, session, attempt, why);
                 }
-                self.ahead.forget(session);
+                self.ahead.remove(session);
                 let until = now + self.config.remember;
                 let to = Holder { addr: from, since: generation };
                 self.set(session, attempt, Role::Given { to, until });
@@ -233,10 +233,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 }
                 let lasts = self.config.forward;
                 self.events.push_back(BaseEvent::Forward { session, to: from, lasts });
-                self.say(from, session, attempt, Message::Committed { generation });
+                self.send(from, session, attempt, Message::Committed { generation });
             }
             // Given to another, or used here since: that state will never be anybody's again.
-            _ => self.say(from, session, attempt, Message::Superseded { generation }),
+            _ => self.send(from, session, attempt, Message::Superseded { generation }),
         }
     }
 }

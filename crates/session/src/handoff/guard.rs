@@ -88,7 +88,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// Says no, and tells the world.
     pub(super) fn deny(&mut self, to: A, session: SessionId, attempt: u32, why: Denied) {
         self.note(to, session, why);
-        self.say(to, session, attempt, Message::Refuse(why.reason()));
+        self.send(to, session, attempt, Message::Refuse(why.reason()));
     }
 
     pub(super) fn refuse_candidate(
@@ -101,7 +101,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     ) {
         self.note(mobile, session, why);
         let refused = Some(why.reason());
-        self.say(mobile, session, attempt, Message::Expected { candidate, refused });
+        self.send(mobile, session, attempt, Message::Expected { candidate, refused });
     }
 
     /// Tells the world what was refused.
@@ -164,7 +164,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// What a mobile brought is for this handoff of its session, and replaces what it brought for
     /// earlier ones.
-    pub(super) fn welcome(
+    pub(super) fn store_grants(
         &mut self,
         mobile: A,
         session: SessionId,
@@ -187,7 +187,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         match entry.role {
             Role::Failed { .. } => {
-                self.forget(session);
+                self.remove(session);
                 Ok(())
             }
             // Whose it is, is being found out.
@@ -223,7 +223,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     _ => None,
                 };
                 self.expire(state);
-                self.ahead.forget(session);
+                self.ahead.remove(session);
                 self.pending.remove(&session);
                 self.begin_anew(mobile, session, attempt, since);
             }

@@ -67,7 +67,7 @@ impl BaseKeys {
     }
 
     /// From here on that is neither a base nor a mobile that is known.
-    pub fn forget(&mut self, name: &PublicKey) {
+    pub fn remove(&mut self, name: &PublicKey) {
         self.bases.remove(name);
         self.mobiles.remove(name);
     }

@@ -125,9 +125,9 @@ impl Session {
             return Err(StreamError::TooMany);
         }
         let known = self.channel.stream.is_some();
-        match self.write_message(hop, bytes) {
+        match self.write_to_channel(hop, bytes) {
             // The peer gave the stream up, of which its event is about to tell.
-            Err(_) if known && self.role == Role::Mobile => self.write_message(hop, bytes),
+            Err(_) if known && self.role == Role::Mobile => self.write_to_channel(hop, bytes),
             written => written,
         }
     }
@@ -143,7 +143,11 @@ impl Session {
         Some(message)
     }
 
-    fn write_message(&mut self, hop: &mut impl Streams, bytes: &[u8]) -> Result<(), StreamError> {
+    fn write_to_channel(
+        &mut self,
+        hop: &mut impl Streams,
+        bytes: &[u8],
+    ) -> Result<(), StreamError> {
         let stream = match self.channel.stream {
             Some(stream) => stream,
             None if self.role == Role::Mobile => {

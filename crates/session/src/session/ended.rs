@@ -43,7 +43,7 @@ impl Ended {
     }
 
     /// Any connection may have been known, at a base of which nothing will be heard.
-    pub(super) fn forget_all(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.unsure = true;
     }
 

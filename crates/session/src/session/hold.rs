@@ -119,7 +119,7 @@ impl Holds {
         true
     }
 
-    fn forget(&mut self, session: SessionId) {
+    fn remove_session(&mut self, session: SessionId) {
         self.asked.retain(|(other, _)| *other != session);
         self.wanted.retain(|other| *other != session);
     }
@@ -159,7 +159,7 @@ impl Session {
         self.holds.begun = true;
         self.set_handoff(0);
         // Of what was said to another base nothing is known.
-        self.ended.forget_all();
+        self.ended.clear();
     }
 
     /// Base: the state of `session` does not come, and the mobile is not here to begin anew. What waits
@@ -167,16 +167,16 @@ impl Session {
     pub fn reset_wanted(&mut self, now: Time, hop: &mut impl Streams, session: SessionId) {
         self.advance(now);
         while let Some((stream, _)) = self.holds.take_first_of(session) {
-            self.drop_silently(hop, provisional(stream), ResetReason::AssociationLost);
+            self.reset_unannounced(hop, provisional(stream), ResetReason::AssociationLost);
         }
-        self.holds.forget(session);
+        self.holds.remove_session(session);
     }
 
     /// Gives up the connections on streams that the mobile has left.
     fn abandon(&mut self, hop: &mut impl Streams) {
         for id in self.table.ids() {
             if !is_provisional(id) && self.table.stream(id).is_some() {
-                self.break_off(hop, id, ResetReason::AssociationLost);
+                self.abort(hop, id, ResetReason::AssociationLost);
             }
         }
     }
@@ -218,24 +218,24 @@ impl Session {
     ) {
         let from = provisional(stream);
         if self.claim((session, turn)) == Claim::Stale {
-            return self.drop_silently(hop, from, ResetReason::AssociationLost);
+            return self.reset_unannounced(hop, from, ResetReason::AssociationLost);
         }
         let known = self.holds.turn_of(session);
         if known.is_some_and(|known| is_later(known, turn)) {
-            return self.drop_silently(hop, from, ResetReason::AssociationLost);
+            return self.reset_unannounced(hop, from, ResetReason::AssociationLost);
         }
         if known.is_some_and(|known| is_later(turn, known)) {
             // The mobile has left those, too.
             while let Some((old, _)) = self.holds.take_first_of(session) {
-                self.drop_silently(hop, provisional(old), ResetReason::AssociationLost);
+                self.reset_unannounced(hop, provisional(old), ResetReason::AssociationLost);
             }
-            self.holds.forget(session);
+            self.holds.remove_session(session);
         }
         let told = known == Some(turn) || self.holds.ask(session, turn);
         if !told || self.holds.len() >= self.config.max_connections + ROLLS_MAX {
             self.stats.turned_away += 1;
             let reason = ResetReason::Refused(Refusal::TooMany);
-            return self.drop_silently(hop, from, reason);
+            return self.reset_unannounced(hop, from, reason);
         }
         let waiting = Waiting { session, message, tried: false };
         self.holds.streams.insert(stream.0, waiting);
@@ -257,7 +257,7 @@ impl Session {
             && self.is_known(ConnId(connection.unwrap_or(stream.0)))
         {
             // The mobile has asked another base for it since.
-            self.drop_silently(hop, provisional(stream), ResetReason::AssociationLost);
+            self.reset_unannounced(hop, provisional(stream), ResetReason::AssociationLost);
         } else if self.answer_first(hop, stream, message) {
             self.read_first(hop, stream);
         }
@@ -275,6 +275,6 @@ impl Session {
         self.turn = turn.filter(|turn| !is_later(since, *turn));
         self.since = since;
         self.holds.begun = false;
-        self.holds.forget(session);
+        self.holds.remove_session(session);
     }
 }

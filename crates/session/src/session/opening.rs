@@ -86,9 +86,9 @@ impl Session {
     fn on_closed(&mut self, hop: &mut impl Streams, id: ConnId) {
         let Some(conn) = self.table.get(id) else { return };
         match conn.phase() {
-            Phase::Open if !conn.awaits => self.settle(id),
-            Phase::Refusing(_) => self.forget(id),
-            Phase::Reading => self.drop_silently(hop, id, ResetReason::Protocol),
+            Phase::Open if !conn.awaits => self.close_when_read(id),
+            Phase::Refusing(_) => self.close_connection(id),
+            Phase::Reading => self.reset_unannounced(hop, id, ResetReason::Protocol),
             // A transport that keeps its promises closes nothing before our direction has ended.
             phase => self.on_peer_reset(id, phase, ResetReason::Protocol),
         }
@@ -96,17 +96,17 @@ impl Session {
 
     fn on_peer_reset(&mut self, id: ConnId, phase: Phase, reason: ResetReason) {
         match phase {
-            Phase::Reading => return self.let_go(id),
+            Phase::Reading => return self.remove_unannounced(id),
             Phase::Refusing(_) => {}
             Phase::Asking(opening) => {
                 self.stats.failed += 1;
-                self.tell_failure(id, opening, reason.as_refusal(), reason);
+                self.report_failure(id, opening, reason.as_refusal(), reason);
             }
             Phase::Connecting(_) | Phase::Open => {
                 self.events.push_back(Event::Reset { id, reason });
             }
         }
-        self.bury(id, Some(reason));
+        self.remove_connection(id, Some(reason));
     }
 
     /// Mobile: a fixed host opens a connection.
@@ -120,7 +120,7 @@ impl Session {
         // Even numbers are the mobile's own.
         if is_provisional(id) || id.0.is_multiple_of(2) || self.table.get(id).is_some() {
             self.stats.malformed += 1;
-            return self.drop_silently(hop, from, ResetReason::Protocol);
+            return self.reset_unannounced(hop, from, ResetReason::Protocol);
         }
         self.table.rename(from, id);
         self.table.enter(id, Phase::Connecting(Opening::Faithful));
@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// Mobile: asks for a connection.
-    pub(super) fn say_open(
+    pub(super) fn write_open(
         &mut self,
         hop: &mut impl Streams,
         id: ConnId,
@@ -214,21 +214,21 @@ impl Session {
         let (target, source) = (origin.target.clone(), origin.from);
         let resumed = self.name.zip(self.turn);
         let message = Message::Open { opening, target, connection, source, resumed };
-        self.say(hop, id, &message)
+        self.write_message(hop, id, &message)
     }
 
     /// Writes a message, keeping back what the transport does not take.
-    pub(super) fn say(
+    pub(super) fn write_message(
         &mut self,
         hop: &mut impl Streams,
         id: ConnId,
         message: &Message,
     ) -> Result<(), StreamError> {
-        self.say_with(hop, id, message, &[])
+        self.write_message_with(hop, id, message, &[])
     }
 
     /// Writes a message, and `bytes` behind it.
-    pub(super) fn say_with(
+    pub(super) fn write_message_with(
         &mut self,
         hop: &mut impl Streams,
         id: ConnId,
@@ -306,11 +306,11 @@ impl Session {
         to_peer: ResetReason,
     ) {
         self.stats.failed += 1;
-        self.tell_failure(id, opening, refusal, ResetReason::Refused(refusal));
-        self.give_up(hop, id, to_peer);
+        self.report_failure(id, opening, refusal, ResetReason::Refused(refusal));
+        self.reset_connection(hop, id, to_peer);
     }
 
-    pub(super) fn tell_failure(
+    pub(super) fn report_failure(
         &mut self,
         id: ConnId,
         opening: Opening,
@@ -324,7 +324,7 @@ impl Session {
     }
 
     /// Resets a stream that the caller never heard of.
-    pub(super) fn drop_silently(
+    pub(super) fn reset_unannounced(
         &mut self,
         hop: &mut impl Streams,
         id: ConnId,
@@ -333,11 +333,11 @@ impl Session {
         if let Some(stream) = self.table.stream(id) {
             hop.reset(stream, reason.code());
         }
-        self.let_go(id);
+        self.remove_unannounced(id);
     }
 
     /// Forgets a stream that the caller never heard of.
-    fn let_go(&mut self, id: ConnId) {
+    fn remove_unannounced(&mut self, id: ConnId) {
         if let Some(stream) = self.table.stream(id).filter(|_| is_provisional(id)) {
             self.holds.remove(stream);
         }
@@ -345,23 +345,28 @@ impl Session {
     }
 
     /// Resets a connection that the caller knows.
-    pub(super) fn give_up(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
+    pub(super) fn reset_connection(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+        reason: ResetReason,
+    ) {
         let unheard = self.table.get(id).is_some_and(|conn| conn.moved && conn.is_unanswered());
         if let Some(stream) = self.table.stream(id) {
             hop.reset(stream, reason.code());
         }
-        self.bury(id, Some(reason));
+        self.remove_connection(id, Some(reason));
         if unheard {
             self.recall(hop);
         }
     }
 
-    pub(super) fn forget(&mut self, id: ConnId) {
-        self.bury(id, None);
+    pub(super) fn close_connection(&mut self, id: ConnId) {
+        self.remove_connection(id, None);
     }
 
     /// Forgets a connection, but for how it ended.
-    fn bury(&mut self, id: ConnId, reset: Option<ResetReason>) {
+    fn remove_connection(&mut self, id: ConnId, reset: Option<ResetReason>) {
         if self.table.remove(id) && !is_provisional(id) {
             self.events.push_back(Event::Closed(id));
             if self.role == Role::Base {

@@ -89,7 +89,7 @@ impl Session {
         }
         self.announce_rest(id);
         if stage == Stage::Over {
-            self.settle(id);
+            self.close_when_read(id);
         }
     }
 }

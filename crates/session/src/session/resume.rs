@@ -84,7 +84,7 @@ impl Session {
         self.moves = Moves { suspended: true, handoff, ..Moves::default() };
         for id in self.table.ids() {
             if is_provisional(id) {
-                self.drop_silently(hop, id, ResetReason::AssociationLost);
+                self.reset_unannounced(hop, id, ResetReason::AssociationLost);
             } else if self.park(hop, id) {
                 self.announce_rest(id);
             }
@@ -166,13 +166,13 @@ impl Session {
         };
         self.table.park(id);
         let Some(state) = hop.detach(stream) else {
-            self.break_off(hop, id, ResetReason::AssociationLost);
+            self.abort(hop, id, ResetReason::AssociationLost);
             return false;
         };
         let Some(conn) = self.table.get_mut(id) else { return false };
         conn.unload(stream, state);
         if conn.rest.as_ref().is_some_and(|rest| rest.len() as u64 > self.config.kept_max.get()) {
-            self.break_off(hop, id, ResetReason::Policy);
+            self.abort(hop, id, ResetReason::Policy);
             return false;
         }
         true
@@ -283,15 +283,15 @@ impl Session {
             conn.awaits = true;
             let turn = self.turn.unwrap_or_default();
             let message = Message::Reopen(reopening(session, turn, id, conn));
-            self.say(hop, id, &message)
+            self.write_message(hop, id, &message)
         } else {
-            self.say_open(hop, id)
+            self.write_open(hop, id)
         };
         self.arm(id);
         let said = said.and_then(|()| self.send_blindly(hop, id));
         match said {
             Ok(()) => self.on_writable(hop, id),
-            Err(_) => self.break_off(hop, id, ResetReason::AssociationLost),
+            Err(_) => self.abort(hop, id, ResetReason::AssociationLost),
         }
     }
 
@@ -318,7 +318,7 @@ impl Session {
             return Ok(());
         };
         let Some(early) = conn.take_early(from) else { return Ok(()) };
-        self.say_with(hop, id, &Message::Continue { from }, &early)
+        self.write_message_with(hop, id, &Message::Continue { from }, &early)
     }
 
     /// Mobile: connections that wait for the base's answer with bytes for it, and the streams of the
@@ -342,7 +342,7 @@ impl Session {
         let from = conn.send_base + offset.saturating_sub(start);
         match self.send_early(hop, id, from) {
             Ok(()) => self.on_writable(hop, id),
-            Err(_) => self.break_off(hop, id, ResetReason::AssociationLost),
+            Err(_) => self.abort(hop, id, ResetReason::AssociationLost),
         }
     }
 
@@ -356,7 +356,7 @@ impl Session {
                 Some(Phase::Asking(opening)) => {
                     self.fail(hop, id, opening, refusal, ResetReason::Aborted);
                 }
-                _ => self.break_off(hop, id, ResetReason::Refused(refusal)),
+                _ => self.abort(hop, id, ResetReason::Refused(refusal)),
             },
             Ok(Some(_)) | Err(_) => self.fail_reopening(hop, id),
         }
@@ -368,7 +368,7 @@ impl Session {
             Some(Phase::Asking(opening)) => {
                 self.fail(hop, id, opening, Refusal::Protocol, ResetReason::Protocol);
             }
-            _ => self.break_off(hop, id, ResetReason::Protocol),
+            _ => self.abort(hop, id, ResetReason::Protocol),
         }
     }
 
@@ -383,11 +383,11 @@ impl Session {
         conn.awaits = false;
         let phase = conn.phase();
         let said = match from {
-            Some(from) => self.say_with(hop, id, &Message::Continue { from }, &resend),
+            Some(from) => self.write_message_with(hop, id, &Message::Continue { from }, &resend),
             None => self.send(hop, id, &[&resend]),
         };
         if said.is_err() {
-            return self.break_off(hop, id, ResetReason::AssociationLost);
+            return self.abort(hop, id, ResetReason::AssociationLost);
         }
         self.table.enter(id, Phase::Open);
         if let Phase::Asking(opening) = phase {
@@ -409,16 +409,16 @@ impl Session {
     fn on_over(&mut self, hop: &mut impl Streams, id: ConnId) {
         let Some(conn) = self.table.get_mut(id) else { return };
         if !conn.finishing || !conn.has_end() || conn.phase() != Phase::Open {
-            return self.break_off(hop, id, ResetReason::Aborted);
+            return self.abort(hop, id, ResetReason::Aborted);
         }
         if let Some(stream) = conn.stream {
             hop.finish(stream);
         }
-        self.settle(id);
+        self.close_when_read(id);
     }
 
     /// Nothing more will come or go: the connection lasts until it is read.
-    pub(super) fn settle(&mut self, id: ConnId) {
+    pub(super) fn close_when_read(&mut self, id: ConnId) {
         self.table.disarm(id);
         self.table.park(id);
         match self.table.get_mut(id).and_then(|conn| conn.rest.as_mut()) {
@@ -426,24 +426,24 @@ impl Session {
                 rest.resend = Vec::new();
                 (rest.ended, rest.over) = (true, true);
             }
-            _ => self.forget(id),
+            _ => self.close_connection(id),
         }
     }
 
     /// Gives up a connection whose caller is not the one that wants it.
-    pub(super) fn break_off(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
+    pub(super) fn abort(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
         match self.table.phase(id) {
             None => {}
-            Some(Phase::Reading) => self.drop_silently(hop, id, reason),
+            Some(Phase::Reading) => self.reset_unannounced(hop, id, reason),
             Some(Phase::Asking(opening)) => {
                 self.stats.failed += 1;
-                self.tell_failure(id, opening, reason.as_refusal(), reason);
-                self.give_up(hop, id, reason);
+                self.report_failure(id, opening, reason.as_refusal(), reason);
+                self.reset_connection(hop, id, reason);
             }
-            Some(Phase::Refusing(_)) => self.give_up(hop, id, reason),
+            Some(Phase::Refusing(_)) => self.reset_connection(hop, id, reason),
             Some(Phase::Connecting(_) | Phase::Open) => {
                 self.events.push_back(Event::Reset { id, reason });
-                self.give_up(hop, id, reason);
+                self.reset_connection(hop, id, reason);
             }
         }
     }

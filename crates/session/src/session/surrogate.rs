@@ -126,7 +126,7 @@ impl Session {
         conn.origin = Some(Box::new(Origin { target, bound, from: source }));
         self.announce_rest(id);
         if stage == Stage::Over {
-            self.settle(id);
+            self.close_when_read(id);
         }
     }
 
@@ -146,7 +146,7 @@ impl Session {
                 }
                 Err(_) => {
                     self.stats.malformed += 1;
-                    return self.drop_silently(hop, from, ResetReason::Protocol);
+                    return self.reset_unannounced(hop, from, ResetReason::Protocol);
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Session {
             }
             _ => {
                 self.stats.malformed += 1;
-                self.drop_silently(hop, from, ResetReason::Protocol);
+                self.reset_unannounced(hop, from, ResetReason::Protocol);
             }
         }
         false
@@ -210,12 +210,12 @@ impl Session {
     ) {
         if is_provisional(id) || self.table.get(id).is_some() {
             self.stats.malformed += 1;
-            return self.drop_silently(hop, from, ResetReason::Protocol);
+            return self.reset_unannounced(hop, from, ResetReason::Protocol);
         }
         if self.table.len() > self.config.max_connections {
             self.stats.turned_away += 1;
             let reason = ResetReason::Refused(Refusal::TooMany);
-            return self.drop_silently(hop, from, reason);
+            return self.reset_unannounced(hop, from, reason);
         }
         self.table.rename(from, id);
         self.table.enter(id, Phase::Connecting(opening));
@@ -238,9 +238,9 @@ impl Session {
             None => return self.reopen_unknown(hop, from, id, reopen),
             Some(conn) if conn.stream.is_some() || conn.phase() == Phase::Reading => {
                 self.stats.malformed += 1;
-                return self.drop_silently(hop, from, ResetReason::Protocol);
+                return self.reset_unannounced(hop, from, ResetReason::Protocol);
             }
-            Some(conn) if conn.is_over() => return self.say_over(hop, from),
+            Some(conn) if conn.is_over() => return self.write_over(hop, from),
             Some(_) => {}
         }
         let Some(conn) = self.table.get_mut(from) else { return };
@@ -262,7 +262,7 @@ impl Session {
                 (rest.resend, rest.tentative) = (resend, tentative);
             }
             // Bytes are lost for good; a hole is never papered over.
-            _ => return self.break_off(hop, id, ResetReason::Protocol),
+            _ => return self.abort(hop, id, ResetReason::Protocol),
         }
         self.answer_reopen(hop, id);
     }
@@ -271,7 +271,7 @@ impl Session {
         match self.table.phase(id) {
             Some(Phase::Open) => {
                 // An error here is a reset, which has its own event.
-                let _ = self.say_reopened(hop, id);
+                let _ = self.write_reopened(hop, id);
                 if self.table.get(id).is_some_and(|conn| conn.writable() && !conn.finishing) {
                     self.events.push_back(Event::Writable(id));
                 }
@@ -279,7 +279,7 @@ impl Session {
             }
             Some(Phase::Refusing(refusal)) => {
                 self.arm(id);
-                self.say_refused(hop, id, refusal);
+                self.write_refused(hop, id, refusal);
             }
             _ => {}
         }
@@ -309,7 +309,7 @@ impl Session {
             let skip = from.and_then(|from| conn.recv_base.checked_sub(from));
             let Some(skip) = skip.and_then(|n| u32::try_from(n).ok()) else {
                 self.stats.malformed += 1;
-                return self.break_off(hop, id, ResetReason::Protocol);
+                return self.abort(hop, id, ResetReason::Protocol);
             };
             conn.resumes = false;
             conn.skip = skip;
@@ -329,7 +329,7 @@ impl Session {
             self.announce_bytes(hop, id);
         } else if hop.recv_state(stream) == RecvState::Finished {
             self.stats.malformed += 1;
-            self.break_off(hop, id, ResetReason::Protocol);
+            self.abort(hop, id, ResetReason::Protocol);
         }
     }
 
@@ -337,10 +337,10 @@ impl Session {
     fn reopen_unknown(&mut self, hop: &mut impl Streams, from: ConnId, id: ConnId, reopen: Reopen) {
         match (self.ended.get(id), reopen.asking) {
             (Some(ended), asking) => match ended.reset {
-                None if asking.is_none() => self.say_over(hop, from),
+                None if asking.is_none() => self.write_over(hop, from),
                 reset => {
                     let code = reset.unwrap_or(ResetReason::Aborted.code());
-                    self.drop_silently(hop, from, ResetReason::from_code(code));
+                    self.reset_unannounced(hop, from, ResetReason::from_code(code));
                 }
             },
             (None, Some(Asking { opening, target, source }))
@@ -351,7 +351,7 @@ impl Session {
                 }
                 self.on_open(hop, from, id, opening, Origin::new(target, source));
             }
-            _ => self.drop_silently(hop, from, ResetReason::AssociationLost),
+            _ => self.reset_unannounced(hop, from, ResetReason::AssociationLost),
         }
     }
 
@@ -362,20 +362,20 @@ impl Session {
     }
 
     /// Everything was delivered: the mobile's last word is all that is missing.
-    fn say_over(&mut self, hop: &mut impl Streams, from: ConnId) {
+    fn write_over(&mut self, hop: &mut impl Streams, from: ConnId) {
         if self.table.get(from).is_some_and(|conn| conn.tentative().is_some()) {
-            return self.drop_silently(hop, from, ResetReason::AssociationLost);
+            return self.reset_unannounced(hop, from, ResetReason::AssociationLost);
         }
         let reopened =
             Reopened { expected: 0, ended: true, over: true, tentative: false, bound: None };
         self.table.enter(from, Phase::Refusing(Refusal::Other(0)));
         self.arm(from);
-        match self.say(hop, from, &Message::Reopened(reopened)) {
+        match self.write_message(hop, from, &Message::Reopened(reopened)) {
             Ok(()) => {
                 self.finish(hop, from);
                 self.discard(hop, from);
             }
-            Err(_) => self.drop_silently(hop, from, ResetReason::Aborted),
+            Err(_) => self.reset_unannounced(hop, from, ResetReason::Aborted),
         }
     }
 
@@ -406,9 +406,9 @@ impl Session {
             }
             let whole = conn.phase() == Phase::Open && conn.has_end() && conn.finishing;
             if whole {
-                self.settle(id);
+                self.close_when_read(id);
             } else {
-                self.break_off(hop, id, ResetReason::Aborted);
+                self.abort(hop, id, ResetReason::Aborted);
             }
         }
     }

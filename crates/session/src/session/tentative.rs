@@ -71,7 +71,7 @@ impl Session {
         let (expected, ended, bound) = (up.end(), up.ended, *bound);
         let reopened = Reopened { expected, ended, over: false, tentative: true, bound };
         // An error here is a reset, which has its own event.
-        if self.say(hop, from, &Message::Reopened(reopened)).is_err() {
+        if self.write_message(hop, from, &Message::Reopened(reopened)).is_err() {
             return;
         }
         let Some(conn) = self.table.get_mut(from) else { return };
@@ -88,7 +88,7 @@ impl Session {
         };
         conn.rest.get_or_insert_default().tentative = Some(expected);
         if self.send_early(hop, id, expected).is_err() {
-            return self.break_off(hop, id, ResetReason::AssociationLost);
+            return self.abort(hop, id, ResetReason::AssociationLost);
         }
         self.on_writable(hop, id);
         self.announce_bytes(hop, id);

@@ -11,7 +11,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::Reason;
 
 use super::wired::{self, Wired};
-use super::{Due, Farewell, Station, What, Wires};
+use super::{Due, Farewell, NoteKind, Station, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
 use crate::{ConnId, ResetReason, SessionId, SessionState};
 
@@ -160,7 +160,7 @@ where
             None => state,
         };
         if state.is_none() {
-            sockets.values().for_each(|socket| world.abandon(*socket));
+            sockets.values().for_each(|socket| world.reset(*socket));
         }
         Some((state?, sockets))
     }
@@ -175,7 +175,7 @@ where
         for (_, socket) in world.wired(id) {
             world.detach(socket);
         }
-        world.dismiss(id);
+        world.close(id);
         // Another base's session counts its resumes from the beginning.
         Some(SessionState { turn: 0, ..state })
     }
@@ -230,11 +230,11 @@ where
         let Some(state) = state else { return handoff::attached(attach) };
         let Some((session, _)) = world.session(id) else { return refuse(Reason::Unknown) };
         session.adopt(now, state);
-        kept.sockets.retain(|_, socket| world.doing(*socket).is_some());
+        kept.sockets.retain(|_, socket| world.state(*socket).is_some());
         for (conn, socket) in &kept.sockets {
             world.attach(*socket, (id, *conn));
         }
-        self.note(attach.session, What::Anchors(from));
+        self.note(attach.session, NoteKind::Anchors(from));
         handoff::attached(attach)
     }
 
@@ -253,7 +253,7 @@ where
         self.due.set(Due::Kept(session), Some(kept.until));
         kept.state = if carries { Self::detach(world, now, id, session) } else { None };
         if kept.state.is_none() {
-            kept.sockets.values().for_each(|socket| world.abandon(*socket));
+            kept.sockets.values().for_each(|socket| world.reset(*socket));
             self.kept.remove(&session);
         }
     }
@@ -267,8 +267,8 @@ where
         if self.kept.get(&session).is_some_and(late)
             && let Some(kept) = self.kept.remove(&session)
         {
-            kept.sockets.values().for_each(|socket| world.abandon(*socket));
-            self.note(session, What::NotAttached);
+            kept.sockets.values().for_each(|socket| world.reset(*socket));
+            self.note(session, NoteKind::NotAttached);
         }
     }
 
@@ -289,7 +289,7 @@ where
         far.asked.get_or_insert(0);
         let (session, anchor) = (far.session, far.anchor);
         Self::reset_far(world, id);
-        self.note(session, What::AnchorSilent(anchor));
+        self.note(session, NoteKind::AnchorSilent(anchor));
     }
 
     /// The association to the base that keeps this session's wired halves, made if there is none.
@@ -421,7 +421,7 @@ where
         far.over = true;
         self.ended.insert(id);
         let (session, anchor) = (far.session, far.anchor);
-        self.note(session, What::AnchorLost(anchor, why.to_string()));
+        self.note(session, NoteKind::AnchorLost(anchor, why.to_string()));
         Self::reset_far(world, id);
         true
     }
@@ -449,7 +449,7 @@ where
             }
             Some(Err(reason)) => {
                 let (session, anchor) = (far.session, far.anchor);
-                self.note(session, What::AnchorRefused(anchor, reason));
+                self.note(session, NoteKind::AnchorRefused(anchor, reason));
                 Self::reset_far(world, id);
             }
         }
@@ -522,7 +522,7 @@ where
                 }
             }
             // The mobile's end of some is over.
-            bridges.into_iter().for_each(|(_, bridge)| world.abandon(bridge));
+            bridges.into_iter().for_each(|(_, bridge)| world.reset(bridge));
             world.unlink(id, Farewell::None);
         }
         out

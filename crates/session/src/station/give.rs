@@ -8,7 +8,7 @@ use core::fmt::Debug;
 use lasthop_units::{Bytes, Time};
 
 use super::wired::{Wired, emptied};
-use super::{Dumped, Fate, READY_PATIENCE, Station, What, Wires};
+use super::{Dumped, Fate, NoteKind, READY_PATIENCE, Station, Wires};
 use crate::handoff::{Address, Authority, ConnectionState};
 use crate::{ConnId, Session, SessionId, SessionState, left_over};
 
@@ -67,28 +67,28 @@ where
         if self.machine.overtaken(session, resumed_in) {
             return;
         }
-        self.do_chores(world, None);
+        self.run_deferred(world, None);
         if self.machine.stays(now, session) {
             // The mobile itself came back: what it wants to carry on is here.
-            return mobile.into_iter().for_each(|mobile| self.come_back(world, now, mobile));
+            return mobile.into_iter().for_each(|mobile| self.handle_return(world, now, mobile));
         }
         let state = mobile.and_then(|mobile| self.freeze(world, now, session, mobile));
         if let Some(state) = &state {
-            self.note(session, What::Frozen(state.encoded_len()));
+            self.note(session, NoteKind::Frozen(state.encoded_len()));
         }
         self.machine.frozen(now, session, state);
     }
 
     /// A mobile's session stays here. One that says so over the association that it has waits for no
     /// other, and neither does what has come for it.
-    fn come_back<W>(&mut self, world: &mut W, now: Time, mobile: A)
+    fn handle_return<W>(&mut self, world: &mut W, now: Time, mobile: A)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
         if self.mobiles.get(mobile).is_some_and(|known| known.greeted && known.at.is_some()) {
             self.end_call(world, now, mobile);
         }
-        self.look_again(world, now, mobile);
+        self.resume_in_place(world, now, mobile);
     }
 
     /// Gives sessions that have waited long enough, or until it is possible. One whose mobile has come
@@ -101,7 +101,7 @@ where
         for (session, Delayed { mobile, until }) in delayed {
             if self.machine.stays(now, session) {
                 self.delayed.remove(&session);
-                mobile.into_iter().for_each(|mobile| self.come_back(world, now, mobile));
+                mobile.into_iter().for_each(|mobile| self.handle_return(world, now, mobile));
             } else if until <= now || world.is_ready() {
                 self.give(world, now, session, mobile);
             }
@@ -133,7 +133,7 @@ where
         known.away = true;
         // What an earlier life of the session left here is nobody's.
         if let Some((_, sockets)) = self.recall(world, now, session) {
-            sockets.into_values().for_each(|socket| world.abandon(socket));
+            sockets.into_values().for_each(|socket| world.reset(socket));
         }
         let mut far = self.recall_far(world, now, session);
         let hop = world.hop_state(id);
@@ -177,7 +177,7 @@ where
         }
         for (conn, socket) in wired {
             if !left.sockets.contains_key(&conn) && !gone.contains(&conn) {
-                world.abandon(socket);
+                world.reset(socket);
             }
         }
         self.counts.anchored += left.sockets.len() as u64;

@@ -86,7 +86,7 @@ impl<A: Copy + Ord, I: Copy + Ord> Mobiles<A, I> {
     }
 
     /// A mobile's association stands, in place of the one before.
-    pub(super) fn come(&mut self, mobile: A, id: I) {
+    pub(super) fn set_association(&mut self, mobile: A, id: I) {
         let before = self.entry(mobile).at.replace(id);
         if let Some(before) = before {
             self.associations.remove(&before);
@@ -95,7 +95,7 @@ impl<A: Copy + Ord, I: Copy + Ord> Mobiles<A, I> {
     }
 
     /// An association is lost: the mobile that had it, if that has no other since.
-    pub(super) fn go(&mut self, id: I) -> Option<A> {
+    pub(super) fn take_association(&mut self, id: I) -> Option<A> {
         let mobile = self.associations.remove(&id)?;
         self.entry(mobile).at = None;
         Some(mobile)
@@ -123,11 +123,11 @@ impl<A: Copy + Ord, I: Copy + Ord> Mobiles<A, I> {
     pub(super) fn unname(&mut self, mobile: A) {
         let session = self.all.get_mut(&mobile).and_then(|known| known.session.take());
         self.disown(mobile, session);
-        self.tidy(mobile);
+        self.remove_if_unknown(mobile);
     }
 
     /// Forgets a mobile of which nothing is known.
-    pub(super) fn tidy(&mut self, mobile: A) {
+    pub(super) fn remove_if_unknown(&mut self, mobile: A) {
         if let Entry::Occupied(known) = self.all.entry(mobile)
             && known.get().is_unknown()
         {

@@ -33,12 +33,12 @@ mod world;
 
 pub use associations::{Associations, Name};
 pub use bridge::Bridge;
-pub use world::{Doing, Dumped, Ended, Farewell, Fate, Restored, Wires};
+pub use world::{Dumped, Ended, Farewell, Fate, Restored, SocketState, Wires};
 
 use anchor::{Fars, Kept};
 use give::Delayed;
 use mobiles::{Call, Mobiles};
-use take::Homecoming;
+use take::Restoring;
 
 /// How long a mobile that has greeted may take to have its association.
 const CALL_PATIENCE: Duration = Duration::from_secs(10);
@@ -52,11 +52,11 @@ const READY_PATIENCE: Duration = Duration::from_secs(8);
 
 /// What is to be done once what was said has left.
 #[derive(Debug)]
-enum Chore<A, I> {
+enum Deferred<A, I> {
     /// Packets for a session that was given to that base are to go there.
     Reroute { session: SessionId, to: A },
     /// Connections of a session that has come are to have their wired halves.
-    Restore(Homecoming<A, I>),
+    Restore(Restoring<A, I>),
 }
 
 /// What has a time limit.
@@ -78,12 +78,12 @@ pub struct Note<A> {
     /// The session.
     pub session: SessionId,
     /// What happened to it.
-    pub what: What<A>,
+    pub what: NoteKind<A>,
 }
 
 /// What happened to a session.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum What<A> {
+pub enum NoteKind<A> {
     /// It leaves, with so many bytes of state.
     Frozen(usize),
     /// It was given to that base.
@@ -148,7 +148,7 @@ pub struct Station<A, T, I, S> {
     ended: BTreeSet<I>,
     /// Sessions that are asked for and wait until wired halves can leave.
     delayed: BTreeMap<SessionId, Delayed<A>>,
-    chores: VecDeque<(Time, Chore<A, I>)>,
+    deferred: VecDeque<(Time, Deferred<A, I>)>,
     /// When to look at what has a time limit. What has met it, or has another by now, stays as it is.
     due: Deadlines<Due<A, I>>,
     notes: VecDeque<Note<A>>,
@@ -173,7 +173,7 @@ where
             attached: BTreeMap::new(),
             ended: BTreeSet::new(),
             delayed: BTreeMap::new(),
-            chores: VecDeque::new(),
+            deferred: VecDeque::new(),
             due: Deadlines::new(),
             notes: VecDeque::new(),
             counts: Counts::default(),
@@ -220,7 +220,7 @@ where
         self.notes.pop_front()
     }
 
-    fn note(&mut self, session: SessionId, what: What<A>) {
+    fn note(&mut self, session: SessionId, what: NoteKind<A>) {
         // Nobody reads them where this many are left.
         if self.notes.len() < ROUND_MAX {
             self.notes.push_back(Note { session, what });
@@ -248,7 +248,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        self.mobiles.come(mobile, id);
+        self.mobiles.set_association(mobile, id);
         self.end_call(world, now, mobile);
     }
 
@@ -263,7 +263,7 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         self.on_attached_lost(world, now, id);
-        let Some(mobile) = self.mobiles.go(id) else { return };
+        let Some(mobile) = self.mobiles.take_association(id) else { return };
         let known = self.mobiles.entry(mobile);
         (known.wanted, known.greeted) = (None, false);
         let away = core::mem::take(&mut known.away);
@@ -277,9 +277,9 @@ where
             && self.machine.is_here(session)
         {
             self.mobiles.unname(mobile);
-            self.machine.forget(session);
+            self.machine.remove(session);
         }
-        self.mobiles.tidy(mobile);
+        self.mobiles.remove_if_unknown(mobile);
     }
 
     /// A mobile says this before it has an association. It may have said it at another time: the
@@ -300,7 +300,7 @@ where
         if let Some(Call { state: Some(state), .. }) = call {
             self.rebuild(world, now, state, mobile);
         }
-        self.mobiles.tidy(mobile);
+        self.mobiles.remove_if_unknown(mobile);
     }
 
     /// A mobile says this over its association.
@@ -320,7 +320,7 @@ where
         if let Some(said) = said {
             self.attach_waiting(world, now, said.session);
         }
-        self.look_again(world, now, mobile);
+        self.resume_in_place(world, now, mobile);
     }
 
     /// Another base says this, whichever way it came.
@@ -354,9 +354,9 @@ where
     /// The session of an association says this of a connection.
     pub fn handle_event(&mut self, id: I, event: &Event) {
         match event {
-            Event::Reset { id: conn, .. } => self.end_before_home(id, *conn, Ended::Reset),
+            Event::Reset { id: conn, .. } => self.mark_ended(id, *conn, Ended::Reset),
             Event::Closed(conn) => {
-                self.end_before_home(id, *conn, Ended::Whole);
+                self.mark_ended(id, *conn, Ended::Whole);
                 if self.far.contains(id) || self.attached.contains_key(&id) {
                     self.ended.insert(id);
                 }
@@ -373,14 +373,14 @@ where
         if self.mobiles.at(from) == Some(id) {
             // It waits for the state. Its Greet may be behind; the session's own patience ends this.
             self.wait_for(now, from, wanted);
-            self.look_again(world, now, from);
+            self.resume_in_place(world, now, from);
         } else if !self.kept.contains_key(&wanted) {
             Self::decline(world, now, id, wanted);
         }
     }
 
     /// A mobile that has come back over the association that it had carries on what never left.
-    fn look_again<W>(&mut self, world: &mut W, now: Time, mobile: A)
+    fn resume_in_place<W>(&mut self, world: &mut W, now: Time, mobile: A)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
@@ -402,8 +402,8 @@ where
         // What is being opened goes on, though the session says anew that it is to be; but for what the
         // mobile was asked before it left.
         for (conn, socket) in world.wired(id) {
-            if world.doing(socket) == Some(Doing::Opens) && !moved.contains(&conn.0) {
-                world.abandon(socket);
+            if world.state(socket) == Some(SocketState::Opens) && !moved.contains(&conn.0) {
+                world.reset(socket);
             }
         }
     }
@@ -413,7 +413,7 @@ where
         if let Some(known) = self.mobiles.get_mut(mobile) {
             (known.wanted, known.greeted, known.away) = (None, false, false);
         }
-        self.mobiles.tidy(mobile);
+        self.mobiles.remove_if_unknown(mobile);
     }
 
     fn decline<W>(world: &mut W, now: Time, id: I, wanted: SessionId)
@@ -452,7 +452,7 @@ where
         let late = known.wanted.filter(|(_, since)| *since + WANTED_PATIENCE <= now);
         let Some((session, _)) = late else { return };
         if self.machine.is_here(session) {
-            return self.look_again(world, now, mobile);
+            return self.resume_in_place(world, now, mobile);
         }
         if self.machine.is_coming(session) || calls {
             return self.wait_for(now, mobile, session);
@@ -497,7 +497,7 @@ where
         }
         self.end_due(world, now);
         self.end_idle(world, now);
-        self.do_chores(world, Some(now));
+        self.run_deferred(world, Some(now));
         self.end_delays(world, now);
         let mut some = false;
         for _ in 0..ROUND_MAX {
@@ -526,7 +526,8 @@ where
     /// come ([`Wires::is_ready`]) or cannot.
     pub fn next_timeout(&self, ready: bool) -> Option<Time> {
         let delayed = self.delayed.values().map(|delayed| delayed.until).min();
-        let own = [self.machine.next_timeout(), self.due.next(), delayed, self.next_chore(ready)];
+        let own =
+            [self.machine.next_timeout(), self.due.next(), delayed, self.next_deferred(ready)];
         own.into_iter().flatten().min()
     }
 
@@ -540,16 +541,16 @@ where
             BaseEvent::Copy(session) => self.copy(world, now, session),
             BaseEvent::Rebuild { state, mobile } => self.take(world, now, state, mobile),
             BaseEvent::Resumed { session, mobile } => {
-                self.note(session, What::TakenOver(mobile));
-                self.look_again(world, now, mobile);
+                self.note(session, NoteKind::TakenOver(mobile));
+                self.resume_in_place(world, now, mobile);
             }
             BaseEvent::Forward { session, to, .. } => {
                 self.counts.given += 1;
-                self.note(session, What::HandedOver(to));
-                self.chores.push_back((now + W::CHORE_DELAY, Chore::Reroute { session, to }));
+                self.note(session, NoteKind::HandedOver(to));
+                self.deferred.push_back((now + W::DEFERRAL, Deferred::Reroute { session, to }));
             }
             BaseEvent::Expired(state) => {
-                self.note(state.session, What::Unclaimed);
+                self.note(state.session, NoteKind::Unclaimed);
                 self.counts.lost += 1;
                 self.discard(world, now, state);
             }
@@ -558,14 +559,14 @@ where
                 self.delayed.remove(&session);
                 self.end_elsewhere(world, now, session);
                 self.end_wait(world, now, session, mobile);
-                world.settle(mobile);
+                world.end_move(mobile);
             }
             BaseEvent::Lost { session, mobile, reason } => {
-                self.note(session, What::NotReceived(mobile, reason));
+                self.note(session, NoteKind::NotReceived(mobile, reason));
                 self.counts.lost += 1;
             }
             BaseEvent::Refused { session, from, why } => {
-                self.note(session, What::Refused(from, why));
+                self.note(session, NoteKind::Refused(from, why));
                 self.counts.refused += 1;
             }
         }
@@ -590,7 +591,7 @@ where
             let _over = own.freeze(now, &mut streams, session);
         }
         for (_, socket) in world.wired(id) {
-            world.abandon(socket);
+            world.reset(socket);
         }
     }
 
@@ -600,33 +601,33 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         if let Some((_, sockets)) = self.recall(world, now, session) {
-            sockets.into_values().for_each(|socket| world.abandon(socket));
+            sockets.into_values().for_each(|socket| world.reset(socket));
         }
         self.recall_far(world, now, session);
     }
 
-    /// When the next chore is to be done. If it cannot be done now that is waited for.
-    fn next_chore(&self, ready: bool) -> Option<Time> {
-        let (at, _) = self.chores.front()?;
+    /// When the next thing that was put off is to be done. If it cannot be done now that is waited for.
+    fn next_deferred(&self, ready: bool) -> Option<Time> {
+        let (at, _) = self.deferred.front()?;
         Some(if ready { *at } else { *at + READY_PATIENCE })
     }
 
     /// Does what is due, or everything if `now` is `None`.
-    fn do_chores<W>(&mut self, world: &mut W, now: Option<Time>)
+    fn run_deferred<W>(&mut self, world: &mut W, now: Option<Time>)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        while let Some(at) = self.next_chore(world.is_ready())
+        while let Some(at) = self.next_deferred(world.is_ready())
             && now.is_none_or(|now| at <= now)
-            && let Some((_, chore)) = self.chores.pop_front()
+            && let Some((_, deferred)) = self.deferred.pop_front()
         {
-            match chore {
-                Chore::Reroute { session, to } => {
+            match deferred {
+                Deferred::Reroute { session, to } => {
                     world.reroute(session, self.mobiles.with_session(session), to);
                 }
-                Chore::Restore(Homecoming { id, session, mobile, images }) => {
+                Deferred::Restore(Restoring { id, session, mobile, images }) => {
                     world.restore(id, session, mobile, images);
-                    world.settle(mobile);
+                    world.end_move(mobile);
                 }
             }
         }

@@ -8,13 +8,13 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::Target;
 
 use super::wired::{Wired, join, merge};
-use super::{Bridge, Chore, Doing, Ended, Restored, Station, What, Wires};
+use super::{Bridge, Deferred, Ended, NoteKind, Restored, SocketState, Station, Wires};
 use crate::handoff::{self, Address, Authority, ConnectionState, Direction, Stage};
 use crate::{ConnId, SessionId, SessionState};
 
 /// Connections of a session that has come, with their wired halves as they were elsewhere.
 #[derive(Debug)]
-pub(super) struct Homecoming<A, I> {
+pub(super) struct Restoring<A, I> {
     pub(super) id: I,
     pub(super) session: SessionId,
     pub(super) mobile: A,
@@ -22,7 +22,7 @@ pub(super) struct Homecoming<A, I> {
 }
 
 /// A connection that has yet to find its wired half.
-struct Homeless<A> {
+struct Unwired<A> {
     conn: ConnId,
     target: Target,
     /// The fixed host's end has come.
@@ -31,7 +31,7 @@ struct Homeless<A> {
     wired: Option<Wired<A>>,
 }
 
-impl<A: Address> Homeless<A> {
+impl<A: Address> Unwired<A> {
     fn of(connection: &mut ConnectionState) -> Self {
         let wired = core::mem::take(&mut connection.wired);
         Self {
@@ -55,7 +55,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        self.note(state.session, What::Received(state.encoded_len()));
+        self.note(state.session, NoteKind::Received(state.encoded_len()));
         if self.mobiles.entry(mobile).call.is_none() {
             return self.rebuild(world, now, state, mobile);
         }
@@ -78,14 +78,14 @@ where
         let session = state.session;
         let known = self.mobiles.entry(mobile);
         let Some(id) = known.at else {
-            self.mobiles.tidy(mobile);
-            self.note(session, What::MobileLeft);
+            self.mobiles.remove_if_unknown(mobile);
+            self.note(session, NoteKind::MobileLeft);
             self.recall_far(world, now, session);
             self.discard(world, now, state);
             return self.machine.rebuilt(now, session, false);
         };
-        let homeless: Vec<Homeless<A>> = state.connections.iter_mut().map(Homeless::of).collect();
-        let mut home = self.come_home(world, now, &mut state, &homeless);
+        let unwired: Vec<Unwired<A>> = state.connections.iter_mut().map(Unwired::of).collect();
+        let mut home = self.reclaim_wired(world, now, &mut state, &unwired);
         let hop = core::mem::take(&mut state.hop);
         if let Some((own, _)) = world.session(id) {
             own.adopt(now, state);
@@ -95,7 +95,7 @@ where
         self.mobiles.name(mobile, session);
         self.stands(mobile);
         let mut images = Vec::new();
-        for Homeless { conn, target, read_done, wired } in homeless {
+        for Unwired { conn, target, read_done, wired } in unwired {
             match wired {
                 None => {}
                 Some(Wired::Image(image)) => {
@@ -104,7 +104,7 @@ where
                 Some(Wired::Lost) => Self::reset(world, id, conn),
                 Some(Wired::Anchor { base, .. }) if base == self.own => match home.remove(&conn) {
                     Some(None) => {}
-                    Some(Some(socket)) if world.doing(socket) == Some(Doing::Relays) => {
+                    Some(Some(socket)) if world.state(socket) == Some(SocketState::Relays) => {
                         world.attach(socket, (id, conn));
                     }
                     _ => Self::reset(world, id, conn),
@@ -118,27 +118,27 @@ where
         for (conn, socket) in home {
             socket.into_iter().for_each(|socket| world.attach(socket, (id, conn)));
         }
-        let homecoming = Homecoming { id, session, mobile, images };
-        self.chores.push_back((now + W::CHORE_DELAY, Chore::Restore(homecoming)));
+        let restoring = Restoring { id, session, mobile, images };
+        self.deferred.push_back((now + W::DEFERRAL, Deferred::Restore(restoring)));
         self.counts.here += 1;
         self.machine.rebuilt(now, session, true);
     }
 
     /// Wired halves of the session that are here already, or none where all was passed on. Their
     /// connections take up what was on its way between here and the base that had the session.
-    fn come_home<W>(
+    fn reclaim_wired<W>(
         &mut self,
         world: &mut W,
         now: Time,
         state: &mut SessionState,
-        homeless: &[Homeless<A>],
+        unwired: &[Unwired<A>],
     ) -> BTreeMap<ConnId, Option<S>>
     where
         W: Wires<A, Id = I, Socket = S>,
     {
         let mut home = BTreeMap::new();
         let Some((here, mut sockets)) = self.recall(world, now, state.session) else { return home };
-        for Homeless { conn, wired, .. } in homeless {
+        for Unwired { conn, wired, .. } in unwired {
             let Some(Wired::Anchor { base, far }) = wired else { continue };
             let near = state.connections.iter_mut().find(|c| c.id == conn.0);
             let (true, Some(near)) = (*base == self.own, near) else { continue };
@@ -167,8 +167,8 @@ where
         // fixed host.
         for (conn, socket) in sockets {
             let own = here.connections.iter().find(|c| c.id == conn.0 && c.up.ended);
-            let Some(own) = own.filter(|_| world.doing(socket) == Some(Doing::Relays)) else {
-                world.abandon(socket);
+            let Some(own) = own.filter(|_| world.state(socket) == Some(SocketState::Relays)) else {
+                world.reset(socket);
                 continue;
             };
             let near = state.connections.iter_mut().find(|c| c.id == conn.0);
@@ -185,7 +185,7 @@ where
                 (Some(near), Some(whole)) => *near = whole,
                 (None, Some(whole)) => state.connections.push(whole),
                 (_, None) => {
-                    world.abandon(socket);
+                    world.reset(socket);
                     continue;
                 }
             }
@@ -213,18 +213,18 @@ where
         let imported = link
             .is_some_and(|link| world.session(link).is_some_and(|(own, _)| own.import(now, far)));
         let Some(link) = link.filter(|_| imported) else {
-            self.note(session, What::AnchorUnknown(anchor, conn));
+            self.note(session, NoteKind::AnchorUnknown(anchor, conn));
             return Self::reset(world, near.0, conn);
         };
         world.splice(target, Bridge::new(near, (link, conn)));
     }
 
     /// A connection that has come has ended; its wired half may still have to be made.
-    pub(super) fn end_before_home(&mut self, id: I, conn: ConnId, how: Ended) {
-        for (_, chore) in &mut self.chores {
-            let Chore::Restore(homecoming) = chore else { continue };
-            let mut images = homecoming.images.iter_mut();
-            if homecoming.id == id
+    pub(super) fn mark_ended(&mut self, id: I, conn: ConnId, how: Ended) {
+        for (_, deferred) in &mut self.deferred {
+            let Deferred::Restore(restoring) = deferred else { continue };
+            let mut images = restoring.images.iter_mut();
+            if restoring.id == id
                 && let Some(restored) = images.find(|restored| restored.conn == conn)
             {
                 restored.ended.get_or_insert(how);
@@ -239,9 +239,9 @@ where
     {
         let session = state.session;
         if let Some((_, sockets)) = self.recall(world, now, session) {
-            sockets.into_values().for_each(|socket| world.abandon(socket));
+            sockets.into_values().for_each(|socket| world.reset(socket));
         }
-        let wired = state.connections.iter_mut().map(|c| Homeless::<A>::of(c).wired);
+        let wired = state.connections.iter_mut().map(|c| Unwired::<A>::of(c).wired);
         let images = wired.filter_map(|wired| match wired {
             Some(Wired::Image(image)) => Some(image),
             _ => None,

@@ -126,7 +126,7 @@ impl Roaming {
     }
 
     /// The mobile's hop leads to that base from here on; its connections go on over it.
-    fn go(&mut self, base: u32) {
+    fn go_to(&mut self, base: u32) {
         let pair = self.pair();
         self.session.suspend(self.now, &mut self.around.pairs[pair].mobile);
         self.at = base;
@@ -222,7 +222,7 @@ impl Roaming {
         while let Some(event) = self.mobile.poll_event() {
             trace!(self, "mobile: {event:?}");
             match event {
-                MobileEvent::Suspend { to } => self.go(to),
+                MobileEvent::Suspend { to } => self.go_to(to),
                 MobileEvent::Resumed { .. } => {
                     self.resumed += 1;
                     let pair = self.pair();

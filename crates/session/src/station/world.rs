@@ -19,7 +19,7 @@ pub trait Wires<A>: Associations {
     type Socket: Copy;
 
     /// How long what takes the kernel tens of milliseconds waits for what was said to leave.
-    const CHORE_DELAY: Duration = Duration::from_millis(2);
+    const DEFERRAL: Duration = Duration::from_millis(2);
 
     /// Makes an association to another base, over which the bytes of one session's connections are to
     /// go. `None` if that base is not known, or there are no means.
@@ -32,7 +32,7 @@ pub trait Wires<A>: Associations {
     fn unlink(&mut self, id: Self::Id, farewell: Farewell);
 
     /// Ends an association that another base made, which is told.
-    fn dismiss(&mut self, id: Self::Id);
+    fn close(&mut self, id: Self::Id);
 
     /// Wired halves that have a connection's name in the session of an association.
     fn wired(&self, id: Self::Id) -> Vec<(ConnId, Self::Socket)>;
@@ -42,7 +42,7 @@ pub trait Wires<A>: Associations {
     fn fate(&self, mobile: A, socket: Self::Socket) -> Option<Fate>;
 
     /// What it does; `None` if it is no more.
-    fn doing(&self, socket: Self::Socket) -> Option<Doing>;
+    fn state(&self, socket: Self::Socket) -> Option<SocketState>;
 
     /// Whether the fixed host has been sent the end of the mobile's bytes.
     fn is_write_done(&self, socket: Self::Socket) -> bool;
@@ -54,7 +54,7 @@ pub trait Wires<A>: Associations {
     fn detach(&mut self, socket: Self::Socket);
 
     /// Resets it, and so tells the fixed host; one that is over is closed.
-    fn abandon(&mut self, socket: Self::Socket);
+    fn reset(&mut self, socket: Self::Socket);
 
     /// Connects a mobile's connection to that of another base's association.
     fn splice(&mut self, target: &Target, bridge: Bridge<Self::Id>);
@@ -93,7 +93,7 @@ pub trait Wires<A>: Associations {
     fn reroute(&mut self, session: SessionId, mobile: Option<A>, to: A);
 
     /// All that the mobile has is here from here on: nothing of it is elsewhere.
-    fn settle(&mut self, mobile: A);
+    fn end_move(&mut self, mobile: A);
 
     /// The mobile is not here any more, and nobody knows where it is.
     fn leave(&mut self, mobile: A);
@@ -114,7 +114,7 @@ pub enum Farewell {
 
 /// What a wired half does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Doing {
+pub enum SocketState {
     /// It is being made: the fixed host has not answered.
     Opens,
     /// It relays bytes.

@@ -204,7 +204,7 @@ impl Migration {
     }
 
     /// A mobile has connections here: packets for its addresses are to come here.
-    pub(super) fn settle(&mut self, mobile: PublicKey) {
+    pub(super) fn end_move(&mut self, mobile: PublicKey) {
         if self.addresses.contains_key(&mobile) && self.here.insert(mobile) {
             self.gain(mobile);
         }
@@ -212,7 +212,7 @@ impl Migration {
 
     /// A mobile has all of its connections here, and none elsewhere. Packets for its addresses are to
     /// come here, wherever they went meanwhile, and strays are to be reset.
-    pub(super) fn settle_whole(&mut self, now: Time, mobile: PublicKey) {
+    pub(super) fn end_move_whole(&mut self, now: Time, mobile: PublicKey) {
         if self.addresses.contains_key(&mobile) {
             self.here.insert(mobile);
             self.gain(mobile);

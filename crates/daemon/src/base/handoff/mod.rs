@@ -12,7 +12,7 @@ use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_kernel::slab::Key;
 use lasthop_migrate::RouteMode;
 use lasthop_session::handoff::{self, BaseKeys};
-use lasthop_session::station::{self, Note, Station, What};
+use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
 use lasthop_units::Time;
 
@@ -96,9 +96,9 @@ impl Handoffs {
     }
 
     /// A mobile has connections here.
-    pub(super) fn settle(&mut self, mobile: PublicKey) {
+    pub(super) fn end_move(&mut self, mobile: PublicKey) {
         if let Some(migration) = &mut self.means.migration {
-            migration.settle(mobile);
+            migration.end_move(mobile);
         }
     }
 
@@ -240,41 +240,41 @@ impl Handoffs {
     fn log(&self, Note { session, what }: Note<PublicKey>) {
         let name = |key| self.means.name_of(key);
         match what {
-            What::Frozen(bytes) => tracing::debug!(%session, bytes, "session frozen"),
-            What::HandedOver(to) => {
+            NoteKind::Frozen(bytes) => tracing::debug!(%session, bytes, "session frozen"),
+            NoteKind::HandedOver(to) => {
                 tracing::info!(%session, to = name(to), "session handed over");
             }
-            What::Received(bytes) => tracing::debug!(%session, bytes, "session state received"),
-            What::TakenOver(mobile) => tracing::info!(%session, %mobile, "session taken over"),
-            What::NotReceived(mobile, reason) => {
+            NoteKind::Received(bytes) => tracing::debug!(%session, bytes, "session state received"),
+            NoteKind::TakenOver(mobile) => tracing::info!(%session, %mobile, "session taken over"),
+            NoteKind::NotReceived(mobile, reason) => {
                 tracing::warn!(%session, %mobile, %reason, "handoff failed: session state not received");
             }
-            What::MobileLeft => {
+            NoteKind::MobileLeft => {
                 tracing::warn!(%session, "the mobile left during the handoff: its connections are reset");
             }
-            What::Unclaimed => {
+            NoteKind::Unclaimed => {
                 tracing::warn!(%session, "no mobile claimed a session: its connections are reset");
             }
-            What::Refused(from, why) => {
+            NoteKind::Refused(from, why) => {
                 tracing::warn!(%session, from = name(from), %why, "refused");
             }
-            What::Anchors(to) => {
+            NoteKind::Anchors(to) => {
                 tracing::info!(%session, to = name(to), "anchor: relaying to another base");
             }
-            What::NotAttached => {
+            NoteKind::NotAttached => {
                 tracing::warn!(%session, "anchor: no base claimed the sockets of a session: reset");
             }
-            What::AnchorUnknown(anchor, conn) => {
+            NoteKind::AnchorUnknown(anchor, conn) => {
                 let (connection, base) = (conn.0, name(anchor));
                 tracing::warn!(%session, connection, base, "anchor: the base with the socket is not a peer of this one");
             }
-            What::AnchorSilent(anchor) => {
+            NoteKind::AnchorSilent(anchor) => {
                 tracing::warn!(%session, anchor = name(anchor), "anchor: the base with the sockets did not answer in time");
             }
-            What::AnchorRefused(anchor, reason) => {
+            NoteKind::AnchorRefused(anchor, reason) => {
                 tracing::warn!(%session, anchor = name(anchor), %reason, "anchor: the base with the sockets refused");
             }
-            What::AnchorLost(anchor, why) => {
+            NoteKind::AnchorLost(anchor, why) => {
                 tracing::warn!(%session, anchor = name(anchor), why, "anchor lost: its connections are reset");
             }
         }

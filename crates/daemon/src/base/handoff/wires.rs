@@ -7,7 +7,7 @@ use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{Image, MigrateError};
 use lasthop_session::station::{
-    Associations, Bridge, Counts, Doing, Dumped, Ended, Farewell, Fate, Name, Restored, Wires,
+    Associations, Bridge, Counts, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
 };
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
 use lasthop_units::Bytes;
@@ -86,7 +86,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         hop.unlink(&mut turn, part, farewell);
     }
 
-    fn dismiss(&mut self, id: Self::Id) {
+    fn close(&mut self, id: Self::Id) {
         if let Way::Peer(association) = id {
             self.core.hop.dismiss(association);
         }
@@ -130,11 +130,11 @@ impl Wires<PublicKey> for BaseWires<'_> {
         previews
     }
 
-    fn doing(&self, socket: Key) -> Option<Doing> {
+    fn state(&self, socket: Key) -> Option<SocketState> {
         Some(match self.core.connections.get(socket)?.phase {
-            Phase::Waiting(_) => Doing::Opens,
-            Phase::Relaying(_) => Doing::Relays,
-            Phase::Bridged(_) => Doing::Spliced,
+            Phase::Waiting(_) => SocketState::Opens,
+            Phase::Relaying(_) => SocketState::Relays,
+            Phase::Bridged(_) => SocketState::Spliced,
         })
     }
 
@@ -151,7 +151,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         self.core.unname(socket);
     }
 
-    fn abandon(&mut self, socket: Key) {
+    fn reset(&mut self, socket: Key) {
         let Some(connection) = self.core.remove(socket) else { return };
         match connection.phase {
             Phase::Relaying(relay) => {
@@ -279,9 +279,9 @@ impl Wires<PublicKey> for BaseWires<'_> {
         }
     }
 
-    fn settle(&mut self, mobile: PublicKey) {
+    fn end_move(&mut self, mobile: PublicKey) {
         if let Some(migration) = &mut self.means.migration {
-            migration.settle_whole(self.core.now, mobile);
+            migration.end_move_whole(self.core.now, mobile);
         }
     }
 

@@ -113,7 +113,7 @@ impl Roaming {
             let idle = |slot: &mut Surrogate| slot.alive + IDLE <= now;
             station.guest.take_if(idle);
             if station.surrogate.take_if(idle).is_some() {
-                station.machine.forget(ID);
+                station.machine.remove(ID);
             }
         }
     }

@@ -339,7 +339,7 @@ fn handoffs_beyond_the_bound_wait_for_room() {
     };
     assert_eq!(greet(&mut base, 1), (1, false));
     assert_eq!(greet(&mut base, 2), (100, true));
-    base.forget(SessionId(1));
+    base.remove(SessionId(1));
     assert_eq!(greet(&mut base, 2), (1, false));
 }
 

@@ -326,7 +326,7 @@ impl Wires<u32> for NodeWires<'_> {
         }
     }
 
-    fn dismiss(&mut self, id: At) {
+    fn close(&mut self, id: At) {
         self.sockets.sessions.remove(&id);
         if let Some(peer) = self.sockets.peers.remove(&id) {
             self.around.gone.push((self.now, peer, At { link: true, ..id }));
@@ -351,11 +351,11 @@ impl Wires<u32> for NodeWires<'_> {
         })
     }
 
-    fn doing(&self, socket: u64) -> Option<Doing> {
+    fn state(&self, socket: u64) -> Option<SocketState> {
         Some(match self.sockets.all.get(&socket)?.kind {
-            Kind::Opens => Doing::Opens,
-            Kind::Relays => Doing::Relays,
-            Kind::Bridge(_) => Doing::Spliced,
+            Kind::Opens => SocketState::Opens,
+            Kind::Relays => SocketState::Relays,
+            Kind::Bridge(_) => SocketState::Spliced,
         })
     }
 
@@ -380,7 +380,7 @@ impl Wires<u32> for NodeWires<'_> {
         }
     }
 
-    fn abandon(&mut self, socket: u64) {
+    fn reset(&mut self, socket: u64) {
         let Some(socket) = self.sockets.take(socket) else { return };
         let (_, wired) = self.around.flows[socket.flow];
         let over = wired.up_ended && wired.down_ended;
@@ -453,7 +453,7 @@ impl Wires<u32> for NodeWires<'_> {
         assert!(mobile.is_none_or(|mobile| mobile == MOBILE) && to != self.sockets.name);
     }
 
-    fn settle(&mut self, _mobile: u32) {}
+    fn end_move(&mut self, _mobile: u32) {}
 
     fn leave(&mut self, _mobile: u32) {}
 

@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddr};
 
 use lasthop_hop::Movable;
 use lasthop_session::station::{
-    Associations, Bridge, Doing, Dumped, Ended, Farewell, Fate, Name, Restored, Wires,
+    Associations, Bridge, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
 };
 use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
 use lasthop_units::{Bytes, Duration};
@@ -78,7 +78,7 @@ impl Wires<SocketAddr> for Surrogates {
     type Socket = u64;
 
     /// Here nothing takes the time of a kernel.
-    const CHORE_DELAY: Duration = Duration::ZERO;
+    const DEFERRAL: Duration = Duration::ZERO;
 
     fn link(&mut self, base: SocketAddr) -> Option<Way> {
         Some(self.sessions.links.open(self.now, ip(base)))
@@ -94,7 +94,7 @@ impl Wires<SocketAddr> for Surrogates {
         }
     }
 
-    fn dismiss(&mut self, id: Way) {
+    fn close(&mut self, id: Way) {
         if let Way::Peer(id) = id {
             self.sessions.links.dismiss(id);
         }
@@ -114,11 +114,11 @@ impl Wires<SocketAddr> for Surrogates {
         (!half.connecting).then_some(Fate::Stays)
     }
 
-    fn doing(&self, socket: u64) -> Option<Doing> {
+    fn state(&self, socket: u64) -> Option<SocketState> {
         Some(match self.entries.get(&socket)? {
-            Entry::Half(half) if half.connecting => Doing::Opens,
-            Entry::Half(_) => Doing::Relays,
-            Entry::Bridge(..) => Doing::Spliced,
+            Entry::Half(half) if half.connecting => SocketState::Opens,
+            Entry::Half(_) => SocketState::Relays,
+            Entry::Bridge(..) => SocketState::Spliced,
         })
     }
 
@@ -140,7 +140,7 @@ impl Wires<SocketAddr> for Surrogates {
         }
     }
 
-    fn abandon(&mut self, socket: u64) {
+    fn reset(&mut self, socket: u64) {
         self.detach(socket);
         if let Some(half) = self.half_mut(socket)
             && half.is_over()
@@ -211,7 +211,7 @@ impl Wires<SocketAddr> for Surrogates {
         self.depart(mobile_of(session), Departure::Gone { to: ip(to), until });
     }
 
-    fn settle(&mut self, mobile: SocketAddr) {
+    fn end_move(&mut self, mobile: SocketAddr) {
         self.departed.remove(&ip(mobile));
         if let Some(known) = self.sessions.mobiles.get_mut(&ip(mobile)) {
             known.away = false;
