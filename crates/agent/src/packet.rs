@@ -119,8 +119,8 @@ pub enum Output<P> {
     },
 }
 
-/// What waits to be sent. Carriers empty it after each call, so it stays as short as one call's
-/// output.
+/// What waits to be sent. Carriers empty it before time goes on, so it stays as short as the output of
+/// a few calls.
 #[derive(Clone, Debug)]
 pub struct Queue<P>(VecDeque<Output<P>>);
 

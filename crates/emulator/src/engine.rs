@@ -69,6 +69,11 @@ impl Intake {
         self.now = self.clock();
     }
 
+    /// Where buffers of packets rest.
+    pub(crate) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
+    }
+
     /// An empty packet from `peer`.
     pub(crate) fn packet(&self, peer: usize) -> Packet {
         Packet::new(&self.pool, peer)

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
-use lasthop_kernel::mmsg::{self, Inbox};
-use lasthop_kernel::offload::{self, HEADER_LENGTH, NOTHING_LEFT, Segments, Unfinished};
-use lasthop_kernel::packet_socket::PacketSocket;
+use lasthop_kernel::offload;
+use lasthop_kernel::packet_batches::{FrameInbox, PacketBatches};
 use lasthop_kernel::tun::Tun;
 use lasthop_radio::Direction;
 use rustix::event::epoll;
@@ -17,13 +17,7 @@ use super::engine::{Exchange, Intake};
 use super::pool::Packet;
 use super::{EmulatorError, Port};
 
-/// A large packet, its Ethernet header and the offload header.
-const LONGEST_FRAME: usize = HEADER_LENGTH + 18 + 65_535 + 64;
-
 const LONGEST_DATAGRAM: usize = 65_535;
-
-/// Packets that should be read before packets are sent again: more would make those late.
-const FEW_PACKETS: u64 = 64;
 
 /// Datagrams of a TUN device read before packets are sent again.
 const DATAGRAMS: usize = 64;
@@ -32,7 +26,7 @@ const DATAGRAMS: usize = 64;
 pub(crate) struct FrameExchange {
     mobile: End,
     base: End,
-    inbox: Inbox,
+    inbox: FrameInbox,
     /// Room for one datagram of a TUN device.
     scratch: Vec<u8>,
 }
@@ -40,19 +34,6 @@ pub(crate) struct FrameExchange {
 struct End {
     port: Port,
     stats: PortStats,
-    /// How many frames are read at once.
-    batch: usize,
-}
-
-impl End {
-    /// Large frames are cut into many packets: then fewer are read at once.
-    fn adapt_batch(&mut self, packets: u64) {
-        self.batch = if packets > FEW_PACKETS {
-            (self.batch / 2).max(1)
-        } else {
-            (self.batch * 2).min(mmsg::BATCH)
-        };
-    }
 }
 
 impl FrameExchange {
@@ -61,11 +42,11 @@ impl FrameExchange {
             (Port::Interface(_), Port::Interface(_)) | (Port::Tun(_), Port::Tun(_)) => {}
             _ => return Err(EmulatorError::MixedPorts),
         }
-        let end = |port| End { port, stats: PortStats::default(), batch: 1 };
+        let end = |port| End { port, stats: PortStats::default() };
         Ok(Self {
             mobile: end(mobile),
             base: end(base),
-            inbox: Inbox::new(LONGEST_FRAME),
+            inbox: FrameInbox::new(),
             scratch: vec![0; LONGEST_DATAGRAM],
         })
     }
@@ -89,12 +70,9 @@ impl Exchange for FrameExchange {
             MOBILE => (&mut self.mobile, Direction::Up),
             _ => (&mut self.base, Direction::Down),
         };
-        match &end.port {
+        match &mut end.port {
             Port::Interface(socket) => {
-                let before = end.stats.received;
-                let batch = end.batch;
-                read_frames(socket, batch, &mut self.inbox, direction, &mut end.stats, intake);
-                end.adapt_batch(end.stats.received - before);
+                read_frames(socket, &mut self.inbox, direction, &mut end.stats, intake);
                 Ok(())
             }
             Port::Tun(tun) => {
@@ -125,7 +103,7 @@ impl Exchange for FrameExchange {
     fn tend(&mut self) {
         for end in [&mut self.mobile, &mut self.base] {
             if let Port::Interface(socket) = &end.port {
-                end.stats.missed += u64::from(socket.take_drops());
+                end.stats.missed += socket.take_drops();
             }
         }
     }
@@ -151,60 +129,25 @@ impl AsFd for Port {
     }
 }
 
+/// Cuts and finishes frames as a network card would, so that each real packet is charged.
 fn read_frames(
-    socket: &PacketSocket,
-    most: usize,
-    inbox: &mut Inbox,
+    socket: &mut PacketBatches,
+    inbox: &mut FrameInbox,
     direction: Direction,
     stats: &mut PortStats,
     intake: &mut Intake,
 ) {
     // The interface is down, or a frame was of a kind that has no offload header.
-    if inbox.receive(socket.as_fd(), most).is_err() {
+    if socket.receive(inbox).is_err() {
         stats.unreadable += 1;
-        return;
     }
     intake.batch_read();
-    for (bytes, _, truncated) in inbox.messages() {
-        match bytes.split_first_chunk() {
-            Some((header, frame)) if !truncated => {
-                take_frame(Unfinished::parse(*header), frame, direction, stats, intake);
-            }
-            _ => stats.unreadable += 1,
-        }
-    }
-}
-
-/// Cuts and finishes a frame as a network card would, so that each real packet is charged.
-fn take_frame(
-    todo: Unfinished,
-    frame: &[u8],
-    direction: Direction,
-    stats: &mut PortStats,
-    intake: &mut Intake,
-) {
-    if todo.is_segmented() {
-        let Ok(mut segments) = Segments::new(todo, frame) else {
-            stats.unreadable += 1;
-            return;
-        };
-        loop {
-            let mut packet = intake.packet(0);
-            if !segments.next_into(&mut packet.bytes) {
-                return;
-            }
-            stats.received += 1;
-            push_frame(direction, packet, intake);
-        }
-    }
-    let mut packet = intake.packet(0);
-    packet.bytes.extend_from_slice(frame);
-    if offload::finish_checksum(todo, &mut packet.bytes).is_err() {
-        stats.unreadable += 1;
-        return;
-    }
-    stats.received += 1;
-    push_frame(direction, packet, intake);
+    let pool = Rc::clone(intake.pool());
+    let batch =
+        inbox.packets(|| Packet::new(&pool, 0), |packet, _| push_frame(direction, packet, intake));
+    stats.received += batch.packets;
+    stats.unreadable += batch.cut_off + batch.unknown;
+    socket.adapt(&batch);
 }
 
 fn push_frame(direction: Direction, packet: Packet, intake: &mut Intake) {
@@ -215,21 +158,10 @@ fn push_frame(direction: Direction, packet: Packet, intake: &mut Intake) {
     }
 }
 
-fn send_frames(socket: &PacketSocket, outbox: &mut VecDeque<Packet>, stats: &mut PortStats) {
-    while !outbox.is_empty() {
-        let frames = outbox.iter().map(|packet| (packet.bytes.as_slice(), None));
-        match mmsg::send(socket.as_fd(), &NOTHING_LEFT, frames) {
-            Ok(sent) => {
-                stats.sent += sent as u64;
-                outbox.drain(..sent.min(outbox.len()));
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-            Err(_) => {
-                stats.unsent += 1;
-                outbox.pop_front();
-            }
-        }
-    }
+fn send_frames(socket: &PacketBatches, outbox: &mut VecDeque<Packet>, stats: &mut PortStats) {
+    let sent = socket.send(outbox, |packet| &packet.bytes);
+    stats.sent += sent.messages;
+    stats.unsent += sent.refused;
 }
 
 /// An error means that the device is gone.

@@ -35,6 +35,7 @@ use lasthop_radio::{ConfigError, RadioConfig};
 use lasthop_units::Seed;
 use thiserror::Error;
 
+use lasthop_kernel::packet_batches::PacketBatches;
 use lasthop_kernel::packet_socket::{PacketSocket, PacketSocketError};
 use lasthop_kernel::tun::{Tun, TunError};
 
@@ -66,7 +67,7 @@ pub enum EmulatorError {
 #[derive(Debug)]
 pub enum Port {
     /// An Ethernet interface, such as a veth.
-    Interface(PacketSocket),
+    Interface(PacketBatches),
     /// A TUN device.
     Tun(Tun),
 }
@@ -78,7 +79,7 @@ impl Port {
     ///
     /// There is no such interface, or no permission.
     pub fn interface(name: &str) -> Result<Self, PacketSocketError> {
-        PacketSocket::open(name).map(Self::Interface)
+        Ok(Self::Interface(PacketSocket::open(name)?.into()))
     }
 
     /// The TUN device `name` in the calling thread's network namespace, made if it is not there.

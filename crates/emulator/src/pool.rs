@@ -62,6 +62,12 @@ impl Clone for Packet {
     }
 }
 
+impl AsMut<Vec<u8>> for Packet {
+    fn as_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
 impl Drop for Packet {
     fn drop(&mut self) {
         self.pool.put_back(mem::take(&mut self.bytes));

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use lasthop_kernel::mmsg::{self, Inbox};
 use lasthop_radio::Direction;
 use rustix::event::epoll;
-use socket2::SockRef;
+use socket2::{SockAddr, SockRef};
 
 use super::control::PortStats;
 use super::engine::{Exchange, Intake};
@@ -23,6 +23,9 @@ const LONGEST_DATAGRAM: usize = 65_535;
 
 /// Room for datagrams while the emulator is not running, as far as the system allows.
 const SOCKET_BUFFER: usize = 8 * 1024 * 1024;
+
+/// The most datagrams in one batch.
+const BATCH: usize = 32;
 
 /// Batches read before packets are sent again.
 const BATCHES: usize = 4;
@@ -122,7 +125,7 @@ impl UdpExchange {
         };
         Self {
             listener,
-            inbox: Inbox::new(LONGEST_DATAGRAM),
+            inbox: Inbox::new(LONGEST_DATAGRAM, BATCH),
             peers,
             mobile: PortStats::default(),
             base: PortStats::default(),
@@ -131,12 +134,13 @@ impl UdpExchange {
 
     fn receive_from_mobiles(&mut self, intake: &mut Intake) {
         for _ in 0..BATCHES {
-            let Ok(count) = self.inbox.receive(self.listener.as_fd(), mmsg::BATCH) else {
+            let Ok(count) = self.inbox.receive(self.listener.as_fd(), BATCH) else {
                 self.mobile.unreadable += 1;
                 return;
             };
             intake.batch_read();
-            for (bytes, from, _) in self.inbox.messages() {
+            for (bytes, sender, _) in self.inbox.messages() {
+                let from = sender.internet();
                 let Some(peer) = from.and_then(|from| self.peers.number_of(from)) else {
                     self.mobile.turned_away += 1;
                     continue;
@@ -144,7 +148,7 @@ impl UdpExchange {
                 self.mobile.received += 1;
                 push(intake, Direction::Up, bytes, peer, from);
             }
-            if count < mmsg::BATCH {
+            if count < BATCH {
                 return;
             }
         }
@@ -154,7 +158,7 @@ impl UdpExchange {
         let Some(peer) = self.peers.peers.get_mut(&number) else { return };
         peer.active = Instant::now();
         for _ in 0..BATCHES {
-            let Ok(count) = self.inbox.receive(peer.upstream.as_fd(), mmsg::BATCH) else {
+            let Ok(count) = self.inbox.receive(peer.upstream.as_fd(), BATCH) else {
                 // Such as that nobody listens there: the mobile hears nothing, as over a radio.
                 self.base.unreadable += 1;
                 return;
@@ -164,7 +168,7 @@ impl UdpExchange {
                 self.base.received += 1;
                 push(intake, Direction::Down, bytes, number, Some(self.peers.forward));
             }
-            if count < mmsg::BATCH {
+            if count < BATCH {
                 return;
             }
         }
@@ -244,34 +248,31 @@ impl Exchange for UdpExchange {
     fn send(&mut self, direction: Direction, outbox: &mut VecDeque<Packet>) {
         let (peers, listener) = (&self.peers.peers, &self.listener);
         while let Some(first) = outbox.front().map(|packet| packet.peer) {
-            let (result, stats) = match (direction, peers.get(&first)) {
+            let (sent, stats) = match (direction, peers.get(&first)) {
                 // The mobile has been forgotten while this was in flight.
                 (_, None) => {
                     outbox.pop_front();
                     continue;
                 }
                 (Direction::Up, Some(peer)) => {
-                    let same = outbox.iter().take_while(|packet| packet.peer == first);
-                    let datagrams = same.map(|packet| (packet.bytes.as_slice(), None));
-                    (mmsg::send(peer.upstream.as_fd(), &[], datagrams), &mut self.base)
+                    let upstream = peer.upstream.as_fd();
+                    let sent = mmsg::send_waiting(upstream, &[], outbox, |packet| {
+                        (packet.peer == first).then_some((packet.bytes.as_slice(), ()))
+                    });
+                    (sent, &mut self.base)
                 }
                 (Direction::Down, Some(_)) => {
-                    let known = outbox.iter().map_while(|packet| {
-                        Some((packet.bytes.as_slice(), Some(peers.get(&packet.peer)?.address)))
+                    let sent = mmsg::send_waiting(listener.as_fd(), &[], outbox, |packet| {
+                        let peer = peers.get(&packet.peer)?;
+                        Some((packet.bytes.as_slice(), SockAddr::from(peer.address)))
                     });
-                    (mmsg::send(listener.as_fd(), &[], known), &mut self.mobile)
+                    (sent, &mut self.mobile)
                 }
             };
-            match result {
-                Ok(sent) => {
-                    stats.sent += sent as u64;
-                    outbox.drain(..sent.min(outbox.len()));
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(_) => {
-                    stats.unsent += 1;
-                    outbox.pop_front();
-                }
+            stats.sent += sent.messages;
+            stats.unsent += sent.refused;
+            if sent.blocked {
+                return;
             }
         }
     }

@@ -13,6 +13,7 @@ pub mod netns;
 pub mod network;
 pub mod nft;
 pub mod offload;
+pub mod packet_batches;
 pub mod packet_socket;
 pub mod reactor;
 pub mod realtime;

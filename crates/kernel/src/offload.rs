@@ -65,13 +65,8 @@ impl Unfinished {
         }
     }
 
-    /// Whether a checksum is only begun.
-    pub fn has_checksum_left(&self) -> bool {
-        self.checksum.is_some()
-    }
-
     /// Whether the frame is to be cut into several.
-    pub fn is_segmented(&self) -> bool {
+    fn is_segmented(&self) -> bool {
         self.gso_type != GSO_NONE
     }
 }
@@ -81,13 +76,44 @@ impl Unfinished {
 /// # Errors
 ///
 /// [`OffloadError::Truncated`] if the checksum lies outside the frame.
-pub fn finish_checksum(todo: Unfinished, frame: &mut [u8]) -> Result<(), OffloadError> {
+fn finish_checksum(todo: Unfinished, frame: &mut [u8]) -> Result<(), OffloadError> {
     let Some((start, offset)) = todo.checksum else { return Ok(()) };
     let covered = frame.get_mut(start..).ok_or(OffloadError::Truncated)?;
     let sum = checksum::of(covered);
     let field = covered.get_mut(offset..offset + 2).ok_or(OffloadError::Truncated)?;
     field.copy_from_slice(&never_zero(sum, offset == UDP_CHECKSUM_OFFSET));
     Ok(())
+}
+
+/// Does for a frame what was left to a network card: hands each packet that it is, in a buffer that
+/// `empty` makes, to `take`, with whether its checksum is known to be right. Says how many there were.
+///
+/// # Errors
+///
+/// The frame is shorter than its headers say, or of an unknown kind: nothing was taken.
+pub(crate) fn finish<B: AsMut<Vec<u8>>>(
+    todo: Unfinished,
+    frame: &[u8],
+    mut empty: impl FnMut() -> B,
+    mut take: impl FnMut(B, bool),
+) -> Result<u64, OffloadError> {
+    if !todo.is_segmented() {
+        let mut packet = empty();
+        packet.as_mut().extend_from_slice(frame);
+        finish_checksum(todo, packet.as_mut())?;
+        take(packet, todo.checksum.is_some());
+        return Ok(1);
+    }
+    let mut segments = Segments::new(todo, frame)?;
+    let mut packets = 0;
+    loop {
+        let mut packet = empty();
+        if !segments.next_into(packet.as_mut()) {
+            return Ok(packets);
+        }
+        packets += 1;
+        take(packet, true);
+    }
 }
 
 /// The packets that a large packet is cut into.

@@ -1,6 +1,6 @@
 //! The machines of an agent, one behind the other from the fixed side to the mobile side.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lasthop_agent::{Agent, Output, Side};
@@ -17,30 +17,20 @@ const HEADERS: usize = 4096;
 /// How long they are remembered after a connection's last packet.
 const IDLE: Duration = Duration::from_secs(300);
 
-/// Something that leaves the chain.
-#[derive(Debug)]
-pub(super) enum Leaving {
+/// Where packets and messages go that leave the chain.
+pub(super) trait Exit {
     /// A packet for that side.
-    Packet(Side, Frame),
-    /// A message for the agent on that side; messages are long, and few.
-    Message(Side, Box<Message>),
-}
+    fn packet(&mut self, towards: Side, frame: Frame);
 
-/// Something within the chain, for machine `at`; one before the first leaves towards the fixed hosts, one
-/// behind the last towards the mobiles.
-#[derive(Debug)]
-struct Passing {
-    at: Option<usize>,
-    from: Side,
-    frame: Frame,
+    /// A message for the agent on that side.
+    fn message(&mut self, towards: Side, message: &Message);
 }
 
 /// The machines.
 pub(super) struct Chain {
     machines: Vec<Machine>,
-    passing: VecDeque<Passing>,
-    leaving: VecDeque<Leaving>,
     headers: Headers,
+    pool: Pool,
     /// Whether the agent at the other end of the hop is there.
     peer: bool,
     /// Whether any machine makes segments of its own.
@@ -48,31 +38,17 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub(super) fn new(machines: Vec<Machine>) -> Self {
+    pub(super) fn new(machines: Vec<Machine>, pool: Pool) -> Self {
         let makes_segments = machines.iter().any(Machine::makes_segments);
-        Self {
-            machines,
-            passing: VecDeque::new(),
-            leaving: VecDeque::new(),
-            headers: Headers::new(HEADERS, IDLE),
-            peer: false,
-            makes_segments,
-        }
+        Self { machines, headers: Headers::new(HEADERS, IDLE), pool, peer: false, makes_segments }
     }
 
     /// The agent at the other end of the hop is there, or not any more. A machine that cannot do
     /// without it is passed by meanwhile.
-    pub(super) fn set_peer(&mut self, now: Time, there: bool, pool: &Pool) {
+    pub(super) fn set_peer(&mut self, now: Time, there: bool, exit: &mut impl Exit) {
         self.peer = there;
-        for at in 0..self.machines.len() {
-            if let Some(machine) = self.machines.get_mut(at)
-                && machine.needs_peer()
-            {
-                machine.begin_anew();
-                self.collect(at, pool);
-            }
-        }
-        self.pass(now, pool);
+        self.machines.iter_mut().filter(|m| m.needs_peer()).for_each(Machine::begin_anew);
+        self.forward(now, exit);
     }
 
     /// Whether somebody wants to know how full the queue towards the mobiles is.
@@ -88,38 +64,44 @@ impl Chain {
     }
 
     /// A packet came from that side.
-    pub(super) fn handle_frame(&mut self, now: Time, from: Side, frame: Frame, pool: &Pool) {
+    pub(super) fn handle_frame(
+        &mut self,
+        now: Time,
+        from: Side,
+        frame: Frame,
+        exit: &mut impl Exit,
+    ) {
         if self.makes_segments {
             self.headers.remember(now, from, &frame);
         }
-        let at = match from {
-            Side::Fixed => self.next(None, Side::Mobile),
-            Side::Mobile => self.next(Some(self.machines.len()), Side::Fixed),
-        };
-        self.passing.push_back(Passing { at, from, frame });
-        self.pass(now, pool);
+        let towards = from.other();
+        match self.next(None, towards) {
+            Some(first) => self.handle_packet(first, now, from, frame),
+            None => return exit.packet(towards, frame),
+        }
+        self.forward(now, exit);
     }
 
     /// The agent on that side said something.
-    pub(super) fn handle_message(&mut self, now: Time, from: Side, message: &Message, pool: &Pool) {
-        for at in 0..self.machines.len() {
-            if let Some(machine) = self.machines.get_mut(at) {
-                machine.agent.handle_message(now, from, message);
-                self.collect(at, pool);
-            }
+    pub(super) fn handle_message(
+        &mut self,
+        now: Time,
+        from: Side,
+        message: &Message,
+        exit: &mut impl Exit,
+    ) {
+        for machine in &mut self.machines {
+            machine.agent.handle_message(now, from, message);
         }
-        self.pass(now, pool);
+        self.forward(now, exit);
     }
 
     /// The hop's state changed.
-    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent, pool: &Pool) {
-        for at in 0..self.machines.len() {
-            if let Some(machine) = self.machines.get_mut(at) {
-                machine.agent.handle_link_event(now, event);
-                self.collect(at, pool);
-            }
+    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent, exit: &mut impl Exit) {
+        for machine in &mut self.machines {
+            machine.agent.handle_link_event(now, event);
         }
-        self.pass(now, pool);
+        self.forward(now, exit);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
@@ -128,24 +110,17 @@ impl Chain {
     }
 
     /// The time asked for has come.
-    pub(super) fn handle_timeout(&mut self, now: Time, pool: &Pool) {
-        for at in 0..self.machines.len() {
-            if let Some(machine) = self.machines.get_mut(at)
-                && machine.agent.next_timeout().is_some_and(|due| due <= now)
-            {
+    pub(super) fn handle_timeout(&mut self, now: Time, exit: &mut impl Exit) {
+        for machine in &mut self.machines {
+            if machine.agent.next_timeout().is_some_and(|due| due <= now) {
                 machine.agent.handle_timeout(now);
-                self.collect(at, pool);
             }
         }
-        self.pass(now, pool);
+        self.forward(now, exit);
     }
 
-    /// The next thing that leaves.
-    pub(super) fn poll(&mut self) -> Option<Leaving> {
-        self.leaving.pop_front()
-    }
-
-    /// The machines.
+    /// The machines. What they say when they are changed from outside is to be
+    /// [forwarded](Self::forward).
     pub(super) fn machines(&mut self) -> &mut [Machine] {
         &mut self.machines
     }
@@ -155,58 +130,129 @@ impl Chain {
         self.machines.iter().flat_map(Machine::counters).collect()
     }
 
-    /// Hands on what a machine has to hand on after it was changed from outside.
-    pub(super) fn flush(&mut self, now: Time, pool: &Pool) {
-        for at in 0..self.machines.len() {
-            self.collect(at, pool);
-        }
-        self.pass(now, pool);
-    }
-
-    /// The machine after `at` in that direction which is to see packets; none at the end.
-    fn next(&self, at: Option<usize>, towards: Side) -> Option<usize> {
-        let sees = |i: &usize| self.machines.get(*i).is_some_and(|m| self.peer || !m.needs_peer());
-        match towards {
-            Side::Mobile => {
-                let first = at.map_or(0, |at| at + 1);
-                (first..self.machines.len()).find(sees)
-            }
-            Side::Fixed => (0..at.unwrap_or(0)).rev().find(sees),
-        }
-    }
-
-    /// Moves what is within the chain until all of it has been handled or has left.
-    fn pass(&mut self, now: Time, pool: &Pool) {
-        while let Some(Passing { at, from, frame }) = self.passing.pop_front() {
-            let Some(at) = at else {
-                self.leaving.push_back(Leaving::Packet(from.other(), frame));
-                continue;
-            };
-            if let Some(machine) = self.machines.get_mut(at) {
-                machine.agent.handle_packet(now, from, frame);
-                self.collect(at, pool);
-            }
-        }
-    }
-
-    /// Takes over what machine `at` has to hand on.
-    fn collect(&mut self, at: usize, pool: &Pool) {
-        while let Some(output) = self.machines.get_mut(at).and_then(|m| m.agent.poll_output()) {
+    /// Moves what the machines have to say from one to the next until all of it has been handled or
+    /// has left. It waits nowhere but in the queue of the machine that says it.
+    pub(super) fn forward(&mut self, now: Time, exit: &mut impl Exit) {
+        let mut latest = 0;
+        while let Some((at, output)) = self.poll(latest) {
             let (towards, frame) = match output {
                 Output::Packet { towards, packet } => (towards, packet),
                 Output::Segment { towards, connection, segment } => {
-                    let made = self.headers.build(towards, &connection, &segment, pool);
+                    let made = self.headers.build(towards, &connection, &segment, &self.pool);
                     // Nothing of that connection was seen, so that nobody knows where to send it.
                     let Some(frame) = made else { continue };
                     (towards, frame)
                 }
                 Output::Message { towards, message } => {
-                    self.leaving.push_back(Leaving::Message(towards, Box::new(message)));
+                    exit.message(towards, &message);
                     continue;
                 }
             };
-            let next = self.next(Some(at), towards);
-            self.passing.push_back(Passing { at: next, from: towards.other(), frame });
+            match self.next(Some(at), towards) {
+                Some(next) => {
+                    self.handle_packet(next, now, towards.other(), frame);
+                    latest = next;
+                }
+                None => exit.packet(towards, frame),
+            }
         }
+    }
+
+    /// The next output of machine `first`, or of any other if that has none.
+    fn poll(&mut self, first: usize) -> Option<(usize, Output<Frame>)> {
+        let all = std::iter::once(first).chain(0..self.machines.len());
+        let mut outputs =
+            all.filter_map(|at| Some((at, self.machines.get_mut(at)?.agent.poll_output()?)));
+        outputs.next()
+    }
+
+    fn handle_packet(&mut self, at: usize, now: Time, from: Side, frame: Frame) {
+        if let Some(machine) = self.machines.get_mut(at) {
+            machine.agent.handle_packet(now, from, frame);
+        }
+    }
+
+    /// The machine behind `at` in that direction which is to see packets, or the first of all; none at
+    /// the end.
+    fn next(&self, at: Option<usize>, towards: Side) -> Option<usize> {
+        let sees = |i: &usize| self.machines.get(*i).is_some_and(|m| self.peer || !m.needs_peer());
+        match towards {
+            Side::Mobile => (at.map_or(0, |at| at + 1)..self.machines.len()).find(sees),
+            Side::Fixed => (0..at.unwrap_or(self.machines.len())).rev().find(sees),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::PacketBuilder;
+    use lasthop_agent::Packet as _;
+    use lasthop_agent::edge::{ReceiverWindows, WindowsConfig};
+    use lasthop_agent::link::{LinkConfig, LinkRetransmission};
+    use lasthop_agent::snoop::{self, Snoop};
+
+    use super::*;
+
+    /// What left, in order: the numbers in packets' first sequence numbers, and messages.
+    #[derive(Default)]
+    struct Left {
+        packets: [Vec<u32>; 2],
+        messages: Vec<(Side, Message)>,
+    }
+
+    impl Exit for Left {
+        fn packet(&mut self, towards: Side, frame: Frame) {
+            self.packets[towards as usize].extend(frame.tcp().map(|tcp| tcp.segment.seq.0));
+        }
+
+        fn message(&mut self, towards: Side, message: &Message) {
+            self.messages.push((towards, message.clone()));
+        }
+    }
+
+    fn frame(pool: &Pool, from: Side, seq: u32) -> Frame {
+        let ip = PacketBuilder::ethernet2([1; 6], [2; 6]);
+        let tcp = match from {
+            Side::Fixed => ip.ipv4([192, 0, 2, 1], [10, 0, 0, 2], 64).tcp(80, 4000, seq, 500),
+            Side::Mobile => ip.ipv4([10, 0, 0, 2], [192, 0, 2, 1], 64).tcp(4000, 80, seq, 500),
+        };
+        let mut bytes = Vec::new();
+        tcp.ack(1).write(&mut bytes, &[0; 100]).unwrap();
+        Frame::copy_of(pool, &bytes)
+    }
+
+    #[test]
+    fn frames_of_each_direction_leave_in_their_order_and_answers_with_them() {
+        let pool = Pool::new(8);
+        let machines = vec![
+            ReceiverWindows::new(WindowsConfig::default()).into(),
+            Snoop::new(snoop::Config::modern()).into(),
+            LinkRetransmission::at_base(&LinkConfig::default()).into(),
+        ];
+        let mut chain = Chain::new(machines, pool.clone());
+        let mut left = Left::default();
+        chain.set_peer(Time::ZERO, true, &mut left);
+        for n in 0..100 {
+            let now = Time::from_millis(n.into());
+            chain.handle_frame(now, Side::Fixed, frame(&pool, Side::Fixed, 100 * n), &mut left);
+            let mut numbered = frame(&pool, Side::Mobile, 100 * n);
+            numbered.set_frame(Some(n));
+            chain.handle_frame(now, Side::Mobile, numbered, &mut left);
+            let acked = matches!(left.messages.pop(),
+                Some((Side::Mobile, Message::LinkAck { latest, .. })) if latest == n);
+            assert!(acked && left.messages.is_empty());
+        }
+        let all: Vec<u32> = (0..100).map(|n| 100 * n).collect();
+        assert_eq!(left.packets, [all.clone(), all]);
+    }
+
+    #[test]
+    fn a_machine_without_its_peer_is_passed_by() {
+        let pool = Pool::new(8);
+        let link = LinkRetransmission::at_base(&LinkConfig::default());
+        let mut chain = Chain::new(vec![link.into()], pool.clone());
+        let mut left = Left::default();
+        chain.handle_frame(Time::ZERO, Side::Fixed, frame(&pool, Side::Fixed, 7), &mut left);
+        assert_eq!((left.packets, chain.next_timeout()), ([vec![], vec![7]], None));
     }
 }

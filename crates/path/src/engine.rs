@@ -4,34 +4,35 @@ use std::io;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use lasthop_agent::{Packet as _, Side};
+use lasthop_agent::Side;
 use lasthop_control::link_signals::Signals;
 use lasthop_control::{
     self as control, AgentReport, Answer, Control, Counters, Reply, Report, Request,
 };
 use lasthop_kernel::clock::Clock;
-use lasthop_kernel::mmsg::Inbox;
 use lasthop_kernel::netlink::{Interface, Monitor, Rtnetlink};
+use lasthop_kernel::packet_batches::FrameInbox;
 use lasthop_kernel::reactor::{Interest, Reactor, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_units::{LinkEvent, Time};
 
-use super::beside::{self, Received};
-use super::chain::{Chain, Leaving};
+use super::chain::Chain;
+use super::flows::Flows;
+use super::forwarder::{Forwarder, Outside};
 use super::frame::Frame;
 use super::gate::Gate;
 use super::interfaces::{self, Found};
 use super::machine;
-use super::peer::{self, Peer, PeerEvent};
+use super::peer::{self, Peer};
 use super::pool::Pool;
-use super::port::{LONGEST_FRAME, Port};
+use super::port::Port;
 use super::ranks::Ranks;
 use super::stations::Stations;
-use super::{AgentConfig, AgentError, flows::Flows};
+use super::{AgentConfig, AgentError};
 
-/// What the loop calls its descriptors: the interfaces by their place, then these.
+/// What the loop calls its descriptors: the interfaces by their side, then these.
 const MONITOR: usize = 2;
 const SIGNALS: usize = 3;
 /// The kernel may delay a wake-up by this much to save power; its usual 50 µs would be latency.
@@ -56,29 +57,14 @@ pub struct Agent {
     signals: Option<Signals>,
     control: Option<Control>,
     gate: Gate,
-    ports: [Port; 2],
-    stations: Stations,
-    chain: Chain,
-    peer: Option<Peer>,
-    flows: Flows,
-    ranks: Ranks,
+    inbox: FrameInbox,
     pool: Pool,
-    inbox: Inbox,
-    /// What the last batch brought.
-    arrived: Vec<Frame>,
+    forwarder: Forwarder,
     look_at: Time,
     link: &'static str,
-    /// Frames between agents that were not understood.
-    garbage: u64,
 }
 
-/// The place of a side's interface.
-const fn place(side: Side) -> usize {
-    match side {
-        Side::Fixed => 0,
-        Side::Mobile => 1,
-    }
-}
+const SIDES: [Side; 2] = [Side::Fixed, Side::Mobile];
 
 impl Agent {
     /// Opens the interfaces and takes over what crosses between them, in the calling thread's network
@@ -97,21 +83,26 @@ impl Agent {
         let found = interfaces::join(&mut rtnetlink, &config)?;
         let machines = machine::all(&config)?;
         let speaks = machines.iter().any(machine::Machine::speaks);
-        let mut ports = [Port::new(&config.fixed_if, speaks), Port::new(&config.mobile_if, speaks)];
-        for (n, (port, interface)) in
-            ports.iter_mut().zip([&found.fixed, &found.mobile]).enumerate()
-        {
-            if let Some(interface) = interface {
-                attach(port, &mut reactor, n, interface)?;
+        let pool = Pool::new(BUFFERS);
+        let mut outside = Outside {
+            fixed: Port::new(&config.fixed_if, speaks),
+            mobile: Port::new(&config.mobile_if, speaks),
+            hop: config.hop_side(),
+            peer: speaks.then(|| Peer::new(peer::epoch(), now)),
+            pool: pool.clone(),
+        };
+        for side in SIDES {
+            if let Some(interface) = found.interface(side) {
+                attach(outside.port(side), &mut reactor, side, interface)?;
             }
         }
         let gate = Gate::close(&config.fixed_if, &config.mobile_if, speaks)?;
-        let pool = Pool::new(BUFFERS);
-        let mut inbox = Inbox::new(LONGEST_FRAME);
+        let mut inbox = FrameInbox::new();
         // What came before the gate was closed the bridge has forwarded.
-        for port in &mut ports {
+        for port in [&mut outside.fixed, &mut outside.mobile] {
             while port.is_readable() {
-                port.receive(&mut inbox, &pool, drop);
+                port.receive(&mut inbox);
+                port.end_batch(&inbox.packets(|| pool.take(), |_, _| {}));
             }
         }
         let mut stations = Stations::new();
@@ -122,11 +113,15 @@ impl Agent {
         let monitor = Monitor::open()
             .inspect_err(|error| tracing::warn!(%error, "cannot watch interfaces"))
             .ok();
-        let peer = speaks.then(|| Peer::new(peer::epoch(), now));
-        Ok(Self {
-            chain: Chain::new(machines),
+        let forwarder = Forwarder {
+            stations,
+            chain: Chain::new(machines, pool.clone()),
             flows: Flows::new(config.connections),
             ranks: Ranks::new(&config),
+            outside,
+            malformed: 0,
+        };
+        Ok(Self {
             config,
             clock,
             now,
@@ -136,15 +131,11 @@ impl Agent {
             signals,
             control,
             gate,
-            ports,
-            stations,
-            peer,
-            pool,
             inbox,
-            arrived: Vec::new(),
+            pool,
+            forwarder,
             look_at: now,
             link: "up",
-            garbage: 0,
         })
     }
 
@@ -170,16 +161,17 @@ impl Agent {
                     Source::Listener(MONITOR) => self.handle_monitor()?,
                     Source::Listener(SIGNALS) => self.handle_signals(),
                     Source::Listener(n) => {
-                        self.ports.iter_mut().skip(n).take(1).for_each(Port::ready)
+                        let side = SIDES.into_iter().find(|side| *side as usize == n);
+                        side.into_iter().for_each(|side| self.forwarder.outside.port(side).ready());
                     }
                     _ => {}
                 }
             }
-            for side in [Side::Fixed, Side::Mobile] {
+            for side in SIDES {
                 self.receive(side);
             }
             self.handle_timers()?;
-            self.send();
+            self.forwarder.outside.send();
         }
     }
 
@@ -200,15 +192,15 @@ impl Agent {
     }
 
     fn patience(&self) -> Option<Duration> {
-        if self.ports.iter().any(Port::is_readable) {
+        let Outside { fixed, mobile, .. } = &self.forwarder.outside;
+        if fixed.is_readable() || mobile.is_readable() {
             return Some(Duration::ZERO);
         }
-        let retry = self.ports.iter().any(Port::is_congested).then(|| self.now + RETRY);
+        let is_congested = fixed.is_congested() || mobile.is_congested();
         let earliest = [
-            retry,
+            is_congested.then(|| self.now + RETRY),
             Some(self.look_at),
-            self.chain.next_timeout(),
-            self.peer.as_ref().map(Peer::next_timeout),
+            self.forwarder.next_timeout(),
             self.signals.as_ref().and_then(Signals::next_timeout),
             self.control.as_ref().and_then(Control::next_timeout),
         ];
@@ -216,135 +208,35 @@ impl Agent {
     }
 
     /// Takes what has come to one interface.
-    fn receive(&mut self, side: Side) {
+    fn receive(&mut self, from: Side) {
+        let Self { inbox, pool, forwarder, .. } = self;
         for _ in 0..TURNS {
-            let Self { ports, inbox, pool, arrived, .. } = self;
-            let Some(port) = ports.get_mut(place(side)).filter(|port| port.is_readable()) else {
-                return;
-            };
-            port.receive(inbox, pool, |frame| arrived.push(frame));
-            self.now = self.clock.now();
-            let mut arrived = std::mem::take(&mut self.arrived);
-            for frame in arrived.drain(..) {
-                self.handle_frame(side, frame);
-            }
-            self.arrived = arrived;
-            self.send();
-        }
-    }
-
-    fn handle_frame(&mut self, side: Side, frame: Frame) {
-        if beside::is_beside(frame.bytes()) {
-            self.handle_beside(side, &frame);
-        } else if self.stations.crosses(side, frame.bytes()) {
-            self.hand_on(side, frame);
-        }
-    }
-
-    /// Something of the agent at the other end of the hop.
-    fn handle_beside(&mut self, side: Side, frame: &Frame) {
-        let Some(peer) = self.peer.as_mut().filter(|_| side == self.config.hop_side()) else {
-            return;
-        };
-        let (from, received) = match beside::unwrap(frame.bytes(), &self.pool) {
-            Ok(received) => received,
-            Err(error) => {
-                self.garbage += 1;
-                tracing::debug!(%error, "malformed frame from the other agent");
+            let port = forwarder.outside.port(from);
+            if !port.is_readable() {
                 return;
             }
-        };
-        match received {
-            Received::Hello(hello) => {
-                let event = peer.handle_hello(self.now, from, hello);
-                self.handle_peer(event);
-            }
-            Received::Message(message) => {
-                peer.handle_frame(self.now, from);
-                self.chain.handle_message(self.now, side, &message, &self.pool);
-                self.collect();
-            }
-            // Its Ethernet addresses are the packet's own, but only the peer numbers packets.
-            Received::Numbered(frame) => {
-                if let Some(mac) = peer.mac() {
-                    peer.handle_frame(self.now, mac);
-                }
-                if self.stations.crosses(side, frame.bytes()) {
-                    self.hand_on(side, frame);
-                }
-            }
+            port.receive(inbox);
+            let now = self.clock.now();
+            self.now = now;
+            let batch = inbox.packets(
+                || pool.take(),
+                |buffer, is_summed| {
+                    let parse = if is_summed { Frame::parse_summed } else { Frame::parse };
+                    forwarder.handle_frame(now, from, parse(buffer));
+                },
+            );
+            forwarder.outside.port(from).end_batch(&batch);
+            forwarder.outside.send();
         }
-    }
-
-    fn handle_peer(&mut self, event: Option<PeerEvent>) {
-        let Some(event) = event else { return };
-        match event {
-            PeerEvent::Came => tracing::info!("peer agent up"),
-            PeerEvent::Restarted => tracing::info!("peer agent restarted"),
-            PeerEvent::Gone => tracing::warn!("peer agent down"),
-        }
-        self.chain.set_peer(self.now, event != PeerEvent::Gone, &self.pool);
-        self.collect();
-    }
-
-    fn hand_on(&mut self, side: Side, frame: Frame) {
-        if let Some(tcp) = frame.tcp()
-            && let Some(begun) = self.flows.note(self.now, side, &tcp)
-        {
-            self.ranks.begin(begun);
-            self.ranks.tell(self.now, &mut self.chain, &self.pool);
-        }
-        if side == Side::Fixed && self.chain.watches_queue() {
-            let nearly_full = self.ports[place(Side::Mobile)].is_congested();
-            self.chain.handle_queue(nearly_full);
-        }
-        self.chain.handle_frame(self.now, side, frame, &self.pool);
-        self.collect();
-    }
-
-    /// Puts what leaves the chain behind what waits at its interface.
-    fn collect(&mut self) {
-        while let Some(leaving) = self.chain.poll() {
-            match leaving {
-                Leaving::Packet(towards, frame) => {
-                    let numbered = frame.frame().filter(|_| towards == self.config.hop_side());
-                    let port = &mut self.ports[place(towards)];
-                    let wrapped = numbered.and_then(|n| beside::wrap(&frame, n, port.mtu));
-                    port.push(wrapped.unwrap_or(frame));
-                }
-                Leaving::Message(towards, message) => {
-                    let to = self.peer.as_ref().and_then(Peer::mac).unwrap_or(beside::GROUP);
-                    let port = &mut self.ports[place(towards)];
-                    if let Some(frame) = beside::message(port.mac, to, &message, &self.pool) {
-                        port.push(frame);
-                    }
-                }
-            }
-        }
-    }
-
-    fn send(&mut self) {
-        self.ports.iter_mut().for_each(Port::send);
     }
 
     fn handle_timers(&mut self) -> Result<(), AgentError> {
-        let due = |at: Option<Time>| at.is_some_and(|at| at <= self.now);
-        if due(self.chain.next_timeout()) {
-            self.chain.handle_timeout(self.now, &self.pool);
-        }
-        if due(self.signals.as_ref().and_then(Signals::next_timeout)) {
-            if let Some(signals) = &mut self.signals {
-                signals.handle_timeout(self.now);
-            }
+        self.forwarder.handle_timeout(self.now);
+        if let Some(signals) = &mut self.signals
+            && signals.next_timeout().is_some_and(|at| at <= self.now)
+        {
+            signals.handle_timeout(self.now);
             self.handle_signals();
-        }
-        if let Some(peer) = &mut self.peer {
-            let event = peer.handle_timeout(self.now);
-            if let Some(hello) = peer.poll_hello(self.now) {
-                let port = &mut self.ports[place(self.config.hop_side())];
-                port.push(beside::hello(port.mac, &hello, &self.pool));
-            }
-            self.handle_peer(event);
         }
         let mut turn = Turn::new(self.now, self.clock, &mut self.reactor);
         if let Some(control) = &mut self.control {
@@ -354,7 +246,6 @@ impl Agent {
             self.look_at = self.now + LOOK;
             self.look()?;
         }
-        self.collect();
         Ok(())
     }
 
@@ -363,16 +254,14 @@ impl Agent {
         if !self.gate.is_closed() {
             tracing::warn!("the rules that keep the bridge from forwarding are gone: set anew");
             let (fixed, mobile) = (&self.config.fixed_if, &self.config.mobile_if);
-            let speaks = self.peer.is_some();
+            let speaks = self.forwarder.outside.peer.is_some();
             self.gate = Gate::close(fixed, mobile, speaks)?;
         }
-        if self.ports.iter().any(|port| !port.is_there()) || self.monitor.is_none() {
+        let Outside { fixed, mobile, .. } = &self.forwarder.outside;
+        if !fixed.is_there() || !mobile.is_there() || self.monitor.is_none() {
             self.look_at_interfaces()?;
         }
-        for key in self.flows.expire(self.now) {
-            self.ranks.end(key);
-        }
-        self.ranks.tell(self.now, &mut self.chain, &self.pool);
+        self.forwarder.expire(self.now);
         Ok(())
     }
 
@@ -385,10 +274,10 @@ impl Agent {
 
     fn look_at_interfaces(&mut self) -> Result<(), AgentError> {
         let found = Found::look(&mut self.rtnetlink, &self.config)?;
-        self.stations.set_own(found.own());
-        for (n, interface) in [&found.fixed, &found.mobile].into_iter().enumerate() {
-            let port = &mut self.ports[n];
-            let Some(interface) = interface else {
+        self.forwarder.stations.set_own(found.own());
+        for side in SIDES {
+            let port = self.forwarder.outside.port(side);
+            let Some(interface) = found.interface(side) else {
                 if port.is_there() {
                     tracing::warn!(interface = port.name(), "interface gone");
                 }
@@ -398,7 +287,7 @@ impl Agent {
             port.set_kind(interface);
             if !port.is_open(interface.index) {
                 port.close(&mut self.reactor);
-                if let Err(error) = attach(port, &mut self.reactor, n, interface) {
+                if let Err(error) = attach(port, &mut self.reactor, side, interface) {
                     tracing::debug!(%error, "interface present but not usable yet");
                     continue;
                 }
@@ -428,9 +317,8 @@ impl Agent {
                 LinkEvent::Down => "down",
                 LinkEvent::Imminent { .. } => "imminent",
             };
-            self.chain.handle_link_event(self.now, event, &self.pool);
+            self.forwarder.handle_link_event(self.now, event);
         }
-        self.collect();
     }
 
     fn handle_control(&mut self, client: Option<Key>, readiness: Readiness) {
@@ -459,37 +347,36 @@ impl Agent {
                 Some(signals) => signals.handle_link(self.now, &link),
                 None => Err("this agent could not watch its link".to_owned()),
             },
-            Request::Priority { of, priority } => self.ranks.set(&of, priority),
+            Request::Priority { of, priority } => self.forwarder.ranks.set(&of, priority),
         };
         self.take_events();
-        self.ranks.tell(self.now, &mut self.chain, &self.pool);
-        self.collect();
-        self.send();
+        self.forwarder.apply_ranks(self.now);
+        self.forwarder.outside.send();
         reply.and_then(|()| serde_json::to_value(Reply::default()).map_err(|e| e.to_string()))
     }
 
     fn report(&mut self) -> Report {
-        let (opened, closed) = self.flows.counts();
-        let mut connections = self.flows.reports(self.now);
+        let Forwarder { flows, ranks, chain, outside, malformed, .. } = &mut self.forwarder;
+        let (opened, closed) = flows.counts();
+        let mut connections = flows.reports(self.now);
         for connection in &mut connections {
-            connection.priority = self.ranks.priority(connection.key);
+            connection.priority = ranks.priority(connection.key);
         }
-        let [fixed, mobile] = &mut self.ports;
         Report {
             role: "agent".to_owned(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.now.as_secs_f64(),
             connections,
-            counters: Counters { opened, closed, garbage: self.garbage, ..Counters::default() },
+            counters: Counters { opened, closed, garbage: *malformed, ..Counters::default() },
             agent: Some(AgentReport {
                 schemes: self.config.schemes.iter().map(ToString::to_string).collect(),
-                fixed: fixed.report(),
-                mobile: mobile.report(),
-                peer: self.peer.as_ref().map(Peer::is_there),
+                fixed: outside.fixed.report(),
+                mobile: outside.mobile.report(),
+                peer: outside.peer.as_ref().map(Peer::is_there),
                 link: self.link.to_owned(),
-                counters: self.chain.counters(),
+                counters: chain.counters(),
             }),
-            priorities: self.ranks.words(),
+            priorities: ranks.words(),
             ..Report::default()
         }
     }
@@ -499,9 +386,9 @@ impl Agent {
 fn attach(
     port: &mut Port,
     reactor: &mut Reactor<Source>,
-    n: usize,
+    side: Side,
     interface: &Interface,
 ) -> Result<(), lasthop_kernel::packet_socket::PacketSocketError> {
     port.set_kind(interface);
-    port.open(reactor, Source::Listener(n), interface.index)
+    port.open(reactor, Source::Listener(side as usize), interface.index)
 }

@@ -1,5 +1,6 @@
 //! The two interfaces and the bridge that they are ports of, as the kernel has them.
 
+use lasthop_agent::Side;
 use lasthop_kernel::netlink::{Interface, Rtnetlink};
 use lasthop_kernel::packet_socket::PacketSocketError;
 
@@ -28,6 +29,14 @@ impl Found {
             None => all.iter().find(|interface| Some(interface.index) == controller).cloned(),
         };
         Ok(Self { fixed, mobile, bridge })
+    }
+
+    /// The interface of that side.
+    pub(super) fn interface(&self, side: Side) -> Option<&Interface> {
+        match side {
+            Side::Fixed => self.fixed.as_ref(),
+            Side::Mobile => self.mobile.as_ref(),
+        }
     }
 
     /// The addresses that this host itself answers to on the bridge.

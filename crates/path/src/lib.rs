@@ -17,6 +17,7 @@ mod error;
 mod ethernet;
 mod filter;
 mod flows;
+mod forwarder;
 mod frame;
 mod gate;
 mod header;

@@ -100,6 +100,12 @@ impl Buffer {
     }
 }
 
+impl AsMut<Vec<u8>> for Buffer {
+    fn as_mut(&mut self) -> &mut Vec<u8> {
+        self.edit()
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.take() {

@@ -1,33 +1,25 @@
 //! One of an agent's two interfaces.
 
 use std::collections::VecDeque;
-use std::io;
-use std::os::fd::AsFd;
 
 use lasthop_control::InterfaceReport;
 use lasthop_kernel::mac::Mac;
-use lasthop_kernel::mmsg::{self, Inbox};
 use lasthop_kernel::netlink::Interface;
-use lasthop_kernel::offload::{self, HEADER_LENGTH, NOTHING_LEFT, Segments, Unfinished};
+use lasthop_kernel::packet_batches::{Batch, FrameInbox, PacketBatches};
 use lasthop_kernel::packet_socket::{PacketSocket, PacketSocketError};
 use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::turn::Source;
 
 use super::filter;
 use super::frame::Frame;
-use super::pool::Pool;
 
-/// A large packet, its Ethernet header and the offload header.
-pub(super) const LONGEST_FRAME: usize = HEADER_LENGTH + 18 + 65_535 + 64;
 /// Frames that may wait for the interface; more are dropped, as by any queue.
 const WAITING_MAX: usize = 4096;
-/// Packets that should be handled before any are sent: more would make those late.
-const FEW_PACKETS: usize = 64;
 
 /// The interface as it is at present.
 #[derive(Debug)]
 struct Open {
-    socket: PacketSocket,
+    socket: PacketBatches,
     token: Token,
     /// The kernel's number of the interface: one that comes back has another.
     index: u32,
@@ -41,8 +33,6 @@ pub(super) struct Port {
     speaks: bool,
     /// Frames may be there to be read.
     readable: bool,
-    /// How many frames are read at once.
-    batch: usize,
     waiting: VecDeque<Frame>,
     /// The interface took less than it was offered.
     congested: bool,
@@ -61,7 +51,6 @@ impl Port {
             open: None,
             speaks,
             readable: false,
-            batch: 1,
             waiting: VecDeque::new(),
             congested: false,
             mtu: 0,
@@ -86,6 +75,7 @@ impl Port {
         index: u32,
     ) -> Result<(), PacketSocketError> {
         let socket = PacketSocket::open_filtered(self.name(), &filter::program(self.speaks))?;
+        let socket = PacketBatches::from(socket);
         let token = reactor.add(&socket, Interest::Read, source).map_err(|source| {
             PacketSocketError::Io { name: self.name().to_owned(), doing: "watching", source }
         })?;
@@ -138,36 +128,23 @@ impl Port {
         self.congested
     }
 
-    /// Hands a batch of frames to `take`, each cut to the size that is on the wire, with its checksums.
-    pub(super) fn receive(&mut self, inbox: &mut Inbox, pool: &Pool, mut take: impl FnMut(Frame)) {
-        let Some(open) = &self.open else { return };
-        let before = self.report.packets_received;
-        match inbox.receive(open.socket.as_fd(), self.batch) {
-            // An interface that is down says so, and what comes when it is up is told.
-            Err(_) | Ok(0) => self.readable = false,
-            Ok(n) => {
-                self.readable = n == self.batch;
-                for (bytes, _, truncated) in inbox.messages() {
-                    match bytes.split_first_chunk() {
-                        Some((header, frame)) if !truncated => {
-                            self.report.bytes_received += frame.len() as u64;
-                            let todo = Unfinished::parse(*header);
-                            self.report.packets_received += finish(todo, frame, pool, &mut take);
-                        }
-                        _ => self.report.packets_missed += 1,
-                    }
-                }
-            }
+    /// Takes a batch of frames into `inbox`. What it was is to be [told](Self::end_batch).
+    pub(super) fn receive(&mut self, inbox: &mut FrameInbox) {
+        // An interface that is down says so, and what comes when it is up is told.
+        let received = self.open.as_mut().map(|open| open.socket.receive(inbox));
+        self.readable = matches!(received, Some(Ok(true)));
+    }
+
+    /// All frames of the batch were handled.
+    pub(super) fn end_batch(&mut self, batch: &Batch) {
+        self.report.packets_received += batch.packets;
+        self.report.bytes_received += batch.bytes;
+        self.report.packets_missed += batch.cut_off;
+        if let Some(open) = &mut self.open {
+            open.socket.adapt(batch);
         }
-        // Large frames are cut into many packets: then fewer are read at once.
-        let packets = self.report.packets_received - before;
-        self.batch = if packets as usize > FEW_PACKETS {
-            (self.batch / 2).max(1)
-        } else {
-            (self.batch * 2).min(mmsg::BATCH)
-        };
         // A batch that has grown may find more than the one before it was asked for.
-        self.readable |= packets > 0;
+        self.readable |= batch.packets > 0;
     }
 
     /// Puts a frame behind those that wait for [`send`](Self::send).
@@ -182,26 +159,14 @@ impl Port {
     /// Hands over to the kernel what waits, as far as it takes it.
     pub(super) fn send(&mut self) {
         self.congested = false;
-        let Some(open) = &self.open else { return };
-        while !self.waiting.is_empty() {
-            let frames = self.waiting.iter().map(|frame| (frame.bytes(), None));
-            match mmsg::send(open.socket.as_fd(), &NOTHING_LEFT, frames) {
-                Ok(sent) => {
-                    self.report.packets_sent += sent as u64;
-                    let sent = self.waiting.drain(..sent.min(self.waiting.len()));
-                    self.report.bytes_sent +=
-                        sent.map(|frame| frame.bytes().len() as u64).sum::<u64>();
-                }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
-                    self.congested = true;
-                    return;
-                }
-                // The interface is down, its queue is full, or the frame is too long for it.
-                Err(_) => {
-                    self.report.packets_unsent += 1;
-                    self.waiting.pop_front();
-                }
-            }
+        if let Some(open) = &self.open
+            && !self.waiting.is_empty()
+        {
+            let sent = open.socket.send(&mut self.waiting, Frame::bytes);
+            self.report.packets_sent += sent.messages;
+            self.report.bytes_sent += sent.bytes;
+            self.report.packets_unsent += sent.refused;
+            self.congested = sent.blocked;
         }
     }
 
@@ -213,33 +178,7 @@ impl Port {
 
     fn look_for_drops(&mut self) {
         if let Some(open) = &self.open {
-            self.report.packets_missed += u64::from(open.socket.take_drops());
+            self.report.packets_missed += open.socket.take_drops();
         }
-    }
-}
-
-/// Does what the kernel left to a network card; how many packets there were.
-fn finish(todo: Unfinished, frame: &[u8], pool: &Pool, take: &mut impl FnMut(Frame)) -> u64 {
-    if !todo.is_segmented() {
-        let mut buffer = pool.take();
-        buffer.edit().extend_from_slice(frame);
-        if !todo.has_checksum_left() {
-            take(Frame::parse(buffer));
-        } else if offload::finish_checksum(todo, buffer.edit()).is_ok() {
-            take(Frame::parse_summed(buffer));
-        } else {
-            return 0;
-        }
-        return 1;
-    }
-    let Ok(mut segments) = Segments::new(todo, frame) else { return 0 };
-    let mut packets = 0;
-    loop {
-        let mut buffer = pool.take();
-        if !segments.next_into(buffer.edit()) {
-            return packets;
-        }
-        packets += 1;
-        take(Frame::parse_summed(buffer));
     }
 }

@@ -11,7 +11,6 @@ use lasthop_units::Time;
 use super::chain::Chain;
 use super::config::{AgentConfig, Scheme};
 use super::flows::Begun;
-use super::pool::Pool;
 
 /// Priorities of the connections that pass; none if nothing is divided.
 pub(super) struct Ranks {
@@ -72,19 +71,15 @@ impl Ranks {
         words.map(|(of, priority)| PriorityReport { of: of.clone(), priority }).collect()
     }
 
-    /// Tells the machines what has changed.
-    pub(super) fn tell(&mut self, now: Time, chain: &mut Chain, pool: &Pool) {
-        let mut changed = false;
+    /// Tells the machines what has changed; what they say to that is to be
+    /// [forwarded](Chain::forward).
+    pub(super) fn apply(&mut self, now: Time, chain: &mut Chain) {
         while let Some(setting) = self.priorities.as_mut().and_then(Priorities::poll_setting) {
             let Setting::Priority { flow, priority } = setting else { continue };
             let Some(connection) = self.connections.get(&flow) else { continue };
             for machine in chain.machines() {
                 machine.set_priority(now, *connection, priority);
             }
-            changed = true;
-        }
-        if changed {
-            chain.flush(now, pool);
         }
     }
 }

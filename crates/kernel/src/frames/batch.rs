@@ -1,5 +1,5 @@
-use super::socket::BATCH;
 use crate::mac::Mac;
+use crate::mmsg::BATCH;
 
 /// Frames that wait for one system call.
 pub struct Batch {

@@ -9,10 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
 use crate::mac::Mac;
+use crate::mmsg::{self, Inbox};
 use crate::packet_socket;
-
-/// The most frames in one call.
-pub const BATCH: usize = 64;
 
 /// Received frames that may wait while the loop is busy.
 const RECEIVE_BUFFER: libc::c_int = 4 * 1024 * 1024;
@@ -121,88 +119,17 @@ impl Socket {
         address
     }
 
-    /// Takes at most `most` frames without waiting; their payloads go to `take` with the sender, or
-    /// without a payload if it was too long for `room` bytes. Says how many there were.
-    pub fn receive(
-        &self,
-        bytes: &mut [u8],
-        room: usize,
-        most: usize,
-        mut take: impl FnMut(Mac, Option<&mut [u8]>),
-    ) -> io::Result<usize> {
-        // SAFETY: these are plain C structures of integers and pointers, for which zero is valid.
-        let mut names: [libc::sockaddr_ll; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut parts: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        let mut count = 0;
-        let rooms = bytes.chunks_exact_mut(room.max(1)).take(most);
-        for (((message, part), name), room) in
-            messages.iter_mut().zip(&mut parts).zip(&mut names).zip(rooms)
-        {
-            part.iov_base = room.as_mut_ptr().cast();
-            part.iov_len = room.len();
-            message.msg_hdr.msg_name = ptr::from_mut(name).cast();
-            message.msg_hdr.msg_namelen = mem::size_of_val(name) as libc::socklen_t;
-            message.msg_hdr.msg_iov = part;
-            message.msg_hdr.msg_iovlen = 1;
-            count += 1;
-        }
-        // SAFETY: the first `count` messages point at a name and a part that live until the call
-        // returns, and each part at its own room of `bytes`.
-        let received = unsafe {
-            libc::recvmmsg(
-                self.fd.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count,
-                libc::MSG_DONTWAIT,
-                ptr::null_mut(),
-            )
-        };
-        let count = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
-        let rooms = bytes.chunks_exact_mut(room.max(1));
-        for ((message, name), room) in messages.iter().zip(&names).zip(rooms).take(count) {
-            // What somebody else on the interface listens to is not for us.
-            if !matches!(name.sll_pkttype, libc::PACKET_HOST | libc::PACKET_BROADCAST) {
-                continue;
-            }
-            let [a, b, c, d, e, f, ..] = name.sll_addr;
-            let whole = message.msg_hdr.msg_flags & libc::MSG_TRUNC == 0;
-            let payload = room.get_mut(..message.msg_len as usize).filter(|_| whole);
-            take(Mac([a, b, c, d, e, f]), payload);
-        }
-        Ok(count)
+    /// Takes at most `most` frames without waiting; `inbox` has their payloads then. Says how many
+    /// there are.
+    pub fn receive(&self, inbox: &mut Inbox, most: usize) -> io::Result<usize> {
+        inbox.receive(self.as_fd(), most)
     }
 
     /// Sends up to a batch of payloads, each to its address. Says how many the kernel took; an error
     /// concerns the first.
     pub fn send<'a>(&self, payloads: impl Iterator<Item = (Mac, &'a [u8])>) -> io::Result<usize> {
-        // SAFETY: these are plain C structures of integers and pointers, for which zero is valid.
-        let mut names: [libc::sockaddr_ll; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut parts: [libc::iovec; BATCH] = unsafe { mem::zeroed() };
-        // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { mem::zeroed() };
-        let mut count = 0;
-        for (((message, part), name), (to, payload)) in
-            messages.iter_mut().zip(&mut parts).zip(&mut names).zip(payloads)
-        {
-            part.iov_base = payload.as_ptr().cast_mut().cast();
-            part.iov_len = payload.len();
-            *name = self.address(to);
-            message.msg_hdr.msg_name = ptr::from_mut(name).cast();
-            message.msg_hdr.msg_namelen = mem::size_of_val(name) as libc::socklen_t;
-            message.msg_hdr.msg_iov = part;
-            message.msg_hdr.msg_iovlen = 1;
-            count += 1;
-        }
-        // SAFETY: the first `count` messages point at names, parts and payloads that live until the
-        // call returns, and the kernel only reads them.
-        let sent = unsafe {
-            libc::sendmmsg(self.fd.as_raw_fd(), messages.as_mut_ptr(), count, libc::MSG_DONTWAIT)
-        };
-        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+        let addressed = payloads.map(|(to, payload)| (payload, self.address(to)));
+        mmsg::send(self.as_fd(), &[], addressed)
     }
 }
 

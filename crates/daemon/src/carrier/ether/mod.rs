@@ -12,8 +12,9 @@ use std::io;
 use std::time::Duration;
 
 use lasthop_kernel::clock::Clock;
-use lasthop_kernel::frames::{BATCH, Batch, Interface, Socket};
+use lasthop_kernel::frames::{Batch, Interface, Socket};
 use lasthop_kernel::mac::Mac;
+use lasthop_kernel::mmsg::{BATCH, Inbox};
 use lasthop_kernel::reactor::{Interest, Readiness, Token};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
@@ -115,8 +116,7 @@ pub(crate) struct Ether {
     writable: bool,
     /// Frames that the next call asks for.
     want: usize,
-    room: usize,
-    pieces: Box<[u8]>,
+    inbox: Inbox,
     batch: Batch,
     /// When to look at the interface.
     look_at: Option<Time>,
@@ -153,8 +153,7 @@ impl Ether {
             readable: false,
             writable: true,
             want: FEW,
-            room,
-            pieces: vec![0; BATCH * room].into(),
+            inbox: Inbox::new(room, BATCH),
             batch: Batch::new(room),
             look_at: None,
             try_at: None,
@@ -300,26 +299,28 @@ impl Carrier for Ether {
             if !self.readable {
                 return;
             }
-            let framing = self.framing;
-            let mut now = None;
-            let each = |from: Mac, payload: Option<&mut [u8]>| {
-                if let Some(datagram) = payload.and_then(|p| framing.strip(p))
-                    && !from.is_group()
-                {
-                    take(*now.get_or_insert_with(|| clock.now()), from, datagram);
-                }
-            };
-            match self.socket.receive(&mut self.pieces, self.room, self.want, each) {
+            match self.socket.receive(&mut self.inbox, self.want) {
+                Ok(0) => self.readable = false,
                 // A call that is not filled has emptied the socket, and what comes later is a new
                 // event.
                 Ok(n) => {
                     self.readable = n == self.want;
                     self.want = if self.readable { BATCH } else { FEW.max(n) };
                 }
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 // The interface is down. The call that reports it takes the error away.
-                Err(_) => self.look_at = Some(clock.now()),
+                Err(_) => {
+                    self.look_at = Some(clock.now());
+                    continue;
+                }
+            }
+            let now = clock.now();
+            for (payload, sender, truncated) in self.inbox.messages() {
+                if let Some(from) = sender.ethernet().filter(|from| !from.is_group() && !truncated)
+                    && let Some(datagram) = self.framing.strip(payload)
+                {
+                    take(now, from, datagram);
+                }
             }
         }
     }
