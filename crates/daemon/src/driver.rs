@@ -4,7 +4,7 @@
 mod core;
 
 use std::io;
-use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use lasthop_session::{ConnId, Event, ResetReason, Session, SessionId};
@@ -13,7 +13,8 @@ use lasthop_units::Time;
 pub(crate) use self::core::{Asker, Core, Phase, Timer};
 
 use lasthop_control::{self as control, Control, Reply, Report, Request};
-use lasthop_kernel::reactor::{Interest, Readiness};
+use lasthop_kernel::event_loop::{self, EventLoop};
+use lasthop_kernel::reactor::{Interest, Reactor, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::Source;
@@ -25,8 +26,6 @@ use crate::resolve::Answer;
 const GRACE: Duration = Duration::from_secs(2);
 /// Rounds between machines and sockets in one turn; what is left moves in the next.
 const ROUNDS_MAX: usize = 8;
-/// The kernel may delay a wake-up by this much to save power; pacing wants better than its 50 µs.
-const TIMER_SLACK: Duration = Duration::from_micros(1);
 
 /// What a base does and a mobile does not, and the other way round.
 pub(crate) trait Role {
@@ -118,68 +117,13 @@ impl<R: Role> Driver<R> {
 
     /// Runs until `stop` is requested and the connections have ended or had their time.
     pub(crate) fn run(&mut self, stop: &Stop) -> io::Result<()> {
-        let slack = NonZeroU64::new(TIMER_SLACK.as_nanos() as u64);
-        // Without it timers are some tens of microseconds later.
-        let _ = rustix::thread::set_current_timer_slack(slack);
-        self.core.reactor.add(stop, Interest::Read, Source::Stop)?;
         let (resolver, reactor) = (&self.core.resolver, &mut self.core.reactor);
         reactor.add(resolver, Interest::Read, Source::Resolver)?;
         if let Some(control) = &mut self.control {
             control.watch(&mut self.core.turn().1)?;
         }
         self.role.start(&mut self.core)?;
-        let mut ready = Vec::new();
-        loop {
-            if self.core.stopping && self.core.connections.is_empty() {
-                self.flush();
-                let (hop, mut turn) = self.core.turn();
-                hop.close(&mut turn);
-                return Ok(());
-            }
-            let clients = self.control.as_ref().and_then(Control::next_timeout);
-            let others = [self.role.next_timeout(), clients].into_iter().flatten().min();
-            let patience = self.core.patience(others);
-            self.core.reactor.wait(patience, &mut ready)?;
-            self.core.now = self.core.clock.now();
-            for (source, readiness) in &ready {
-                self.dispatch(*source, *readiness, stop);
-            }
-            self.handle_timers();
-            for _ in 0..ROUNDS_MAX {
-                self.pump_hop();
-                self.poll_sessions();
-                self.core.pump_queue();
-                while let Some(number) = self.core.over.pop() {
-                    self.role.handle_over(number);
-                }
-                let more = self.role.advance(&mut self.core);
-                if self.core.touched.is_empty() && !more {
-                    break;
-                }
-            }
-            self.flush();
-        }
-    }
-
-    fn dispatch(&mut self, source: Source, readiness: Readiness, stop: &Stop) {
-        match source {
-            Source::Stop => self.handle_stop(stop),
-            Source::Resolver => {
-                self.core.resolver.drain();
-                while let Some(answer) = self.core.resolver.poll() {
-                    self.role.handle_answer(&mut self.core, answer);
-                }
-            }
-            Source::Helper => self.role.handle_helper(),
-            Source::Control(client) => self.handle_control(client, readiness),
-            Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
-            Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),
-            Source::Hop(part, key) => {
-                let (hop, mut turn) = self.core.turn();
-                hop.handle_ready(&mut turn.within(part), key, readiness);
-            }
-            Source::Connection(key) => self.handle_connection(key, readiness),
-        }
+        event_loop::run(self, self.core.clock, stop)
     }
 
     fn handle_connection(&mut self, key: Key, readiness: Readiness) {
@@ -392,11 +336,7 @@ impl<R: Role> Driver<R> {
         hop.flush(&mut turn);
     }
 
-    fn handle_stop(&mut self, stop: &Stop) {
-        let requests = stop.take();
-        if requests == 0 {
-            return;
-        }
+    fn handle_stop(&mut self, requests: usize) {
         if self.core.stopping || requests > 1 {
             tracing::info!("stopping at once");
             self.core.stopping = true;
@@ -429,5 +369,71 @@ impl<R: Role> Driver<R> {
                 }
             }
         }
+    }
+}
+
+impl<R: Role> EventLoop for Driver<R> {
+    type Error = io::Error;
+
+    fn reactor(&mut self) -> &mut Reactor<Source> {
+        &mut self.core.reactor
+    }
+
+    fn next_turn(&self) -> Time {
+        let clients = self.control.as_ref().and_then(Control::next_timeout);
+        let all = [self.core.next_turn(), self.role.next_timeout(), clients];
+        all.into_iter().flatten().min().unwrap_or(Time::NEVER)
+    }
+
+    fn begin_turn(&mut self, now: Time) {
+        self.core.now = now;
+    }
+
+    fn handle_ready(&mut self, source: Source, readiness: Readiness) -> io::Result<()> {
+        match source {
+            Source::Resolver => {
+                self.core.resolver.drain();
+                while let Some(answer) = self.core.resolver.poll() {
+                    self.role.handle_answer(&mut self.core, answer);
+                }
+            }
+            Source::Helper => self.role.handle_helper(),
+            Source::Control(client) => self.handle_control(client, readiness),
+            Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
+            Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),
+            Source::Hop(part, key) => {
+                let (hop, mut turn) = self.core.turn();
+                hop.handle_ready(&mut turn.within(part), key, readiness);
+            }
+            Source::Connection(key) => self.handle_connection(key, readiness),
+            Source::Stop => {}
+        }
+        Ok(())
+    }
+
+    fn end_turn(&mut self, stops: usize) -> io::Result<ControlFlow<()>> {
+        if stops > 0 {
+            self.handle_stop(stops);
+        }
+        self.handle_timers();
+        for _ in 0..ROUNDS_MAX {
+            self.pump_hop();
+            self.poll_sessions();
+            self.core.pump_queue();
+            while let Some(number) = self.core.over.pop() {
+                self.role.handle_over(number);
+            }
+            let more = self.role.advance(&mut self.core);
+            if self.core.touched.is_empty() && !more {
+                break;
+            }
+        }
+        self.flush();
+        if self.core.stopping && self.core.connections.is_empty() {
+            let (hop, mut turn) = self.core.turn();
+            hop.close(&mut turn);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }

@@ -3,10 +3,10 @@
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use lasthop_kernel::stop::Stop;
 use lasthop_radio::{Direction, LinkStats};
 use lasthop_units::Rate;
 use rustix::event::{EventfdFlags, eventfd};
@@ -80,7 +80,7 @@ pub struct Control {
 #[derive(Debug)]
 struct Shared {
     wake: OwnedFd,
-    stop: AtomicBool,
+    stop: Stop,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -104,14 +104,13 @@ impl Control {
     pub fn new() -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let state = Mutex::new(State::default());
-        let stop = AtomicBool::new(false);
+        let stop = Stop::new()?;
         Ok(Self { shared: Arc::new(Shared { wake, stop, state, changed: Condvar::new() }) })
     }
 
     /// Ends the emulator, cleanly and at once.
     pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.wake();
+        self.shared.stop.request();
     }
 
     /// What the emulator did up to at most 0.1 s ago; up to its end if it has ended.
@@ -145,8 +144,8 @@ impl Control {
         self.order(Order::Resume);
     }
 
-    pub(crate) fn should_stop(&self) -> bool {
-        self.shared.stop.load(Ordering::Relaxed)
+    pub(crate) fn stop_handle(&self) -> &Stop {
+        &self.shared.stop
     }
 
     /// Becomes readable when there are orders.

@@ -2,16 +2,17 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
+use std::ops::ControlFlow;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lasthop_kernel::clock::Clock;
+use lasthop_kernel::event_loop::{self, EventLoop};
+use lasthop_kernel::reactor::{Interest, Reactor, Readiness};
 use lasthop_kernel::realtime;
+use lasthop_kernel::turn::Source;
 use lasthop_radio::{Direction, Radio, RadioConfig};
 use lasthop_units::{Bytes, Seed, Stream, Time};
-use rustix::event::{Timespec, epoll};
 
 use super::control::{Order, PortStats};
 use super::lateness::LatenessMeter;
@@ -27,16 +28,13 @@ const RETRY_AFTER: Duration = Duration::from_micros(100);
 /// Packets that may wait for the kernel in one direction; more are dropped.
 const MOST_UNSENT: usize = 4096;
 
-/// The epoll name of the control; ports use smaller numbers.
-const CONTROL: u64 = u64::MAX;
-
 /// The two ends between which the emulator sits.
 pub(crate) trait Exchange {
     /// Asks to be told when something can be read.
-    fn register(&mut self, epoll: &Arc<OwnedFd>) -> io::Result<()>;
+    fn watch(&mut self, reactor: &mut Reactor<Source>) -> io::Result<()>;
 
-    /// Reads what has come to the port registered as `token`, up to some bound.
-    fn receive(&mut self, token: u64, intake: &mut Intake) -> io::Result<()>;
+    /// Reads what has come to port `n`, up to some bound.
+    fn receive(&mut self, n: usize, intake: &mut Intake) -> io::Result<()>;
 
     /// Sends from the front of `outbox` what the kernel takes, and removes it.
     fn send(&mut self, direction: Direction, outbox: &mut VecDeque<Packet>);
@@ -45,7 +43,7 @@ pub(crate) trait Exchange {
     fn damageable(&self, packet: &[u8]) -> usize;
 
     /// Looks after what takes time, such as peers that went away. Called a few times a second.
-    fn tend(&mut self);
+    fn maintain(&mut self, reactor: &mut Reactor<Source>);
 
     /// What happened at the ports that face the mobile and the base.
     fn stats(&mut self) -> [PortStats; 2];
@@ -54,10 +52,10 @@ pub(crate) trait Exchange {
     fn reset_stats(&mut self);
 }
 
-/// Where packets enter the radio.
-#[derive(Debug)]
+/// Where packets enter the radio, and what tells that they have come.
 pub(crate) struct Intake {
-    origin: Instant,
+    pub(crate) reactor: Reactor<Source>,
+    clock: Clock,
     now: Time,
     pool: Rc<Pool>,
     radio: Radio<Packet>,
@@ -66,7 +64,7 @@ pub(crate) struct Intake {
 impl Intake {
     /// Notes the time at which a batch was read.
     pub(crate) fn batch_read(&mut self) {
-        self.now = self.clock();
+        self.now = self.clock.now();
     }
 
     /// Where buffers of packets rest.
@@ -99,17 +97,12 @@ impl Intake {
         }
         self.push(direction, size, packet);
     }
-
-    fn clock(&self) -> Time {
-        Time::ZERO + self.origin.elapsed()
-    }
 }
 
 /// A radio at work.
 pub(crate) struct Engine<'a, X> {
     exchange: X,
     control: &'a Control,
-    epoll: Arc<OwnedFd>,
     intake: Intake,
     /// Packets on their way out, by direction.
     outboxes: [VecDeque<Packet>; 2],
@@ -129,19 +122,15 @@ impl<'a, X: Exchange> Engine<'a, X> {
         control: &'a Control,
     ) -> Result<Self, EmulatorError> {
         let radio = Radio::new(config, seed, Time::ZERO)?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(io::Error::from)?;
-        let epoll = Arc::new(epoll);
-        let wake = epoll::EventData::new_u64(CONTROL);
-        epoll::add(&epoll, control.wake_fd(), wake, epoll::EventFlags::IN)
-            .map_err(io::Error::from)?;
-        exchange.register(&epoll)?;
+        let mut reactor = Reactor::new()?;
+        reactor.add(control.wake_fd(), Interest::Read, Source::Control(None))?;
+        exchange.watch(&mut reactor)?;
         let most = (config.up.capacity as usize).saturating_add(config.down.capacity as usize);
-        let intake =
-            Intake { origin: Instant::now(), now: Time::ZERO, pool: Pool::new(most), radio };
+        let (clock, now, pool) = (Clock::start(), Time::ZERO, Pool::new(most));
+        let intake = Intake { reactor, clock, now, pool, radio };
         Ok(Self {
             exchange,
             control,
-            epoll,
             intake,
             outboxes: [VecDeque::new(), VecDeque::new()],
             due: Vec::new(),
@@ -154,49 +143,18 @@ impl<'a, X: Exchange> Engine<'a, X> {
 
     /// Runs until it is told to stop.
     pub(crate) fn run(&mut self) -> Result<Snapshot, EmulatorError> {
-        // The kernel may round a sleep up by this much; its usual 50 us would make packets late.
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         // Without the privilege packets are late when the processors are busy; the report says so.
         let _ = realtime::prefer_this_thread();
-        let mut events = Vec::with_capacity(64);
-        while !self.control.should_stop() {
-            events.clear();
-            self.wait(&mut events)?;
-            for event in &events {
-                match event.data.u64() {
-                    CONTROL => self.follow_orders(),
-                    token => self.exchange.receive(token, &mut self.intake)?,
-                }
-            }
-            self.deliver();
-            if self.intake.clock() >= self.next_publication {
-                self.exchange.tend();
-                self.publish(0);
-            }
-        }
+        let (clock, control) = (self.intake.clock, self.control);
+        event_loop::run(self, clock, control.stop_handle())?;
         let snapshot = self.snapshot();
         self.control.publish(snapshot, 0);
         Ok(snapshot)
     }
 
-    fn wait(&self, events: &mut Vec<epoll::Event>) -> Result<(), EmulatorError> {
-        let now = self.intake.clock();
-        let mut until = self.intake.radio.next_time().unwrap_or(Time::NEVER);
-        if self.outboxes.iter().any(|outbox| !outbox.is_empty()) {
-            until = until.min(now + RETRY_AFTER);
-        }
-        let wait = until.min(self.next_publication).since(now);
-        let timeout =
-            Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(io::Error::from(error).into()),
-        }
-    }
-
     /// Sends what is due. What the radio gave in one go is sent in one go.
     fn deliver(&mut self) {
-        let now = self.intake.clock();
+        let now = self.intake.clock.now();
         while let Some((direction, delivery)) = self.intake.radio.pop(now) {
             let mut packet = delivery.packet;
             if delivery.corrupted {
@@ -217,7 +175,7 @@ impl<'a, X: Exchange> Engine<'a, X> {
             }
         }
         if !self.due.is_empty() {
-            let sent = self.intake.clock();
+            let sent = self.intake.clock.now();
             self.due.drain(..).for_each(|due| self.lateness.add(sent.since(due)));
         }
     }
@@ -232,7 +190,7 @@ impl<'a, X: Exchange> Engine<'a, X> {
         }
     }
 
-    fn follow_orders(&mut self) {
+    fn handle_orders(&mut self) {
         let orders = self.control.take_orders();
         self.intake.batch_read();
         let now = self.intake.now;
@@ -261,11 +219,11 @@ impl<'a, X: Exchange> Engine<'a, X> {
     fn publish(&mut self, orders_done: usize) {
         let snapshot = self.snapshot();
         self.control.publish(snapshot, orders_done);
-        self.next_publication = self.intake.clock() + PUBLISH_EVERY;
+        self.next_publication = self.intake.clock.now() + PUBLISH_EVERY;
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        let now = self.intake.clock();
+        let now = self.intake.clock.now();
         let [mobile, mut base] = self.exchange.stats();
         base.unsent += self.overflows;
         Snapshot {
@@ -275,6 +233,47 @@ impl<'a, X: Exchange> Engine<'a, X> {
             mobile,
             base,
         }
+    }
+}
+
+impl<X: Exchange> EventLoop for Engine<'_, X> {
+    type Error = EmulatorError;
+
+    fn reactor(&mut self) -> &mut Reactor<Source> {
+        &mut self.intake.reactor
+    }
+
+    fn next_turn(&self) -> Time {
+        let mut at = self.intake.radio.next_time().unwrap_or(Time::NEVER);
+        if self.outboxes.iter().any(|outbox| !outbox.is_empty()) {
+            at = at.min(self.intake.clock.now() + RETRY_AFTER);
+        }
+        at.min(self.next_publication)
+    }
+
+    fn begin_turn(&mut self, now: Time) {
+        self.intake.now = now;
+    }
+
+    fn handle_ready(&mut self, source: Source, _readiness: Readiness) -> Result<(), EmulatorError> {
+        match source {
+            Source::Control(_) => self.handle_orders(),
+            Source::Listener(n) => self.exchange.receive(n, &mut self.intake)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_turn(&mut self, stops: usize) -> Result<ControlFlow<()>, EmulatorError> {
+        if stops > 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.deliver();
+        if self.intake.clock.now() >= self.next_publication {
+            self.exchange.maintain(&mut self.intake.reactor);
+            self.publish(0);
+        }
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -2,15 +2,15 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
-use std::sync::Arc;
 
 use lasthop_kernel::offload;
 use lasthop_kernel::packet_batches::{FrameInbox, PacketBatches};
+use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::tun::Tun;
+use lasthop_kernel::turn::Source;
 use lasthop_radio::Direction;
-use rustix::event::epoll;
 
 use super::control::PortStats;
 use super::engine::{Exchange, Intake};
@@ -50,23 +50,30 @@ impl FrameExchange {
             scratch: vec![0; LONGEST_DATAGRAM],
         })
     }
+
+    fn count_missed(&mut self) {
+        for end in [&mut self.mobile, &mut self.base] {
+            if let Port::Interface(socket) = &end.port {
+                end.stats.missed += socket.take_drops();
+            }
+        }
+    }
 }
 
 /// The numbers under which the ports are registered.
-const MOBILE: u64 = 0;
-const BASE: u64 = 1;
+const MOBILE: usize = 0;
+const BASE: usize = 1;
 
 impl Exchange for FrameExchange {
-    fn register(&mut self, epoll: &Arc<OwnedFd>) -> io::Result<()> {
-        for (end, token) in [(&self.mobile, MOBILE), (&self.base, BASE)] {
-            let data = epoll::EventData::new_u64(token);
-            epoll::add(epoll, end.port.as_fd(), data, epoll::EventFlags::IN)?;
+    fn watch(&mut self, reactor: &mut Reactor<Source>) -> io::Result<()> {
+        for (end, n) in [(&self.mobile, MOBILE), (&self.base, BASE)] {
+            reactor.add(&end.port, Interest::ReadInShares, Source::Listener(n))?;
         }
         Ok(())
     }
 
-    fn receive(&mut self, token: u64, intake: &mut Intake) -> io::Result<()> {
-        let (end, direction) = match token {
+    fn receive(&mut self, n: usize, intake: &mut Intake) -> io::Result<()> {
+        let (end, direction) = match n {
             MOBILE => (&mut self.mobile, Direction::Up),
             _ => (&mut self.base, Direction::Down),
         };
@@ -100,21 +107,17 @@ impl Exchange for FrameExchange {
         }
     }
 
-    fn tend(&mut self) {
-        for end in [&mut self.mobile, &mut self.base] {
-            if let Port::Interface(socket) = &end.port {
-                end.stats.missed += socket.take_drops();
-            }
-        }
+    fn maintain(&mut self, _reactor: &mut Reactor<Source>) {
+        self.count_missed();
     }
 
     fn stats(&mut self) -> [PortStats; 2] {
-        self.tend();
+        self.count_missed();
         [self.mobile.stats, self.base.stats]
     }
 
     fn reset_stats(&mut self) {
-        self.tend();
+        self.count_missed();
         self.mobile.stats = PortStats::default();
         self.base.stats = PortStats::default();
     }

@@ -6,13 +6,13 @@
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use lasthop_kernel::mmsg::{self, Inbox};
+use lasthop_kernel::reactor::{Interest, Reactor, Token};
+use lasthop_kernel::turn::Source;
 use lasthop_radio::Direction;
-use rustix::event::epoll;
 use socket2::{SockAddr, SockRef};
 
 use super::control::PortStats;
@@ -30,7 +30,7 @@ const BATCH: usize = 32;
 /// Batches read before packets are sent again.
 const BATCHES: usize = 4;
 
-const LISTENER: u64 = 0;
+const LISTENER: usize = 0;
 
 /// How many mobiles there may be, and for how long one may be silent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,6 @@ pub(crate) struct UdpExchange {
 struct Peers {
     forward: SocketAddr,
     limits: UdpLimits,
-    epoll: Option<Arc<OwnedFd>>,
     numbers: HashMap<SocketAddr, usize>,
     peers: HashMap<usize, Peer>,
     next_number: usize,
@@ -109,6 +108,7 @@ struct Peer {
     address: SocketAddr,
     /// Connected to the base.
     upstream: UdpSocket,
+    token: Token,
     active: Instant,
 }
 
@@ -118,7 +118,6 @@ impl UdpExchange {
         let peers = Peers {
             forward,
             limits,
-            epoll: None,
             numbers: HashMap::new(),
             peers: HashMap::new(),
             next_number: 1,
@@ -141,7 +140,8 @@ impl UdpExchange {
             intake.batch_read();
             for (bytes, sender, _) in self.inbox.messages() {
                 let from = sender.internet();
-                let Some(peer) = from.and_then(|from| self.peers.number_of(from)) else {
+                let number = |from| self.peers.number_of(from, &mut intake.reactor);
+                let Some(peer) = from.and_then(number) else {
                     self.mobile.turned_away += 1;
                     continue;
                 };
@@ -177,7 +177,7 @@ impl UdpExchange {
 
 impl Peers {
     /// The number of the mobile at `address`, new or known; `None` if there is no room.
-    fn number_of(&mut self, address: SocketAddr) -> Option<usize> {
+    fn number_of(&mut self, address: SocketAddr, reactor: &mut Reactor<Source>) -> Option<usize> {
         if let Some(&number) = self.numbers.get(&address) {
             self.peers.get_mut(&number)?.active = Instant::now();
             return Some(number);
@@ -187,11 +187,11 @@ impl Peers {
         }
         let upstream = self.connect_upstream().ok()?;
         let number = self.next_number;
-        let data = epoll::EventData::new_u64(number as u64);
-        epoll::add(self.epoll.as_ref()?, &upstream, data, epoll::EventFlags::IN).ok()?;
+        let source = Source::Listener(number);
+        let token = reactor.add(&upstream, Interest::ReadInShares, source).ok()?;
         self.next_number += 1;
         self.numbers.insert(address, number);
-        self.peers.insert(number, Peer { address, upstream, active: Instant::now() });
+        self.peers.insert(number, Peer { address, upstream, token, active: Instant::now() });
         Some(number)
     }
 
@@ -206,9 +206,11 @@ impl Peers {
         Ok(socket)
     }
 
-    fn forget_idle(&mut self) {
+    fn forget_idle(&mut self, reactor: &mut Reactor<Source>) {
         let idle = self.limits.idle;
-        self.peers.retain(|_, peer| peer.active.elapsed() < idle);
+        for (_, gone) in self.peers.extract_if(|_, peer| peer.active.elapsed() >= idle) {
+            reactor.remove(&gone.upstream, gone.token);
+        }
         if self.numbers.len() > self.peers.len() {
             self.numbers.retain(|_, number| self.peers.contains_key(number));
         }
@@ -230,17 +232,15 @@ fn push(
 }
 
 impl Exchange for UdpExchange {
-    fn register(&mut self, epoll: &Arc<OwnedFd>) -> io::Result<()> {
-        let data = epoll::EventData::new_u64(LISTENER);
-        epoll::add(epoll, &self.listener, data, epoll::EventFlags::IN)?;
-        self.peers.epoll = Some(Arc::clone(epoll));
-        Ok(())
+    fn watch(&mut self, reactor: &mut Reactor<Source>) -> io::Result<()> {
+        let source = Source::Listener(LISTENER);
+        reactor.add(&self.listener, Interest::ReadInShares, source).map(drop)
     }
 
-    fn receive(&mut self, token: u64, intake: &mut Intake) -> io::Result<()> {
-        match token {
+    fn receive(&mut self, n: usize, intake: &mut Intake) -> io::Result<()> {
+        match n {
             LISTENER => self.receive_from_mobiles(intake),
-            number => self.receive_from_base(number as usize, intake),
+            number => self.receive_from_base(number, intake),
         }
         Ok(())
     }
@@ -281,8 +281,8 @@ impl Exchange for UdpExchange {
         0
     }
 
-    fn tend(&mut self) {
-        self.peers.forget_idle();
+    fn maintain(&mut self, reactor: &mut Reactor<Source>) {
+        self.peers.forget_idle(reactor);
     }
 
     fn stats(&mut self) -> [PortStats; 2] {

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod cpu;
+pub mod event_loop;
 pub mod foreign;
 pub mod frames;
 pub mod leave;

@@ -13,12 +13,14 @@ use crate::slab::{Key, Slab};
 /// How many ready descriptors one wake takes; the rest wait in the kernel for the next.
 const EVENTS_MAX: usize = 512;
 
-/// What a descriptor is watched for. All are edge-triggered: the kernel tells of a change once, and
-/// the owner reads or writes until nothing moves.
+/// What a descriptor is watched for. All but one are edge-triggered: the kernel tells of a change once,
+/// and the owner reads or writes until nothing moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interest {
     /// Something to read or to accept.
     Read,
+    /// Something to read, told in each turn until all of it was read.
+    ReadInShares,
     /// Both directions, urgent data, and the peer's half-close.
     ReadWrite,
 }
@@ -27,6 +29,7 @@ impl Interest {
     fn flags(self) -> EventFlags {
         match self {
             Self::Read => EventFlags::IN | EventFlags::ET,
+            Self::ReadInShares => EventFlags::IN,
             Self::ReadWrite => {
                 let both = EventFlags::IN | EventFlags::OUT;
                 both | EventFlags::PRI | EventFlags::RDHUP | EventFlags::ET

@@ -1,4 +1,4 @@
-//! How a running base or mobile is told to stop.
+//! How what runs in a loop is told to stop.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

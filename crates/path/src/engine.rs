@@ -1,7 +1,7 @@
 //! The loop: two interfaces, the chain of machines between them, one thread.
 
 use std::io;
-use std::num::NonZeroU64;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use lasthop_agent::Side;
@@ -10,6 +10,7 @@ use lasthop_control::{
     self as control, AgentReport, Answer, Control, Counters, Reply, Report, Request,
 };
 use lasthop_kernel::clock::Clock;
+use lasthop_kernel::event_loop::{self, EventLoop};
 use lasthop_kernel::netlink::{Interface, Monitor, Rtnetlink};
 use lasthop_kernel::packet_batches::FrameInbox;
 use lasthop_kernel::reactor::{Interest, Reactor, Readiness};
@@ -35,12 +36,10 @@ use super::{AgentConfig, AgentError};
 /// What the loop calls its descriptors: the interfaces by their side, then these.
 const MONITOR: usize = 2;
 const SIGNALS: usize = 3;
-/// The kernel may delay a wake-up by this much to save power; its usual 50 µs would be latency.
-const TIMER_SLACK: Duration = Duration::from_micros(1);
 /// When the kernel takes no more frames it is asked again after this.
 const RETRY: Duration = Duration::from_micros(100);
-/// How often it is looked whether everything stands as it should.
-const LOOK: Duration = Duration::from_millis(250);
+/// How often it is checked whether everything stands as it should.
+const CHECK_EVERY: Duration = Duration::from_millis(250);
 /// Buffers that rest.
 const BUFFERS: usize = 8192;
 /// Batches of one interface before the other has its turn.
@@ -60,7 +59,7 @@ pub struct Agent {
     inbox: FrameInbox,
     pool: Pool,
     forwarder: Forwarder,
-    look_at: Time,
+    check_at: Time,
     link: &'static str,
 }
 
@@ -78,7 +77,7 @@ impl Agent {
         let control = control::open(config.control.as_deref(), "agent")?;
         let clock = Clock::start();
         let now = clock.now();
-        let mut reactor = Reactor::new().map_err(AgentError::Kernel)?;
+        let mut reactor = Reactor::new()?;
         let mut rtnetlink = Rtnetlink::open()?;
         let found = interfaces::join(&mut rtnetlink, &config)?;
         let machines = machine::all(&config)?;
@@ -134,7 +133,7 @@ impl Agent {
             inbox,
             pool,
             forwarder,
-            look_at: now,
+            check_at: now,
             link: "up",
         })
     }
@@ -145,38 +144,12 @@ impl Agent {
     ///
     /// The kernel refuses what the loop cannot do without.
     pub fn run(mut self, stop: &Stop) -> Result<(), AgentError> {
-        let slack = NonZeroU64::new(TIMER_SLACK.as_nanos() as u64);
-        // Without it packets that machines hold leave some tens of microseconds later.
-        let _ = rustix::thread::set_current_timer_slack(slack);
-        self.watch(stop).map_err(AgentError::Kernel)?;
-        let mut ready = Vec::new();
-        loop {
-            let patience = self.patience();
-            self.reactor.wait(patience, &mut ready).map_err(AgentError::Kernel)?;
-            self.now = self.clock.now();
-            for (source, readiness) in ready.drain(..) {
-                match source {
-                    Source::Stop if stop.take() > 0 => return Ok(()),
-                    Source::Control(client) => self.handle_control(client, readiness),
-                    Source::Listener(MONITOR) => self.handle_monitor()?,
-                    Source::Listener(SIGNALS) => self.handle_signals(),
-                    Source::Listener(n) => {
-                        let side = SIDES.into_iter().find(|side| *side as usize == n);
-                        side.into_iter().for_each(|side| self.forwarder.outside.port(side).ready());
-                    }
-                    _ => {}
-                }
-            }
-            for side in SIDES {
-                self.receive(side);
-            }
-            self.handle_timers()?;
-            self.forwarder.outside.send();
-        }
+        self.watch()?;
+        let clock = self.clock;
+        event_loop::run(&mut self, clock, stop)
     }
 
-    fn watch(&mut self, stop: &Stop) -> io::Result<()> {
-        self.reactor.add(stop, Interest::Read, Source::Stop)?;
+    fn watch(&mut self) -> io::Result<()> {
         if let Some(control) = &mut self.control {
             control.watch(&mut Turn::new(self.now, self.clock, &mut self.reactor))?;
         }
@@ -189,22 +162,6 @@ impl Agent {
             }
         }
         Ok(())
-    }
-
-    fn patience(&self) -> Option<Duration> {
-        let Outside { fixed, mobile, .. } = &self.forwarder.outside;
-        if fixed.is_readable() || mobile.is_readable() {
-            return Some(Duration::ZERO);
-        }
-        let is_congested = fixed.is_congested() || mobile.is_congested();
-        let earliest = [
-            is_congested.then(|| self.now + RETRY),
-            Some(self.look_at),
-            self.forwarder.next_timeout(),
-            self.signals.as_ref().and_then(Signals::next_timeout),
-            self.control.as_ref().and_then(Control::next_timeout),
-        ];
-        earliest.into_iter().flatten().min().map(|at| at.since(self.clock.now()))
     }
 
     /// Takes what has come to one interface.
@@ -242,15 +199,15 @@ impl Agent {
         if let Some(control) = &mut self.control {
             control.handle_timeout(&mut turn);
         }
-        if self.look_at <= self.now {
-            self.look_at = self.now + LOOK;
-            self.look()?;
+        if self.check_at <= self.now {
+            self.check_at = self.now + CHECK_EVERY;
+            self.repair()?;
         }
         Ok(())
     }
 
     /// Mends what has changed under the agent.
-    fn look(&mut self) -> Result<(), AgentError> {
+    fn repair(&mut self) -> Result<(), AgentError> {
         if !self.gate.is_closed() {
             tracing::warn!("the rules that keep the bridge from forwarding are gone: set anew");
             let (fixed, mobile) = (&self.config.fixed_if, &self.config.mobile_if);
@@ -259,7 +216,7 @@ impl Agent {
         }
         let Outside { fixed, mobile, .. } = &self.forwarder.outside;
         if !fixed.is_there() || !mobile.is_there() || self.monitor.is_none() {
-            self.look_at_interfaces()?;
+            self.refresh_interfaces()?;
         }
         self.forwarder.expire(self.now);
         Ok(())
@@ -269,11 +226,11 @@ impl Agent {
         let Some(monitor) = &mut self.monitor else { return Ok(()) };
         while monitor.handle_ready() {}
         while monitor.poll_event().is_some() {}
-        self.look_at_interfaces()
+        self.refresh_interfaces()
     }
 
-    fn look_at_interfaces(&mut self) -> Result<(), AgentError> {
-        let found = Found::look(&mut self.rtnetlink, &self.config)?;
+    fn refresh_interfaces(&mut self) -> Result<(), AgentError> {
+        let found = Found::query(&mut self.rtnetlink, &self.config)?;
         self.forwarder.stations.set_own(found.own());
         for side in SIDES {
             let port = self.forwarder.outside.port(side);
@@ -379,6 +336,59 @@ impl Agent {
             priorities: ranks.words(),
             ..Report::default()
         }
+    }
+}
+
+impl EventLoop for Agent {
+    type Error = AgentError;
+
+    fn reactor(&mut self) -> &mut Reactor<Source> {
+        &mut self.reactor
+    }
+
+    fn next_turn(&self) -> Time {
+        let Outside { fixed, mobile, .. } = &self.forwarder.outside;
+        if fixed.is_readable() || mobile.is_readable() {
+            return Time::ZERO;
+        }
+        let is_congested = fixed.is_congested() || mobile.is_congested();
+        let earliest = [
+            is_congested.then(|| self.now + RETRY),
+            self.forwarder.next_timeout(),
+            self.signals.as_ref().and_then(Signals::next_timeout),
+            self.control.as_ref().and_then(Control::next_timeout),
+        ];
+        earliest.into_iter().flatten().fold(self.check_at, Time::min)
+    }
+
+    fn begin_turn(&mut self, now: Time) {
+        self.now = now;
+    }
+
+    fn handle_ready(&mut self, source: Source, readiness: Readiness) -> Result<(), AgentError> {
+        match source {
+            Source::Control(client) => self.handle_control(client, readiness),
+            Source::Listener(MONITOR) => self.handle_monitor()?,
+            Source::Listener(SIGNALS) => self.handle_signals(),
+            Source::Listener(n) => {
+                let side = SIDES.into_iter().find(|side| *side as usize == n);
+                side.into_iter().for_each(|side| self.forwarder.outside.port(side).ready());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn end_turn(&mut self, stops: usize) -> Result<ControlFlow<()>, AgentError> {
+        if stops > 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        for side in SIDES {
+            self.receive(side);
+        }
+        self.handle_timers()?;
+        self.forwarder.outside.send();
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -51,3 +51,9 @@ pub enum AgentError {
     #[error("{0}")]
     Parameters(String),
 }
+
+impl From<io::Error> for AgentError {
+    fn from(error: io::Error) -> Self {
+        Self::Kernel(error)
+    }
+}

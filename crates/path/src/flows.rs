@@ -54,7 +54,7 @@ impl Flows {
     }
 
     /// A packet came from `from`.
-    pub(super) fn note(&mut self, now: Time, from: Side, tcp: &Tcp) -> Option<Begun> {
+    pub(super) fn record(&mut self, now: Time, from: Side, tcp: &Tcp) -> Option<Begun> {
         let connection = tcp.connection(from);
         let opens = tcp.segment.flags.contains(Flags::SYN);
         let begins_anew = |flow: &Flow| flow.is_over() && opens;
@@ -67,7 +67,7 @@ impl Flows {
         });
         if let Some(flow) = self.table.peek(&connection) {
             let was_over = flow.is_over();
-            flow.note(now, from, tcp);
+            flow.record(now, from, tcp);
             self.closed += u64::from(flow.is_over() && !was_over);
         }
         begun
@@ -127,7 +127,7 @@ impl Flow {
         }
     }
 
-    fn note(&mut self, now: Time, from: Side, tcp: &Tcp) {
+    fn record(&mut self, now: Time, from: Side, tcp: &Tcp) {
         let (bytes, end) = match from {
             Side::Fixed => (&mut self.to_mobile, &mut self.ends[0]),
             Side::Mobile => (&mut self.from_mobile, &mut self.ends[1]),
@@ -170,16 +170,16 @@ mod tests {
     fn a_connection_is_counted_from_its_opening_to_its_end() {
         let mut flows = Flows::new(10);
         let now = Time::from_millis(1);
-        assert!(flows.note(now, Side::Mobile, &tcp(Side::Mobile, Flags::SYN, 0)).is_some());
-        assert!(flows.note(now, Side::Fixed, &tcp(Side::Fixed, Flags::SYN, 0)).is_none());
+        assert!(flows.record(now, Side::Mobile, &tcp(Side::Mobile, Flags::SYN, 0)).is_some());
+        assert!(flows.record(now, Side::Fixed, &tcp(Side::Fixed, Flags::SYN, 0)).is_none());
         assert_eq!(flows.reports(now)[0].state, "opening");
-        flows.note(now, Side::Fixed, &tcp(Side::Fixed, Flags::ACK, 1000));
+        flows.record(now, Side::Fixed, &tcp(Side::Fixed, Flags::ACK, 1000));
         let report = flows.reports(now).remove(0);
         assert_eq!((report.key, report.bytes_to_hop, report.bytes_from_hop), (1, 1000, 0));
         assert_eq!((report.state.as_str(), report.target.as_str()), ("open", "192.0.2.1:80"));
-        flows.note(now, Side::Fixed, &tcp(Side::Fixed, Flags::FIN, 0));
+        flows.record(now, Side::Fixed, &tcp(Side::Fixed, Flags::FIN, 0));
         assert_eq!(flows.reports(now)[0].state, "got-end");
-        flows.note(now, Side::Mobile, &tcp(Side::Mobile, Flags::FIN, 0));
+        flows.record(now, Side::Mobile, &tcp(Side::Mobile, Flags::FIN, 0));
         assert_eq!((flows.reports(now)[0].state.as_str(), flows.counts()), ("closing", (1, 1)));
         assert_eq!(flows.expire(now + LINGER), [1]);
         assert!(flows.reports(now).is_empty());
@@ -189,9 +189,9 @@ mod tests {
     fn the_same_ports_again_are_another_connection() {
         let mut flows = Flows::new(10);
         let now = Time::from_millis(1);
-        assert!(flows.note(now, Side::Fixed, &tcp(Side::Fixed, Flags::ACK, 9)).is_some());
-        flows.note(now, Side::Fixed, &tcp(Side::Fixed, Flags::RST, 0));
-        let begun = flows.note(now, Side::Mobile, &tcp(Side::Mobile, Flags::SYN, 0));
+        assert!(flows.record(now, Side::Fixed, &tcp(Side::Fixed, Flags::ACK, 9)).is_some());
+        flows.record(now, Side::Fixed, &tcp(Side::Fixed, Flags::RST, 0));
+        let begun = flows.record(now, Side::Mobile, &tcp(Side::Mobile, Flags::SYN, 0));
         assert_eq!(begun.map(|begun| begun.key), Some(2));
         assert_eq!(flows.counts(), (1, 1), "the first was not seen to open");
     }

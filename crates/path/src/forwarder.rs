@@ -130,7 +130,7 @@ impl Forwarder {
 
     fn forward(&mut self, now: Time, from: Side, frame: Frame) {
         if let Some(tcp) = frame.tcp()
-            && let Some(begun) = self.flows.note(now, from, &tcp)
+            && let Some(begun) = self.flows.record(now, from, &tcp)
         {
             self.ranks.begin(begun);
             self.apply_ranks(now);

@@ -15,8 +15,8 @@ use lasthop_kernel::nft::{self, NftError};
 const TABLE: &str = "lasthop_agent";
 /// How long the rules may take to stand.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether they do.
-const LOOK: Duration = Duration::from_millis(5);
+/// How often it is checked whether they do.
+const POLL_EVERY: Duration = Duration::from_millis(5);
 
 /// While this lives the bridge drops plain TCP, and frames of agents that the agent reads, between two of
 /// its ports.
@@ -52,7 +52,7 @@ impl Gate {
             if Instant::now() >= deadline || matches!(gate.keeper.try_wait(), Ok(Some(_))) {
                 return Err(NftError::Refused("the rules do not stand".to_owned()));
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_EVERY);
         }
         Ok(gate)
     }
@@ -94,7 +94,7 @@ impl Drop for Gate {
                 let _ = self.keeper.wait();
                 return;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_EVERY);
         }
     }
 }

@@ -15,8 +15,8 @@ pub(super) struct Found {
 }
 
 impl Found {
-    /// Looks for them.
-    pub(super) fn look(
+    /// Asks the kernel for them.
+    pub(super) fn query(
         rtnetlink: &mut Rtnetlink,
         config: &AgentConfig,
     ) -> Result<Self, AgentError> {
@@ -48,7 +48,7 @@ impl Found {
 
 /// Sees to it that the interfaces are ports of one bridge, making it if the configuration names one.
 pub(super) fn join(rtnetlink: &mut Rtnetlink, config: &AgentConfig) -> Result<Found, AgentError> {
-    let found = Found::look(rtnetlink, config)?;
+    let found = Found::query(rtnetlink, config)?;
     let missing =
         |name: &String| AgentError::Interface(PacketSocketError::NoInterface(name.clone()));
     let fixed = found.fixed.as_ref().ok_or_else(|| missing(&config.fixed_if))?;
@@ -63,7 +63,7 @@ pub(super) fn join(rtnetlink: &mut Rtnetlink, config: &AgentConfig) -> Result<Fo
         };
     };
     rejoin(rtnetlink, name, [fixed, mobile])?;
-    Found::look(rtnetlink, config)
+    Found::query(rtnetlink, config)
 }
 
 /// Makes interfaces ports of the bridge `name`, which is made if it is not there.

@@ -86,7 +86,7 @@ impl Port {
 
     /// The interface is gone.
     pub(super) fn close(&mut self, reactor: &mut Reactor<Source>) {
-        self.look_for_drops();
+        self.count_drops();
         self.report.up = false;
         if let Some(Open { socket, token, .. }) = self.open.take() {
             reactor.remove(&socket, token);
@@ -172,11 +172,11 @@ impl Port {
 
     /// What it is and has seen.
     pub(super) fn report(&mut self) -> InterfaceReport {
-        self.look_for_drops();
+        self.count_drops();
         self.report.clone()
     }
 
-    fn look_for_drops(&mut self) {
+    fn count_drops(&mut self) {
         if let Some(open) = &self.open {
             self.report.packets_missed += open.socket.take_drops();
         }

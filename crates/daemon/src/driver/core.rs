@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use lasthop_control::priority::Program;
 use lasthop_control::{ConnectionReport, Counters, Report};
@@ -407,18 +406,13 @@ impl<H: Hop, W> Core<H, W> {
         }
     }
 
-    fn next_timeout(&self) -> Option<Time> {
+    /// When the next turn is due for what base and mobile have in common.
+    pub(super) fn next_turn(&self) -> Option<Time> {
+        if !self.queue.is_empty() || !self.touched.is_empty() || self.hop.is_active() {
+            return Some(Time::ZERO);
+        }
         let timers = self.timers.first().map(|(at, _)| *at);
         [self.deadlines.next(), timers, self.hop.next_timeout()].into_iter().flatten().min()
-    }
-
-    /// How long the loop may sleep if the role wants to be called at `role`.
-    pub(super) fn patience(&self, role: Option<Time>) -> Option<Duration> {
-        if !self.queue.is_empty() || !self.touched.is_empty() || self.hop.is_active() {
-            return Some(Duration::ZERO);
-        }
-        let earliest = [self.next_timeout(), role].into_iter().flatten().min();
-        earliest.filter(|at| *at != Time::NEVER).map(|at| at - self.clock.now())
     }
 
     pub(super) fn report(&self, role: &str) -> Report {

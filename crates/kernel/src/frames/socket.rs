@@ -51,9 +51,9 @@ impl Socket {
     /// What the kernel knows of the interface `name`.
     pub fn interface(&self, name: &str) -> io::Result<Interface> {
         let index = rustix::net::netdevice::name_to_index(&self.fd, name)?;
-        let mtu = self.ask(name, libc::SIOCGIFMTU)?;
-        let address = self.ask(name, libc::SIOCGIFHWADDR)?;
-        let flags = self.ask(name, libc::SIOCGIFFLAGS)?;
+        let mtu = self.ioctl(name, libc::SIOCGIFMTU)?;
+        let address = self.ioctl(name, libc::SIOCGIFHWADDR)?;
+        let flags = self.ioctl(name, libc::SIOCGIFFLAGS)?;
         // SAFETY: each request has filled in the member that is read here, a plain integer or a
         // structure of integers.
         let (mtu, address, flags) = unsafe {
@@ -70,7 +70,7 @@ impl Socket {
         })
     }
 
-    fn ask(&self, name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
+    fn ioctl(&self, name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
         let name = CString::new(name).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
         let bytes = name.as_bytes_with_nul();
         // SAFETY: a plain C structure of integers, for which zero is valid.
