@@ -133,17 +133,26 @@ impl Chain {
     /// Moves what the machines have to say from one to the next until all of it has been handled or
     /// has left. It waits nowhere but in the queue of the machine that says it.
     pub(super) fn forward(&mut self, now: Time, exit: &mut impl Exit) {
-        let mut latest = 0;
-        while let Some((at, output)) = self.poll(latest) {
-            let (towards, frame) = match output {
-                Output::Packet { towards, packet } => (towards, packet),
-                Output::Segment { towards, connection, segment } => {
+        // From the machine that was handed something last, until none in turn has anything to say.
+        let (mut at, mut silent) = (0, 0);
+        while silent < self.machines.len() {
+            let Some(machine) = self.machines.get_mut(at) else {
+                at = 0;
+                continue;
+            };
+            let (towards, frame) = match machine.agent.poll_output() {
+                None => {
+                    (at, silent) = (at + 1, silent + 1);
+                    continue;
+                }
+                Some(Output::Packet { towards, packet }) => (towards, packet),
+                Some(Output::Segment { towards, connection, segment }) => {
                     let made = self.headers.build(towards, &connection, &segment, &self.pool);
                     // Nothing of that connection was seen, so that nobody knows where to send it.
                     let Some(frame) = made else { continue };
                     (towards, frame)
                 }
-                Output::Message { towards, message } => {
+                Some(Output::Message { towards, message }) => {
                     exit.message(towards, &message);
                     continue;
                 }
@@ -151,19 +160,11 @@ impl Chain {
             match self.next(Some(at), towards) {
                 Some(next) => {
                     self.handle_packet(next, now, towards.other(), frame);
-                    latest = next;
+                    (at, silent) = (next, 0);
                 }
                 None => exit.packet(towards, frame),
             }
         }
-    }
-
-    /// The next output of machine `first`, or of any other if that has none.
-    fn poll(&mut self, first: usize) -> Option<(usize, Output<Frame>)> {
-        let all = std::iter::once(first).chain(0..self.machines.len());
-        let mut outputs =
-            all.filter_map(|at| Some((at, self.machines.get_mut(at)?.agent.poll_output()?)));
-        outputs.next()
     }
 
     fn handle_packet(&mut self, at: usize, now: Time, from: Side, frame: Frame) {
