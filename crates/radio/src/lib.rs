@@ -42,10 +42,11 @@ pub use config::{
     ConfigError, Damage, Errors, Gap, LinkConfig, Loss, Pacing, Pause, QueueLimit, RadioConfig,
     RateStep, RateSteps, Reorder,
 };
+pub use lasthop_units::Span;
 pub use link::Link;
 pub use link::held::{Delivery, Refusal, Refused};
 pub use pair::{Direction, Radio};
-pub use settings::{LinkSettings, LossList, PauseList, RadioSettings, Share, Span, StepList};
+pub use settings::{LinkSettings, LossList, PauseList, RadioSettings, Share, StepList};
 pub use stats::{Count, Drops, LinkStats, QueueStats};
 pub use text::TextError;
 pub use trace::{Trace, TraceError};

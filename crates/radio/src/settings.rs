@@ -8,7 +8,7 @@ use core::fmt;
 use core::marker::PhantomData;
 use core::str::FromStr;
 
-use lasthop_units::{Duration, ParseError, Rate, parse_duration};
+use lasthop_units::{Rate, Span};
 use serde::de::{self, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
@@ -186,18 +186,6 @@ impl LinkSettings {
     }
 }
 
-/// A duration in its text form: `20ms`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span(pub Duration);
-
-impl FromStr for Span {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        parse_duration(text).map(Self)
-    }
-}
-
 /// A share in its text form: `5%`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Share(pub f64);
@@ -264,7 +252,7 @@ macro_rules! deserialize_from_text {
     )*};
 }
 
-deserialize_from_text!(Span Share QueueLimit Reorder);
+deserialize_from_text!(Share QueueLimit Reorder);
 
 trait AsList: Sized {
     fn list(text: &str) -> Result<Vec<Self>, TextError>;
@@ -296,6 +284,8 @@ impl<'de, T: AsList> Visitor<'de> for TextOrList<T> {
 #[cfg(test)]
 mod tests {
     use alloc::vec;
+
+    use lasthop_units::Duration;
 
     use super::*;
     use crate::Errors;

@@ -20,7 +20,7 @@ mod watch;
 pub use deadlines::{Deadlines, Timers};
 pub use line::one_line;
 pub use link::LinkEvent;
-pub use parse::ParseError;
+pub use parse::{ParseError, Span};
 pub use rate::{Bytes, Rate};
 pub use seed::{Seed, Stream};
 pub use time::Time;

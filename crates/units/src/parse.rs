@@ -1,9 +1,10 @@
+use alloc::format;
 use alloc::string::{String, ToString};
-use core::fmt::Display;
+use core::fmt::{self, Display};
 use core::str::FromStr;
 use core::time::Duration;
 
-use serde::{Deserialize, Deserializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use thiserror::Error;
 
 /// A quantity that could not be read.
@@ -55,21 +56,62 @@ pub(crate) fn quantity(
     u64::try_from(value).map_err(|_| fail())
 }
 
+/// Writes a quantity in the last of the units in which it is a whole number.
+pub(crate) fn written(n: u128, units: &[(&str, Scale)]) -> String {
+    let whole = |(_, scale): &&(&str, Scale)| n.is_multiple_of(scale.numerator.into());
+    let unit = units.iter().rev().find(whole);
+    unit.map_or_else(
+        || n.to_string(),
+        |(name, scale)| format!("{}{name}", n / u128::from(scale.numerator)),
+    )
+}
+
+const DURATIONS: &[(&str, Scale)] = &[
+    ("ns", Scale::new(1, 1)),
+    ("us", Scale::new(1_000, 1)),
+    ("ms", Scale::new(1_000_000, 1)),
+    ("s", Scale::new(1_000_000_000, 1)),
+    ("min", Scale::new(60_000_000_000, 1)),
+    ("h", Scale::new(3_600_000_000_000, 1)),
+];
+
 /// Reads a duration: `300ms`, `2.8 s`, `17 us`, `250ns`, `1min`, `1h`.
 ///
 /// # Errors
 ///
 /// Names the text and what was expected.
 pub fn parse_duration(s: &str) -> Result<Duration, ParseError> {
-    const UNITS: &[(&str, Scale)] = &[
-        ("ns", Scale::new(1, 1)),
-        ("us", Scale::new(1_000, 1)),
-        ("ms", Scale::new(1_000_000, 1)),
-        ("s", Scale::new(1_000_000_000, 1)),
-        ("min", Scale::new(60_000_000_000, 1)),
-        ("h", Scale::new(3_600_000_000_000, 1)),
-    ];
-    quantity(s, UNITS, "a duration such as 300ms or 2.8s").map(Duration::from_nanos)
+    quantity(s, DURATIONS, "a duration such as 300ms or 2.8s").map(Duration::from_nanos)
+}
+
+/// A duration in its text form: `20ms`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Span(pub Duration);
+
+impl FromStr for Span {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse_duration(text).map(Self)
+    }
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&written(self.0.as_nanos(), DURATIONS))
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        deserialize(d)
+    }
+}
+
+impl Serialize for Span {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_str(self)
+    }
 }
 
 /// Reads any quantity from its text form in a configuration file.
@@ -91,6 +133,9 @@ mod tests {
         assert_eq!(parse_duration("2.8s"), Ok(Duration::from_millis(2800)));
         assert_eq!(parse_duration("17 ms"), Ok(Duration::from_millis(17)));
         assert_eq!(parse_duration("0s"), Ok(Duration::ZERO));
+        for text in ["1500ms", "30min", "17us", "90s", "1h"] {
+            assert_eq!(text.parse::<Span>().unwrap().to_string(), text);
+        }
     }
 
     #[test]

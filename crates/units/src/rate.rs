@@ -4,7 +4,7 @@ use core::ops::{Add, AddAssign, Sub, SubAssign};
 use core::str::FromStr;
 use core::time::Duration;
 
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ParseError;
 use crate::parse::{self, Scale};
@@ -97,23 +97,31 @@ impl fmt::Display for Bytes {
     }
 }
 
+const SIZES: &[(&str, Scale)] = &[
+    ("B", Scale::new(1, 1)),
+    ("", Scale::new(1, 1)),
+    ("KB", Scale::new(1_000, 1)),
+    ("kB", Scale::new(1_000, 1)),
+    ("MB", Scale::new(1_000_000, 1)),
+    ("GB", Scale::new(1_000_000_000, 1)),
+    ("KiB", Scale::new(1 << 10, 1)),
+    ("MiB", Scale::new(1 << 20, 1)),
+    ("GiB", Scale::new(1 << 30, 1)),
+];
+
 /// Parses `65536`, `16 kB` (1000), `16 KiB` (1024), `4 MB`, `4 MiB`, `1 GB`, `1 GiB`.
 impl FromStr for Bytes {
     type Err = ParseError;
 
     fn from_str(s: &str) -> Result<Self, ParseError> {
-        const UNITS: &[(&str, Scale)] = &[
-            ("", Scale::new(1, 1)),
-            ("B", Scale::new(1, 1)),
-            ("kB", Scale::new(1_000, 1)),
-            ("KB", Scale::new(1_000, 1)),
-            ("MB", Scale::new(1_000_000, 1)),
-            ("GB", Scale::new(1_000_000_000, 1)),
-            ("KiB", Scale::new(1 << 10, 1)),
-            ("MiB", Scale::new(1 << 20, 1)),
-            ("GiB", Scale::new(1 << 30, 1)),
-        ];
-        parse::quantity(s, UNITS, "a size such as 64KiB or 4MB").map(Self)
+        parse::quantity(s, SIZES, "a size such as 64KiB or 4MB").map(Self)
+    }
+}
+
+/// As it is read: exactly, unlike its [`Display`](fmt::Display).
+impl Serialize for Bytes {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&parse::written(self.0.into(), SIZES))
     }
 }
 
