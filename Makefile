@@ -43,9 +43,11 @@ purity:
 requirements:
 	tools/requirements --check
 
-# Writes the tables of crates/study/tests/golden anew: what changed in behaviour is what git diff shows.
+# Writes the tables of crates/study/tests/golden anew, and the tables of settings in docs: what changed in
+# behaviour is what git diff shows.
 golden:
 	LASTHOP_GOLDEN=write $(CARGO) test --locked -p lasthop-study --test golden
+	LASTHOP_GOLDEN=write $(CARGO) test --locked -p lasthop --test documented
 
 # Random schedules by the hundred thousand: handoffs that interrupt each other, lost messages, crashed
 # bases, stolen grants. `make test` runs some of each.

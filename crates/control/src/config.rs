@@ -1,12 +1,11 @@
 //! Configuration files: TOML in which every mistake is answered with file, line and key.
 
+use std::borrow::Borrow;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
-use lasthop_units::parse_duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use thiserror::Error;
@@ -112,12 +111,79 @@ where
     String::deserialize(d)?.parse().map_err(de::Error::custom)
 }
 
-/// Reads a duration such as `300ms`; for serde.
+/// Makes an enumeration whose values have the same names in files, in flags and in reports:
 ///
-/// # Errors
-///
-/// It is none.
-pub fn duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(d)?;
-    parse_duration(&text).map(Some).map_err(de::Error::custom)
+/// ```ignore
+/// choice! {
+///     /// Which transport crosses the hop.
+///     #[derive(Default)]
+///     pub enum HopKind: "no hop" {
+///         /// SRP.
+///         #[default]
+///         Srp = "srp",
+///     }
+/// }
+/// ```
+#[macro_export]
+macro_rules! choice {
+    (
+        $(#[$meta:meta])*
+        pub enum $type:ident: $wrong:literal {$(
+            $(#[$about:meta])*
+            $variant:ident = $name:literal,
+        )*}
+    ) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Deserialize, serde::Serialize)]
+        pub enum $type {$(
+            $(#[$about])*
+            #[serde(rename = $name)]
+            $variant,
+        )*}
+
+        impl $type {
+            /// All of them.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
+
+            /// What it is called.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// All names, as a setting's row tells them.
+            pub fn range() -> String {
+                let names: Vec<String> = Self::ALL.iter().map(|it| format!("`{it}`")).collect();
+                format!(": {}", $crate::config::listed(&names, "or"))
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(self.name())
+            }
+        }
+
+        impl std::str::FromStr for $type {
+            type Err = String;
+
+            fn from_str(s: &str) -> Result<Self, String> {
+                Self::ALL.into_iter().find(|it| it.name() == s).ok_or_else(|| {
+                    let known = $crate::config::listed(&Self::ALL.map(Self::name), "and");
+                    format!("`{s}` is {}; there are {known}", $wrong)
+                })
+            }
+        }
+    };
+}
+
+/// Several words as one reads them: `a, b and c`.
+pub fn listed<T: Borrow<str>>(words: &[T], and: &str) -> String {
+    match words {
+        [all @ .., last] if !all.is_empty() => {
+            format!("{} {and} {}", all.join(", "), last.borrow())
+        }
+        _ => words.concat(),
+    }
 }

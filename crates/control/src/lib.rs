@@ -1,9 +1,10 @@
-//! What running processes are told and asked, whatever they are: configuration files, the control
+//! What running processes are told and asked, whatever they are: settings, their files, the control
 //! socket, signals of links, priorities.
 
 pub mod config;
 pub mod link_signals;
 pub mod priority;
+pub mod settings;
 mod socket;
 
 pub use socket::{

@@ -4,111 +4,184 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use lasthop_control::settings::shown;
+use lasthop_control::{choice, settings};
 use lasthop_hop::seal::PublicKey;
+use lasthop_hop::{HopConfig, mobile_tcp};
 use lasthop_kernel::mac::Mac;
 use lasthop_kernel::tcp::Congestion;
-use lasthop_units::Bytes;
-use serde::{Deserialize, Deserializer, de};
+use lasthop_units::{Bytes, Span};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-pub use lasthop_control::config::{ConfigError, contradiction, duration, from_text, load, parse};
+pub use lasthop_control::config::{ConfigError, contradiction, from_text, load, parse};
 
-/// Which transport crosses the hop.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum HopKind {
-    /// SRP.
-    #[default]
-    Srp,
-    /// Mobile TCP.
-    MobileTcp,
-    /// Kernel TCP, one connection for each stream.
-    SplitTcp,
+choice! {
+    /// Which transport crosses the hop.
+    #[derive(Default)]
+    pub enum HopKind: "no hop" {
+        /// SRP.
+        #[default]
+        Srp = "srp",
+        /// Mobile TCP.
+        MobileTcp = "mobile-tcp",
+        /// Kernel TCP, one connection for each stream.
+        SplitTcp = "split-tcp",
+    }
 }
 
-impl FromStr for HopKind {
-    type Err = String;
+choice! {
+    /// What moves the datagrams of srp and mobile-tcp.
+    #[derive(Default)]
+    pub enum CarrierKind: "no carrier" {
+        /// UDP.
+        #[default]
+        Udp = "udp",
+        /// Raw Ethernet frames, without IP.
+        Ethernet = "ethernet",
+    }
+}
 
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "srp" => Ok(Self::Srp),
-            "mobile-tcp" => Ok(Self::MobileTcp),
-            "split-tcp" => Ok(Self::SplitTcp),
-            _ => Err(format!("`{s}` is no hop; there are srp, mobile-tcp and split-tcp")),
+choice! {
+    /// What protects the hop.
+    #[derive(Default)]
+    pub enum SealKind: "no seal" {
+        /// The seal: authenticated and encrypted.
+        #[default]
+        Noise = "noise",
+        /// Nothing: whoever is on the hop can read, change and forge everything.
+        None = "none",
+    }
+}
+
+/// [`settings!`](lasthop_control::settings!) with what base and mobile are both told.
+macro_rules! role_settings {
+    ($(#[$($meta:tt)*])* pub struct $name:ident { $($own:tt)* }) => {
+        lasthop_control::settings! {
+            $(#[$($meta)*])*
+            pub struct $name {
+                $($own)*
+                /// The file with the secret key, made by `lasthop keygen`; its mode must be 600.
+                #[flag(long = "key", value_name = "FILE")]
+                pub key: Option<std::path::PathBuf>,
+                /// What crosses the hop, the same at both ends.
+                ///
+                /// `split-tcp` is kernel TCP.
+                #[flag(long = "hop", value_name = "NAME")]
+                #[range($crate::config::HopKind::range())]
+                pub hop: Option<$crate::config::HopKind> = $crate::config::HopKind::default(),
+                /// What moves the datagrams of srp and mobile-tcp, the same at both ends. The latter
+                /// is raw frames without IP, which a mobile's `--base ether:...` says too.
+                ///
+                /// [Carriers](#carriers) compares them.
+                #[flag(long = "carrier", value_name = "NAME")]
+                #[range($crate::config::CarrierKind::range())]
+                pub carrier: Option<$crate::config::CarrierKind> =
+                    $crate::config::CarrierKind::default(),
+                /// The interface of the hop with `--carrier ethernet`.
+                #[flag(long = "interface", value_name = "NAME")]
+                pub interface: Option<String>,
+                /// What protects the hop, the same at both ends. One that is private already may do
+                /// without.
+                ///
+                /// `none` sends everything in the clear.
+                #[flag(long = "seal", value_name = "NAME")]
+                #[range($crate::config::SealKind::range())]
+                pub seal: Option<$crate::config::SealKind> = $crate::config::SealKind::default(),
+                /// The congestion control of split-tcp, as the kernel calls it (bbr, cubic).
+                ///
+                /// Each end's choice rules what that end sends.
+                #[flag(long = "congestion", value_name = "NAME")]
+                #[serde(deserialize_with = "crate::config::congestion")]
+                pub congestion: Option<lasthop_kernel::tcp::Congestion> => "the system's",
+                /// The Unix socket that `lasthop status` asks.
+                ///
+                /// [Status](status.md) says where it is by default.
+                #[flag(long = "control", value_name = "PATH")]
+                pub control: Option<std::path::PathBuf>,
+                /// SRP's few settings, a [table](#srp).
+                #[arg(skip)]
+                pub srp: $crate::config::SrpFile,
+                /// Mobile TCP's settings, a [table](#mobile_tcp).
+                #[command(flatten)]
+                pub mobile_tcp: $crate::config::MobileTcpFile,
+            }
         }
+    };
+}
+pub(crate) use role_settings;
+
+/// The longest IP packet that is tried when nobody says: Ethernet's.
+pub(crate) const MTU: Bytes = Bytes::new(1500);
+
+/// What all connections of an association may have on their way where the carrier takes everything
+/// at once and drops what a slower radio behind it has no room for. Four windows of the paper's
+/// 16 KiB: enough to fill 20 Mbit/s at a round trip of 26 ms, and no more than 45 full packets in
+/// whatever queue there is, which radios have.
+pub(crate) const INFLIGHT_UDP: Bytes = Bytes::from_kib(64);
+
+settings! {
+    /// The `[srp]` table: what little a hop may have to be told. What is not said follows from what
+    /// the hop measures, or from the defaults of [`HopConfig`].
+    #[derive(Copy)]
+    pub struct SrpFile {
+        /// The longest IP packet that is tried, in bytes.
+        ///
+        /// What really passes is probed.
+        pub mtu_max: Option<Bytes> = MTU,
+        /// What one connection may hold unread or unacknowledged, in each direction.
+        pub connection_memory: Option<Bytes> = HopConfig::default().stream_memory,
+        /// The same for all connections of an association, in each direction.
+        pub association_memory: Option<Bytes> = HopConfig::default().association_memory,
+        /// How long a hop may be silent before its connections are given up.
+        pub silence_limit: Option<Span> = Span(HopConfig::default().silence_limit),
     }
 }
 
-impl fmt::Display for HopKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Srp => "srp",
-            Self::MobileTcp => "mobile-tcp",
-            Self::SplitTcp => "split-tcp",
-        })
+settings! {
+    /// The `[mobile_tcp]` table. What is not said is as the paper has it, or as the defaults of
+    /// [`mobile_tcp::Config`].
+    #[derive(Copy, PartialEq, Eq, clap::Args)]
+    pub struct MobileTcpFile {
+        /// What a connection of mobile-tcp may receive before it is read.
+        ///
+        /// Sequence numbers have 16 bits (MOB-13, MOB-20). A connection moves at most one window in
+        /// a round trip.
+        #[flag(long = "window", value_name = "SIZE", value_parser = |s: &str| WINDOW.parse(s))]
+        #[range(WINDOW)]
+        #[serde(deserialize_with = "window")]
+        pub window: Option<Bytes> = mobile_tcp::Config::default().window,
+        /// What a connection may hold unsent or unacknowledged.
+        #[arg(skip)]
+        #[range(SEND_BUFFER)]
+        #[serde(deserialize_with = "send_buffer")]
+        pub send_buffer: Option<Bytes> = mobile_tcp::Config::default().send_buffer,
+        /// Data in one packet.
+        ///
+        /// More than the interface's frames hold is refused.
+        #[arg(skip)]
+        #[range(PACKET)]
+        #[serde(deserialize_with = "packet")]
+        pub packet: Option<Bytes> = mobile_tcp::Config::default().max_packet
+            => format!("{}, or what fits", shown(&mobile_tcp::Config::default().max_packet)),
+        /// The one timer.
+        ///
+        /// Acknowledgements that wait, and retransmissions when nothing else tells of a loss
+        /// (MOB-34).
+        #[arg(skip)]
+        #[range(format!(", from {} to {}", TICK.0, TICK.1))]
+        #[serde(deserialize_with = "tick")]
+        pub tick: Option<Span> = Span(mobile_tcp::Config::default().tick),
+        /// What all connections of mobile-tcp of a mobile together may have on their way, in each
+        /// direction, or `none` for no bound.
+        ///
+        /// With `none` it is as much as their windows allow.
+        #[flag(long = "inflight", value_name = "SIZE")]
+        pub inflight: Option<Inflight> = Inflight(Some(INFLIGHT_UDP))
+            => format!("{} on UDP, {} on Ethernet", shown(&INFLIGHT_UDP), shown(&"none")),
+        /// How long a hop may be silent before its connections are given up.
+        #[arg(skip)]
+        pub silence_limit: Option<Span> = Span(mobile_tcp::Config::default().silence_limit),
     }
-}
-
-/// What moves the datagrams of srp and mobile-tcp.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum CarrierKind {
-    /// UDP.
-    #[default]
-    Udp,
-    /// Raw Ethernet frames, without IP.
-    Ethernet,
-}
-
-impl FromStr for CarrierKind {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "udp" => Ok(Self::Udp),
-            "ethernet" => Ok(Self::Ethernet),
-            _ => Err(format!("`{s}` is no carrier; there are udp and ethernet")),
-        }
-    }
-}
-
-/// The `[srp]` table: what little a hop may have to be told. What is not said follows from what the
-/// hop measures, or from the defaults of [`lasthop_hop::HopConfig`].
-#[derive(Clone, Copy, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SrpFile {
-    /// The longest IP packet that is tried.
-    pub mtu_max: Option<Bytes>,
-    /// What one connection may hold in each direction.
-    pub connection_memory: Option<Bytes>,
-    /// What all connections of an association may hold in each direction.
-    pub association_memory: Option<Bytes>,
-    /// Silence after which an association is given up.
-    #[serde(deserialize_with = "duration")]
-    pub silence_limit: Option<Duration>,
-}
-
-/// The `[mobile_tcp]` table. What is not said is as the paper has it, or as the defaults of
-/// [`lasthop_hop::mobile_tcp::Config`].
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct MobileTcpFile {
-    /// What a connection may receive before it is read: the largest window (MOB-20).
-    #[serde(deserialize_with = "window")]
-    pub window: Option<Bytes>,
-    /// What a connection may hold unsent or unacknowledged.
-    #[serde(deserialize_with = "send_buffer")]
-    pub send_buffer: Option<Bytes>,
-    /// Data in one packet.
-    #[serde(deserialize_with = "packet")]
-    pub packet: Option<Bytes>,
-    /// The one timer (MOB-34).
-    #[serde(deserialize_with = "tick")]
-    pub tick: Option<Duration>,
-    /// What all connections of an association may have on their way.
-    pub inflight: Option<Inflight>,
-    /// Silence after which all of an association is given up.
-    #[serde(deserialize_with = "duration")]
-    pub silence_limit: Option<Duration>,
 }
 
 /// A bound on what is on its way: a size, or `none`.
@@ -134,56 +207,75 @@ impl<'de> Deserialize<'de> for Inflight {
     }
 }
 
-impl MobileTcpFile {
-    /// Reads a window from its text form.
-    ///
-    /// # Errors
-    ///
-    /// It is no size, or one that sequence numbers of 16 bits do not allow (MOB-13).
-    pub fn parse_window(text: &str) -> Result<Bytes, String> {
-        let size: Bytes = text.parse().map_err(|e| format!("{e}"))?;
-        let why = "sequence numbers have 16 bits, and a window may take half of them";
-        within(size, (2048, 32_767), why)
+impl Serialize for Inflight {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Some(bytes) => bytes.serialize(s),
+            None => s.serialize_str("none"),
+        }
     }
 }
 
-/// A size that must be from `min` to `max`; `why` says what there is beyond.
-fn within(size: Bytes, (min, max): (u64, u64), why: &str) -> Result<Bytes, String> {
-    if (min..=max).contains(&size.get()) {
-        return Ok(size);
-    }
-    Err(format!("{} is not from {min} to {max} bytes: {why}", size.get()))
+/// Sizes of which a setting is one, in bytes, and why there are no others.
+struct Sizes {
+    min: u64,
+    max: u64,
+    why: &'static str,
 }
 
-fn size_within<'de, D: Deserializer<'de>>(
-    d: D,
-    bounds: (u64, u64),
-    why: &str,
-) -> Result<Option<Bytes>, D::Error> {
-    within(Bytes::deserialize(d)?, bounds, why).map(Some).map_err(de::Error::custom)
+const WINDOW: Sizes = Sizes {
+    min: 2048,
+    max: 32_767,
+    why: "sequence numbers have 16 bits, and a window may take half of them",
+};
+const SEND_BUFFER: Sizes =
+    Sizes { min: 2048, max: 16 << 20, why: "it is held for each connection" };
+const PACKET: Sizes = Sizes { min: 64, max: 9_000, why: "one packet is one frame or datagram" };
+/// The shortest and the longest tick.
+const TICK: (Span, Span) = (Span(Duration::from_millis(1)), Span(Duration::from_secs(10)));
+
+impl fmt::Display for Sizes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ", from {} to {} bytes", self.min, self.max)
+    }
+}
+
+impl Sizes {
+    fn check(&self, size: Bytes) -> Result<Bytes, String> {
+        if (self.min..=self.max).contains(&size.get()) {
+            return Ok(size);
+        }
+        let Self { min, max, why } = self;
+        Err(format!("{} is not from {min} to {max} bytes: {why}", size.get()))
+    }
+
+    fn parse(&self, text: &str) -> Result<Bytes, String> {
+        self.check(text.parse().map_err(|e| format!("{e}"))?)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(&self, d: D) -> Result<Option<Bytes>, D::Error> {
+        self.check(Bytes::deserialize(d)?).map(Some).map_err(de::Error::custom)
+    }
 }
 
 fn window<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Bytes>, D::Error> {
-    let text = String::deserialize(d)?;
-    MobileTcpFile::parse_window(&text).map(Some).map_err(de::Error::custom)
+    WINDOW.read(d)
 }
 
 fn send_buffer<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Bytes>, D::Error> {
-    size_within(d, (2048, 16 << 20), "it is held for each connection")
+    SEND_BUFFER.read(d)
 }
 
 fn packet<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Bytes>, D::Error> {
-    size_within(d, (64, 9_000), "one packet is one frame or datagram")
+    PACKET.read(d)
 }
 
-fn tick<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    let tick = duration(d)?;
-    match tick {
-        Some(tick) if !(Duration::from_millis(1)..=Duration::from_secs(10)).contains(&tick) => {
-            Err(de::Error::custom("a tick is from 1ms to 10s"))
-        }
-        tick => Ok(tick),
+fn tick<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Span>, D::Error> {
+    let tick = Span::deserialize(d)?;
+    if (TICK.0..=TICK.1).contains(&tick) {
+        return Ok(Some(tick));
     }
+    Err(de::Error::custom(format!("a tick is from {} to {}", TICK.0, TICK.1)))
 }
 
 /// Where a hop's datagrams are sent and received.
@@ -227,29 +319,6 @@ pub(crate) fn check_hop(
     Ok(())
 }
 
-/// What protects the hop.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SealKind {
-    /// The seal: authenticated and encrypted.
-    #[default]
-    Noise,
-    /// Nothing: whoever is on the hop can read, change and forge everything.
-    None,
-}
-
-impl FromStr for SealKind {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "noise" => Ok(Self::Noise),
-            "none" => Ok(Self::None),
-            _ => Err(format!("`{s}` is no seal; there are noise and none")),
-        }
-    }
-}
-
 pub(crate) fn congestion<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Congestion>, D::Error> {
     from_text(d).map(Some)
 }
@@ -258,9 +327,17 @@ pub(crate) fn congestion<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Conge
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeyText(pub PublicKey);
 
+impl FromStr for KeyText {
+    type Err = <PublicKey as FromStr>::Err;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        s.parse().map(Self)
+    }
+}
+
 impl<'de> Deserialize<'de> for KeyText {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        from_text(d).map(Self)
+        from_text(d)
     }
 }
 

@@ -6,8 +6,6 @@ mod carrier;
 pub mod config;
 mod datagram;
 mod dial;
-#[cfg(test)]
-mod documented;
 mod driver;
 mod error;
 mod handshake;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use lasthop_control::settings;
 use lasthop_hop::seal::PublicKey;
 use serde::{Deserialize, Deserializer, de};
 
@@ -36,16 +37,20 @@ impl<'de> Deserialize<'de> for Server {
     }
 }
 
-/// At the base, a `[[publish]]` table.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PublishFile {
-    /// Where fixed hosts connect.
-    pub listen: SocketAddr,
-    /// The public key of the mobile that they reach.
-    pub mobile: Option<KeyText>,
-    /// The port that they reach there; the one of `listen` if nobody says.
-    pub port: Option<u16>,
+settings! {
+    entry
+    /// At the base, a `[[publish]]` table.
+    pub struct PublishFile {
+        /// Where fixed hosts connect.
+        pub listen: SocketAddr,
+        /// The public key of the mobile that they reach.
+        ///
+        /// It may be left out if `allow` has one key; with `seal = "none"` it must be, and whichever
+        /// mobile came last is meant.
+        pub mobile: Option<KeyText> => "the one in `allow`",
+        /// The port that the mobile publishes.
+        pub port: Option<u16> => "that of `listen`",
+    }
 }
 
 /// Parses `ADDRESS:PORT -> PORT` and `ADDRESS:PORT -> KEY:PORT`.

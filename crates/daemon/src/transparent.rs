@@ -1,31 +1,34 @@
 //! What a mobile is told of interception.
 
 use lasthop_control::config::{self, ConfigError};
+use lasthop_control::settings;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::transparent::{Numbers, TransparentConfig};
-use serde::Deserialize;
 
 /// The kernel's own rules begin here; lasthop's must be asked before them.
 const MAIN_PRIORITY: u32 = 32_766;
 
-/// The `[transparent]` table of a mobile.
-#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TransparentFile {
-    /// Whether this host's own TCP is intercepted; by default if no interface is named.
-    pub host: Option<bool>,
-    /// Interfaces whose network's TCP is intercepted.
-    pub interfaces: Vec<String>,
-    /// Networks that are reached as without lasthop.
-    pub exclude: Vec<Network>,
-    /// Networks whose hosts the base is asked to let leave from their own address.
-    pub keep_source: Vec<Network>,
-    /// A bit of marks.
-    pub mark: Option<u32>,
-    /// A routing table.
-    pub table: Option<u32>,
-    /// The first of six priorities of routing rules.
-    pub priority: Option<u32>,
+settings! {
+    /// The `[transparent]` table of a mobile.
+    #[derive(PartialEq)]
+    pub struct TransparentFile {
+        /// Take the connections that this host opens.
+        pub host: Option<bool> => "true if no interface is named",
+        /// Take the connections that come in by these; one that is not there yet is taken when it
+        /// comes.
+        pub interfaces: Vec<String>,
+        /// Networks that are reached as without lasthop.
+        pub exclude: Vec<Network>,
+        /// Networks whose hosts' addresses the base is asked to use ([below](#at-the-base)).
+        pub keep_source: Vec<Network>,
+        /// One bit of marks.
+        pub mark: Option<u32> = Numbers::MOBILE.mark => format!("`{:#x}`", Numbers::MOBILE.mark),
+        /// A routing table.
+        pub table: Option<u32> = Numbers::MOBILE.table,
+        /// The first of six priorities of routing rules.
+        #[range(format!(", from 1 to {}", MAIN_PRIORITY - Numbers::PRIORITIES))]
+        pub priority: Option<u32> = Numbers::MOBILE.priority,
+    }
 }
 
 impl TransparentFile {
@@ -76,17 +79,14 @@ impl TryFrom<TransparentFile> for TransparentConfig {
             let why = "`[transparent]` intercepts nothing: say `host = true`, or `interfaces`";
             return Err(config::contradiction(why));
         }
-        let given = Numbers {
-            mark: file.mark.unwrap_or(Numbers::MOBILE.mark),
-            table: file.table.unwrap_or(Numbers::MOBILE.table),
-            priority: file.priority.unwrap_or(Numbers::MOBILE.priority),
-        };
+        let numbers =
+            check(Numbers { mark: file.mark(), table: file.table(), priority: file.priority() })?;
         Ok(Self {
             host,
             interfaces: file.interfaces,
             exclude: file.exclude,
             keep_source: file.keep_source,
-            numbers: check(given)?,
+            numbers,
         })
     }
 }

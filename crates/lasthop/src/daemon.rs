@@ -1,13 +1,15 @@
-//! What `base` and `mobile` have in common: logs, signals, the descriptor limit.
+//! What `base`, `mobile` and `agent` have in common: settings, logs, signals, the descriptor limit.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_daemon::config::{Inflight, KeyText, MobileTcpFile};
+use lasthop_control::config::{self, ConfigError};
+use lasthop_control::settings::Setting;
 use lasthop_kernel::stop::Stop;
-use lasthop_units::Bytes;
 use rustix::process::{Resource, getrlimit, setrlimit};
+use serde::de::DeserializeOwned;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -28,25 +30,24 @@ pub(crate) struct LogOptions {
     log_json: bool,
 }
 
-/// Mobile TCP's settings that are worth a flag.
+/// What a role is told by a file and by flags.
 #[derive(Args, Debug)]
-pub(crate) struct MobileTcpOptions {
-    /// What a connection of mobile-tcp may receive before it is read, at most 32767 bytes
-    /// [default: 16KiB]
-    #[arg(long, value_name = "SIZE", value_parser = MobileTcpFile::parse_window)]
-    window: Option<Bytes>,
+pub(crate) struct Settings<T: Args> {
+    /// Read the configuration from FILE
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
-    /// What all connections of mobile-tcp together may have on their way, or none for no bound
-    /// [default: 64KiB on udp, none on ethernet]
-    #[arg(long, value_name = "SIZE")]
-    inflight: Option<Inflight>,
+    #[command(flatten)]
+    flags: T,
 }
 
-impl MobileTcpOptions {
-    /// Flags win over the file.
-    pub(crate) fn apply(&self, file: &mut MobileTcpFile) {
-        file.window = self.window.or(file.window);
-        file.inflight = self.inflight.or(file.inflight);
+impl<T: Args + Clone + DeserializeOwned + Setting> Settings<T> {
+    /// The role's configuration; flags win over the file.
+    pub(crate) fn resolve<C: TryFrom<T, Error = ConfigError>>(&self) -> Result<C, ConfigError> {
+        let Some(path) = &self.config else { return self.flags.clone().try_into() };
+        let mut file: T = config::load(path)?;
+        file.lay(self.flags.clone());
+        file.try_into()
     }
 }
 
@@ -110,18 +111,6 @@ fn raise_descriptor_limit() {
             tracing::warn!(%error, "the limit of open files stays as it is");
         }
     }
-}
-
-/// A list given by flags replaces the file's.
-pub(crate) fn replace<T: Clone>(file: &mut Option<Vec<T>>, flags: &[T]) {
-    if !flags.is_empty() {
-        *file = Some(flags.to_vec());
-    }
-}
-
-/// Reads a public key from a flag.
-pub(crate) fn public_key(text: &str) -> Result<KeyText, String> {
-    text.parse().map(KeyText).map_err(|e| format!("{e}"))
 }
 
 #[cfg(test)]

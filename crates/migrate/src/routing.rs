@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::EventfdFlags;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::error::MigrateError;
 use super::helper::forwards;
@@ -28,7 +28,7 @@ const QUEUE_MAX: usize = 4096;
 const SAID_MAX: usize = 512;
 
 /// How routing follows a mobile.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RouteMode {
     /// By something else, such as Mobile IP.

@@ -1,78 +1,48 @@
 //! What an agent is told to be.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use lasthop_agent::Side;
 use lasthop_session::SignalConfig;
-use serde::{Deserialize, Deserializer, de};
+use lasthop_units::Span;
+use serde::{Deserialize, Deserializer, Serialize, de};
 
-use lasthop_control::config::{self, ConfigError};
+use lasthop_control::config::ConfigError;
 use lasthop_control::link_signals::SignalFile;
 use lasthop_control::priority::{Rule, Rules};
+use lasthop_control::{choice, settings};
 
-/// A way of helping TCP from the path.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Scheme {
-    /// Packets are handed on, and that is all.
-    None,
-    /// Keeps copies at the base, repairs, and keeps duplicates back.
-    Snoop,
-    /// obTCP's agent at the base.
-    ObtcpBase,
-    /// obTCP's agent at the mobile router.
-    ObtcpMobileRouter,
-    /// Link recovery, and third duplicates that wait.
-    DelayedDupacks,
-    /// M-TCP's supervisor host.
-    MTcp,
-    /// Windows shut before a disconnection.
-    Freeze,
-    /// The same until packets find the mobile again, in both directions.
-    LlFreeze,
-    /// ATCP's receiver.
-    Atcp,
-    /// Priorities become windows.
-    Rwc,
-    /// Link recovery, and duplicates that wait unless marks tell of congestion.
-    CongestionCoherence,
+choice! {
+    /// A way of helping TCP from the path.
+    pub enum Scheme: "no scheme of an agent" {
+        /// Packets are handed on, and that is all.
+        None = "none",
+        /// Keeps copies at the base, repairs, and keeps duplicates back.
+        Snoop = "snoop",
+        /// obTCP's agent at the base.
+        ObtcpBase = "obtcp-base",
+        /// obTCP's agent at the mobile router.
+        ObtcpMobileRouter = "obtcp-mobile-router",
+        /// Link recovery, and third duplicates that wait.
+        DelayedDupacks = "delayed-dupacks",
+        /// M-TCP's supervisor host.
+        MTcp = "m-tcp",
+        /// Windows shut before a disconnection.
+        Freeze = "freeze",
+        /// The same until packets find the mobile again, in both directions.
+        LlFreeze = "ll-freeze",
+        /// ATCP's receiver.
+        Atcp = "atcp",
+        /// Priorities become windows.
+        Rwc = "rwc",
+        /// Link recovery, and duplicates that wait unless marks tell of congestion.
+        CongestionCoherence = "congestion-coherence",
+    }
 }
 
 impl Scheme {
-    /// All of them.
-    pub const ALL: [Self; 11] = [
-        Self::None,
-        Self::Snoop,
-        Self::ObtcpBase,
-        Self::ObtcpMobileRouter,
-        Self::DelayedDupacks,
-        Self::MTcp,
-        Self::Freeze,
-        Self::LlFreeze,
-        Self::Atcp,
-        Self::Rwc,
-        Self::CongestionCoherence,
-    ];
-
-    /// What it is called.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Snoop => "snoop",
-            Self::ObtcpBase => "obtcp-base",
-            Self::ObtcpMobileRouter => "obtcp-mobile-router",
-            Self::DelayedDupacks => "delayed-dupacks",
-            Self::MTcp => "m-tcp",
-            Self::Freeze => "freeze",
-            Self::LlFreeze => "ll-freeze",
-            Self::Atcp => "atcp",
-            Self::Rwc => "rwc",
-            Self::CongestionCoherence => "congestion-coherence",
-        }
-    }
-
     /// Whether the link recovers by itself with it, which takes an agent at each end of the hop.
     pub(super) const fn recovers(self) -> bool {
         matches!(self, Self::DelayedDupacks | Self::CongestionCoherence)
@@ -88,62 +58,19 @@ impl Scheme {
     }
 }
 
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Scheme {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|scheme| scheme.name() == s).ok_or_else(|| {
-            let known: Vec<&str> = Self::ALL.iter().map(|scheme| scheme.name()).collect();
-            format!("`{s}` is no scheme of an agent: there are {}", known.join(", "))
-        })
-    }
-}
-
-impl<'de> Deserialize<'de> for Scheme {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        String::deserialize(d)?.parse().map_err(de::Error::custom)
-    }
-}
-
-/// Which end of the hop an agent is at.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum End {
-    /// The hop is on the mobile side.
-    Base,
-    /// The hop is on the fixed side: at a mobile router, or in front of a mobile.
-    Mobile,
-}
-
-impl FromStr for End {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "base" => Ok(Self::Base),
-            "mobile" => Ok(Self::Mobile),
-            _ => Err(format!("`{s}` is no end of the hop: there are base and mobile")),
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Base => "base",
-            Self::Mobile => "mobile",
-        })
+choice! {
+    /// Which end of the hop an agent is at.
+    pub enum End: "no end of the hop" {
+        /// The hop is on the mobile side.
+        Base = "base",
+        /// The hop is on the fixed side: at a mobile router, or in front of a mobile.
+        Mobile = "mobile",
     }
 }
 
 /// What the windows of all flows together have, for `rwc`.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Total {
     /// As much as the path holds, by its measured rate and round trip.
     #[default]
@@ -161,7 +88,7 @@ impl FromStr for Total {
             _ => s
                 .parse()
                 .ok()
-                .filter(|n| (1..=1_000_000).contains(n))
+                .filter(|n| (1..=TOTAL_MAX).contains(n))
                 .map(Self::Packets)
                 .ok_or_else(|| format!("`{s}` is neither auto nor a number of packets")),
         }
@@ -184,37 +111,58 @@ impl<'de> Deserialize<'de> for Total {
     }
 }
 
-/// An agent's configuration as it is written.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AgentFile {
-    /// The schemes, from the fixed side to the mobile side.
-    pub schemes: Option<Vec<Scheme>>,
-    /// The interface where the fixed hosts are.
-    pub fixed_if: Option<String>,
-    /// The interface where the mobiles are.
-    pub mobile_if: Option<String>,
-    /// The bridge that is made of the two if they are no ports of one.
-    pub bridge: Option<String>,
-    /// Which end of the hop this is.
-    pub end: Option<End>,
-    /// Whether the agent recovers what the link loses, where the scheme has it.
-    pub recovery: Option<bool>,
-    /// The control socket.
-    pub control: Option<PathBuf>,
-    /// How long duplicates wait for the link's recovery.
-    #[serde(deserialize_with = "config::duration")]
-    pub hold: Option<Duration>,
-    /// Acknowledgements at the end of a freeze.
-    pub acks: Option<u8>,
-    /// What the windows of all flows together have, for `rwc`.
-    pub window: Option<Total>,
-    /// Connections that are known at once.
-    pub connections: Option<usize>,
-    /// What matters how much, for `rwc`.
-    pub priority: Vec<Rule>,
-    /// How the signal of the hop's interface is judged.
-    pub signal: Option<SignalFile>,
+settings! {
+    /// An agent's configuration as it is written.
+    #[derive(clap::Args)]
+    pub struct AgentFile {
+        /// What is done, from the fixed side to the mobile side.
+        #[flag(value_name = "SCHEME")]
+        #[range(Scheme::range())]
+        pub schemes: Option<Vec<Scheme>>,
+        /// The interface where the fixed hosts are.
+        #[flag(long = "fixed-if", value_name = "NAME")]
+        pub fixed_if: Option<String>,
+        /// The interface where the mobiles are.
+        #[flag(long = "mobile-if", value_name = "NAME")]
+        pub mobile_if: Option<String>,
+        /// The bridge that is made of the two interfaces if they are not ports of one; it stays.
+        #[flag(long = "bridge", value_name = "NAME")]
+        pub bridge: Option<String>,
+        /// Which end of the hop this is.
+        #[flag(long = "end", value_name = "END")]
+        #[range(End::range())]
+        pub end: Option<End> => "where the scheme acts, or `mobile`",
+        /// Whether the agents of delayed-dupacks and congestion-coherence recover the link's losses. If
+        /// not, the radio does by itself, and an agent is needed at the mobile's end only.
+        #[flag(long = "no-recovery", num_args = 0, default_missing_value = "false")]
+        pub recovery: Option<bool> = true,
+        /// How long duplicates wait for the link's recovery.
+        #[flag(long = "hold", value_name = "TIME")]
+        pub hold: Option<Span> = Span(Duration::from_millis(100)),
+        /// Acknowledgements at the end of a freeze.
+        #[flag(long = "acks", value_name = "COUNT")]
+        #[range(format!(", from 1 to {ACKS_MAX}"))]
+        pub acks: Option<u8> => "3 for freeze, 1 for ll-freeze",
+        /// Packets that all windows together have for rwc. With `auto` it is what the path is measured
+        /// to hold.
+        #[flag(long = "window", value_name = "PACKETS")]
+        #[range(format!(", from 1 to {TOTAL_MAX}"))]
+        pub window: Option<Total> = Total::Auto,
+        /// Connections that are known at once.
+        #[arg(skip)]
+        pub connections: Option<usize> = 4096,
+        /// What matters how much, for rwc: tables ([priorities](priorities.md)).
+        #[arg(skip)]
+        pub priority: Vec<Rule>,
+        /// How the signal of the hop's interface is judged, a table ([events](events.md#the-signal)).
+        #[arg(skip)]
+        pub signal: Option<SignalFile>,
+        /// The Unix socket that `lasthop status`, `link` and `priority` use.
+        ///
+        /// [Status](status.md) says where it is by default.
+        #[flag(long = "control", value_name = "PATH")]
+        pub control: Option<PathBuf>,
+    }
 }
 
 /// An agent's configuration, complete and consistent.
@@ -234,13 +182,13 @@ pub struct AgentConfig {
     pub recovery: bool,
     /// The control socket; the default place if nobody says.
     pub control: Option<PathBuf>,
-    /// How long duplicates wait for the link's recovery (DDA-2, CC-5): 100 ms.
+    /// How long duplicates wait for the link's recovery (DDA-2, CC-5).
     pub hold: Duration,
     /// Acknowledgements at the end of a freeze; each scheme's own number if nobody says.
     pub acks: Option<u8>,
     /// What the windows of all flows together have, for `rwc`.
     pub window: Total,
-    /// Connections that are known at once: 4096.
+    /// Connections that are known at once.
     pub connections: usize,
     /// What matters how much, for `rwc`.
     pub priority: Rules,
@@ -266,12 +214,10 @@ impl AgentConfig {
     }
 }
 
-/// How long duplicates wait when nobody says.
-const HOLD: Duration = Duration::from_millis(100);
-/// Connections when nobody says.
-const CONNECTIONS: usize = 4096;
 /// More acknowledgements at once are of no use (FRZ-3).
 const ACKS_MAX: u8 = 8;
+/// More packets than any path holds.
+const TOTAL_MAX: u32 = 1_000_000;
 
 impl TryFrom<AgentFile> for AgentConfig {
     type Error = ConfigError;
@@ -279,6 +225,8 @@ impl TryFrom<AgentFile> for AgentConfig {
     fn try_from(file: AgentFile) -> Result<Self, ConfigError> {
         let missing = |what, how| ConfigError::Missing { what, how };
         let contradiction = |why: String| Err(ConfigError::Contradiction(why));
+        let (recovery, hold, window) = (file.recovery(), file.hold().0, file.window());
+        let connections = file.connections().max(1);
         let schemes = file.schemes.filter(|schemes| !schemes.is_empty());
         let schemes =
             schemes.ok_or(missing("the scheme", "name it, such as `lasthop agent snoop`"))?;
@@ -298,7 +246,6 @@ impl TryFrom<AgentFile> for AgentConfig {
             return contradiction("[[priority]] has no meaning without the scheme rwc".to_owned());
         }
         let end = end(&schemes, file.end)?;
-        let recovery = file.recovery.unwrap_or(true);
         if !recovery && end == End::Base && schemes.iter().any(|scheme| scheme.recovers()) {
             let why = "without recovery the base has nothing to do: run the mobile's end only";
             return contradiction(why.to_owned());
@@ -315,10 +262,10 @@ impl TryFrom<AgentFile> for AgentConfig {
             end,
             recovery,
             control: file.control,
-            hold: file.hold.unwrap_or(HOLD),
+            hold,
             acks: file.acks,
-            window: file.window.unwrap_or_default(),
-            connections: file.connections.unwrap_or(CONNECTIONS).max(1),
+            window,
+            connections,
             priority: file.priority.into(),
             signal: None,
         };
@@ -372,8 +319,8 @@ mod tests {
 
     fn config(text: &str) -> Result<AgentConfig, String> {
         let both = format!("fixed_if = \"a\"\nmobile_if = \"b\"\n{text}");
-        let file: AgentFile =
-            config::parse(Path::new("agent.toml"), &both).map_err(|e| e.to_string())?;
+        let file: AgentFile = lasthop_control::config::parse(Path::new("agent.toml"), &both)
+            .map_err(|e| e.to_string())?;
         file.try_into().map_err(|e: ConfigError| e.to_string())
     }
 

@@ -1,40 +1,44 @@
 //! The `[signal]` table of a mobile and of an agent.
 
-use std::time::Duration;
-
 use lasthop_session::{Dbm, SignalConfig, SignalPredictor};
-use serde::Deserialize;
+use lasthop_units::Span;
 
-use crate::config::{self, ConfigError};
+use crate::config::ConfigError;
+use crate::settings;
 
 /// The longest horizon: further ahead nobody can make use of a warning.
-const HORIZON_MAX: Duration = crate::socket::IN_MAX;
+const HORIZON_MAX: Span = Span(crate::socket::IN_MAX);
 
-/// The table. What it does not say is as [`SignalConfig`] has it.
-#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct SignalFile {
-    /// `false`: the table has no effect.
-    pub enabled: Option<bool>,
-    /// The interface whose signal is watched. Of a mobile, absent: none is, and only scripts tell
-    /// of the level.
-    pub interface: Option<String>,
-    /// The level at which the link is lost, dBm.
-    pub threshold: Option<f64>,
-    /// How far ahead that is foretold.
-    #[serde(deserialize_with = "config::duration")]
-    pub horizon: Option<Duration>,
-    /// The time constant of the level.
-    #[serde(deserialize_with = "config::duration")]
-    pub smoothing: Option<Duration>,
-    /// How far back the slope is looked for.
-    #[serde(deserialize_with = "config::duration")]
-    pub window: Option<Duration>,
-    /// How far the level must rise for a warning to be taken back, dB.
-    pub hysteresis: Option<f64>,
-    /// After so long without a level it is unknown.
-    #[serde(deserialize_with = "config::duration")]
-    pub silence: Option<Duration>,
+settings! {
+    /// The table. What it does not say is as [`SignalConfig`] has it.
+    #[derive(PartialEq)]
+    pub struct SignalFile {
+        /// The interface whose signal is watched.
+        ///
+        /// Of a mobile, absent: levels come from `lasthop link quality` alone. An agent watches the
+        /// interface on its hop.
+        pub interface: Option<String>,
+        /// The level in dBm at which the link is lost.
+        ///
+        /// The default is what IEEE 802.11 asks of every receiver at the lowest rate in 20 MHz; LTE
+        /// and 5G tell another quantity (RSRP), which is lost at about -118.
+        #[range(format!(", from {} to {}", Dbm::MIN.get(), Dbm::MAX.get()))]
+        pub threshold: Option<f64> = SignalConfig::default().threshold.get(),
+        /// How long before that the warning comes.
+        #[range(format!(", {HORIZON_MAX} at most"))]
+        pub horizon: Option<Span> = Span(SignalConfig::default().horizon),
+        /// The time constant with which samples lose their weight for the level.
+        pub smoothing: Option<Span> = Span(SignalConfig::default().smoothing),
+        /// How far back the slope is looked for; stretched until it holds five samples.
+        pub window: Option<Span> = Span(SignalConfig::default().window),
+        /// How many dB above the threshold a warning is taken back, and how many further down one
+        /// that came to nothing is repeated.
+        pub hysteresis: Option<f64> = SignalConfig::default().hysteresis_db,
+        /// After so long without a sample the signal is unknown, which is no warning.
+        pub silence: Option<Span> = Span(SignalConfig::default().silence),
+        /// `false` switches the table off.
+        pub enabled: Option<bool> = true,
+    }
 }
 
 /// What is to be watched, and how it is judged.
@@ -54,37 +58,36 @@ impl SignalFile {
     /// Names the key that cannot be meant.
     pub fn settings(self) -> Result<Option<SignalSettings>, ConfigError> {
         let wrong = |why: String| ConfigError::Contradiction(format!("`[signal]`: {why}"));
-        let default = SignalConfig::default();
-        let threshold = match self.threshold {
-            None => default.threshold,
-            Some(dbm) => Dbm::new(dbm).ok_or_else(|| {
-                let (min, max) = (Dbm::MIN.get(), Dbm::MAX.get());
-                wrong(format!("threshold = {dbm} is no level in dBm: they are from {min} to {max}"))
-            })?,
-        };
+        let dbm = self.threshold();
+        let threshold = Dbm::new(dbm).ok_or_else(|| {
+            let (min, max) = (Dbm::MIN.get(), Dbm::MAX.get());
+            wrong(format!("threshold = {dbm} is no level in dBm: they are from {min} to {max}"))
+        })?;
         if self.interface.as_deref() == Some("") {
             return Err(wrong("`interface` is empty".to_owned()));
         }
         let predictor = SignalConfig {
             threshold,
-            horizon: self.horizon.unwrap_or(default.horizon),
-            smoothing: self.smoothing.unwrap_or(default.smoothing),
-            window: self.window.unwrap_or(default.window),
-            hysteresis_db: self.hysteresis.unwrap_or(default.hysteresis_db),
-            silence: self.silence.unwrap_or(default.silence),
-            samples_min: default.samples_min,
+            horizon: self.horizon().0,
+            smoothing: self.smoothing().0,
+            window: self.window().0,
+            hysteresis_db: self.hysteresis(),
+            silence: self.silence().0,
+            samples_min: SignalConfig::default().samples_min,
         };
-        if predictor.horizon > HORIZON_MAX {
-            return Err(wrong(format!("horizon is more than {} s", HORIZON_MAX.as_secs())));
+        if self.horizon() > HORIZON_MAX {
+            return Err(wrong(format!("horizon is more than {} s", HORIZON_MAX.0.as_secs())));
         }
         SignalPredictor::new(predictor).map_err(|error| wrong(error.to_string()))?;
-        let settings = SignalSettings { interface: self.interface, predictor };
-        Ok(self.enabled.unwrap_or(true).then_some(settings))
+        let enabled = self.enabled();
+        Ok(enabled.then_some(SignalSettings { interface: self.interface, predictor }))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn read(text: &str) -> Result<Option<SignalSettings>, String> {

@@ -6,6 +6,8 @@ use lasthop_kernel::network::Network;
 use serde::{Deserialize, Deserializer, de};
 
 use super::Flow;
+use crate::settings;
+use crate::settings::{Row, Table};
 use crate::socket::PRIORITY_MAX;
 
 /// One `[[priority]]` table: connections that are all that it says have its priority.
@@ -22,15 +24,25 @@ pub struct Rule {
     pub priority: u32,
 }
 
-/// A table as it is written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RuleFile {
-    program: Option<String>,
-    port: Option<NonZeroU16>,
-    address: Option<Network>,
-    #[serde(deserialize_with = "priority")]
-    priority: u32,
+settings! {
+    entry
+    /// A table as it is written.
+    struct RuleFile {
+        /// The name of the program whose connections they are.
+        program: Option<String> => "any",
+        /// The fixed host's port; of connections that fixed hosts open, the published port.
+        port: Option<NonZeroU16> => "any",
+        /// A network or an address that the fixed host is in, as `"10.0.0.0/8"`.
+        address: Option<Network> => "any",
+        /// Relative to others'. Connections of which nothing is said have 1.
+        #[range(format!(", from 1 to {PRIORITY_MAX}"))]
+        #[serde(deserialize_with = "priority")]
+        priority: u32,
+    }
+}
+
+impl Table for Rule {
+    const ROWS: &'static [Row] = RuleFile::ROWS;
 }
 
 fn priority<'de, D: Deserializer<'de>>(d: D) -> Result<u32, D::Error> {

@@ -14,7 +14,7 @@ mod targets;
 pub use config::handoff::{
     Fallback, HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, Mode, PeerFile,
 };
-pub use config::{BaseConfig, BaseFile, BaseLimits};
+pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
 pub use policy::TargetPolicy;
 
 use std::net::SocketAddr;
@@ -148,7 +148,7 @@ fn datagrams<C: Carrier>(
     passage: Passage,
 ) -> Result<Box<dyn BaseHop>, RunError> {
     let Own { config, keys, seed } = own;
-    let (streams, allow) = (config.limits.connections, config.allow.clone());
+    let (streams, allow) = (config.limits.connections(), config.allow.clone());
     Ok(match (config.hop, keys.clone()) {
         (HopKind::MobileTcp, Some(keys)) => {
             let sealed = settings::SEALED;
@@ -160,7 +160,7 @@ fn datagrams<C: Carrier>(
         (HopKind::MobileTcp, None) => {
             let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
             let bounds =
-                BareBounds { peers_max: config.limits.associations, ..BareBounds::default() };
+                BareBounds { peers_max: config.limits.associations(), ..BareBounds::default() };
             let machine = BareBase::new(settings, bounds, *seed);
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
@@ -192,7 +192,7 @@ fn split(own: &Own<'_>) -> Result<SplitBase, RunError> {
         None => (Responder::unsealed(), None),
     };
     let bounds =
-        Bounds { associations: config.limits.associations, streams: config.limits.connections };
+        Bounds { associations: config.limits.associations(), streams: config.limits.connections() };
     let congestion = config.congestion.as_ref();
     SplitBase::bind(listen, congestion, responder, allowed, bounds, *seed)
         .map_err(|(addr, source)| RunError::Listen { addr, source })

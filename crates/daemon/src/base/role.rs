@@ -66,10 +66,10 @@ impl BaseRole {
             targets: Arc::new(targets),
             connect_timeout: config.connect_timeout,
             session: lasthop_session::Config {
-                max_connections: config.limits.connections,
+                max_connections: config.limits.connections(),
                 ..lasthop_session::Config::base()
             },
-            connections_max: config.limits.connections_total,
+            connections_max: config.limits.connections_total(),
             doors,
             mobiles: Vec::new(),
             exits,

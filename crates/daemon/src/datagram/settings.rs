@@ -8,7 +8,7 @@ use lasthop_wire::datagram::{DATA_HEADER_LEN, TAG_LEN};
 use lasthop_wire::mobile_tcp::DATA_HEADER;
 
 use crate::carrier::ether::Framing;
-use crate::config::{HopKind, Inflight, MobileTcpFile, SealKind, SrpFile};
+use crate::config::{HopKind, MTU, MobileTcpFile, SealKind, SrpFile};
 use crate::error::RunError;
 
 /// IPv4 and UDP headers.
@@ -16,14 +16,6 @@ const OVERHEAD_IPV4: u64 = 20 + 8;
 /// IPv6 and UDP headers.
 const OVERHEAD_IPV6: u64 = 40 + 8;
 
-/// The longest IP packet that is tried when nobody says: Ethernet's.
-const MTU: Bytes = Bytes::new(1500);
-
-/// What all connections of an association may have on their way where the carrier takes everything
-/// at once and drops what a slower radio behind it has no room for. Four windows of the paper's
-/// 16 KiB: enough to fill 20 Mbit/s at a round trip of 26 ms, and no more than 45 full packets in
-/// whatever queue there is, which radios have.
-const INFLIGHT_UDP: Bytes = Bytes::from_kib(64);
 /// An idle mobile says something this often: less often, address translators and bases forget it.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
@@ -54,7 +46,7 @@ impl Passage {
 /// SRP's configuration.
 pub(crate) fn srp(settings: &SrpFile, passage: Passage, streams_max: usize) -> HopConfig {
     let defaults = HopConfig::default();
-    let mtu = settings.mtu_max.or(passage.mtu).unwrap_or(MTU);
+    let mtu = settings.mtu_max.or(passage.mtu).unwrap_or(settings.mtu_max());
     // Frames that are longer than the interface's never leave it.
     let longest = passage.mtu.map_or(mtu, |own| own.min(mtu)) - passage.overhead;
     let base = match passage.mtu {
@@ -65,10 +57,10 @@ pub(crate) fn srp(settings: &SrpFile, passage: Passage, streams_max: usize) -> H
         datagram_base: base,
         datagram_max: longest.max(base),
         carrier_overhead: passage.overhead,
-        stream_memory: settings.connection_memory.unwrap_or(defaults.stream_memory),
-        association_memory: settings.association_memory.unwrap_or(defaults.association_memory),
+        stream_memory: settings.connection_memory(),
+        association_memory: settings.association_memory(),
         streams_max,
-        silence_limit: settings.silence_limit.unwrap_or(defaults.silence_limit),
+        silence_limit: settings.silence_limit().0,
         ..defaults
     }
 }
@@ -84,10 +76,9 @@ pub(crate) fn mobile_tcp(
     framing: usize,
     streams_max: usize,
 ) -> Result<mobile_tcp::Config, RunError> {
-    let defaults = mobile_tcp::Config::default();
     let headers = passage.overhead + Bytes::from(framing) + Bytes::from(DATA_HEADER);
     let room = passage.mtu.unwrap_or(MTU) - headers;
-    let packet = settings.packet.unwrap_or(defaults.max_packet.min(room));
+    let packet = settings.packet.unwrap_or(settings.packet().min(room));
     if passage.mtu.is_some_and(|mtu| packet + headers > mtu) {
         let (packet, room) = (packet.get(), room.get());
         let why = format!(
@@ -97,20 +88,19 @@ pub(crate) fn mobile_tcp(
         return Err(RunError::Misfit(why));
     }
     let inflight = match settings.inflight {
-        Some(Inflight(bound)) => bound,
         None if passage.holds_back => None,
-        None => Some(INFLIGHT_UDP),
+        _ => settings.inflight().0,
     };
     Ok(mobile_tcp::Config {
-        window: settings.window.unwrap_or(defaults.window),
-        send_buffer: settings.send_buffer.unwrap_or(defaults.send_buffer),
+        window: settings.window(),
+        send_buffer: settings.send_buffer(),
         max_packet: packet,
-        tick: settings.tick.unwrap_or(defaults.tick),
+        tick: settings.tick().0,
         inflight,
         connections_max: streams_max,
         keepalive: Some(KEEPALIVE),
-        silence_limit: settings.silence_limit.unwrap_or(defaults.silence_limit),
-        ..defaults
+        silence_limit: settings.silence_limit().0,
+        ..mobile_tcp::Config::default()
     })
 }
 
@@ -128,6 +118,7 @@ pub(crate) const fn framing(hop: HopKind, seal: SealKind) -> Framing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{INFLIGHT_UDP, Inflight};
 
     fn bytes(n: u64) -> Bytes {
         Bytes::new(n)

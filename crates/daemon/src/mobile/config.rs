@@ -8,15 +8,18 @@ use std::time::Duration;
 
 use lasthop_control::link_signals::{SignalFile, SignalSettings};
 use lasthop_control::priority::{Rule, Rules};
+use lasthop_control::{choice, settings};
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::mac::Mac;
 use lasthop_kernel::tcp::Congestion;
 use lasthop_kernel::transparent::TransparentConfig;
 use lasthop_session::Opening;
+use lasthop_units::Span;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
+    role_settings,
 };
 use crate::publish::{self, Server};
 use crate::transparent::TransparentFile;
@@ -222,26 +225,15 @@ fn several(
     Ok(bases)
 }
 
-/// When applications are told that their connection stands.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Connect {
-    /// When the fixed host has answered.
-    #[default]
-    Faithful,
-    /// At once; a refusal arrives as a reset.
-    Early,
-}
-
-impl FromStr for Connect {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "faithful" => Ok(Self::Faithful),
-            "early" => Ok(Self::Early),
-            _ => Err(format!("`{s}` is no way to connect; there are faithful and early")),
-        }
+choice! {
+    /// When applications are told that their connection stands.
+    #[derive(Default)]
+    pub enum Connect: "no way to connect" {
+        /// When the fixed host has answered.
+        #[default]
+        Faithful = "faithful",
+        /// At once; a refusal arrives as a reset.
+        Early = "early",
     }
 }
 
@@ -254,86 +246,112 @@ impl From<Connect> for Opening {
     }
 }
 
-/// A mobile's configuration file; flags fill the same fields and win.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct MobileFile {
-    /// Where the base is.
-    pub base: Option<BaseText>,
-    /// The base's public key.
-    pub base_key: Option<KeyText>,
-    /// The bases between which the mobile moves, instead of the one.
-    pub bases: Vec<CandidateFile>,
-    /// How it moves.
-    pub handoff: HandoffFile,
-    /// The file with the mobile's key.
-    pub key: Option<PathBuf>,
-    /// Addresses on which SOCKS5 and HTTP CONNECT are served.
-    pub proxy: Option<Vec<SocketAddr>>,
-    /// When applications are told that their connection stands.
-    pub connect: Option<Connect>,
-    /// What crosses the hop.
-    pub hop: Option<HopKind>,
-    /// What moves its datagrams.
-    pub carrier: Option<CarrierKind>,
-    /// The interface whose frames they are.
-    pub interface: Option<String>,
-    /// What protects it.
-    pub seal: Option<SealKind>,
-    /// The congestion control of split-tcp.
-    #[serde(deserialize_with = "config::congestion")]
-    pub congestion: Option<Congestion>,
-    /// The status socket.
-    pub control: Option<PathBuf>,
-    /// Bounds.
-    pub limits: LimitsFile,
-    /// SRP's few settings.
-    pub srp: SrpFile,
-    /// Mobile TCP's.
-    pub mobile_tcp: MobileTcpFile,
-    /// Servers here that fixed hosts reach through the base.
-    pub publish: Vec<Server>,
-    /// TCP that is carried without the application's knowledge.
-    pub transparent: Option<TransparentFile>,
-    /// Which connections matter more: the first that fits counts.
-    pub priority: Vec<Rule>,
-    /// The signal whose loss is foretold.
-    pub signal: Option<SignalFile>,
+role_settings! {
+    /// A mobile's configuration file; flags fill the same fields and win.
+    #[derive(clap::Args)]
+    pub struct MobileFile {
+        /// Where the base is; a name is looked up again whenever the base is lost. On raw Ethernet
+        /// `ether:INTERFACE/ADDRESS`, or `ether:INTERFACE` for the base that answers there.
+        ///
+        /// An IPv6 address goes in brackets. To find a base on Ethernet, openings go to every station of the link, and the base is where
+        /// the first answer comes from that proves itself (with `seal = "none"`, the first answer). It
+        /// is looked for again when it falls silent.
+        #[flag(long = "base", value_name = "HOST:PORT")]
+        pub base: Option<BaseText>,
+        /// The base's public key.
+        #[flag(long = "base-key", value_name = "PUBLIC KEY")]
+        pub base_key: Option<KeyText>,
+        /// The bases between which the mobile moves, instead of the one, [tables](#bases-handoff).
+        #[arg(skip)]
+        pub bases: Vec<CandidateFile>,
+        /// How it moves, a [table](#bases-handoff).
+        #[arg(skip)]
+        pub handoff: HandoffFile,
+        /// Addresses on which SOCKS5, SOCKS4a, HTTP CONNECT and plain HTTP proxying are served, all on
+        /// the same port.
+        ///
+        /// Whoever reaches the address can use the mobile: other than loopback it is warned of.
+        #[flag(long = "proxy", value_name = "ADDRESS:PORT")]
+        pub proxy: Option<Vec<SocketAddr>> = vec![PROXY],
+        /// When an application is told that its connection stands. Faithful is when the fixed host has
+        /// answered, early at once, and a refusal arrives as a reset.
+        ///
+        /// With `faithful` it is told why if the host does not answer, with `early` its first bytes travel with the opening. Intercepted connections keep to it too
+        /// ([what an application sees](transparent.md#at-the-mobile)).
+        #[flag(long = "connect", value_name = "WHEN")]
+        #[range(Connect::range())]
+        pub connect: Option<Connect> = Connect::default(),
+        /// Servers here that fixed hosts reach through the base: who comes for PORT is connected with
+        /// the server at ADDRESS:PORT.
+        ///
+        /// It is given 10 seconds. Nothing else of the mobile can be reached. In a file,
+        /// `"PORT -> ADDRESS:PORT"`.
+        #[flag(long = "publish", value_name = "PORT -> ADDRESS:PORT")]
+        pub publish: Vec<Server>,
+        /// TCP that is carried without the application's knowledge, of this host or of networks behind
+        /// it, a table ([without proxy settings](transparent.md)).
+        #[arg(skip)]
+        pub transparent: Option<TransparentFile>,
+        /// TCP to carry of applications that know nothing of it: of this host (`host`, also where nothing is named) and of the networks behind
+        /// the interfaces that are named, with commas between. Needs CAP_NET_ADMIN and the nft program.
+        #[flag(
+            long = "transparent",
+            value_name = "host,INTERFACE,...",
+            num_args = 0..=1,
+            require_equals = true,
+            default_missing_value = "host"
+        )]
+        #[serde(skip)]
+        pub intercepted: Option<String>,
+        /// Bounds, a [table](#limits-1).
+        #[command(flatten)]
+        pub limits: LimitsFile,
+        /// Which connections matter more, [tables](#priority): the first that fits counts.
+        #[arg(skip)]
+        pub priority: Vec<Rule>,
+        /// The signal whose loss is foretold, a [table](events.md#the-signal).
+        #[arg(skip)]
+        pub signal: Option<SignalFile>,
+    }
 }
 
-/// One of the `[[bases]]`.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CandidateFile {
-    /// What commands and reports call it.
-    pub name: String,
-    /// Where it is.
-    pub address: BaseText,
-    /// Its public key.
-    pub key: Option<KeyText>,
-    /// The interface on which it is near: when that loses its carrier while another base's has one,
-    /// the mobile moves there.
-    pub interface: Option<String>,
+settings! {
+    entry
+    /// One of the `[[bases]]`.
+    pub struct CandidateFile {
+        /// What commands and reports call it.
+        pub name: String,
+        /// Where it is, as `base`.
+        pub address: BaseText,
+        /// Its public key.
+        pub key: Option<KeyText>,
+        /// The interface on which it is near: when that loses its carrier and another base's has one,
+        /// the mobile moves there.
+        pub interface: Option<String>,
+    }
 }
 
-/// The mobile's `[handoff]` table.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HandoffFile {
-    /// A base that does not answer for so long is left for one that does.
-    #[serde(deserialize_with = "config::duration")]
-    pub lost_after: Option<Duration>,
-    /// How long a base that was reached may take for a handoff (MHP-21).
-    #[serde(deserialize_with = "config::duration")]
-    pub give_up: Option<Duration>,
+settings! {
+    /// The mobile's `[handoff]` table.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct HandoffFile {
+        /// A base that does not answer for so long is left for one that does.
+        ///
+        /// The default is longer than a fade, and shorter than what people wait.
+        pub lost_after: Option<Span> = Span(Duration::from_secs(3)),
+        /// How long a base that was reached may take (MHP-21).
+        pub give_up: Option<Span> = Span(Duration::from_secs(30)),
+    }
 }
 
-/// The `[limits]` table.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LimitsFile {
-    /// Connections at once.
-    pub connections: Option<usize>,
+settings! {
+    /// The `[limits]` table.
+    #[derive(clap::Args)]
+    pub struct LimitsFile {
+        /// Connections at once.
+        #[flag(long = "max-connections", value_name = "COUNT")]
+        pub connections: Option<usize> = 4096,
+    }
 }
 
 /// A base where the mobile can be.
@@ -349,25 +367,6 @@ pub struct Candidate {
     pub interface: Option<String>,
 }
 
-/// How a mobile moves between bases.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HandoffConfig {
-    /// A base that does not answer for so long is left for one that does. By default 3 s: longer
-    /// than a fade, shorter than what people wait.
-    pub lost_after: Duration,
-    /// How long a base that was reached may take for a handoff (MHP-21). By default 30 s.
-    pub give_up: Duration,
-}
-
-impl From<HandoffFile> for HandoffConfig {
-    fn from(file: HandoffFile) -> Self {
-        Self {
-            lost_after: file.lost_after.unwrap_or(Duration::from_secs(3)),
-            give_up: file.give_up.unwrap_or(Duration::from_secs(30)),
-        }
-    }
-}
-
 /// All that a mobile needs to know.
 #[derive(Clone, Debug)]
 pub struct MobileConfig {
@@ -375,7 +374,7 @@ pub struct MobileConfig {
     /// means that there are no handoffs.
     pub bases: Vec<Candidate>,
     /// How it moves.
-    pub handoff: HandoffConfig,
+    pub handoff: HandoffFile,
     /// The file with the mobile's key; `None` without a seal.
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
@@ -411,7 +410,8 @@ impl TryFrom<MobileFile> for MobileConfig {
 
     fn try_from(file: MobileFile) -> Result<Self, ConfigError> {
         let missing = |what, how| ConfigError::Missing { what, how };
-        let (hop, seal) = (file.hop.unwrap_or_default(), file.seal.unwrap_or_default());
+        let (hop, seal) = (file.hop(), file.seal());
+        let (proxy, connect) = (file.proxy(), file.connect());
         config::check_hop(hop, file.congestion.as_ref(), file.carrier, &file.mobile_tcp)?;
         let bases = if file.bases.is_empty() {
             if file.handoff != HandoffFile::default() {
@@ -441,12 +441,17 @@ impl TryFrom<MobileFile> for MobileConfig {
                 return Err(missing("the base's public key", how));
             }
         }
+        let mut transparent = file.transparent;
+        if let Some(names) = &file.intercepted {
+            transparent.get_or_insert_default().add(names);
+        }
         Ok(Self {
             bases,
-            handoff: file.handoff.into(),
+            handoff: file.handoff,
+            proxy,
+            connect,
+            connections: file.limits.connections(),
             key: file.key,
-            proxy: file.proxy.unwrap_or_else(|| vec![PROXY]),
-            connect: file.connect.unwrap_or_default(),
             hop,
             seal,
             congestion: file.congestion,
@@ -454,10 +459,9 @@ impl TryFrom<MobileFile> for MobileConfig {
             srp: file.srp,
             mobile_tcp: file.mobile_tcp,
             publish: publish::servers(file.publish)?,
-            transparent: file.transparent.map(TransparentConfig::try_from).transpose()?,
+            transparent: transparent.map(TransparentConfig::try_from).transpose()?,
             priority: file.priority.into(),
             signal: file.signal.map(SignalFile::settings).transpose()?.flatten(),
-            connections: file.limits.connections.unwrap_or(4096),
         })
     }
 }
@@ -489,8 +493,8 @@ mod tests {
         let names: Vec<_> = got.bases.iter().map(|base| base.name.as_str()).collect();
         assert_eq!(names, ["b1", "b2"]);
         assert_eq!(got.bases[0].interface.as_deref(), Some("w0"));
-        assert_eq!(got.handoff.lost_after, Duration::from_secs(1));
-        assert_eq!(got.handoff.give_up, Duration::from_secs(30));
+        assert_eq!(got.handoff.lost_after().0, Duration::from_secs(1));
+        assert_eq!(got.handoff.give_up().0, Duration::from_secs(30));
     }
 
     #[test]

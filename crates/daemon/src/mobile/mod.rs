@@ -17,7 +17,7 @@ mod unreachable;
 mod users;
 
 pub use config::{
-    BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffConfig, HandoffFile,
+    BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffFile, LimitsFile,
     MobileConfig, MobileFile,
 };
 
@@ -228,7 +228,7 @@ impl MobileRole {
         let mut random = seed.stream("sessions");
         let name = SessionId(random.next_u64());
         let several = stations.len() > 1 && bases.len() == stations.len();
-        let roam = several.then(|| Roam::new(config.handoff.give_up, keys, bases, random));
+        let roam = several.then(|| Roam::new(config.handoff.give_up().0, keys, bases, random));
         let signal = Signal::new(config.signal.clone());
         let users = Users::new(config.priority.clone(), config.connections);
         Self {

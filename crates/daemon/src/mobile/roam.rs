@@ -400,7 +400,7 @@ impl MobileRole {
         if self.stations.len() < 2 {
             return;
         }
-        let (now, patience) = (core.now, self.config.handoff.lost_after);
+        let (now, patience) = (core.now, self.config.handoff.lost_after().0);
         let hop = self.stations[self.here].part.and_then(|part| core.hop.get(part));
         let silent = match hop {
             Some(hop) => hop.silent_for(now),

@@ -1,93 +1,14 @@
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
 use clap::Args;
-use lasthop_daemon::config::{self, CarrierKind, HopKind, KeyText, SealKind};
-use lasthop_daemon::mobile::{BaseText, Connect, Mobile, MobileConfig, MobileFile};
-use lasthop_daemon::publish::Server;
-use lasthop_kernel::tcp::Congestion;
+use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
 
 use crate::cmd::watch;
-use crate::daemon::{self, MobileTcpOptions};
+use crate::daemon;
 
 /// Carries connections over the hop to a base. A flag wins over the configuration file.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Read the configuration from FILE
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-
-    /// Where the base is; a name is looked up again whenever the base is lost. On raw Ethernet:
-    /// ether:INTERFACE/ADDRESS, or ether:INTERFACE for the base that answers there
-    #[arg(long, value_name = "HOST:PORT")]
-    base: Option<BaseText>,
-
-    /// The base's public key
-    #[arg(long, value_name = "PUBLIC KEY", value_parser = daemon::public_key)]
-    base_key: Option<KeyText>,
-
-    /// The mobile's secret key (see lasthop keygen)
-    #[arg(long, value_name = "FILE")]
-    key: Option<PathBuf>,
-
-    /// Serve SOCKS5 and HTTP CONNECT on this address; may be given several times
-    /// [default: 127.0.0.1:1080]
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    proxy: Vec<SocketAddr>,
-
-    /// When an application is told that its connection stands: faithful (when the fixed host has
-    /// answered) or early (at once; a refusal arrives as a reset) [default: faithful]
-    #[arg(long, value_name = "WHEN")]
-    connect: Option<Connect>,
-
-    /// What crosses the hop: srp, mobile-tcp or split-tcp, as the base has it [default: srp]
-    #[arg(long, value_name = "NAME")]
-    hop: Option<HopKind>,
-
-    /// What moves the datagrams of srp and mobile-tcp: udp, or ethernet for raw frames without IP
-    /// [default: udp, or as --base says]
-    #[arg(long, value_name = "NAME")]
-    carrier: Option<CarrierKind>,
-
-    /// The interface to the base with --carrier ethernet
-    #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
-
-    /// What protects the hop: noise or none, as the base has it [default: noise]
-    #[arg(long, value_name = "NAME")]
-    seal: Option<SealKind>,
-
-    /// The congestion control of split-tcp, as the kernel calls it (bbr, cubic)
-    #[arg(long, value_name = "NAME")]
-    congestion: Option<Congestion>,
-
-    /// Let fixed hosts reach a server here through the base: who comes for PORT is connected with
-    /// ADDRESS:PORT; may be given several times
-    #[arg(long, value_name = "PORT -> ADDRESS:PORT")]
-    publish: Vec<Server>,
-
-    /// Carry TCP of applications that know nothing of it: of this host (`host`, also where nothing
-    /// is named) and of the networks behind the interfaces that are named, with commas between.
-    /// Needs CAP_NET_ADMIN and the nft program
-    #[arg(
-        long,
-        value_name = "host,INTERFACE,...",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "host"
-    )]
-    transparent: Option<String>,
-
     #[command(flatten)]
-    mobile_tcp: MobileTcpOptions,
-
-    /// Connections at once [default: 4096]
-    #[arg(long, value_name = "COUNT")]
-    max_connections: Option<usize>,
-
-    /// Serve `lasthop status` on this Unix socket
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
+    settings: daemon::Settings<MobileFile>,
 
     #[command(flatten)]
     views: watch::PageOptions,
@@ -96,35 +17,8 @@ pub(crate) struct Options {
     log: daemon::LogOptions,
 }
 
-impl Options {
-    fn config(&self) -> anyhow::Result<MobileConfig> {
-        let mut file: MobileFile = match &self.config {
-            Some(path) => config::load(path)?,
-            None => MobileFile::default(),
-        };
-        daemon::replace(&mut file.proxy, &self.proxy);
-        file.base = self.base.clone().or(file.base);
-        file.base_key = self.base_key.or(file.base_key);
-        file.key = self.key.clone().or(file.key);
-        file.connect = self.connect.or(file.connect);
-        file.hop = self.hop.or(file.hop);
-        file.carrier = self.carrier.or(file.carrier);
-        file.interface = self.interface.clone().or(file.interface);
-        file.seal = self.seal.or(file.seal);
-        file.congestion = self.congestion.clone().or(file.congestion);
-        file.control = self.control.clone().or(file.control);
-        file.publish.extend_from_slice(&self.publish);
-        if let Some(names) = &self.transparent {
-            file.transparent.get_or_insert_default().add(names);
-        }
-        self.mobile_tcp.apply(&mut file.mobile_tcp);
-        file.limits.connections = self.max_connections.or(file.limits.connections);
-        Ok(file.try_into()?)
-    }
-}
-
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let mut config = options.config()?;
+    let mut config: MobileConfig = options.settings.resolve()?;
     let stop = daemon::prepare(&options.log)?;
     let shown = options.views.bind(&mut config.control, "mobile")?;
     let mobile = Mobile::bind(config)?;
@@ -137,10 +31,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser;
+    use std::net::SocketAddr;
 
+    use clap::Parser;
     use lasthop_daemon::config::HopAddress;
-    use lasthop_daemon::mobile::BaseAddress;
+    use lasthop_daemon::mobile::{BaseAddress, Connect};
 
     use super::*;
 
@@ -151,7 +46,8 @@ mod tests {
     }
 
     fn config(args: &[&str]) -> anyhow::Result<MobileConfig> {
-        Command::try_parse_from([&["mobile"], args].concat())?.options.config()
+        let command = Command::try_parse_from([&["mobile"], args].concat())?;
+        Ok(command.options.settings.resolve()?)
     }
 
     fn internet(host: &str, port: u16) -> HopAddress<BaseAddress> {

@@ -3,10 +3,10 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use lasthop_control::{choice, settings};
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::network::Network;
 use lasthop_migrate::RouteMode;
-use serde::Deserialize;
 
 use crate::backhaul::Peer;
 use crate::config::{ConfigError, KeyText, SealKind};
@@ -14,73 +14,80 @@ use crate::config::{ConfigError, KeyText, SealKind};
 /// Where other bases are served when nobody says.
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 4434);
 
-/// How a wired connection follows its mobile.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Mode {
-    /// Its socket stays where it was made, and that base passes the bytes on.
-    #[default]
-    Anchor,
-    /// It moves as it is, with the same four-tuple.
-    Migrate,
+choice! {
+    /// How a wired connection follows its mobile.
+    #[derive(Default)]
+    pub enum Mode: "no way of moving" {
+        /// Its socket stays where it was made, and that base passes the bytes on.
+        #[default]
+        Anchor = "anchor",
+        /// It moves as it is, with the same four-tuple.
+        Migrate = "migrate",
+    }
 }
 
-/// What becomes of a connection that cannot migrate.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fallback {
-    /// Its socket stays, and the bytes are passed on.
-    #[default]
-    Anchor,
-    /// It is reset.
-    Reset,
-}
-
-/// The `[handoff]` table.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HandoffFile {
-    /// How connections move.
-    pub mode: Option<Mode>,
-    /// Where other bases reach this one.
-    pub listen: Option<Vec<SocketAddr>>,
+choice! {
     /// What becomes of a connection that cannot migrate.
-    pub fallback: Option<Fallback>,
-    /// The socket of the privileged helper, if somebody else starts it.
-    pub helper: Option<PathBuf>,
-    /// How packets for a mobile's address find the base where it is.
-    pub route: Option<RouteMode>,
-    /// The interface on which routes and announcements are made.
-    pub interface: Option<String>,
-    /// The command that moves a route, with its first arguments.
-    pub hook: Vec<String>,
+    #[derive(Default)]
+    pub enum Fallback: "no fallback" {
+        /// Its socket stays, and the bytes are passed on.
+        #[default]
+        Anchor = "anchor",
+        /// It is reset.
+        Reset = "reset",
+    }
 }
 
-/// A `[[peers]]` table.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PeerFile {
-    /// What people call it; its key if nobody says.
-    pub name: Option<String>,
-    /// Its public key.
-    pub key: KeyText,
-    /// Where it listens for bases.
-    pub address: SocketAddr,
-    /// Its address in the wired network, if that is another.
-    pub via: Option<IpAddr>,
+settings! {
+    /// The `[handoff]` table.
+    pub struct HandoffFile {
+        /// How connections move.
+        #[range(Mode::range())]
+        pub mode: Option<Mode> = Mode::default(),
+        /// Where other bases reach this one.
+        pub listen: Option<Vec<SocketAddr>> = vec![LISTEN],
+        /// What becomes of a connection that does not leave from its mobile's address.
+        #[range(Fallback::range())]
+        pub fallback: Option<Fallback> = Fallback::default(),
+        /// How packets for a mobile's address find its base: `announce`, `route`, `hook` or `none`.
+        pub route: Option<RouteMode> = RouteMode::default(),
+        /// The wired interface, for `announce` and `route`.
+        pub interface: Option<String>,
+        /// The command of `route = "hook"` and its first arguments.
+        pub hook: Vec<String>,
+        /// The socket of a helper that somebody else starts.
+        pub helper: Option<PathBuf>,
+    }
 }
 
-/// A `[[mobiles]]` table.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct MobileEntry {
-    /// The mobile's public key.
-    pub key: KeyText,
-    /// The addresses from which its connections leave, at most one of each family.
-    pub address: Vec<IpAddr>,
-    /// Networks behind it, whose hosts' connections leave from their own addresses.
-    #[serde(default)]
-    pub network: Vec<Network>,
+settings! {
+    entry
+    /// A `[[peers]]` table.
+    pub struct PeerFile {
+        /// Its public key.
+        pub key: KeyText,
+        /// Where it listens for bases, as `IP:PORT`.
+        pub address: SocketAddr,
+        /// What logs and reports call it.
+        pub name: Option<String> => "the key",
+        /// Where the wired network reaches it, for routes.
+        pub via: Option<IpAddr> => "the IP of `address`",
+    }
+}
+
+settings! {
+    entry
+    /// A `[[mobiles]]` table.
+    pub struct MobileEntry {
+        /// Its public key, which `allow` must name.
+        pub key: KeyText,
+        /// The addresses from which its connections leave, at most one of each family.
+        pub address: Vec<IpAddr>,
+        /// Networks behind it, whose hosts leave from their own addresses ([without proxy
+        /// settings](transparent.md)).
+        #[serde(default)]
+        pub network: Vec<Network>,
+    }
 }
 
 /// All that a base needs to know of handoffs.
@@ -147,7 +154,7 @@ pub(in crate::base) fn configured(
         );
     }
     let file = file.unwrap_or_default();
-    let (mode, route) = (file.mode.unwrap_or_default(), file.route.unwrap_or_default());
+    let (mode, route) = (file.mode(), file.route());
     if mode == Mode::Migrate && mobiles.is_empty() {
         return Err(ConfigError::Missing {
             what: "an address that can move",
@@ -169,8 +176,8 @@ pub(in crate::base) fn configured(
     Ok(Some(HandoffConfig {
         mode,
         route,
-        listen: file.listen.unwrap_or_else(|| vec![LISTEN]),
-        fallback: file.fallback.unwrap_or_default(),
+        listen: file.listen(),
+        fallback: file.fallback(),
         helper: file.helper,
         interface: file.interface,
         hook: file.hook,

@@ -6,103 +6,92 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lasthop_control::settings;
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::tcp::Congestion;
-use serde::Deserialize;
+use lasthop_units::Span;
 
 use self::handoff::{HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, PeerFile};
 use crate::base::policy::TargetPolicy;
 use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
+    role_settings,
 };
 use crate::publish::{self, PublishFile, Published};
 
 /// Where mobiles are served when nobody says.
 const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V6(Ipv6Addr::UNSPECIFIED), 4433);
-/// How long the fixed host may take to answer when nobody says.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A base's configuration file; flags fill the same fields and win.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct BaseFile {
-    /// Addresses on which mobiles are served.
-    pub listen: Option<Vec<SocketAddr>>,
-    /// The file with the base's key.
-    pub key: Option<PathBuf>,
-    /// The public keys of the mobiles that are served.
-    pub allow: Option<Vec<KeyText>>,
-    /// What crosses the hop.
-    pub hop: Option<HopKind>,
-    /// What moves its datagrams.
-    pub carrier: Option<CarrierKind>,
-    /// The interface whose frames they are.
-    pub interface: Option<String>,
-    /// What protects it.
-    pub seal: Option<SealKind>,
-    /// The congestion control of split-tcp.
-    #[serde(deserialize_with = "config::congestion")]
-    pub congestion: Option<Congestion>,
-    /// The status socket.
-    pub control: Option<PathBuf>,
-    /// Where connections may go.
-    pub targets: TargetsFile,
-    /// Bounds.
-    pub limits: LimitsFile,
-    /// SRP's few settings.
-    pub srp: SrpFile,
-    /// Mobile TCP's.
-    pub mobile_tcp: MobileTcpFile,
-    /// Servers on mobiles that fixed hosts reach here.
-    pub publish: Vec<PublishFile>,
-    /// How connections move to other bases.
-    pub handoff: Option<HandoffFile>,
-    /// The other bases.
-    pub peers: Vec<PeerFile>,
-    /// Addresses of mobiles.
-    pub mobiles: Vec<MobileEntry>,
+role_settings! {
+    /// A base's configuration file; flags fill the same fields and win.
+    #[derive(clap::Args)]
+    pub struct BaseFile {
+        /// Addresses on which mobiles are served.
+        ///
+        /// `[::]` takes IPv4 too.
+        #[flag(long = "listen", value_name = "ADDRESS:PORT")]
+        pub listen: Option<Vec<SocketAddr>> = vec![LISTEN],
+        /// The public keys of the mobiles that are served.
+        ///
+        /// Nobody else gets an answer, and the log says who asked.
+        #[flag(long = "allow", value_name = "PUBLIC KEY")]
+        pub allow: Option<Vec<KeyText>>,
+        /// Servers on mobiles that fixed hosts reach here: who connects to ADDRESS:PORT is offered to
+        /// the mobile for its PORT, or to the mobile with this key.
+        ///
+        /// In a file, [tables](#publish).
+        #[flag(long = "publish", value_name = "ADDRESS:PORT -> [KEY:]PORT")]
+        pub publish: Vec<PublishFile>,
+        /// Where mobiles' connections may go, a [table](#targets).
+        #[command(flatten)]
+        pub targets: TargetsFile,
+        /// Bounds, a [table](#limits).
+        #[command(flatten)]
+        pub limits: LimitsFile,
+        /// How connections move to other bases, a [table](#handoff-peers-mobiles).
+        #[arg(skip)]
+        pub handoff: Option<HandoffFile>,
+        /// The other bases, [tables](#handoff-peers-mobiles).
+        #[arg(skip)]
+        pub peers: Vec<PeerFile>,
+        /// Addresses of mobiles, [tables](#handoff-peers-mobiles).
+        #[arg(skip)]
+        pub mobiles: Vec<MobileEntry>,
+    }
 }
 
-/// The `[targets]` table.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct TargetsFile {
-    /// Networks that are allowed.
-    pub allow: Vec<Network>,
-    /// Networks that are denied.
-    pub deny: Vec<Network>,
-    /// How long the fixed host may take to answer.
-    #[serde(deserialize_with = "config::duration")]
-    pub connect_timeout: Option<Duration>,
+settings! {
+    /// The `[targets]` table.
+    #[derive(clap::Args)]
+    pub struct TargetsFile {
+        /// Networks to which connections may go, or an address even if it is the base's own.
+        #[flag(long = "allow-target", value_name = "ADDRESS/BITS")]
+        pub allow: Vec<Network>,
+        /// Networks to which no connection may go.
+        #[flag(long = "deny-target", value_name = "ADDRESS/BITS")]
+        pub deny: Vec<Network>,
+        /// How long resolving and connecting to a fixed host may take in all.
+        #[flag(long = "connect-timeout", value_name = "TIME")]
+        pub connect_timeout: Option<Span> = Span(Duration::from_secs(10)),
+    }
 }
 
-/// The `[limits]` table.
-#[derive(Clone, Default, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct LimitsFile {
-    /// Associations at once.
-    pub associations: Option<usize>,
-    /// Connections of one association at once.
-    pub connections: Option<usize>,
-    /// Connections in all at once.
-    pub connections_total: Option<usize>,
-}
-
-/// Bounds of a base.
-#[derive(Clone, Copy, Debug)]
-pub struct BaseLimits {
-    /// Associations at once.
-    pub associations: usize,
-    /// Connections of one association at once.
-    pub connections: usize,
-    /// Connections in all at once.
-    pub connections_total: usize,
-}
-
-impl Default for BaseLimits {
-    fn default() -> Self {
-        Self { associations: 256, connections: 4096, connections_total: 16384 }
+settings! {
+    /// The `[limits]` table.
+    #[derive(Copy, clap::Args)]
+    pub struct LimitsFile {
+        /// Mobiles at once.
+        ///
+        /// It bounds split-tcp, and mobile-tcp without a seal.
+        #[flag(long = "max-associations", value_name = "COUNT")]
+        pub associations: Option<usize> = 256,
+        /// Connections of one mobile at once.
+        #[flag(long = "max-connections", value_name = "COUNT")]
+        pub connections: Option<usize> = 4096,
+        /// Connections of all mobiles at once.
+        #[arg(skip)]
+        pub connections_total: Option<usize> = 16384,
     }
 }
 
@@ -128,7 +117,7 @@ pub struct BaseConfig {
     /// How long the fixed host may take to answer.
     pub connect_timeout: Duration,
     /// Bounds.
-    pub limits: BaseLimits,
+    pub limits: LimitsFile,
     /// SRP's few settings.
     pub srp: SrpFile,
     /// Mobile TCP's.
@@ -145,7 +134,8 @@ impl TryFrom<BaseFile> for BaseConfig {
     type Error = ConfigError;
 
     fn try_from(file: BaseFile) -> Result<Self, ConfigError> {
-        let (hop, seal) = (file.hop.unwrap_or_default(), file.seal.unwrap_or_default());
+        let (hop, seal, carrier) = (file.hop(), file.seal(), file.carrier());
+        let listen = file.listen();
         let allow: Vec<_> = file.allow.unwrap_or_default().into_iter().map(|key| key.0).collect();
         let key = match (seal, file.key) {
             (_, Some(key)) => key,
@@ -164,13 +154,11 @@ impl TryFrom<BaseFile> for BaseConfig {
             return Err(ConfigError::Contradiction(why.to_owned()));
         }
         config::check_hop(hop, file.congestion.as_ref(), file.carrier, &file.mobile_tcp)?;
-        let place = match (file.carrier.unwrap_or_default(), file.interface, file.listen) {
+        let place = match (carrier, file.interface, file.listen) {
             (CarrierKind::Udp, Some(_), _) => {
                 return Err(config::contradiction("`interface` is of carrier = \"ethernet\" only"));
             }
-            (CarrierKind::Udp, None, listen) => {
-                HopAddress::Internet(listen.unwrap_or_else(|| vec![LISTEN]))
-            }
+            (CarrierKind::Udp, None, _) => HopAddress::Internet(listen),
             (CarrierKind::Ethernet, _, Some(_)) => {
                 let why = "`listen` has no meaning with carrier = \"ethernet\": frames have no \
                            port; say `interface`";
@@ -187,7 +175,7 @@ impl TryFrom<BaseFile> for BaseConfig {
         let publish = publish::published(file.publish, &allow)?;
         let mobiles = handoff::mobiles(file.mobiles, &allow)?;
         let handoff = handoff::configured(file.handoff, file.peers, &mobiles, seal)?;
-        let limits = BaseLimits::default();
+        let connect_timeout = file.targets.connect_timeout().0;
         Ok(Self {
             place,
             key,
@@ -202,15 +190,8 @@ impl TryFrom<BaseFile> for BaseConfig {
             publish,
             handoff,
             mobiles,
-            connect_timeout: file.targets.connect_timeout.unwrap_or(CONNECT_TIMEOUT),
-            limits: BaseLimits {
-                associations: file.limits.associations.unwrap_or(limits.associations),
-                connections: file.limits.connections.unwrap_or(limits.connections),
-                connections_total: file
-                    .limits
-                    .connections_total
-                    .unwrap_or(limits.connections_total),
-            },
+            connect_timeout,
+            limits: file.limits,
         })
     }
 }
