@@ -132,8 +132,8 @@ settings! {
         #[flag(long = "end", value_name = "END")]
         #[range(End::range())]
         pub end: Option<End> => "where the scheme acts, or `mobile`",
-        /// Whether the agents of delayed-dupacks and congestion-coherence recover the link's losses. If
-        /// not, the radio does by itself, and an agent is needed at the mobile's end only.
+        /// Whether the agents of delayed-dupacks and congestion-coherence recover the link's losses.
+        /// With `--no-recovery` the radio does by itself, and only the mobile's end needs an agent.
         #[flag(long = "no-recovery", num_args = 0, default_missing_value = "false")]
         pub recovery: Option<bool> = true,
         /// How long duplicates wait for the link's recovery.
