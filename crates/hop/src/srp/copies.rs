@@ -8,13 +8,10 @@
 use core::time::Duration;
 
 use lasthop_units::Time;
-use lasthop_wire::frame::Writer;
 use smallvec::SmallVec;
 
-use super::Srp;
-use super::output::Kind;
-use super::sent::{Content, Fate, Purpose};
-use crate::transport::Packet;
+use super::content::Content;
+use super::recovery::{Fate, Purpose, Recovery};
 
 /// Copies are worth their air time where more than this share is lost.
 const LOSS_MIN: f64 = 0.02;
@@ -56,57 +53,49 @@ impl Copies {
             self.refilled = now;
         }
     }
-}
 
-impl Srp {
-    /// There may be something to copy once the pacer allows.
-    pub(super) fn has_copies(&self) -> bool {
-        self.windowed().is_none()
-            && self.rate.loss() > LOSS_MIN
-            && self.copies.budget >= self.full_datagram() as u64
-            && self.copies.next.max(self.log.floor()) < self.log.next_number()
-            && self.round_trip.srtt().is_some_and(|srtt| srtt > Duration::from_millis(5))
+    /// There may be something to copy once the pacer allows: where a share `loss` is lost,
+    /// of datagrams of this size.
+    pub(super) fn are_due(&self, recovery: &Recovery, loss: f64, datagram: usize) -> bool {
+        loss > LOSS_MIN
+            && self.budget >= datagram as u64
+            && self.next.max(recovery.log().floor()) < recovery.log().next_number()
+            && recovery.round_trip().srtt().is_some_and(|srtt| srtt > Duration::from_millis(5))
     }
 
-    /// Moves on to the next datagram that is worth a copy; false if there is none.
-    pub(super) fn copy_next(&mut self, now: Time) -> bool {
-        self.copies.refill(now);
-        if !self.has_copies() {
-            return false;
+    /// The next datagram that is worth a copy, if there is one.
+    pub(super) fn choose(
+        &mut self,
+        now: Time,
+        recovery: &Recovery,
+        loss: f64,
+        datagram: usize,
+    ) -> Option<SmallVec<[Content; 4]>> {
+        self.refill(now);
+        if !self.are_due(recovery, loss, datagram) {
+            return None;
         }
-        if self.copies.next < self.log.floor() {
-            self.copies.next = self.log.floor();
-            self.copies.made = 0;
+        if self.next < recovery.log().floor() {
+            self.next = recovery.log().floor();
+            self.made = 0;
         }
-        let heavy = self.rate.loss() > LOSS_HEAVY;
-        while let Some(sent) = self.log.get(self.copies.next) {
+        let heavy = loss > LOSS_HEAVY;
+        while let Some(sent) = recovery.log().get(self.next) {
             let data = sent.contents.iter().any(|c| matches!(c, Content::Data { .. }));
             let wanted = if heavy && sent.size < SMALL { 2 } else { 1 };
             let worth = sent.fate == Fate::Unknown && sent.purpose == Purpose::Usual && data;
-            if worth && self.copies.made < wanted {
-                return true;
+            if worth && self.made < wanted {
+                self.made += 1;
+                return Some(sent.contents.iter().copied().collect());
             }
-            self.copies.next += 1;
-            self.copies.made = 0;
+            self.next += 1;
+            self.made = 0;
         }
-        false
+        None
     }
 
-    pub(super) fn poll_copy(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        let contents: SmallVec<[Content; 4]> =
-            self.log.get(self.copies.next)?.contents.iter().copied().collect();
-        self.copies.made += 1;
-        let room = self.mtu.current().min(out.len());
-        let mut w = Writer::new(&mut out[..room]);
-        let mut told = SmallVec::new();
-        for content in contents {
-            self.repeat(content, true, &mut w, &mut told);
-        }
-        if told.is_empty() {
-            return None;
-        }
-        let packet = self.record(now, w.len(), told, Kind::Copy);
-        self.copies.budget = self.copies.budget.saturating_sub(packet.len as u64);
-        Some(packet)
+    /// A copy of `len` bytes leaves.
+    pub(super) fn spend(&mut self, len: usize) {
+        self.budget = self.budget.saturating_sub(len as u64);
     }
 }

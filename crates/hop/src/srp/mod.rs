@@ -10,28 +10,30 @@
 //! Bytes are addressed by stream and offset, not by segment (SRP-5 reads a segment number into the
 //! paper's silence): a path whose MTU shrinks cuts the same bytes into smaller pieces.
 //!
-//! [`Srp`] is a machine. Feed it with [`handle`](Srp::handle), [`handle_timeout`](Srp::handle_timeout)
+//! [`Srp`] puts parts together that know nothing of each other, and says in what order they are asked:
+//! `input.rs` on arrival, `output.rs` for the next datagram, `timer.rs` in between.
+//!
+//! It is a machine. Feed it with [`handle`](Srp::handle), [`handle_timeout`](Srp::handle_timeout)
 //! and the [`Streams`](crate::Streams) calls; after any of them call [`poll`](Srp::poll) until it
 //! returns `None`, then sleep until [`next_timeout`](Srp::next_timeout). Time must not go
 //! backwards.
 
+mod content;
 mod copies;
 mod cubic;
+mod ending;
 mod filter;
 mod input;
 mod interval;
-mod moved;
 mod mtu;
 mod output;
-mod priority;
+mod pacer;
 mod probes;
 mod rate;
 mod received;
-mod recv;
+mod recovery;
 mod sample;
-mod send;
-mod sent;
-mod stream;
+mod streams;
 mod timer;
 mod transport;
 mod windowed;
@@ -39,105 +41,51 @@ mod windowed;
 #[cfg(test)]
 mod tests;
 
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
 use core::time::Duration;
 
-use lasthop_stream::{RangeSet, Shares};
-use lasthop_units::{Bytes, Rate, Time};
+use lasthop_units::{Bytes, LinkEvent, Rate, Time};
 
-use crate::config::{HopConfig, Limits};
+use crate::config::{HopConfig, Limits, Window};
 use crate::stats::HopStats;
-use crate::streams::StreamEvent;
-use crate::transport::{CloseReason, LOST, Role};
+use crate::transport::{CloseReason, Role};
 use copies::Copies;
-use moved::Detached;
+use ending::Ending;
 use mtu::MtuSearch;
+use pacer::Pacer;
 use probes::Probes;
 use rate::RateControl;
 use received::Received;
-use sent::{Content, RoundTrip, SentLog};
-use stream::Stream;
+use recovery::Recovery;
+use streams::StreamSet;
 
-/// Credit for all streams together, both ways.
-#[derive(Debug)]
-struct Credit {
-    /// What the peer may send in all.
-    limit: u64,
-    window: u64,
-    window_max: u64,
-    received: u64,
-    consumed: u64,
-    /// What we may send in all, and have.
-    peer_limit: u64,
-    used: u64,
-    blocked_told: Option<u64>,
-}
+/// A peer that breaks its credit or contradicts itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Violation;
 
 /// One end of an association's transport. See the module's text.
 #[derive(Debug)]
 pub struct Srp {
     config: HopConfig,
-    role: Role,
-    peer: Limits,
     /// Bytes that seal and carrier add to the frames of a datagram.
     overhead: usize,
-    streams: BTreeMap<u64, Stream>,
-    local_open: usize,
-    next_local: u64,
-    next_peer: u64,
-    /// Streams before that which the peer has not begun, by half their number.
-    unseen: RangeSet,
-    /// Streams that were taken out: the peer may not know yet, and their bytes are not ours to
-    /// acknowledge.
-    detached: BTreeMap<u64, Detached>,
-    /// Streams with something lost, and with something new, in turn.
-    urgent: VecDeque<u64>,
-    active: VecDeque<u64>,
-    /// Bytes that the stream at the front has sent in its turn.
-    turn: usize,
-    /// How streams divide window and turns, once one of them was given a priority.
-    shares: Option<Shares<u64>>,
-    /// Shares are to be divided anew, with the remainder to this stream if any.
-    unsettled: Option<Option<u64>>,
-    /// Small things to tell that are not stream bytes.
-    controls: VecDeque<Content>,
-    /// Streams that found the association's memory full.
-    starved: VecDeque<u64>,
-    events: VecDeque<StreamEvent>,
-    credit: Credit,
-    /// Bytes written by the application and not acknowledged, of all streams.
-    send_buffered: u64,
-    log: SentLog,
+    /// What is to be sent, and what came.
+    streams: StreamSet,
+    /// Numbers of datagrams that came, and when to acknowledge them.
     received: Received,
-    round_trip: RoundTrip,
+    /// Datagrams that left, and what became of them.
+    recovery: Recovery,
+    /// How fast the hop is, and how much may be on its way.
     rate: RateControl,
+    /// When the next datagram may leave.
+    pacer: Pacer,
+    /// How large datagrams may be.
     mtu: MtuSearch,
+    /// What to ask when nothing comes back.
     probes: Probes,
+    /// What to send twice.
     copies: Copies,
-    largest_acked: u64,
-    largest_acked_sent: Time,
-    arrival_us: u64,
-    /// Bytes and datagrams acknowledged, bytes declared lost.
-    delivered: u64,
-    acked: u64,
-    lost_bytes: u64,
-    /// Datagrams lost in this life; the counters outlive it.
-    lost_datagrams: u64,
-    /// When the pacer lets the next datagram go.
-    pace_at: Time,
-    /// Nothing was sent at the last opportunity, for lack of data, credit or window.
-    idle: bool,
-    /// How much later than its successors a datagram may arrive before it counts as lost.
-    reordering: Duration,
-    reordering_seen: Time,
-    loss_timer: Option<Time>,
-    last_eliciting: Time,
-    ping_due: bool,
-    closing: Option<CloseReason>,
-    /// Copies of the last word that are still to be sent: nothing acknowledges it.
-    close_copies: u32,
-    closed: Option<CloseReason>,
+    ending: Ending,
+    /// Counters that outlive an association; the parts have the rest.
     stats: HopStats,
 }
 
@@ -150,61 +98,17 @@ impl Srp {
             config.datagram_base.as_usize().saturating_sub(seal),
             config.datagram_max.as_usize().saturating_sub(seal),
         );
-        let window = config.association_window.get();
-        let credit = Credit {
-            limit: window,
-            window,
-            window_max: config.association_memory.get(),
-            received: 0,
-            consumed: 0,
-            peer_limit: peer.association_window.get(),
-            used: 0,
-            blocked_told: None,
-        };
         Self {
-            role,
-            peer,
             overhead,
-            streams: BTreeMap::new(),
-            unseen: RangeSet::default(),
-            detached: BTreeMap::new(),
-            local_open: 0,
-            next_local: if role == Role::Mobile { 0 } else { 1 },
-            next_peer: if role == Role::Mobile { 1 } else { 0 },
-            urgent: VecDeque::new(),
-            active: VecDeque::new(),
-            turn: 0,
-            shares: None,
-            unsettled: None,
-            controls: VecDeque::new(),
-            starved: VecDeque::new(),
-            events: VecDeque::new(),
-            credit,
-            send_buffered: 0,
-            log: SentLog::new(),
+            streams: StreamSet::new(config.clone(), role, peer),
             received: Received::new(),
-            round_trip: RoundTrip::default(),
+            recovery: Recovery::new(now),
             rate: RateControl::new(now, config.initial_datagrams),
+            pacer: Pacer::new(now),
             mtu,
-            probes: Probes::new(),
+            probes: Probes::new(now, config.discipline.windowed().copied()),
             copies: Copies::new(now),
-            largest_acked: 0,
-            largest_acked_sent: now,
-            arrival_us: 0,
-            delivered: 0,
-            acked: 0,
-            lost_bytes: 0,
-            lost_datagrams: 0,
-            pace_at: now,
-            idle: true,
-            reordering: Duration::ZERO,
-            reordering_seen: now,
-            loss_timer: None,
-            last_eliciting: now,
-            ping_due: false,
-            closing: None,
-            close_copies: 3,
-            closed: None,
+            ending: Ending::Open,
             stats: HopStats::default(),
             config,
         }
@@ -212,52 +116,39 @@ impl Srp {
 
     /// The peer has told its limits: streams may be sent from now on.
     pub fn establish(&mut self, now: Time, peer: &Limits) {
-        self.peer = *peer;
-        self.credit.peer_limit = peer.association_window.get();
-        self.next_peer = self.next_peer.max(peer.first_stream);
-        self.pace_at = now;
-        let ids: Vec<u64> = self.streams.keys().copied().collect();
-        for id in ids {
-            if let Some(stream) = self.streams.get_mut(&id) {
-                stream.send.raise_limit(peer.stream_window.get());
-            }
-            self.enqueue(id);
-        }
+        self.streams.establish(peer);
+        self.pacer.start(now);
     }
 
     /// The association is over and its streams with it; the next one starts from nothing, but for
     /// stream numbers, which are never used twice.
     pub fn restart(&mut self, now: Time) {
-        let mut new =
-            Self::new(self.config.clone(), self.role, Limits::UNKNOWN, self.overhead, now);
-        new.next_local = self.next_local;
-        new.events = core::mem::take(&mut self.events);
+        let (config, role) = (self.config.clone(), self.streams.role());
+        let mut new = Self::new(config, role, Limits::UNKNOWN, self.overhead, now);
+        self.streams.restart();
+        core::mem::swap(&mut new.streams, &mut self.streams);
         new.stats = self.stats;
-        new.streams = core::mem::take(&mut self.streams);
-        for (id, stream) in &mut new.streams {
-            stream.recv.fail(LOST);
-            stream.send.abandon(LOST);
-            stream.send.on_reset_acked();
-            stream.retired = true;
-            let id = crate::StreamId(*id);
-            if !stream.dropped {
-                new.events.push_back(StreamEvent::Readable(id));
-            }
-            new.events.push_back(StreamEvent::Closed(id));
-        }
         *self = new;
     }
 
     /// The first stream of this end's that a new association may carry: the oldest that is open, or
     /// else the next to be opened.
     pub fn first_stream(&self) -> u64 {
-        let open = self.streams.iter().find(|(id, s)| self.is_local(**id) && !s.retired);
-        open.map_or(self.next_local, |(id, _)| *id)
+        self.streams.first()
     }
 
     /// Asks the peer for a sign of life.
     pub fn ping(&mut self) {
-        self.ping_due = true;
+        self.probes.ping();
+    }
+
+    /// There is reason to believe that the peer is there: asks it at once.
+    pub fn probe(&mut self, now: Time) {
+        if self.recovery.log().oldest().is_some() {
+            self.probes.probe_now(now);
+        } else {
+            self.ping();
+        }
     }
 
     /// For how long nothing has been heard although something is outstanding.
@@ -269,45 +160,58 @@ impl Srp {
     pub fn handle_moved(&mut self, now: Time) {
         self.rate.on_new_path();
         self.mtu.on_new_path();
-        if self.log.oldest().is_some() {
+        if self.recovery.log().oldest().is_some() {
             self.probes.probe_now(now);
+        }
+    }
+
+    /// What is known of the hop from below.
+    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+        match event {
+            LinkEvent::Up => self.probes.on_link_up(now, self.recovery.log().oldest().is_some()),
+            LinkEvent::Down => {
+                self.probes.on_link_down();
+                self.rate.on_interruption();
+            }
+            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
         }
     }
 
     /// Tells a round-trip time that was measured before the association began, by the handshake.
     pub fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.round_trip.sample(rtt);
+        self.recovery.on_round_trip(rtt);
         self.rate.on_round_trip(now, rtt, self.full_datagram());
     }
 
     /// Ends the association: the peer is told once, streams are gone.
     pub fn close(&mut self, reason: CloseReason) {
-        if self.closing.is_none() && self.closed.is_none() {
-            self.closing = Some(reason);
-        }
+        self.ending.close(reason);
     }
 
     /// Why the association ended, if it has.
     pub fn closed(&self) -> Option<CloseReason> {
-        self.closed
+        self.ending.closed()
     }
 
     /// Counters and present values.
     pub fn stats(&self) -> HopStats {
-        let memory: usize = self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum();
+        let traffic = self.streams.traffic();
         HopStats {
-            srtt: self.round_trip.srtt().unwrap_or_default(),
+            bytes_sent: traffic.sent,
+            bytes_retransmitted: traffic.repeated,
+            bytes_received: traffic.received,
+            srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
             min_rtt: self.rate.rtt_min(),
             queue: self.rate.queue(),
             pacing_rate: self.rate.pacing_rate(),
             delivery_rate: self.rate.delivery_rate(),
             loss: self.rate.loss(),
-            inflight: Bytes::new(self.log.inflight()),
+            inflight: Bytes::new(self.recovery.log().inflight()),
             mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
             streams: self.streams.len(),
-            memory: Bytes::from(memory),
-            silent: self.is_silent(),
-            reordering: self.reordering,
+            memory: Bytes::from(self.streams.memory()),
+            silent: self.probes.is_silent(),
+            reordering: self.recovery.reordering(),
             ..self.stats
         }
     }
@@ -317,42 +221,26 @@ impl Srp {
         self.mtu.current() + self.overhead
     }
 
+    /// The window, if this end goes by one.
+    fn window(&self) -> Option<&Window> {
+        self.config.discipline.windowed()
+    }
+
+    /// How far beyond the last byte in sequence a stream may be sent.
+    fn span(&self) -> u64 {
+        self.config.discipline.span(self.mtu.current())
+    }
+
     fn pacing_rate(&self) -> Rate {
         match self.rate.pacing_rate() {
-            _ if self.windowed().is_some() => Rate::UNLIMITED,
+            _ if self.window().is_some() => Rate::UNLIMITED,
             Rate::ZERO => Rate::from_mbps(10),
             rate => rate,
         }
     }
 
-    fn is_local(&self, id: u64) -> bool {
-        id % 2 == if self.role == Role::Mobile { 0 } else { 1 }
-    }
-
-    /// Says that a stream is over both ways. It is removed once the session has heard so, and
-    /// with it everything that came before.
-    fn retire(&mut self, id: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
-        if !stream.is_over() || stream.retired {
-            return;
-        }
-        stream.retired = true;
-        if self.is_local(id) {
-            self.local_open -= 1;
-        }
-        self.leave_shares();
-        self.events.push_back(StreamEvent::Closed(crate::StreamId(id)));
-    }
-
-    /// Grants more credit for all streams together when enough was read.
-    fn renew_credit(&mut self, at_once: bool) {
-        let c = &mut self.credit;
-        let limit = c.consumed + c.window;
-        if limit > c.limit && (at_once || limit - c.limit >= c.window / 4) {
-            c.limit = limit;
-            if !self.controls.contains(&Content::Credit) {
-                self.controls.push_back(Content::Credit);
-            }
-        }
+    /// How long a full datagram takes at the paced rate.
+    fn air_time(&self) -> Duration {
+        self.pacing_rate().time_for(Bytes::from(self.full_datagram()))
     }
 }

@@ -1,10 +1,11 @@
-//! Tails and silences: when nothing comes back, ask (SRP-9).
+//! Tails and silences: when nothing comes back, ask (SRP-9); and when nothing is said, too.
 
 use core::time::Duration;
 
-use lasthop_units::{Bytes, LinkEvent, Rate, Time};
+use lasthop_units::Time;
 
-use super::{CloseReason, Srp};
+use super::recovery::RoundTrip;
+use crate::config::Window;
 
 /// Probes into a silence are this far apart, never closer.
 const PROBE_INTERVAL_MIN: Duration = Duration::from_millis(10);
@@ -20,9 +21,11 @@ const PROBE_INTERVAL_UNKNOWN: Duration = Duration::from_millis(100);
 /// After so many unanswered probes the hop counts as silent: nothing but probes is sent.
 const SILENT_AFTER: u32 = 3;
 
-/// Unanswered probes.
+/// Unanswered probes, and what is to be asked.
 #[derive(Debug)]
 pub(super) struct Probes {
+    /// By whose timer to ask, if not by the hop's measure.
+    window: Option<Window>,
     /// Probes sent since something was last acknowledged.
     unanswered: u32,
     /// When the last of them left.
@@ -32,35 +35,32 @@ pub(super) struct Probes {
     /// The operator or the kernel says that the link is down.
     down: bool,
     /// Probes to send as soon as possible.
-    pub(super) due: u32,
+    due: u32,
     last_progress: Time,
+    /// When something last left that asks for an answer.
+    last_asked: Time,
+    ping_due: bool,
 }
 
 impl Probes {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(now: Time, window: Option<Window>) -> Self {
         Self {
+            window,
             unanswered: 0,
             last_probe: Time::ZERO,
             since: None,
             down: false,
             due: 0,
             last_progress: Time::ZERO,
+            last_asked: now,
+            ping_due: false,
         }
     }
 
-    /// Nothing but probes makes sense.
+    /// The hop counts as silent: nothing but probes makes sense. A window bounds what a silence can
+    /// cost, so that an end that goes by one takes it for granted only if it was told.
     pub(super) fn is_silent(&self) -> bool {
-        self.unanswered >= SILENT_AFTER || self.down
-    }
-
-    /// Probes since something was last acknowledged, and when the last of them left.
-    pub(super) fn unanswered(&self) -> (u32, Time) {
-        (self.unanswered, self.last_probe)
-    }
-
-    /// When something was last acknowledged.
-    pub(super) fn last_progress(&self) -> Time {
-        self.last_progress
+        self.down || (self.window.is_none() && self.unanswered >= SILENT_AFTER)
     }
 
     /// For how long nothing has been acknowledged although something is outstanding.
@@ -76,9 +76,32 @@ impl Probes {
         }
     }
 
+    /// The link is said to be up; whether something is outstanding.
+    pub(super) fn on_link_up(&mut self, now: Time, outstanding: bool) {
+        self.down = false;
+        if outstanding {
+            self.probe_now(now);
+            self.due = 2;
+        }
+    }
+
+    pub(super) fn on_link_down(&mut self) {
+        self.down = true;
+    }
+
+    /// A probe is to be sent as soon as possible.
+    pub(super) fn is_due(&self) -> bool {
+        self.due > 0
+    }
+
+    /// Such a probe leaves.
+    pub(super) fn on_probe(&mut self) {
+        self.due -= 1;
+    }
+
     /// Every other probe is small, so that a path whose MTU shrank lets some pass.
     pub(super) fn probe_is_small(&self) -> bool {
-        self.unanswered % 2 == 1
+        self.window.is_none() && self.unanswered % 2 == 1
     }
 
     /// When the silence began for what we sent, as well as can be guessed: the last acknowledgement
@@ -87,104 +110,113 @@ impl Probes {
     /// what is older most likely arrived and only its acknowledgement did not.
     pub(super) fn likely_onset(&self, srtt: Duration) -> Option<Time> {
         let guess = self.unanswered > 1 && self.unanswered.is_multiple_of(2);
-        guess.then(|| self.last_progress - srtt / 2)
-    }
-}
-
-impl Srp {
-    /// What is known of the hop from below.
-    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        match event {
-            LinkEvent::Up => {
-                self.probes.down = false;
-                if self.log.oldest().is_some() {
-                    self.probes.probe_now(now);
-                    self.probes.due = 2;
-                }
-            }
-            LinkEvent::Down => {
-                self.probes.down = true;
-                self.rate.on_interruption();
-            }
-            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
-        }
-    }
-
-    /// There is reason to believe that the peer is there: asks it at once.
-    pub fn probe(&mut self, now: Time) {
-        if self.log.oldest().is_some() {
-            self.probes.probe_now(now);
-        } else {
-            self.ping();
-        }
+        (guess && self.window.is_none()).then(|| self.last_progress - srtt / 2)
     }
 
     /// The peer answers again, or still.
-    pub(super) fn end_silence(&mut self, now: Time) {
-        if self.is_silent() {
-            // Everything that was in flight went into the silence; the pacer starts afresh.
-            self.pace_at = self.pace_at.max(now);
-            self.rate.on_interruption();
-        }
-        self.probes.unanswered = 0;
-        self.probes.since = None;
-        self.probes.down = false;
-        self.probes.due = 0;
-        self.probes.last_progress = now;
+    pub(super) fn on_progress(&mut self, now: Time) {
+        self.unanswered = 0;
+        self.since = None;
+        self.down = false;
+        self.due = 0;
+        self.last_progress = now;
     }
 
-    /// The hop counts as silent. A window bounds what a silence can cost, so that an end that goes
-    /// by one takes it for granted only if it was told.
-    pub(super) fn is_silent(&self) -> bool {
-        match self.windowed() {
-            None => self.probes.is_silent(),
-            Some(_) => self.probes.down,
-        }
+    /// When to probe next, if nothing comes back until then: the oldest outstanding datagram left at
+    /// `oldest`, and a full one takes `air`, if the hop's rate is known.
+    pub(super) fn deadline(
+        &self,
+        oldest: Time,
+        round_trip: &RoundTrip,
+        air: impl FnOnce() -> Option<Duration>,
+    ) -> Time {
+        let first = self.unanswered == 0;
+        let wait = match &self.window {
+            Some(window) => window.timeout(round_trip, self.unanswered),
+            None if first => round_trip.probe_timeout(),
+            None => self.interval(round_trip, air()),
+        };
+        let from = if first { oldest.max(self.last_progress) } else { self.last_probe };
+        from + wait
     }
 
-    /// When to probe next, if nothing comes back until then.
-    pub(super) fn probe_deadline(&self) -> Option<Time> {
-        if let Some(window) = self.windowed() {
-            return self.timer_deadline(window);
-        }
-        let oldest = self.log.oldest()?;
-        let timeout = self.round_trip.probe_timeout();
-        if self.probes.unanswered == 0 {
-            return Some(oldest.at.max(self.probes.last_progress) + timeout);
-        }
-        Some(self.probes.last_probe + self.probe_interval(self.probes.last_probe))
-    }
-
-    fn probe_interval(&self, now: Time) -> Duration {
-        if self.rate.delivery_rate() == Rate::ZERO {
-            return PROBE_INTERVAL_UNKNOWN;
-        }
-        let age = self.probes.since.map_or(Duration::ZERO, |t| now.since(t));
+    fn interval(&self, round_trip: &RoundTrip, air: Option<Duration>) -> Duration {
+        let Some(air) = air else { return PROBE_INTERVAL_UNKNOWN };
+        let age = self.age(self.last_probe).unwrap_or_default();
         if age > PATIENT_AFTER {
             return PROBE_INTERVAL_PATIENT;
         }
-        let quarter = self.round_trip.srtt().unwrap_or(Duration::from_millis(100)) / 4;
+        let quarter = round_trip.srtt().unwrap_or(Duration::from_millis(100)) / 4;
         let brisk = quarter.clamp(PROBE_INTERVAL_MIN, PROBE_INTERVAL_MAX);
         let steady = if age > DEAD_AFTER { 3 * brisk } else { brisk };
         // On a slow hop probes must not be a load of their own.
-        let air = self.pacing_rate().time_for(Bytes::from(self.full_datagram()));
         steady.max(3 * air).min(PROBE_INTERVAL_PATIENT)
     }
 
-    pub(super) fn on_probe_timer(&mut self, now: Time) {
-        if self.probe_deadline().is_none_or(|t| now < t) {
-            return;
+    /// The [deadline](Self::deadline) has passed: a probe is due. Whether the hop falls silent by it,
+    /// and how old the silence is.
+    pub(super) fn on_deadline(&mut self, now: Time) -> (bool, Duration) {
+        let since = *self.since.get_or_insert(now);
+        self.unanswered += 1;
+        self.last_probe = now;
+        self.due = 1;
+        (self.unanswered == SILENT_AFTER, now.since(since))
+    }
+
+    /// Asks for a sign of life.
+    pub(super) fn ping(&mut self) {
+        self.ping_due = true;
+    }
+
+    /// The ping leaves.
+    pub(super) fn on_ping(&mut self) {
+        self.ping_due = false;
+    }
+
+    /// A ping is wanted, or the peer was asked nothing for so long.
+    pub(super) fn wants_ping(&self, now: Time, keepalive: Duration) -> bool {
+        self.ping_due || now.since(self.last_asked) >= keepalive
+    }
+
+    /// Something leaves that asks for an answer.
+    pub(super) fn on_asked(&mut self, now: Time) {
+        self.last_asked = now;
+    }
+
+    /// When something last left that asks for an answer.
+    pub(super) fn last_asked(&self) -> Time {
+        self.last_asked
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SRP-9: the interval does not grow with the number of probes, only with the silence's age.
+    #[test]
+    fn a_silence_is_probed_at_a_steady_interval() {
+        let mut probes = Probes::new(Time::ZERO, None);
+        let mut round_trip = RoundTrip::default();
+        round_trip.sample(Duration::from_millis(80));
+        let next =
+            |p: &Probes| p.deadline(Time::ZERO, &round_trip, || Some(Duration::from_millis(1)));
+        let mut now = next(&probes);
+        assert_eq!(now, Time::ZERO + round_trip.probe_timeout());
+        let mut fell = 0;
+        while now < Time::from_secs(9) {
+            let (silent, _) = probes.on_deadline(now);
+            fell += u32::from(silent);
+            assert!(probes.is_due());
+            probes.on_probe();
+            assert_eq!(next(&probes), now + Duration::from_millis(20));
+            now = next(&probes);
         }
-        let since = *self.probes.since.get_or_insert(now);
-        self.probes.unanswered += 1;
-        self.probes.last_probe = now;
-        self.probes.due = 1;
-        if self.probes.unanswered == SILENT_AFTER {
-            self.stats.silences += 1;
-            self.rate.on_interruption();
-        }
-        if now.since(since) >= self.config.silence_limit {
-            self.closed = Some(CloseReason::Silence);
-        }
+        assert!(fell == 1 && probes.is_silent());
+        now += Duration::from_secs(60);
+        probes.on_deadline(now);
+        assert_eq!(next(&probes), now + Duration::from_millis(60));
+        probes.on_progress(now);
+        assert!(!probes.is_silent() && !probes.is_due() && probes.age(now).is_none());
     }
 }

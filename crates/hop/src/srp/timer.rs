@@ -1,8 +1,9 @@
 //! SRP's timers: what each waits for, and when it expires.
 
-use lasthop_units::Time;
+use lasthop_units::{Rate, Time};
 
-use super::Srp;
+use super::ending::Ending;
+use super::{CloseReason, Srp};
 
 /// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,21 +31,23 @@ impl Srp {
     /// When a timer expires, if what it waits for is there.
     fn expires(&self, timer: Timer) -> Option<Time> {
         match timer {
-            Timer::Pacing if self.is_quiet() || self.log.inflight() >= self.inflight_limit() => {
+            Timer::Pacing
+                if self.is_quiet() || self.recovery.log().inflight() >= self.inflight_limit() =>
+            {
                 None
             }
-            Timer::Pacing if self.has_data() => Some(self.pacer_wake()),
-            Timer::Pacing => self.has_copies().then_some(self.pace_at),
+            Timer::Pacing if self.streams.has_data() => Some(self.pacer.wake(self.air_time())),
+            Timer::Pacing => self.has_copies().then_some(self.pacer.at()),
             Timer::AckDelay => self.received.due(),
-            Timer::LossDetection => self.loss_timer,
+            Timer::LossDetection => self.recovery.loss_timer(),
             Timer::Probe => self.probe_deadline(),
-            Timer::KeepAlive => Some(self.last_eliciting + self.config.keepalive),
+            Timer::KeepAlive => Some(self.probes.last_asked() + self.config.keepalive),
         }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called, if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.closed.is_some() {
+        if self.closed().is_some() {
             return None;
         }
         Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()
@@ -53,7 +56,26 @@ impl Srp {
     /// Lets timers that are due act; follow with [`poll`](Self::poll), which sends what the others
     /// waited for.
     pub fn handle_timeout(&mut self, now: Time) {
-        self.on_loss_timer(now);
-        self.on_probe_timer(now);
+        if self.recovery.loss_timer().is_some_and(|t| t <= now) {
+            self.find_losses(now, None);
+        }
+        if self.probe_deadline().is_some_and(|t| t <= now) {
+            let (falls_silent, age) = self.probes.on_deadline(now);
+            if falls_silent {
+                self.stats.silences += 1;
+                self.rate.on_interruption();
+            }
+            if age >= self.config.silence_limit {
+                self.ending = Ending::Closed(CloseReason::Silence);
+            }
+        }
+    }
+
+    /// When to probe next, if nothing comes back until then.
+    fn probe_deadline(&self) -> Option<Time> {
+        let oldest = self.recovery.log().oldest()?.at;
+        let known = self.rate.delivery_rate() != Rate::ZERO;
+        let air = || known.then(|| self.air_time());
+        Some(self.probes.deadline(oldest, self.recovery.round_trip(), air))
     }
 }

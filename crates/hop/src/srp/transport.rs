@@ -1,4 +1,4 @@
-//! SRP as an association's transport.
+//! SRP as an association's transport, and its streams.
 
 use core::time::Duration;
 
@@ -7,6 +7,9 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use super::{CloseReason, Role, Srp};
 use crate::config::{HopConfig, Limits};
 use crate::stats::HopStats;
+use crate::streams::{
+    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
 use crate::transport::{Packet, Transport};
 
 impl Transport for Srp {
@@ -92,5 +95,64 @@ impl Transport for Srp {
 
     fn stats(&self) -> HopStats {
         self.stats()
+    }
+}
+
+impl Streams for Srp {
+    fn open(&mut self) -> Result<StreamId, StreamError> {
+        if !self.ending.is_open() {
+            return Err(StreamError::TooMany);
+        }
+        self.streams.open(self.span())
+    }
+
+    fn poll_event(&mut self) -> Option<StreamEvent> {
+        self.streams.poll_event()
+    }
+
+    fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
+        self.streams.send_space(id.0, self.pacing_rate())
+    }
+
+    fn commit(&mut self, id: StreamId, n: usize) {
+        self.streams.commit(id.0, n);
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        self.streams.finish(id.0);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        self.streams.reset(id.0, code);
+    }
+
+    fn received(&self, id: StreamId) -> &[u8] {
+        self.streams.received(id.0)
+    }
+
+    fn consume(&mut self, id: StreamId, n: usize) {
+        self.streams.consume(id.0, n);
+    }
+
+    fn recv_state(&self, id: StreamId) -> RecvState {
+        self.streams.recv_state(id.0)
+    }
+
+    fn set_priority(&mut self, id: StreamId, priority: u32) {
+        self.streams.set_priority(id.0, priority);
+    }
+}
+
+impl Movable for Srp {
+    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
+        self.streams.detach(id.0, self.recovery.log().next_number())
+    }
+
+    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
+        self.streams.snapshot(id.0)
+    }
+
+    fn arrived(&self, id: StreamId) -> Option<u64> {
+        self.streams.arrived(id.0, self.recovery.largest_acked())
     }
 }

@@ -9,12 +9,28 @@
 
 use core::time::Duration;
 
-use lasthop_units::Time;
 use lasthop_wire::frame::Writer;
 
-use super::Srp;
-use super::sent::RoundTrip;
+use super::recovery::RoundTrip;
 use crate::config::{Discipline, Window};
+
+impl Discipline {
+    /// The window and timer, if an end goes by those.
+    pub(super) fn windowed(&self) -> Option<&Window> {
+        match self {
+            Self::Paced => None,
+            Self::Windowed(window) => Some(window),
+        }
+    }
+
+    /// How far beyond the last byte in sequence a stream may be sent: the window's segments, each
+    /// as full as a datagram with `room` bytes of frames can be.
+    pub(super) fn span(&self, room: usize) -> u64 {
+        let Some(window) = self.windowed() else { return u64::MAX };
+        let segment = room.saturating_sub(Writer::stream_overhead(0, 0) + 1);
+        u64::from(window.segments) * segment as u64
+    }
+}
 
 impl Window {
     /// How long to wait for an answer, after `expiries` that brought none: round trip and four
@@ -25,31 +41,5 @@ impl Window {
         let tick = self.granularity.as_nanos().max(1);
         let ticks = backed_off.as_nanos().div_ceil(tick);
         Duration::from_nanos(u64::try_from(ticks * tick).unwrap_or(u64::MAX))
-    }
-}
-
-impl Srp {
-    /// The window and timer, if this end goes by those.
-    pub(super) fn windowed(&self) -> Option<&Window> {
-        match &self.config.discipline {
-            Discipline::Paced => None,
-            Discipline::Windowed(window) => Some(window),
-        }
-    }
-
-    /// How far beyond the last byte in sequence a stream may be sent: the window's segments, each
-    /// as full as a datagram can be.
-    pub(super) fn span(&self) -> u64 {
-        let Some(window) = self.windowed() else { return u64::MAX };
-        let segment = self.mtu.current().saturating_sub(Writer::stream_overhead(0, 0) + 1);
-        u64::from(window.segments) * segment as u64
-    }
-
-    /// When the timer on the oldest outstanding segment expires.
-    pub(super) fn timer_deadline(&self, window: &Window) -> Option<Time> {
-        let oldest = self.log.oldest()?;
-        let (expiries, last) = self.probes.unanswered();
-        let started = if expiries == 0 { oldest.at.max(self.probes.last_progress()) } else { last };
-        Some(started + window.timeout(&self.round_trip, expiries))
     }
 }

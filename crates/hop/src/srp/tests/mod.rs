@@ -1,5 +1,6 @@
 //! Two ends over a small lossy hop in virtual time.
 
+mod moved;
 mod priority;
 mod rate;
 mod repair;

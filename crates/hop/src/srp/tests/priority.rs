@@ -5,11 +5,11 @@ use super::*;
 const WINDOW: u64 = 4 << 20;
 
 fn windows(end: &Srp) -> Vec<u64> {
-    end.streams.values().map(|s| s.recv.window()).collect()
+    end.streams.look().values().map(|s| s.window).collect()
 }
 
 fn turns(end: &Srp) -> Vec<u64> {
-    end.streams.values().map(|s| s.turn).collect()
+    end.streams.look().values().map(|s| s.turn).collect()
 }
 
 fn run(w: &mut Pairs, bulks: &mut [Bulk], until: Time) {
@@ -26,7 +26,7 @@ fn both_ends_divide_by_the_priorities_that_one_was_given() {
     let mut w = Pairs::new(1);
     let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
     run(&mut w, &mut bulks, Time::from_millis(500));
-    assert!(w.ends[0].iter().all(|end| end.shares.is_none()));
+    assert!(w.ends[0].iter().all(|end| end.streams.sharing().is_none()));
     w.ends[0][0].set_priority(bulks[0].id, 3);
     run(&mut w, &mut bulks, Time::from_millis(600));
     for end in &w.ends[0] {
@@ -49,7 +49,7 @@ fn credit_that_was_granted_stays_granted() {
     let mut w = Pairs::new(1);
     let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
     run(&mut w, &mut bulks, Time::from_secs(1));
-    let limit = |w: &Pairs, b: &Bulk| w.ends[0][0].streams[&b.id.0].recv.limit();
+    let limit = |w: &Pairs, b: &Bulk| w.ends[0][0].streams.look()[&b.id.0].limit;
     let before = limit(&w, &bulks[0]);
     w.ends[0][0].set_priority(bulks[0].id, 0);
     assert_eq!(limit(&w, &bulks[0]), before);
@@ -74,7 +74,7 @@ fn the_peer_learns_of_priorities_over_a_lossy_hop() {
             w.ends[0][0].set_priority(bulks[1].id, priority);
         }
         run(&mut w, &mut bulks, Time::from_secs(2));
-        assert_eq!(w.ends[0][1].streams[&bulks[1].id.0].priority, 8, "seed {seed}");
+        assert_eq!(w.ends[0][1].streams.look()[&bulks[1].id.0].priority, 8, "seed {seed}");
     }
 }
 
@@ -102,8 +102,8 @@ fn streams_that_end_take_no_share() {
     assert_eq!(windows(end), [WINDOW / 2, WINDOW / 4, WINDOW / 4]);
     assert!(end.detach(ids[1]).is_some());
     end.reset(ids[2], 1);
-    end.settle_shares();
-    let live = |end: &Srp| end.shares.as_ref().map(|s| s.iter().map(|(id, _)| id).collect());
+    end.streams.settle_shares();
+    let live = |end: &Srp| end.streams.sharing();
     assert_eq!(live(end), Some(vec![ids[0].0, ids[2].0]), "a reset stream lasts until it is known");
     w.ends[0][1].reset(ids[2], 1);
     let until = w.now + Duration::from_secs(3);

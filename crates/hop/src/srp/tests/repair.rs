@@ -134,7 +134,7 @@ fn a_probe_with_nothing_to_repeat_carries_what_waits() {
     let now = w.now;
     w.ends[0][1].probe(now);
     while w.step(Time::from_secs(5)) {}
-    assert!(w.ends[0][1].is_silent());
+    assert!(w.ends[0][1].stats().silent);
     let mut little = Bulk::start(&mut w, 1, 500);
     little.pump(&mut w);
     let now = w.now;

@@ -1,5 +1,6 @@
 //! SRP as it was in 1994: a fixed window and a timer.
 
+use super::recovery::RoundTrip;
 use super::*;
 use crate::config::{Discipline, Window};
 

@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 
 use lasthop_stream::{RangeSet, Ring};
 
+use crate::srp::Violation;
 use crate::streams::RecvState;
 
 /// Holes that a stream may have: bounds the memory that describes them. The largest window in
@@ -15,10 +16,6 @@ const KEEP_MAX: usize = 1024 * 1024;
 
 /// What a window is multiplied by when it proves too small.
 pub(super) const GROWTH: u64 = 4;
-
-/// A peer that breaks its credit or contradicts itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Violation;
 
 /// Bytes from the peer that the application has not yet taken.
 #[derive(Debug)]

@@ -2,27 +2,13 @@
 
 use alloc::collections::VecDeque;
 
-use core::time::Duration;
 use lasthop_units::Time;
-use smallvec::SmallVec;
 
-use super::send::Piece;
-
-/// Something in a datagram that must be told again if the datagram is lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Content {
-    Data { stream: u64, piece: Piece },
-    Reset { stream: u64 },
-    StreamCredit { stream: u64 },
-    Credit,
-    StreamBlocked { stream: u64 },
-    Blocked,
-    Priority { stream: u64 },
-}
+use crate::srp::content::Contents;
 
 /// What became of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Fate {
+pub(in crate::srp) enum Fate {
     Unknown,
     Acked,
     Lost,
@@ -32,7 +18,7 @@ pub(super) enum Fate {
 
 /// Why a datagram was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Purpose {
+pub(in crate::srp) enum Purpose {
     Usual,
     /// To see whether datagrams of this size pass.
     MtuProbe,
@@ -42,19 +28,19 @@ pub(super) enum Purpose {
 
 /// One datagram sent.
 #[derive(Clone, Debug)]
-pub(super) struct Sent {
-    pub(super) at: Time,
-    pub(super) size: u32,
-    pub(super) fate: Fate,
+pub(in crate::srp) struct Sent {
+    pub(in crate::srp) at: Time,
+    pub(in crate::srp) size: u32,
+    pub(in crate::srp) fate: Fate,
     /// Before it there was nothing to send, or no leave to send it.
-    pub(super) after_idle: bool,
-    pub(super) purpose: Purpose,
-    pub(super) contents: SmallVec<[Content; 1]>,
+    pub(in crate::srp) after_idle: bool,
+    pub(in crate::srp) purpose: Purpose,
+    pub(in crate::srp) contents: Contents,
 }
 
 /// Datagrams by number, from the oldest that may still matter.
 #[derive(Debug, Default)]
-pub(super) struct SentLog {
+pub(in crate::srp) struct SentLog {
     log: VecDeque<Sent>,
     /// The number of the log's first entry.
     base: u64,
@@ -71,12 +57,12 @@ impl SentLog {
     }
 
     /// The number that the next datagram gets.
-    pub(super) fn next_number(&self) -> u64 {
+    pub(in crate::srp) fn next_number(&self) -> u64 {
         self.base + self.log.len() as u64
     }
 
     /// Bytes whose fate is unknown.
-    pub(super) fn inflight(&self) -> u64 {
+    pub(in crate::srp) fn inflight(&self) -> u64 {
         self.inflight
     }
 
@@ -91,7 +77,7 @@ impl SentLog {
     }
 
     /// Every datagram with a lower number is settled.
-    pub(super) fn floor(&self) -> u64 {
+    pub(in crate::srp) fn floor(&self) -> u64 {
         self.unsettled
     }
 
@@ -103,7 +89,7 @@ impl SentLog {
         self.settle();
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Sent> {
+    pub(in crate::srp) fn get(&self, number: u64) -> Option<&Sent> {
         let index = number.checked_sub(self.base)?;
         self.log.get(usize::try_from(index).ok()?)
     }
@@ -132,12 +118,12 @@ impl SentLog {
     }
 
     /// The oldest datagram of unknown fate.
-    pub(super) fn oldest(&self) -> Option<&Sent> {
+    pub(in crate::srp) fn oldest(&self) -> Option<&Sent> {
         self.get(self.unsettled)
     }
 
     /// The oldest datagram of unknown fate that left at `time` or later.
-    pub(super) fn oldest_since(&self, time: Time) -> Option<&Sent> {
+    pub(in crate::srp) fn oldest_since(&self, time: Time) -> Option<&Sent> {
         let from = self.log.partition_point(|s| s.at < time);
         let from = from.max((self.unsettled - self.base) as usize);
         self.log.range(from.min(self.log.len())..).find(|s| s.fate == Fate::Unknown)
@@ -154,50 +140,6 @@ impl SentLog {
     }
 }
 
-/// Smoothed round-trip time and its deviation (RFC 6298 §2).
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct RoundTrip {
-    srtt: Option<Duration>,
-    rttvar: Duration,
-}
-
-impl RoundTrip {
-    pub(super) fn sample(&mut self, rtt: Duration) {
-        match self.srtt {
-            None => {
-                self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
-            }
-            Some(srtt) => {
-                self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
-                self.srtt = Some((srtt * 7 + rtt) / 8);
-            }
-        }
-    }
-
-    /// Smoothed round-trip time, once there was a sample.
-    pub(super) fn srtt(&self) -> Option<Duration> {
-        self.srtt
-    }
-
-    /// Round trip and four deviations (RFC 6298 §2.3), once there was a sample.
-    pub(super) fn rto(&self) -> Option<Duration> {
-        self.srtt.map(|srtt| srtt + 4 * self.rttvar)
-    }
-
-    /// How long to wait for an answer before asking again (SRP-9). A quarter of the round trip is
-    /// allowed for a queue that grows, and the receiver's delay is known.
-    pub(super) fn probe_timeout(&self) -> Duration {
-        match self.srtt {
-            None => Duration::from_millis(150),
-            Some(srtt) => {
-                let slack = (2 * self.rttvar).max(srtt / 4).min(srtt);
-                srtt + slack + Duration::from_millis(8)
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -209,7 +151,7 @@ mod tests {
             fate: Fate::Unknown,
             after_idle: false,
             purpose: Purpose::Usual,
-            contents: SmallVec::new(),
+            contents: Contents::new(),
         }
     }
 
@@ -228,16 +170,5 @@ mod tests {
         assert!(log.get(1).is_none() && log.get(2).is_some());
         log.remove(Time::from_secs(1));
         assert_eq!(log.oldest().map(|s| s.at), Some(Time::from_millis(3)));
-    }
-
-    /// SRP-9: the timer follows the hop's round trip and deviation, finely.
-    #[test]
-    fn the_probe_timeout_follows_the_round_trip() {
-        let mut r = RoundTrip::default();
-        for _ in 0..50 {
-            r.sample(Duration::from_millis(40));
-        }
-        assert_eq!(r.srtt(), Some(Duration::from_millis(40)));
-        assert_eq!(r.probe_timeout(), Duration::from_millis(58));
     }
 }

@@ -6,16 +6,10 @@ use lasthop_wire::varint;
 
 use lasthop_stream::{RangeSet, Ring};
 
+use crate::srp::content::Piece;
+
 /// An empty buffer larger than this is given back.
 const KEEP_MAX: usize = 1024 * 1024;
-
-/// A piece of a stream to put into a datagram.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
-    pub(super) offset: u64,
-    pub(super) len: usize,
-    pub(super) fin: bool,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fin {
@@ -147,6 +141,11 @@ impl SendHalf {
     /// The end of what may be sent: credit and window.
     fn edge(&self) -> u64 {
         self.limit.min(self.ring.start().saturating_add(self.span))
+    }
+
+    /// A window bounds how far beyond the last byte in sequence may be sent.
+    pub(super) fn is_windowed(&self) -> bool {
+        self.span != u64::MAX
     }
 
     /// The credit is used up and there is more to send.
@@ -283,6 +282,23 @@ impl SendHalf {
         let start = self.ring.start();
         let (head, tail) = self.ring.slices(start..self.written);
         (start, [head, tail].concat())
+    }
+
+    /// Our reset was lost: it must be told again.
+    pub(super) fn on_reset_lost(&mut self) -> bool {
+        match &mut self.reset {
+            Some((state @ ResetState::Sent, _)) => {
+                *state = ResetState::Wanted;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(super) fn on_reset_acked(&mut self) {
+        if let Some((state, _)) = &mut self.reset {
+            *state = ResetState::Acked;
+        }
     }
 
     /// Memory held.

@@ -1,0 +1,160 @@
+//! Credit for all streams together, both ways.
+
+use super::recv::GROWTH;
+use crate::srp::Violation;
+
+/// What the peer may send, and what we may. In bytes from the association's beginning, windows apart.
+#[derive(Debug)]
+pub(super) struct Credit {
+    /// What the peer may send in all.
+    limit: u64,
+    window: u64,
+    window_max: u64,
+    received: u64,
+    consumed: u64,
+    /// What we may send in all, and have.
+    peer_limit: u64,
+    used: u64,
+    /// The credit at which the peer was last told that we are blocked.
+    blocked_told: Option<u64>,
+}
+
+impl Credit {
+    pub(super) fn new(window: u64, window_max: u64, peer_limit: u64) -> Self {
+        Self {
+            limit: window,
+            window,
+            window_max,
+            received: 0,
+            consumed: 0,
+            peer_limit,
+            used: 0,
+            blocked_told: None,
+        }
+    }
+
+    /// What the peer may send in all.
+    pub(super) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    pub(super) fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// The peer has sent so much more.
+    ///
+    /// # Errors
+    ///
+    /// That is more than it was granted.
+    pub(super) fn receive(&mut self, bytes: u64) -> Result<(), Violation> {
+        self.received += bytes;
+        if self.received > self.limit { Err(Violation) } else { Ok(()) }
+    }
+
+    /// So much more of what the peer sends was taken, or never will be.
+    pub(super) fn consume(&mut self, bytes: u64) {
+        self.consumed += bytes;
+    }
+
+    /// Grants more when enough was consumed, or at once; true if the peer should hear of it.
+    pub(super) fn renew(&mut self, at_once: bool) -> bool {
+        let limit = self.consumed + self.window;
+        let renewed = limit > self.limit && (at_once || limit - self.limit >= self.window / 4);
+        if renewed {
+            self.limit = limit;
+        }
+        renewed
+    }
+
+    /// The window is as large as it gets.
+    pub(super) fn is_widest(&self) -> bool {
+        self.window >= self.window_max
+    }
+
+    /// The window proved too small.
+    pub(super) fn widen(&mut self) {
+        self.window = (self.window * GROWTH).min(self.window_max);
+    }
+
+    /// The peer of a new association grants this.
+    pub(super) fn establish(&mut self, peer_limit: u64) {
+        self.peer_limit = peer_limit;
+    }
+
+    /// The peer grants more, or less if it said so earlier.
+    pub(super) fn raise(&mut self, peer_limit: u64) {
+        self.peer_limit = self.peer_limit.max(peer_limit);
+    }
+
+    /// What we may still send.
+    pub(super) fn available(&self) -> u64 {
+        self.peer_limit.saturating_sub(self.used)
+    }
+
+    pub(super) fn spend(&mut self, bytes: u64) {
+        self.used += bytes;
+    }
+
+    /// Nothing is left, and the peer was not told at this limit: from here on it was.
+    pub(super) fn tell_blocked(&mut self) -> bool {
+        let tell = self.available() == 0 && self.blocked_told != Some(self.peer_limit);
+        if tell {
+            self.blocked_told = Some(self.peer_limit);
+        }
+        tell
+    }
+
+    /// What told the peer was lost.
+    pub(super) fn on_blocked_lost(&mut self) {
+        self.blocked_told = None;
+    }
+
+    #[cfg(test)]
+    pub(super) fn received_and_consumed(&self) -> (u64, u64) {
+        (self.received, self.consumed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_is_renewed_by_quarters_of_the_window_or_at_once() {
+        let mut c = Credit::new(100, 1000, 0);
+        assert_eq!(c.receive(100), Ok(()));
+        c.consume(24);
+        assert!(!c.renew(false));
+        c.consume(1);
+        assert!(c.renew(false) && c.limit() == 125);
+        c.consume(1);
+        assert!(c.renew(true) && !c.renew(true));
+        assert_eq!(c.receive(26), Ok(()));
+        assert_eq!(c.receive(1), Err(Violation));
+    }
+
+    #[test]
+    fn the_window_grows_to_its_bound() {
+        let mut c = Credit::new(100, 1000, 0);
+        for window in [400, 1000, 1000] {
+            c.widen();
+            assert_eq!((c.window(), c.is_widest()), (window, window == 1000));
+        }
+    }
+
+    #[test]
+    fn being_blocked_is_told_once_for_each_limit() {
+        let mut c = Credit::new(0, 0, 10);
+        c.spend(9);
+        assert!(c.available() == 1 && !c.tell_blocked());
+        c.spend(1);
+        assert!(c.tell_blocked() && !c.tell_blocked());
+        c.on_blocked_lost();
+        assert!(c.tell_blocked());
+        c.raise(5);
+        assert!(!c.tell_blocked());
+        c.raise(11);
+        assert_eq!(c.available(), 1);
+    }
+}

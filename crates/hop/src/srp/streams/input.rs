@@ -1,0 +1,217 @@
+//! What streams hear from the peer.
+
+use lasthop_units::{Bytes, Rate};
+use lasthop_wire::frame::{Frame, StreamFrame};
+
+use super::StreamSet;
+use crate::srp::Violation;
+use crate::srp::content::Content;
+use crate::streams::{StreamEvent, StreamId};
+
+impl StreamSet {
+    /// Takes in a frame that speaks of streams or their credit; the others are passed over.
+    ///
+    /// # Errors
+    ///
+    /// It contradicts what was granted or said before.
+    pub(in crate::srp) fn on_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        span: u64,
+    ) -> Result<(), Violation> {
+        match frame {
+            Frame::Stream(f) => self.on_data(f, span)?,
+            Frame::Credit(limit) => self.credit.raise(*limit),
+            Frame::StreamCredit { id, limit } => {
+                if let Some(stream) = self.streams.get_mut(id)
+                    && stream.send.raise_limit(*limit)
+                {
+                    self.turns.enter(*id, &mut stream.place, &stream.send);
+                }
+            }
+            Frame::Blocked => {
+                // What waits to be read says that the application is slow; what waits for a hole to
+                // fill says that the window is too small for this hop.
+                let waiting: u64 = self.streams.values().map(|s| s.recv.waiting()).sum();
+                if waiting <= self.credit.window() / 4 {
+                    self.credit.widen();
+                    self.divide_window();
+                }
+                self.renew_credit(true);
+            }
+            Frame::StreamBlocked { id } => {
+                self.widen_for(*id);
+                if let Some(stream) = self.streams.get_mut(id)
+                    && stream.recv.on_blocked()
+                {
+                    self.controls.push_back(Content::StreamCredit { stream: *id });
+                }
+            }
+            Frame::Priority { id, priority } => {
+                self.on_named(*id, span)?;
+                self.change_priority(*id, *priority);
+            }
+            Frame::Reset { id, code, size } => self.on_reset(*id, *code, *size, span)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A frame of the peer's names a stream: opens it if it is new.
+    fn on_named(&mut self, id: u64, span: u64) -> Result<(), Violation> {
+        if self.numbers.name(id)? {
+            // The peer may count a stream as over a moment before this end does.
+            if self.streams.len() > 2 * self.config.streams_max + 64 + self.numbers.open() {
+                return Err(Violation);
+            }
+            self.begin(id, span);
+            self.events.push_back(StreamEvent::Incoming(StreamId(id)));
+        }
+        Ok(())
+    }
+
+    fn on_data(&mut self, f: &StreamFrame<'_>, span: u64) -> Result<(), Violation> {
+        self.on_named(f.id, span)?;
+        let Some(stream) = self.streams.get_mut(&f.id) else { return Ok(()) };
+        let rise = stream.recv.on_data(f.offset, f.data, f.fin)?;
+        self.traffic.received += Bytes::new(rise);
+        self.credit.receive(rise)?;
+        if stream.dropped {
+            self.credit.consume(rise);
+            self.renew_credit(false);
+        }
+        self.offer_data(f.id);
+        self.retire(f.id);
+        Ok(())
+    }
+
+    fn on_reset(&mut self, id: u64, code: u64, size: u64, span: u64) -> Result<(), Violation> {
+        self.on_named(id, span)?;
+        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let known = stream.recv.is_done();
+        let held = stream.recv.unconsumed();
+        let rise = stream.recv.on_reset(code, size)?;
+        self.credit.consume(match (stream.dropped, known) {
+            (true, _) => rise,
+            (false, true) => 0,
+            (false, false) => held + rise,
+        });
+        self.credit.receive(rise)?;
+        let sending = !stream.send.is_done();
+        self.renew_credit(false);
+        if sending {
+            self.abandon_send(id, code);
+        }
+        if !known || sending {
+            self.offer_reset(id);
+        }
+        self.retire(id);
+        Ok(())
+    }
+
+    /// Something is known to have arrived, while we send at this rate.
+    pub(in crate::srp) fn on_acked(&mut self, content: Content, rate: Rate) {
+        match content {
+            Content::Data { stream: id, piece } => {
+                let Some(stream) = self.streams.get_mut(&id) else {
+                    return self.departed.on_acked(id, piece);
+                };
+                let before = stream.send.buffered();
+                let was_done = stream.send.is_done();
+                stream.send.on_acked(piece);
+                let done = stream.send.is_done() && !was_done;
+                self.buffered -= before - stream.send.buffered();
+                if done && !stream.dropped && stream.send.reset.is_none() {
+                    self.events.push_back(StreamEvent::Finished(StreamId(id)));
+                }
+                let windowed = stream.send.is_windowed();
+                self.offer_room(id, rate);
+                self.wake_starved(rate);
+                if windowed {
+                    self.enter(id);
+                }
+                if done {
+                    self.retire(id);
+                }
+            }
+            Content::Reset { stream: id } => {
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.send.on_reset_acked();
+                    self.retire(id);
+                }
+            }
+            Content::StreamCredit { .. }
+            | Content::Priority { .. }
+            | Content::Credit
+            | Content::StreamBlocked { .. }
+            | Content::Blocked => {}
+        }
+    }
+
+    /// Something counts as lost: it is due again (SRP-4).
+    pub(in crate::srp) fn on_lost(&mut self, content: Content) {
+        match content {
+            Content::Data { stream: id, piece } => {
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.send.on_lost(piece);
+                    self.turns.enter(id, &mut stream.place, &stream.send);
+                }
+            }
+            Content::Reset { stream: id } => {
+                if self.streams.get_mut(&id).is_some_and(|s| s.send.on_reset_lost()) {
+                    self.controls.push_back(content);
+                }
+            }
+            // The present value is told, if there is still one to tell.
+            Content::StreamCredit { stream: id } | Content::Priority { stream: id } => {
+                if self.streams.contains_key(&id) {
+                    self.controls.push_back(content);
+                }
+            }
+            Content::Credit => self.controls.push_back(content),
+            Content::StreamBlocked { stream: id } => {
+                if let Some(stream) = self.streams.get_mut(&id) {
+                    stream.send.blocked_told = None;
+                }
+            }
+            Content::Blocked => self.credit.on_blocked_lost(),
+        }
+    }
+
+    /// A stream's share is used up. If what arrives is taken promptly, the window that is divided is
+    /// too small: a share cannot grow alone.
+    fn widen_for(&mut self, id: u64) {
+        let prompt = self.streams.get(&id).is_some_and(|stream| stream.recv.is_prompt());
+        if self.division.is_on() && prompt && !self.credit.is_widest() {
+            self.credit.widen();
+            self.divide_window();
+            self.renew_credit(true);
+        }
+    }
+
+    /// Streams that found the association's memory full get room, now that some is free.
+    fn wake_starved(&mut self, rate: Rate) {
+        while self.association_room() >= self.room_worth_waking() {
+            let Some(id) = self.starved.pop_front() else { return };
+            self.offer_room(id, rate);
+        }
+    }
+
+    /// Tells the application of bytes, an end or a reset, once for each time that it met nothing.
+    fn offer_data(&mut self, id: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if stream.recv.wants_data && stream.recv.has_news() && !stream.dropped {
+            stream.recv.wants_data = false;
+            self.events.push_back(StreamEvent::Readable(StreamId(id)));
+        }
+    }
+
+    /// Tells the application of a reset, whatever it is waiting for.
+    fn offer_reset(&mut self, id: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if !stream.dropped {
+            stream.recv.wants_data = false;
+            self.events.push_back(StreamEvent::Readable(StreamId(id)));
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The streams of an association: which there are, what each may send and hold, and whose turn it is.
+//!
+//! [`StreamSet`] knows nothing of datagrams, their numbers and their loss: it is told what arrived and
+//! what was lost by [`Content`], and asked for [`Content`] to send. What it must know of the hop, the
+//! rate and how far a stream may be sent, comes with the call.
+
+mod credit;
+mod input;
+#[cfg(test)]
+mod look;
+mod moved;
+mod numbers;
+mod output;
+mod priority;
+mod recv;
+mod send;
+mod stream;
+mod turns;
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::mem::take;
+
+use lasthop_units::{Bytes, Rate};
+
+use super::content::Content;
+use crate::config::{HopConfig, Limits};
+use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
+use crate::transport::{LOST, Role};
+use credit::Credit;
+use moved::Departed;
+use numbers::Numbers;
+use priority::Division;
+use send::SendHalf;
+use stream::Stream;
+use turns::Turns;
+
+/// Room is offered in pieces of at most so many bytes.
+const SPACE_MAX: u64 = 256 * 1024;
+/// Nothing more than this is taken from the application ahead of sending, however fast the hop.
+const UNSENT_MAX: u64 = 8 * 1024 * 1024;
+
+/// All streams of one end.
+#[derive(Debug)]
+pub(super) struct StreamSet {
+    config: HopConfig,
+    peer: Limits,
+    streams: BTreeMap<u64, Stream>,
+    numbers: Numbers,
+    turns: Turns,
+    division: Division,
+    departed: Departed,
+    credit: Credit,
+    /// Small things to tell that are not stream bytes.
+    controls: VecDeque<Content>,
+    /// Streams that found the association's memory full.
+    starved: VecDeque<u64>,
+    events: VecDeque<StreamEvent>,
+    /// Bytes written by the application and not acknowledged, of all streams.
+    buffered: u64,
+    traffic: Traffic,
+}
+
+/// Stream bytes, in this association and those before it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Traffic {
+    /// Sent for the first time.
+    pub(super) sent: Bytes,
+    pub(super) repeated: Bytes,
+    /// Received for the first time.
+    pub(super) received: Bytes,
+}
+
+impl StreamSet {
+    pub(super) fn new(config: HopConfig, role: Role, peer: Limits) -> Self {
+        Self {
+            credit: Credit::new(
+                config.association_window.get(),
+                config.association_memory.get(),
+                peer.association_window.get(),
+            ),
+            config,
+            peer,
+            streams: BTreeMap::new(),
+            numbers: Numbers::new(role),
+            turns: Turns::default(),
+            division: Division::default(),
+            departed: Departed::default(),
+            controls: VecDeque::new(),
+            starved: VecDeque::new(),
+            events: VecDeque::new(),
+            buffered: 0,
+            traffic: Traffic::default(),
+        }
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.numbers.role()
+    }
+
+    /// The peer has told its limits: streams may be sent from now on.
+    pub(super) fn establish(&mut self, peer: &Limits) {
+        self.peer = *peer;
+        self.credit.establish(peer.association_window.get());
+        self.numbers.skip(peer.first_stream);
+        for (id, stream) in &mut self.streams {
+            stream.send.raise_limit(peer.stream_window.get());
+            self.turns.enter(*id, &mut stream.place, &stream.send);
+        }
+    }
+
+    /// The association is over, and all that is left of its streams is what the session must hear.
+    /// The next one starts from nothing, but for stream numbers, which are never used twice.
+    pub(super) fn restart(&mut self) {
+        for (id, stream) in &mut self.streams {
+            stream.recv.fail(LOST);
+            stream.send.abandon(LOST);
+            stream.send.on_reset_acked();
+            stream.retired = true;
+            let id = StreamId(*id);
+            if !stream.dropped {
+                self.events.push_back(StreamEvent::Readable(id));
+            }
+            self.events.push_back(StreamEvent::Closed(id));
+        }
+        *self = Self {
+            streams: take(&mut self.streams),
+            numbers: self.numbers.restarted(),
+            events: take(&mut self.events),
+            traffic: self.traffic,
+            ..Self::new(self.config.clone(), self.role(), Limits::UNKNOWN)
+        };
+    }
+
+    /// The first stream of ours that a new association may carry: the oldest that is open, or else
+    /// the next to be opened.
+    pub(super) fn first(&self) -> u64 {
+        let mut local = self.streams.iter().filter(|(id, _)| self.numbers.is_local(**id));
+        local.find(|(_, s)| !s.retired).map_or(self.numbers.next(), |(id, _)| *id)
+    }
+
+    /// Streams that are open, or of whose end the session has not heard.
+    pub(super) fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Memory held in buffers.
+    pub(super) fn memory(&self) -> usize {
+        self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum()
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        self.traffic
+    }
+
+    /// Opens a stream, of which `span` bytes may be sent beyond the last in sequence.
+    pub(super) fn open(&mut self, span: u64) -> Result<StreamId, StreamError> {
+        let most = self.peer.streams_max.min(self.config.streams_max as u64);
+        if self.numbers.open() as u64 >= most {
+            return Err(StreamError::TooMany);
+        }
+        let id = self.numbers.take();
+        self.begin(id, span);
+        Ok(StreamId(id))
+    }
+
+    fn begin(&mut self, id: u64, span: u64) {
+        let stream = Stream::new(
+            self.peer.stream_window.get(),
+            span,
+            self.config.stream_window.get(),
+            self.config.stream_memory.get(),
+        );
+        self.streams.insert(id, stream);
+        self.division.join(id);
+    }
+
+    pub(super) fn poll_event(&mut self) -> Option<StreamEvent> {
+        let event = self.events.pop_front()?;
+        if let StreamEvent::Closed(id) = event {
+            self.streams.remove(&id.0);
+        }
+        Some(event)
+    }
+
+    /// Room for bytes of a stream, at this rate of sending.
+    pub(super) fn send_space(&mut self, id: u64, rate: Rate) -> Result<&mut [u8], StreamError> {
+        let stream = self.streams.get(&id).ok_or(StreamError::Unknown)?;
+        if let RecvState::Reset(code) = stream.recv.state() {
+            return Err(StreamError::Reset(code));
+        }
+        if stream.dropped {
+            return Err(StreamError::Unknown);
+        }
+        if !stream.send.is_open() {
+            return Err(StreamError::Finished);
+        }
+        let room = self.send_room(&stream.send, rate).min(SPACE_MAX);
+        let starved = self.association_room() == 0;
+        let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
+        if room == 0 {
+            if starved && !stream.send.wants_room {
+                self.starved.push_back(id);
+            }
+            stream.send.wants_room = true;
+        }
+        Ok(stream.send.space(room as usize))
+    }
+
+    pub(super) fn commit(&mut self, id: u64, n: usize) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.send.commit(n);
+            self.buffered += n as u64;
+            self.turns.enter(id, &mut stream.place, &stream.send);
+        }
+    }
+
+    pub(super) fn finish(&mut self, id: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.send.finish();
+            self.turns.enter(id, &mut stream.place, &stream.send);
+        }
+    }
+
+    pub(super) fn reset(&mut self, id: u64, code: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        stream.dropped = true;
+        if stream.recv.state() == RecvState::Open {
+            let held = stream.recv.unconsumed();
+            stream.recv.discard();
+            self.credit.consume(held);
+            self.renew_credit(false);
+        }
+        self.abandon_send(id, code);
+        self.retire(id);
+    }
+
+    pub(super) fn received(&self, id: u64) -> &[u8] {
+        self.streams.get(&id).map_or(&[], |s| s.recv.readable())
+    }
+
+    pub(super) fn consume(&mut self, id: u64, n: usize) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let n = n.min(stream.recv.readable().len());
+        if stream.recv.consume(n) {
+            self.controls.push_back(Content::StreamCredit { stream: id });
+        }
+        if stream.recv.readable().is_empty() {
+            stream.recv.wants_data = true;
+        }
+        self.credit.consume(n as u64);
+        self.renew_credit(false);
+        self.retire(id);
+    }
+
+    pub(super) fn recv_state(&self, id: u64) -> RecvState {
+        self.streams.get(&id).map_or(RecvState::Finished, |s| s.recv.state())
+    }
+
+    pub(super) fn set_priority(&mut self, id: u64, priority: u32) {
+        if self.change_priority(id, priority) {
+            self.settle_shares();
+            self.tell(Content::Priority { stream: id });
+        }
+    }
+
+    /// Takes a stream out, before the datagram with this number leaves.
+    pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
+        self.streams.get(&id).filter(|stream| stream.can_move())?;
+        let stream = self.streams.remove(&id)?;
+        self.departed.remember(id, &stream, next_number);
+        self.division.leave();
+        self.numbers.close(id);
+        self.buffered -= stream.send.buffered();
+        self.credit.consume(stream.recv.unconsumed());
+        self.renew_credit(false);
+        Some(stream.state())
+    }
+
+    pub(super) fn snapshot(&self, id: u64) -> Option<StreamState> {
+        self.streams.get(&id).filter(|stream| stream.can_move()).map(Stream::state)
+    }
+
+    /// Of a stream that was taken out, before which offset all bytes had come to the peer by then.
+    pub(super) fn arrived(&self, id: u64, largest_acked: u64) -> Option<u64> {
+        self.departed.arrived(id, largest_acked)
+    }
+
+    /// Whether a datagram carries bytes of a stream that was taken out.
+    pub(super) fn is_for_departed(&self, payload: &[u8]) -> bool {
+        self.departed.are_named_in(payload)
+    }
+
+    /// Divides window and turns by what was said of priorities since it was last called.
+    pub(super) fn settle_shares(&mut self) {
+        if self.division.settle(&mut self.streams) {
+            self.divide_window();
+        }
+    }
+
+    /// The user has spoken, here or at the peer; whether there is such a stream. What follows is for
+    /// [`settle_shares`](Self::settle_shares).
+    fn change_priority(&mut self, id: u64, priority: u32) -> bool {
+        let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.retired) else { return false };
+        stream.priority = priority;
+        self.division.change(id);
+        true
+    }
+
+    /// Gives each stream its share of the association's window.
+    fn divide_window(&mut self) {
+        for (id, share) in self.division.windows(self.credit.window()) {
+            if let Some(stream) = self.streams.get_mut(&id)
+                && stream.recv.set_share(share)
+            {
+                self.controls.push_back(Content::StreamCredit { stream: id });
+            }
+        }
+    }
+
+    /// Grants more credit for all streams together when enough was read.
+    fn renew_credit(&mut self, at_once: bool) {
+        if self.credit.renew(at_once) {
+            self.tell(Content::Credit);
+        }
+    }
+
+    /// Tells the peer something that is told in its present form, once.
+    fn tell(&mut self, content: Content) {
+        if !self.controls.contains(&content) {
+            self.controls.push_back(content);
+        }
+    }
+
+    /// How much more the application may write into a stream.
+    fn send_room(&self, send: &SendHalf, rate: Rate) -> u64 {
+        // Streams that send share the rate.
+        let streams = self.turns.active().len().max(1) as u64;
+        let ms = self.config.ahead.as_millis() as u64;
+        let ahead = (rate.as_bps() / 8000).saturating_mul(ms) / streams;
+        let least = self.config.ahead_min.get().min(UNSENT_MAX);
+        let unsent = ahead.clamp(least, UNSENT_MAX).saturating_sub(send.unsent());
+        let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
+        unsent.min(stream).min(self.association_room())
+    }
+
+    /// Less room than this is not worth a wake-up.
+    fn room_worth_waking(&self) -> u64 {
+        let stream = self.config.stream_memory.get();
+        let all = self.config.association_memory.get();
+        (self.config.ahead_min.get().min(stream).min(all) / 8).max(1)
+    }
+
+    fn association_room(&self) -> u64 {
+        self.config.association_memory.get().saturating_sub(self.buffered)
+    }
+
+    /// Tells the application of room if it met a full buffer before.
+    fn offer_room(&mut self, id: u64, rate: Rate) {
+        let Some(stream) = self.streams.get(&id) else { return };
+        if !stream.send.wants_room || stream.dropped || !stream.send.is_open() {
+            return;
+        }
+        if self.send_room(&stream.send, rate) >= self.room_worth_waking() {
+            self.events.push_back(StreamEvent::Writable(StreamId(id)));
+            if let Some(stream) = self.streams.get_mut(&id) {
+                stream.send.wants_room = false;
+            }
+        }
+    }
+
+    /// Gives up a stream's sending half with a reset to the peer.
+    fn abandon_send(&mut self, id: u64, code: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if stream.send.reset.is_some() || stream.is_over() {
+            return;
+        }
+        self.buffered -= stream.send.buffered();
+        stream.send.abandon(code);
+        self.controls.push_back(Content::Reset { stream: id });
+    }
+
+    /// Puts a stream in the turn of those with something to send.
+    fn enter(&mut self, id: u64) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            self.turns.enter(id, &mut stream.place, &stream.send);
+        }
+    }
+
+    /// Says that a stream is over both ways. It is removed once the session has heard so, and
+    /// with it everything that came before.
+    fn retire(&mut self, id: u64) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        if !stream.is_over() || stream.retired {
+            return;
+        }
+        stream.retired = true;
+        self.numbers.close(id);
+        self.division.leave();
+        self.events.push_back(StreamEvent::Closed(StreamId(id)));
+    }
+}

@@ -1,0 +1,99 @@
+//! Taking streams out, to go on over another hop.
+
+use alloc::collections::BTreeMap;
+
+use lasthop_stream::RangeSet;
+use lasthop_wire::frame::{Frame, Frames};
+
+use super::stream::Stream;
+use crate::srp::content::Piece;
+use crate::streams::{RecvState, StreamState};
+
+/// Streams that were taken out and are remembered; the oldest are removed first. An association
+/// has some thousands of streams at once.
+const DETACHED_MAX: usize = 1 << 16;
+
+/// What the peer had of a stream's bytes when the stream was taken out, as far as it has said.
+#[derive(Debug)]
+struct Detached {
+    /// Everything before was acknowledged.
+    acked: u64,
+    /// What was acknowledged beyond.
+    beyond: RangeSet,
+    /// The first datagram that was sent later: its acknowledgement tells of all that arrived before.
+    since: u64,
+}
+
+impl Detached {
+    fn on_acked(&mut self, piece: Piece) {
+        let (start, end) = (piece.offset.max(self.acked), piece.offset + piece.len as u64);
+        if start < end {
+            self.beyond.insert(start..end);
+            self.acked = self.beyond.take_prefix(self.acked).unwrap_or(self.acked);
+        }
+    }
+}
+
+impl Stream {
+    pub(super) fn can_move(&self) -> bool {
+        let given_up = self.dropped || self.send.reset.is_some();
+        !given_up && !self.retired && !matches!(self.recv.state(), RecvState::Reset(_))
+    }
+
+    /// SRP-13: the state in sequence moves; what was received beyond a hole is sent anew.
+    pub(super) fn state(&self) -> StreamState {
+        let (send_start, send) = self.send.kept();
+        let (received, unread) = self.recv.in_order();
+        StreamState {
+            send_start,
+            send,
+            send_ended: !self.send.is_open(),
+            received,
+            unread,
+            recv_ended: self.recv.ends_at(received),
+        }
+    }
+}
+
+/// Streams that were taken out: the peer may not know yet, and their bytes are not ours to
+/// acknowledge.
+#[derive(Debug, Default)]
+pub(super) struct Departed {
+    streams: BTreeMap<u64, Detached>,
+}
+
+impl Departed {
+    /// Whether a datagram carries bytes of such a stream. They are acknowledged where the stream went,
+    /// or sent again; were they acknowledged here, the peer would take them for delivered, and nobody
+    /// had them (MHP-19).
+    pub(super) fn are_named_in(&self, payload: &[u8]) -> bool {
+        if self.streams.is_empty() {
+            return false;
+        }
+        let mut frames = Frames::new(payload).filter_map(Result::ok);
+        frames.any(|frame| matches!(frame, Frame::Stream(f) if self.streams.contains_key(&f.id)))
+    }
+
+    /// A stream is taken out before the datagram with number `since` leaves.
+    pub(super) fn remember(&mut self, id: u64, stream: &Stream, since: u64) {
+        if self.streams.len() >= DETACHED_MAX {
+            self.streams.pop_first();
+        }
+        let (acked, beyond) = stream.send.acknowledged();
+        self.streams.insert(id, Detached { acked, beyond: beyond.clone(), since });
+    }
+
+    /// Bytes of a stream that was taken out had arrived.
+    pub(super) fn on_acked(&mut self, id: u64, piece: Piece) {
+        if let Some(detached) = self.streams.get_mut(&id) {
+            detached.on_acked(piece);
+        }
+    }
+
+    /// Before which offset all bytes of a stream had arrived when it was taken out, if that is known
+    /// by an acknowledgement of `largest_acked`.
+    pub(super) fn arrived(&self, id: u64, largest_acked: u64) -> Option<u64> {
+        let detached = self.streams.get(&id)?;
+        (largest_acked >= detached.since).then_some(detached.acked)
+    }
+}

@@ -1,0 +1,186 @@
+//! What streams put into datagrams.
+
+use core::time::Duration;
+
+use lasthop_units::{Bytes, Rate};
+use lasthop_wire::frame::{Frame, Writer};
+
+use super::StreamSet;
+use super::send::ResetState;
+use crate::srp::content::{Content, Contents};
+
+/// A stream sends at most so much in one turn, and for about so long.
+const TURN_MAX: usize = 32 * 1024;
+const TURN_TIME: Duration = Duration::from_micros(500);
+/// Less data than this is not worth a frame of its own at the end of a datagram.
+const PIECE_MIN: usize = 32;
+
+impl StreamSet {
+    /// Something that is not stream bytes waits to be told.
+    pub(in crate::srp) fn has_controls(&self) -> bool {
+        !self.controls.is_empty()
+    }
+
+    /// Some stream has something to send and credit for it.
+    pub(in crate::srp) fn has_data(&self) -> bool {
+        let credit = self.credit.available();
+        let wants = |id| self.streams.get(id).is_some_and(|s| s.send.wants_to_send(credit));
+        self.turns.urgent().is_some() || self.turns.active().iter().any(wants)
+    }
+
+    /// Has the peer told that its credit for all streams is used up, where that keeps some waiting.
+    pub(in crate::srp) fn say_blocked(&mut self) {
+        if !self.turns.active().is_empty() && self.credit.tell_blocked() {
+            self.controls.push_back(Content::Blocked);
+        }
+    }
+
+    /// Writes what waits to be told, as far as there is room.
+    pub(in crate::srp) fn write_controls(&mut self, w: &mut Writer<'_>, told: &mut Contents) {
+        for _ in 0..self.controls.len() {
+            let Some(content) = self.controls.pop_front() else { return };
+            // A control is told in its present form, or not at all if it has become moot.
+            if w.room() < 32 {
+                self.controls.push_front(content);
+                return;
+            }
+            if self.write_control(content, w) {
+                told.push(content);
+            }
+        }
+    }
+
+    fn write_control(&mut self, content: Content, w: &mut Writer<'_>) -> bool {
+        match content {
+            Content::Credit => w.put(&Frame::Credit(self.credit.limit())),
+            Content::Blocked => w.put(&Frame::Blocked),
+            Content::StreamBlocked { stream: id } => w.put(&Frame::StreamBlocked { id }),
+            Content::StreamCredit { stream: id } => {
+                let Some(stream) = self.streams.get(&id) else { return false };
+                w.put(&Frame::StreamCredit { id, limit: stream.recv.limit() })
+            }
+            Content::Priority { stream: id } => {
+                let Some(stream) = self.streams.get(&id) else { return false };
+                w.put(&Frame::Priority { id, priority: stream.priority })
+            }
+            Content::Reset { stream: id } => {
+                let Some(stream) = self.streams.get_mut(&id) else { return false };
+                let size = stream.send.sent();
+                let Some((state, code)) = &mut stream.send.reset else { return false };
+                *state = ResetState::Sent;
+                w.put(&Frame::Reset { id, code: *code, size })
+            }
+            Content::Data { .. } => false,
+        }
+    }
+
+    /// Writes something again that was sent before and is still outstanding; of a stream's data,
+    /// exactly this or rather the oldest.
+    pub(in crate::srp) fn repeat(
+        &mut self,
+        content: Content,
+        exact: bool,
+        w: &mut Writer<'_>,
+        told: &mut Contents,
+    ) {
+        let Content::Data { stream: id, piece } = content else {
+            if self.write_control(content, w) {
+                told.push(content);
+            }
+            return;
+        };
+        let Some(stream) = self.streams.get(&id) else { return };
+        let room = w.room().saturating_sub(Writer::stream_overhead(id, u64::MAX) + 1);
+        let from = if exact { piece.offset } else { 0 };
+        let Some(piece) = stream.send.oldest(from, room) else { return };
+        let (a, b) = stream.send.bytes(&piece);
+        if w.put_stream(id, piece.offset, piece.fin, a, b) {
+            self.traffic.repeated += Bytes::from(piece.len);
+            told.push(Content::Data { stream: id, piece });
+        }
+    }
+
+    /// Fills a datagram from the streams with losses, then from the others in turn, at this rate of
+    /// sending and where this is room for frames in a full datagram. `fresh` hears of each piece how
+    /// many bytes of it were never sent before.
+    pub(in crate::srp) fn write_data(
+        &mut self,
+        w: &mut Writer<'_>,
+        told: &mut Contents,
+        rate: Rate,
+        full: usize,
+        mut fresh: impl FnMut(u64),
+    ) {
+        while w.room() > PIECE_MIN {
+            let Some(id) = self.turns.urgent() else { break };
+            let wrote = self.write_piece(id, w, told, rate, &mut fresh).is_some();
+            match self.streams.get_mut(&id) {
+                Some(stream) if stream.send.has_lost() => {
+                    if !wrote {
+                        break;
+                    }
+                }
+                stream => self.turns.leave_urgent(stream.map(|s| &mut s.place)),
+            }
+        }
+        let mut fruitless = 0;
+        while w.room() > PIECE_MIN && fruitless < self.turns.active().len() {
+            let Some(id) = self.turns.active().front().copied() else { return };
+            match self.write_piece(id, w, told, rate, &mut fresh) {
+                Some(bytes) => self.after_turn(id, bytes, rate, full),
+                // Without credit for all streams only bare ends can go: the others wait.
+                None if self.streams.get(&id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
+                    self.turns.pass();
+                    fruitless += 1;
+                }
+                None => self.after_turn(id, 0, rate, full),
+            }
+        }
+    }
+
+    /// A stream stays at the front until it has sent its share of a millisecond, so that at high
+    /// rates the peer's application gets bytes in larger pieces.
+    fn after_turn(&mut self, id: u64, bytes: usize, rate: Rate, full: usize) {
+        let Some(stream) = self.streams.get_mut(&id) else { return self.turns.leave_gone() };
+        // By priorities turns are exact, so that none may be shorter than what it is counted in.
+        let exact = self.division.is_on();
+        let least = if exact { full } else { 0 };
+        let shortest = rate.bytes_in(TURN_TIME).as_usize().min(TURN_MAX).max(least);
+        let more = stream.send.wants_to_send(u64::MAX);
+        self.turns.on_sent(&mut stream.place, bytes, more, shortest, exact);
+        let limit = stream.send.limit();
+        if !more && stream.send.is_blocked() && stream.send.blocked_told != Some(limit) {
+            stream.send.blocked_told = Some(limit);
+            self.controls.push_back(Content::StreamBlocked { stream: id });
+        }
+    }
+
+    /// Writes the next piece of a stream; how many bytes of data it has.
+    fn write_piece(
+        &mut self,
+        id: u64,
+        w: &mut Writer<'_>,
+        told: &mut Contents,
+        rate: Rate,
+        fresh: &mut impl FnMut(u64),
+    ) -> Option<usize> {
+        let credit = self.credit.available();
+        let stream = self.streams.get_mut(&id)?;
+        // One byte is left for the frame that asks for an answer at once.
+        let overhead = Writer::stream_overhead(id, stream.send.sent()) + 1;
+        let room = w.room().saturating_sub(overhead);
+        let before = stream.send.sent();
+        let piece = stream.send.next_piece(room, credit)?;
+        let new = stream.send.sent() - before;
+        let (a, b) = stream.send.bytes(&piece);
+        let written = w.put_stream(id, piece.offset, piece.fin, a, b);
+        debug_assert!(written, "a piece is cut to the room there is");
+        self.credit.spend(new);
+        fresh(new);
+        self.traffic.sent += Bytes::new(new);
+        self.traffic.repeated += Bytes::from(piece.len) - Bytes::new(new);
+        told.push(Content::Data { stream: id, piece });
+        self.offer_room(id, rate);
+        Some(piece.len)
+    }
+}
