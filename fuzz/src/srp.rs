@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lasthop_hop::Role;
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{HopConfig, Limits, RecvState, StreamEvent, StreamId, Streams};
+use lasthop_hop::{HopConfig, Limits, RecvState, StreamEvent, StreamId, Streams, Transport as _};
 use lasthop_units::{Bytes, Time};
 
 const OVERHEAD: usize = 54;

@@ -7,7 +7,8 @@ use lasthop_wire::frame::{Ack, Frame, FrameError, Frames};
 
 use super::ending::Ending;
 use super::recovery::Purpose;
-use super::{CloseReason, Srp, Violation};
+use super::{Srp, Violation};
+use crate::transport::CloseReason;
 
 impl Srp {
     /// Takes in the frames of an authentic datagram with its number. One with bytes of a stream that
@@ -17,7 +18,7 @@ impl Srp {
     ///
     /// The frames cannot be read; those before the first unreadable one have been handled.
     pub fn handle(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<(), FrameError> {
-        if self.closed().is_some() {
+        if self.ending.closed().is_some() {
             return Ok(());
         }
         if number == 0 || self.received.is_known(number) {
@@ -59,7 +60,7 @@ impl Srp {
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Floor(_) | Frame::Padding | Frame::Urge);
             if self.handle_frame(now, &frame).is_err() {
-                self.close(CloseReason::Protocol);
+                self.ending.close(CloseReason::Protocol);
                 break;
             }
         }
@@ -72,7 +73,7 @@ impl Srp {
             if let Frame::Ack(ack) = &frame
                 && self.on_ack(now, ack).is_err()
             {
-                self.close(CloseReason::Protocol);
+                self.ending.close(CloseReason::Protocol);
             }
         }
     }

@@ -10,7 +10,7 @@
 //! Bytes are addressed by stream and offset, not by segment (SRP-5 reads a segment number into the
 //! paper's silence): a path whose MTU shrinks cuts the same bytes into smaller pieces.
 //!
-//! [`Srp`] puts parts together that know nothing of each other, and says in what order they are asked:
+//! [`Srp`] puts parts together, each with a state of its own, and says in what order they are asked:
 //! `input.rs` on arrival, `output.rs` for the next datagram, `timer.rs` in between.
 //!
 //! It is a machine. Feed it with [`handle`](Srp::handle), [`handle_timeout`](Srp::handle_timeout)
@@ -43,11 +43,11 @@ mod tests;
 
 use core::time::Duration;
 
-use lasthop_units::{Bytes, LinkEvent, Rate, Time};
+use lasthop_units::{Bytes, Rate, Time};
 
 use crate::config::{HopConfig, Limits, Window};
 use crate::stats::HopStats;
-use crate::transport::{CloseReason, Role};
+use crate::transport::Role;
 use copies::Copies;
 use ending::Ending;
 use mtu::MtuSearch;
@@ -111,108 +111,6 @@ impl Srp {
             ending: Ending::Open,
             stats: HopStats::default(),
             config,
-        }
-    }
-
-    /// The peer has told its limits: streams may be sent from now on.
-    pub fn establish(&mut self, now: Time, peer: &Limits) {
-        self.streams.establish(peer);
-        self.pacer.start(now);
-    }
-
-    /// The association is over and its streams with it; the next one starts from nothing, but for
-    /// stream numbers, which are never used twice.
-    pub fn restart(&mut self, now: Time) {
-        let (config, role) = (self.config.clone(), self.streams.role());
-        let mut new = Self::new(config, role, Limits::UNKNOWN, self.overhead, now);
-        self.streams.restart();
-        core::mem::swap(&mut new.streams, &mut self.streams);
-        new.stats = self.stats;
-        *self = new;
-    }
-
-    /// The first stream of this end's that a new association may carry: the oldest that is open, or
-    /// else the next to be opened.
-    pub fn first_stream(&self) -> u64 {
-        self.streams.first()
-    }
-
-    /// Asks the peer for a sign of life.
-    pub fn ping(&mut self) {
-        self.probes.ping();
-    }
-
-    /// There is reason to believe that the peer is there: asks it at once.
-    pub fn probe(&mut self, now: Time) {
-        if self.recovery.log().oldest().is_some() {
-            self.probes.probe_now(now);
-        } else {
-            self.ping();
-        }
-    }
-
-    /// For how long nothing has been heard although something is outstanding.
-    pub fn silent_for(&self, now: Time) -> Option<Duration> {
-        self.probes.age(now)
-    }
-
-    /// The path is another one: the peer's address has changed, or ours.
-    pub fn handle_moved(&mut self, now: Time) {
-        self.rate.on_new_path();
-        self.mtu.on_new_path();
-        if self.recovery.log().oldest().is_some() {
-            self.probes.probe_now(now);
-        }
-    }
-
-    /// What is known of the hop from below.
-    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        match event {
-            LinkEvent::Up => self.probes.on_link_up(now, self.recovery.log().oldest().is_some()),
-            LinkEvent::Down => {
-                self.probes.on_link_down();
-                self.rate.on_interruption();
-            }
-            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
-        }
-    }
-
-    /// Tells a round-trip time that was measured before the association began, by the handshake.
-    pub fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.recovery.on_round_trip(rtt);
-        self.rate.on_round_trip(now, rtt, self.full_datagram());
-    }
-
-    /// Ends the association: the peer is told once, streams are gone.
-    pub fn close(&mut self, reason: CloseReason) {
-        self.ending.close(reason);
-    }
-
-    /// Why the association ended, if it has.
-    pub fn closed(&self) -> Option<CloseReason> {
-        self.ending.closed()
-    }
-
-    /// Counters and present values.
-    pub fn stats(&self) -> HopStats {
-        let traffic = self.streams.traffic();
-        HopStats {
-            bytes_sent: traffic.sent,
-            bytes_retransmitted: traffic.repeated,
-            bytes_received: traffic.received,
-            srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
-            min_rtt: self.rate.rtt_min(),
-            queue: self.rate.queue(),
-            pacing_rate: self.rate.pacing_rate(),
-            delivery_rate: self.rate.delivery_rate(),
-            loss: self.rate.loss(),
-            inflight: Bytes::new(self.recovery.log().inflight()),
-            mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
-            streams: self.streams.len(),
-            memory: Bytes::from(self.streams.memory()),
-            silent: self.probes.is_silent(),
-            reordering: self.recovery.reordering(),
-            ..self.stats
         }
     }
 

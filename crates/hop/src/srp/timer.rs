@@ -2,8 +2,9 @@
 
 use lasthop_units::{Rate, Time};
 
+use super::Srp;
 use super::ending::Ending;
-use super::{CloseReason, Srp};
+use crate::transport::CloseReason;
 
 /// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +48,7 @@ impl Srp {
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called, if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.closed().is_some() {
+        if self.ending.closed().is_some() {
             return None;
         }
         Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()

@@ -4,13 +4,13 @@ use core::time::Duration;
 
 use lasthop_units::{Bytes, LinkEvent, Time};
 
-use super::{CloseReason, Role, Srp};
+use super::Srp;
 use crate::config::{HopConfig, Limits};
 use crate::stats::HopStats;
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
-use crate::transport::{Packet, Transport};
+use crate::transport::{CloseReason, Packet, Role, Transport};
 
 impl Transport for Srp {
     type Config = HopConfig;
@@ -30,39 +30,61 @@ impl Transport for Srp {
     }
 
     fn establish(&mut self, now: Time, peer: &Limits) {
-        self.establish(now, peer);
+        self.streams.establish(peer);
+        self.pacer.start(now);
     }
 
     fn restart(&mut self, now: Time) {
-        self.restart(now);
+        let (config, role) = (self.config.clone(), self.streams.role());
+        let mut new = Self::new(config, role, Limits::UNKNOWN, self.overhead, now);
+        self.streams.restart();
+        core::mem::swap(&mut new.streams, &mut self.streams);
+        new.stats = self.stats;
+        *self = new;
     }
 
     fn first_stream(&self) -> u64 {
-        self.first_stream()
+        self.streams.first()
     }
 
     fn ping(&mut self) {
-        self.ping();
+        self.probes.ping();
     }
 
     fn probe(&mut self, now: Time) {
-        self.probe(now);
+        if self.recovery.log().oldest().is_some() {
+            self.probes.probe_now(now);
+        } else {
+            self.probes.ping();
+        }
     }
 
     fn silent_for(&self, now: Time) -> Option<Duration> {
-        self.silent_for(now)
+        self.probes.age(now)
     }
 
     fn handle_moved(&mut self, now: Time) {
-        self.handle_moved(now);
+        self.rate.on_new_path();
+        self.mtu.on_new_path();
+        if self.recovery.log().oldest().is_some() {
+            self.probes.probe_now(now);
+        }
     }
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        self.handle_link_event(now, event);
+        match event {
+            LinkEvent::Up => self.probes.on_link_up(now, self.recovery.log().oldest().is_some()),
+            LinkEvent::Down => {
+                self.probes.on_link_down();
+                self.rate.on_interruption();
+            }
+            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
+        }
     }
 
     fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.seed_round_trip(now, rtt);
+        self.recovery.on_round_trip(rtt);
+        self.rate.on_round_trip(now, rtt, self.full_datagram());
     }
 
     fn handle(&mut self, now: Time, number: u64, packet: &[u8]) {
@@ -71,8 +93,8 @@ impl Transport for Srp {
     }
 
     /// SRP acknowledges packets by number, so the numbers are its own: they grow for as long as it
-    /// lives, whatever keys come and go, and start again only with [`Srp::restart`], behind which
-    /// keys are always new.
+    /// lives, whatever keys come and go, and start again only with [`restart`](Transport::restart),
+    /// behind which keys are always new.
     fn poll(&mut self, now: Time, _fresh: u64, out: &mut [u8]) -> Option<Packet> {
         self.poll(now, out)
     }
@@ -86,15 +108,33 @@ impl Transport for Srp {
     }
 
     fn close(&mut self, reason: CloseReason) {
-        self.close(reason);
+        self.ending.close(reason);
     }
 
     fn closed(&self) -> Option<CloseReason> {
-        self.closed()
+        self.ending.closed()
     }
 
     fn stats(&self) -> HopStats {
-        self.stats()
+        let traffic = self.streams.traffic();
+        HopStats {
+            bytes_sent: traffic.sent,
+            bytes_retransmitted: traffic.repeated,
+            bytes_received: traffic.received,
+            srtt: self.recovery.round_trip().srtt().unwrap_or_default(),
+            min_rtt: self.rate.rtt_min(),
+            queue: self.rate.queue(),
+            pacing_rate: self.rate.pacing_rate(),
+            delivery_rate: self.rate.delivery_rate(),
+            loss: self.rate.loss(),
+            inflight: Bytes::new(self.recovery.log().inflight()),
+            mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
+            streams: self.streams.len(),
+            memory: Bytes::from(self.streams.memory()),
+            silent: self.probes.is_silent(),
+            reordering: self.recovery.reordering(),
+            ..self.stats
+        }
     }
 }
 

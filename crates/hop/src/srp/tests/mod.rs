@@ -17,6 +17,7 @@ use lasthop_units::{Bytes, Rate, Seed, Stream as Numbers, Time};
 
 use super::*;
 use crate::streams::{StreamId, Streams};
+use crate::transport::{CloseReason, Transport as _};
 
 const OVERHEAD: usize = 54;
 
