@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::helped::{PATIENCE, Scene, goes_on, moves};
 use lasthop_lab::agent::path::{Behind, Settings};
-use lasthop_lab::agent::placement::SCHEMES;
+use lasthop_lab::agent::placement;
 use lasthop_lab::agent::sender::Sender;
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Stop, Via};
@@ -60,7 +60,7 @@ fn carries(scheme: &str, sender: Sender, program: &Path) {
 fn every_scheme_carries_both_ways_by_both_families_over_a_lossy_radio() {
     let Some(program) = common::program() else { return };
     let senders = [Sender::RENO, Sender::CUBIC];
-    let cells: Vec<_> = SCHEMES.iter().zip(senders.into_iter().cycle()).collect();
+    let cells: Vec<_> = placement::schemes().into_iter().zip(senders.into_iter().cycle()).collect();
     // Two at a time: most of the time goes by in waiting.
     let left = Mutex::new(cells);
     thread::scope(|scope| {
@@ -68,8 +68,8 @@ fn every_scheme_carries_both_ways_by_both_families_over_a_lossy_radio() {
             scope.spawn(|| {
                 loop {
                     let next = left.lock().unwrap().pop();
-                    let Some(((scheme, _), sender)) = next else { return };
-                    carries(scheme, sender, &program);
+                    let Some((scheme, sender)) = next else { return };
+                    carries(scheme.name(), sender, &program);
                 }
             });
         }

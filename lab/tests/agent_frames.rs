@@ -13,15 +13,13 @@ use common::program;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::agent::helper::Helper;
 use lasthop_lab::agent::path::{Behind, HOST_IF, Path, Settings};
-use lasthop_lab::agent::placement::SCHEMES;
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Stop, Via};
 use lasthop_lab::content::{digest_of_prefix, hex};
 use lasthop_lab::http::Server;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::Family;
-use lasthop_path::Scheme;
-use lasthop_units::Seed;
+use lasthop_units::{AgentRole, Seed};
 
 const SIZE: u64 = 300_000;
 const SEED: Seed = Seed::from_u64(7);
@@ -84,15 +82,15 @@ fn bare_mobile_tcp_crosses_agents_of_every_scheme_and_chains_of_them() {
     let (Some(program), Some(path)) = (program(), path()) else { return };
     let mut scene = Scene::new(&path, &program, "mobile-tcp");
     scene.downloads("no agent");
-    let alone = Scheme::ALL.map(|scheme| vec![scheme.to_string()]);
+    let alone = AgentRole::all().into_iter().map(|role| vec![role.to_string()]);
     let chains = ["snoop rwc", "delayed-dupacks freeze --end mobile"];
     let chains = chains.map(|chain| chain.split(' ').map(str::to_owned).collect());
-    for schemes in alone.into_iter().chain(chains) {
+    for schemes in alone.chain(chains) {
         let mut args: Vec<&str> = schemes.iter().map(String::as_str).collect();
         // Some act at either end, and have to be told at which.
-        let has_two_ends = SCHEMES.iter().any(|(_, placements)| {
-            placements.iter().any(|at| at.args.starts_with(&args) && at.args.contains(&"--end"))
-        });
+        let all = AgentRole::all().into_iter().flat_map(|role| role.scheme.placements());
+        let has_two_ends =
+            all.into_iter().any(|at| at.args.starts_with(&args) && at.args.contains(&"--end"));
         if has_two_ends {
             args.extend(["--end", "base"]);
         }

@@ -41,7 +41,7 @@ fn counter(counters: &BTreeMap<String, u64>, name: &str) -> u64 {
 /// A download with this scheme over the usual path.
 fn cell(scheme: &str, path: Settings, measured: Duration) -> Cell {
     let league = Cell::league("none", path.sender, Hop::Clean, measured).unwrap();
-    let agents = placement::of(scheme).unwrap().to_vec();
+    let agents = placement::of(scheme).unwrap();
     Cell { path, agents, settle: Duration::ZERO, ..league }
 }
 

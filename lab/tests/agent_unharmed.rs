@@ -13,7 +13,7 @@ use common::program;
 use etherparse::{EtherType, IpNumber, Ipv4Header, Ipv6Header, TcpHeader, TcpOptionElement};
 use lasthop_lab::agent::ends::{End, Ends};
 use lasthop_lab::agent::helper::Helper;
-use lasthop_lab::agent::placement::SCHEMES;
+use lasthop_lab::agent::placement;
 
 /// Larger than any frame sent here.
 const MTU: u32 = 9216;
@@ -319,14 +319,14 @@ fn what_is_no_plain_tcp_of_a_known_connection_leaves_as_it_came() {
     let samples = samples();
     let Some(bare) = bare(&samples) else { return };
     let Some(program) = program() else { return };
-    for (scheme, placements) in SCHEMES {
-        let arguments = match placements {
-            [] => vec![&["none"][..]],
-            some => some.iter().map(|placement| placement.args).collect(),
-        };
+    for scheme in placement::schemes() {
+        let mut arguments: Vec<_> = scheme.placements().into_iter().map(|at| at.args).collect();
+        if arguments.is_empty() {
+            arguments.push(vec!["none"]);
+        }
         for args in arguments {
             let Some(ends) = ends() else { return };
-            let mut helper = Helper::start(&ends.base, &program, args, PATIENCE).unwrap();
+            let mut helper = Helper::start(&ends.base, &program, &args, PATIENCE).unwrap();
             is_unchanged(&samples, &pass(&ends, &samples, Some(&bare)), &bare, &args.join(" "));
             helper.check().unwrap_or_else(|e| panic!("{scheme}: {e}"));
         }

@@ -113,7 +113,7 @@ fn gain(figures: &Figures, first: &Figures) -> f64 {
 
 fn cell(scheme: &str, path: Settings, measured: Duration) -> Option<Cell> {
     let league = Cell::league(NONE, path.sender, Hop::Clean, measured)?;
-    let agents = placement::of(scheme)?.to_vec();
+    let agents = placement::of(scheme)?;
     Some(Cell { path, agents, settle: Duration::from_secs(1), ..league })
 }
 

@@ -9,16 +9,14 @@ use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use lasthop_lab::agent::cell::{self as kernel, Cell as KernelCell, Figures};
 use lasthop_lab::agent::path::{Behind, Settings};
-use lasthop_lab::agent::placement::{Placement, Spot as KernelSpot};
 use lasthop_lab::agent::script::Gap;
 use lasthop_lab::agent::sender::Sender as KernelSender;
 use lasthop_lab::cell::Direction;
 use lasthop_lab::client::Stop;
 use lasthop_lab::topology::Family;
-use lasthop_study::scenario::Scheme;
 use lasthop_study::stats::{Estimate, Ratio, ratio};
-use lasthop_study::twin::{self, Cell, Condition, Effect, Sender, Spot, Verdict};
-use lasthop_units::{Duration, Rate, Seed, one_line};
+use lasthop_study::twin::{self, Cell, Condition, Effect, Sender, Verdict};
+use lasthop_units::{Duration, Rate, Scheme, Seed, one_line};
 
 use super::Setting;
 use crate::process::lasthop;
@@ -212,13 +210,6 @@ fn punctual(cell: &KernelCell, seed: Seed) -> Result<Figures> {
 
 /// The cell as the lab builds it. Every scheme meets the same bridges.
 fn built(cell: &Cell, seed: Seed) -> KernelCell {
-    let stand = |stand: &twin::Stand| Placement {
-        spot: match stand.spot {
-            Spot::Base => KernelSpot::Base,
-            Spot::Router | Spot::Edge => KernelSpot::Behind,
-        },
-        args: stand.arguments,
-    };
     let gap =
         |outage: &twin::Outage| Gap { at: outage.at, lasting: outage.lasting, lead: outage.lead };
     KernelCell {
@@ -235,7 +226,7 @@ fn built(cell: &Cell, seed: Seed) -> KernelCell {
             },
             ..Settings::default()
         },
-        agents: cell.agents().iter().map(stand).collect(),
+        agents: cell.agents(),
         direction: Direction::Download,
         family: Family::V4,
         gaps: cell.outages(seed).iter().map(gap).collect(),

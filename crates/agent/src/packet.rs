@@ -3,6 +3,7 @@
 use alloc::collections::VecDeque;
 use core::net::SocketAddr;
 
+use lasthop_units::HopEnd;
 use lasthop_wire::agent::Message;
 use lasthop_wire::tcp::Segment;
 use lasthop_wire::unsplit::Header;
@@ -25,6 +26,14 @@ impl Side {
         match self {
             Self::Fixed => Self::Mobile,
             Self::Mobile => Self::Fixed,
+        }
+    }
+
+    /// The side where the hop is, seen from this end of it.
+    pub const fn of_hop(end: HopEnd) -> Self {
+        match end {
+            HopEnd::Mobile => Self::Fixed,
+            HopEnd::Base => Self::Mobile,
         }
     }
 }

@@ -130,14 +130,13 @@ macro_rules! choice {
         $(#[$meta:meta])*
         pub enum $type:ident: $wrong:literal {$(
             $(#[$about:meta])*
-            $variant:ident = $name:literal,
+            $variant:ident = $name:expr,
         )*}
     ) => {
         $(#[$meta])*
-        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, serde::Deserialize, serde::Serialize)]
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum $type {$(
             $(#[$about])*
-            #[serde(rename = $name)]
             $variant,
         )*}
 
@@ -154,8 +153,7 @@ macro_rules! choice {
 
             /// All names, as a setting's row tells them.
             pub fn range() -> String {
-                let names: Vec<String> = Self::ALL.iter().map(|it| format!("`{it}`")).collect();
-                format!(": {}", $crate::config::listed(&names, "or"))
+                $crate::config::one_of(Self::ALL)
             }
         }
 
@@ -175,7 +173,25 @@ macro_rules! choice {
                 })
             }
         }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+                $crate::config::from_text(d)
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+                s.serialize_str(self.name())
+            }
+        }
     };
+}
+
+/// What a setting may be, as its row tells it.
+pub fn one_of(all: impl IntoIterator<Item: std::fmt::Display>) -> String {
+    let names: Vec<String> = all.into_iter().map(|it| format!("`{it}`")).collect();
+    format!(": {}", listed(&names, "or"))
 }
 
 /// Several words as one reads them: `a, b and c`.

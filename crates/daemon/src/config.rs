@@ -10,7 +10,7 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_hop::{HopConfig, mobile_tcp};
 use lasthop_kernel::mac::Mac;
 use lasthop_kernel::tcp::Congestion;
-use lasthop_units::{Bytes, Span};
+use lasthop_units::{Bytes, Scheme, Span};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub use lasthop_control::config::{ConfigError, contradiction, from_text, load, parse};
@@ -21,11 +21,11 @@ choice! {
     pub enum HopKind: "no hop" {
         /// SRP.
         #[default]
-        Srp = "srp",
+        Srp = Scheme::Srp.name(),
         /// Mobile TCP.
-        MobileTcp = "mobile-tcp",
+        MobileTcp = Scheme::MobileTcp.name(),
         /// Kernel TCP, one connection for each stream.
-        SplitTcp = "split-tcp",
+        SplitTcp = Scheme::SplitTcp.name(),
     }
 }
 

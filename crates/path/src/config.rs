@@ -4,69 +4,14 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use lasthop_agent::Side;
 use lasthop_session::SignalConfig;
-use lasthop_units::Span;
+use lasthop_units::{AgentRole, HopEnd, Scheme, Span};
 use serde::{Deserialize, Deserializer, Serialize, de};
 
-use lasthop_control::config::ConfigError;
+use lasthop_control::config::{ConfigError, one_of};
 use lasthop_control::link_signals::SignalFile;
 use lasthop_control::priority::{Rule, Rules};
-use lasthop_control::{choice, settings};
-
-choice! {
-    /// A way of helping TCP from the path.
-    pub enum Scheme: "no scheme of an agent" {
-        /// Packets are handed on, and that is all.
-        None = "none",
-        /// Keeps copies at the base, repairs, and keeps duplicates back.
-        Snoop = "snoop",
-        /// obTCP's agent at the base.
-        ObtcpBase = "obtcp-base",
-        /// obTCP's agent at the mobile router.
-        ObtcpMobileRouter = "obtcp-mobile-router",
-        /// Link recovery, and third duplicates that wait.
-        DelayedDupacks = "delayed-dupacks",
-        /// M-TCP's supervisor host.
-        MTcp = "m-tcp",
-        /// Windows shut before a disconnection.
-        Freeze = "freeze",
-        /// The same until packets find the mobile again, in both directions.
-        LlFreeze = "ll-freeze",
-        /// ATCP's receiver.
-        Atcp = "atcp",
-        /// Priorities become windows.
-        Rwc = "rwc",
-        /// Link recovery, and duplicates that wait unless marks tell of congestion.
-        CongestionCoherence = "congestion-coherence",
-    }
-}
-
-impl Scheme {
-    /// Whether the link recovers by itself with it, which takes an agent at each end of the hop.
-    pub(super) const fn recovers(self) -> bool {
-        matches!(self, Self::DelayedDupacks | Self::CongestionCoherence)
-    }
-
-    /// The end of the hop at which it can only be.
-    const fn end(self) -> Option<End> {
-        match self {
-            Self::ObtcpBase | Self::Snoop | Self::MTcp => Some(End::Base),
-            Self::ObtcpMobileRouter | Self::Atcp => Some(End::Mobile),
-            _ => None,
-        }
-    }
-}
-
-choice! {
-    /// Which end of the hop an agent is at.
-    pub enum End: "no end of the hop" {
-        /// The hop is on the mobile side.
-        Base = "base",
-        /// The hop is on the fixed side: at a mobile router, or in front of a mobile.
-        Mobile = "mobile",
-    }
-}
+use lasthop_control::settings;
 
 /// What the windows of all flows together have, for `rwc`.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize)]
@@ -117,8 +62,8 @@ settings! {
     pub struct AgentFile {
         /// What is done, from the fixed side to the mobile side.
         #[flag(value_name = "SCHEME")]
-        #[range(Scheme::range())]
-        pub schemes: Option<Vec<Scheme>>,
+        #[range(one_of(AgentRole::all()))]
+        pub schemes: Option<Vec<AgentRole>>,
         /// The interface where the fixed hosts are.
         #[flag(long = "fixed-if", value_name = "NAME")]
         pub fixed_if: Option<String>,
@@ -130,8 +75,8 @@ settings! {
         pub bridge: Option<String>,
         /// Which end of the hop this is.
         #[flag(long = "end", value_name = "END")]
-        #[range(End::range())]
-        pub end: Option<End> => "where the scheme acts, or `mobile`",
+        #[range(one_of([HopEnd::Base, HopEnd::Mobile]))]
+        pub end: Option<HopEnd> => "where the scheme acts, or `mobile`",
         /// Whether the agents of delayed-dupacks and congestion-coherence recover the link's losses.
         /// With `--no-recovery` the radio does by itself, and only the mobile's end needs an agent.
         #[flag(long = "no-recovery", num_args = 0, default_missing_value = "false")]
@@ -169,7 +114,7 @@ settings! {
 #[derive(Clone, Debug)]
 pub struct AgentConfig {
     /// The schemes, from the fixed side to the mobile side.
-    pub schemes: Vec<Scheme>,
+    pub schemes: Vec<AgentRole>,
     /// The interface where the fixed hosts are.
     pub fixed_if: String,
     /// The interface where the mobiles are.
@@ -177,7 +122,7 @@ pub struct AgentConfig {
     /// The bridge that is made of the two if they are no ports of one.
     pub bridge: Option<String>,
     /// Which end of the hop this is.
-    pub end: End,
+    pub end: HopEnd,
     /// Whether the agent recovers what the link loses, where the scheme has it.
     pub recovery: bool,
     /// The control socket; the default place if nobody says.
@@ -197,19 +142,11 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    /// The side that the hop is on.
-    pub(super) const fn hop_side(&self) -> Side {
-        match self.end {
-            End::Base => Side::Mobile,
-            End::Mobile => Side::Fixed,
-        }
-    }
-
     /// The interface that the hop is on.
     pub(super) fn hop_if(&self) -> &str {
         match self.end {
-            End::Base => &self.mobile_if,
-            End::Mobile => &self.fixed_if,
+            HopEnd::Base => &self.mobile_if,
+            HopEnd::Mobile => &self.fixed_if,
         }
     }
 }
@@ -242,11 +179,14 @@ impl TryFrom<AgentFile> for AgentConfig {
                 return contradiction(format!("{scheme} stands there twice"));
             }
         }
-        if !file.priority.is_empty() && !schemes.contains(&Scheme::Rwc) {
+        if !file.priority.is_empty() && schemes.iter().all(|role| role.scheme != Scheme::Rwc) {
             return contradiction("[[priority]] has no meaning without the scheme rwc".to_owned());
         }
         let end = end(&schemes, file.end)?;
-        if !recovery && end == End::Base && schemes.iter().any(|scheme| scheme.recovers()) {
+        if !recovery
+            && end == HopEnd::Base
+            && schemes.iter().any(|role| role.scheme.recovers_on_link())
+        {
             let why = "without recovery the base has nothing to do: run the mobile's end only";
             return contradiction(why.to_owned());
         }
@@ -288,10 +228,10 @@ fn signal(file: Option<SignalFile>, hop_if: &str) -> Result<Option<SignalConfig>
 }
 
 /// Where the agent is, by what was said and by what its schemes can be.
-fn end(schemes: &[Scheme], said: Option<End>) -> Result<End, ConfigError> {
+fn end(schemes: &[AgentRole], said: Option<HopEnd>) -> Result<HopEnd, ConfigError> {
     let mut end = said.map(|end| (end, "--end says".to_owned()));
     for scheme in schemes {
-        let Some(own) = scheme.end() else { continue };
+        let Some(own) = scheme.end else { continue };
         match &end {
             Some((other, why)) if *other != own => {
                 return Err(ConfigError::Contradiction(format!(
@@ -303,11 +243,13 @@ fn end(schemes: &[Scheme], said: Option<End>) -> Result<End, ConfigError> {
     }
     match end {
         Some((end, _)) => Ok(end),
-        None if schemes.iter().any(|scheme| scheme.recovers()) => Err(ConfigError::Missing {
-            what: "the end of the hop",
-            how: "an agent is needed at both: --end base at one and --end mobile at the other",
-        }),
-        None => Ok(End::Mobile),
+        None if schemes.iter().any(|role| role.scheme.recovers_on_link()) => {
+            Err(ConfigError::Missing {
+                what: "the end of the hop",
+                how: "an agent is needed at both: --end base at one and --end mobile at the other",
+            })
+        }
+        None => Ok(HopEnd::Mobile),
     }
 }
 
@@ -322,15 +264,6 @@ mod tests {
         let file: AgentFile = lasthop_control::config::parse(Path::new("agent.toml"), &both)
             .map_err(|e| e.to_string())?;
         file.try_into().map_err(|e: ConfigError| e.to_string())
-    }
-
-    #[test]
-    fn every_scheme_is_known_by_its_name() {
-        for scheme in Scheme::ALL {
-            assert_eq!(scheme.name().parse(), Ok(scheme));
-        }
-        let e = "snop".parse::<Scheme>().unwrap_err();
-        assert!(e.contains("`snop`") && e.contains("congestion-coherence"), "{e}");
     }
 
     /// LLT-2: the signal that is judged is the hop's.
@@ -348,10 +281,10 @@ mod tests {
     #[test]
     fn the_end_follows_from_the_scheme_where_it_can() {
         let end = |text: &str| config(text).map(|config| config.end);
-        assert_eq!(end("schemes = [\"snoop\", \"rwc\"]"), Ok(End::Base));
-        assert_eq!(end("schemes = [\"obtcp-mobile-router\"]"), Ok(End::Mobile));
-        assert_eq!(end("schemes = [\"freeze\"]"), Ok(End::Mobile));
-        assert_eq!(end("schemes = [\"freeze\"]\nend = \"base\""), Ok(End::Base));
+        assert_eq!(end("schemes = [\"snoop\", \"rwc\"]"), Ok(HopEnd::Base));
+        assert_eq!(end("schemes = [\"obtcp-mobile-router\"]"), Ok(HopEnd::Mobile));
+        assert_eq!(end("schemes = [\"freeze\"]"), Ok(HopEnd::Mobile));
+        assert_eq!(end("schemes = [\"freeze\"]\nend = \"base\""), Ok(HopEnd::Base));
         let e = end("schemes = [\"snoop\", \"atcp\"]").unwrap_err();
         assert!(e.contains("atcp acts at the mobile") && e.contains("snoop does"), "{e}");
         let e = end("schemes = [\"delayed-dupacks\"]").unwrap_err();

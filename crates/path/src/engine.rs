@@ -86,7 +86,7 @@ impl Agent {
         let mut outside = Outside {
             fixed: Port::new(&config.fixed_if, speaks),
             mobile: Port::new(&config.mobile_if, speaks),
-            hop: config.hop_side(),
+            hop: Side::of_hop(config.end),
             peer: speaks.then(|| Peer::new(peer::epoch(), now)),
             pool: pool.clone(),
         };

@@ -30,6 +30,6 @@ mod ranks;
 mod stations;
 mod view;
 
-pub use config::{AgentConfig, AgentFile, End, Scheme, Total};
+pub use config::{AgentConfig, AgentFile, Total};
 pub use engine::Agent;
 pub use error::AgentError;

@@ -2,15 +2,15 @@
 
 use lasthop_agent::edge::{
     CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
-    HopEnd, ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
+    ReceiverWindows, Total, WindowsConfig, Withhold, WithholdConfig,
 };
 use lasthop_agent::link::{LinkConfig, LinkRetransmission};
 use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
 use lasthop_agent::snoop::{self, Snoop};
 use lasthop_agent::{Agent, AnyAgent, Connection, obtcp};
-use lasthop_units::Time;
+use lasthop_units::{HopEnd, Scheme, Time};
 
-use super::config::{self, AgentConfig, End, Scheme};
+use super::config::{self, AgentConfig};
 use super::error::AgentError;
 use super::frame::Frame;
 
@@ -36,47 +36,51 @@ impl<T: Into<AnyAgent<Frame>>> From<T> for Machine {
 /// A scheme's parameters make no sense together.
 pub(super) fn all(config: &AgentConfig) -> Result<Vec<Machine>, AgentError> {
     let mut machines = Vec::new();
-    for scheme in &config.schemes {
-        of(*scheme, config, &mut machines)?;
+    for role in &config.schemes {
+        of(role.scheme, config, &mut machines)?;
     }
     // Which of them are first follows from the hop: what recovers its losses is next to it.
     let recovery = |machine: &Machine| machine.needs_peer();
     match config.end {
-        End::Base => machines.sort_by_key(recovery),
-        End::Mobile => machines.sort_by_key(|machine| !recovery(machine)),
+        HopEnd::Base => machines.sort_by_key(recovery),
+        HopEnd::Mobile => machines.sort_by_key(|machine| !recovery(machine)),
     }
     machines.dedup_by(|a, b| recovery(a) && recovery(b));
     Ok(machines)
 }
 
 fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Result<(), AgentError> {
-    let place = match config.end {
-        End::Base => HopEnd::Base,
-        End::Mobile => HopEnd::Mobile,
-    };
+    let place = config.end;
     let connections = config.connections;
     let parameters = |error: obtcp::ConfigError| AgentError::Parameters(error.to_string());
-    if scheme.recovers() && config.recovery {
+    if scheme.recovers_on_link() && config.recovery {
         let link = LinkConfig { first_frame: super::peer::epoch(), ..LinkConfig::default() };
         let recovery = match config.end {
-            End::Base => LinkRetransmission::at_base(&link),
-            End::Mobile => LinkRetransmission::at_mobile(&link),
+            HopEnd::Base => LinkRetransmission::at_base(&link),
+            HopEnd::Mobile => LinkRetransmission::at_mobile(&link),
         };
         machines.push(recovery.into());
     }
     match scheme {
-        Scheme::None => {}
+        Scheme::None
+        | Scheme::SplitTcp
+        | Scheme::ITcp
+        | Scheme::Srp
+        | Scheme::MobileTcp
+        | Scheme::MobileTcpUnsplit
+        | Scheme::Ebsn
+        | Scheme::FastRtxHandoff => {}
         Scheme::Snoop => {
             let config = snoop::Config { connections, ..snoop::Config::modern() };
             machines.push(Snoop::new(config).into());
         }
-        Scheme::ObtcpBase => {
+        Scheme::Obtcp if place == HopEnd::Base => {
             let mut config = obtcp::BaseConfig::modern();
             config.memory.connections = connections;
             let base = obtcp::Base::new(config).map_err(parameters)?;
             machines.push(base.into());
         }
-        Scheme::ObtcpMobileRouter => {
+        Scheme::Obtcp => {
             let mut config = obtcp::RouterConfig::modern();
             config.memory.connections = connections;
             let router = obtcp::Router::new(config).map_err(parameters)?;
@@ -86,7 +90,7 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
             let config = MTcpConfig { connections, ..MTcpConfig::default() };
             machines.push(MTcp::new(&config).into());
         }
-        Scheme::DelayedDupacks | Scheme::CongestionCoherence if config.end == End::Base => {}
+        Scheme::DelayedDupacks | Scheme::CongestionCoherence if place == HopEnd::Base => {}
         Scheme::DelayedDupacks => {
             let delay = config.hold;
             let config =

@@ -6,10 +6,10 @@ use lasthop_agent::Connection;
 use lasthop_control::priority::{Flow, Priorities};
 use lasthop_control::{PriorityReport, Target};
 use lasthop_session::{FeedbackConfig, Layer, Setting};
-use lasthop_units::Time;
+use lasthop_units::{Scheme, Time};
 
 use super::chain::Chain;
-use super::config::{AgentConfig, Scheme};
+use super::config::AgentConfig;
 use super::flows::Begun;
 
 /// Priorities of the connections that pass; none if nothing is divided.
@@ -22,7 +22,7 @@ impl Ranks {
     pub(super) fn new(config: &AgentConfig) -> Self {
         let feedback =
             FeedbackConfig { flows_max: config.connections, ..FeedbackConfig::default() };
-        let divides = config.schemes.contains(&Scheme::Rwc);
+        let divides = config.schemes.iter().any(|role| role.scheme == Scheme::Rwc);
         let priorities = divides.then(|| Priorities::new(config.priority.clone(), feedback));
         Self { priorities, connections: BTreeMap::new() }
     }

@@ -219,7 +219,7 @@ impl<'a> Route<'a> {
 
     /// A packet leaves for `to`, from the end or the helper: over the hop or beside it.
     fn carry(&mut self, from: Side, carried: Carried, to: Stop) {
-        let helper_at = self.place.hop().other();
+        let helper_at = Side::of_hop(self.place).other();
         let hop = match to {
             Stop::Helper => from != helper_at,
             Stop::End => from.other() != helper_at,

@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use lasthop_units::Scheme;
+
 const SCENARIO: &str = r#"
 duration = "20s"
 runs = 3
@@ -254,11 +256,17 @@ fn the_examples_of_the_documentation_are_right() {
 fn every_scheme_has_a_page_and_an_example() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let index = fs::read_to_string(docs.join("schemes.md")).expect("an index");
-    for scheme in lasthop_study::scenario::Scheme::ALL {
+    for scheme in Scheme::ALL {
         let page = fs::read_to_string(docs.join(format!("schemes/{scheme}.md"))).expect("a page");
+        assert!(page.starts_with(&format!("# {scheme}: {}\n", scheme.title())), "{scheme}");
+        for code in scheme.codes() {
+            assert!(page.contains(&format!("{code}-")), "{scheme}: {code}");
+        }
         let example = format!("docs/examples/schemes/{scheme}.toml");
         assert!(page.contains(&example), "{scheme}");
         assert!(docs.join(format!("examples/schemes/{scheme}.toml")).is_file(), "{scheme}");
-        assert!(index.contains(&format!("(schemes/{scheme}.md)")), "{scheme}");
+        let row = index.lines().find(|line| line.contains(&format!("(schemes/{scheme}.md)")));
+        let end_to_end = if scheme.traits().end_to_end { "| yes |" } else { "| no |" };
+        assert!(row.expect("a row").contains(end_to_end), "{scheme}");
     }
 }

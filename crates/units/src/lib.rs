@@ -1,4 +1,4 @@
-//! The quantities that every lasthop crate speaks in.
+//! The quantities that every lasthop crate speaks in, and the list of [schemes](Scheme).
 //!
 //! Nothing here reads a clock or a random source: a [`Time`] is handed in by whichever world runs
 //! the machines, and a [`Seed`] is an argument from which named streams of random numbers follow.
@@ -13,6 +13,7 @@ mod line;
 mod link;
 mod parse;
 mod rate;
+mod scheme;
 mod seed;
 mod time;
 mod watch;
@@ -22,6 +23,7 @@ pub use line::one_line;
 pub use link::LinkEvent;
 pub use parse::{ParseError, Span};
 pub use rate::{Bytes, Rate};
+pub use scheme::{AgentRole, HopEnd, Placement, Scheme, Traits, WorksAt};
 pub use seed::{Seed, Stream};
 pub use time::Time;
 pub use watch::{LinkNews, LinkWatch, Thaw};

@@ -8,11 +8,11 @@ use std::time::Instant;
 
 use lasthop_kernel::netns::Netns;
 use lasthop_radio::{Errors, LinkConfig, LinkStats, Loss, QueueLimit, RadioConfig};
-use lasthop_units::{Bytes, Duration, Rate, Seed};
+use lasthop_units::{Bytes, Duration, Placement, Rate, Seed};
 
 use super::helper;
 use super::path::{Behind, Path, Settings};
-use super::placement::{self, Placement};
+use super::placement;
 use super::script::{Gap, Script};
 use super::sender::{self, Sender};
 use crate::arrivals::{Received, Watched};
@@ -95,7 +95,7 @@ impl Cell {
         };
         Some(Self {
             path,
-            agents: agents.to_vec(),
+            agents,
             direction: Direction::Download,
             family: Family::V4,
             gaps,

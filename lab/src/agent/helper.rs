@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use lasthop_control::{self as control, AgentReport, Link, Request};
 use lasthop_kernel::netns::Netns;
+use lasthop_units::{HopEnd, Placement};
 
 use super::path::{self, FIXED_IF, MOBILE_IF};
-use super::placement::{Placement, Spot};
 use crate::error::LabError;
 use crate::folder::Folder;
 use crate::process::Daemon;
@@ -157,12 +157,12 @@ pub fn start_all(
     patience: Duration,
 ) -> Result<Vec<Helper>, LabError> {
     let start = |placement: &Placement| {
-        let host = match placement.spot {
-            Spot::Base => Some(&path.base),
-            Spot::Behind => path.behind.as_ref(),
+        let host = match placement.end {
+            HopEnd::Base => Some(&path.base),
+            HopEnd::Mobile => path.behind.as_ref(),
         };
         let none = || LabError::io("finding a second bridge", std::io::ErrorKind::NotFound.into());
-        Helper::start(host.ok_or_else(none)?, program, placement.args, patience)
+        Helper::start(host.ok_or_else(none)?, program, &placement.args, patience)
     };
     placements.iter().map(start).collect()
 }

@@ -40,7 +40,7 @@ impl Scene {
     /// Starts the agents of a scheme.
     pub(crate) fn help(&mut self, program: &FilePath, scheme: &str) {
         let placements = placement::of(scheme).unwrap();
-        self.helpers = helper::start_all(&self.path, placements, program, PATIENCE).unwrap();
+        self.helpers = helper::start_all(&self.path, &placements, program, PATIENCE).unwrap();
     }
 
     /// A connection that has brought its first bytes.

@@ -230,7 +230,7 @@ impl<P: Packet> Freeze<P> {
 
     fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, packet: &mut P) {
         let shuts = self.shuts(from);
-        let answers = self.link.is_cut() && from == self.config.place.hop().other();
+        let answers = self.link.is_cut() && from == Side::of_hop(self.config.place).other();
         let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return };
         let probed = from.other();
         let probe = answers && *flow.state.of(probed) && is_probe(&flow.seen, from, &tcp.segment);
@@ -279,7 +279,7 @@ impl<P: Packet> Agent<P> for Freeze<P> {
     fn handle_packet(&mut self, now: Time, from: Side, mut packet: P) {
         self.flows.expire(now);
         if let Some(tcp) = packet.tcp() {
-            if from == self.config.place.hop() {
+            if from == Side::of_hop(self.config.place) {
                 let news = self.link.on_segment(now);
                 self.on_news(news);
             }

@@ -19,6 +19,7 @@ mod withhold;
 pub use coherent::{CoherentConfig, CoherentDupacks};
 pub use delayed::{DelayedDupacks, DelayedDupacksConfig};
 pub use freeze::{Freeze, FreezeConfig, FreezeStats};
+pub use lasthop_units::HopEnd;
 pub use rwc::{ReceiverWindows, Rule, Total, WindowsConfig, WindowsStats};
 pub use waiting::DupackStats;
 pub use withhold::{Withhold, WithholdConfig, WithholdStats};
@@ -28,27 +29,7 @@ mod tests;
 
 use lasthop_units::Bytes;
 
-use crate::{Connection, Side};
-
-/// At which end of the hop a helper stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum HopEnd {
-    /// Where the mobile is: what comes from the fixed side has crossed the hop.
-    #[default]
-    Mobile,
-    /// Where the fixed side begins: what comes from the mobile has crossed the hop.
-    Base,
-}
-
-impl HopEnd {
-    /// The side from which packets come over the hop.
-    pub const fn hop(self) -> Side {
-        match self {
-            Self::Mobile => Side::Fixed,
-            Self::Base => Side::Mobile,
-        }
-    }
-}
+use crate::Connection;
 
 /// One connection as a helper sees it, for status reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -322,7 +322,7 @@ impl<P: Packet> Agent<P> for Withhold<P> {
         self.flows.expire(now);
         let passes = match packet.tcp() {
             Some(tcp) => {
-                if from == self.config.place.hop() {
+                if from == Side::of_hop(self.config.place) {
                     let news = self.link.on_segment(now);
                     self.on_news(news);
                 }

@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use lasthop_path::{End, Scheme};
+    use lasthop_units::{HopEnd, Scheme};
 
     use super::*;
 
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn the_common_case_needs_no_file() {
         let config = config(&["snoop"]).unwrap();
-        assert_eq!((config.schemes.as_slice(), config.end), (&[Scheme::Snoop][..], End::Base));
+        assert_eq!((config.schemes.as_slice(), config.end), (Scheme::Snoop.roles(), HopEnd::Base));
         assert_eq!((config.fixed_if.as_str(), config.mobile_if.as_str()), ("a", "b"));
     }
 

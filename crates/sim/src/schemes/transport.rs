@@ -11,7 +11,7 @@ use lasthop_hop::{
     StreamEvent, StreamId, StreamState, Streams,
 };
 use lasthop_tcp as tcp;
-use lasthop_units::{LinkEvent, Seed, Time};
+use lasthop_units::{LinkEvent, Scheme, Seed, Time};
 use lasthop_wire::mobile_tcp::ETHERTYPE;
 
 use super::streams::TcpStreams;
@@ -36,13 +36,13 @@ pub enum HopKind {
 }
 
 impl HopKind {
-    /// As users write it.
-    pub fn name(&self) -> &'static str {
+    /// The scheme that it is part of.
+    pub fn scheme(&self) -> Scheme {
         match self {
-            Self::SplitTcp(_) => "split-tcp",
-            Self::ITcp(_) => "i-tcp",
-            Self::Srp(_) => "srp",
-            Self::MobileTcp(_) => "mobile-tcp",
+            Self::SplitTcp(_) => Scheme::SplitTcp,
+            Self::ITcp(_) => Scheme::ITcp,
+            Self::Srp(_) => Scheme::Srp,
+            Self::MobileTcp(_) => Scheme::MobileTcp,
         }
     }
 

@@ -61,7 +61,7 @@ fn both_directions_flow_at_once() {
         };
         let (one, both) = (time(50_000, 0).unwrap(), time(50_000, 50_000).unwrap());
         let most = at(0) + one.since(at(0)).mul_f64(1.6);
-        assert!(both < most, "{}: {one:?} {both:?}", hop.name());
+        assert!(both < most, "{}: {one:?} {both:?}", hop.scheme());
     }
 }
 
@@ -100,7 +100,7 @@ fn a_slow_reader_closes_the_fixed_hosts_window() {
         let (_, wired) = world.fixed_host().connections().next().unwrap();
         // The surrogate's receive buffer, the base's on the hop, and the mobile's own.
         let held = wired.acknowledged().get();
-        assert!((16_000..=4 * 16_384).contains(&held), "{}: {held}", hop.name());
+        assert!((16_000..=4 * 16_384).contains(&held), "{}: {held}", hop.scheme());
         assert_eq!((wired.stats().timeouts, wired.stats().zero_windows), (0, 1));
         assert_eq!(world.peer(world.mobiles[0]).conns[0].read, 0);
         let silent = fixed.borrow().from(FIXED).filter(|s| s.at > at(20_000)).count();

@@ -29,7 +29,7 @@ fn a_handoff_that_was_foreseen_takes_less_time() {
     for hop in schemes() {
         let (_, unforeseen) = travel(&hop, None);
         let (_, foreseen) = travel(&hop, Some((900, 1)));
-        assert!(foreseen * 5 < unforeseen * 4, "{}: {foreseen:?}, {unforeseen:?}", hop.name());
+        assert!(foreseen * 5 < unforeseen * 4, "{}: {foreseen:?}, {unforeseen:?}", hop.scheme());
     }
 }
 
@@ -40,6 +40,6 @@ fn a_wrong_candidate_is_no_worse_than_none() {
     for hop in schemes() {
         let (_, unforeseen) = travel(&hop, None);
         let (_, wrong) = travel(&hop, Some((900, 2)));
-        assert!(wrong < unforeseen * 2, "{}: {wrong:?}, {unforeseen:?}", hop.name());
+        assert!(wrong < unforeseen * 2, "{}: {wrong:?}, {unforeseen:?}", hop.scheme());
     }
 }

@@ -61,7 +61,9 @@ fn run(seed: u64) -> Result<bool, String> {
         plan.fixed_tcp = plan.wired_tcp;
     }
     let mode = if plan.anchors { "anchor" } else { "migrate" };
-    say(|| format!("{} mobiles, {} bases, {}, {mode}", plan.mobiles, plan.bases, plan.hop.name()));
+    say(|| {
+        format!("{} mobiles, {} bases, {}, {mode}", plan.mobiles, plan.bases, plan.hop.scheme())
+    });
     let mut world = plan.build();
     let fixed = world.watch_fixed();
     let nodes: Vec<_> = world.mobiles.iter().copied().chain([world.fixed]).collect();

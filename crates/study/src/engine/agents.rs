@@ -8,12 +8,13 @@ use lasthop_agent::snoop::{self, Snoop};
 use lasthop_agent::unsplit::{self, Unsplit};
 use lasthop_sim::agents::{AgentRouter, Help, Peers};
 use lasthop_sim::net::Packet;
+use lasthop_units::Scheme;
 
 use super::addresses::address;
 use crate::run::RunError;
 use crate::scenario::{
     LocalTimer, MTcpSettings, NodeIndex, ObtcpSettings, PathHelp, RecoverySettings, Scenario,
-    Scheme, SnoopSettings, Station,
+    SnoopSettings, Station,
 };
 
 /// Any agent.

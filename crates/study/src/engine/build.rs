@@ -5,7 +5,7 @@ use lasthop_sim::net::host::Content;
 use lasthop_sim::net::traffic::{Client, Traffic as Play, User, Wish};
 use lasthop_sim::net::{Host, Router};
 use lasthop_sim::schemes::{BaseStation, MobileStation};
-use lasthop_units::{Duration, Seed, Time};
+use lasthop_units::{Duration, Scheme, Seed, Time};
 
 use super::addresses::{address, port};
 use super::agents;
@@ -17,7 +17,7 @@ use super::mobility;
 use super::mtu::{path_mtu, wired_mtu};
 use super::tcp::{config, held};
 use crate::run::RunError;
-use crate::scenario::{NodeIndex, PathHelp, Scenario, Scheme};
+use crate::scenario::{NodeIndex, PathHelp, Scenario};
 
 /// Services begin to listen at zero, and nobody calls before.
 const FIRST: Duration = Duration::from_nanos(1);

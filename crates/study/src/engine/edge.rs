@@ -4,12 +4,12 @@ use lasthop_agent::edge::{
     CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
     HopEnd, ReceiverWindows, Rule, Total, WindowsConfig, Withhold, WithholdConfig,
 };
-use lasthop_units::Time;
+use lasthop_units::{Scheme, Time};
 
 use super::addresses::port;
 use super::agents::Helper;
 use super::mobility::{HOLD, thaw};
-use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario, Scheme};
+use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario};
 
 /// The agents at the edge of a mobile, from the mobile outwards; none unless the scenario puts its
 /// schemes there.

@@ -4,14 +4,14 @@ use lasthop_hop::{Discipline, HopConfig, Window, mobile_tcp};
 use lasthop_session::{Config as SessionConfig, handoff};
 use lasthop_sim::schemes::{BaseConfig, HopKind, MobileConfig};
 use lasthop_tcp::Config as TcpConfig;
-use lasthop_units::{Bytes, Duration};
+use lasthop_units::{Bytes, Duration, Scheme};
 
 use super::mtu::wired_mtu;
 use super::tcp::config;
 use crate::run::RunError;
 use crate::scenario::{
-    Flow, HandoffMode, LinkIndex, MOST_HELD, MobileTcpSettings, NodeIndex, NodeKind, Scenario,
-    Scheme, Srp, SrpWindow,
+    Flow, HandoffMode, LinkIndex, MOST_HELD, MobileTcpSettings, NodeIndex, NodeKind, Scenario, Srp,
+    SrpWindow,
 };
 
 /// Bytes of the IP and UDP headers in front of SRP (SRP-12).

@@ -2,9 +2,9 @@
 
 use lasthop_tcp::mobility::{Atcp, FastRetransmit, Freeze, Greet, LinkLayerFreeze, Mobility, Thaw};
 use lasthop_tcp::{Coherence, Config};
-use lasthop_units::Duration;
+use lasthop_units::{Duration, Scheme};
 
-use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario, Scheme, ThawOn};
+use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario, ThawOn};
 
 /// How long duplicate acknowledgements wait for the link if nothing is said: about what a link with
 /// a few tens of milliseconds takes to repair a loss (DDA-4, CC-8).

@@ -8,7 +8,7 @@ use lasthop_sim::schemes::Tidings;
 use lasthop_sim::signals::{
     Outage, Prediction, Quality, Signal, Signals, SignalsConfig, SignalsError,
 };
-use lasthop_units::{Duration, LinkEvent, Seed, Time};
+use lasthop_units::{Duration, LinkEvent, Scheme, Seed, Time};
 
 use super::addresses::address;
 use super::edge;
@@ -16,7 +16,7 @@ use super::network::Running;
 use super::transfer::{Change, Transfer};
 use crate::run::RunError;
 use crate::scenario::{
-    Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, Scheme, Signal as SaidSignal, Station,
+    Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, Signal as SaidSignal, Station,
 };
 
 /// A mobile whose session was not told of its new base hears that base's next advertisement

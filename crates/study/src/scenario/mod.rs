@@ -60,7 +60,7 @@ pub use model::{
 };
 pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};
-pub use scheme::{Scheme, Schemes, Traits, WorksAt};
+pub use scheme::Schemes;
 pub use sweep::PointHash;
 pub use tcp::{
     DelayedAck, MOST_BUFFER, MOST_HELD, ShrunkWindow, Stack, TcpSettings, Variant, Window,

@@ -3,10 +3,11 @@
 
 use std::collections::VecDeque;
 
+use lasthop_units::{Scheme, WorksAt};
+
 use super::complaint::Complaints;
 use super::mobile_tcp::MobileTcpSettings;
 use super::model::{Flow, LinkIndex, NodeIndex, NodeKind, Scenario};
-use super::scheme::{Scheme, WorksAt};
 
 /// A mobile host whose packets pass through agents.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -258,8 +259,8 @@ fn edges(scenario: &Scenario, wrong: &mut Complaints) {
     };
     for (i, flow) in scenario.flows.iter().enumerate() {
         let Some(mobile) = scenario.mobile_end(flow) else { continue };
-        if flow.schemes.contains(Scheme::FastRtxHandoff) {
-            let message = format!("{} has no agent at an edge", Scheme::FastRtxHandoff);
+        if let Some(scheme) = flow.schemes.mobile().filter(|scheme| !scheme.acts_at_edge()) {
+            let message = format!("{scheme} has no agent at an edge");
             wrong.add_once(&at(flow), message, "leave `mobile.edge` out, or take another scheme");
         }
         let before = &scenario.flows[..i];

@@ -6,7 +6,7 @@ mod rwc;
 use std::time::Duration;
 
 use lasthop_radio::{LinkSettings, QueueLimit, RadioConfig, Span};
-use lasthop_units::{Bytes, Rate};
+use lasthop_units::{Bytes, Rate, Scheme};
 
 use super::complaint::Complaints;
 use super::file::{
@@ -19,7 +19,7 @@ use super::model::{
 };
 use super::path;
 use super::problem::suggest;
-use super::scheme::{Scheme, Schemes};
+use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::topology;
 

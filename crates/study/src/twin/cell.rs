@@ -3,9 +3,9 @@
 use std::fmt;
 
 use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, QueueLimit, RadioConfig};
-use lasthop_units::{Duration, Rate, Seed};
+use lasthop_units::{Duration, Placement, Rate, Scheme, Seed};
 
-use crate::scenario::{Handoff, HandoffMode, LinkIndex, NodeIndex, Scheme};
+use crate::scenario::{Handoff, HandoffMode, LinkIndex, NodeIndex};
 
 /// One cell: a condition, a scheme and a sender. One bulk download from the fixed host to the mobile
 /// crosses it, and nothing else.
@@ -66,26 +66,6 @@ pub struct Outage {
     /// How long before it the mobile's edge is told; never if none. Whoever stands at the edge or at
     /// the base hears at once that the hop is down, and that it is up.
     pub lead: Option<Duration>,
-}
-
-/// Where an agent stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Spot {
-    /// At the base.
-    Base,
-    /// At the mobile router, between its two hops.
-    Router,
-    /// In front of the mobile, behind the last hop.
-    Edge,
-}
-
-/// An agent of a cell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stand {
-    /// Where.
-    pub spot: Spot,
-    /// What `lasthop agent` is told, interfaces apart.
-    pub arguments: &'static [&'static str],
 }
 
 /// The wire of the league, and the hops.
@@ -190,29 +170,12 @@ impl Cell {
     }
 
     /// The agents that help, from the fixed host to the mobile.
-    pub fn agents(&self) -> Vec<Stand> {
-        let stand = |spot, arguments| Stand { spot, arguments };
-        let both = |base, edge| vec![stand(Spot::Base, base), stand(Spot::Edge, edge)];
-        match self.scheme {
-            Scheme::Snoop => vec![stand(Spot::Base, &["snoop"])],
-            Scheme::MTcp => vec![stand(Spot::Base, &["m-tcp"])],
-            Scheme::Obtcp => vec![
-                stand(Spot::Base, &["obtcp-base"]),
-                stand(Spot::Router, &["obtcp-mobile-router"]),
-            ],
-            Scheme::DelayedDupacks => {
-                both(&["delayed-dupacks", "--end", "base"], &["delayed-dupacks", "--end", "mobile"])
-            }
-            Scheme::CongestionCoherence => both(
-                &["congestion-coherence", "--end", "base"],
-                &["congestion-coherence", "--end", "mobile"],
-            ),
-            Scheme::Freeze => vec![stand(Spot::Edge, &["freeze"])],
-            Scheme::LlFreeze => vec![stand(Spot::Edge, &["ll-freeze"])],
-            Scheme::Atcp => vec![stand(Spot::Edge, &["atcp"])],
-            Scheme::Rwc => vec![stand(Spot::Edge, &["rwc", "--window", "32"])],
-            _ => Vec::new(),
+    pub fn agents(&self) -> Vec<Placement> {
+        let mut agents = self.scheme.placements();
+        if self.scheme == Scheme::Rwc {
+            agents.iter_mut().for_each(|agent| agent.args.extend(["--window", "32"]));
         }
+        agents
     }
 
     /// Wire and hop.

@@ -11,7 +11,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, Condition, Outage, Sender, Spot, Stand};
+pub use cell::{Cell, Condition, Outage, Sender};
 pub use judge::{Effect, MARGIN, Verdict};
 pub use simulated::{run, scenario};
 pub use table::cells;

@@ -1,58 +1,45 @@
 //! Which cells there are.
 
-use lasthop_units::Duration;
+use lasthop_units::{Duration, Scheme};
 
 use super::cell::{Cell, Condition, Sender};
-use crate::scenario::Scheme;
 
-/// What can help over one hop, from the path or from the mobile's edge.
-const ONE_HOP: [Scheme; 9] = [
-    Scheme::None,
-    Scheme::Snoop,
-    Scheme::MTcp,
-    Scheme::DelayedDupacks,
-    Scheme::CongestionCoherence,
-    Scheme::Freeze,
-    Scheme::LlFreeze,
-    Scheme::Atcp,
-    Scheme::Rwc,
+const CONDITIONS: [Condition; 10] = [
+    Condition::Clean,
+    Condition::Loss { per_mille: 1 },
+    Condition::Loss { per_mille: 10 },
+    Condition::Loss { per_mille: 50 },
+    Condition::Fades,
+    Condition::Gaps { told: true },
+    Condition::Gaps { told: false },
+    Condition::TwoHops,
+    Condition::FirstHop,
+    Condition::BigRadio,
 ];
-/// What can help behind a mobile router.
-const TWO_HOPS: [Scheme; 8] = [
-    Scheme::None,
-    Scheme::Snoop,
-    Scheme::Obtcp,
-    Scheme::MTcp,
-    Scheme::Freeze,
-    Scheme::LlFreeze,
-    Scheme::Atcp,
-    Scheme::Rwc,
-];
-/// Losses that snoop and obTCP repair, each in its own place.
-const FIRST_HOP: [Scheme; 3] = [Scheme::None, Scheme::Snoop, Scheme::Obtcp];
-const BIG_RADIO: [Scheme; 2] = [Scheme::None, Scheme::Snoop];
 
-const CONDITIONS: [(Condition, &[Scheme]); 10] = [
-    (Condition::Clean, &ONE_HOP),
-    (Condition::Loss { per_mille: 1 }, &ONE_HOP),
-    (Condition::Loss { per_mille: 10 }, &ONE_HOP),
-    (Condition::Loss { per_mille: 50 }, &ONE_HOP),
-    (Condition::Fades, &ONE_HOP),
-    (Condition::Gaps { told: true }, &ONE_HOP),
-    (Condition::Gaps { told: false }, &ONE_HOP),
-    (Condition::TwoHops, &TWO_HOPS),
-    (Condition::FirstHop, &FIRST_HOP),
-    (Condition::BigRadio, &BIG_RADIO),
-];
+/// Whether a scheme can help under a condition: none, and what has agents on Linux.
+fn can_help(scheme: Scheme, condition: Condition) -> bool {
+    let fits = match condition {
+        // The losses that snoop and obTCP repair, each in its own place.
+        Condition::FirstHop => matches!(scheme, Scheme::Snoop | Scheme::Obtcp),
+        Condition::BigRadio => scheme == Scheme::Snoop,
+        // A link recovers between a base and the mobile itself.
+        Condition::TwoHops => !scheme.recovers_on_link(),
+        _ => !scheme.traits().needs_mobile_router,
+    };
+    scheme == Scheme::None || fits && !scheme.roles().is_empty()
+}
 
 /// The whole table, by condition, sender and scheme; what all are compared with, [`Scheme::None`],
 /// comes first of each condition and sender.
 pub fn cells(duration: Duration) -> Vec<Cell> {
     let mut all = Vec::new();
-    for (condition, schemes) in CONDITIONS {
+    let mut schemes = Scheme::ALL;
+    schemes.sort_by_key(|scheme| (scheme.traits().place, scheme.recovers_on_link()));
+    for condition in CONDITIONS {
         for sender in [Sender::Reno, Sender::Cubic] {
-            let cell = |scheme: &Scheme| Cell { condition, scheme: *scheme, sender, duration };
-            all.extend(schemes.iter().map(cell));
+            let there = schemes.into_iter().filter(|scheme| can_help(*scheme, condition));
+            all.extend(there.map(|scheme| Cell { condition, scheme, sender, duration }));
         }
     }
     all

@@ -1,12 +1,12 @@
 use std::collections::BTreeSet;
 
 use lasthop_radio::Direction;
-use lasthop_units::{Duration, Seed};
+use lasthop_units::{Duration, Scheme, Seed};
 
 use super::*;
 use crate::engine::Simulator;
 use crate::run::Engine;
-use crate::scenario::{NodeKind, Scheme};
+use crate::scenario::NodeKind;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -84,10 +84,9 @@ fn every_scheme_has_its_agents() {
     for cell in cells(MINUTE) {
         let agents = cell.agents();
         assert_eq!(agents.is_empty(), cell.scheme == Scheme::None, "{cell}");
-        let at_router = agents.iter().any(|stand| stand.spot == Spot::Router);
+        let at_router = cell.scheme.traits().needs_mobile_router;
         assert!(!at_router || cell.condition.has_router(), "{cell}");
-        let named = |stand: &Stand| stand.arguments[0].starts_with(cell.scheme.name());
-        assert!(agents.iter().all(named), "{cell}");
+        assert!(agents.iter().all(|at| at.args[0].starts_with(cell.scheme.name())), "{cell}");
         let marks = [Direction::Up, Direction::Down].map(|way| match way {
             Direction::Up => cell.radio().up.ecn_mark,
             Direction::Down => cell.radio().down.ecn_mark,
@@ -96,7 +95,7 @@ fn every_scheme_has_its_agents() {
     }
     let window = Cell::WINDOW.to_string();
     let rwc = cell(Condition::Clean, Scheme::Rwc, Sender::Reno).agents();
-    assert!(rwc[0].arguments.contains(&window.as_str()));
+    assert!(rwc[0].args.contains(&window.as_str()));
 }
 
 #[test]

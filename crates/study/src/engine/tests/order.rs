@@ -3,11 +3,10 @@
 
 use std::fs;
 
-use lasthop_units::Stream;
+use lasthop_units::{Scheme, Stream};
 use rayon::prelude::*;
 
 use super::*;
-use crate::scenario::Scheme;
 
 /// Orders of each random scenario.
 const ORDERS: u64 = 3;

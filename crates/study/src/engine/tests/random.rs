@@ -2,11 +2,10 @@
 //! hangs that does not hang without help.
 
 use lasthop_testing::{Replay, schedules};
-use lasthop_units::Stream;
+use lasthop_units::{Scheme, Stream, WorksAt};
 use rayon::prelude::*;
 
 use super::*;
-use crate::scenario::{Scheme, WorksAt};
 
 /// Random scenarios of each scheme, unless others are asked for (`LASTHOP_SEED` and the like).
 const RUNS: u64 = 1000;

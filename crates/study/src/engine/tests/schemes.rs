@@ -1,7 +1,9 @@
 //! Each scheme does something, and does it in the right direction.
 
+use lasthop_units::{Scheme, WorksAt};
+
 use super::*;
-use crate::scenario::{Scheme, Schemes, WorksAt};
+use crate::scenario::Schemes;
 
 /// A download over a wire and a hop.
 const DOWNLOAD: &str = r#"

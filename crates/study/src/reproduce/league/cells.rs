@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use lasthop_units::Scheme;
+
 use crate::reproduce::sheet::{Sheet, sheet};
 use crate::reproduce::{Label, ReproduceError};
-use crate::scenario::{Scenario, Scheme};
+use crate::scenario::Scenario;
 
 /// A scenario file, and how its radios stand to each other.
 pub(super) struct Ground {

@@ -1,5 +1,7 @@
 //! The league as a report: the tables, what they say, and the scenario files with their reasons.
 
+use lasthop_units::Scheme;
+
 use super::cells::GROUNDS;
 use super::gain::{MARGIN, Verdict};
 use super::print::{Told, verdicts};
@@ -9,7 +11,6 @@ use crate::report::{Block, Entry, Figure, Note, Report, Table, Tone};
 use crate::reproduce::page::{self, dash, value};
 use crate::reproduce::prose::Prose;
 use crate::reproduce::{Criterion, ReproduceError, Request};
-use crate::scenario::Scheme;
 
 pub(super) fn report(
     prose: &Prose,

@@ -1,7 +1,8 @@
 //! What a scheme makes of the goodput without help.
 
+use lasthop_units::Scheme;
+
 use super::{Cell, Measure};
-use crate::scenario::Scheme;
 use crate::stats::{Estimate, Interval, Ratio};
 
 /// A difference below this share of the goodput is none, however well it is known.

@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use lasthop_units::{Rate, Seed};
+use lasthop_units::{Rate, Scheme, Seed, WorksAt as Where};
 use rayon::prelude::*;
 
 use super::cell::{Label, Only, chosen_labels};
@@ -24,7 +24,6 @@ use super::prose::Prose;
 use super::run::{Failure, Progress};
 use super::study::{ReproduceError, Request, beside, pool};
 use crate::report::Report;
-use crate::scenario::{Scheme, WorksAt as Where};
 use crate::stats::Sample;
 
 pub use cells::{LeagueRun, Load, Measure};

@@ -1,12 +1,13 @@
 //! Table I's questions, answered by what was measured and by what a scheme is built of.
 
+use lasthop_units::{Scheme, WorksAt};
+
 use super::cells::{
     EARLY, ERRORS, FREQUENT, IDEAL, LONG, ROUTER, SEMANTICS, TABLE_1, TABLE_1_EARLY,
 };
 use super::mean;
 use crate::published::Published;
 use crate::reproduce::Comparison;
-use crate::scenario::{Scheme, WorksAt};
 
 /// The row that is not measured.
 pub(super) const NODE: &str = "intermediate node";

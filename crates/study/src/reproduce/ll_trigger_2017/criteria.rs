@@ -1,5 +1,7 @@
 //! What has to be right, and how much of what the paper claims holds.
 
+use lasthop_units::Scheme;
+
 use super::answers::{self, QUESTIONS};
 use super::cells::{
     BINS, FIGURE_7, FIGURE_8, MINIMUM, RECOVERY, SEMANTICS, TABLE_2, THROUGHPUT, TIMEOUTS,
@@ -7,7 +9,6 @@ use super::cells::{
 use super::mean;
 use crate::published::Published;
 use crate::reproduce::{Comparison, Criterion, Order, Pair, RATIO_TOLERANCE};
-use crate::scenario::Scheme;
 
 /// The handoff times of Table II.
 pub(super) const TABLE_2_TIMES: [&str; 5] = ["0 s", "1.5 s", "4.3 s", "5.2 s", "8.9 s"];

@@ -1,5 +1,7 @@
 //! The report's figures and tables of what was run.
 
+use lasthop_units::Scheme;
+
 use super::answers::{self, Answer, QUESTIONS};
 use super::cells::{FIGURE_7, FIGURE_7_LONG, FIGURE_8, LONG, TABLE_2, THROUGHPUT};
 use super::content::Content;
@@ -8,7 +10,6 @@ use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span}
 use crate::report::{Block, Entry, Figure, Section, Table, Tone};
 use crate::reproduce::page::dash;
 use crate::reproduce::{Compared, Measured};
-use crate::scenario::Scheme;
 use crate::stats::Estimate;
 
 /// Around which part of a run figure 7 is drawn, in seconds.

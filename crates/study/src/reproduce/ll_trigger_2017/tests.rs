@@ -1,9 +1,10 @@
 use std::collections::BTreeSet;
 
+use lasthop_units::Scheme;
+
 use super::*;
 use crate::reproduce::testing::{as_xml, request};
 use crate::reproduce::{CellRunner, Criterion, Failure, Label, Mark};
-use crate::scenario::Scheme;
 
 /// Gives what the paper prints, and otherwise values of the shapes that it claims.
 struct Echo {

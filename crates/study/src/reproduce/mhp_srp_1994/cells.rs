@@ -1,6 +1,6 @@
 //! The cells: the paper's three tables, and what stands beside them.
 
-use lasthop_units::Duration;
+use lasthop_units::{Duration, Scheme};
 
 use super::setup::{Experiment, VARIATIONS, Variation};
 use crate::published::Published;
@@ -8,7 +8,7 @@ use crate::reproduce::{Cell, Label, ReproduceError};
 
 /// What helps the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Scheme {
+pub enum Contender {
     /// Nothing: TCP from end to end.
     Tcp,
     /// MHP with TCP on both halves; the paper's MTCP.
@@ -21,14 +21,14 @@ pub enum Scheme {
     SrpToday,
 }
 
-impl Scheme {
+impl Contender {
     /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tcp => "tcp",
-            Self::SplitTcp => "split-tcp",
-            Self::Srp => "srp",
-            Self::ITcp => "i-tcp",
+            Self::SplitTcp => Scheme::SplitTcp.name(),
+            Self::Srp => Scheme::Srp.name(),
+            Self::ITcp => Scheme::ITcp.name(),
             Self::SrpToday => "srp-today",
         }
     }
@@ -47,7 +47,7 @@ pub enum Handoffs {
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     /// What helps the connection.
-    pub scheme: Scheme,
+    pub scheme: Contender,
     /// How long a handoff silences the hop.
     pub pause: Duration,
     /// The mean part of packets that the hop loses.
@@ -81,12 +81,12 @@ const LOSSES: [(&str, f64); 3] = [("0 %", 0.0), ("5 %", 0.05), ("10 %", 0.10)];
 const UNIT: &str = "s";
 
 /// The tables of the paper and their schemes.
-const TABLES: [(&str, Scheme); 3] =
-    [("table1", Scheme::Tcp), ("table2", Scheme::SplitTcp), ("table3", Scheme::Srp)];
+const TABLES: [(&str, Contender); 3] =
+    [("table1", Contender::Tcp), ("table2", Contender::SplitTcp), ("table3", Contender::Srp)];
 
 /// The tables of ours that have the same rows and columns.
-const BESIDE: [(&str, Scheme); 2] =
-    [("table2-i-tcp", Scheme::ITcp), ("table3-today", Scheme::SrpToday)];
+const BESIDE: [(&str, Contender); 2] =
+    [("table2-i-tcp", Contender::ITcp), ("table3-today", Contender::SrpToday)];
 
 /// The table of repeated handoffs (EXP-Y2).
 pub(super) const REPEATED: &str = "repeated-handoffs";
@@ -111,7 +111,9 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     for (table, scheme) in BESIDE {
         cells.extend(places().map(|place| ours(table, place, case_at(scheme, place))));
     }
-    for scheme in [Scheme::Tcp, Scheme::SplitTcp, Scheme::ITcp, Scheme::Srp, Scheme::SrpToday] {
+    for scheme in
+        [Contender::Tcp, Contender::SplitTcp, Contender::ITcp, Contender::Srp, Contender::SrpToday]
+    {
         let pauses = places().filter(|((_, pause), _)| !pause.is_zero());
         cells.extend(pauses.map(|place| {
             let handoffs = Handoffs::Repeated;
@@ -154,10 +156,10 @@ fn ours(table: &str, ((row, _), (column, _)): PauseAndLoss, case: Case) -> Cell<
     Cell::ours(label, UNIT, case)
 }
 
-fn case_at(scheme: Scheme, ((_, pause), (_, loss)): PauseAndLoss) -> Case {
+fn case_at(scheme: Contender, ((_, pause), (_, loss)): PauseAndLoss) -> Case {
     case(scheme, pause, loss)
 }
 
-fn case(scheme: Scheme, pause: Duration, loss: f64) -> Case {
+fn case(scheme: Contender, pause: Duration, loss: f64) -> Case {
     Case { scheme, pause, loss, handoffs: Handoffs::Once, variation: None }
 }

@@ -15,7 +15,7 @@ use super::run::{CellRunner, Course, Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
 
-pub use cells::{Case, Handoffs, Scheme};
+pub use cells::{Case, Contender, Handoffs};
 pub use runner::Simulated;
 pub use setup::{Bursts, Direction, Experiment, Flavour, VARIATIONS, Variation};
 

@@ -8,7 +8,7 @@ use lasthop_sim::schemes::journey::{Help, Journey, Outcome, Pause, Way};
 use lasthop_tcp::{Algorithm, Config as TcpConfig};
 use lasthop_units::{Bytes, Duration, Seed, Stream, Time};
 
-use super::cells::{Case, Handoffs, Scheme};
+use super::cells::{Case, Contender, Handoffs};
 use super::setup::{Bursts, Direction, Experiment, Flavour};
 use crate::reproduce::{Cell, CellRunner, Course, Failure};
 
@@ -103,14 +103,14 @@ fn journey(experiment: &Experiment, case: &Case, seed: Seed) -> Journey {
     }
 }
 
-fn help(experiment: &Experiment, scheme: Scheme) -> Help {
+fn help(experiment: &Experiment, scheme: Contender) -> Help {
     let small = tcp(experiment, small_segment(experiment));
     match scheme {
-        Scheme::Tcp => Help::Nothing,
-        Scheme::SplitTcp => Help::Split(HopKind::SplitTcp(small)),
-        Scheme::ITcp => Help::Split(HopKind::ITcp(small)),
-        Scheme::Srp => Help::Split(HopKind::Srp(srp(experiment, windowed(experiment)))),
-        Scheme::SrpToday => Help::Split(HopKind::Srp(srp(experiment, Discipline::Paced))),
+        Contender::Tcp => Help::Nothing,
+        Contender::SplitTcp => Help::Split(HopKind::SplitTcp(small)),
+        Contender::ITcp => Help::Split(HopKind::ITcp(small)),
+        Contender::Srp => Help::Split(HopKind::Srp(srp(experiment, windowed(experiment)))),
+        Contender::SrpToday => Help::Split(HopKind::Srp(srp(experiment, Discipline::Paced))),
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
     fn handoffs_are_spaced_evenly_within_a_run() {
         let experiment = Experiment::default();
         let case = Case {
-            scheme: Scheme::Tcp,
+            scheme: Contender::Tcp,
             pause: Duration::from_secs(1),
             loss: 0.0,
             handoffs: Handoffs::Repeated,

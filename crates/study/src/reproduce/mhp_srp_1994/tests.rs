@@ -13,16 +13,16 @@ struct Echo {
 
 impl CellRunner<Case> for Echo {
     fn run(&self, cell: &Cell<Case>, run: u32, seed: Seed) -> Result<f64, Failure> {
-        if cell.case.scheme == Scheme::ITcp && run == 1 {
+        if cell.case.scheme == Contender::ITcp && run == 1 {
             return Err(Failure::Incomplete("<time> is over & out".to_owned()));
         }
-        let factor = if cell.case.scheme == Scheme::Srp { self.srp } else { 1.0 };
+        let factor = if cell.case.scheme == Contender::Srp { self.srp } else { 1.0 };
         let spread = 0.98 + 0.04 * seed.stream("echo").uniform();
         Ok(cell.published.map_or(20.0, |published| published.mean) * factor * spread)
     }
 
     fn course(&self, cell: &Cell<Case>, _: u32, _: Seed) -> Option<Course> {
-        (cell.case.scheme == Scheme::Srp).then(|| Course {
+        (cell.case.scheme == Contender::Srp).then(|| Course {
             cwnd: (0..100).map(|i| (f64::from(i) / 4.0, f64::from(i % 32) * 212.0)).collect(),
             sent: (0..100).map(|i| (f64::from(i) / 4.0, f64::from(i) * 1000.0)).collect(),
             delivered: (0..100).map(|i| (f64::from(i) / 4.0, f64::from(i) * 990.0)).collect(),
