@@ -3,7 +3,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use lasthop_units::{LinkEvent, Time};
+use lasthop_units::{LinkEvent, Scheme, Time};
 use lasthop_wire::agent::Message;
 
 use crate::edge::{CoherentDupacks, DelayedDupacks, Freeze, ReceiverWindows, Withhold};
@@ -53,8 +53,8 @@ macro_rules! agents {
                 match self { $(Self::$kind(agent) => agent.handle_queue(nearly_full),)+ }
             }
 
-            fn forget(&mut self, mobile: IpAddr) {
-                match self { $(Self::$kind(agent) => agent.forget(mobile),)+ }
+            fn remove_mobile(&mut self, mobile: IpAddr) {
+                match self { $(Self::$kind(agent) => agent.remove_mobile(mobile),)+ }
             }
 
             #[inline]
@@ -111,17 +111,17 @@ impl<P: Packet> AnyAgent<P> {
     /// What it is called.
     pub const fn name(&self) -> &'static str {
         match self {
-            Self::Snoop(_) => "snoop",
-            Self::MTcp(_) => "m-tcp",
+            Self::Snoop(_) => Scheme::Snoop.name(),
+            Self::MTcp(_) => Scheme::MTcp.name(),
             Self::ObtcpBase(_) => "obtcp-base",
             Self::ObtcpRouter(_) => "obtcp-router",
             Self::Link(_) => "link",
             Self::Unsplit(_) => "unsplit",
-            Self::DelayedDupacks(_) => "delayed-dupacks",
+            Self::DelayedDupacks(_) => Scheme::DelayedDupacks.name(),
             Self::CoherentDupacks(_) => "coherence",
-            Self::Freeze(_) => "freeze",
-            Self::Withhold(_) => "atcp",
-            Self::Windows(_) => "rwc",
+            Self::Freeze(_) => Scheme::Freeze.name(),
+            Self::Withhold(_) => Scheme::Atcp.name(),
+            Self::Windows(_) => Scheme::Rwc.name(),
         }
     }
 

@@ -11,7 +11,7 @@ pub const SPAN: u32 = 1 << 30;
 
 /// A segment that is kept.
 #[derive(Clone, Debug)]
-pub struct Kept<P, M> {
+pub struct CachedSegment<P, M> {
     /// Of its first byte.
     pub seq: Seq,
     /// After its last byte; a FIN counts.
@@ -24,9 +24,9 @@ pub struct Kept<P, M> {
     reach: Seq,
 }
 
-impl<P, M> Kept<P, M> {
+impl<P, M> CachedSegment<P, M> {
     /// The byte at `seq` is in it.
-    fn holds(&self, seq: Seq) -> bool {
+    fn covers(&self, seq: Seq) -> bool {
         seq.ahead_of(self.seq) >= 0 && self.end.ahead_of(seq) > 0
     }
 }
@@ -35,7 +35,7 @@ impl<P, M> Kept<P, M> {
 /// Segments that were cut differently when they were sent again may overlap.
 #[derive(Clone, Debug)]
 pub struct Cache<P, M> {
-    kept: VecDeque<Kept<P, M>>,
+    kept: VecDeque<CachedSegment<P, M>>,
     limit: usize,
     /// From the first to the last byte of each.
     bytes: u64,
@@ -95,7 +95,7 @@ impl<P, M> Cache<P, M> {
             return Stored::Refused;
         }
         self.bytes += u64::from(apart(seq, end));
-        self.kept.insert(at, Kept { seq, end, packet, note, reach: end });
+        self.kept.insert(at, CachedSegment { seq, end, packet, note, reach: end });
         self.renew_reach(at);
         Stored::New
     }
@@ -112,7 +112,7 @@ impl<P, M> Cache<P, M> {
     }
 
     /// Takes the lowest one out, if it ends at or before `ack`.
-    pub fn pop_acknowledged(&mut self, ack: Seq) -> Option<Kept<P, M>> {
+    pub fn pop_acknowledged(&mut self, ack: Seq) -> Option<CachedSegment<P, M>> {
         if self.kept.front()?.end.ahead_of(ack) > 0 {
             return None;
         }
@@ -120,43 +120,43 @@ impl<P, M> Cache<P, M> {
     }
 
     /// The segment that holds the byte at `seq`: of several, the one that begins last.
-    pub fn holding(&mut self, seq: Seq) -> Option<&mut Kept<P, M>> {
+    pub fn covering(&mut self, seq: Seq) -> Option<&mut CachedSegment<P, M>> {
         // Of those that begin at or before it the last one, unless an earlier one reaches further.
         let at = (0..self.place(seq + 1))
             .rev()
             .take_while(|&at| self.kept[at].reach.ahead_of(seq) > 0)
-            .find(|&at| self.kept[at].holds(seq))?;
+            .find(|&at| self.kept[at].covers(seq))?;
         self.kept.get_mut(at)
     }
 
     /// The segment that begins with the byte at `seq`.
-    pub fn starting(&mut self, seq: Seq) -> Option<&mut Kept<P, M>> {
+    pub fn starting(&mut self, seq: Seq) -> Option<&mut CachedSegment<P, M>> {
         let at = self.place(seq);
         self.kept.get_mut(at).filter(|kept| kept.seq == seq)
     }
 
     /// All segments, lowest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Kept<P, M>> {
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CachedSegment<P, M>> {
         self.kept.iter()
     }
 
     /// All segments, lowest first.
-    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Kept<P, M>> {
+    pub fn iter_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut CachedSegment<P, M>> {
         self.kept.iter_mut()
     }
 
     /// The lowest.
-    pub fn front(&self) -> Option<&Kept<P, M>> {
+    pub fn front(&self) -> Option<&CachedSegment<P, M>> {
         self.kept.front()
     }
 
     /// The lowest.
-    pub fn front_mut(&mut self) -> Option<&mut Kept<P, M>> {
+    pub fn front_mut(&mut self) -> Option<&mut CachedSegment<P, M>> {
         self.kept.front_mut()
     }
 
     /// Drops the lowest.
-    pub fn pop_front(&mut self) -> Option<Kept<P, M>> {
+    pub fn pop_front(&mut self) -> Option<CachedSegment<P, M>> {
         let kept = self.kept.pop_front()?;
         self.bytes -= u64::from(apart(kept.seq, kept.end));
         Some(kept)
@@ -233,9 +233,9 @@ mod tests {
         let end = u32::MAX - 9;
         let mut cache = cache(8, &[(end, 0), (10, 20), (end - 10, end), (0, 10)]);
         assert_eq!(starts(&cache), [end - 10, end, 0, 10]);
-        assert_eq!(cache.holding(Seq(u32::MAX)).map(|kept| kept.seq), Some(Seq(end)));
-        assert_eq!(cache.holding(Seq(19)).map(|kept| kept.seq), Some(Seq(10)));
-        assert!(cache.holding(Seq(20)).is_none());
+        assert_eq!(cache.covering(Seq(u32::MAX)).map(|kept| kept.seq), Some(Seq(end)));
+        assert_eq!(cache.covering(Seq(19)).map(|kept| kept.seq), Some(Seq(10)));
+        assert!(cache.covering(Seq(20)).is_none());
         assert_eq!(cache.acknowledge(Seq(5)), 2);
         assert_eq!(starts(&cache), [0, 10]);
     }
@@ -276,9 +276,9 @@ mod tests {
     #[test]
     fn a_byte_is_found_in_a_longer_segment_behind_a_shorter_one() {
         let mut cache = cache(8, &[(0, 100), (10, 20)]);
-        assert_eq!(cache.holding(Seq(15)).map(|kept| kept.seq), Some(Seq(10)));
-        assert_eq!(cache.holding(Seq(50)).map(|kept| kept.seq), Some(Seq(0)));
-        assert!(cache.holding(Seq(100)).is_none());
+        assert_eq!(cache.covering(Seq(15)).map(|kept| kept.seq), Some(Seq(10)));
+        assert_eq!(cache.covering(Seq(50)).map(|kept| kept.seq), Some(Seq(0)));
+        assert!(cache.covering(Seq(100)).is_none());
         assert_eq!(cache.acknowledge(Seq(50)), 0);
         assert_eq!(cache.acknowledge(Seq(100)), 2);
     }
@@ -287,11 +287,11 @@ mod tests {
     #[test]
     fn how_far_segments_reach_follows_changes() {
         let mut cache = cache(8, &[(10, 20), (20, 30), (0, 25)]);
-        assert_eq!(cache.holding(Seq(24)).map(|kept| kept.seq), Some(Seq(20)));
+        assert_eq!(cache.covering(Seq(24)).map(|kept| kept.seq), Some(Seq(20)));
         assert_eq!(cache.store(Seq(20), Seq(22), 'b', 0), Stored::Again);
-        assert_eq!(cache.holding(Seq(24)).map(|kept| kept.seq), Some(Seq(0)));
+        assert_eq!(cache.covering(Seq(24)).map(|kept| kept.seq), Some(Seq(0)));
         assert_eq!(cache.store(Seq(0), Seq(5), 'b', 0), Stored::Again);
-        assert!(cache.holding(Seq(24)).is_none());
+        assert!(cache.covering(Seq(24)).is_none());
         assert_eq!(cache.starting(Seq(20)).map(|kept| kept.end), Some(Seq(22)));
         assert!(cache.starting(Seq(21)).is_none());
         let reaches = [5, 20, 22].map(Seq);
@@ -343,7 +343,7 @@ mod tests {
             before - self.0.len()
         }
 
-        fn holding(&self, byte: u32) -> Option<u32> {
+        fn covering(&self, byte: u32) -> Option<u32> {
             self.0.range(..=byte).rev().find(|(_, kept)| kept.0 > byte).map(|(at, _)| *at)
         }
     }
@@ -369,8 +369,8 @@ mod tests {
                         prop_assert_eq!(cache.acknowledge(at(ack)), model.acknowledge(ack));
                     }
                     Op::Hold { at: byte } => prop_assert_eq!(
-                        cache.holding(at(byte)).map(|kept| kept.seq),
-                        model.holding(byte).map(at)
+                        cache.covering(at(byte)).map(|kept| kept.seq),
+                        model.covering(byte).map(at)
                     ),
                     Op::Pop => prop_assert_eq!(
                         cache.pop_front().map(|kept| kept.seq),
@@ -402,7 +402,7 @@ mod tests {
                 }
             }
             for probe in probes {
-                if let Some(kept) = cache.holding(Seq(probe)) {
+                if let Some(kept) = cache.covering(Seq(probe)) {
                     prop_assert!(apart(kept.seq, Seq(probe)) < apart(kept.seq, kept.end));
                 }
                 cache.acknowledge(Seq(probe));

@@ -54,7 +54,7 @@ pub trait Agent<P: Packet> {
     fn handle_queue(&mut self, _nearly_full: bool) {}
 
     /// A mobile has gone to another base: what is kept for it is dropped (SNP-11).
-    fn forget(&mut self, _mobile: IpAddr) {}
+    fn remove_mobile(&mut self, _mobile: IpAddr) {}
 
     /// The next thing to send.
     fn poll_output(&mut self) -> Option<Output<P>>;

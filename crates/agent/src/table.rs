@@ -67,7 +67,7 @@ impl<S> Table<S> {
         self.entries.get_mut(connection).map(|entry| &mut entry.state)
     }
 
-    /// Begins to know a connection, in place of what was known of it.
+    /// Tracks a connection, in place of what was known of it.
     pub fn insert(&mut self, now: Time, connection: Connection, state: S) -> &mut S {
         self.remove(&connection);
         self.make_room();

@@ -148,7 +148,7 @@ impl Machine {
     pub(super) fn begin_anew(&mut self) {
         if let AnyAgent::Link(machine) = &mut self.agent {
             // There is one machine for the hop, whichever mobile is named.
-            machine.forget(std::net::Ipv4Addr::UNSPECIFIED.into());
+            machine.remove_mobile(std::net::Ipv4Addr::UNSPECIFIED.into());
         }
     }
 

@@ -3,7 +3,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::tcp::{Flags, SackBlocks, Segment, Seq};
 
 use super::FlowView;
-use super::flow::{Flow, Kind, acknowledges, held_above};
+use super::flow::{AckKind, Flow, acknowledges, held_above};
 use super::waiting::{DupackStats, Waiting};
 use crate::table::Table;
 use crate::{Agent, Output, Packet, Queue, Side, Tcp};
@@ -195,21 +195,21 @@ impl<P: Packet> CoherentDupacks<P> {
             return Some(packet);
         }
         stream.on_ack(segment.ack);
-        if kind == Kind::Other || *ecn != Ecn::On {
+        if kind == AckKind::Other || *ecn != Ecn::On {
             return Some(packet);
         }
         let behind = u64::from(self.config.behind) * u64::from(flow.seen.fixed.longest);
         let marked = stream.gap_is_marked(behind);
         let (queue, stats) = (&mut self.queue, &mut self.stats);
-        if kind == Kind::New {
+        if kind == AckKind::New {
             waiting.discard(stats);
         } else if marked {
             waiting.release(queue, stats);
         }
         let wait = (!marked).then_some(self.config.hold);
         let passes = match kind {
-            Kind::New if held_above(segment).is_empty() => Some(packet),
-            Kind::New => Some(hide(now, wait, segment, packet, waiting, stats)),
+            AckKind::New if held_above(segment).is_empty() => Some(packet),
+            AckKind::New => Some(hide(now, wait, segment, packet, waiting, stats)),
             _ => waiting.add(now, wait, packet, stats),
         };
         let due = waiting.due();
@@ -253,7 +253,7 @@ impl<P: Packet> Agent<P> for CoherentDupacks<P> {
         }
     }
 
-    fn forget(&mut self, mobile: core::net::IpAddr) {
+    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

@@ -1,7 +1,7 @@
 use lasthop_units::{Duration, Time};
 
 use super::FlowView;
-use super::flow::{Flow, Kind, acknowledges};
+use super::flow::{AckKind, Flow, acknowledges};
 use super::waiting::{DupackStats, Waiting};
 use crate::table::Table;
 use crate::{Agent, Output, Packet, Queue, Side, Tcp};
@@ -84,12 +84,12 @@ impl<P: Packet> DelayedDupacks<P> {
         }
         let waiting = &mut flow.state;
         let passes = match kind {
-            Kind::Other => return Some(packet),
-            Kind::New => {
+            AckKind::Other => return Some(packet),
+            AckKind::New => {
                 waiting.discard(&mut self.stats);
                 Some(packet)
             }
-            Kind::Duplicate => {
+            AckKind::Duplicate => {
                 let delays = waiting.run() >= self.config.at_once;
                 let wait = delays.then_some(self.config.delay);
                 waiting.add(now, wait, packet, &mut self.stats)
@@ -114,7 +114,7 @@ impl<P: Packet> Agent<P> for DelayedDupacks<P> {
         }
     }
 
-    fn forget(&mut self, mobile: core::net::IpAddr) {
+    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

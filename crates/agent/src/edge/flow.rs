@@ -23,7 +23,7 @@ pub(super) struct Ack {
 
 /// What one end has said.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct End {
+pub(super) struct FlowEnd {
     /// After the highest byte that it has sent.
     pub(super) next: Option<Seq>,
     pub(super) last: Option<Ack>,
@@ -48,8 +48,8 @@ pub(super) struct Syn {
 /// Both ends of a connection.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Seen {
-    pub(super) fixed: End,
-    pub(super) mobile: End,
+    pub(super) fixed: FlowEnd,
+    pub(super) mobile: FlowEnd,
     /// Payload that passed.
     to_mobile: u64,
     to_fixed: u64,
@@ -97,7 +97,7 @@ impl<S: Default> Flow<S> {
 }
 
 impl Seen {
-    pub(super) fn end(&self, side: Side) -> &End {
+    pub(super) fn end(&self, side: Side) -> &FlowEnd {
         match side {
             Side::Fixed => &self.fixed,
             Side::Mobile => &self.mobile,
@@ -127,21 +127,21 @@ impl Seen {
     }
 
     /// What an acknowledgement of the mobile's is. To be asked before it is [observed](Self::observe).
-    pub(super) fn kind(&self, segment: &Segment) -> Kind {
-        let Some(last) = self.mobile.last else { return Kind::New };
+    pub(super) fn kind(&self, segment: &Segment) -> AckKind {
+        let Some(last) = self.mobile.last else { return AckKind::New };
         let ahead = segment.ack.ahead_of(last.ack);
         if ahead != 0 {
-            return if ahead > 0 { Kind::New } else { Kind::Other };
+            return if ahead > 0 { AckKind::New } else { AckKind::Other };
         }
         let outstanding = self.fixed.next.is_some_and(|next| next.ahead_of(segment.ack) > 0);
         if segment.len > 0 || is(segment, Flags::FIN) || !outstanding {
-            return Kind::Other;
+            return AckKind::Other;
         }
         let same = match segment.options.sack.is_empty() {
             true => segment.window == last.window,
             false => !held_above(segment).is_empty(),
         };
-        if same { Kind::Duplicate } else { Kind::Other }
+        if same { AckKind::Duplicate } else { AckKind::Other }
     }
 
     /// All that an end had to send is acknowledged, its FIN too.
@@ -153,7 +153,7 @@ impl Seen {
     }
 }
 
-impl End {
+impl FlowEnd {
     fn observe(&mut self, segment: &Segment) {
         let end = segment.end();
         if self.next.is_none_or(|next| end.ahead_of(next) > 0) || is(segment, Flags::SYN) {
@@ -194,14 +194,18 @@ impl End {
     }
 
     /// What this end acknowledged last, once more, with this window field.
-    pub(super) fn acknowledgement(&self, connection: &Connection, window: Window) -> Option<Made> {
+    pub(super) fn acknowledgement(
+        &self,
+        connection: &Connection,
+        window: Window,
+    ) -> Option<Acknowledgement> {
         let (last, next) = (self.last?, self.next?);
         let window = match window {
             Window::Zero => 0,
             Window::Real => last.window,
         };
         let options = Options { timestamps: last.stamps, sack: last.sack, ..Options::default() };
-        Some(Made { seq: next, ack: last.ack, window, options, connection: *connection })
+        Some(Acknowledgement { seq: next, ack: last.ack, window, options, connection: *connection })
     }
 }
 
@@ -216,7 +220,7 @@ pub(super) enum Window {
 
 /// An acknowledgement that is about to be made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Made {
+pub(super) struct Acknowledgement {
     pub(super) seq: Seq,
     pub(super) ack: Seq,
     pub(super) window: u16,
@@ -224,7 +228,7 @@ pub(super) struct Made {
     connection: Connection,
 }
 
-impl Made {
+impl Acknowledgement {
     /// As the host on that side would send it.
     pub(super) fn segment(&self, from: Side) -> Segment {
         let Connection { fixed, mobile } = self.connection;
@@ -272,7 +276,7 @@ pub(super) fn held_above(segment: &Segment) -> SackBlocks {
 
 /// What an acknowledgement is to the sender that it goes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum AckKind {
     /// It covers something new.
     New,
     /// It repeats what was said, since something came above a gap (RFC 5681 section 2).

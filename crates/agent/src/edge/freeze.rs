@@ -1,7 +1,7 @@
 use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
-use super::flow::{Flow, Made, Seen, Window, acknowledges};
+use super::flow::{Acknowledgement, Flow, Seen, Window, acknowledges};
 use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
@@ -255,7 +255,13 @@ impl<P: Packet> Freeze<P> {
 }
 
 /// Sends copies of an acknowledgement in the name of the host on `of`.
-fn repeat<P>(queue: &mut Queue<P>, connection: &Connection, of: Side, made: &Made, copies: u8) {
+fn repeat<P>(
+    queue: &mut Queue<P>,
+    connection: &Connection,
+    of: Side,
+    made: &Acknowledgement,
+    copies: u8,
+) {
     let segment = made.segment(of);
     (0..copies).for_each(|_| queue.segment(of.other(), *connection, segment));
 }
@@ -295,7 +301,7 @@ impl<P: Packet> Agent<P> for Freeze<P> {
         self.on_news(news);
     }
 
-    fn forget(&mut self, mobile: core::net::IpAddr) {
+    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

@@ -1,7 +1,7 @@
 use lasthop_units::{Bytes, Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{SackBlocks, Segment, Seq};
 
-use super::flow::{Flow, Kind, Window, acknowledges, held_above};
+use super::flow::{AckKind, Flow, Window, acknowledges, held_above};
 use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
@@ -123,7 +123,7 @@ impl State {
     /// ATR-1, and where it ends. `before` is what the mobile had acknowledged.
     fn judge(
         &self,
-        kind: Kind,
+        kind: AckKind,
         before: Option<Seq>,
         segment: &Segment,
         leaves_out: bool,
@@ -132,17 +132,17 @@ impl State {
         let pending = before.ahead_of(told) > 0;
         let plain = segment.options.sack.is_empty();
         match kind {
-            Kind::Duplicate if pending => Verdict::Flush,
-            Kind::Other if !plain && segment.ack == before && pending => Verdict::Flush,
+            AckKind::Duplicate if pending => Verdict::Flush,
+            AckKind::Other if !plain && segment.ack == before && pending => Verdict::Flush,
             // Nothing outstanding that a duplicate could be of: the mobile answers a probe.
-            Kind::Other if segment.ack == before && pending => {
+            AckKind::Other if segment.ack == before && pending => {
                 if segment.len == 0 && segment.window == self.window {
                     Verdict::Flush
                 } else {
                     Verdict::Lowered(told)
                 }
             }
-            Kind::New if plain && !self.gap && leaves_out => self.lower(told, segment),
+            AckKind::New if plain && !self.gap && leaves_out => self.lower(told, segment),
             _ => Verdict::Whole,
         }
     }
@@ -256,12 +256,12 @@ impl<P: Packet> Withhold<P> {
                 None
             }
         };
-        if kind != Kind::Other {
-            state.gap = kind == Kind::Duplicate || !held_above(segment).is_empty();
+        if kind != AckKind::Other {
+            state.gap = kind == AckKind::Duplicate || !held_above(segment).is_empty();
             let news = before.map_or(0, |before| segment.ack.ahead_of(before).max(0));
             state.count(news.unsigned_abs().into());
         }
-        self.set_timer(now, &connection, kind == Kind::New);
+        self.set_timer(now, &connection, kind == AckKind::New);
         passes
     }
 
@@ -342,7 +342,7 @@ impl<P: Packet> Agent<P> for Withhold<P> {
         self.on_news(news);
     }
 
-    fn forget(&mut self, mobile: core::net::IpAddr) {
+    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

@@ -152,7 +152,7 @@ impl<P: Packet> LinkRetransmission<P> {
     }
 
     /// The hop is silent for all whose packets wait for an answer.
-    fn notice_all(&mut self, now: Time) {
+    fn notify_all(&mut self, now: Time) {
         if let Some(notices) = &mut self.notices {
             for packet in self.sender.copies() {
                 notices.failed(now, packet, &mut self.queue);
@@ -188,7 +188,7 @@ impl<P: Packet> Agent<P> for LinkRetransmission<P> {
     }
 
     /// The other end of the hop is gone, whichever mobile is named: there is one machine per hop.
-    fn forget(&mut self, _mobile: IpAddr) {
+    fn remove_mobile(&mut self, _mobile: IpAddr) {
         self.sender.clear();
         self.receiver.clear();
         self.deliver();
@@ -204,7 +204,7 @@ impl<P: Packet> Agent<P> for LinkRetransmission<P> {
 
     fn handle_timeout(&mut self, now: Time) {
         if self.sender.handle_timeout(now) {
-            self.notice_all(now);
+            self.notify_all(now);
         }
         self.repair(now);
         self.receiver.handle_timeout(now);

@@ -72,7 +72,7 @@ impl<P: Packet> LinkReceiver<P> {
         } else {
             self.stats.duplicates += 1;
         }
-        LinkAck { latest: frame, come: self.come_before(frame) }
+        LinkAck { latest: frame, come: self.received_before(frame) }
     }
 
     /// The next packet to pass on.
@@ -111,7 +111,7 @@ impl<P: Packet> LinkReceiver<P> {
         match ahead {
             Some(ahead) if ahead > 0 => self.advance(ahead.unsigned_abs(), frame),
             Some(ahead) if ahead.unsigned_abs() < WINDOW => {}
-            _ => self.begin(frame),
+            _ => self.restart_at(frame),
         }
         let (word, bit) = place(frame);
         let new = self.come[word] & bit == 0;
@@ -121,7 +121,7 @@ impl<P: Packet> LinkReceiver<P> {
 
     /// Nothing is known of what came before this frame. A hop does not reorder, so one that lies far
     /// back is from another count.
-    fn begin(&mut self, frame: u32) {
+    fn restart_at(&mut self, frame: u32) {
         if self.highest.is_some() {
             self.stats.restarts += 1;
         }
@@ -145,7 +145,7 @@ impl<P: Packet> LinkReceiver<P> {
     }
 
     /// Bit n: `frame - n` has come.
-    fn come_before(&self, frame: u32) -> u64 {
+    fn received_before(&self, frame: u32) -> u64 {
         let at = frame % WINDOW;
         let (word, shift) = ((at / 64) as usize, at % 64);
         let upper = self.come[word] << (63 - shift);

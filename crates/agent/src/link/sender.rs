@@ -205,7 +205,7 @@ impl<P: Packet> LinkSender<P> {
 
     /// Transmissions that are remembered.
     #[cfg(test)]
-    pub(super) fn remembered(&self) -> usize {
+    pub(super) fn transmissions(&self) -> usize {
         self.flight.len()
     }
 

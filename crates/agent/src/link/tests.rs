@@ -273,7 +273,7 @@ fn a_mobile_that_has_gone_is_sent_nothing_more() {
     let mut base = base(&LinkConfig::default());
     send(&mut base, at(0), 0..3);
     frames(&mut base);
-    base.forget(connection(1).mobile.ip());
+    base.remove_mobile(connection(1).mobile.ip());
     assert_eq!((base.kept(), base.next_timeout()), (0, None));
     ack(&mut base, at(5), 2, 0b1);
     send(&mut base, at(6), 3..4);
@@ -486,12 +486,12 @@ proptest! {
                 2 => base.handle_packet(now, Side::Mobile, Fake { frame: Some(number), ..Fake::hidden(1) }),
                 3 => ack(&mut base, now, number, bits),
                 4 => ack(&mut base, now, near, bits),
-                5 if number % 16 == 0 => base.forget(connection(1).mobile.ip()),
+                5 if number % 16 == 0 => base.remove_mobile(connection(1).mobile.ip()),
                 _ => base.handle_timeout(now),
             }
             outputs(&mut base);
             prop_assert!(base.kept() <= 256);
-            prop_assert!(base.sender.remembered() <= 2 * 256);
+            prop_assert!(base.sender.transmissions() <= 2 * 256);
             prop_assert!(base.receiver.held() <= WINDOW as usize);
         }
     }

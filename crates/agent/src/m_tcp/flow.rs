@@ -138,12 +138,12 @@ impl<P: Packet> Flow<P> {
             self.acknowledge(cx, 0);
         } else if end != seq && end.ahead_of(self.acked) <= 0 && self.told != self.acked {
             // It waits for the byte that is held back.
-            self.let_go(cx);
+            self.release_ack(cx);
         }
     }
 
     fn take(&mut self, cx: &mut Around<'_, P>, range: (Seq, Seq), packet: P, hop: HopState) {
-        let (send, stored) = self.hop.offer(cx.now, range, packet, hop);
+        let (send, stored) = self.hop.enqueue(cx.now, range, packet, hop);
         match stored {
             Stored::New => cx.stats.kept += 1,
             Stored::Refused => cx.stats.unkept += 1,
@@ -167,7 +167,7 @@ impl<P: Packet> Flow<P> {
             return;
         }
         self.strange = 0;
-        self.hop.heard(cx.now);
+        self.hop.on_segment(cx.now);
         let greets = self.off.is_some_and(|until| cx.now >= until);
         let known = ahead >= 0 && segment.ack.ahead_of(self.top) <= 0;
         let passes = if !known {
@@ -178,7 +178,7 @@ impl<P: Packet> Flow<P> {
             greets || self.handle_same_ack(cx, &segment)
         };
         if known {
-            segment.ack = self.shown(&segment);
+            segment.ack = self.advertised_ack(&segment);
             self.mobile.note(&segment);
         }
         if greets {
@@ -207,7 +207,7 @@ impl<P: Packet> Flow<P> {
             self.repair(cx, segment);
             self.catch_up(cx);
         }
-        let silent = self.is_bare(segment) && self.shown(segment) == self.told;
+        let silent = self.is_bare(segment) && self.advertised_ack(segment) == self.told;
         if silent && !self.is_off() {
             // Without its last byte it says nothing new, and would count as a duplicate.
             cx.stats.swallowed += 1;
@@ -247,7 +247,7 @@ impl<P: Packet> Flow<P> {
     /// What the fixed host is told of this acknowledgement: all but the last byte, unless it knows
     /// of that already. A FIN, either end's, is not held up, the SYN is not data, and a window that
     /// the mobile itself has closed needs no byte to close it.
-    fn shown(&self, segment: &Segment) -> Seq {
+    fn advertised_ack(&self, segment: &Segment) -> Seq {
         let ack = segment.ack;
         let ends = segment.window == 0
             || self.fin.is_some_and(|fin| ack.ahead_of(fin) >= 0)
@@ -305,7 +305,7 @@ impl<P: Packet> Flow<P> {
     fn connect(&mut self, cx: &mut Around<'_, P>, sack: &SackBlocks) {
         self.off = None;
         cx.stats.reconnections += 1;
-        self.hop.begin_again(cx.now, sack);
+        self.hop.reconnect(cx.now, sack);
         self.catch_up(cx);
     }
 
@@ -344,7 +344,7 @@ impl<P: Packet> Flow<P> {
     pub(super) fn handle_timeout(&mut self, cx: &mut Around<'_, P>) {
         let due = |at: Option<Time>| at.is_some_and(|at| at <= cx.now);
         if due(self.release) {
-            self.let_go(cx);
+            self.release_ack(cx);
         } else if self.is_off() {
             if due(self.hop.probe(cx.config.probe_interval)) {
                 self.send_again(cx);
@@ -374,7 +374,7 @@ impl<P: Packet> Flow<P> {
     }
 
     /// Acknowledges the held byte.
-    fn let_go(&mut self, cx: &mut Around<'_, P>) {
+    fn release_ack(&mut self, cx: &mut Around<'_, P>) {
         self.release = None;
         if !self.is_off() {
             cx.stats.released += 1;

@@ -143,7 +143,7 @@ impl<P: Clone> Hop<P> {
     /// the hop's own repair answers for it. What finds no room goes unkept if nothing waits before
     /// it, and is dropped otherwise, as by a queue that is full: the fixed host has it still, and is
     /// to send less.
-    pub(super) fn offer(
+    pub(super) fn enqueue(
         &mut self,
         now: Time,
         (seq, end): (Seq, Seq),
@@ -151,7 +151,7 @@ impl<P: Clone> Hop<P> {
         hop: HopState,
     ) -> (Option<P>, Stored) {
         if self.has_all(seq, end, hop.acked) {
-            return (self.offer_again(now, (seq, end), packet, hop), Stored::Again);
+            return (self.enqueue_copy(now, (seq, end), packet, hop), Stored::Again);
         }
         let sends = !hop.off && self.waiting == 0;
         if !hop.off && !hop.repeats && self.waiting >= self.room + self.window {
@@ -190,14 +190,14 @@ impl<P: Clone> Hop<P> {
     fn has_all(&mut self, seq: Seq, end: Seq, acked: Seq) -> bool {
         let mut next = if acked.ahead_of(seq) > 0 { acked } else { seq };
         while end.ahead_of(next) > 0 {
-            let Some(kept) = self.cache.holding(next) else { return false };
+            let Some(kept) = self.cache.covering(next) else { return false };
             next = kept.end;
         }
         true
     }
 
     /// The fixed host sends what is kept; what is still to go over the hop for that.
-    fn offer_again(
+    fn enqueue_copy(
         &mut self,
         now: Time,
         (seq, end): (Seq, Seq),
@@ -210,7 +210,7 @@ impl<P: Clone> Hop<P> {
         let owed = self.is_owed(hop.acked);
         let number = self.sent;
         let wanted = if hop.acked.ahead_of(seq) > 0 { hop.acked } else { seq };
-        let kept = self.cache.holding(wanted)?;
+        let kept = self.cache.covering(wanted)?;
         // A mobile that is taken to be gone may be there, and its words go another way: what is no
         // probe but the whole segment again finds it.
         let whole = kept.seq == seq && kept.end == end;
@@ -284,21 +284,21 @@ impl<P: Clone> Hop<P> {
     }
 
     /// The mobile said something.
-    pub(super) fn heard(&mut self, now: Time) {
+    pub(super) fn on_segment(&mut self, now: Time) {
         self.silent_since = now;
     }
 
     /// The byte at `seq`, which the mobile waits for, is here, so that its duplicate
     /// acknowledgement concerns the hop alone.
     pub(super) fn has(&mut self, seq: Seq) -> bool {
-        self.cache.holding(seq).is_some()
+        self.cache.covering(seq).is_some()
     }
 
     /// A duplicate: something came that is not the byte at `ack`, and was sent after what came
     /// before it.
     pub(super) fn note_duplicate(&mut self, ack: Seq) {
         self.duplicates = true;
-        let hole = self.cache.holding(ack).map(|kept| kept.note);
+        let hole = self.cache.covering(ack).map(|kept| kept.note);
         let is_hole = hole.is_some_and(|hole| hole.at.is_some() && hole.last == self.settled);
         let came = self.settled + u64::from(is_hole);
         if came < self.sent {
@@ -339,7 +339,7 @@ impl<P: Clone> Hop<P> {
     }
 
     /// The hop carries again: all that the mobile does not have waits for its turn.
-    pub(super) fn begin_again(&mut self, now: Time, sack: &SackBlocks) {
+    pub(super) fn reconnect(&mut self, now: Time, sack: &SackBlocks) {
         self.waiting = 0;
         self.settled = self.sent;
         self.duplicates = false;

@@ -133,11 +133,11 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// What a supervisor host knows of a mobile, on its way to another (MTC-7).
 #[derive(Clone, Debug)]
-pub struct State<P> {
+pub struct SupervisorState<P> {
     flows: Vec<(Connection, Flow<P>)>,
 }
 
-impl<P: Packet> State<P> {
+impl<P: Packet> SupervisorState<P> {
     /// The connections in it.
     pub fn connections(&self) -> impl Iterator<Item = &Connection> {
         self.flows.iter().map(|(connection, _)| connection)
@@ -183,22 +183,22 @@ impl<P: Packet> MTcp<P> {
     }
 
     /// Takes out what is known of a mobile that goes to another supervisor host, with its buffers.
-    pub fn take(&mut self, mobile: IpAddr) -> State<P> {
-        State { flows: self.flows.take_mobile(mobile) }
+    pub fn take(&mut self, mobile: IpAddr) -> SupervisorState<P> {
+        SupervisorState { flows: self.flows.take_mobile(mobile) }
     }
 
     /// Goes on with what another supervisor host knew. A mobile that was disconnected there is so
     /// here until it says something or the hop is up.
-    pub fn adopt(&mut self, now: Time, state: State<P>) {
+    pub fn adopt(&mut self, now: Time, state: SupervisorState<P>) {
         self.flows.expire(now);
         for (connection, mut flow) in state.flows {
             flow.handle_move(now);
-            self.begin(now, connection, flow);
+            self.track(now, connection, flow);
         }
     }
 
-    /// Begins to know a connection, in place of what was known of it.
-    fn begin(&mut self, now: Time, connection: Connection, flow: Flow<P>) {
+    /// Tracks a connection, in place of what was known of it.
+    fn track(&mut self, now: Time, connection: Connection, flow: Flow<P>) {
         let due = flow.next_timeout(&self.config);
         self.flows.insert(now, connection, flow);
         self.flows.arm(&connection, due);
@@ -250,14 +250,14 @@ impl<P: Packet> MTcp<P> {
             }
             if flags == Flags::SYN.with(Flags::ACK) {
                 let flow = Flow::new(now, &tcp.segment, &self.config);
-                self.begin(now, connection, flow);
+                self.track(now, connection, flow);
             }
             self.queue.packet(Side::Fixed, packet);
             return;
         }
         if self.flows.get(now, &connection).is_none_or(|flow| flow.is_strange()) {
             let flow = Flow::new(now, &tcp.segment, &self.config);
-            self.begin(now, connection, flow);
+            self.track(now, connection, flow);
         }
         self.with_flow(now, connection, |flow, cx| flow.handle_mobile(cx, tcp, packet));
     }
@@ -291,7 +291,7 @@ impl<P: Packet> Agent<P> for MTcp<P> {
         self.crowded = nearly_full;
     }
 
-    fn forget(&mut self, mobile: IpAddr) {
+    fn remove_mobile(&mut self, mobile: IpAddr) {
         self.take(mobile);
     }
 

@@ -52,7 +52,7 @@ struct Flow<P> {
     retry: Option<Retry>,
     backlog: Backlog,
     /// After the highest segment that was sent again.
-    mended: Option<Seq>,
+    repaired: Option<Seq>,
 }
 
 /// When a segment was sent first, and how often in all.
@@ -99,11 +99,11 @@ impl<P: Packet> Base<P> {
     fn handle_data(&mut self, now: Time, tcp: &Tcp, packet: P) {
         let (connection, segment) = (tcp.connection(Side::Fixed), &tcp.segment);
         if segment.flags.contains(Flags::SYN) {
-            self.begin(now, connection, segment.end());
+            self.track(now, connection, segment.end());
         } else if segment.seq_len() > 0 {
             let known = self.flows.get(now, &connection);
             if known.is_none_or(|flow| !flow.stretch.takes(segment)) {
-                self.begin(now, connection, segment.seq);
+                self.track(now, connection, segment.seq);
             }
             let memory = &self.config.memory;
             let room = memory.bytes.get().saturating_sub(self.flows.weight());
@@ -121,14 +121,14 @@ impl<P: Packet> Base<P> {
         self.out.packet(Side::Mobile, packet);
     }
 
-    /// Begins to know a connection, whose next byte is `next`, in place of what was known of it.
-    fn begin(&mut self, now: Time, connection: Connection, next: Seq) {
+    /// Tracks a connection, whose next byte is `next`, in place of what was known of it.
+    fn track(&mut self, now: Time, connection: Connection, next: Seq) {
         let flow = Flow {
             stretch: Stretch::new(next),
             cache: Cache::new(self.config.memory.segments),
             retry: self.config.timer.map(Retry::new),
             backlog: Backlog::default(),
-            mended: None,
+            repaired: None,
         };
         self.flows.insert(now, connection, flow);
     }
@@ -155,8 +155,13 @@ impl<P: Packet> Base<P> {
                 let ranges = missing.as_slice().iter();
                 for (start, end) in ranges.filter_map(|range| stretch.clip(*range)) {
                     let start = after.filter(|at| at.ahead_of(start) > 0).unwrap_or(start);
-                    after =
-                        Some(flow.answer(start, end, &mut lost, &mut self.out, &mut self.stats));
+                    after = Some(flow.retransmit(
+                        start,
+                        end,
+                        &mut lost,
+                        &mut self.out,
+                        &mut self.stats,
+                    ));
                 }
             }
             None => lost = *missing,
@@ -203,15 +208,15 @@ impl<P: Packet> Flow<P> {
             return;
         }
         if again {
-            self.mend(end);
+            self.note_retransmission(end);
         }
-        let note = Sent { at: now, copies: 1, clean: self.is_mended() };
+        let note = Sent { at: now, copies: 1, clean: self.is_repaired() };
         let (outcome, evicted) = keep(&mut self.cache, limits, (seq, end), packet, note);
         stats.evicted += evicted;
         match outcome {
             Outcome::New => stats.cached += 1,
             Outcome::Again => {
-                if let Some(kept) = self.cache.holding(seq) {
+                if let Some(kept) = self.cache.covering(seq) {
                     kept.note.copies += 1;
                 }
             }
@@ -227,8 +232,8 @@ impl<P: Packet> Flow<P> {
             return;
         }
         self.stretch.acknowledge(ack);
-        if self.is_mended() {
-            self.mended = None;
+        if self.is_repaired() {
+            self.repaired = None;
         }
         let mut sample = None;
         let mut clean = true;
@@ -250,7 +255,7 @@ impl<P: Packet> Flow<P> {
 
     /// Sends what the cache has of the bytes from `start` to `end`, and adds the rest to `lost`;
     /// where all of that ends. Should `lost` have no room, the router will ask again.
-    fn answer(
+    fn retransmit(
         &mut self,
         start: Seq,
         end: Seq,
@@ -259,7 +264,7 @@ impl<P: Packet> Flow<P> {
         stats: &mut BaseStats,
     ) -> Seq {
         let mut at = start;
-        let mut mended = None;
+        let mut repaired = None;
         for kept in self.cache.iter_mut() {
             if kept.end.ahead_of(at) <= 0 {
                 continue;
@@ -277,14 +282,14 @@ impl<P: Packet> Flow<P> {
             stats.retransmitted += 1;
             out.packet(Side::Mobile, kept.packet.clone());
             at = kept.end;
-            mended = Some(at);
+            repaired = Some(at);
         }
         if end.ahead_of(at) > 0 {
             lost.push(at, end);
             at = end;
         }
-        if let Some(end) = mended {
-            self.mend(end);
+        if let Some(end) = repaired {
+            self.note_retransmission(end);
         }
         at
     }
@@ -294,20 +299,20 @@ impl<P: Packet> Flow<P> {
         let kept = self.cache.front_mut()?;
         kept.note.copies += 1;
         let (end, packet) = (kept.end, kept.packet.clone());
-        self.mend(end);
+        self.note_retransmission(end);
         Some(packet)
     }
 
     /// A segment up to `end` is sent again.
-    fn mend(&mut self, end: Seq) {
-        if self.mended.is_none_or(|mended| end.ahead_of(mended) > 0) {
-            self.mended = Some(end);
+    fn note_retransmission(&mut self, end: Seq) {
+        if self.repaired.is_none_or(|repaired| end.ahead_of(repaired) > 0) {
+            self.repaired = Some(end);
         }
     }
 
     /// What was sent again is acknowledged.
-    fn is_mended(&self) -> bool {
-        self.mended.is_none_or(|end| self.stretch.floor.ahead_of(end) >= 0)
+    fn is_repaired(&self) -> bool {
+        self.repaired.is_none_or(|end| self.stretch.floor.ahead_of(end) >= 0)
     }
 }
 
@@ -339,7 +344,7 @@ impl<P: Packet> Agent<P> for Base<P> {
         }
     }
 
-    fn forget(&mut self, mobile: IpAddr) {
+    fn remove_mobile(&mut self, mobile: IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

@@ -149,7 +149,7 @@ impl<P: Packet> Flow<P> {
         match outcome {
             Outcome::New => {}
             Outcome::Again => {
-                if let Some(kept) = self.cache.holding(seq) {
+                if let Some(kept) = self.cache.covering(seq) {
                     kept.note.last = self.sent;
                     kept.note.copies += 1;
                 }
@@ -168,14 +168,14 @@ impl<P: Packet> Flow<P> {
             Hole { start: self.stretch.next, end: seq, asked: (0, 0), at: now, asks: 0, due };
         if self.holes.open(hole) {
             shared.stats.gaps += 1;
-            self.ask(now, connection, shared, |hole| hole.asks == 0);
+            self.send_snack(now, connection, shared, |hole| hole.asks == 0);
         } else {
             shared.stats.untracked += 1;
         }
     }
 
     /// Reports the holes that `which` chooses.
-    fn ask(
+    fn send_snack(
         &mut self,
         now: Time,
         connection: Connection,
@@ -229,7 +229,7 @@ impl<P: Packet> Flow<P> {
             other.asks = 0;
             shared.stats.lost_retransmissions += 1;
         }
-        self.ask(now, connection, shared, |other| other.asks == 0);
+        self.send_snack(now, connection, shared, |other| other.asks == 0);
     }
 
     /// An acknowledgement of the mobile host.
@@ -285,7 +285,7 @@ impl<P: Packet> Flow<P> {
     /// Something new is acknowledged: it is no longer kept (OBM-9).
     fn advance(&mut self, now: Time, ack: Seq, shared: &mut Shared<P>) {
         let repaired =
-            self.stretch.una.and_then(|una| self.cache.holding(una)).map(|kept| kept.note);
+            self.stretch.una.and_then(|una| self.cache.covering(una)).map(|kept| kept.note);
         let mut sample: Option<Duration> = None;
         while let Some(kept) = self.cache.pop_acknowledged(ack) {
             sample = (kept.note.copies == 1).then(|| now.since(kept.note.at));
@@ -303,7 +303,7 @@ impl<P: Packet> Flow<P> {
         let repaired = repaired.filter(|note| shared.config.partial_acks && note.tries > 0);
         if let Some(repaired) = repaired {
             let earlier = |note: Sent| note.last < repaired.last;
-            if self.cache.holding(ack).is_some_and(|kept| earlier(kept.note)) {
+            if self.cache.covering(ack).is_some_and(|kept| earlier(kept.note)) {
                 self.resend(ack, shared);
             }
         }
@@ -312,7 +312,7 @@ impl<P: Packet> Flow<P> {
     /// Whether a duplicate for the byte at `una` is kept back; what it asks for is sent again if it
     /// is to be had and not on its way.
     fn hides(&mut self, una: Seq, shared: &mut Shared<P>) -> bool {
-        if let Some(kept) = self.cache.holding(una) {
+        if let Some(kept) = self.cache.covering(una) {
             let Sent { last, copies, tries, .. } = kept.note;
             // Segments that were sent between what the host had and the last copy of what it has
             // not, apart from earlier copies of the same.
@@ -327,7 +327,7 @@ impl<P: Packet> Flow<P> {
             self.resend(una, shared);
             return true;
         }
-        if let Some(hole) = self.holes.holding(una) {
+        if let Some(hole) = self.holes.covering(una) {
             return hole.due.is_some();
         }
         // Nothing is missing, so it comes from a copy that was not needed.
@@ -358,14 +358,14 @@ impl<P: Packet> Flow<P> {
     pub(super) fn handle_congestion(&mut self, lost: &Ranges, shared: &mut Shared<P>) {
         let waited = self.waits();
         for (start, end) in lost.as_slice() {
-            self.holes.give_up(*start, *end);
+            self.holes.abandon(*start, *end);
         }
         self.replay(waited, shared);
     }
 
     /// Duplicates are kept back for bytes that the base is to send.
     fn waits(&self) -> bool {
-        let hole = self.stretch.una.and_then(|una| self.holes.holding(una));
+        let hole = self.stretch.una.and_then(|una| self.holes.covering(una));
         hole.is_some_and(|hole| hole.due.is_some())
     }
 
@@ -402,7 +402,7 @@ impl<P: Packet> Flow<P> {
                 shared.stats.repeated += 1;
             }
         }
-        self.ask(now, connection, shared, due);
+        self.send_snack(now, connection, shared, due);
         self.replay(waited, shared);
         self.retry(now, shared);
     }
@@ -413,7 +413,7 @@ impl<P: Packet> Flow<P> {
         let waits = self.waits();
         let Some(retry) = &mut self.retry else { return };
         let una = self.stretch.una.or_else(|| self.cache.front().map(|kept| kept.seq));
-        match una.filter(|una| self.cache.holding(*una).is_some()) {
+        match una.filter(|una| self.cache.covering(*una).is_some()) {
             Some(una) if retry.expire(now) => {
                 shared.stats.timeouts += 1;
                 self.resend(una, shared);

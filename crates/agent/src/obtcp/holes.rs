@@ -47,7 +47,7 @@ impl Holes {
     }
 
     /// The hole that the byte at `seq` is in.
-    pub(super) fn holding(&self, seq: Seq) -> Option<&Hole> {
+    pub(super) fn covering(&self, seq: Seq) -> Option<&Hole> {
         self.holes.iter().find(|h| seq.ahead_of(h.start) >= 0 && h.end.ahead_of(seq) > 0)
     }
 
@@ -67,7 +67,7 @@ impl Holes {
 
     /// The base cannot help with the bytes from `start` to `end`; false if none of them is waited
     /// for.
-    pub(super) fn give_up(&mut self, start: Seq, end: Seq) -> bool {
+    pub(super) fn abandon(&mut self, start: Seq, end: Seq) -> bool {
         self.cut(start, end, true).is_some()
     }
 
@@ -137,7 +137,7 @@ mod tests {
         assert!(!holes.open(hole(400, 500)));
         holes.fill(Seq(40), Seq(60));
         assert_eq!(holes.len(), 2);
-        assert!(holes.holding(Seq(39)).is_some() && holes.holding(Seq(60)).is_none());
+        assert!(holes.covering(Seq(39)).is_some() && holes.covering(Seq(60)).is_none());
     }
 
     proptest! {
@@ -166,7 +166,7 @@ mod tests {
                         plain.retain(|byte, _| !(from..from + len).contains(byte));
                     }
                     1 => {
-                        prop_assert_eq!(holes.give_up(start, end), hit);
+                        prop_assert_eq!(holes.abandon(start, end), hit);
                         plain.range_mut(from..from + len).for_each(|(_, open)| *open = false);
                     }
                     _ if from < 20 => {
@@ -176,7 +176,7 @@ mod tests {
                     _ => {}
                 }
                 for byte in 0..200 {
-                    let held = holes.holding(Seq(base) + byte).map(|hole| hole.due.is_some());
+                    let held = holes.covering(Seq(base) + byte).map(|hole| hole.due.is_some());
                     prop_assert_eq!(held, plain.get(&byte).copied());
                 }
             }

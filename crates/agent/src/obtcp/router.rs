@@ -64,12 +64,12 @@ impl<P: Packet> Router<P> {
     fn handle_data(&mut self, now: Time, tcp: &Tcp, packet: P) {
         let (connection, segment) = (tcp.connection(Side::Fixed), &tcp.segment);
         if segment.flags.contains(Flags::SYN) {
-            self.begin(now, connection, segment.end());
+            self.track(now, connection, segment.end());
             return self.shared.out.packet(Side::Mobile, packet);
         }
         let known = self.flows.get(now, &connection).is_some_and(|flow| flow.takes(segment));
         if !known && segment.seq_len() > 0 {
-            self.begin(now, connection, segment.seq);
+            self.track(now, connection, segment.seq);
         }
         let most = self.shared.config.memory.bytes.get();
         self.shared.room = most.saturating_sub(self.flows.weight());
@@ -91,8 +91,8 @@ impl<P: Packet> Router<P> {
         self.arm(connection);
     }
 
-    /// Begins to know a connection, whose next byte is `next`, in place of what was known of it.
-    fn begin(&mut self, now: Time, connection: Connection, next: Seq) {
+    /// Tracks a connection, whose next byte is `next`, in place of what was known of it.
+    fn track(&mut self, now: Time, connection: Connection, next: Seq) {
         self.flows.insert(now, connection, Flow::new(next, &self.shared.config));
     }
 
@@ -138,7 +138,7 @@ impl<P: Packet> Agent<P> for Router<P> {
         }
     }
 
-    fn forget(&mut self, mobile: IpAddr) {
+    fn remove_mobile(&mut self, mobile: IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

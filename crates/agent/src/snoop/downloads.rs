@@ -10,7 +10,7 @@ use super::config::{Config, Timer};
 use super::timer::{Estimator, Sample};
 use super::{Context, Verdict};
 use crate::backlog::Backlog;
-use crate::cache::{Cache, Kept, SPAN, Stored};
+use crate::cache::{Cache, CachedSegment, SPAN, Stored};
 use crate::{Packet, Side};
 
 const FIN_SYN: Flags = Flags::FIN.with(Flags::SYN);
@@ -153,13 +153,13 @@ impl<P: Packet> Downloads<P> {
 
     /// The same ahead of a handoff: it does not cross this hop (SNP-11).
     pub(super) fn prime(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P) {
-        let known = self.cache.holding(segment.seq).is_some();
+        let known = self.cache.covering(segment.seq).is_some();
         if known || segment.seq_len() > SPAN || !self.is_near(segment) {
             return;
         }
         if self.is_new_to_mobile(segment) {
             self.keep(context, segment, packet, false);
-            if let Some(kept) = self.cache.holding(segment.seq) {
+            if let Some(kept) = self.cache.covering(segment.seq) {
                 kept.note.primed = true;
                 kept.note.clean = false;
             }
@@ -274,7 +274,7 @@ impl<P: Packet> Downloads<P> {
 
     fn answer_duplicate(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
         let answered = self.latest_answered();
-        let Some(kept) = self.cache.holding(segment.ack) else { return Verdict::PassDuplicate };
+        let Some(kept) = self.cache.covering(segment.ack) else { return Verdict::PassDuplicate };
         let note = &kept.note;
         if note.by_sender || note.tries >= context.config.tries {
             return Verdict::PassDuplicate;
@@ -380,7 +380,7 @@ impl<P: Packet> Downloads<P> {
         }
         let answered = self.latest_answered();
         let lost = self.lost.clone();
-        let is_lost = |kept: &&mut Kept<P, Note>| {
+        let is_lost = |kept: &&mut CachedSegment<P, Note>| {
             let note = &kept.note;
             lost.contains(&note.last) && !note.sacked && note.tries < context.config.tries
         };
@@ -535,9 +535,12 @@ impl<P: Packet> Downloads<P> {
 }
 
 /// The segment that the mobile waits for; the lowest, before it has acknowledged anything.
-fn wanted_in<P>(cache: &mut Cache<P, Note>, wanted: Option<Seq>) -> Option<&mut Kept<P, Note>> {
+fn wanted_in<P>(
+    cache: &mut Cache<P, Note>,
+    wanted: Option<Seq>,
+) -> Option<&mut CachedSegment<P, Note>> {
     match wanted {
-        Some(ack) => cache.holding(ack),
+        Some(ack) => cache.covering(ack),
         None => cache.front_mut(),
     }
 }
@@ -549,7 +552,7 @@ fn resend<P: Packet>(
     context: &mut Context<'_, P>,
     sent: &mut u64,
     answered: u64,
-    kept: &mut Kept<P, Note>,
+    kept: &mut CachedSegment<P, Note>,
 ) {
     *sent += 1;
     let note = &mut kept.note;

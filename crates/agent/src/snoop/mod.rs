@@ -153,7 +153,7 @@ impl<P: Packet> Snoop<P> {
         }
         let connection = tcp.connection(Side::Fixed);
         self.expire(now);
-        self.know(now, connection);
+        self.track(now, connection);
         self.with(now, connection, |state, context| {
             state.to_mobile.prime(context, &tcp.segment, packet);
         });
@@ -178,7 +178,7 @@ impl<P: Packet> Snoop<P> {
         let connection = tcp.connection(Side::Fixed);
         let mut segment = tcp.segment;
         if carries_data(tcp) {
-            self.know(now, connection);
+            self.track(now, connection);
         }
         let lost = self.with(now, connection, |state, context| {
             if segment.flags.contains(Flags::SYN) {
@@ -201,7 +201,7 @@ impl<P: Packet> Snoop<P> {
         let mut segment = tcp.segment;
         let eln = self.config.eln;
         if eln && carries_data(tcp) {
-            self.know(now, connection);
+            self.track(now, connection);
         }
         let verdict = self.with(now, connection, |state, context| {
             if segment.flags.contains(Flags::SYN) {
@@ -230,8 +230,8 @@ impl<P: Packet> Snoop<P> {
         self.pass(Side::Mobile, packet);
     }
 
-    /// Begins to know a connection, in mid-stream too.
-    fn know(&mut self, now: Time, connection: Connection) {
+    /// Tracks a connection, in mid-stream too.
+    fn track(&mut self, now: Time, connection: Connection) {
         if self.table.peek(&connection).is_some() {
             return;
         }
@@ -311,7 +311,7 @@ impl<P: Packet> Agent<P> for Snoop<P> {
         self.queue_full = nearly_full;
     }
 
-    fn forget(&mut self, mobile: IpAddr) {
+    fn remove_mobile(&mut self, mobile: IpAddr) {
         for (_, state) in self.table.take_mobile(mobile) {
             self.drop_state(&state);
         }

@@ -50,7 +50,7 @@ impl Cids {
 
     /// From here on a connection is sent with `cid`, not with `before`. Returns the one that was sent
     /// so until here: the other half has forgotten it.
-    pub(super) fn learn(
+    pub(super) fn assign(
         &mut self,
         connection: Connection,
         before: Option<u16>,

@@ -135,7 +135,7 @@ impl<P: Packet> Flow<P> {
                 around.out.message(around.hop, Message::Request { cid, reply, request });
                 around.stats.requests += 1;
             }
-            self.receiver.told();
+            self.receiver.request_sent();
         }
         self.sender.on_timeout(&mut around.context());
         self.repair(around);
@@ -172,7 +172,7 @@ impl<P: Packet> Flow<P> {
             };
             if packet.compress(&header) {
                 if request.is_some() {
-                    self.receiver.told();
+                    self.receiver.request_sent();
                     around.stats.ridden_requests += 1;
                 }
                 around.stats.compressed += 1;
@@ -180,14 +180,14 @@ impl<P: Packet> Flow<P> {
                 return;
             }
         } else if !control {
-            self.offer(around, tcp, &mut packet);
+            self.attach_cid(around, tcp, &mut packet);
         }
         around.stats.plain += 1;
         around.out.packet(around.hop, packet);
     }
 
     /// A packet of a connection in mid-stream takes the CID along, if there is room and it is time.
-    fn offer(&mut self, around: &mut Around<'_, P>, tcp: &Tcp, packet: &mut P) {
+    fn attach_cid(&mut self, around: &mut Around<'_, P>, tcp: &Tcp, packet: &mut P) {
         let config = around.config;
         if self.mute || self.offers >= config.offers || around.now < self.next_offer {
             return;

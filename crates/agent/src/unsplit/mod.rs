@@ -177,7 +177,7 @@ impl<P: Packet> Unsplit<P> {
         let connection = tcp.connection(self.hop.other());
         let Tcp { segment, .. } = tcp;
         if segment.flags.contains(Flags::RST) {
-            self.end(&connection);
+            self.remove(&connection);
             return self.pass(self.hop, packet);
         }
         let syn = segment.flags.contains(Flags::SYN);
@@ -189,10 +189,10 @@ impl<P: Packet> Unsplit<P> {
                 None => flow.hop_syn.is_some() && !flow.receiver.has_data(),
             };
             if !known.is_some_and(same) {
-                self.begin(now, connection);
+                self.track(now, connection);
             }
         } else if self.table.peek(&connection).is_none() {
-            self.begin(now, connection);
+            self.track(now, connection);
         }
         if self.table.peek(&connection).is_none() {
             return self.pass(self.hop, packet);
@@ -218,7 +218,7 @@ impl<P: Packet> Unsplit<P> {
         let connection = tcp.connection(self.hop);
         let Tcp { segment, .. } = tcp;
         if segment.flags.contains(Flags::RST) {
-            self.end(&connection);
+            self.remove(&connection);
             return self.pass(self.hop.other(), packet);
         }
         if segment.flags.contains(Flags::SYN) {
@@ -227,10 +227,10 @@ impl<P: Packet> Unsplit<P> {
         }
         if let Some(cid) = offer {
             if self.table.peek(&connection).is_none() {
-                self.begin(now, connection);
+                self.track(now, connection);
             }
             // It would have been compressed, had the other half known what this one is to be called.
-            self.learn(now, connection, cid, false);
+            self.set_peer_cid(now, connection, cid, false);
         }
         self.receive(now, connection, &segment, packet, None);
     }
@@ -250,7 +250,7 @@ impl<P: Packet> Unsplit<P> {
                 None => flow.own_syn.is_some() && !flow.receiver.has_data(),
             };
             if !self.table.peek(&connection).is_some_and(same) {
-                self.begin(now, connection);
+                self.track(now, connection);
             }
         }
         self.with(now, connection, |flow, _| {
@@ -262,7 +262,7 @@ impl<P: Packet> Unsplit<P> {
         });
         if let Some(cid) = offer {
             // Only one that has had an offer answers with its own.
-            self.learn(now, connection, cid, answers);
+            self.set_peer_cid(now, connection, cid, answers);
         }
     }
 
@@ -284,7 +284,7 @@ impl<P: Packet> Unsplit<P> {
         };
         self.stats.expanded += 1;
         if let Some(cid) = header.offer.filter(|cid| *cid != 0) {
-            self.learn(now, connection, cid, true);
+            self.set_peer_cid(now, connection, cid, true);
         }
         self.with(now, connection, |flow, around| {
             flow.heard = true;
@@ -297,7 +297,7 @@ impl<P: Packet> Unsplit<P> {
         let ends = tcp.segment.flags.contains(Flags::RST);
         self.receive(now, connection, &tcp.segment, packet, Some(crossed));
         if ends {
-            self.end(&connection);
+            self.remove(&connection);
         }
     }
 
@@ -352,7 +352,7 @@ impl<P: Packet> Unsplit<P> {
 
     /// The other half wants to receive a connection under this CID; `heard` tells whether it knows
     /// this half's.
-    fn learn(&mut self, now: Time, connection: Connection, cid: u16, heard: bool) {
+    fn set_peer_cid(&mut self, now: Time, connection: Connection, cid: u16, heard: bool) {
         let before = self.peer(&connection);
         let known = self.with(now, connection, |flow, _| {
             flow.peer = Some(cid);
@@ -360,7 +360,7 @@ impl<P: Packet> Unsplit<P> {
             flow.mute = false;
         });
         if known.is_some()
-            && let Some(other) = self.cids.learn(connection, before, cid)
+            && let Some(other) = self.cids.assign(connection, before, cid)
         {
             self.fall_back(now, other);
         }
@@ -374,32 +374,32 @@ impl<P: Packet> Unsplit<P> {
         });
     }
 
-    /// Begins to know a connection, in place of what was known of it, if there is room.
-    fn begin(&mut self, now: Time, connection: Connection) {
-        self.end(&connection);
+    /// Tracks a connection, in place of what was known of it, if there is room.
+    fn track(&mut self, now: Time, connection: Connection) {
+        self.remove(&connection);
         if !self.table.has_room(now, LATELY) {
             return;
         }
         if let Some((oldest, flow)) = self.table.make_room() {
-            self.let_go(&oldest, &flow);
+            self.free_cids(&oldest, &flow);
         }
         let cid = self.cids.allot(connection);
         self.table.insert(now, connection, Flow::new(&self.config, cid));
     }
 
-    fn end(&mut self, connection: &Connection) {
+    fn remove(&mut self, connection: &Connection) {
         if let Some(flow) = self.table.remove(connection) {
-            self.let_go(connection, &flow);
+            self.free_cids(connection, &flow);
         }
     }
 
     fn expire(&mut self, now: Time) {
         while let Some((connection, flow)) = self.table.pop_expired(now) {
-            self.let_go(&connection, &flow);
+            self.free_cids(&connection, &flow);
         }
     }
 
-    fn let_go(&mut self, connection: &Connection, flow: &Flow<P>) {
+    fn free_cids(&mut self, connection: &Connection, flow: &Flow<P>) {
         self.cids.free(connection, flow.cid, flow.peer);
     }
 
@@ -498,9 +498,9 @@ impl<P: Packet> Agent<P> for Unsplit<P> {
         self.queue_full = nearly_full;
     }
 
-    fn forget(&mut self, mobile: IpAddr) {
+    fn remove_mobile(&mut self, mobile: IpAddr) {
         for (connection, flow) in self.table.take_mobile(mobile) {
-            self.let_go(&connection, &flow);
+            self.free_cids(&connection, &flow);
         }
     }
 

@@ -60,7 +60,7 @@ impl Receiver {
     }
 
     /// It has gone, or nobody could hear it.
-    pub(super) fn told(&mut self) {
+    pub(super) fn request_sent(&mut self) {
         self.waits = None;
     }
 
@@ -163,11 +163,11 @@ mod tests {
         let (hole, above, far) = (first + 100, 150, 350);
         assert!(came(&mut receiver, above, FRESH));
         assert_eq!(receiver.waiting(), request(hole, above), "the numbers wrap within the hole");
-        receiver.told();
+        receiver.request_sent();
         assert_eq!(receiver.waiting(), None);
         assert!(came(&mut receiver, far, FRESH));
         assert_eq!(receiver.waiting(), request(hole, above));
-        receiver.told();
+        receiver.request_sent();
         assert!(came(&mut receiver, hole, Crossed { cycle: true, repeat: true }));
         assert!(receiver.reply(), "MOB-29");
         assert_eq!(receiver.waiting(), request(50, 150));

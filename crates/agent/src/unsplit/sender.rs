@@ -7,7 +7,7 @@ use lasthop_wire::tcp::{Flags, Segment, Seq};
 use lasthop_wire::unsplit::Request;
 
 use super::{Config, Stats};
-use crate::cache::{Cache, Kept, SPAN, Stored};
+use crate::cache::{Cache, CachedSegment, SPAN, Stored};
 use crate::rtt::{LONGEST, RtoBounds, Rtt};
 
 const FIN_SYN: Flags = Flags::FIN.with(Flags::SYN);
@@ -230,7 +230,7 @@ impl<P: Clone> Sender<P> {
         if self.due.is_none_or(|due| due > context.now) {
             return;
         }
-        let first = self.wanted(context.config).map(|kept| kept.seq);
+        let first = self.next_repair(context.config).map(|kept| kept.seq);
         let last = self.cache.iter().next_back().map(|kept| kept.seq).filter(|_| first.is_some());
         for seq in [first, last.filter(|last| first != Some(*last))].into_iter().flatten() {
             if self.repeat(context, seq) {
@@ -295,7 +295,7 @@ impl<P: Clone> Sender<P> {
     fn fill(&mut self, context: &mut Context<'_>, ack: Seq, nis: Seq) -> bool {
         // What went behind the packet that showed the hole is not missing because of it: the network
         // in front of the hop may have changed the order.
-        let shown = self.cache.holding(nis).map(|kept| kept.note.first);
+        let shown = self.cache.covering(nis).map(|kept| kept.note.first);
         let before = self.repairs.len();
         let holes = self.cache.iter_mut().skip_while(|kept| kept.end.ahead_of(ack) <= 0);
         for kept in holes.take_while(|kept| kept.seq.ahead_of(nis) < 0) {
@@ -323,7 +323,7 @@ impl<P: Clone> Sender<P> {
     }
 
     /// The segment that the other half waits for, if it is to be had and may be tried again.
-    fn wanted(&mut self, config: &Config) -> Option<&Kept<P, Note>> {
+    fn next_repair(&mut self, config: &Config) -> Option<&CachedSegment<P, Note>> {
         let acked = self.acked.map(|acked| acked.ack);
         let after = match (acked, self.delivered) {
             (Some(acked), Some(delivered)) if delivered.ahead_of(acked) > 0 => Some(delivered),
@@ -331,7 +331,7 @@ impl<P: Clone> Sender<P> {
             (None, delivered) => delivered,
         };
         let kept = match after {
-            Some(after) => self.cache.holding(after).map(|kept| &*kept),
+            Some(after) => self.cache.covering(after).map(|kept| &*kept),
             None => self.cache.front(),
         };
         kept.filter(|kept| kept.note.tries < config.tries)
@@ -340,7 +340,7 @@ impl<P: Clone> Sender<P> {
     /// Starts the timer for it, unless the far end can take nothing.
     fn arm(&mut self, context: &Context<'_>) {
         let closed = self.acked.is_some_and(|acked| acked.window == 0);
-        let note = self.wanted(context.config).filter(|_| !closed).map(|kept| kept.note);
+        let note = self.next_repair(context.config).filter(|_| !closed).map(|kept| kept.note);
         self.due = note.map(|note| {
             let due = self.rtt.deadline(note.at, note.tries.min(DOUBLINGS));
             due.max(context.now + context.config.tick)
@@ -365,8 +365,8 @@ impl<P: Clone> Sender<P> {
         self.unheard = false;
         self.arm(context);
         let hides = context.config.hide_sack && !segment.options.sack.is_empty();
-        let repairs = |kept: &mut Kept<P, Note>| kept.note.lacking && !kept.note.by_sender;
-        if hides && self.cache.holding(segment.ack).is_some_and(repairs) {
+        let repairs = |kept: &mut CachedSegment<P, Note>| kept.note.lacking && !kept.note.by_sender;
+        if hides && self.cache.covering(segment.ack).is_some_and(repairs) {
             return Verdict::HideSack;
         }
         Verdict::Pass
@@ -385,11 +385,11 @@ impl<P: Clone> Sender<P> {
         self.duplicates += 1;
         let duplicates = self.duplicates;
         let unheard = core::mem::take(&mut self.unheard);
-        let is_due_to_repair = |kept: &mut Kept<P, Note>| {
+        let is_due_to_repair = |kept: &mut CachedSegment<P, Note>| {
             let Note { first, last, lacking, by_sender, .. } = kept.note;
             lacking && !by_sender && duplicates <= last - first
         };
-        if unheard || !self.cache.holding(segment.ack).is_some_and(is_due_to_repair) {
+        if unheard || !self.cache.covering(segment.ack).is_some_and(is_due_to_repair) {
             context.stats.duplicates_passed += 1;
             return Verdict::Pass;
         }
@@ -429,7 +429,7 @@ impl<P: Clone> Sender<P> {
 fn repeat<P: Clone>(
     context: &mut Context<'_>,
     sent: u64,
-    kept: &mut Kept<P, Note>,
+    kept: &mut CachedSegment<P, Note>,
     repairs: &mut Vec<P>,
 ) {
     let note = &mut kept.note;

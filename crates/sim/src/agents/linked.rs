@@ -55,7 +55,7 @@ impl<N: Node, A: Agent<Packet>> Linked<N, A> {
     /// under way to the old one counts.
     pub fn set_peer(&mut self, peer: Ipv4Addr) {
         self.peer = peer;
-        self.agent.forget(self.addr.into());
+        self.agent.remove_mobile(self.addr.into());
     }
 
     /// Lets the node act, and puts what it sends through the agent.

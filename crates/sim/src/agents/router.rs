@@ -100,9 +100,9 @@ impl<A: Agent<Packet>> AgentRouter<A> {
     }
 
     /// A mobile has gone to another base (SNP-11).
-    pub fn forget(&mut self, mobile: Ipv4Addr) {
+    pub fn remove_mobile(&mut self, mobile: Ipv4Addr) {
         for help in self.help.iter_mut().filter(|help| help.mobiles.contains(&mobile)) {
-            help.agent.forget(IpAddr::V4(mobile));
+            help.agent.remove_mobile(IpAddr::V4(mobile));
         }
     }
 
@@ -222,7 +222,7 @@ impl<A: Agent<Packet>> Node for AgentRouter<A> {
     /// The token is the address of a mobile that has gone to another base.
     fn handle_token(&mut self, _ctx: &mut Context<'_>, token: u64) {
         if let Ok(mobile) = u32::try_from(token) {
-            self.forget(Ipv4Addr::from_bits(mobile));
+            self.remove_mobile(Ipv4Addr::from_bits(mobile));
         }
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn exceeds(agent: &Helper, settings: &Settings) -> Option<String> {
 pub(crate) fn take_over(new: &mut Helper, now: Time, old: &mut Helper, mobile: IpAddr) {
     match (new, old) {
         (AnyAgent::MTcp(new), AnyAgent::MTcp(old)) => new.adopt(now, old.take(mobile)),
-        (_, old) => old.forget(mobile),
+        (_, old) => old.remove_mobile(mobile),
     }
 }
 

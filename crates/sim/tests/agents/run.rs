@@ -259,7 +259,7 @@ impl<'a> Run<'a> {
         let (new, peer) = (self.bases[self.at], BASES[self.at]);
         let mut taken = None;
         self.network.with_node(self.bases[old], |kind, _| match (knowledge, kind.help()) {
-            (Knowledge::Forget, Some(help)) => help.agent.forget(mobile),
+            (Knowledge::Forget, Some(help)) => help.agent.remove_mobile(mobile),
             (Knowledge::TakeOver, Some(help)) => {
                 let settings = self.plan.agents.base.as_ref();
                 let fresh = settings.map(|s| helper::fresh(s, &mut self.random));
@@ -282,7 +282,7 @@ impl<'a> Run<'a> {
                 if let Some(help) = kind.help() {
                     help.peers.fixed = help.peers.fixed.map(|_| peer);
                     if matches!(help.agent, Helper::Link(_) | Helper::Unsplit(_)) {
-                        help.agent.forget(mobile);
+                        help.agent.remove_mobile(mobile);
                     }
                 }
             }

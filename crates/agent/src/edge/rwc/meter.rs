@@ -126,7 +126,7 @@ impl Trips {
     }
 
     /// The path may have changed: nothing of the past counts.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 

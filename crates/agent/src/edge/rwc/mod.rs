@@ -22,7 +22,7 @@ use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use meter::{BIN, Meter};
 use rules::Rules;
 use total::Granted;
-use window::{State, segment_size};
+use window::{WindowState, segment_size};
 
 /// A flow takes part if it has this share of its due, and as long as it has half of that: others
 /// would leave idle what they are given (RWC-11).
@@ -58,7 +58,7 @@ pub struct WindowsStats {
 pub struct ReceiverWindows<P> {
     config: WindowsConfig,
     rules: Rules,
-    flows: Table<Flow<State>>,
+    flows: Table<Flow<WindowState>>,
     shares: Shares<Connection>,
     meter: Meter,
     /// What is divided at present, in bytes, if it is known.
@@ -143,7 +143,7 @@ impl<P: Packet> ReceiverWindows<P> {
         Some(set.unwrap_or_else(|| self.rules.priority(connection)))
     }
 
-    fn priority_of(&self, connection: &Connection, state: &State) -> u32 {
+    fn priority_of(&self, connection: &Connection, state: &WindowState) -> u32 {
         state.set.unwrap_or_else(|| self.rules.priority(connection))
     }
 
@@ -252,12 +252,12 @@ impl<P: Packet> ReceiverWindows<P> {
         let auto = matches!(self.config.total, Total::Auto { .. });
         let rules = &self.rules;
         let (mut moved, mut weights) = (0u64, 0u64);
-        let is_candidate = |flow: &Flow<State>| {
+        let is_candidate = |flow: &Flow<WindowState>| {
             flow.state.is_busy(now, quiet)
                 && flow.seen.shift(Side::Mobile).is_some()
                 && !flow.seen.has_ended(Side::Fixed)
         };
-        let weight = |connection: &Connection, state: &State| {
+        let weight = |connection: &Connection, state: &WindowState| {
             u64::from(state.set.unwrap_or_else(|| rules.priority(connection)).max(1))
         };
         for (connection, flow) in self.flows.iter().filter(|(_, flow)| is_candidate(flow)) {
@@ -331,11 +331,11 @@ impl<P: Packet> Agent<P> for ReceiverWindows<P> {
         }
         self.meter = Meter::default();
         self.total = None;
-        self.flows.iter_mut().for_each(|(_, flow)| flow.state.trips.forget());
+        self.flows.iter_mut().for_each(|(_, flow)| flow.state.trips.reset());
         self.divide(now, None);
     }
 
-    fn forget(&mut self, mobile: core::net::IpAddr) {
+    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
         self.flows.take_mobile(mobile);
     }
 

@@ -2,7 +2,7 @@
 
 use lasthop_wire::tcp::{Segment, Seq};
 
-use super::window::{State, segment_size};
+use super::window::{WindowState, segment_size};
 use crate::edge::flow::Flow;
 
 /// Keeps the sum of what is granted within a total while shares change (RWC-4): a window is not
@@ -24,7 +24,7 @@ impl Granted {
     pub(super) fn among<'a>(
         most: u64,
         least: u64,
-        flows: impl Iterator<Item = &'a Flow<State>>,
+        flows: impl Iterator<Item = &'a Flow<WindowState>>,
     ) -> Self {
         let sum = flows.map(|flow| flow.seen.mobile.last.map_or(0, |l| flow.state.granted(l.ack)));
         Self { most: Some(most), sum: sum.sum(), least }
@@ -34,7 +34,7 @@ impl Granted {
     /// until this segment came.
     pub(super) fn window(
         &mut self,
-        flow: &mut Flow<State>,
+        flow: &mut Flow<WindowState>,
         segment: &Segment,
         before: Seq,
         shift: u8,

@@ -15,7 +15,7 @@ const STAMPS: u64 = 12;
 
 /// What is kept of one connection.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct State {
+pub(super) struct WindowState {
     /// The priority that somebody has set.
     pub(super) set: Option<u32>,
     /// It takes part in the division.
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) counted: bool,
 }
 
-impl State {
+impl WindowState {
     /// It had data within this time.
     pub(super) fn is_busy(&self, now: Time, quiet: Duration) -> bool {
         self.data.is_some_and(|at| now.since(at) < quiet)

@@ -398,7 +398,7 @@ fn another_supervisor_host_goes_on() {
 fn a_forgotten_mobile_leaves_nothing() {
     let mut sh = sh();
     sh.burst(0, 1000, 3);
-    sh.0.forget(connection(1).mobile.ip());
+    sh.0.remove_mobile(connection(1).mobile.ip());
     assert_eq!((sh.0.kept(), sh.wait(100_000)), (0, vec![]));
 }
 

@@ -235,7 +235,7 @@ impl Route {
                 let state = self.sh.take(connection(1).mobile.ip());
                 self.sh.adopt(at(ms), state);
             }
-            (6, _) => self.sh.forget(connection(1).mobile.ip()),
+            (6, _) => self.sh.remove_mobile(connection(1).mobile.ip()),
             (_, _) => {
                 let stray = acking((self.source.first + (1 << 20)).0);
                 let stray = Fake::segment(&connection(1), Side::Mobile, stray);

@@ -195,7 +195,7 @@ fn all_connections_share_the_bytes_that_are_kept() {
         assert_eq!((lost.evicted + lost.refused, lost.cached - lost.evicted), (6, 10));
         let out = answer(&mut base, &[(kept.start, kept.end)]);
         assert_eq!(out, kept.map(to_mobile).collect::<Vec<_>>());
-        base.forget(connection().mobile.ip());
+        base.remove_mobile(connection().mobile.ip());
         assert_eq!((base.cached(), base.memory()), (0, Bytes::ZERO));
         send(&mut base, ms(2), 0..12);
         assert_eq!((base.cached(), base.memory()), (10, most));
@@ -232,7 +232,7 @@ fn a_connection_that_ends_or_begins_anew_is_forgotten() {
     let timer = Some(LocalTimer::default());
     let mut base = base(BaseConfig { timer, ..BaseConfig::default() });
     send(&mut base, ms(0), 0..5);
-    base.forget(connection().mobile.ip());
+    base.remove_mobile(connection().mobile.ip());
     assert_eq!((base.cached(), base.next_timeout()), (0, None));
     send(&mut base, ms(0), 0..5);
     put(

@@ -400,7 +400,7 @@ fn a_connection_that_ends_begins_anew_or_moves_is_forgotten() {
     }
     let mut router = running(RouterConfig::default());
     send(&mut router, ms(10), [12]);
-    router.forget(connection().mobile.ip());
+    router.remove_mobile(connection().mobile.ip());
     assert_eq!((router.cached(), router.next_timeout()), (0, None));
     assert_eq!(dupacks(&mut router, ms(12), 10, 1), [to_fixed(ack(10))]);
     send(&mut router, ms(13), [13]);

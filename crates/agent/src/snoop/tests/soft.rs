@@ -15,9 +15,9 @@ fn pinned() -> Config {
 fn what_is_kept_for_a_mobile_that_left_is_dropped() {
     let mut base = Base::new(pinned());
     base.data(0..5);
-    base.agent.forget(mobile(1).ip());
+    base.agent.remove_mobile(mobile(1).ip());
     assert_eq!(base.agent.kept(), 5);
-    base.agent.forget(mobile(0).ip());
+    base.agent.remove_mobile(mobile(0).ip());
     assert_eq!((base.agent.kept(), base.agent.connections()), (0, 0));
     assert_eq!((base.agent.memory().get(), base.agent.stats().evicted), (0, 5));
     assert_eq!(base.agent.next_timeout(), None);

@@ -48,7 +48,7 @@ fn a_mobile_that_has_moved_begins_anew_with_its_next_packet() {
     let mut hop = Hop::open();
     let mobile = connection(1).mobile.ip();
     hop.send(Side::Mobile, data(Side::Mobile, 0));
-    hop.mobile.forget(mobile);
+    hop.mobile.remove_mobile(mobile);
     hop.base = Unsplit::at_base(&Config::default());
     assert_eq!((hop.mobile.kept(), hop.mobile.connections()), (0, 0));
 
