@@ -10,7 +10,7 @@ const MAX_FRAGMENTS: usize = 256;
 
 /// What became of a segment's payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Fate {
+pub(crate) enum SegmentFate {
     /// It came next.
     InOrder {
         /// Data above a gap was there, so that it fills all or part of a gap.
@@ -26,8 +26,8 @@ pub(crate) enum Fate {
 
 /// Which part of a payload was taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Taken {
-    pub(crate) fate: Fate,
+pub(crate) struct TakenPayload {
+    pub(crate) fate: SegmentFate,
     /// Position of the first byte taken.
     pub(crate) start: u64,
     /// Bytes of the payload before it.
@@ -141,11 +141,11 @@ impl Receiver {
 
     /// Takes what is new and in the window of `len` bytes that begin `ahead` of RCV.NXT.
     #[inline]
-    pub(crate) fn take(&mut self, ahead: i64, len: u32) -> Taken {
+    pub(crate) fn take(&mut self, ahead: i64, len: u32) -> TakenPayload {
         let behind = u32::try_from(-ahead.min(0)).unwrap_or(u32::MAX);
         let skip = behind.min(len);
         let start = self.nxt + u64::try_from(ahead).unwrap_or(0);
-        let mut taken = Taken { fate: Fate::Duplicate, start, skip, len: len - skip };
+        let mut taken = TakenPayload { fate: SegmentFate::Duplicate, start, skip, len: len - skip };
         if taken.len == 0 {
             return taken;
         }
@@ -153,41 +153,41 @@ impl Receiver {
         taken.len = u32::try_from(last.saturating_sub(start)).unwrap_or(u32::MAX).min(taken.len);
         let end = start + u64::from(taken.len);
         taken.fate = if taken.len == 0 {
-            Fate::Refused
+            SegmentFate::Refused
         } else if start == self.nxt {
             self.advance(end)
         } else {
             self.keep(start, end)
         };
-        if !matches!(taken.fate, Fate::InOrder { .. } | Fate::AboveGap) {
+        if !matches!(taken.fate, SegmentFate::InOrder { .. } | SegmentFate::AboveGap) {
             taken.len = 0;
         }
         taken
     }
 
     #[inline]
-    fn advance(&mut self, end: u64) -> Fate {
+    fn advance(&mut self, end: u64) -> SegmentFate {
         self.nxt = end;
         if self.ahead.is_empty() {
-            return Fate::InOrder { fills: false };
+            return SegmentFate::InOrder { fills: false };
         }
         while let Some(end) = self.ahead.take_prefix(self.nxt) {
             self.nxt = self.nxt.max(end);
         }
-        Fate::InOrder { fills: true }
+        SegmentFate::InOrder { fills: true }
     }
 
-    fn keep(&mut self, start: u64, end: u64) -> Fate {
+    fn keep(&mut self, start: u64, end: u64) -> SegmentFate {
         if self.ahead.fragments() >= MAX_FRAGMENTS && self.ahead.containing(start).is_none() {
-            return Fate::Refused;
+            return SegmentFate::Refused;
         }
         let added = self.ahead.insert(start..end);
-        self.remember(start);
-        if added == 0 { Fate::Duplicate } else { Fate::AboveGap }
+        self.record_sack_block(start);
+        if added == 0 { SegmentFate::Duplicate } else { SegmentFate::AboveGap }
     }
 
     /// Puts the range around `position` first among the recent ones.
-    fn remember(&mut self, position: u64) {
+    fn record_sack_block(&mut self, position: u64) {
         let range = self.ahead.containing(position);
         let same = |p: &u64| range.as_ref().is_some_and(|r| r.contains(p));
         let last = self.recent.len() - 1;
@@ -319,7 +319,7 @@ impl Receiver {
     }
 
     /// The reader made so much room that the peer should hear of it at once.
-    pub(crate) fn owes_update(&self) -> bool {
+    pub(crate) fn needs_window_update(&self) -> bool {
         let gained = self.candidate().saturating_sub(self.edge);
         let open = self.edge.saturating_sub(self.nxt);
         let widest = self.widest();
@@ -473,15 +473,15 @@ mod tests {
         assert_eq!(window(&mut r), 1000);
         for _ in 0..5 {
             read(&mut r, 1000);
-            assert!(r.owes_update());
+            assert!(r.needs_window_update());
             assert_eq!(window(&mut r), 1000);
         }
         r.set_share(Some(0));
         read(&mut r, 1000);
-        assert!(!r.owes_update());
+        assert!(!r.needs_window_update());
         assert_eq!(window(&mut r), 0);
         r.set_share(Some(2000));
-        assert!(r.owes_update());
+        assert!(r.needs_window_update());
     }
 
     #[test]
@@ -490,7 +490,7 @@ mod tests {
         r.take(0, 1000);
         let taken = r.take(-400, 1000);
         assert_eq!((taken.start, taken.skip, taken.len), (1001, 400, 600));
-        assert_eq!(r.take(-1600, 1600).fate, Fate::Duplicate);
+        assert_eq!(r.take(-1600, 1600).fate, SegmentFate::Duplicate);
         assert_eq!(r.readable(), 1600);
     }
 
@@ -498,12 +498,12 @@ mod tests {
     fn nothing_is_taken_beyond_the_promise_or_the_end() {
         let mut r = receiver(2000, 1000);
         let taken = r.take(1500, 1000);
-        assert_eq!((taken.fate, taken.len), (Fate::AboveGap, 500));
+        assert_eq!((taken.fate, taken.len), (SegmentFate::AboveGap, 500));
         r.on_fin(1201);
         assert_eq!(r.take(0, 1500).len, 1200);
         assert_eq!(r.nxt, 1201);
         assert!(r.pass_fin() && r.ended());
-        assert_eq!((r.readable(), r.take(0, 10).fate), (1200, Fate::Refused));
+        assert_eq!((r.readable(), r.take(0, 10).fate), (1200, SegmentFate::Refused));
     }
 
     #[test]
@@ -518,7 +518,7 @@ mod tests {
     #[test]
     fn a_peer_cannot_make_it_remember_without_bound() {
         let mut r = receiver(1_000_000, 1000);
-        let kept = (1..2000).filter(|n| r.take(n * 10, 5).fate == Fate::AboveGap).count();
+        let kept = (1..2000).filter(|n| r.take(n * 10, 5).fate == SegmentFate::AboveGap).count();
         assert_eq!((kept, r.ahead.fragments()), (MAX_FRAGMENTS, MAX_FRAGMENTS));
     }
 }

@@ -181,7 +181,7 @@ impl Connection {
         self.emit(Event::Finished);
     }
 
-    fn respond_to_ack(&mut self, now: Time, facts: &crate::response::Facts) -> bool {
+    fn respond_to_ack(&mut self, now: Time, facts: &crate::response::AckFacts) -> bool {
         match self.phase {
             Phase::Recovery { .. } => self.recovery_ack(now, facts),
             Phase::Loss => {

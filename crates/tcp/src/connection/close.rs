@@ -80,7 +80,7 @@ impl Connection {
     }
 
     /// The connection ends, not by our will.
-    pub(super) fn die(&mut self, why: Event) {
+    pub(super) fn terminate(&mut self, why: Event) {
         self.emit(why);
         self.ack.now = false;
         self.close();

@@ -4,7 +4,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::tcp::Segment;
 
 use super::Connection;
-use crate::receive::Taken;
+use crate::receive::TakenPayload;
 
 /// Duplicates of a gap that go out at once where the others are delayed (DDA-2).
 const AT_ONCE: u32 = 2;
@@ -12,7 +12,7 @@ const AT_ONCE: u32 = 2;
 impl Connection {
     /// New data came: its mark, and whether the peer has answered our echo. A copy of what is there
     /// already tells nothing: the original was heard (RFC 3168 section 6.1.5).
-    pub(super) fn note_mark(&mut self, seg: &Segment, taken: &Taken, marked: bool) {
+    pub(super) fn note_mark(&mut self, seg: &Segment, taken: &TakenPayload, marked: bool) {
         self.ecn.on_data(seg.flags, marked);
         if marked {
             self.stats.marks_received += 1;
@@ -24,7 +24,7 @@ impl Connection {
 
     /// A segment came above a gap.
     #[inline]
-    pub(super) fn owe_duplicate(&mut self, now: Time) {
+    pub(super) fn queue_duplicate_ack(&mut self, now: Time) {
         let waits = self.config.delayed_dupacks.is_some() || self.config.coherence.is_some();
         let due = if waits { self.duplicates_due(now) } else { 1 };
         self.ack.duplicates = self.ack.duplicates.saturating_add(due);

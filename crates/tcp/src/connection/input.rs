@@ -4,7 +4,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::tcp::{Flags, Segment};
 
 use super::{Arrival, Connection, Event, State};
-use crate::receive::Fate;
+use crate::receive::SegmentFate;
 
 /// After so long without a segment the peer's clock may have wrapped (RFC 7323 section 5.5).
 const STAMPS_OUTDATED: Duration = Duration::from_secs(24 * 24 * 3600);
@@ -28,7 +28,7 @@ impl Connection {
             _ => self.in_synchronized(now, seg, marked),
         };
         if self.mobile.on && self.mobile.heard {
-            self.show_scheme(now, seg, before);
+            self.report_segment(now, seg, before);
         }
         arrival
     }
@@ -105,7 +105,7 @@ impl Connection {
             if self.state == State::TimeWait {
                 // Both streams are over: there is nothing left to be cut (RFC 1337).
             } else if ahead == 0 {
-                self.die(Event::Reset);
+                self.terminate(Event::Reset);
             } else if ahead > 0 && ahead < room {
                 self.challenge(now);
             }
@@ -179,7 +179,7 @@ impl Connection {
                 self.note_mark(seg, &taken, marked);
             }
             self.plan_ack(now, taken.fate);
-            if taken.fate == Fate::Refused {
+            if taken.fate == SegmentFate::Refused {
                 return Arrival::NONE;
             }
         }
@@ -195,22 +195,22 @@ impl Connection {
 
     /// RENO-7: at once on a gap or a gap's fill, else as the configuration allows.
     #[inline]
-    fn plan_ack(&mut self, now: Time, fate: Fate) {
+    fn plan_ack(&mut self, now: Time, fate: SegmentFate) {
         match fate {
-            Fate::InOrder { fills: false } => self.delay_ack(now),
-            Fate::InOrder { fills: true } => {
+            SegmentFate::InOrder { fills: false } => self.delay_ack(now),
+            SegmentFate::InOrder { fills: true } => {
                 self.discard_duplicates();
                 self.ack.now = true;
             }
-            Fate::AboveGap => {
+            SegmentFate::AboveGap => {
                 self.stats.out_of_order_segments += 1;
-                self.owe_duplicate(now);
+                self.queue_duplicate_ack(now);
             }
-            Fate::Duplicate => {
+            SegmentFate::Duplicate => {
                 self.stats.duplicate_segments_received += 1;
                 self.ack.now = true;
             }
-            Fate::Refused => {
+            SegmentFate::Refused => {
                 self.stats.unacceptable_segments += 1;
                 self.ack.now = true;
             }

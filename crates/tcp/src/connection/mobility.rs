@@ -6,14 +6,15 @@ use lasthop_wire::tcp::Segment;
 use super::{AckRequest, AckWindow, Connection, Outgoing, Phase, State};
 use crate::config::Config;
 use crate::mobility::{
-    Acks, Action, Arrived, Mobility, OnTimeout, Resend, Scheme, TimerChange, View, Withhold,
+    Acks, Action, ArrivedSegment, ConnectionView, Mobility, MobilityState, OnTimeout, Resend,
+    TimerChange, Withhold,
 };
 use crate::response::Response;
 
 /// The scheme and what it has brought about.
 #[derive(Clone, Debug)]
 pub(crate) struct Mobile {
-    scheme: Scheme,
+    scheme: MobilityState,
     /// There is a scheme.
     pub(super) on: bool,
     /// The segment that is being taken in is the peer's, by its numbers.
@@ -32,7 +33,7 @@ pub(crate) struct Mobile {
 impl Mobile {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            scheme: Scheme::new(config.mobility),
+            scheme: MobilityState::new(config.mobility),
             on: config.mobility != Mobility::None,
             heard: false,
             held: false,
@@ -65,12 +66,12 @@ impl Connection {
     }
 
     /// The scheme sees a segment of the peer's after it was taken in; `before` is RCV.NXT before it.
-    pub(super) fn show_scheme(&mut self, now: Time, seg: &Segment, before: u64) {
+    pub(super) fn report_segment(&mut self, now: Time, seg: &Segment, before: u64) {
         if !self.is_established() {
             return;
         }
         let view = self.view(now);
-        let action = self.mobile.scheme.on_segment(&view, Arrived { len: seg.len, before });
+        let action = self.mobile.scheme.on_segment(&view, ArrivedSegment { len: seg.len, before });
         self.apply(now, &action);
     }
 
@@ -88,7 +89,7 @@ impl Connection {
     }
 
     /// What the scheme makes of an expired retransmission timer.
-    pub(super) fn ask_scheme(&mut self, now: Time) -> OnTimeout {
+    pub(super) fn mobility_timeout(&mut self, now: Time) -> OnTimeout {
         if !self.mobile.on || self.una == 0 {
             return OnTimeout::Ordinary;
         }
@@ -122,8 +123,8 @@ impl Connection {
         None
     }
 
-    fn view(&self, now: Time) -> View {
-        View {
+    fn view(&self, now: Time) -> ConnectionView {
+        ConnectionView {
             now,
             una: self.una,
             max: self.max,

@@ -29,7 +29,7 @@ use crate::ack_request::{AckRequest, AckWindow};
 use crate::config::Config;
 use crate::ecn::Ecn;
 use crate::receive::Receiver;
-use crate::response::{Control, Facts, Windows};
+use crate::response::{AckFacts, Control, Windows};
 use crate::rtt::Estimator;
 use crate::sack::Scoreboard;
 use crate::state::State;
@@ -394,7 +394,7 @@ impl Connection {
     #[inline]
     pub fn consume(&mut self, n: Bytes) {
         self.recv.consume(n.get());
-        if self.receives() && self.recv.owes_update() {
+        if self.receives() && self.recv.needs_window_update() {
             self.ack.now = true;
         }
     }
@@ -424,7 +424,7 @@ impl Connection {
     /// congestion window (RWC-7, RWC-11). A [`Snapshot`] leaves it out.
     pub fn set_window_share(&mut self, share: Option<Bytes>) {
         self.recv.set_share(share.map(Bytes::get));
-        if self.receives() && self.recv.edge <= self.recv.nxt && self.recv.owes_update() {
+        if self.receives() && self.recv.edge <= self.recv.nxt && self.recv.needs_window_update() {
             self.ack.now = true;
         }
     }
@@ -486,7 +486,7 @@ impl Connection {
 
     /// What the response is told. `before` is SND.UNA before the acknowledgement in question.
     #[inline]
-    pub(crate) fn facts(&self, now: Time, acked: u64, before: u64) -> Facts {
+    pub(crate) fn facts(&self, now: Time, acked: u64, before: u64) -> AckFacts {
         let window = self.windows.cwnd.min(self.snd_wnd.max(self.windows.mss));
         let out = self.nxt - before;
         let limited = !self.config.cwnd_validation
@@ -495,7 +495,7 @@ impl Connection {
             } else {
                 self.windows.cwnd < out + self.windows.mss
             };
-        Facts {
+        AckFacts {
             now,
             acked,
             flight: (self.max - before).min(window),

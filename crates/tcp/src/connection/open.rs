@@ -177,7 +177,7 @@ impl Connection {
         }
         if seg.flags.contains(Flags::RST) {
             if acks_syn {
-                self.die(Event::Reset);
+                self.terminate(Event::Reset);
             }
             return Arrival::NONE;
         }

@@ -6,7 +6,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::Segment;
 
 use super::{Connection, Phase, Repairing};
-use crate::response::{Facts, Repair, Response};
+use crate::response::{AckFacts, Repair, Response};
 
 /// Duplicates that tell of a loss.
 pub(super) const THRESHOLD: u32 = 3;
@@ -35,7 +35,7 @@ impl Connection {
             Phase::Recovery { repair: Repairing::Sack, .. } => self.update_board(),
             Phase::Recovery { .. } => self.inflation += self.windows.mss.cast_signed(),
             Phase::Open | Phase::Loss => {
-                if self.tells_of_loss() {
+                if self.indicates_loss() {
                     self.begin_recovery(now);
                 }
             }
@@ -45,7 +45,7 @@ impl Connection {
     /// RENO-3: the third duplicate, unless it may stem from segments that were sent again already
     /// (RFC 6582 section 4.1). A scoreboard tells those apart once all that was out is acknowledged
     /// (RFC 6675 section 5.1).
-    fn tells_of_loss(&mut self) -> bool {
+    fn indicates_loss(&mut self) -> bool {
         let by_board = self.sack && !self.board.is_empty();
         if self.una < self.recover || (self.una == self.recover && !by_board) {
             return false;
@@ -102,10 +102,10 @@ impl Connection {
     }
 
     /// New data was acknowledged during recovery; true if the timer is to start anew.
-    pub(super) fn recovery_ack(&mut self, now: Time, before: &Facts) -> bool {
+    pub(super) fn recovery_ack(&mut self, now: Time, before: &AckFacts) -> bool {
         let Phase::Recovery { repair, partial_acks } = self.phase else { return true };
         if repair == Repairing::Once || self.una >= self.recover {
-            let facts = Facts { acked: before.acked, ..self.facts(now, 0, self.una) };
+            let facts = AckFacts { acked: before.acked, ..self.facts(now, 0, self.una) };
             self.inflation = 0;
             self.retransmit_first = false;
             self.phase = Phase::Open;

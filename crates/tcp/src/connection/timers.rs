@@ -65,14 +65,14 @@ impl Connection {
             return;
         }
         self.stats.timeouts += 1;
-        let decision = self.ask_scheme(now);
+        let decision = self.mobility_timeout(now);
         if matches!(decision, OnTimeout::Hold | OnTimeout::Collapse(_)) {
             return;
         }
         self.expiries += 1;
         if self.config.rto.give_up_after.is_some_and(|limit| self.expiries > limit) {
             self.stats.syn_timeouts += u64::from(self.una == 0);
-            self.give_up();
+            self.abort_timed_out();
             return;
         }
         self.timing = None;
@@ -119,11 +119,11 @@ impl Connection {
         self.retransmit_first = closed && self.config.shrunk_window == ShrunkWindow::KeepTimer;
     }
 
-    fn give_up(&mut self) {
+    fn abort_timed_out(&mut self) {
         if self.is_established() {
             self.reset_due = true;
         }
-        self.die(Event::GaveUp);
+        self.terminate(Event::GaveUp);
     }
 
     pub(super) fn start_persist(&mut self, now: Time) {
@@ -152,7 +152,7 @@ impl Connection {
         }
         let limit = self.config.rto.give_up_after.filter(|_| self.config.persist.gives_up);
         if limit.is_some_and(|limit| self.probes >= limit) {
-            self.give_up();
+            self.abort_timed_out();
             return;
         }
         self.probes = self.probes.saturating_add(1);

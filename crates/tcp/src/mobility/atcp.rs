@@ -1,7 +1,8 @@
 use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
 use super::{
-    Acks, Action, Arrived, OnTimeout, PATIENCE, Part, Resend, TimerChange, View, Withhold,
+    Acks, Action, ArrivedSegment, ConnectionView, MobilityScheme, OnTimeout, PATIENCE, Resend,
+    TimerChange, Withhold,
 };
 
 /// ATCP of the RWC and ATCP paper (section V): TCP at the mobile hears of connections and
@@ -66,7 +67,7 @@ enum Sending {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct AtcpState {
     link: LinkWatch,
     delay: Duration,
     sending: Sending,
@@ -78,7 +79,7 @@ pub(crate) struct State {
     gap: bool,
 }
 
-impl State {
+impl AtcpState {
     pub(crate) fn new(config: Atcp) -> Self {
         Self {
             link: LinkWatch::new(config.thaw, None),
@@ -91,7 +92,7 @@ impl State {
     }
 
     /// Table I and II, "Disconnection".
-    fn disconnected(&mut self, view: &View) -> Action {
+    fn disconnected(&mut self, view: &ConnectionView) -> Action {
         self.due = Time::NEVER;
         let (sending, timer) = if view.room {
             (Sending::CutOpen, TimerChange::Cancel)
@@ -104,7 +105,7 @@ impl State {
 
     /// Table I and II, "Connection". Who has heard of no disconnection has nothing to make good as a
     /// sender; its peer may.
-    fn connected(&mut self, view: &View) -> Action {
+    fn connected(&mut self, view: &ConnectionView) -> Action {
         let (mark, timer, resend) = match self.sending {
             Sending::CutOpen => (Some(view.max), TimerChange::Restart, Resend::Nothing),
             // The data from SND.UNA on is what is sent after the reconnection.
@@ -134,7 +135,7 @@ impl State {
     }
 
     /// ATR-1, and where it ends.
-    fn withhold(&mut self, view: &View, arrived: Arrived) -> Action {
+    fn withhold(&mut self, view: &ConnectionView, arrived: ArrivedSegment) -> Action {
         // The SYN is no byte.
         let news = arrived.before > 0 && view.received > arrived.before;
         let filled = core::mem::replace(&mut self.gap, view.gap);
@@ -163,12 +164,12 @@ impl State {
     }
 }
 
-impl Part for State {
+impl MobilityScheme for AtcpState {
     fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, view: &View, news: LinkNews) -> Action {
+    fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Nothing | LinkNews::Warned => Action::default(),
             LinkNews::Cut => self.disconnected(view),
@@ -176,7 +177,7 @@ impl Part for State {
         }
     }
 
-    fn on_segment(&mut self, view: &View, arrived: Arrived) -> Action {
+    fn on_segment(&mut self, view: &ConnectionView, arrived: ArrivedSegment) -> Action {
         if self.link.on_segment(view.now) == LinkNews::Back {
             self.gap = view.gap;
             return self.connected(view);
@@ -189,7 +190,7 @@ impl Part for State {
         self.withhold(view, arrived)
     }
 
-    fn on_timer(&mut self, view: &View) -> Action {
+    fn on_timer(&mut self, view: &ConnectionView) -> Action {
         if self.due > view.now {
             return Action::default();
         }
@@ -202,7 +203,7 @@ impl Part for State {
         self.due
     }
 
-    fn on_timeout(&mut self, view: &View, _held: bool) -> OnTimeout {
+    fn on_timeout(&mut self, view: &ConnectionView, _held: bool) -> OnTimeout {
         match &mut self.sending {
             Sending::Ordinary => OnTimeout::Ordinary,
             Sending::CutOpen => OnTimeout::Hold,

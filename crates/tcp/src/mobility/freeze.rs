@@ -1,6 +1,6 @@
 use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::{Acks, Action, Part, View};
+use super::{Acks, Action, ConnectionView, MobilityScheme};
 use crate::ack_request::AckWindow;
 
 /// Freeze-TCP (Goff et al. 2000; FRZ): a mobile receiver that foresees a disconnection shuts its
@@ -34,12 +34,12 @@ impl Default for Freeze {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct FreezeState {
     config: Freeze,
     link: LinkWatch,
 }
 
-impl State {
+impl FreezeState {
     pub(crate) const fn new(config: Freeze) -> Self {
         Self { config, link: LinkWatch::new(config.thaw, Some(config.bound)) }
     }
@@ -52,7 +52,7 @@ pub(super) fn shut(copies: u8) -> Action {
 }
 
 /// The window opens, or if it was not shut the peer hears what it knows.
-pub(super) fn open(view: &View, frozen: u8, unwarned: u8) -> Action {
+pub(super) fn open(view: &ConnectionView, frozen: u8, unwarned: u8) -> Action {
     let acks = if view.shut {
         Acks::Copies(frozen, AckWindow::Real)
     } else {
@@ -61,12 +61,12 @@ pub(super) fn open(view: &View, frozen: u8, unwarned: u8) -> Action {
     Action { shut: Some(false), acks, ..Action::default() }
 }
 
-impl Part for State {
+impl MobilityScheme for FreezeState {
     fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, view: &View, news: LinkNews) -> Action {
+    fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Warned => shut(self.config.copies_before),
             LinkNews::Back => open(view, self.config.acks_after, self.config.acks_after),

@@ -1,6 +1,6 @@
 use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::{Acks, Action, PATIENCE, Part, Resend, TimerChange, View};
+use super::{Acks, Action, ConnectionView, MobilityScheme, PATIENCE, Resend, TimerChange};
 use crate::ack_request::AckWindow;
 
 /// The mobile's part of M-TCP (Brown and Singh 1997): while it is cut off its timers stand still and
@@ -23,23 +23,23 @@ impl Default for Greet {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct GreetState {
     link: LinkWatch,
     cut: bool,
 }
 
-impl State {
+impl GreetState {
     pub(crate) const fn new(config: Greet) -> Self {
         Self { link: LinkWatch::new(config.thaw, None), cut: false }
     }
 }
 
-impl Part for State {
+impl MobilityScheme for GreetState {
     fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, _view: &View, news: LinkNews) -> Action {
+    fn on_news(&mut self, _view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Nothing | LinkNews::Warned => Action::default(),
             LinkNews::Cut => {

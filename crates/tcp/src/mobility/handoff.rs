@@ -1,6 +1,6 @@
 use lasthop_units::{LinkNews, LinkWatch, Thaw, Time};
 
-use super::{Acks, Action, Arrived, Part, Resend, View};
+use super::{Acks, Action, ArrivedSegment, ConnectionView, MobilityScheme, Resend};
 use crate::ack_request::AckWindow;
 
 /// Fast retransmit after a handoff (Caceres and Iftode 1995; 3DA): once the mobile can be reached
@@ -30,23 +30,23 @@ impl Default for FastRetransmit {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct FastRetransmitState {
     config: FastRetransmit,
     link: LinkWatch,
 }
 
-impl State {
+impl FastRetransmitState {
     pub(crate) const fn new(config: FastRetransmit) -> Self {
         Self { config, link: LinkWatch::new(config.thaw, None) }
     }
 }
 
-impl Part for State {
+impl MobilityScheme for FastRetransmitState {
     fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, _view: &View, news: LinkNews) -> Action {
+    fn on_news(&mut self, _view: &ConnectionView, news: LinkNews) -> Action {
         if news != LinkNews::Back {
             return Action::default();
         }
@@ -56,7 +56,7 @@ impl Part for State {
     }
 
     /// Whoever hears from the peer again needs no help.
-    fn on_segment(&mut self, _view: &View, _arrived: Arrived) -> Action {
+    fn on_segment(&mut self, _view: &ConnectionView, _arrived: ArrivedSegment) -> Action {
         Action::default()
     }
 

@@ -1,6 +1,6 @@
 use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
 
-use super::{Action, PATIENCE, Part, TimerChange, View, freeze};
+use super::{Action, ConnectionView, MobilityScheme, PATIENCE, TimerChange, freeze};
 
 /// The freezing of the link-layer trigger method (LLT): the link layer foresees the handoff, the
 /// mobile shuts its window before the link is cut and opens it when the handoff is complete at the
@@ -53,12 +53,12 @@ impl Default for LinkLayerFreeze {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct State {
+pub(crate) struct LinkLayerFreezeState {
     config: LinkLayerFreeze,
     link: LinkWatch,
 }
 
-impl State {
+impl LinkLayerFreezeState {
     pub(crate) const fn new(config: LinkLayerFreeze) -> Self {
         Self { config, link: LinkWatch::new(config.thaw, Some(config.bound)) }
     }
@@ -71,12 +71,12 @@ impl State {
     }
 }
 
-impl Part for State {
+impl MobilityScheme for LinkLayerFreezeState {
     fn link(&mut self) -> &mut LinkWatch {
         &mut self.link
     }
 
-    fn on_news(&mut self, view: &View, news: LinkNews) -> Action {
+    fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Nothing => Action::default(),
             LinkNews::Warned => self.stop(freeze::shut(self.config.copies_before)),

@@ -46,7 +46,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a scheme is told of its connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View {
+pub(crate) struct ConnectionView {
     pub(crate) now: Time,
     /// SND.UNA, and the highest SND.NXT so far.
     pub(crate) una: u64,
@@ -66,7 +66,7 @@ pub(crate) struct View {
 
 /// What a scheme is told of a segment that was taken in.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedSegment {
     /// Its payload.
     pub(crate) len: u32,
     /// RCV.NXT before it.
@@ -145,15 +145,15 @@ pub(crate) enum OnTimeout {
 }
 
 /// One scheme's state. News of the link has been sorted before it comes here.
-pub(crate) trait Part {
+pub(crate) trait MobilityScheme {
     /// The link as this scheme sees it.
     fn link(&mut self) -> &mut LinkWatch;
 
     /// The link's state changed.
-    fn on_news(&mut self, view: &View, news: LinkNews) -> Action;
+    fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action;
 
     /// A segment was taken in.
-    fn on_segment(&mut self, view: &View, _arrived: Arrived) -> Action {
+    fn on_segment(&mut self, view: &ConnectionView, _arrived: ArrivedSegment) -> Action {
         match self.link().on_segment(view.now) {
             LinkNews::Nothing => Action::default(),
             news => self.on_news(view, news),
@@ -161,7 +161,7 @@ pub(crate) trait Part {
     }
 
     /// [`deadline`](Self::deadline) has come.
-    fn on_timer(&mut self, view: &View) -> Action {
+    fn on_timer(&mut self, view: &ConnectionView) -> Action {
         match self.link().on_timer(view.now) {
             LinkNews::Nothing => Action::default(),
             news => self.on_news(view, news),
@@ -172,50 +172,52 @@ pub(crate) trait Part {
     fn deadline(&self) -> Time;
 
     /// The retransmission timer expired with data outstanding.
-    fn on_timeout(&mut self, _view: &View, held: bool) -> OnTimeout {
+    fn on_timeout(&mut self, _view: &ConnectionView, held: bool) -> OnTimeout {
         if held { OnTimeout::Hold } else { OnTimeout::Ordinary }
     }
 }
 
 /// The schemes that exist, so that none costs an allocation or an indirect call.
 #[derive(Clone, Debug)]
-pub(crate) enum Scheme {
+pub(crate) enum MobilityState {
     None,
-    FastRetransmit(handoff::State),
-    Freeze(freeze::State),
-    LinkLayerFreeze(link_layer::State),
-    Atcp(atcp::State),
-    Greet(greet::State),
+    FastRetransmit(handoff::FastRetransmitState),
+    Freeze(freeze::FreezeState),
+    LinkLayerFreeze(link_layer::LinkLayerFreezeState),
+    Atcp(atcp::AtcpState),
+    Greet(greet::GreetState),
 }
 
 macro_rules! each {
     ($self:ident, $none:expr, $part:ident => $call:expr) => {
         match $self {
-            Scheme::None => $none,
-            Scheme::FastRetransmit($part) => $call,
-            Scheme::Freeze($part) => $call,
-            Scheme::LinkLayerFreeze($part) => $call,
-            Scheme::Atcp($part) => $call,
-            Scheme::Greet($part) => $call,
+            MobilityState::None => $none,
+            MobilityState::FastRetransmit($part) => $call,
+            MobilityState::Freeze($part) => $call,
+            MobilityState::LinkLayerFreeze($part) => $call,
+            MobilityState::Atcp($part) => $call,
+            MobilityState::Greet($part) => $call,
         }
     };
 }
 
-impl Scheme {
+impl MobilityState {
     pub(crate) fn new(mobility: Mobility) -> Self {
         match mobility {
             Mobility::None => Self::None,
-            Mobility::FastRetransmit(config) => Self::FastRetransmit(handoff::State::new(config)),
-            Mobility::Freeze(config) => Self::Freeze(freeze::State::new(config)),
-            Mobility::LinkLayerFreeze(config) => {
-                Self::LinkLayerFreeze(link_layer::State::new(config))
+            Mobility::FastRetransmit(config) => {
+                Self::FastRetransmit(handoff::FastRetransmitState::new(config))
             }
-            Mobility::Atcp(config) => Self::Atcp(atcp::State::new(config)),
-            Mobility::Greet(config) => Self::Greet(greet::State::new(config)),
+            Mobility::Freeze(config) => Self::Freeze(freeze::FreezeState::new(config)),
+            Mobility::LinkLayerFreeze(config) => {
+                Self::LinkLayerFreeze(link_layer::LinkLayerFreezeState::new(config))
+            }
+            Mobility::Atcp(config) => Self::Atcp(atcp::AtcpState::new(config)),
+            Mobility::Greet(config) => Self::Greet(greet::GreetState::new(config)),
         }
     }
 
-    pub(crate) fn on_link_event(&mut self, view: &View, event: LinkEvent) -> Action {
+    pub(crate) fn on_link_event(&mut self, view: &ConnectionView, event: LinkEvent) -> Action {
         each!(self, Action::default(), part => {
             match part.link().on_event(view.now, event) {
                 LinkNews::Nothing => Action::default(),
@@ -224,15 +226,15 @@ impl Scheme {
         })
     }
 
-    pub(crate) fn on_segment(&mut self, view: &View, arrived: Arrived) -> Action {
+    pub(crate) fn on_segment(&mut self, view: &ConnectionView, arrived: ArrivedSegment) -> Action {
         each!(self, Action::default(), part => part.on_segment(view, arrived))
     }
 
-    pub(crate) fn on_timer(&mut self, view: &View) -> Action {
+    pub(crate) fn on_timer(&mut self, view: &ConnectionView) -> Action {
         each!(self, Action::default(), part => part.on_timer(view))
     }
 
-    pub(crate) fn on_timeout(&mut self, view: &View, held: bool) -> OnTimeout {
+    pub(crate) fn on_timeout(&mut self, view: &ConnectionView, held: bool) -> OnTimeout {
         each!(self, OnTimeout::Ordinary, part => part.on_timeout(view, held))
     }
 

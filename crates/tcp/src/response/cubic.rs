@@ -1,6 +1,6 @@
 use lasthop_units::Time;
 
-use super::{Facts, Repair, Response, Windows};
+use super::{AckFacts, Repair, Response, Windows};
 
 /// The multiplicative decrease (RFC 9438 section 4.6).
 const BETA: f64 = 0.7;
@@ -41,7 +41,7 @@ impl Epoch {
 }
 
 impl Cubic {
-    fn decrease(&mut self, w: &mut Windows, f: &Facts) {
+    fn decrease(&mut self, w: &mut Windows, f: &AckFacts) {
         let cwnd = w.cwnd as f64 / w.mss as f64;
         // Fast convergence: a flow that had to give up below its last peak leaves room for others.
         self.w_max = if cwnd < self.w_max { cwnd * (1.0 + BETA) / 2.0 } else { cwnd };
@@ -50,7 +50,7 @@ impl Cubic {
         w.ssthresh = ((f.flight as f64 * BETA) as u64).max(2 * w.mss);
     }
 
-    fn avoid_congestion(&mut self, w: &mut Windows, f: &Facts) {
+    fn avoid_congestion(&mut self, w: &mut Windows, f: &AckFacts) {
         let mss = w.mss as f64;
         let cwnd = w.cwnd as f64 / mss;
         let w_max = self.w_max;
@@ -79,7 +79,7 @@ impl Response for Cubic {
         Repair::Sack
     }
 
-    fn on_ack(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_ack(&mut self, w: &mut Windows, f: &AckFacts) {
         if !f.limited {
             // Time that the application let pass is no reason to grow (RFC 9438 section 5.8).
             self.epoch = None;
@@ -90,20 +90,20 @@ impl Response for Cubic {
         }
     }
 
-    fn on_loss(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_loss(&mut self, w: &mut Windows, f: &AckFacts) {
         self.decrease(w, f);
         w.set_cwnd(w.ssthresh);
     }
 
-    fn on_echo(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_echo(&mut self, w: &mut Windows, f: &AckFacts) {
         self.on_loss(w, f);
     }
 
-    fn on_recovered(&mut self, w: &mut Windows, _f: &Facts) {
+    fn on_recovered(&mut self, w: &mut Windows, _f: &AckFacts) {
         w.set_cwnd(w.ssthresh);
     }
 
-    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_timeout(&mut self, w: &mut Windows, f: &AckFacts) {
         if !f.repeated {
             self.decrease(w, f);
         }
@@ -146,8 +146,8 @@ mod tests {
         }
     }
 
-    fn facts(now: Time, w: &Windows) -> Facts {
-        Facts {
+    fn facts(now: Time, w: &Windows) -> AckFacts {
+        AckFacts {
             now,
             acked: MSS,
             flight: w.cwnd,

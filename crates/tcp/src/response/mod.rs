@@ -1,7 +1,7 @@
 //! The answer to loss: a part that can be swapped.
 //!
 //! The connection decides what is lost and what to send; a [`Response`] decides how large the window
-//! is. Facts go in, the windows change.
+//! is. AckFacts go in, the windows change.
 
 mod cubic;
 mod newreno;
@@ -75,7 +75,7 @@ pub struct Windows {
 
 /// What is known when a response is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Facts {
+pub struct AckFacts {
     /// The present.
     pub now: Time,
     /// Bytes newly acknowledged.
@@ -98,7 +98,7 @@ pub trait Response {
     fn repair(&self) -> Repair;
 
     /// New data was acknowledged outside recovery.
-    fn on_ack(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_ack(&mut self, w: &mut Windows, f: &AckFacts) {
         if f.limited {
             w.increase_reno(f.acked);
         }
@@ -107,22 +107,22 @@ pub trait Response {
     /// The third duplicate acknowledgement, or the scoreboard, tells of a loss: recovery begins.
     /// Without a scoreboard the connection itself adds one segment to the window for every segment
     /// that duplicates show to have arrived, and takes them away again (RFC 5681 section 3.2).
-    fn on_loss(&mut self, w: &mut Windows, f: &Facts);
+    fn on_loss(&mut self, w: &mut Windows, f: &AckFacts);
 
     /// The peer echoes a congestion mark: once in a window of data, as for a loss, but nothing is to
     /// be sent again (RFC 3168 section 6.1.2).
-    fn on_echo(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_echo(&mut self, w: &mut Windows, f: &AckFacts) {
         w.enter_recovery(f);
     }
 
     /// An acknowledgement of new data during recovery that does not end it.
-    fn on_partial_ack(&mut self, _w: &mut Windows, _f: &Facts) {}
+    fn on_partial_ack(&mut self, _w: &mut Windows, _f: &AckFacts) {}
 
-    /// The acknowledgement that ends recovery. [`Facts::flight`] is what is still out.
-    fn on_recovered(&mut self, w: &mut Windows, f: &Facts);
+    /// The acknowledgement that ends recovery. [`AckFacts::flight`] is what is still out.
+    fn on_recovered(&mut self, w: &mut Windows, f: &AckFacts);
 
     /// The retransmission timer expired.
-    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_timeout(&mut self, w: &mut Windows, f: &AckFacts) {
         w.collapse(f);
     }
 
@@ -158,7 +158,7 @@ impl Windows {
     }
 
     /// ssthresh = max(flight / 2, 2 MSS) (RENO-3).
-    pub fn halve(&mut self, f: &Facts) {
+    pub fn halve(&mut self, f: &AckFacts) {
         let half = match self.base {
             LossBase::Flight => f.flight / 2,
             LossBase::Window => f.window / 2 / self.mss * self.mss,
@@ -168,7 +168,7 @@ impl Windows {
 
     /// What fast recovery begins with (RENO-3): ssthresh halves and so does cwnd. With
     /// [`LossBase::Window`] cwnd keeps the part of a segment that ssthresh drops, as in ns-2.
-    pub fn enter_recovery(&mut self, f: &Facts) {
+    pub fn enter_recovery(&mut self, f: &AckFacts) {
         self.halve(f);
         match self.base {
             LossBase::Flight => self.set_cwnd(self.ssthresh),
@@ -178,7 +178,7 @@ impl Windows {
 
     /// What fast recovery ends with: cwnd = ssthresh. With [`LossBase::Window`] cwnd stays and the
     /// acknowledgement that ends recovery lets it grow, as in BSD and ns-2.
-    pub fn leave_recovery(&mut self, f: &Facts) {
+    pub fn leave_recovery(&mut self, f: &AckFacts) {
         match self.base {
             LossBase::Flight => self.set_cwnd(self.ssthresh),
             LossBase::Window => self.increase_reno(f.acked),
@@ -186,7 +186,7 @@ impl Windows {
     }
 
     /// What a timeout does (RENO-6): ssthresh halves and the window is one segment.
-    pub fn collapse(&mut self, f: &Facts) {
+    pub fn collapse(&mut self, f: &AckFacts) {
         if !(f.repeated && self.base == LossBase::Flight) {
             self.halve(f);
         }
@@ -233,27 +233,27 @@ impl Response for Control {
         each!(self, part => part.repair())
     }
 
-    fn on_ack(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_ack(&mut self, w: &mut Windows, f: &AckFacts) {
         each!(self, part => part.on_ack(w, f));
     }
 
-    fn on_loss(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_loss(&mut self, w: &mut Windows, f: &AckFacts) {
         each!(self, part => part.on_loss(w, f));
     }
 
-    fn on_echo(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_echo(&mut self, w: &mut Windows, f: &AckFacts) {
         each!(self, part => part.on_echo(w, f));
     }
 
-    fn on_partial_ack(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_partial_ack(&mut self, w: &mut Windows, f: &AckFacts) {
         each!(self, part => part.on_partial_ack(w, f));
     }
 
-    fn on_recovered(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_recovered(&mut self, w: &mut Windows, f: &AckFacts) {
         each!(self, part => part.on_recovered(w, f));
     }
 
-    fn on_timeout(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_timeout(&mut self, w: &mut Windows, f: &AckFacts) {
         each!(self, part => part.on_timeout(w, f));
     }
 

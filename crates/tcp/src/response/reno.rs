@@ -1,4 +1,4 @@
-use super::{Facts, Repair, Response, Windows};
+use super::{AckFacts, Repair, Response, Windows};
 
 /// Fast retransmit and fast recovery, which the first new acknowledgement ends (RENO-3).
 #[derive(Clone, Copy, Default, Debug)]
@@ -9,11 +9,11 @@ impl Response for Reno {
         Repair::Once
     }
 
-    fn on_loss(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_loss(&mut self, w: &mut Windows, f: &AckFacts) {
         w.enter_recovery(f);
     }
 
-    fn on_recovered(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_recovered(&mut self, w: &mut Windows, f: &AckFacts) {
         w.leave_recovery(f);
     }
 }

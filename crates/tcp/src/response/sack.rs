@@ -1,4 +1,4 @@
-use super::{Facts, Repair, Response, Windows};
+use super::{AckFacts, Repair, Response, Windows};
 
 /// Reno's window with recovery by selective acknowledgements: cwnd = ssthresh all through, and the
 /// scoreboard's pipe says what may be sent (RFC 6675 section 5).
@@ -10,11 +10,11 @@ impl Response for Sack {
         Repair::Sack
     }
 
-    fn on_loss(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_loss(&mut self, w: &mut Windows, f: &AckFacts) {
         w.enter_recovery(f);
     }
 
-    fn on_recovered(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_recovered(&mut self, w: &mut Windows, f: &AckFacts) {
         w.leave_recovery(f);
     }
 }

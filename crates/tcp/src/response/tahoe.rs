@@ -1,4 +1,4 @@
-use super::{Facts, Repair, Response, Windows};
+use super::{AckFacts, Repair, Response, Windows};
 
 /// Fast retransmit followed by slow start: 4.3BSD-Tahoe, without fast recovery.
 #[derive(Clone, Copy, Default, Debug)]
@@ -9,10 +9,10 @@ impl Response for Tahoe {
         Repair::GoBack
     }
 
-    fn on_loss(&mut self, w: &mut Windows, f: &Facts) {
+    fn on_loss(&mut self, w: &mut Windows, f: &AckFacts) {
         w.halve(f);
         w.cwnd = w.mss;
     }
 
-    fn on_recovered(&mut self, _w: &mut Windows, _f: &Facts) {}
+    fn on_recovered(&mut self, _w: &mut Windows, _f: &AckFacts) {}
 }
