@@ -7,7 +7,7 @@ use core::cmp::Reverse;
 
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
-use self::held::{Delivery, Flying, Late, OnAir, Refusal, Refused, Waiting};
+use self::held::{Delivery, Flying, Late, OnAir, QueuedPacket, Refusal, Refused};
 use self::line::Line;
 use crate::errors::{ErrorProcesses, Outcome};
 use crate::pacer::{Pacer, Work};
@@ -42,7 +42,7 @@ pub struct Link<P> {
     /// All packets are in the line, and `waiting`, `on_air` and `flying` are empty.
     in_line: bool,
     line: Line<P>,
-    waiting: VecDeque<Waiting<P>>,
+    waiting: VecDeque<QueuedPacket<P>>,
     on_air: Option<OnAir<P>>,
     /// In order of arrival, which without reordering is the order of sending (LNK-11).
     flying: VecDeque<Flying<P>>,
@@ -140,7 +140,7 @@ impl<P: Clone> Link<P> {
             self.count_refusal(reason, size);
             return Err(Refused { packet, reason });
         }
-        let held = Waiting { packet, size, entered: self.now };
+        let held = QueuedPacket { packet, size, entered: self.now };
         match &mut self.pacer {
             Pacer::Rate(_) if self.on_air.is_none() => self.start(held, self.now),
             Pacer::Rate(_) => self.wait(held),
@@ -264,7 +264,7 @@ impl<P: Clone> Link<P> {
     /// of it was sent.
     pub fn set_pacing(&mut self, now: Time, pacing: &Pacing) {
         self.advance(now);
-        self.settle(self.now);
+        self.account_sent(self.now);
         self.pacer = Pacer::new(pacing, self.now);
         self.reschedule(self.now);
         if self.on_air.is_none() && matches!(self.pacer, Pacer::Rate(_)) {
@@ -276,14 +276,14 @@ impl<P: Clone> Link<P> {
     pub fn pause(&mut self, now: Time, duration: Duration) {
         self.advance(now);
         self.pauses.order(self.now, duration);
-        self.follow_silence(self.now);
+        self.update_silence(self.now);
     }
 
     /// Ends a silence begun by [`Link::pause`]; scheduled ones go on.
     pub fn resume(&mut self, now: Time) {
         self.advance(now);
         self.pauses.lift(self.now);
-        self.follow_silence(self.now);
+        self.update_silence(self.now);
     }
 
     /// Whether the radio is silent at `now`.
@@ -410,9 +410,9 @@ impl<P: Clone> Link<P> {
                 let at = if pauses_passed < MOST_PAUSES_PASSED { at } else { now };
                 pauses_passed += 1;
                 self.pauses.update(at);
-                self.follow_silence(at);
+                self.update_silence(at);
             } else if at == rate {
-                self.settle(at);
+                self.account_sent(at);
                 self.reschedule(at);
             } else {
                 self.transmit(at);
@@ -442,19 +442,19 @@ impl<P: Clone> Link<P> {
         if self.mac_occupies { Duration::ZERO } else { self.mac_delay }
     }
 
-    fn wait(&mut self, held: Waiting<P>) {
+    fn wait(&mut self, held: QueuedPacket<P>) {
         self.queue.enter(self.now, held.size);
         self.waiting.push_back(held);
     }
 
     fn start_next(&mut self, now: Time) {
         if let Some(held) = self.waiting.pop_front() {
-            self.queue.leave(now, held.size);
+            self.queue.dequeue(now, held.size);
             self.start(held, now);
         }
     }
 
-    fn start(&mut self, held: Waiting<P>, now: Time) {
+    fn start(&mut self, held: QueuedPacket<P>, now: Time) {
         self.queue.served(now.since(held.entered));
         let from = if self.mac_occupies { now + self.mac_delay } else { now };
         let work = Work::of(held.size);
@@ -463,7 +463,7 @@ impl<P: Clone> Link<P> {
     }
 
     /// Writes off what has been sent of the packet on air by `now`.
-    fn settle(&mut self, now: Time) {
+    fn account_sent(&mut self, now: Time) {
         let Some(on_air) = &mut self.on_air else { return };
         if let Pacer::Rate(clock) = &self.pacer {
             on_air.work = on_air.work.after(clock.present(), now.since(on_air.from));
@@ -501,7 +501,7 @@ impl<P: Clone> Link<P> {
                 self.start_next(now);
             }
             let Some(on_air) = &mut self.on_air else { return };
-            on_air.work.spend(&mut budget);
+            on_air.work.consume(&mut budget);
             if on_air.work.is_done() {
                 self.finish(now);
             }
@@ -531,8 +531,8 @@ impl<P: Clone> Link<P> {
         self.in_burst = hit;
     }
 
-    fn fly(&mut self, held: Waiting<P>, now: Time, corrupted: bool) {
-        let Waiting { packet, size, entered } = held;
+    fn fly(&mut self, held: QueuedPacket<P>, now: Time, corrupted: bool) {
+        let QueuedPacket { packet, size, entered } = held;
         let arrives = now + self.delay + self.mac_latency();
         let flying = Flying { packet, size, entered, arrives, corrupted, duplicate: false };
         let copy = self.is_duplicated().then(|| Flying { duplicate: true, ..flying.clone() });
@@ -559,7 +559,7 @@ impl<P: Clone> Link<P> {
         stream.chance(reorder.probability).then_some(reorder.extra)
     }
 
-    fn follow_silence(&mut self, now: Time) {
+    fn update_silence(&mut self, now: Time) {
         match (self.pauses.is_on(), self.silent_since) {
             (true, None) => {
                 self.silent_since = Some(now);

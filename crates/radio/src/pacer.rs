@@ -28,7 +28,7 @@ impl Work {
     }
 
     /// Takes as much from both as the smaller has.
-    pub(crate) fn spend(&mut self, budget: &mut Self) {
+    pub(crate) fn consume(&mut self, budget: &mut Self) {
         let spent = self.0.min(budget.0);
         self.0 -= spent;
         budget.0 -= spent;

@@ -196,7 +196,7 @@ impl QueueMeter {
         self.stats.bytes_max = self.stats.bytes_max.max(self.bytes);
     }
 
-    pub(crate) fn leave(&mut self, now: Time, size: Bytes) {
+    pub(crate) fn dequeue(&mut self, now: Time, size: Bytes) {
         self.integrate(now);
         self.packets -= 1;
         self.bytes -= size.get();

@@ -51,7 +51,7 @@ pub enum Refusal {
 }
 
 #[derive(Debug)]
-pub(crate) struct Waiting<P> {
+pub(crate) struct QueuedPacket<P> {
     pub(crate) packet: P,
     pub(crate) size: Bytes,
     pub(crate) entered: Time,
@@ -59,7 +59,7 @@ pub(crate) struct Waiting<P> {
 
 #[derive(Debug)]
 pub(crate) struct OnAir<P> {
-    pub(crate) held: Waiting<P>,
+    pub(crate) held: QueuedPacket<P>,
     pub(crate) started: Time,
     /// What was left to do at `from`, and when that will be done.
     pub(crate) work: Work,

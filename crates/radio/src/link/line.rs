@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use lasthop_units::{Bytes, Duration, Rate, Time};
 
-use super::held::Waiting;
+use super::held::QueuedPacket;
 use crate::Count;
 use crate::pacer::Work;
 use crate::stats::QueueMeter;
@@ -151,7 +151,7 @@ impl<P> Line<P> {
             if next.started > now {
                 return;
             }
-            queue.leave(next.started, next.size);
+            queue.dequeue(next.started, next.size);
             queue.served(next.started.since(next.entered));
             self.begun += 1;
         }
@@ -299,12 +299,12 @@ impl<P> Line<P> {
         let due = Time::from_nanos(arrives.as_nanos().saturating_sub(self.flight));
         self.counted.add(size);
         // It has no air time that is not counted.
-        self.restore_on_air(Waiting { packet, size, entered }, due, due);
+        self.restore_on_air(QueuedPacket { packet, size, entered }, due, due);
     }
 
     /// Takes in a packet on air.
-    pub(crate) fn restore_on_air(&mut self, held: Waiting<P>, started: Time, due: Time) {
-        let Waiting { packet, size, entered } = held;
+    pub(crate) fn restore_on_air(&mut self, held: QueuedPacket<P>, started: Time, due: Time) {
+        let QueuedPacket { packet, size, entered } = held;
         self.begun += 1;
         self.restored.add(size);
         self.free = due;
@@ -312,8 +312,8 @@ impl<P> Line<P> {
     }
 
     /// Takes in a packet that waits behind all others; the meter knows it already.
-    pub(crate) fn restore_waiting(&mut self, held: Waiting<P>) {
-        let Waiting { packet, size, entered } = held;
+    pub(crate) fn restore_waiting(&mut self, held: QueuedPacket<P>) {
+        let QueuedPacket { packet, size, entered } = held;
         self.restored.add(size);
         self.append(entered, self.free, size, packet);
     }

@@ -3,7 +3,7 @@
 use lasthop_units::{Bytes, Duration, Time};
 
 use super::Link;
-use super::held::{Delivery, Flying, OnAir, Refusal, Refused, Waiting};
+use super::held::{Delivery, Flying, OnAir, QueuedPacket, Refusal, Refused};
 use super::line::{Passed, Passing};
 use crate::pacer::{Pacer, Work};
 
@@ -118,7 +118,7 @@ impl<P: Clone> Link<P> {
                 self.flying.push_back(flying);
                 continue;
             }
-            let held = Waiting { packet, size, entered };
+            let held = QueuedPacket { packet, size, entered };
             if started <= now {
                 let from = if self.mac_occupies { started + self.mac_delay } else { started };
                 self.on_air = Some(OnAir { held, started, work: Work::of(size), from, due });
