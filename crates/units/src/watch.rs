@@ -28,7 +28,7 @@ pub enum LinkNews {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stand {
+enum Phase {
     Carries,
     /// It carries, as a segment showed before the event that says so.
     Found,
@@ -46,7 +46,7 @@ enum Stand {
 /// Watches one link for a scheme.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkWatch {
-    stand: Stand,
+    phase: Phase,
     thaw: Thaw,
     /// How long a warning holds beyond its lead; warnings are not heard if `None`.
     bound: Option<Duration>,
@@ -60,7 +60,7 @@ impl LinkWatch {
     /// A link that carries. Gaps end with `thaw`; warnings hold for their lead and `bound`, or are
     /// not heard at all.
     pub const fn new(thaw: Thaw, bound: Option<Duration>) -> Self {
-        Self { stand: Stand::Carries, thaw, bound }
+        Self { phase: Phase::Carries, thaw, bound }
     }
 
     /// An event came.
@@ -75,73 +75,73 @@ impl LinkWatch {
 
     fn warned(&mut self, now: Time, lead: Duration) -> LinkNews {
         let Some(bound) = self.bound else { return LinkNews::Nothing };
-        if matches!(self.stand, Stand::Cut { .. } | Stand::Attached) {
+        if matches!(self.phase, Phase::Cut { .. } | Phase::Attached) {
             return LinkNews::Nothing;
         }
-        self.stand = Stand::Warned { until: now + lead + bound };
+        self.phase = Phase::Warned { until: now + lead + bound };
         LinkNews::Warned
     }
 
     fn cut(&mut self, now: Time) -> LinkNews {
-        match self.stand {
-            Stand::Cut { .. } => LinkNews::Nothing,
-            Stand::Attached => {
-                self.stand = Stand::Cut { since: now };
+        match self.phase {
+            Phase::Cut { .. } => LinkNews::Nothing,
+            Phase::Attached => {
+                self.phase = Phase::Cut { since: now };
                 LinkNews::Nothing
             }
-            Stand::Carries | Stand::Found | Stand::Warned { .. } => {
-                self.stand = Stand::Cut { since: now };
+            Phase::Carries | Phase::Found | Phase::Warned { .. } => {
+                self.phase = Phase::Cut { since: now };
                 LinkNews::Cut
             }
         }
     }
 
     fn up(&mut self) -> LinkNews {
-        match (self.thaw, self.stand) {
+        match (self.thaw, self.phase) {
             (Thaw::Up, _) => self.arrived(),
-            (Thaw::Complete, Stand::Carries | Stand::Found) => LinkNews::Nothing,
+            (Thaw::Complete, Phase::Carries | Phase::Found) => LinkNews::Nothing,
             (Thaw::Complete, _) => {
-                self.stand = Stand::Attached;
+                self.phase = Phase::Attached;
                 LinkNews::Nothing
             }
         }
     }
 
     fn complete(&mut self) -> LinkNews {
-        match (self.thaw, self.stand) {
+        match (self.thaw, self.phase) {
             // What a plain disconnection waits for has come before.
-            (Thaw::Up, Stand::Carries | Stand::Found) => LinkNews::Nothing,
+            (Thaw::Up, Phase::Carries | Phase::Found) => LinkNews::Nothing,
             _ => self.arrived(),
         }
     }
 
     /// The event that ends a gap. Whoever has found out already does nothing twice.
     fn arrived(&mut self) -> LinkNews {
-        let known = self.stand == Stand::Found;
-        self.stand = Stand::Carries;
+        let known = self.phase == Phase::Found;
+        self.phase = Phase::Carries;
         if known { LinkNews::Nothing } else { LinkNews::Back }
     }
 
     /// What arrives through the new base, or a good while after a cut, shows that the news of the
     /// link's return was lost or is late.
     pub fn on_segment(&mut self, now: Time) -> LinkNews {
-        let found = match self.stand {
-            Stand::Attached => true,
-            Stand::Cut { since } => now.since(since) >= self.bound.unwrap_or(Self::BOUND),
-            Stand::Carries | Stand::Found | Stand::Warned { .. } => false,
+        let found = match self.phase {
+            Phase::Attached => true,
+            Phase::Cut { since } => now.since(since) >= self.bound.unwrap_or(Self::BOUND),
+            Phase::Carries | Phase::Found | Phase::Warned { .. } => false,
         };
         if !found {
             return LinkNews::Nothing;
         }
-        self.stand = Stand::Found;
+        self.phase = Phase::Found;
         LinkNews::Back
     }
 
     /// The time is `now`: perhaps nothing came of a warning (LLT-9).
     pub fn on_timer(&mut self, now: Time) -> LinkNews {
-        match self.stand {
-            Stand::Warned { until } if until <= now => {
-                self.stand = Stand::Carries;
+        match self.phase {
+            Phase::Warned { until } if until <= now => {
+                self.phase = Phase::Carries;
                 LinkNews::Back
             }
             _ => LinkNews::Nothing,
@@ -150,15 +150,15 @@ impl LinkWatch {
 
     /// When [`on_timer`](Self::on_timer) wants to be called; [`Time::NEVER`] if not at all.
     pub const fn deadline(&self) -> Time {
-        match self.stand {
-            Stand::Warned { until } => until,
+        match self.phase {
+            Phase::Warned { until } => until,
             _ => Time::NEVER,
         }
     }
 
     /// What goes out is lost, as far as is known.
     pub const fn is_cut(&self) -> bool {
-        matches!(self.stand, Stand::Cut { .. } | Stand::Attached)
+        matches!(self.phase, Phase::Cut { .. } | Phase::Attached)
     }
 }
 
