@@ -138,14 +138,14 @@ impl Forecast {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.look_at.is_some_and(|at| at <= now) {
-            self.look(now);
+            self.request_signal(now);
         }
         if self.predictor.next_timeout().is_some_and(|at| at <= now) {
             self.predictor.handle_timeout(now);
         }
     }
 
-    fn look(&mut self, now: Time) {
+    fn request_signal(&mut self, now: Time) {
         self.look_at = Some(now + EVERY);
         let (Some(index), Some(interface)) = (self.index, &self.interface) else { return };
         match &mut self.source {

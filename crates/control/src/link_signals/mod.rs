@@ -67,7 +67,7 @@ impl Signals {
         }
         let has_address = signals.has_address();
         signals.link.set_address(has_address);
-        signals.follow(Time::ZERO);
+        signals.update_interface(Time::ZERO);
         Ok(signals)
     }
 
@@ -89,8 +89,8 @@ impl Signals {
         while let Some(event) = self.monitor.as_mut().and_then(Monitor::poll_event) {
             self.link.note(&event);
         }
-        self.link.settle();
-        self.follow(now);
+        self.link.check_complete();
+        self.update_interface(now);
         if let Some(forecast) = &mut self.forecast {
             more |= forecast.handle_ready(now);
         }
@@ -180,7 +180,7 @@ impl Signals {
         self.index().is_some_and(|index| monitor.addresses(index).any(|ip| reaches_far(&ip)))
     }
 
-    fn follow(&mut self, now: Time) {
+    fn update_interface(&mut self, now: Time) {
         let index = self.index();
         if let Some(forecast) = &mut self.forecast {
             forecast.set_index(now, index);
@@ -191,7 +191,7 @@ impl Signals {
     fn collect(&mut self) {
         let Some(forecast) = &mut self.forecast else { return };
         while let Some(event) = forecast.poll_event() {
-            self.link.hear(event);
+            self.link.handle_signal_event(event);
         }
     }
 }
@@ -252,7 +252,7 @@ impl Known {
     fn rise(&mut self) {
         (self.down, self.attached) = (false, true);
         self.push(LinkEvent::Up);
-        self.settle();
+        self.check_complete();
     }
 
     fn complete(&mut self) {
@@ -261,7 +261,7 @@ impl Known {
     }
 
     /// The link is up: are we found?
-    fn settle(&mut self) {
+    fn check_complete(&mut self) {
         if self.attached && (self.has_address || !self.had_address) {
             self.complete();
         }
@@ -278,7 +278,7 @@ impl Known {
         }
     }
 
-    fn hear(&mut self, event: SignalEvent) {
+    fn handle_signal_event(&mut self, event: SignalEvent) {
         // Of a link that is down nothing can be foretold.
         if self.down {
             return;

@@ -29,7 +29,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 const PIECE: usize = 1024;
 
 /// How far the conversation with a client is.
-enum Stage {
+enum RequestStage {
     /// The client says what it wants; this much it has said.
     Asking(Vec<u8>),
     /// The process thinks about it.
@@ -40,7 +40,7 @@ enum Stage {
 
 struct Client {
     socket: Socket,
-    stage: Stage,
+    stage: RequestStage,
     /// When it will have had its time.
     deadline: Time,
 }
@@ -152,7 +152,7 @@ impl Control {
             let Ok(socket) = Socket::new(turn.reactor, fd, Source::Control(None)) else { continue };
             let token = socket.token;
             let deadline = turn.now + ASKING;
-            let stage = Stage::Asking(Vec::new());
+            let stage = RequestStage::Asking(Vec::new());
             let key = self.clients.insert(Client { socket, stage, deadline });
             turn.reactor.reassign(token, Source::Control(Some(key)));
         }
@@ -162,7 +162,7 @@ impl Control {
     pub fn handle_client(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         let Some(client) = self.clients.get_mut(key) else { return };
         client.socket.ready(readiness);
-        if matches!(client.stage, Stage::Asking(_)) {
+        if matches!(client.stage, RequestStage::Asking(_)) {
             self.listen_to(turn, key);
         } else {
             self.talk_to(turn, key);
@@ -177,7 +177,7 @@ impl Control {
     /// Answers a request.
     pub fn answer(&mut self, turn: &mut Turn<'_>, key: Key, answer: &Answer) {
         let Some(client) = self.clients.get_mut(key) else { return };
-        client.stage = Stage::Reading { answer: line(answer), sent: 0 };
+        client.stage = RequestStage::Reading { answer: line(answer), sent: 0 };
         client.deadline = turn.now + READING;
         self.talk_to(turn, key);
     }
@@ -197,18 +197,18 @@ impl Control {
                 continue;
             }
             match &client.stage {
-                Stage::Asking(_) => {
+                RequestStage::Asking(_) => {
                     let why = "no request came within a second";
                     self.answer(turn, key, &Err(why.to_owned()));
                 }
-                Stage::Waiting | Stage::Reading { .. } => self.end(turn, key),
+                RequestStage::Waiting | RequestStage::Reading { .. } => self.end(turn, key),
             }
         }
     }
 
     fn listen_to(&mut self, turn: &mut Turn<'_>, key: Key) {
         let Some(client) = self.clients.get_mut(key) else { return };
-        let Stage::Asking(said) = &mut client.stage else { return };
+        let RequestStage::Asking(said) = &mut client.stage else { return };
         let mut piece = [0; PIECE];
         let request = loop {
             match client.socket.read(&mut piece) {
@@ -230,7 +230,7 @@ impl Control {
         };
         match request {
             Ok(request) => {
-                client.stage = Stage::Waiting;
+                client.stage = RequestStage::Waiting;
                 // There is one request a client, so there are no more than clients.
                 self.requests.push_back((key, request));
             }
@@ -240,7 +240,7 @@ impl Control {
 
     fn talk_to(&mut self, turn: &mut Turn<'_>, key: Key) {
         let Some(client) = self.clients.get_mut(key) else { return };
-        let Stage::Reading { answer, sent } = &mut client.stage else { return };
+        let RequestStage::Reading { answer, sent } = &mut client.stage else { return };
         loop {
             let rest = answer.get(*sent..).unwrap_or_default();
             if rest.is_empty() {
