@@ -63,7 +63,7 @@ pub struct PortStats {
 
 /// An order to a running emulator.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Order {
+pub(crate) enum Command {
     SetRate(Direction, Rate),
     Pause(Duration),
     Resume,
@@ -87,7 +87,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    orders: Vec<Order>,
+    orders: Vec<Command>,
     /// Orders given and orders carried out, ever.
     given: u64,
     done: u64,
@@ -120,28 +120,28 @@ impl Control {
 
     /// What the emulator did up to this moment. Waits for it to answer, for at most a second.
     pub fn fresh_snapshot(&self) -> Snapshot {
-        self.order_and_wait(Order::Publish);
+        self.submit_and_wait(Command::Publish);
         self.snapshot()
     }
 
     /// Begins all statistics anew, and returns when that has happened, after at most a second.
     pub fn reset_stats(&self) {
-        self.order_and_wait(Order::Reset);
+        self.submit_and_wait(Command::Reset);
     }
 
     /// Changes the rate of one direction, in place of any steps or trace.
     pub fn set_rate(&self, direction: Direction, rate: Rate) {
-        self.order(Order::SetRate(direction, rate));
+        self.submit(Command::SetRate(direction, rate));
     }
 
     /// Makes the radio silent in both directions (LNK-7).
     pub fn pause(&self, duration: Duration) {
-        self.order(Order::Pause(duration));
+        self.submit(Command::Pause(duration));
     }
 
     /// Ends a silence begun by [`Control::pause`].
     pub fn resume(&self) {
-        self.order(Order::Resume);
+        self.submit(Command::Resume);
     }
 
     pub(crate) fn stop_handle(&self) -> &Stop {
@@ -154,7 +154,7 @@ impl Control {
     }
 
     /// Takes the orders that have come.
-    pub(crate) fn take_orders(&self) -> Vec<Order> {
+    pub(crate) fn take_commands(&self) -> Vec<Command> {
         let mut count = [0; 8];
         // Nothing to read means that the orders have been taken already.
         let _ = rustix::io::read(&self.shared.wake, &mut count);
@@ -175,7 +175,7 @@ impl Control {
         self.shared.changed.notify_all();
     }
 
-    fn order(&self, order: Order) -> u64 {
+    fn submit(&self, order: Command) -> u64 {
         let mut state = self.state();
         if state.ended || state.orders.len() >= MOST_ORDERS {
             return state.done;
@@ -188,8 +188,8 @@ impl Control {
         number
     }
 
-    fn order_and_wait(&self, order: Order) {
-        let number = self.order(order);
+    fn submit_and_wait(&self, order: Command) {
+        let number = self.submit(order);
         let waiting = |state: &mut State| state.done < number && !state.ended;
         // An emulator that does not answer leaves the snapshot as it was.
         let _ = self.shared.changed.wait_timeout_while(self.state(), PATIENCE, waiting);
@@ -221,12 +221,12 @@ mod tests {
         });
         let mut taken = Vec::new();
         while taken.len() < 2 {
-            let orders = control.take_orders();
+            let orders = control.take_commands();
             control.publish(Snapshot::default(), orders.len());
             taken.extend(orders);
         }
         caller.join().expect("answered");
-        assert!(matches!(taken[..], [Order::SetRate(Direction::Up, Rate::ZERO), Order::Reset]));
+        assert!(matches!(taken[..], [Command::SetRate(Direction::Up, Rate::ZERO), Command::Reset]));
     }
 
     #[test]
@@ -234,6 +234,6 @@ mod tests {
         let control = Control::new().expect("a descriptor");
         control.end();
         control.reset_stats();
-        assert!(control.take_orders().is_empty());
+        assert!(control.take_commands().is_empty());
     }
 }

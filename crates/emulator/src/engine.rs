@@ -14,7 +14,7 @@ use lasthop_kernel::turn::Source;
 use lasthop_radio::{Direction, Radio, RadioConfig};
 use lasthop_units::{Bytes, Seed, Stream, Time};
 
-use super::control::{Order, PortStats};
+use super::control::{Command, PortStats};
 use super::lateness::LatenessMeter;
 use super::pool::{Packet, Pool};
 use super::{Control, EmulatorError, Snapshot, mark};
@@ -190,22 +190,22 @@ impl<'a, X: Exchange> Engine<'a, X> {
         }
     }
 
-    fn handle_orders(&mut self) {
-        let orders = self.control.take_orders();
+    fn run_commands(&mut self) {
+        let commands = self.control.take_commands();
         self.intake.batch_read();
         let now = self.intake.now;
-        for order in &orders {
+        for command in &commands {
             let radio = &mut self.intake.radio;
-            match *order {
-                Order::SetRate(direction, rate) => radio.set_rate(now, direction, rate),
-                Order::Pause(duration) => radio.pause(now, duration),
-                Order::Resume => radio.resume(now),
-                Order::Reset => self.reset_stats(now),
-                Order::Publish => {}
+            match *command {
+                Command::SetRate(direction, rate) => radio.set_rate(now, direction, rate),
+                Command::Pause(duration) => radio.pause(now, duration),
+                Command::Resume => radio.resume(now),
+                Command::Reset => self.reset_stats(now),
+                Command::Publish => {}
             }
         }
-        if !orders.is_empty() {
-            self.publish(orders.len());
+        if !commands.is_empty() {
+            self.publish(commands.len());
         }
     }
 
@@ -257,7 +257,7 @@ impl<X: Exchange> EventLoop for Engine<'_, X> {
 
     fn handle_ready(&mut self, source: Source, _readiness: Readiness) -> Result<(), EmulatorError> {
         match source {
-            Source::Control(_) => self.handle_orders(),
+            Source::Control(_) => self.run_commands(),
             Source::Listener(n) => self.exchange.receive(n, &mut self.intake)?,
             _ => {}
         }

@@ -94,10 +94,10 @@ impl Port {
 
 /// What the radio joins.
 #[derive(Debug)]
-pub struct Ports(Kind);
+pub struct Ports(PortKind);
 
 #[derive(Debug)]
-enum Kind {
+enum PortKind {
     Interfaces { mobile: Port, base: Port },
     Udp(UdpRelay),
 }
@@ -105,12 +105,12 @@ enum Kind {
 impl Ports {
     /// Two interfaces: what comes in at `mobile` goes up and leaves at `base`.
     pub fn interfaces(mobile: Port, base: Port) -> Self {
-        Self(Kind::Interfaces { mobile, base })
+        Self(PortKind::Interfaces { mobile, base })
     }
 
     /// Two UDP end points.
     pub fn udp(relay: UdpRelay) -> Self {
-        Self(Kind::Udp(relay))
+        Self(PortKind::Udp(relay))
     }
 }
 
@@ -128,12 +128,12 @@ pub fn run(
     control: &Control,
 ) -> Result<Snapshot, EmulatorError> {
     let result = match ports.0 {
-        Kind::Interfaces { mobile, base } => frames::FrameExchange::new(mobile, base)
+        PortKind::Interfaces { mobile, base } => frames::FrameExchange::new(mobile, base)
             .and_then(|ports| engine::Engine::new(ports, config, seed, control)?.run()),
-        Kind::Udp(_) if config.up.ecn_mark.or(config.down.ecn_mark).is_some() => {
+        PortKind::Udp(_) if config.up.ecn_mark.or(config.down.ecn_mark).is_some() => {
             Err(EmulatorError::NoMarks)
         }
-        Kind::Udp(relay) => {
+        PortKind::Udp(relay) => {
             let ports = udp::UdpExchange::new(relay);
             engine::Engine::new(ports, config, seed, control).and_then(|mut engine| engine.run())
         }

@@ -24,7 +24,7 @@ impl Pool {
         self.resting.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(USUAL))
     }
 
-    fn put_back(&self, mut buffer: Vec<u8>) {
+    fn recycle(&self, mut buffer: Vec<u8>) {
         let mut resting = self.resting.borrow_mut();
         if buffer.capacity() <= 2 * USUAL && resting.len() < self.most {
             buffer.clear();
@@ -70,7 +70,7 @@ impl AsMut<Vec<u8>> for Packet {
 
 impl Drop for Packet {
     fn drop(&mut self) {
-        self.pool.put_back(mem::take(&mut self.bytes));
+        self.pool.recycle(mem::take(&mut self.bytes));
     }
 }
 

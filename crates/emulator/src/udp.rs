@@ -206,7 +206,7 @@ impl Peers {
         Ok(socket)
     }
 
-    fn forget_idle(&mut self, reactor: &mut Reactor<Source>) {
+    fn expire_idle(&mut self, reactor: &mut Reactor<Source>) {
         let idle = self.limits.idle;
         for (_, gone) in self.peers.extract_if(|_, peer| peer.active.elapsed() >= idle) {
             reactor.remove(&gone.upstream, gone.token);
@@ -282,7 +282,7 @@ impl Exchange for UdpExchange {
     }
 
     fn maintain(&mut self, reactor: &mut Reactor<Source>) {
-        self.peers.forget_idle(reactor);
+        self.peers.expire_idle(reactor);
     }
 
     fn stats(&mut self) -> [PortStats; 2] {
