@@ -332,7 +332,7 @@ fn confine(command: &mut Command, fd: Arc<OwnedFd>) {
     let parent = rustix::process::getpid();
     let prepare = move || {
         enter_network(fd.as_fd())?;
-        die_with(parent)
+        end_with(parent)
     };
     // SAFETY: between fork and exec the closure makes system calls only; it allocates nothing and
     // takes no lock.
@@ -342,7 +342,7 @@ fn confine(command: &mut Command, fd: Arc<OwnedFd>) {
 /// Asks the kernel to kill this process when its parent ends.
 ///
 /// Makes system calls only, so that it may run between fork and exec.
-fn die_with(parent: rustix::process::Pid) -> io::Result<()> {
+fn end_with(parent: rustix::process::Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     // The parent may have ended before the kernel was asked.
     if rustix::process::getppid() == Some(parent) {

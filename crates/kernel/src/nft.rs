@@ -34,7 +34,7 @@ pub enum NftError {
 ///
 /// [`NftError`]; then nothing of the script is in force.
 pub fn apply(script: &str) -> Result<(), NftError> {
-    ask(&["-f", "-"], script).map(drop)
+    run_nft(&["-f", "-"], script).map(drop)
 }
 
 /// Whether a script would be applied; nothing is changed.
@@ -43,7 +43,7 @@ pub fn apply(script: &str) -> Result<(), NftError> {
 ///
 /// [`NftError`].
 pub fn check(script: &str) -> Result<(), NftError> {
-    ask(&["-c", "-f", "-"], script).map(drop)
+    run_nft(&["-c", "-f", "-"], script).map(drop)
 }
 
 /// How many rules that drop packets a table of the family `bridge` has; none if it is not there.
@@ -52,13 +52,13 @@ pub fn check(script: &str) -> Result<(), NftError> {
 ///
 /// [`NftError`].
 pub fn drops_in_bridge(table: &str) -> Result<usize, NftError> {
-    let rules = ask(&["list", "ruleset", "bridge"], "")?;
+    let rules = run_nft(&["list", "ruleset", "bridge"], "")?;
     let own = rules.split("table bridge ").find(|rules| rules.split(' ').next() == Some(table));
     Ok(own.map_or(0, |rules| rules.lines().filter(|line| line.ends_with(" drop")).count()))
 }
 
 /// Runs `nft` with a script, and returns what it says.
-fn ask(arguments: &[&str], script: &str) -> Result<String, NftError> {
+fn run_nft(arguments: &[&str], script: &str) -> Result<String, NftError> {
     let mut missing = Err(NftError::Missing);
     for program in PROGRAMS {
         missing = run(program, arguments, script);

@@ -80,7 +80,7 @@ pub struct Window {
 
 /// The state of a connection, RFC 9293 section 3.3.2, as the kernel numbers it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
+pub enum SocketState {
     /// ESTABLISHED.
     Established,
     /// FIN-WAIT-1.
@@ -97,7 +97,7 @@ pub enum State {
     Other(u8),
 }
 
-impl State {
+impl SocketState {
     /// SYN-SENT, among the others.
     pub const SYN_SENT: u8 = 2;
     /// SYN-RECEIVED, among the others.
@@ -108,7 +108,7 @@ impl State {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Info {
     /// How far the connection is.
-    pub state: State,
+    pub state: SocketState,
     /// Whether timestamps were agreed on (RFC 7323 section 3).
     pub timestamps: bool,
     /// Whether selective acknowledgements were (RFC 2018).
@@ -244,13 +244,13 @@ pub fn info(fd: BorrowedFd<'_>) -> io::Result<Info> {
     };
     Ok(Info {
         state: match bytes[0] {
-            1 => State::Established,
-            4 => State::FinWait1,
-            5 => State::FinWait2,
-            8 => State::CloseWait,
-            9 => State::LastAck,
-            11 => State::Closing,
-            other => State::Other(other),
+            1 => SocketState::Established,
+            4 => SocketState::FinWait1,
+            5 => SocketState::FinWait2,
+            8 => SocketState::CloseWait,
+            9 => SocketState::LastAck,
+            11 => SocketState::Closing,
+            other => SocketState::Other(other),
         },
         timestamps: options & 1 != 0,
         sack: options & 2 != 0,
@@ -268,17 +268,17 @@ pub fn info(fd: BorrowedFd<'_>) -> io::Result<Info> {
 
 /// Bytes that were received and not read; the peer's end is not counted.
 pub fn unread(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    ask(fd, SIOCINQ)
+    read_ioctl(fd, SIOCINQ)
 }
 
 /// Sequence numbers that the peer has not acknowledged; our end is one of them.
 pub fn unacknowledged(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    ask(fd, SIOCOUTQ)
+    read_ioctl(fd, SIOCOUTQ)
 }
 
 /// Of those, what was never sent.
 pub fn unsent(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    ask(fd, SIOCOUTQNSD)
+    read_ioctl(fd, SIOCOUTQNSD)
 }
 
 /// Sizes of the receive and the send buffer as the kernel counts them, bytes.
@@ -356,7 +356,7 @@ pub fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> io::Res
 }
 
 /// A request of TCP's that fills in one number.
-fn ask(fd: impl AsFd, request: libc::c_ulong) -> io::Result<u32> {
+fn read_ioctl(fd: impl AsFd, request: libc::c_ulong) -> io::Result<u32> {
     let mut number: libc::c_int = 0;
     // SAFETY: each request that is passed here writes one `int`.
     let result =

@@ -184,14 +184,14 @@ impl Admin {
         other.lost = true;
         drop(other);
         self.lost = false;
-        let done = self.stand_again();
+        let done = self.restore_standing();
         self.lost |= done.is_err();
         done
     }
 
     /// Asks for all that is to stand. Without the guard nothing else is of use; a single address
     /// that cannot be had any more is told, and does not keep the others waiting.
-    fn stand_again(&mut self) -> Result<(), MigrateError> {
+    fn restore_standing(&mut self) -> Result<(), MigrateError> {
         let tell = |outcome| match outcome {
             Err(error @ MigrateError::Refused { .. }) => {
                 tracing::warn!(%error, "cannot restore everything that the helper had set up");
@@ -211,7 +211,7 @@ impl Admin {
         for (address, interface) in self.announced.clone() {
             tell(self.announce(address, &interface))?;
         }
-        if self.answered.is_empty() { Ok(()) } else { self.say_answered() }
+        if self.answered.is_empty() { Ok(()) } else { self.send_answered() }
     }
 
     /// A TCP socket that is bound to `local`, whose address need not be this host's: to its port if
@@ -238,7 +238,7 @@ impl Admin {
     /// The helper may not use an address, or the kernel refuses.
     pub fn guard(&mut self, networks: &[Network]) -> Result<(), MigrateError> {
         self.guarded = networks.to_vec();
-        self.do_it("guard the mobiles' addresses", &Request::Guard(networks.to_vec()))
+        self.perform("guard the mobiles' addresses", &Request::Guard(networks.to_vec()))
     }
 
     /// Has TCP for this guarded address that meets no socket here answered with a reset: all
@@ -254,12 +254,12 @@ impl Admin {
         if !changed {
             return Ok(());
         }
-        self.say_answered()
+        self.send_answered()
     }
 
-    fn say_answered(&mut self) -> Result<(), MigrateError> {
+    fn send_answered(&mut self) -> Result<(), MigrateError> {
         let addresses = self.answered.iter().copied().collect();
-        self.do_it("answer strays", &Request::Answer(addresses))
+        self.perform("answer strays", &Request::Answer(addresses))
     }
 
     /// Drops the packets of these connections in both directions, in one step, until they are
@@ -271,7 +271,7 @@ impl Admin {
     /// The helper may not use an address, or the kernel refuses; then none is frozen that was not.
     pub fn freeze(&mut self, flows: &[Flow]) -> Result<(), MigrateError> {
         for (i, some) in flows.chunks(FLOWS_MAX).enumerate() {
-            let done = self.do_it("stop packets for a moment", &Request::Freeze(some.to_vec()));
+            let done = self.perform("stop packets for a moment", &Request::Freeze(some.to_vec()));
             if done.is_err() && i > 0 {
                 let _ = self.thaw(&flows[..i * FLOWS_MAX]);
             }
@@ -296,7 +296,7 @@ impl Admin {
             self.frozen.remove(flow);
         }
         for some in ours.chunks(FLOWS_MAX) {
-            self.do_it("let packets pass again", &Request::Thaw(some.to_vec()))?;
+            self.perform("let packets pass again", &Request::Thaw(some.to_vec()))?;
         }
         Ok(())
     }
@@ -309,7 +309,7 @@ impl Admin {
     /// The helper may not use the address, or the kernel refuses.
     pub fn route(&mut self, address: IpAddr, route: Route) -> Result<(), MigrateError> {
         self.routed.insert(address, route.clone());
-        let done = self.do_it("change a route", &Request::Route(address, route));
+        let done = self.perform("change a route", &Request::Route(address, route));
         if matches!(done, Err(MigrateError::Refused { .. })) {
             self.routed.remove(&address);
         }
@@ -323,7 +323,7 @@ impl Admin {
     /// The kernel refuses.
     pub fn unroute(&mut self, address: IpAddr) -> Result<(), MigrateError> {
         self.routed.remove(&address);
-        self.do_it("remove a route", &Request::Unroute(address))
+        self.perform("remove a route", &Request::Unroute(address))
     }
 
     /// Answers for `address` on the segment at `interface`, and tells everybody there.
@@ -335,7 +335,7 @@ impl Admin {
         let key = (address, interface.to_owned());
         self.announced.insert(key.clone());
         let request = Request::Announce(address, interface.to_owned());
-        let done = self.do_it("announce an address", &request);
+        let done = self.perform("announce an address", &request);
         if matches!(done, Err(MigrateError::Refused { .. })) {
             self.announced.remove(&key);
         }
@@ -350,7 +350,7 @@ impl Admin {
     pub fn retract(&mut self, address: IpAddr, interface: &str) -> Result<(), MigrateError> {
         self.announced.remove(&(address, interface.to_owned()));
         let request = Request::Retract(address, interface.to_owned());
-        self.do_it("retract an address", &request)
+        self.perform("retract an address", &request)
     }
 
     /// Sets the mode of sockets: for each what the kernel said.
@@ -410,20 +410,20 @@ impl Admin {
             })?;
         }
         let nothing = Request::Freeze(Vec::new());
-        self.do_it("stop packets for a moment", &nothing).map_err(|e| not_here(e.to_string()))
+        self.perform("stop packets for a moment", &nothing).map_err(|e| not_here(e.to_string()))
     }
 
     /// Ends as a killed client does: without a word.
     #[cfg(test)]
-    pub(super) fn forget(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.lost = true;
     }
 
     fn hello(&mut self) -> Result<(), MigrateError> {
-        self.do_it("serve", &Request::Hello)
+        self.perform("serve", &Request::Hello)
     }
 
-    fn do_it(&mut self, doing: &'static str, request: &Request) -> Result<(), MigrateError> {
+    fn perform(&mut self, doing: &'static str, request: &Request) -> Result<(), MigrateError> {
         match self.ask(doing, request, &[])? {
             (Answer::Done, _) => Ok(()),
             _ => Err(self.strange(doing)),
@@ -500,7 +500,7 @@ impl AsFd for Admin {
 impl Drop for Admin {
     fn drop(&mut self) {
         if !self.lost {
-            let _ = self.do_it("clean up", &Request::Goodbye);
+            let _ = self.perform("clean up", &Request::Goodbye);
         }
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         let Some(child) = &mut self.child else { return };

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use lasthop_kernel::sockopt::{self, Info, Queue, Repair, State};
+use lasthop_kernel::sockopt::{self, Info, Queue, Repair, SocketState};
 use lasthop_units::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, sockopt as options};
@@ -68,7 +68,7 @@ pub fn dump_all(admin: &mut Admin, fds: Vec<OwnedFd>) -> Vec<Result<Image, Box<F
 /// stay in repair.
 fn images(admin: &mut Admin, fds: &[OwnedFd]) -> Vec<Result<Image, MigrateError>> {
     let mut scratch = Vec::new();
-    let looks: Vec<Look> = fds.iter().map(|fd| look(fd.as_fd(), &mut scratch)).collect();
+    let looks: Vec<Look> = fds.iter().map(|fd| inspect(fd.as_fd(), &mut scratch)).collect();
     let standing: Vec<(BorrowedFd<'_>, Flow)> = fds
         .iter()
         .zip(&looks)
@@ -95,12 +95,14 @@ enum Look {
     Done(Box<Result<Image, MigrateError>>),
 }
 
-fn look(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Look {
+fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Look {
     let state = sockopt::info(fd).map_err(MigrateError::kernel("read TCP_INFO"));
     let flow = || Flow::of(fd).map_err(MigrateError::kernel("read the ends of a connection"));
     let done = match state.map(|info| info.state) {
-        Ok(State::Other(State::SYN_SENT | State::SYN_RECEIVED)) => Err(MigrateError::NotYet),
-        Ok(State::Other(_)) => rest(fd, scratch),
+        Ok(SocketState::Other(SocketState::SYN_SENT | SocketState::SYN_RECEIVED)) => {
+            Err(MigrateError::NotYet)
+        }
+        Ok(SocketState::Other(_)) => rest(fd, scratch),
         Ok(_) => match flow() {
             // Nobody talks to itself but a rest that was moved here.
             Ok(Flow { local, remote }) if local == remote => rest(fd, scratch),
@@ -158,14 +160,14 @@ fn read_all(
         both.map(|(_, connection)| *connection).unzip::<_, _, Vec<_>, Vec<_>>()
     };
     let (failed, mut thawed) = which(Result::is_err);
-    let_go(admin, &failed);
+    leave_repair(admin, &failed);
     thawed.extend(which(|image| image.as_ref().is_ok_and(Image::is_over)).1);
     let _ = admin.thaw(&thawed);
     images
 }
 
 /// Takes connections out of repair.
-fn let_go(admin: &mut Admin, fds: &[BorrowedFd<'_>]) {
+fn leave_repair(admin: &mut Admin, fds: &[BorrowedFd<'_>]) {
     let done = if fds.is_empty() { Ok(Vec::new()) } else { admin.repair(fds, Repair::OffSilently) };
     if done.is_err() {
         // The helper is gone; we may have the privilege ourselves.
@@ -211,7 +213,7 @@ fn read(fd: BorrowedFd<'_>, flow: Flow, scratch: &mut Vec<u8>) -> Result<Image, 
 /// Where a connection is. One that is the same before and after has not changed in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Marks {
-    state: State,
+    state: SocketState,
     received_end: bool,
     rcv_nxt: u32,
     unread: u32,
@@ -239,12 +241,12 @@ impl Marks {
     /// Whether both ends are sent and acknowledged. A connection that was moved before does not
     /// know that its peer's was received.
     fn is_over(&self) -> bool {
-        let both = self.state == State::FinWait2 && self.received_end;
-        both || matches!(self.state, State::Other(_))
+        let both = self.state == SocketState::FinWait2 && self.received_end;
+        both || matches!(self.state, SocketState::Other(_))
     }
 
     fn sent_end(&self) -> bool {
-        use State::{Closing, FinWait1, FinWait2, LastAck};
+        use SocketState::{Closing, FinWait1, FinWait2, LastAck};
         matches!(self.state, FinWait1 | FinWait2 | Closing | LastAck)
     }
 

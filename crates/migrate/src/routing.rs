@@ -274,7 +274,7 @@ fn run(line: &[String], time: Duration) -> Result<(), MigrateError> {
         .map_err(|e| failed(format!("it does not start: {e}"), &[]))?;
     let mut said = Vec::new();
     let stderr = child.stderr.take();
-    let status = follow(&mut child, stderr, &mut said, Instant::now() + time);
+    let status = wait_for_output(&mut child, stderr, &mut said, Instant::now() + time);
     match status {
         Ok(Some(status)) if status.success() => Ok(()),
         Ok(Some(status)) => Err(failed(
@@ -297,7 +297,7 @@ fn run(line: &[String], time: Duration) -> Result<(), MigrateError> {
 }
 
 /// Waits for the command, and keeps the end of what it says; nothing if its time is over.
-fn follow(
+fn wait_for_output(
     child: &mut Child,
     mut stderr: Option<ChildStderr>,
     said: &mut Vec<u8>,

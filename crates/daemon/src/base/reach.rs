@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use lasthop_kernel::netlink::{Kind, Monitor, NetlinkError, Rtnetlink};
+use lasthop_kernel::netlink::{Monitor, NetlinkError, RouteKind, Rtnetlink};
 use lasthop_kernel::network::Network;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::turn::Source;
@@ -140,7 +140,7 @@ fn reaches(kernel: &mut Rtnetlink, ipv6: bool) -> Result<bool, NetlinkError> {
     let loopback = kernel.interfaces()?.into_iter().find(|i| i.loopback).map(|i| i.index);
     let is_outward = |ip: IpAddr| !INWARD.iter().any(|net: &Network| net.contains(ip));
     Ok(kernel.routes(ipv6, None)?.iter().any(|route| {
-        route.kind == Kind::Unicast
+        route.kind == RouteKind::Unicast
             && route.interface.is_none_or(|interface| Some(interface) != loopback)
             && (route.to.1 == 0 || is_outward(route.to.0))
     }))

@@ -38,7 +38,7 @@ impl Targets {
     fn own(&self, ip: IpAddr, port: u16) -> Option<u8> {
         let to = SocketAddr::new(ip, port);
         let mut kernel = self.kernel.lock().unwrap_or_else(PoisonError::into_inner);
-        kernel.kept_here(to).unwrap_or_else(|error| {
+        kernel.local_route_prefix(to).unwrap_or_else(|error| {
             tracing::warn!(%to, %error, "the target is refused: it may be this base itself");
             Some(u8::MAX)
         })

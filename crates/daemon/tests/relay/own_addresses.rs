@@ -39,7 +39,7 @@ fn host() -> Option<Netns> {
 fn await_own(host: &Netns, ip: &str) {
     let mut kernel = host.enter(Rtnetlink::open).unwrap().unwrap();
     let start = Instant::now();
-    while kernel.kept_here(at(ip)).unwrap().is_none() {
+    while kernel.local_route_prefix(at(ip)).unwrap().is_none() {
         assert!(start.elapsed() < PATIENCE, "{ip} is not there");
         thread::sleep(Duration::from_millis(5));
     }

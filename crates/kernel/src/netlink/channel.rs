@@ -119,7 +119,7 @@ impl Channel {
     }
 
     /// Says something that is not answered.
-    pub(super) fn tell(&mut self, message: Message) -> Result<(), NetlinkError> {
+    pub(super) fn send_unanswered(&mut self, message: Message) -> Result<(), NetlinkError> {
         self.send(message, 0)
     }
 
@@ -186,7 +186,7 @@ impl Channel {
     }
 
     /// Asks for a list without waiting for it; the number that the answers carry.
-    pub(super) fn ask(&mut self, question: Message) -> Result<u32, NetlinkError> {
+    pub(super) fn request(&mut self, question: Message) -> Result<u32, NetlinkError> {
         self.send(question, NLM_F_DUMP)?;
         Ok(self.sequence)
     }

@@ -35,7 +35,7 @@ pub use self::netfilter::{
 pub use self::owner::{Ends, Owners};
 pub use self::picture::{DefaultRoute, NetworkEvent};
 pub use self::requests::Rtnetlink;
-pub use self::route::{Kind, MAIN, Route};
+pub use self::route::{MAIN, Route, RouteKind};
 pub use self::rule::{Action, Rule};
 pub use self::wireless::{Wireless, WirelessEvent, WirelessMonitor};
 pub use crate::netns::Prefix;

@@ -13,7 +13,7 @@ use super::requests::{
     DELETE_ADDRESS, DELETE_LINK, DELETE_ROUTE, NEW_ADDRESS, NEW_LINK, NEW_ROUTE,
 };
 use super::{
-    Address, DefaultRoute, Interface, Kind, MAIN, NetlinkError, NetworkEvent, Route, Rtnetlink,
+    Address, DefaultRoute, Interface, MAIN, NetlinkError, NetworkEvent, Route, RouteKind, Rtnetlink,
 };
 
 /// The kernel's multicast groups (`RTNLGRP_*`): links, and addresses and routes of both families.
@@ -60,7 +60,7 @@ impl Monitor {
             rerouted: true,
             overruns: 0,
         };
-        monitor.look_again()?;
+        monitor.request_dump()?;
         monitor.told = monitor.now.clone();
         Ok(monitor)
     }
@@ -84,7 +84,7 @@ impl Monitor {
     /// again without waiting.
     pub fn handle_ready(&mut self) -> bool {
         let more = self.read_all();
-        if let Err(error) = self.look_again() {
+        if let Err(error) = self.request_dump() {
             // The next news is another occasion.
             tracing::warn!(%error, "cannot read network changes");
         }
@@ -119,7 +119,7 @@ impl Monitor {
     }
 
     /// Asks for what was not told.
-    fn look_again(&mut self) -> Result<(), NetlinkError> {
+    fn request_dump(&mut self) -> Result<(), NetlinkError> {
         if self.missed {
             let interfaces = self.requests.interfaces()?;
             let addresses = self.requests.addresses()?;
@@ -139,7 +139,7 @@ impl Monitor {
 
     fn find_default(&mut self, ipv6: bool) -> Result<Option<DefaultRoute>, NetlinkError> {
         let routes = self.requests.routes(ipv6, Some(MAIN))?.into_iter();
-        let defaults = routes.filter(|route| route.to.1 == 0 && route.kind == Kind::Unicast);
+        let defaults = routes.filter(|route| route.to.1 == 0 && route.kind == RouteKind::Unicast);
         let best = defaults.min_by_key(|route| route.metric.unwrap_or(0));
         Ok(best.map(|route| DefaultRoute {
             interface: route.interface.and_then(|i| self.now.name(i)).map(str::to_owned),

@@ -290,7 +290,7 @@ impl PacketQueue {
             Verdict::Replace(packet) => said.with(PAYLOAD, packet),
             Verdict::Accept | Verdict::Drop => said,
         };
-        if let Err(error) = self.channel.tell(said) {
+        if let Err(error) = self.channel.send_unanswered(said) {
             tracing::debug!(%error, "cannot release a held packet");
         }
     }

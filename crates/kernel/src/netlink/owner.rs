@@ -72,7 +72,7 @@ impl Owners {
                 continue;
             }
             let NetlinkPayload::InnerMessage(found) = payload else { return None };
-            let (port, inode) = found_socket(&found)?;
+            let (port, inode) = parse_socket(&found)?;
             // Where there is no connection the kernel names who listens.
             let connected = port == ends.server.port();
             return Some(u64::from(inode)).filter(|inode| connected && *inode != 0);
@@ -115,7 +115,7 @@ fn question(Ends { client, server }: Ends) -> Message {
 
 /// The peer's port and the inode, of struct inet_diag_msg: family, state, timer, retransmissions, the
 /// socket's name as above, and, after four other numbers, the inode.
-fn found_socket(message: &Message) -> Option<(u16, u32)> {
+fn parse_socket(message: &Message) -> Option<(u16, u32)> {
     let (fields, _) = message.parts::<72>()?;
     let [_, _, _, _, _, _, a, b, .., c, d, e, f] = *fields;
     (message.kind == BY_FAMILY)
@@ -151,10 +151,10 @@ mod tests {
         let mut bytes = [0; 72];
         bytes[6..8].copy_from_slice(&443_u16.to_be_bytes());
         bytes[68..].copy_from_slice(&7_u32.to_ne_bytes());
-        assert_eq!(found_socket(&Message::new(BY_FAMILY, &bytes)), Some((443, 7)));
-        assert_eq!(found_socket(&Message::new(BY_FAMILY + 1, &bytes)), None);
+        assert_eq!(parse_socket(&Message::new(BY_FAMILY, &bytes)), Some((443, 7)));
+        assert_eq!(parse_socket(&Message::new(BY_FAMILY + 1, &bytes)), None);
         for length in 0..bytes.len() {
-            assert_eq!(found_socket(&Message::new(BY_FAMILY, &bytes[..length])), None);
+            assert_eq!(parse_socket(&Message::new(BY_FAMILY, &bytes[..length])), None);
         }
     }
 }

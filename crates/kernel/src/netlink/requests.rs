@@ -101,7 +101,7 @@ impl Rtnetlink {
     }
 
     /// The routes of a family, of one table or of all. Of a route with several next hops the first
-    /// is told; kinds of routes that [`Kind`](super::Kind) does not have are left out.
+    /// is told; kinds of routes that [`RouteKind`](super::RouteKind) does not have are left out.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Rtnetlink {
     /// # Errors
     ///
     /// The kernel was not asked, or its answer is not to be had.
-    pub fn kept_here(&mut self, to: SocketAddr) -> Result<Option<u8>, NetlinkError> {
+    pub fn local_route_prefix(&mut self, to: SocketAddr) -> Result<Option<u8>, NetlinkError> {
         Ok(self.route_of(to)?.filter(Found::is_here).map(|route| route.length))
     }
 

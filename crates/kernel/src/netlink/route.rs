@@ -38,7 +38,7 @@ pub const MAIN: u32 = 254;
 
 /// What happens to packets that a route applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum RouteKind {
     /// They are sent on.
     Unicast,
     /// They are taken as if they were this host's own, as a transparent proxy needs it.
@@ -51,7 +51,7 @@ pub enum Kind {
     Throw,
 }
 
-impl Kind {
+impl RouteKind {
     fn to_message(self) -> u8 {
         match self {
             Self::Unicast => UNICAST,
@@ -154,7 +154,7 @@ pub struct Route {
     /// The table that it is in.
     pub table: u32,
     /// What happens to packets.
-    pub kind: Kind,
+    pub kind: RouteKind,
     /// The gateway, of the same family.
     pub via: Option<IpAddr>,
     /// The number of the interface.
@@ -174,7 +174,7 @@ impl Route {
         Self {
             to,
             table: MAIN,
-            kind: Kind::Unicast,
+            kind: RouteKind::Unicast,
             via: None,
             interface: None,
             source: None,
@@ -194,8 +194,8 @@ impl Route {
             scope: match (delete, self.kind, self.via) {
                 // It stands for any.
                 (true, ..) => SCOPE_NOWHERE,
-                (_, Kind::Local, _) => SCOPE_HOST,
-                (_, Kind::Unicast, None) => SCOPE_LINK,
+                (_, RouteKind::Local, _) => SCOPE_HOST,
+                (_, RouteKind::Unicast, None) => SCOPE_LINK,
                 _ => SCOPE_UNIVERSE,
             },
             kind: self.kind.to_message(),
@@ -224,7 +224,7 @@ impl Route {
         let mut route = Self {
             to: (everything(ipv6).0, fields.length),
             table: fields.table.into(),
-            kind: Kind::of(fields.kind)?,
+            kind: RouteKind::of(fields.kind)?,
             via: None,
             interface: None,
             source: None,
@@ -266,11 +266,11 @@ fn first_hop(hops: Value<'_>) -> Option<(Option<u32>, Option<IpAddr>)> {
 impl fmt::Display for Route {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
-            Kind::Unicast => "",
-            Kind::Local => "local ",
-            Kind::Blackhole => "blackhole ",
-            Kind::Unreachable => "unreachable ",
-            Kind::Throw => "throw ",
+            RouteKind::Unicast => "",
+            RouteKind::Local => "local ",
+            RouteKind::Blackhole => "blackhole ",
+            RouteKind::Unreachable => "unreachable ",
+            RouteKind::Throw => "throw ",
         };
         write!(f, "{kind}{}/{}", self.to.0, self.to.1)?;
         if let Some(via) = self.via {

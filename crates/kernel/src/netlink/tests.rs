@@ -135,7 +135,7 @@ fn a_table_of_its_own_takes_marked_packets() {
     for ipv6 in [false, true] {
         let table = 3000;
         let everything = Route {
-            kind: Kind::Local,
+            kind: RouteKind::Local,
             table,
             interface: Some(lo),
             ..Route::to(super::everything(ipv6))
@@ -143,7 +143,7 @@ fn a_table_of_its_own_takes_marked_packets() {
         requests.replace_route(&everything).unwrap();
         let found = requests.routes(ipv6, Some(table)).unwrap();
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!((found[0].kind, found[0].to.1), (Kind::Local, 0));
+        assert_eq!((found[0].kind, found[0].to.1), (RouteKind::Local, 0));
 
         let prefix = if ipv6 { (ip("2001:db8:9::"), 64) } else { (ip("10.9.0.0"), 16) };
         let rule = Rule {
@@ -194,9 +194,9 @@ fn routes_of_every_kind_are_listed_as_they_were_added() {
         let plain = if to.is_ipv6() { plain } else { Route { to: (to, 24), ..plain } };
         let routes = [
             Route { interface: Some(left), source: Some(ip(source)), ..plain.clone() },
-            Route { kind: Kind::Throw, metric: Some(8), ..plain.clone() },
-            Route { kind: Kind::Unreachable, metric: Some(9), ..plain.clone() },
-            Route { kind: Kind::Blackhole, metric: Some(10), ..plain },
+            Route { kind: RouteKind::Throw, metric: Some(8), ..plain.clone() },
+            Route { kind: RouteKind::Unreachable, metric: Some(9), ..plain.clone() },
+            Route { kind: RouteKind::Blackhole, metric: Some(10), ..plain },
         ];
         for route in &routes {
             requests.add_route(route).unwrap();

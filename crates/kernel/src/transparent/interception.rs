@@ -206,7 +206,7 @@ impl Interception {
 
     /// Ends as a killed process does: what stands in the kernel stays there.
     #[cfg(test)]
-    pub(super) fn die(self) {
+    pub(super) fn abandon(self) {
         std::mem::forget(self.standing);
     }
 

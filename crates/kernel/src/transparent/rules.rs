@@ -8,7 +8,7 @@ use lasthop_wire::mhp::reach::Families;
 
 use super::config::{Numbers, TransparentConfig};
 use super::holding::Answer;
-use crate::netlink::{Action, Field, Kind, Prefix, Route, Rule, SetChange, key};
+use crate::netlink::{Action, Field, Prefix, Route, RouteKind, Rule, SetChange, key};
 use crate::network::Network;
 use crate::nft;
 
@@ -186,9 +186,13 @@ impl Plan {
     fn add_routes(&mut self, table: u32, ipv6: bool, lo: u32, exclude: &[Prefix]) {
         let (all, own) = everything(ipv6);
         let here = Route { table, interface: Some(lo), ..Route::to((all, 0)) };
-        self.routes.push(Route { kind: Kind::Local, source: Some(own), ..here });
+        self.routes.push(Route { kind: RouteKind::Local, source: Some(own), ..here });
         let thrown = exclude.iter().filter(|to| to.0.is_ipv6() == ipv6);
-        self.routes.extend(thrown.map(|to| Route { table, kind: Kind::Throw, ..Route::to(*to) }));
+        self.routes.extend(thrown.map(|to| Route {
+            table,
+            kind: RouteKind::Throw,
+            ..Route::to(*to)
+        }));
     }
 
     fn add_host_rules(&mut self, numbers: Numbers, ipv6: bool, exclude: &[Prefix]) {
@@ -415,7 +419,7 @@ impl Exceptions {
     }
 
     /// A script after which a base's table, which must be there, resets no stray.
-    pub fn answering_nobody() -> String {
+    pub fn resetting_nobody() -> String {
         ["answered4", "answered6"]
             .map(|set| format!("flush set inet {BASE_TABLE} {set}\n"))
             .concat()
@@ -497,7 +501,7 @@ mod tests {
             assert!(plan.routes.iter().all(|r| r.protocol == plan.protocol && r.table != 254));
         }
         let plan = Plan::mobile(&config, PORTS, 1, &Hold::Not);
-        let thrown = plan.routes.iter().filter(|r| r.kind == Kind::Throw).count();
+        let thrown = plan.routes.iter().filter(|r| r.kind == RouteKind::Throw).count();
         assert_eq!(thrown, NEAR.len() + 1, "each network once");
     }
 

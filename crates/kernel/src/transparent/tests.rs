@@ -100,7 +100,7 @@ fn nothing_taken(listener: &Listener) {
 
 /// The kernel ends the connection of `interception` as if the process had been killed.
 fn kill(interception: Interception) {
-    interception.die();
+    interception.abandon();
 }
 
 fn connect(netns: &Netns, to: SocketAddr) -> std::io::Result<TcpStream> {

@@ -71,7 +71,7 @@ impl Announcements {
             let standing = Standing { interface: interface.clone(), route, again: None };
             self.standing.insert(key.clone(), standing);
         }
-        let said = self.segments.say(address, interface.index, mac);
+        let said = self.segments.send_once(address, interface.index, mac);
         said.map_err(|e| format!("announcing on {name}: {e}"))?;
         if let Some(standing) = self.standing.get_mut(&key) {
             standing.again = Some((0, Instant::now() + AGAIN[0]));
@@ -108,7 +108,7 @@ impl Announcements {
             let Some((n, due)) = standing.again.filter(|(_, due)| *due <= now) else { continue };
             let Some(mac) = standing.interface.mac else { continue };
             // The next one may go out where this one did not.
-            let _ = self.segments.say(*address, standing.interface.index, mac);
+            let _ = self.segments.send_once(*address, standing.interface.index, mac);
             standing.again = AGAIN.get(n + 1).map(|later| (n + 1, due + *later));
         }
     }
@@ -204,7 +204,7 @@ fn contains((network, length): netlink::Prefix, address: IpAddr) -> bool {
 
 impl Segments {
     /// Sends the announcement once.
-    fn say(&mut self, address: IpAddr, interface: u32, mac: [u8; 6]) -> io::Result<()> {
+    fn send_once(&mut self, address: IpAddr, interface: u32, mac: [u8; 6]) -> io::Result<()> {
         let said = self.send(address, interface, mac);
         if said.is_err() {
             // The number may be another interface's next time.

@@ -50,7 +50,7 @@ impl Duty {
     pub(super) fn new(permitted: &[Network]) -> Self {
         let ways = Ways::new(permitted);
         // An earlier helper's client may have given away what was frozen since.
-        if let Err(error) = nft::apply(&Exceptions::answering_nobody()) {
+        if let Err(error) = nft::apply(&Exceptions::resetting_nobody()) {
             tracing::debug!(%error, "no earlier helper answers strays");
         }
         Self {
@@ -111,7 +111,7 @@ impl Duty {
             self.guarded.clear();
             self.exceptions = Exceptions::default();
         }
-        outcomes.push(self.follow_guard());
+        outcomes.push(self.update_guard());
         for error in outcomes.into_iter().filter_map(Result::err) {
             tracing::warn!(%error, "cleanup incomplete: the next start removes the rest");
         }
@@ -284,18 +284,18 @@ impl Duty {
         self.permit(address)?;
         self.ways.route(address, &route)?;
         holdings.routed.insert(address, route);
-        self.follow_guard()
+        self.update_guard()
     }
 
     fn unroute(&mut self, holdings: &mut Holdings, address: IpAddr) -> Result<(), String> {
         self.permit(address)?;
         self.ways.unroute(address)?;
         holdings.routed.remove(&address);
-        self.follow_guard()
+        self.update_guard()
     }
 
     /// What another base gets passes the guard.
-    fn follow_guard(&mut self) -> Result<(), String> {
+    fn update_guard(&mut self) -> Result<(), String> {
         if self.guard.is_none() {
             return Ok(());
         }

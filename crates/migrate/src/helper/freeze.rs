@@ -28,13 +28,13 @@ impl Freezer {
     /// Ready: nothing is frozen, whatever an earlier helper froze.
     pub(super) fn new() -> Self {
         let mut freezer = Self { stands: false, sets: Sets::default() };
-        if let Err(error) = freezer.stand() {
+        if let Err(error) = freezer.install() {
             tracing::warn!(error, "cannot drop packets of moving connections");
         }
         freezer
     }
 
-    fn stand(&mut self) -> Result<(), String> {
+    fn install(&mut self) -> Result<(), String> {
         nft::apply(&table()).map_err(|e| e.to_string())?;
         self.stands = true;
         Ok(())
@@ -47,7 +47,7 @@ impl Freezer {
             return Ok(());
         }
         // Somebody has taken the table away.
-        self.stand()?;
+        self.install()?;
         self.change(&changes)
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use lasthop_kernel::netlink::{self, Kind, MAIN, NetlinkError, Rtnetlink};
+use lasthop_kernel::netlink::{self, MAIN, NetlinkError, RouteKind, Rtnetlink};
 use lasthop_kernel::network::Network;
 
 use super::super::Route;
@@ -82,7 +82,11 @@ impl Ways {
             Route::Local => {
                 let lo = kernel.interfaces()?.into_iter().find(|interface| interface.loopback);
                 let lo = lo.ok_or_else(|| NetlinkError::NoInterface("lo".into()))?;
-                netlink::Route { kind: Kind::Local, interface: Some(lo.index), ..plain(address) }
+                netlink::Route {
+                    kind: RouteKind::Local,
+                    interface: Some(lo.index),
+                    ..plain(address)
+                }
             }
         };
         kernel.replace_route(&made)
@@ -91,7 +95,7 @@ impl Ways {
     /// Removes the route, if there is one.
     pub(super) fn unroute(&mut self, address: IpAddr) -> Result<(), String> {
         let Some(route) = self.standing.get(&address) else { return Ok(()) };
-        let kind = if *route == Route::Local { Kind::Local } else { Kind::Unicast };
+        let kind = if *route == Route::Local { RouteKind::Local } else { RouteKind::Unicast };
         let route = netlink::Route { kind, ..plain(address) };
         let deleted = Rtnetlink::open().and_then(|mut kernel| kernel.delete_route(&route));
         deleted.map_err(|e| e.to_string())?;

@@ -150,7 +150,7 @@ impl BaseHost {
     fn end_helper(&mut self, goodbye: bool) {
         let mut admin = self.admin.take().unwrap();
         if !goodbye {
-            admin.forget();
+            admin.abandon();
         }
         drop(admin);
         self.helper.take().unwrap().join().unwrap();

@@ -213,7 +213,9 @@ fn what_is_left_to_read_of_a_connection_that_is_over_moves_too() {
     let mut stream = server.join().unwrap();
     stream.write_all(&sent).unwrap();
     drop(stream);
-    wait_until(|| matches!(sockopt::info(fd.as_fd()).unwrap().state, sockopt::State::Other(_)));
+    wait_until(|| {
+        matches!(sockopt::info(fd.as_fd()).unwrap().state, sockopt::SocketState::Other(_))
+    });
     for _ in 0..3 {
         fd = world.hand_over_one(fd);
     }
@@ -347,7 +349,9 @@ fn urgent_data_that_nobody_has_read_move_in_line() {
         shut(&fd);
         speak(&fd);
         drop(stream);
-        wait_until(|| matches!(sockopt::info(fd.as_fd()).unwrap().state, sockopt::State::Other(_)));
+        wait_until(|| {
+            matches!(sockopt::info(fd.as_fd()).unwrap().state, sockopt::SocketState::Other(_))
+        });
         let fd = world.hand_over_one(fd);
         assert_eq!(read_all(&fd), b"abc!def??g");
         assert_eq!(world.end().resets, 0);

@@ -31,16 +31,16 @@ pub(super) fn question(family: u16, interface: u32) -> Message {
 
 /// What a message tells, and of which interface. Only those attributes are read that are of use:
 /// others hold frames and elements of any sender in reach.
-pub(super) fn news(message: &Message) -> Option<(u32, News)> {
+pub(super) fn news(message: &Message) -> Option<(u32, SignalNews)> {
     let (&[command, ..], attributes) = message.parts::<4>()?;
     let interface = attributes.find(INTERFACE)?.u32()?;
     let news = match command {
-        NEW_STATION => News::Station(station_level(attributes)?),
-        NOTIFY_QUALITY => News::Level(quality_level(attributes)?),
-        CONNECT if succeeded(attributes) => News::Connected,
+        NEW_STATION => SignalNews::Station(station_level(attributes)?),
+        NOTIFY_QUALITY => SignalNews::Level(quality_level(attributes)?),
+        CONNECT if succeeded(attributes) => SignalNews::Connected,
         // An attempt that failed leaves the interface without a connection.
-        CONNECT | DISCONNECT => News::Disconnected,
-        ROAM => News::Roamed,
+        CONNECT | DISCONNECT => SignalNews::Disconnected,
+        ROAM => SignalNews::Roamed,
         _ => return None,
     };
     Some((interface, news))
@@ -48,7 +48,7 @@ pub(super) fn news(message: &Message) -> Option<(u32, News)> {
 
 /// What a message tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum News {
+pub(super) enum SignalNews {
     /// A station's level, dBm.
     Station(i16),
     /// The connection's level, dBm, which the kernel tells by itself if somebody asked for it.

@@ -18,7 +18,7 @@ use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
 use netlink_sys::protocols::NETLINK_GENERIC;
 
 use self::family::Family;
-use self::message::{News, news, question};
+use self::message::{SignalNews, news, question};
 use super::NetlinkError;
 use super::channel::{Channel, Read};
 use super::message::Message;
@@ -100,7 +100,7 @@ impl WirelessMonitor {
         if self.news.is_busy() {
             return Ok(());
         }
-        let sequence = self.channel.ask(question(self.news.family.id, interface))?;
+        let sequence = self.channel.request(question(self.news.family.id, interface))?;
         self.news.asked = Some(Asked { sequence, interface, level: None, overdue: 0 });
         Ok(())
     }
@@ -170,43 +170,43 @@ impl Interpreter {
             NetlinkPayload::InnerMessage(message) if header.message_type == self.family.id => {
                 let Some((interface, news)) = news(&message) else { return };
                 match news {
-                    News::Station(dbm) => {
+                    SignalNews::Station(dbm) => {
                         // Stations that come and go are told of without a question, too.
                         if let Some(asked) = self.asked.as_mut().filter(answer) {
                             asked.level = asked.level.max(Some(dbm));
                         }
                     }
-                    News::Level(dbm) => self.tell(interface, Wireless::Signal(dbm)),
-                    News::Connected => self.tell(interface, Wireless::Connected),
-                    News::Roamed => self.tell(interface, Wireless::Roamed),
-                    News::Disconnected => self.tell(interface, Wireless::Disconnected),
+                    SignalNews::Level(dbm) => self.report(interface, Wireless::Signal(dbm)),
+                    SignalNews::Connected => self.report(interface, Wireless::Connected),
+                    SignalNews::Roamed => self.report(interface, Wireless::Roamed),
+                    SignalNews::Disconnected => self.report(interface, Wireless::Disconnected),
                 }
             }
             NetlinkPayload::Done(done) => {
                 let Some(asked) = self.asked.take_if(|asked| answer(&asked)) else { return };
                 // A list that cannot be made ends at once, with an error's number.
                 if done.code < 0 {
-                    self.give_up(asked, &io::Error::from_raw_os_error(-done.code));
+                    self.fail(asked, &io::Error::from_raw_os_error(-done.code));
                 } else if let Some(dbm) = asked.level {
-                    self.tell(asked.interface, Wireless::Signal(dbm));
+                    self.report(asked.interface, Wireless::Signal(dbm));
                 }
             }
             NetlinkPayload::Error(error) => {
                 if let Some(asked) = self.asked.take_if(|asked| answer(&asked)) {
-                    self.give_up(asked, &error.to_io());
+                    self.fail(asked, &error.to_io());
                 }
             }
             _ => {}
         }
     }
 
-    fn give_up(&mut self, asked: Asked, error: &io::Error) {
+    fn fail(&mut self, asked: Asked, error: &io::Error) {
         let interface = asked.interface;
         tracing::debug!(interface, %error, "cannot read the signal level");
-        self.tell(interface, Wireless::Deaf);
+        self.report(interface, Wireless::Deaf);
     }
 
-    fn tell(&mut self, interface: u32, what: Wireless) {
+    fn report(&mut self, interface: u32, what: Wireless) {
         self.events.push_back(WirelessEvent { interface, what });
     }
 }
