@@ -151,7 +151,7 @@ impl History {
         let interval = self.interval(now, report);
         let restarted = self.latest.is_some() && interval.is_none();
         if restarted {
-            self.forget();
+            self.clear();
         }
         self.reports += 1;
         // A report without time since the last one changes nothing but the picture.
@@ -196,7 +196,7 @@ impl History {
         same.then_some(over)
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         let Self { plots, depth, .. } = self;
         *self = Self { plots: std::mem::take(plots), ..Self::new(*depth) };
     }

@@ -30,7 +30,7 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 
 /// Whether a metric only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MetricKind {
     /// It counts from the start of the process, or of what its labels name.
     Counter,
     /// It goes up and down.
@@ -46,7 +46,7 @@ pub struct Metric {
     name: &'static str,
     /// Its base unit, which is the end of its name.
     unit: Option<&'static str>,
-    kind: Kind,
+    kind: MetricKind,
     help: &'static str,
     read: fn(&View<'_>, &mut Samples),
 }
@@ -55,9 +55,9 @@ impl Metric {
     /// Its name in queries: with unit, and with the suffix of its kind.
     pub fn series(&self) -> String {
         let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Gauge => "",
-            Kind::Info => "_info",
+            MetricKind::Counter => "_total",
+            MetricKind::Gauge => "",
+            MetricKind::Info => "_info",
         };
         match self.unit {
             Some(unit) => format!("{}_{unit}{suffix}", self.name),
@@ -66,7 +66,7 @@ impl Metric {
     }
 
     /// Whether it only grows.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MetricKind {
         self.kind
     }
 
@@ -190,14 +190,14 @@ impl Family {
         let metric = self.metric;
         let unit = metric.unit.map(|unit| Unit::Other(unit.to_owned()));
         let kind = match metric.kind {
-            Kind::Counter => MetricType::Counter,
-            Kind::Gauge => MetricType::Gauge,
-            Kind::Info => MetricType::Info,
+            MetricKind::Counter => MetricType::Counter,
+            MetricKind::Gauge => MetricType::Gauge,
+            MetricKind::Info => MetricType::Info,
         };
         let mut to = to.encode_descriptor(metric.name, metric.help, unit.as_ref(), kind)?;
         for (labels, value) in &self.samples.0 {
             match metric.kind {
-                Kind::Info => to.encode_info(labels)?,
+                MetricKind::Info => to.encode_info(labels)?,
                 // An empty set of labels is written without braces.
                 _ if labels.is_empty() => put(&mut to, metric.kind, *value)?,
                 _ => put(&mut to.encode_family(labels)?, metric.kind, *value)?,
@@ -207,11 +207,11 @@ impl Family {
     }
 }
 
-fn put(to: &mut MetricEncoder<'_>, kind: Kind, value: Value) -> fmt::Result {
+fn put(to: &mut MetricEncoder<'_>, kind: MetricKind, value: Value) -> fmt::Result {
     use prometheus_client::encoding::NoLabelSet;
     match (kind, value) {
-        (Kind::Counter, Value::Whole(n)) => to.encode_counter::<NoLabelSet, _, u64>(&n, None),
-        (Kind::Counter, Value::Real(x)) => to.encode_counter::<NoLabelSet, _, u64>(&x, None),
+        (MetricKind::Counter, Value::Whole(n)) => to.encode_counter::<NoLabelSet, _, u64>(&n, None),
+        (MetricKind::Counter, Value::Real(x)) => to.encode_counter::<NoLabelSet, _, u64>(&x, None),
         (_, Value::Whole(n)) => to.encode_gauge(&n),
         (_, Value::Real(x)) => to.encode_gauge(&x),
     }

@@ -50,12 +50,14 @@ impl Feed {
             pages: Arc::new(Semaphore::new(PAGES_MAX)),
             history: Mutex::default(),
         });
-        tokio::spawn(look(control, Arc::clone(&feed)));
+        tokio::spawn(poll_control(control, Arc::clone(&feed)));
         feed
     }
 
     /// What a page that is opened at this moment shall be told; none if there are too many already.
-    pub(super) fn follow(&self) -> Option<impl Stream<Item = Result<Event, Infallible>> + use<>> {
+    pub(super) fn subscribe(
+        &self,
+    ) -> Option<impl Stream<Item = Result<Event, Infallible>> + use<>> {
         let permit = Arc::clone(&self.pages).try_acquire_owned().ok()?;
         let mut news = self.told.subscribe();
         news.mark_unchanged();
@@ -107,7 +109,7 @@ impl Following {
     }
 }
 
-async fn look(control: Arc<Path>, feed: Arc<Feed>) {
+async fn poll_control(control: Arc<Path>, feed: Arc<Feed>) {
     let start = Instant::now();
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

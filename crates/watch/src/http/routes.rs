@@ -80,7 +80,7 @@ async fn with_headers(mut response: Response) -> Response {
 }
 
 async fn events(feed: Arc<Feed>) -> Response {
-    match feed.follow() {
+    match feed.subscribe() {
         Some(told) => {
             // A page that has gone is noticed when something is written to it.
             let alive = KeepAlive::new().interval(10 * INTERVAL);

@@ -288,7 +288,7 @@ fn names_follow_the_conventions() {
         assert!(names.insert(name.clone()), "{name} is there twice");
         let own = name.starts_with("lasthop_") || name.starts_with("process_");
         assert!(own, "{name}");
-        let counts = matches!(metric.kind, Kind::Counter);
+        let counts = matches!(metric.kind, MetricKind::Counter);
         assert_eq!(name.ends_with("_total"), counts, "{name}");
         for not_basic in ["_ms", "_bits", "_bps", "_percent", "_kb"] {
             assert!(!name.contains(not_basic), "{name} is not in base units");
@@ -310,9 +310,9 @@ fn documented() -> BTreeMap<String, String> {
 #[test]
 fn every_metric_is_documented_and_nothing_else_is() {
     let kind = |metric: &Metric| match metric.kind() {
-        Kind::Counter => "counter",
-        Kind::Gauge => "gauge",
-        Kind::Info => "info",
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Info => "info",
     };
     let ours: BTreeMap<_, _> = METRICS.iter().map(|m| (m.series(), kind(m).to_owned())).collect();
     let documented = documented();

@@ -167,12 +167,12 @@ impl App {
                 };
                 self.keep_selection();
             }
-            KeyCode::Down | KeyCode::Char('j') => self.go(|at| at.saturating_add(1)),
-            KeyCode::Up | KeyCode::Char('k') => self.go(|at| at.saturating_sub(1)),
-            KeyCode::PageDown => self.go(|at| at.saturating_add(PAGE)),
-            KeyCode::PageUp => self.go(|at| at.saturating_sub(PAGE)),
-            KeyCode::Home => self.go(|_| 0),
-            KeyCode::End => self.go(|_| usize::MAX),
+            KeyCode::Down | KeyCode::Char('j') => self.move_selection(|at| at.saturating_add(1)),
+            KeyCode::Up | KeyCode::Char('k') => self.move_selection(|at| at.saturating_sub(1)),
+            KeyCode::PageDown => self.move_selection(|at| at.saturating_add(PAGE)),
+            KeyCode::PageUp => self.move_selection(|at| at.saturating_sub(PAGE)),
+            KeyCode::Home => self.move_selection(|_| 0),
+            KeyCode::End => self.move_selection(|_| usize::MAX),
             KeyCode::Char('+' | '=') => return self.change(|p| p.saturating_add(1)),
             KeyCode::Char('-') => return self.change(|p| p.saturating_sub(1)),
             KeyCode::Char('0') => {
@@ -211,7 +211,7 @@ impl App {
         }
     }
 
-    fn go(&mut self, to: impl FnOnce(usize) -> usize) {
+    fn move_selection(&mut self, to: impl FnOnce(usize) -> usize) {
         self.choose();
         let order = self.order();
         let at = to(self.selected(&order).unwrap_or(0)).min(order.len().saturating_sub(1));

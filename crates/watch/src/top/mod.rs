@@ -51,7 +51,7 @@ fn converse(
     interval: Duration,
     stop: &AtomicBool,
 ) -> io::Result<()> {
-    let looks = look(control, interval)?;
+    let looks = poll_control(control, interval)?;
     let asked = asker(control)?;
     let process = control.display().to_string();
     let mut app = App::default();
@@ -90,7 +90,7 @@ fn converse(
 }
 
 /// Asks the process again and again, in a thread that ends when nobody listens.
-fn look(control: &Path, interval: Duration) -> io::Result<Receiver<Look>> {
+fn poll_control(control: &Path, interval: Duration) -> io::Result<Receiver<Look>> {
     let (tell, looks) = sync_channel(1);
     let control = control.to_owned();
     let start = Instant::now();
