@@ -107,7 +107,7 @@ struct Known {
 
 /// When and where a packet was seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen<'a> {
+pub struct Sighting<'a> {
     /// When; the file's clock starts with the run.
     pub at: Time,
     /// On which interface.
@@ -239,8 +239,8 @@ impl<W: Write> Capture<W> {
     /// # Errors
     ///
     /// The packet is longer than IP allows, or the file cannot be written.
-    pub fn record(&mut self, seen: Seen<'_>, packet: &Datagram) -> Result<(), CaptureError> {
-        let seen = Seen { interface: self.interface_for(seen.interface, packet)?, ..seen };
+    pub fn record(&mut self, seen: Sighting<'_>, packet: &Datagram) -> Result<(), CaptureError> {
+        let seen = Sighting { interface: self.interface_for(seen.interface, packet)?, ..seen };
         let built = self.scratch.datagram(packet);
         self.check(seen, built)?;
         self.write(seen)
@@ -254,7 +254,7 @@ impl<W: Write> Capture<W> {
     /// be written.
     pub fn record_segment(
         &mut self,
-        seen: Seen<'_>,
+        seen: Sighting<'_>,
         between: Addresses,
         segment: &Segment,
         payload: Payload<'_>,
@@ -277,7 +277,11 @@ impl<W: Write> Capture<W> {
         Ok(self.writer.into_inner().into_inner().map_err(io::Error::from)?)
     }
 
-    fn check(&self, seen: Seen<'_>, built: Result<(), PacketError>) -> Result<(), CaptureError> {
+    fn check(
+        &self,
+        seen: Sighting<'_>,
+        built: Result<(), PacketError>,
+    ) -> Result<(), CaptureError> {
         built.map_err(|reason| CaptureError::Packet { at: seen.at, reason })?;
         if seen.interface.0 as usize >= self.interfaces.len() {
             return Err(CaptureError::NoInterface(seen.interface.0));
@@ -286,7 +290,7 @@ impl<W: Write> Capture<W> {
     }
 
     /// Writes the packet built last, after all that is held.
-    fn write(&mut self, seen: Seen<'_>) -> Result<(), CaptureError> {
+    fn write(&mut self, seen: Sighting<'_>) -> Result<(), CaptureError> {
         self.release()?;
         let block = block(self.scratch.packet(), self.snaplen, seen);
         self.writer.write_pcapng_block(block).map_err(CaptureError::from_pcap)?;
@@ -294,7 +298,7 @@ impl<W: Write> Capture<W> {
     }
 
     /// Keeps the packet built last until it is known whether its link takes it.
-    fn hold(&mut self, seen: Seen<'_>) -> Result<(), CaptureError> {
+    fn hold(&mut self, seen: Sighting<'_>) -> Result<(), CaptureError> {
         if self.held.iter().any(|held| held.interface_id == seen.interface.0) {
             self.release()?;
         }
@@ -319,12 +323,14 @@ impl<W: Write> Capture<W> {
         let watched = self.watched.iter().find(|(watched, _)| *watched == point);
         let Some(&(_, interface)) = watched else { return Ok(()) };
         let comment = packet.corrupted.then_some("corrupted on the way");
-        let sent = Seen { at, interface, direction: Direction::Outbound, comment };
+        let sent = Sighting { at, interface, direction: Direction::Outbound, comment };
         match sight {
-            Sight::Left(_) => self.record(Seen { direction: Direction::Inbound, ..sent }, packet),
+            Sight::Left(_) => {
+                self.record(Sighting { direction: Direction::Inbound, ..sent }, packet)
+            }
             // What a link refuses has been offered to it before, and is one packet in the file.
             Sight::Entered(_) => {
-                let sent = Seen { interface: self.interface_for(interface, packet)?, ..sent };
+                let sent = Sighting { interface: self.interface_for(interface, packet)?, ..sent };
                 let built = self.scratch.datagram(packet);
                 self.check(sent, built)?;
                 self.hold(sent)
@@ -334,19 +340,19 @@ impl<W: Write> Capture<W> {
                 let own = self.interface_for(interface, packet)?;
                 match self.held.iter_mut().find(|held| held.interface_id == own.0) {
                     Some(held) => held.options.push(EnhancedPacketOption::Comment(why.into())),
-                    None => self.record(Seen { comment: Some(&why), ..sent }, packet)?,
+                    None => self.record(Sighting { comment: Some(&why), ..sent }, packet)?,
                 }
                 Ok(())
             }
             Sight::Unroutable => {
-                self.record(Seen { comment: Some("dropped: no route"), ..sent }, packet)
+                self.record(Sighting { comment: Some("dropped: no route"), ..sent }, packet)
             }
         }
     }
 }
 
 /// The block for `packet`, of which `snaplen` bytes are kept unless that is zero.
-fn block<'a>(packet: &'a [u8], snaplen: u32, seen: Seen<'a>) -> EnhancedPacketBlock<'a> {
+fn block<'a>(packet: &'a [u8], snaplen: u32, seen: Sighting<'a>) -> EnhancedPacketBlock<'a> {
     let kept = match snaplen {
         0 => packet,
         n => packet.get(..n as usize).unwrap_or(packet),

@@ -83,8 +83,8 @@ fn segment(seq: u32, len: u32) -> Segment {
     }
 }
 
-fn seen(at: Time, interface: Interface) -> Seen<'static> {
-    Seen { at, interface, direction: Direction::Outbound, comment: None }
+fn seen(at: Time, interface: Interface) -> Sighting<'static> {
+    Sighting { at, interface, direction: Direction::Outbound, comment: None }
 }
 
 /// A network of two nodes with a slow link, and a capture at both ends of the link.

@@ -32,4 +32,4 @@ pub use route::RouteTable;
 pub use router::{Router, RouterStats};
 pub use shared::Undelivered;
 pub use tap::{Observer, SharedObserver, Sight, TapPoint};
-pub use trace::{Step, Trace};
+pub use trace::{Trace, TraceStep};

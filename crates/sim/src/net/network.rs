@@ -256,7 +256,7 @@ impl<N: Node> Network<N> {
 
     /// Lets something happen at a node outside the order of events.
     pub fn with_node<R>(&mut self, id: NodeId, f: impl FnOnce(&mut N, &mut Context<'_>) -> R) -> R {
-        self.settle();
+        self.update_timetables();
         let mut ctx = Context { core: &mut self.core, node: id };
         let result = f(&mut self.nodes[id.index()], &mut ctx);
         self.wake(id);
@@ -269,7 +269,7 @@ impl<N: Node> Network<N> {
     ///
     /// A node misbehaves, or the run is longer than its limits allow.
     pub fn run_until(&mut self, end: Time) -> Result<(), Halt> {
-        self.settle();
+        self.update_timetables();
         loop {
             let (at, source) = self.core.next();
             if at > end || at == Time::NEVER {
@@ -287,9 +287,9 @@ impl<N: Node> Network<N> {
     }
 
     /// Lets the timetables know all there is.
-    fn settle(&mut self) {
+    fn update_timetables(&mut self) {
         if core::mem::take(&mut self.grown) {
-            self.core.settle();
+            self.core.update_timetables();
             for (n, node) in self.nodes.iter().enumerate() {
                 self.core.set_timer(NodeId::new(n as u32), node.next_timeout());
             }

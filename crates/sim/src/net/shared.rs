@@ -124,7 +124,7 @@ impl Core {
     }
 
     /// Makes room for all links and nodes in the timetables, and enters the links.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn update_timetables(&mut self) {
         self.arrivals.reset(self.links.len());
         self.timers.reset(self.tables.len());
         for link in 0..self.links.len() {

@@ -5,7 +5,7 @@ use lasthop_units::Time;
 
 /// A step worth recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum TraceStep {
     /// A packet came out of a link at a node.
     Arrived,
     /// A link did not take a packet.
@@ -37,7 +37,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The hash of everything so far: of time, node, step and packet header of each [`Step`].
+    /// The hash of everything so far: of time, node, step and packet header of each [`TraceStep`].
     pub const fn hash(&self) -> u64 {
         self.hash
     }
@@ -45,30 +45,30 @@ impl Trace {
     #[inline]
     pub(super) fn arrived(&mut self, now: Time, node: usize, digest: u64) {
         self.arrived += 1;
-        self.step(now, node, Step::Arrived, digest);
+        self.step(now, node, TraceStep::Arrived, digest);
     }
 
     pub(super) fn refused(&mut self, now: Time, node: usize, digest: u64) {
         self.refused += 1;
-        self.step(now, node, Step::Refused, digest);
+        self.step(now, node, TraceStep::Refused, digest);
     }
 
     pub(super) fn unroutable(&mut self, now: Time, node: usize, digest: u64) {
         self.unroutable += 1;
-        self.step(now, node, Step::Unroutable, digest);
+        self.step(now, node, TraceStep::Unroutable, digest);
     }
 
     pub(super) fn timer(&mut self, now: Time, node: usize) {
         self.timers += 1;
-        self.step(now, node, Step::Timer, 0);
+        self.step(now, node, TraceStep::Timer, 0);
     }
 
     pub(super) fn event(&mut self, now: Time, number: u64) {
-        self.step(now, 0, Step::Event, number);
+        self.step(now, 0, TraceStep::Event, number);
     }
 
     #[inline]
-    fn step(&mut self, now: Time, node: usize, step: Step, digest: u64) {
+    fn step(&mut self, now: Time, node: usize, step: TraceStep, digest: u64) {
         let who = ((node as u64) << 8 | step as u64).wrapping_mul(WHO);
         self.hash = fold(self.hash ^ now.as_nanos(), digest ^ who);
     }

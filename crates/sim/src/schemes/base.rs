@@ -231,7 +231,7 @@ impl BaseStation {
     }
 
     /// Takes what associations say; whether there was anything.
-    fn hear(&mut self, now: Time) -> bool {
+    fn poll_associations(&mut self, now: Time) -> bool {
         let mut some = false;
         let Self { station, surrogates, .. } = self;
         while let Some(event) = surrogates.sessions().links.poll_event() {
@@ -245,7 +245,7 @@ impl BaseStation {
                 }
                 LinkEvent::PeerLost(id) => {
                     station.handle_lost(surrogates, now, Way::Peer(id));
-                    surrogates.sessions().links.forget(id);
+                    surrogates.sessions().links.remove(id);
                 }
             }
         }
@@ -278,7 +278,7 @@ impl BaseStation {
     /// Lets bytes and events pass until nothing moves.
     fn drive(&mut self, now: Time) {
         for _ in 0..ROUNDS_MAX {
-            let mut some = self.hear(now);
+            let mut some = self.poll_associations(now);
             // One at a time: what it does may be heard.
             some |= self.surrogates.attend();
             if some {
@@ -298,7 +298,7 @@ impl BaseStation {
     }
 
     /// Lets everything happen that can, then sends.
-    fn settle(&mut self, ctx: &mut Context<'_>) {
+    fn run_machines(&mut self, ctx: &mut Context<'_>) {
         let now = ctx.now();
         loop {
             self.drive(now);
@@ -350,7 +350,7 @@ impl Node for BaseStation {
         } else if let Some(packet) = self.intercept(packet) {
             return self.forward(ctx, packet, sender);
         }
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -363,6 +363,6 @@ impl Node for BaseStation {
     fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
         self.surrogates.set_now(ctx.now());
         self.surrogates.handle_timeout();
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 }

@@ -14,7 +14,7 @@ use lasthop_units::{Bytes, Duration, LinkEvent, Seed, Time};
 
 use super::moved;
 use super::transport::{Ends, HopKind, Lost, MobileHop, Scratch, send_udp, udp_source};
-use super::{HANDOFF_PORT, SRP_PORT, Tidings, session_of};
+use super::{BaseNotice, HANDOFF_PORT, SRP_PORT, session_of};
 use crate::content::Content as Bytestream;
 use crate::net::host::{App, Content, Ending, Event, FlowId, Io, Sockets};
 use crate::net::{Body, Context, LinkId, Node, Packet};
@@ -142,7 +142,7 @@ impl<A: App> MobileStation<A> {
     pub fn handle_imminent(&mut self, ctx: &mut Context<'_>, base: Ipv4Addr, lead: Duration) {
         let candidate = SocketAddr::V4(SocketAddrV4::new(base, HANDOFF_PORT));
         self.carried.handoff.handle_imminent(ctx.now(), candidate, lead);
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 
     /// The upcall of the IP layer: the mobile is in the cell of `base` (MHP-15, MIP-6).
@@ -153,11 +153,11 @@ impl<A: App> MobileStation<A> {
         }
         let base = SocketAddr::V4(SocketAddrV4::new(base, HANDOFF_PORT));
         carried.handoff.handle_upcall(ctx.now(), base);
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 
     /// Lets everything happen that can, then sends.
-    fn settle(&mut self, ctx: &mut Context<'_>) {
+    fn run_machines(&mut self, ctx: &mut Context<'_>) {
         self.carried.now = ctx.now();
         loop {
             self.carried.take_events();
@@ -375,7 +375,7 @@ impl<A: App> Node for MobileStation<A> {
             _ => self.carried.handle_packet(ctx.now(), &mut packet),
         }
         drop(packet);
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -389,7 +389,7 @@ impl<A: App> Node for MobileStation<A> {
             let Self { carried, app } = self;
             app.handle_timeout(&mut Io::new(carried, ctx));
         }
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
@@ -398,13 +398,13 @@ impl<A: App> Node for MobileStation<A> {
             carried.hop.handle_link_event(ctx.now(), event);
         }
         app.handle_link_event(&mut Io::new(carried, ctx), event);
-        self.settle(ctx);
+        self.run_machines(ctx);
     }
 
     fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
-        match Tidings::of_token(token) {
-            Tidings::Here(base) => self.handle_handoff(ctx, base),
-            Tidings::Imminent(base, lead) => self.handle_imminent(ctx, base, lead),
+        match BaseNotice::of_token(token) {
+            BaseNotice::Here(base) => self.handle_handoff(ctx, base),
+            BaseNotice::Imminent(base, lead) => self.handle_imminent(ctx, base, lead),
         }
     }
 }
@@ -526,7 +526,7 @@ impl Sockets for Carried {
         self.session.set_priority(&mut self.hop, conn_of(flow), priority);
     }
 
-    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
+    fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
         self.hop.handle_link_event(ctx.now(), event);
     }
 }

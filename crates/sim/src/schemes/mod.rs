@@ -21,14 +21,14 @@ pub use transport::{BaseHop, HopKind, MobileHop, SRP_PORT};
 
 /// What the layer below tells a mobile of bases. It comes as a [token](crate::net::Event::Token).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Tidings {
+pub enum BaseNotice {
     /// The mobile is in the cell of this base (MHP-15).
     Here(Ipv4Addr),
     /// It will be in about so long, to the millisecond (MOB-39).
     Imminent(Ipv4Addr, Duration),
 }
 
-impl Tidings {
+impl BaseNotice {
     /// The token.
     pub fn token(self) -> u64 {
         match self {

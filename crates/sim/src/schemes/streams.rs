@@ -176,7 +176,7 @@ impl TcpStreams {
                 if let Some(entry) = self.entries.get_mut(&id) {
                     entry.socket.handle_segment(now, segment, payload);
                 }
-                self.look(id);
+                self.report_changes(id);
             }
             None if !own && segment.flags.contains(Flags::SYN) && !self.is_full() => {
                 self.open_for_peer(now, port, segment);
@@ -243,12 +243,12 @@ impl TcpStreams {
             if let Some(entry) = self.entries.get_mut(&id) {
                 entry.socket.handle_timeout(now);
             }
-            self.look(id);
+            self.report_changes(id);
         }
     }
 
     /// Tells what changed on a stream.
-    fn look(&mut self, id: u64) {
+    fn report_changes(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         let stream = StreamId(id);
         while let Some(event) = entry.socket.poll_event() {
@@ -274,7 +274,7 @@ impl TcpStreams {
             }
         }
         if entry.silent {
-            return self.forget_if_over(id);
+            return self.remove_if_closed(id);
         }
         if entry.wants_data && entry.has_news() {
             entry.wants_data = false;
@@ -288,10 +288,10 @@ impl TcpStreams {
                 self.events.push_back(StreamEvent::Writable(stream));
             }
         }
-        self.forget_if_over(id);
+        self.remove_if_closed(id);
     }
 
-    fn forget_if_over(&mut self, id: u64) {
+    fn remove_if_closed(&mut self, id: u64) {
         let Some(entry) = self.entries.get_mut(&id) else { return };
         if entry.is_over() && !entry.closed {
             entry.closed = true;
@@ -348,7 +348,7 @@ impl Streams for TcpStreams {
             && let Some(entry) = self.entries.get_mut(&id)
         {
             entry.told = true;
-            self.forget_if_over(id);
+            self.remove_if_closed(id);
         }
         Some(event)
     }
@@ -378,7 +378,7 @@ impl Streams for TcpStreams {
         if let Some(entry) = self.entries.get_mut(&id.0) {
             entry.finished = true;
             entry.socket.finish();
-            self.look(id.0);
+            self.report_changes(id.0);
         }
     }
 
@@ -401,7 +401,7 @@ impl Streams for TcpStreams {
         if entry.socket.received().is_empty() && !entry.ended() {
             entry.wants_data = true;
         }
-        self.look(id.0);
+        self.report_changes(id.0);
     }
 
     fn recv_state(&self, id: StreamId) -> RecvState {

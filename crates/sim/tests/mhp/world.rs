@@ -21,7 +21,7 @@ use lasthop_sim::net::{
     Payload, Router, Sight, TapPoint,
 };
 use lasthop_sim::schemes::{
-    BaseConfig, BaseStation, HOP_PORT, HopKind, MobileConfig, MobileStation, SRP_PORT, Tidings,
+    BaseConfig, BaseNotice, BaseStation, HOP_PORT, HopKind, MobileConfig, MobileStation, SRP_PORT,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Seed, Time};
@@ -514,14 +514,14 @@ impl Site {
         route(self.bases[from], None);
         route(self.bases[to], Some(self.radios[n][to][0]));
         route(self.router, Some(self.towards[to]));
-        let token = Tidings::Here(base_addr(to)).token();
+        let token = BaseNotice::Here(base_addr(to)).token();
         self.network.schedule(then, Event::Token { node: mobile, token });
     }
 
     /// Mobile `n` is warned at `at` that it will be with base `to` in about `lead`, whether it will
     /// or not.
     pub(crate) fn warn(&mut self, n: usize, at: Time, lead: Duration, to: usize) {
-        let token = Tidings::Imminent(base_addr(to), lead).token();
+        let token = BaseNotice::Imminent(base_addr(to), lead).token();
         self.network.schedule(at, Event::Token { node: self.mobiles[n], token });
     }
 

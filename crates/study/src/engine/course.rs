@@ -26,13 +26,13 @@ impl Running<'_> {
     fn advance(&mut self, end: Time) -> Result<(), RunError> {
         while let Some(transfer) = self.transfers.front().copied().filter(|t| t.at <= end) {
             self.transfers.pop_front();
-            self.settle(transfer.at)?;
+            self.run_network(transfer.at)?;
             self.transfer(&transfer);
         }
-        self.settle(end)
+        self.run_network(end)
     }
 
-    fn settle(&mut self, end: Time) -> Result<(), RunError> {
+    fn run_network(&mut self, end: Time) -> Result<(), RunError> {
         self.network.run_until(end).map_err(|halt| RunError::Failed(halt.to_string()))
     }
 }

@@ -71,7 +71,7 @@ impl Engine for Simulator {
             slice = if slice <= now { now + SLICE } else { slice };
             now = latest.min(slice).min(recording.next()).min(watch.next());
             running.run_until(now)?;
-            watch.look(now, &running);
+            watch.sample(now, &running);
             recording.sample(now, &mut running);
             // Only at a slice's end, so that recording does not change when a run ends.
             if now == slice && matches!(scenario.end, End::Complete(_)) && running.over() {

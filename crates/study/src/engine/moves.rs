@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use lasthop_agent::m_tcp::MTcp;
 use lasthop_sim::net::{Event, LinkId, Node, Packet};
-use lasthop_sim::schemes::Tidings;
+use lasthop_sim::schemes::BaseNotice;
 use lasthop_sim::signals::{
     Outage, Prediction, Quality, Signal, Signals, SignalsConfig, SignalsError,
 };
@@ -83,7 +83,7 @@ impl Running<'_> {
             signals.plan(Time::ZERO, &outage).map_err(failed)?;
             while let Some(due) = signals.next_timeout().filter(|t| *t <= up) {
                 while let Some((at, signal)) = signals.poll_signal(due) {
-                    self.tell(handoff, &listeners, links, at, signal);
+                    self.report_signal(handoff, &listeners, links, at, signal);
                 }
             }
             // Who is helped hears of its base once packets find it there.
@@ -93,13 +93,13 @@ impl Running<'_> {
             while let Some(due) = signals.next_timeout() {
                 while let Some((at, signal)) = signals.poll_signal(due) {
                     told |= signal == here;
-                    self.tell(handoff, &listeners, links, at, signal);
+                    self.report_signal(handoff, &listeners, links, at, signal);
                 }
             }
             let heard = up + handoff.registration + ADVERTISEMENT;
             let stays = moves.get(n + 1).is_none_or(|next| heard < Time::ZERO + next.at);
             if !told && stays && self.helped.iter().any(|h| h.mobile == handoff.mobile) {
-                self.tell(handoff, &listeners, links, heard, here);
+                self.report_signal(handoff, &listeners, links, heard, here);
             }
             cell = Some(next);
         }
@@ -125,7 +125,7 @@ impl Running<'_> {
         [handoff.mobile].into_iter().chain(behind).collect()
     }
 
-    fn tell(
+    fn report_signal(
         &mut self,
         handoff: &Handoff,
         listeners: &[NodeIndex],
@@ -135,14 +135,16 @@ impl Running<'_> {
     ) {
         let mobile = handoff.mobile;
         let tidings = match signal {
-            Signal::HandoffComplete { base } => Some(Tidings::Here(base)),
-            Signal::HandoffImminent { candidate, lead } => Some(Tidings::Imminent(candidate, lead)),
+            Signal::HandoffComplete { base } => Some(BaseNotice::Here(base)),
+            Signal::HandoffImminent { candidate, lead } => {
+                Some(BaseNotice::Imminent(candidate, lead))
+            }
             _ => None,
         };
         if let Some(tidings) = tidings.filter(|_| self.helped.iter().any(|h| h.mobile == mobile)) {
             let (node, token) = (self.nodes[mobile.0], tidings.token());
             self.network.schedule(at, Event::Token { node, token });
-            if let Tidings::Here(_) = tidings {
+            if let BaseNotice::Here(_) = tidings {
                 return;
             }
         }
@@ -178,13 +180,13 @@ impl Running<'_> {
                 cell = next;
             }
         }
-        self.wish();
+        self.schedule_priorities();
         self.transfers.make_contiguous().sort_by_key(|transfer| transfer.at);
     }
 
     /// Users change their minds; where windows are divided by the mobile's own TCP, its traffic says
     /// so itself.
-    fn wish(&mut self) {
+    fn schedule_priorities(&mut self) {
         let scenario = self.scenario;
         if !scenario.mobile.edge {
             return;

@@ -51,7 +51,7 @@ impl Watch {
     }
 
     /// Looks at what is due.
-    pub(super) fn look(&mut self, now: Time, running: &Running<'_>) {
+    pub(super) fn sample(&mut self, now: Time, running: &Running<'_>) {
         if self.next_look <= now {
             for flow in 0..running.scenario.flows.len() {
                 let Some(probe) = running.probe(flow) else { continue };

@@ -162,7 +162,7 @@ impl<'a, 'b> Io<'a, 'b> {
 
     /// Tells all connections something of the link below, as the link itself would: what the user
     /// knows of it (UFB-1).
-    pub fn tell_link_event(&mut self, event: LinkEvent) {
-        self.stack.tell_link_event(self.ctx, event);
+    pub fn report_link_event(&mut self, event: LinkEvent) {
+        self.stack.report_link_event(self.ctx, event);
     }
 }

@@ -129,7 +129,7 @@ impl<A: App> Host<A> {
             }
             return Some(slot);
         } else if let Some((flow, port)) = self.stack.handle_stranger(ctx, key, segment) {
-            self.tell(ctx, flow, Event::Accepted { port });
+            self.notify(ctx, flow, Event::Accepted { port });
         }
         None
     }
@@ -137,7 +137,7 @@ impl<A: App> Host<A> {
     fn handle_udp(&mut self, ctx: &mut Context<'_>, port: u16, packet: &Packet) {
         if let Some(key) = bad_state(port, packet) {
             self.stack.handle_bad_state(ctx.now(), key);
-        } else if self.stack.hears_udp(port) {
+        } else if self.stack.is_udp_bound(port) {
             let Self { stack, app, .. } = self;
             app.handle_datagram(&mut Io { stack, ctx }, packet);
         } else {
@@ -146,14 +146,14 @@ impl<A: App> Host<A> {
     }
 
     #[inline]
-    fn tell(&mut self, ctx: &mut Context<'_>, flow: FlowId, event: Event) {
+    fn notify(&mut self, ctx: &mut Context<'_>, flow: FlowId, event: Event) {
         let Self { stack, app, .. } = self;
         app.handle_event(&mut Io { stack, ctx }, flow, event);
     }
 
     /// Attends to every flow to which something happened, until nothing more happens.
     #[inline]
-    fn settle(&mut self, ctx: &mut Context<'_>) {
+    fn process_events(&mut self, ctx: &mut Context<'_>) {
         while let Some(slot) = self.stack.dirty.pop() {
             self.attend(ctx, slot);
         }
@@ -163,7 +163,7 @@ impl<A: App> Host<A> {
     fn attend(&mut self, ctx: &mut Context<'_>, slot: u32) {
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
         let closed = flow.machine.connection().has_events() && self.handle_events(ctx, slot);
-        self.offer(ctx, slot);
+        self.report_readiness(ctx, slot);
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
         flow.dirty = false;
         let whose = (&flow.key, flow.encrypted);
@@ -184,12 +184,12 @@ impl<A: App> Host<A> {
         while let Some(event) = self.poll_event(slot) {
             closed |= event == tcp::Event::Closed;
             match event {
-                tcp::Event::Connected => self.tell(ctx, id, Event::Connected),
+                tcp::Event::Connected => self.notify(ctx, id, Event::Connected),
                 tcp::Event::PeerFinished => {
-                    self.offer(ctx, slot);
-                    self.tell(ctx, id, Event::PeerFinished);
+                    self.report_readiness(ctx, slot);
+                    self.notify(ctx, id, Event::PeerFinished);
                 }
-                tcp::Event::Finished => self.tell(ctx, id, Event::Finished),
+                tcp::Event::Finished => self.notify(ctx, id, Event::Finished),
                 tcp::Event::Reset => self.note(slot, Ending::Reset),
                 tcp::Event::GaveUp => self.note(slot, Ending::GaveUp),
                 tcp::Event::Closed => {}
@@ -202,7 +202,7 @@ impl<A: App> Host<A> {
     fn close(&mut self, ctx: &mut Context<'_>, slot: u32) {
         if let Some(Some(flow)) = self.stack.flows.get(slot as usize) {
             let ending = flow.ending;
-            self.tell(ctx, self.stack.id(slot), Event::Closed(ending));
+            self.notify(ctx, self.stack.id(slot), Event::Closed(ending));
         }
         self.stack.remove(slot);
     }
@@ -219,21 +219,21 @@ impl<A: App> Host<A> {
 
     /// Says what can be read and written.
     #[inline]
-    fn offer(&mut self, ctx: &mut Context<'_>, slot: u32) {
+    fn report_readiness(&mut self, ctx: &mut Context<'_>, slot: u32) {
         let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) else { return };
         let connection = flow.machine.connection();
         let readable = connection.readable().get() > 0;
         let writable = flow.blocked && connection.send_room() >= connection.segment_size();
         if readable {
             let id = self.stack.id(slot);
-            self.tell(ctx, id, Event::Readable);
+            self.notify(ctx, id, Event::Readable);
         }
         if writable {
             if let Some(Some(flow)) = self.stack.flows.get_mut(slot as usize) {
                 flow.blocked = false;
             }
             let id = self.stack.id(slot);
-            self.tell(ctx, id, Event::Writable);
+            self.notify(ctx, id, Event::Writable);
         }
     }
 }
@@ -278,7 +278,7 @@ impl<A: App> Node for Host<A> {
         if let Some(slot) = first {
             self.attend(ctx, slot);
         }
-        self.settle(ctx);
+        self.process_events(ctx);
     }
 
     #[inline]
@@ -294,14 +294,14 @@ impl<A: App> Node for Host<A> {
             let Self { stack, app, .. } = self;
             app.handle_timeout(&mut Io { stack, ctx });
         }
-        self.settle(ctx);
+        self.process_events(ctx);
     }
 
     /// Every connection hears of it: the link below is the host's only way out (LNK-14).
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
         let Self { stack, app, .. } = self;
-        stack.tell_link_event(ctx, event);
+        stack.report_link_event(ctx, event);
         app.handle_link_event(&mut Io { stack, ctx }, event);
-        self.settle(ctx);
+        self.process_events(ctx);
     }
 }

@@ -50,6 +50,6 @@ pub trait Sockets {
     fn set_window_share(&mut self, flow: FlowId, share: Option<Bytes>);
     /// See [`Io::set_priority`](super::Io::set_priority).
     fn set_priority(&mut self, flow: FlowId, priority: u32);
-    /// See [`Io::tell_link_event`](super::Io::tell_link_event).
-    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent);
+    /// See [`Io::report_link_event`](super::Io::report_link_event).
+    fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent);
 }

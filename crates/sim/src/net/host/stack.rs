@@ -117,7 +117,7 @@ impl Stack {
         [ports.local, ports.remote].iter().any(|port| self.encrypted.contains(port))
     }
 
-    pub(super) fn hears_udp(&self, port: u16) -> bool {
+    pub(super) fn is_udp_bound(&self, port: u16) -> bool {
         self.udp.contains(&port)
     }
 
@@ -368,7 +368,7 @@ impl Sockets for Stack {
     fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
 
     /// Every connection hears of it.
-    fn tell_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
+    fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
         let now = ctx.now();
         for slot in 0..self.flows.len() {
             if let Some(flow) = &mut self.flows[slot] {

@@ -121,7 +121,7 @@ impl Control {
             match setting {
                 Setting::Window { flow, share } => io.set_window_share(flow, Some(share)),
                 Setting::Priority { flow, priority } => io.set_priority(flow, priority),
-                Setting::Link(event) => io.tell_link_event(event),
+                Setting::Link(event) => io.report_link_event(event),
             }
         }
     }

@@ -170,7 +170,7 @@ impl Links {
     }
 
     /// Nothing more is to be had over an association that another base made.
-    pub(in crate::schemes) fn forget(&mut self, id: AssociationId) {
+    pub(in crate::schemes) fn remove(&mut self, id: AssociationId) {
         self.peers.remove(&id);
     }
 
