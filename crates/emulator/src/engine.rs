@@ -216,9 +216,9 @@ impl<'a, X: Exchange> Engine<'a, X> {
         self.overflows = 0;
     }
 
-    fn publish(&mut self, orders_done: usize) {
+    fn publish(&mut self, commands_done: usize) {
         let snapshot = self.snapshot();
-        self.control.publish(snapshot, orders_done);
+        self.control.publish(snapshot, commands_done);
         self.next_publication = self.intake.clock.now() + PUBLISH_EVERY;
     }
 
