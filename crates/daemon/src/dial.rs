@@ -225,12 +225,12 @@ pub(crate) fn refuse<H: Hop, W>(core: &mut Core<H, W>, key: Key, refusal: Refusa
     let Some(connection) = core.remove(key) else { return };
     if let Some((id, conn)) = connection.name {
         let target = connection.target;
-        turn_away(core, id, conn, &target, refusal);
+        refuse_request(core, id, conn, &target, refusal);
     }
 }
 
 /// Refuses what was asked for.
-pub(crate) fn turn_away<H: Hop, W>(
+pub(crate) fn refuse_request<H: Hop, W>(
     core: &mut Core<H, W>,
     id: H::Id,
     conn: ConnId,

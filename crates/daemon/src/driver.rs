@@ -20,7 +20,7 @@ use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::Source;
 
 use crate::hop::{Gone, Hop, HopEvent};
-use crate::resolve::Answer;
+use crate::resolve::Resolution;
 
 /// How long open connections may take to end after the first request to stop.
 const GRACE: Duration = Duration::from_secs(2);
@@ -56,7 +56,7 @@ pub(crate) trait Role {
     /// A connection that is not relayed yet was closed by the session.
     fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Self::Waiting, reset: bool);
     /// The resolver answered.
-    fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Answer<Asker>);
+    fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Resolution<Asker>);
     /// A timer is due.
     fn handle_timer(&mut self, core: &mut CoreOf<Self>, timer: Timer);
     /// Something happened to an association.
@@ -228,7 +228,7 @@ impl<R: Role> Driver<R> {
             self.handle_event(id, event);
         }
         let (hop, mut turn) = self.core.turn();
-        hop.forget(&mut turn, id);
+        hop.remove_association(&mut turn, id);
         if self.core.hop.streams(id).is_some() {
             // The next association goes by the same name, as a mobile's does.
             self.core.open_session(id, || session);

@@ -23,9 +23,9 @@ pub(crate) struct Introduction {
     pub(crate) own: PublicKey,
 }
 
-/// What came instead of the base's answer.
+/// Why a handshake failed: what came instead of the base's answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Heard {
+pub(crate) enum HandshakeFailure {
     /// Nothing.
     Nothing,
     /// The network's word that what is sent does not arrive.
@@ -38,7 +38,11 @@ pub(crate) enum Heard {
 
 /// Why a base that never answered is not reached, and what to look at first. `at` is where it should
 /// be; `introduction` is absent where there is no seal.
-pub(crate) fn unanswered(heard: Heard, at: &str, introduction: Option<Introduction>) -> String {
+pub(crate) fn unanswered(
+    heard: HandshakeFailure,
+    at: &str,
+    introduction: Option<Introduction>,
+) -> String {
     const SAME: &str = "both ends need the same `hop` and `seal`";
     let (theirs, ours) = match introduction {
         Some(Introduction { caller: Caller::Mobile, own }) => (
@@ -52,11 +56,11 @@ pub(crate) fn unanswered(heard: Heard, at: &str, introduction: Option<Introducti
         None => (SAME.to_owned(), "it is a base"),
     };
     match heard {
-        Heard::Nothing => format!(
+        HandshakeFailure::Nothing => format!(
             "nothing comes back from {at}: check that a base runs there and that a firewall lets \
              both ways pass; if so the base refuses, and its log says why ({theirs})"
         ),
-        Heard::Network(what) => {
+        HandshakeFailure::Network(what) => {
             let first = match what {
                 Unreachable::Port => "check that the base runs and that the port is right",
                 Unreachable::Prohibited => "check the firewalls on the way",
@@ -67,10 +71,10 @@ pub(crate) fn unanswered(heard: Heard, at: &str, introduction: Option<Introducti
             };
             format!("{what} ({at}): {first}")
         }
-        Heard::Strange => {
+        HandshakeFailure::Strange => {
             format!("what comes back from {at} does not open: check that {ours}, and that {SAME}")
         }
-        Heard::Goodbye => {
+        HandshakeFailure::Goodbye => {
             format!("{at} closes the connection: the base refuses, and its log says why ({theirs})")
         }
     }
@@ -165,15 +169,15 @@ mod tests {
             assert!(line.contains("192.0.2.1:4433") && !line.contains('\n'), "{line}");
             line
         };
-        let silence = said(Heard::Nothing, mobile);
+        let silence = said(HandshakeFailure::Nothing, mobile);
         for word in ["runs there", "firewall", "log", "`allow`", "`base_key`"] {
             assert!(silence.contains(word), "{silence}");
         }
         assert!(silence.contains(&own.to_string()));
-        assert!(said(Heard::Nothing, base).contains("[[peers]]"));
-        assert!(!said(Heard::Nothing, None).contains("key"));
-        assert!(said(Heard::Strange, mobile).contains("does not open"));
-        assert!(said(Heard::Goodbye, mobile).contains("`allow`"));
+        assert!(said(HandshakeFailure::Nothing, base).contains("[[peers]]"));
+        assert!(!said(HandshakeFailure::Nothing, None).contains("key"));
+        assert!(said(HandshakeFailure::Strange, mobile).contains("does not open"));
+        assert!(said(HandshakeFailure::Goodbye, mobile).contains("`allow`"));
         for (what, word) in [
             (Unreachable::Port, "the port is right"),
             (Unreachable::Prohibited, "firewall"),
@@ -182,7 +186,7 @@ mod tests {
             (Unreachable::NextHop, "router"),
             (Unreachable::NoRoute, "on a network"),
         ] {
-            let line = said(Heard::Network(what), mobile);
+            let line = said(HandshakeFailure::Network(what), mobile);
             assert!(line.contains(word), "{line}");
         }
     }

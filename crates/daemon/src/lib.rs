@@ -10,13 +10,13 @@ mod driver;
 mod error;
 mod handshake;
 mod hop;
+mod hop_set;
 pub mod keyfile;
 pub mod mobile;
-mod programs;
+mod program_lookup;
 pub mod publish;
 mod relay;
 mod resolve;
-mod several;
 pub mod split;
 pub mod transparent;
 

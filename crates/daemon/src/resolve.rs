@@ -20,7 +20,7 @@ const ADDRESSES_MAX: usize = 16;
 
 /// A resolved name.
 #[derive(Debug)]
-pub(crate) struct Answer<T> {
+pub(crate) struct Resolution<T> {
     /// Whose question it was.
     pub(crate) tag: T,
     /// The addresses in the resolver's order of preference (RFC 6724), or why there are none.
@@ -66,7 +66,7 @@ impl<T> Shared<T> {
 #[derive(Debug)]
 pub(crate) struct Resolver<T> {
     shared: Arc<Shared<T>>,
-    answers: Receiver<Answer<T>>,
+    answers: Receiver<Resolution<T>>,
 }
 
 impl<T: Send + 'static> Resolver<T> {
@@ -90,7 +90,7 @@ impl<T: Send + 'static> Resolver<T> {
     /// # Errors
     ///
     /// Too many questions wait already.
-    pub(crate) fn ask(&self, tag: T, name: &str, port: u16) -> io::Result<()> {
+    pub(crate) fn request(&self, tag: T, name: &str, port: u16) -> io::Result<()> {
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.waiting.len() >= QUEUE_MAX {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, "too many names wait"));
@@ -102,7 +102,7 @@ impl<T: Send + 'static> Resolver<T> {
     }
 
     /// The next answer, if one is here.
-    pub(crate) fn poll(&self) -> Option<Answer<T>> {
+    pub(crate) fn poll(&self) -> Option<Resolution<T>> {
         self.answers.try_recv().ok()
     }
 
@@ -125,10 +125,10 @@ impl<T> Drop for Resolver<T> {
     }
 }
 
-fn work<T>(shared: &Shared<T>, answers: &Sender<Answer<T>>) {
+fn work<T>(shared: &Shared<T>, answers: &Sender<Resolution<T>>) {
     while let Some(Question { tag, name, port }) = shared.next() {
         let addresses = resolve(&name, port);
-        if answers.send(Answer { tag, addresses }).is_err() {
+        if answers.send(Resolution { tag, addresses }).is_err() {
             return;
         }
         let _ = rustix::io::write(&shared.wake, &1u64.to_ne_bytes());
@@ -170,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    fn answer<T: Send + 'static>(resolver: &Resolver<T>) -> Answer<T> {
+    fn answer<T: Send + 'static>(resolver: &Resolver<T>) -> Resolution<T> {
         let mut reactor = Reactor::new().unwrap();
         reactor.add(resolver, Interest::Read, ()).unwrap();
         let mut ready = Vec::new();
@@ -187,7 +187,7 @@ mod tests {
     #[test]
     fn an_address_in_text_form_resolves_to_itself() {
         let resolver = Resolver::start().unwrap();
-        resolver.ask(7, "192.0.2.1", 80).unwrap();
+        resolver.request(7, "192.0.2.1", 80).unwrap();
         let a = answer(&resolver);
         assert_eq!((a.tag, a.addresses.unwrap()), (7, vec!["192.0.2.1:80".parse().unwrap()]));
     }
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_name_that_cannot_exist_is_an_error() {
         let resolver = Resolver::start().unwrap();
-        resolver.ask((), "no such name", 80).unwrap();
+        resolver.request((), "no such name", 80).unwrap();
         assert!(answer(&resolver).addresses.is_err());
     }
 }

@@ -26,7 +26,7 @@ use crate::datagram::{DatagramBase, DatagramMobile};
 use crate::error::RunError;
 use crate::handshake::{Caller, Introduction};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent, MobileHop};
-use crate::several::Several;
+use crate::hop_set::HopSet;
 
 /// The listener's part of the hop; mobiles are part zero, and links come after both.
 const LISTENER: u32 = 1;
@@ -53,7 +53,7 @@ pub struct Peer {
 
 /// Names an association of a base: by who made it, and what for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Way {
+pub(crate) enum BaseAssociationId {
     /// A mobile's.
     Mobile(AssociationId),
     /// One that another base made.
@@ -112,7 +112,7 @@ pub(crate) enum Purpose {
 /// What bases say to each other.
 struct Peers {
     listener: Listener,
-    links: Several,
+    links: HopSet,
     /// Whom a link leads to.
     keys_of: BTreeMap<u32, PublicKey>,
     keys: Keypair,
@@ -156,7 +156,7 @@ impl WithPeers {
         );
         let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
         let listener = DatagramBase::new("srp", machine, udp);
-        let links = Several::new(LINKS);
+        let links = HopSet::new(LINKS);
         let peers = Peers { listener, links, keys_of: BTreeMap::new(), keys, seed, made: 0 };
         Ok(Self { mobiles, peers: Some(peers) })
     }
@@ -220,8 +220,8 @@ impl WithPeers {
         }
     }
 
-    /// Ends an association that another base made.
-    pub(crate) fn dismiss(&mut self, id: AssociationId) {
+    /// Closes an association that another base made.
+    pub(crate) fn close_accepted(&mut self, id: AssociationId) {
         if let Some(peers) = &mut self.peers {
             peers.listener.end(id);
         }
@@ -235,7 +235,7 @@ impl WithPeers {
 }
 
 impl Hop for WithPeers {
-    type Id = Way;
+    type Id = BaseAssociationId;
 
     fn name(&self) -> &'static str {
         self.mobiles.name()
@@ -288,22 +288,22 @@ impl Hop for WithPeers {
 
     fn poll_event(&mut self) -> Option<HopEvent<Self::Id>> {
         if let Some(event) = self.mobiles.poll_event() {
-            return Some(event.map(Way::Mobile));
+            return Some(event.map(BaseAssociationId::Mobile));
         }
         let peers = self.peers.as_mut()?;
         if let Some(event) = peers.listener.poll_event() {
-            return Some(event.map(Way::Peer));
+            return Some(event.map(BaseAssociationId::Peer));
         }
-        peers.links.poll_event().map(|event| event.map(Way::Link))
+        peers.links.poll_event().map(|event| event.map(BaseAssociationId::Link))
     }
 
     fn poll_active(&mut self) -> Option<Self::Id> {
         if let Some(id) = self.mobiles.poll_active() {
-            return Some(Way::Mobile(id));
+            return Some(BaseAssociationId::Mobile(id));
         }
         let peers = self.peers.as_mut()?;
-        let peer = peers.listener.poll_active().map(Way::Peer);
-        peer.or_else(|| peers.links.poll_active().map(Way::Link))
+        let peer = peers.listener.poll_active().map(BaseAssociationId::Peer);
+        peer.or_else(|| peers.links.poll_active().map(BaseAssociationId::Link))
     }
 
     fn is_active(&self) -> bool {
@@ -314,20 +314,24 @@ impl Hop for WithPeers {
 
     fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams> {
         match (id, &mut self.peers) {
-            (Way::Mobile(id), _) => self.mobiles.streams(id),
-            (Way::Peer(id), Some(peers)) => peers.listener.streams(id),
-            (Way::Link(part), Some(peers)) => peers.links.streams(part),
+            (BaseAssociationId::Mobile(id), _) => self.mobiles.streams(id),
+            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.streams(id),
+            (BaseAssociationId::Link(part), Some(peers)) => peers.links.streams(part),
             (_, None) => None,
         }
     }
 
-    fn forget(&mut self, turn: &mut Turn<'_>, id: Self::Id) {
+    fn remove_association(&mut self, turn: &mut Turn<'_>, id: Self::Id) {
         match (id, &mut self.peers) {
-            (Way::Mobile(id), _) => self.mobiles.forget(&mut turn.within(0), id),
-            (Way::Peer(id), Some(peers)) => {
-                peers.listener.forget(&mut turn.within(LISTENER), id);
+            (BaseAssociationId::Mobile(id), _) => {
+                self.mobiles.remove_association(&mut turn.within(0), id)
             }
-            (Way::Link(part), Some(peers)) => peers.links.forget(turn, part),
+            (BaseAssociationId::Peer(id), Some(peers)) => {
+                peers.listener.remove_association(&mut turn.within(LISTENER), id);
+            }
+            (BaseAssociationId::Link(part), Some(peers)) => {
+                peers.links.remove_association(turn, part)
+            }
             (_, None) => {}
         }
     }
@@ -391,19 +395,19 @@ impl WithPeers {
     }
 
     /// The key of the other end of an association, where it has one.
-    pub(crate) fn key_of(&self, id: Way) -> Option<PublicKey> {
+    pub(crate) fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
         match (id, &self.peers) {
-            (Way::Mobile(id), _) => self.mobiles.key_of(id),
-            (Way::Peer(id), Some(peers)) => peers.listener.key_of(id),
-            (Way::Link(part), Some(peers)) => peers.keys_of.get(&part).copied(),
+            (BaseAssociationId::Mobile(id), _) => self.mobiles.key_of(id),
+            (BaseAssociationId::Peer(id), Some(peers)) => peers.listener.key_of(id),
+            (BaseAssociationId::Link(part), Some(peers)) => peers.keys_of.get(&part).copied(),
             (_, None) => None,
         }
     }
 
     /// Whether a mobile has a server on `port`; `None` if only asking it tells.
-    pub(crate) fn listens(&self, id: Way, port: u16) -> Option<bool> {
+    pub(crate) fn listens(&self, id: BaseAssociationId, port: u16) -> Option<bool> {
         match id {
-            Way::Mobile(id) => self.mobiles.listens(id, port),
+            BaseAssociationId::Mobile(id) => self.mobiles.listens(id, port),
             _ => None,
         }
     }

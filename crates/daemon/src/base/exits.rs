@@ -17,7 +17,7 @@ use lasthop_units::{Duration, Time};
 use rustix::net::sockopt;
 
 use super::BaseConfig;
-use super::sources::Sources;
+use super::source_addresses::SourceAddresses;
 use crate::error::RunError;
 
 /// The privileged helper, which connections that are made and those that move share.
@@ -75,7 +75,7 @@ pub(super) struct Exits {
     watch: Option<Token>,
     /// While the helper is away.
     away: Option<Away>,
-    sources: BTreeMap<PublicKey, Sources>,
+    sources: BTreeMap<PublicKey, SourceAddresses>,
 }
 
 impl Exits {
@@ -87,7 +87,7 @@ impl Exits {
     /// The helper that the configuration names is not there.
     pub(super) fn open(config: &BaseConfig) -> Result<Self, RunError> {
         let sources = config.mobiles.iter().map(|mobile| {
-            (mobile.key, Sources::new(mobile.addresses.clone(), mobile.networks.clone()))
+            (mobile.key, SourceAddresses::new(mobile.addresses.clone(), mobile.networks.clone()))
         });
         let none = Self { helper: None, watch: None, away: None, sources: sources.collect() };
         if config.mobiles.is_empty() {
@@ -124,7 +124,7 @@ impl Exits {
     }
 
     /// Connections leave from the base's own address from here on.
-    pub(super) fn stay(&mut self) {
+    pub(super) fn disable(&mut self) {
         self.helper = None;
     }
 
@@ -140,16 +140,16 @@ impl Exits {
         Ok(())
     }
 
-    /// The helper may have gone.
-    pub(super) fn look(&self) {
+    /// Checks whether the helper has gone.
+    pub(super) fn check_helper(&self) {
         if let Some(helper) = &self.helper {
             helper.lock().look();
         }
     }
 
-    /// Finds a helper again that has gone; until then connections leave from the base's own address.
-    /// Either is said once.
-    pub(super) fn tend(&mut self, now: Time, reactor: &mut Reactor<Source>) {
+    /// Reconnects to a helper that has gone; until then connections leave from the base's own address.
+    /// Loss and return are logged once each.
+    pub(super) fn maintain(&mut self, now: Time, reactor: &mut Reactor<Source>) {
         let Some(helper) = self.helper.clone() else { return };
         let mut admin = helper.lock();
         let Some(away) = &mut self.away else {
@@ -191,7 +191,7 @@ impl Exits {
         }
     }
 
-    /// When [`tend`](Self::tend) has something to do.
+    /// When [`maintain`](Self::maintain) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.away.as_ref().map(|away| away.next)
     }
@@ -208,7 +208,7 @@ impl Exits {
     ) -> Result<Leave, Refusal> {
         let leave = match mobile.and_then(|mobile| self.sources.get(&mobile)) {
             Some(sources) => sources.choose(asked)?,
-            None => Sources::default().choose(asked)?,
+            None => SourceAddresses::default().choose(asked)?,
         };
         Ok(match &self.helper {
             Some(helper) => leave.by(Arc::new(helper.clone())),

@@ -1,13 +1,13 @@
 //! `lasthop base`: serves mobiles, and makes their connections to the fixed network.
 
 mod config;
-mod door;
 mod exits;
 mod handoff;
 mod policy;
-mod reach;
+mod published_port;
+mod reachable_families;
 mod role;
-mod sources;
+mod source_addresses;
 mod surrogate;
 mod targets;
 
@@ -28,9 +28,9 @@ use lasthop_kernel::cpu;
 use lasthop_kernel::stop::Stop;
 use lasthop_units::{Bytes, Duration, Seed};
 
-use self::door::Door;
 use self::exits::Exits;
 use self::handoff::{Handoffs, Migration};
+use self::published_port::PublishedPort;
 use self::role::BaseRole;
 use self::surrogate::Surrogate;
 use self::targets::Targets;
@@ -110,7 +110,7 @@ impl Base {
 
 fn driver(hop: Box<dyn BaseHop>, own: Own<'_>) -> Result<Driver<BaseRole>, RunError> {
     let Own { config, keys, seed } = own;
-    let doors = Door::open_all(&config.publish)
+    let published_ports = PublishedPort::bind_all(&config.publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
         Migration::check(handoff, &config.mobiles)?;
@@ -123,14 +123,14 @@ fn driver(hop: Box<dyn BaseHop>, own: Own<'_>) -> Result<Driver<BaseRole>, RunEr
             let backhaul = Backhaul { listen, keys: keys.clone(), peers, seed };
             let handoffs = Handoffs::new(handoff.clone(), keys, config, exits.helper());
             if handoffs.is_unrouted() {
-                exits.stay();
+                exits.disable();
             }
             (WithPeers::open(hop, backhaul)?, Some(handoffs))
         }
         _ => (WithPeers::alone(hop), None),
     };
     let control = control::open(config.control.as_deref(), "base")?;
-    let role = BaseRole::new(config, key, doors, exits, targets, handoffs);
+    let role = BaseRole::new(config, key, published_ports, exits, targets, handoffs);
     Driver::new(role, hop, control).map_err(RunError::Kernel)
 }
 

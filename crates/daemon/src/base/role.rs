@@ -1,4 +1,4 @@
-//! The base's part of the loop.
+//! The base's [`Role`]: opens and offers connections, and follows its mobiles' associations.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,22 +17,23 @@ use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, Sessi
 use lasthop_units::Time;
 
 use super::BaseConfig;
-use super::door::Door;
 use super::exits::Exits;
 use super::handoff::Handoffs;
-use super::reach::Reached;
+use super::published_port::PublishedPort;
+use super::reachable_families::ReachableFamilies;
 use super::surrogate::Surrogate;
 use super::targets::Targets;
-use crate::backhaul::{Way, WithPeers};
+use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
 use crate::driver::{Asker, CoreOf, Phase, Role, Timer};
 use crate::handshake;
 use crate::hop::HopEvent;
-use crate::resolve::Answer;
+use crate::resolve::Resolution;
 
 /// How long accepting pauses when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Beside the doors, that by which the kernel tells of its routes.
+/// The listener number of the netlink socket that reports route changes; lower ones are published
+/// ports.
 const ROUTES: usize = usize::MAX;
 
 /// The base's part of the loop.
@@ -43,20 +44,20 @@ pub(crate) struct BaseRole {
     connect_timeout: Duration,
     session: lasthop_session::Config,
     connections_max: usize,
-    doors: Vec<Door>,
+    published_ports: Vec<PublishedPort>,
     /// The mobiles that are here, the last to come last.
-    mobiles: Vec<(Way, Option<PublicKey>)>,
+    mobiles: Vec<(BaseAssociationId, Option<PublicKey>)>,
     exits: Exits,
     /// Absent where there is no other base.
     handoffs: Option<Handoffs>,
-    reached: Reached<Way>,
+    families: ReachableFamilies<BaseAssociationId>,
 }
 
 impl BaseRole {
     pub(super) fn new(
         config: &BaseConfig,
         key: Option<PublicKey>,
-        doors: Vec<Door>,
+        published_ports: Vec<PublishedPort>,
         exits: Exits,
         targets: Targets,
         handoffs: Option<Handoffs>,
@@ -70,18 +71,18 @@ impl BaseRole {
                 ..lasthop_session::Config::base()
             },
             connections_max: config.limits.connections_total(),
-            doors,
+            published_ports,
             mobiles: Vec::new(),
             exits,
             handoffs,
-            reached: Reached::new(),
+            families: ReachableFamilies::new(),
         }
     }
 
     fn open(
         &mut self,
         core: &mut CoreOf<Self>,
-        id: Way,
+        id: BaseAssociationId,
         conn: ConnId,
         target: &Target,
         source: Option<SocketAddr>,
@@ -89,14 +90,20 @@ impl BaseRole {
         let leave = match self.exits.choose(self.key_of(id), source) {
             Ok(leave) => leave,
             Err(refusal) => {
-                return dial::turn_away(core, id, conn, &target.to_string(), refusal);
+                return dial::refuse_request(core, id, conn, &target.to_string(), refusal);
             }
         };
         if core.stopping {
-            return dial::turn_away(core, id, conn, &target.to_string(), Refusal::ShuttingDown);
+            return dial::refuse_request(
+                core,
+                id,
+                conn,
+                &target.to_string(),
+                Refusal::ShuttingDown,
+            );
         }
         if core.connections.len() >= self.connections_max {
-            return dial::turn_away(core, id, conn, &target.to_string(), Refusal::TooMany);
+            return dial::refuse_request(core, id, conn, &target.to_string(), Refusal::TooMany);
         }
         let mobile = self.key_of(id);
         if let (Some(handoffs), Some(mobile)) = (&mut self.handoffs, mobile) {
@@ -108,7 +115,7 @@ impl BaseRole {
             Target::Addr(addr) => self.dial(core, key, vec![*addr]),
             Target::Name(name, port) => {
                 core.arm(core.now + self.connect_timeout, Timer::Connection(key));
-                if core.resolver.ask(Asker::Connection(key), name.as_str(), *port).is_err() {
+                if core.resolver.request(Asker::Connection(key), name.as_str(), *port).is_err() {
                     dial::refuse(core, key, Refusal::TooMany);
                 }
             }
@@ -129,35 +136,36 @@ impl BaseRole {
     }
 
     /// The key of the mobile at the other end of an association.
-    fn key_of(&self, id: Way) -> Option<PublicKey> {
+    fn key_of(&self, id: BaseAssociationId) -> Option<PublicKey> {
         self.mobiles.iter().find(|(other, _)| *other == id)?.1
     }
 
     /// The association with the mobile that `key` names, or with the last that came.
-    fn find(&self, key: Option<PublicKey>) -> Option<Way> {
+    fn association_with(&self, key: Option<PublicKey>) -> Option<BaseAssociationId> {
         let is_here = |mobile: Option<PublicKey>| match (&self.handoffs, mobile) {
             (Some(handoffs), Some(mobile)) => !handoffs.is_away(mobile),
             _ => true,
         };
-        let meant = |(_, other): &&(Way, Option<PublicKey>)| {
+        let meant = |(_, other): &&(BaseAssociationId, Option<PublicKey>)| {
             (key.is_none() || *other == key) && is_here(*other)
         };
         self.mobiles.iter().rev().find(meant).map(|(id, _)| *id)
     }
 
-    /// Opens the doors whose mobile is here, and shuts the others: who knocks there is refused by
-    /// the kernel.
-    fn tend_doors(&mut self, core: &CoreOf<Self>) {
-        for n in 0..self.doors.len() {
-            let here = !core.stopping && self.find(self.doors[n].mobile()).is_some();
-            self.doors[n].set_open(here);
+    /// Listens on the published ports whose mobile is here, and on no others: the kernel refuses
+    /// connections to those.
+    fn update_published_ports(&mut self, core: &CoreOf<Self>) {
+        for n in 0..self.published_ports.len() {
+            let here =
+                !core.stopping && self.association_with(self.published_ports[n].mobile()).is_some();
+            self.published_ports[n].set_listening(here);
         }
     }
 
     /// Offers the mobile a connection that a fixed host has made (MOB-8).
     fn offer(&mut self, core: &mut CoreOf<Self>, n: usize, fd: OwnedFd, from: SocketAddr) {
-        let Some(door) = self.doors.get(n) else { return };
-        let (port, mobile) = (door.port(), self.find(door.mobile()));
+        let Some(port) = self.published_ports.get(n) else { return };
+        let (port, mobile) = (port.port(), self.association_with(port.mobile()));
         let to = SocketAddr::new(tcp::local_addr(&fd).ip(), port);
         let full = core.stopping || core.connections.len() >= self.connections_max;
         // Where the mobile has told its ports, it need not be asked.
@@ -179,12 +187,12 @@ impl BaseRole {
             .map(|(session, mut streams)| session.offer(now, &mut streams, to, from));
         match offered {
             Some(Ok(conn)) => core.name(key, id, conn),
-            _ => self.dismiss(core, key, Refusal::TooMany),
+            _ => self.refuse_offered(core, key, Refusal::TooMany),
         }
     }
 
     /// Resets a fixed host whose connection the mobile does not take, or not any more (MOB-9).
-    fn dismiss(&mut self, core: &mut CoreOf<Self>, key: Key, refusal: Refusal) {
+    fn refuse_offered(&mut self, core: &mut CoreOf<Self>, key: Key, refusal: Refusal) {
         let Some(connection) = core.remove(key) else { return };
         core.counters.refused += 1;
         tracing::debug!(target = connection.target, reason = %refusal, "connection refused");
@@ -200,15 +208,15 @@ impl Role for BaseRole {
 
     const NAME: &'static str = "base";
 
-    fn session(&self, _id: Way) -> Session {
+    fn session(&self, _id: BaseAssociationId) -> Session {
         Session::base(self.session)
     }
 
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()> {
-        for (n, door) in self.doors.iter().enumerate() {
-            core.reactor.add(door.fd(), Interest::Read, Source::Listener(n))?;
+        for (n, port) in self.published_ports.iter().enumerate() {
+            core.reactor.add(port.fd(), Interest::Read, Source::Listener(n))?;
         }
-        self.reached.watch(&mut core.reactor, Source::Listener(ROUTES))?;
+        self.families.watch(&mut core.reactor, Source::Listener(ROUTES))?;
         self.exits.watch(&mut core.reactor)?;
         let (hop, mut turn) = core.turn();
         hop.start(&mut turn)?;
@@ -220,12 +228,12 @@ impl Role for BaseRole {
 
     fn handle_listener(&mut self, core: &mut CoreOf<Self>, n: usize) {
         if n == ROUTES {
-            return self.reached.handle_ready(core.now);
+            return self.families.handle_ready(core.now);
         }
         // A flood of connections must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
-            let Some(door) = self.doors.get(n) else { return };
-            match tcp::accept(door.fd()) {
+            let Some(port) = self.published_ports.get(n) else { return };
+            match tcp::accept(port.fd()) {
                 Accepted::Connection(fd, from) => self.offer(core, n, fd, tcp::canonical(from)),
                 Accepted::Empty => return,
                 Accepted::Exhausted(e) => {
@@ -238,7 +246,7 @@ impl Role for BaseRole {
     }
 
     fn handle_helper(&mut self) {
-        self.exits.look();
+        self.exits.check_helper();
     }
 
     fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness) {
@@ -249,7 +257,7 @@ impl Role for BaseRole {
             return;
         }
         let name = core.connections.get(key).and_then(|c| c.name);
-        self.dismiss(core, key, Refusal::Other(0));
+        self.refuse_offered(core, key, Refusal::Other(0));
         if let Some((id, conn)) = name
             && let Some((session, mut streams)) = core.session(id)
         {
@@ -261,7 +269,7 @@ impl Role for BaseRole {
         dial::advance(core, key, Some(n));
     }
 
-    fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: Way, event: Event) {
+    fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId, event: Event) {
         match event {
             // A mobile that came back asks anew for what is being opened.
             Event::Connect { id: conn, .. } if core.find(id, conn).is_some() => {}
@@ -278,14 +286,14 @@ impl Role for BaseRole {
             }
             Event::Failed { id: conn, refusal } => {
                 if let Some(key) = core.find(id, conn) {
-                    self.dismiss(core, key, refusal);
+                    self.refuse_offered(core, key, refusal);
                 }
             }
             _ => {}
         }
     }
 
-    fn handle_event(&mut self, id: Way, event: &Event) {
+    fn handle_event(&mut self, id: BaseAssociationId, event: &Event) {
         if let Some(handoffs) = &mut self.handoffs {
             handoffs.handle_event(id, event);
         }
@@ -295,7 +303,7 @@ impl Role for BaseRole {
         waiting.end(&mut core.reactor);
     }
 
-    fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Answer<Asker>) {
+    fn handle_answer(&mut self, core: &mut CoreOf<Self>, answer: Resolution<Asker>) {
         let Asker::Connection(key) = answer.tag else { return };
         if !matches!(core.waiting(key), Some(Surrogate::Resolving(_))) {
             return;
@@ -322,21 +330,21 @@ impl Role for BaseRole {
         }
     }
 
-    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<Way>) {
+    fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<BaseAssociationId>) {
         match event {
-            HopEvent::Up(id @ Way::Mobile(_)) => {
+            HopEvent::Up(id @ BaseAssociationId::Mobile(_)) => {
                 tracing::info!(association = ?id, "association up");
                 self.mobiles.push((*id, core.hop.key_of(*id)));
-                self.tend_doors(core);
+                self.update_published_ports(core);
             }
-            HopEvent::Moved(id @ Way::Mobile(_), to) => {
+            HopEvent::Moved(id @ BaseAssociationId::Mobile(_), to) => {
                 tracing::info!(association = ?id, %to, "association moved");
             }
-            HopEvent::Lost(id @ Way::Mobile(_), reason) => {
+            HopEvent::Lost(id @ BaseAssociationId::Mobile(_), reason) => {
                 tracing::info!(association = ?id, reason, "association lost");
                 self.mobiles.retain(|(other, _)| other != id);
-                self.reached.forget(*id);
-                self.tend_doors(core);
+                self.families.remove(*id);
+                self.update_published_ports(core);
             }
             _ => {}
         }
@@ -345,16 +353,16 @@ impl Role for BaseRole {
         }
     }
 
-    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: Way, message: &[u8]) {
-        if let (Way::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
-            return self.reached.handle_ask(core, id);
+    fn handle_message(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId, message: &[u8]) {
+        if let (BaseAssociationId::Mobile(_), Some(Reach::Ask)) = (id, Reach::decode(message)) {
+            return self.families.subscribe(core, id);
         }
         if let Some(handoffs) = &mut self.handoffs {
             handoffs.handle_message(core, id, message);
         }
     }
 
-    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: Way, wanted: SessionId) {
+    fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: BaseAssociationId, wanted: SessionId) {
         if let Some(handoffs) = &mut self.handoffs {
             return handoffs.handle_wanted(core, id, wanted);
         }
@@ -368,17 +376,17 @@ impl Role for BaseRole {
         while let Some((caller, refused)) = core.hop.poll_refused() {
             tracing::warn!("{}", handshake::refused(caller, &refused, self.key.as_ref()));
         }
-        self.exits.tend(core.now, &mut core.reactor);
+        self.exits.maintain(core.now, &mut core.reactor);
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         if some {
-            self.tend_doors(core);
+            self.update_published_ports(core);
         }
-        some | self.reached.advance(core)
+        some | self.families.advance(core)
     }
 
     fn next_timeout(&self) -> Option<Time> {
         let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
-        let own = [handoffs, self.reached.next_timeout(), self.exits.next_timeout()];
+        let own = [handoffs, self.families.next_timeout(), self.exits.next_timeout()];
         own.into_iter().flatten().min()
     }
 
@@ -391,7 +399,7 @@ impl Role for BaseRole {
 
     fn stop(&mut self, core: &mut CoreOf<Self>) {
         // Closing a listener takes it out of the epoll set.
-        self.doors.clear();
+        self.published_ports.clear();
         let (hop, mut turn) = core.turn();
         hop.stop(&mut turn);
     }

@@ -16,7 +16,7 @@ use crate::error::RunError;
 pub(super) struct Targets {
     policy: TargetPolicy,
     /// Where this base serves fixed hosts: mobiles are served there too (MHP-7).
-    doors: Vec<SocketAddr>,
+    published_ports: Vec<SocketAddr>,
     kernel: Mutex<Rtnetlink>,
 }
 
@@ -28,7 +28,7 @@ impl Targets {
         let kernel = Rtnetlink::open().map_err(|e| RunError::Misfit(e.to_string()))?;
         Ok(Self {
             policy: config.targets.clone(),
-            doors: config.publish.iter().map(|rule| rule.listen).collect(),
+            published_ports: config.publish.iter().map(|rule| rule.listen).collect(),
             kernel: Mutex::new(kernel),
         })
     }
@@ -51,7 +51,7 @@ impl Targets {
             let any = ip.is_unspecified() && (ip.is_ipv6() || to.is_ipv4());
             door.port() == to.port() && (any || ip == to.ip())
         };
-        self.doors.iter().any(leads)
+        self.published_ports.iter().any(leads)
     }
 }
 

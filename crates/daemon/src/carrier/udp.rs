@@ -180,7 +180,7 @@ impl Carrier for Udp {
             socket.readable |= readiness.readable;
             socket.writable |= readiness.writable;
             if readiness.ended {
-                socket.hear_errors();
+                socket.read_errors();
             }
         }
     }
@@ -280,9 +280,9 @@ impl Socket {
     }
 
     /// Takes what the network has said, and with it the error that the next call would fail with.
-    fn hear_errors(&mut self) {
+    fn read_errors(&mut self) {
         if let Some(errors) = &mut self.errors {
-            errors.hear(&self.state, &self.fd);
+            errors.read(&self.state, &self.fd);
         }
     }
 
@@ -305,7 +305,7 @@ impl Socket {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => return false,
             // A pending error of an earlier datagram is taken by the call that reports it.
             Err(_) => {
-                self.hear_errors();
+                self.read_errors();
                 return true;
             }
         };
@@ -337,7 +337,7 @@ impl Socket {
             && e.kind() != io::ErrorKind::WouldBlock
         {
             // What was said of an earlier datagram is no reason to lose this one.
-            self.hear_errors();
+            self.read_errors();
             sent = self.state.try_send(UdpSockRef::from(&self.fd), &one);
         }
         match sent {
@@ -357,7 +357,7 @@ impl Socket {
             // Too long for the path, no route at the moment: the hop treats it as lost.
             Err(e) => {
                 if let Some(errors) = &mut self.errors {
-                    errors.note_unsent(&e);
+                    errors.record_unsent(&e);
                 }
                 true
             }

@@ -116,7 +116,7 @@ where
         Some(self.machine.association_mut(id)?)
     }
 
-    fn forget(&mut self, _turn: &mut Turn<'_>, id: AssociationId) {
+    fn remove_association(&mut self, _turn: &mut Turn<'_>, id: AssociationId) {
         self.machine.release(id);
     }
 

@@ -16,7 +16,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 
 use super::{next_timeout, report, why};
 use crate::carrier::Carrier;
-use crate::handshake::{self, Heard, Introduction};
+use crate::handshake::{self, HandshakeFailure, Introduction};
 use crate::hop::MobileHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
 
@@ -31,9 +31,9 @@ enum Whereabouts<R> {
     Found(Option<R>),
 }
 
-/// What the network has said of the base, and when that was heard.
+/// An error that the network has reported for the base, and when it came.
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct NetworkError {
     what: Unreachable,
     at: Time,
 }
@@ -49,7 +49,7 @@ pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
     ports: Vec<u16>,
     events: VecDeque<HopEvent<()>>,
     /// The last, since the base was heard or its address was another: no more than a hint, and it gets old.
-    said: Option<Said>,
+    said: Option<NetworkError>,
     /// The session is on its way to another base.
     leaving: bool,
     /// That the base cannot be reached was told.
@@ -115,12 +115,12 @@ where
         let said = self.said.filter(|said| now.since(said.at) < PATIENCE);
         let (at, stands) = (self.shown_base(), self.machine.is_up());
         let heard = match said {
-            _ if is_strange && !stands => Heard::Strange,
-            Some(said) => Heard::Network(said.what),
+            _ if is_strange && !stands => HandshakeFailure::Strange,
+            Some(said) => HandshakeFailure::Network(said.what),
             None if stands => {
                 return format!("nothing comes from {at} any more: is the hop or the base gone?");
             }
-            None => Heard::Nothing,
+            None => HandshakeFailure::Nothing,
         };
         handshake::unanswered(heard, &at, self.introduction)
     }
@@ -129,12 +129,12 @@ where
         !self.machine.is_up() || self.machine.stats().silent
     }
 
-    /// Takes what the network says of the base.
-    fn hear_network(&mut self, now: Time) {
+    /// Takes the network's errors for datagrams to the base.
+    fn poll_network_errors(&mut self, now: Time) {
         let Some(base) = self.known_base() else { return };
         while let Some(what) = self.carrier.poll_unreachable(base) {
             tracing::debug!(%what, "the network says");
-            self.said = Some(Said { what, at: now });
+            self.said = Some(NetworkError { what, at: now });
             if !(self.leaving && self.machine.is_up()) {
                 self.machine.handle_unreachable(now, what);
             }
@@ -148,7 +148,7 @@ where
     }
 
     /// Asks everyone for the base from here on, if it was found that way.
-    fn seek(&mut self, now: Time) {
+    fn rediscover(&mut self, now: Time) {
         if let (Whereabouts::Found(found), Some(everyone)) =
             (&mut self.base, self.carrier.everyone())
         {
@@ -159,7 +159,7 @@ where
 }
 
 /// Hands a datagram to the machine. True if it proves that its sender is the base.
-fn take<K: MobileLink>(
+fn handle_datagram<K: MobileLink>(
     machine: &mut MobileEnd<K>,
     now: Time,
     from: K::Address,
@@ -202,7 +202,7 @@ where
             self.report_at = turn.now + PATIENCE;
             if self.is_silent() || self.told_unreachable {
                 let why = self.why_silent(turn.now);
-                self.seek(turn.now);
+                self.rediscover(turn.now);
                 self.events.push_back(HopEvent::Unreachable((), why));
             }
         }
@@ -210,15 +210,15 @@ where
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
         self.now = turn.now;
-        self.hear_network(turn.now);
-        let before = self.heard();
+        self.poll_network_errors(turn.now);
+        let before = self.received_count();
         let (machine, now) = (&mut self.machine, turn.now);
         let (mut some, base) = (false, &mut self.base);
         self.carrier.receive(&turn.clock, |now, from, datagram| {
             some = true;
             match base {
                 Whereabouts::Found(found @ None) => {
-                    if take(machine, now, from, datagram) {
+                    if handle_datagram(machine, now, from, datagram) {
                         *found = Some(from);
                         machine.set_base_address(now, from);
                     }
@@ -230,7 +230,7 @@ where
             self.machine.handle_link_event(now, event);
         }
         self.active |= some;
-        if self.heard() != before {
+        if self.received_count() != before {
             self.said = None;
         }
         while let Some(event) = self.machine.poll_association_event() {
@@ -244,7 +244,7 @@ where
                 }
                 AssociationEvent::Moved => HopEvent::Moved((), self.shown_base()),
                 AssociationEvent::Lost(reason) => {
-                    self.seek(now);
+                    self.rediscover(now);
                     HopEvent::Lost((), why(reason))
                 }
             };
@@ -274,7 +274,7 @@ where
         Some(&mut self.machine)
     }
 
-    fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
+    fn remove_association(&mut self, _turn: &mut Turn<'_>, (): ()) {}
 
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.machine.close(CloseReason::Shutdown);
@@ -322,7 +322,7 @@ where
         if let Some(base) = self.known_base() {
             self.machine.set_base_address(turn.now, base);
         }
-        self.seek(turn.now);
+        self.rediscover(turn.now);
         Ok(())
     }
 
@@ -364,7 +364,7 @@ where
         self.machine.unreachable(now)
     }
 
-    fn heard(&self) -> u64 {
+    fn received_count(&self) -> u64 {
         self.machine.stats().datagrams_received
     }
 

@@ -52,9 +52,9 @@ pub(crate) enum Phase<I, W> {
     Bridged(Bridge<I>),
 }
 
-/// Whose a connection is, for people and for priorities.
+/// Who uses a connection, for reports and for priorities.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Who {
+pub(crate) struct ConnectionInfo {
     /// Names the connection in this process; never used twice.
     pub(crate) number: u64,
     /// The application's address, or the fixed host's that opened the connection.
@@ -68,7 +68,7 @@ pub(crate) struct Who {
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection<I, W> {
-    pub(crate) who: Who,
+    pub(crate) who: ConnectionInfo,
     /// Its name in the session, once it has one.
     pub(crate) name: Option<(I, ConnId)>,
     /// Where it goes, for people.
@@ -198,7 +198,7 @@ impl<H: Hop, W> Core<H, W> {
     /// Adds a connection without a name.
     fn insert(&mut self, target: String, phase: Phase<H::Id, W>) -> Key {
         self.numbered += 1;
-        let who = Who { number: self.numbered, ..Who::default() };
+        let who = ConnectionInfo { number: self.numbered, ..ConnectionInfo::default() };
         let key = self.connections.insert(Connection {
             who,
             name: None,

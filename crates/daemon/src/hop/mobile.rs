@@ -18,7 +18,7 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     /// Whether the association stands.
     fn is_up(&self) -> bool;
 
-    /// Has the base hear this before the association stands, where the hop has a way to say it.
+    /// Sends this greeting with the handshake, before the association stands, where the hop can.
     fn greet(&mut self, _now: Time, _greeting: &[u8]) {}
 
     /// Uses this address of the base from here on.
@@ -29,7 +29,7 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
         true
     }
 
-    /// Our address may be another: the base is told by something that leaves at once.
+    /// Our address may be another: sends something at once, which tells the base.
     fn roam(&mut self, _turn: &mut Turn<'_>) {}
 
     /// What is known of the hop from below.
@@ -51,7 +51,7 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     }
 
     /// A number that changes when something comes from the base.
-    fn heard(&self) -> u64 {
+    fn received_count(&self) -> u64 {
         u64::from(self.is_up())
     }
 
@@ -60,7 +60,7 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
         Bytes::ZERO
     }
 
-    /// Tells the base of servers on these ports, whenever it has to be told (MOB-8). Where the hop
-    /// has no words for it, the base asks for each connection.
+    /// Announces servers on these ports to the base, after each handshake too (MOB-8). Where the hop
+    /// has no message for it, the base offers each connection.
     fn listen(&mut self, _ports: &[u16]) {}
 }

@@ -76,11 +76,11 @@ pub(crate) trait Hop: Send + 'static {
     /// Whether [`poll_active`](Self::poll_active) or [`pump`](Self::pump) has something to do.
     fn is_active(&self) -> bool;
 
-    /// The streams of an association; of a lost one too until it is [forgotten](Self::forget).
+    /// The streams of an association; of a lost one too until it is [removed](Self::remove_association).
     fn streams(&mut self, id: Self::Id) -> Option<&mut AnyStreams>;
 
-    /// Forgets an association that was lost.
-    fn forget(&mut self, turn: &mut Turn<'_>, id: Self::Id);
+    /// Removes an association that was lost, with its streams.
+    fn remove_association(&mut self, turn: &mut Turn<'_>, id: Self::Id);
 
     /// Says goodbye to every peer; the process is about to end.
     fn close(&mut self, turn: &mut Turn<'_>);

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is known of what bases reach.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct FamiliesQuery {
     /// The part of the hop whose association was asked.
     asked: Option<u32>,
     /// The base that has told last.
@@ -22,13 +22,13 @@ pub(super) struct Known {
     silent_at: Option<Time>,
 }
 
-impl Known {
+impl FamiliesQuery {
     /// There is another association: what was asked is lost.
-    pub(super) fn ask_anew(&mut self) {
+    pub(super) fn reset(&mut self) {
         self.asked = None;
     }
 
-    /// When [`tend_families`](MobileRole::tend_families) has something to do.
+    /// When [`query_families`](MobileRole::query_families) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.silent_at
     }
@@ -36,11 +36,11 @@ impl Known {
 
 impl MobileRole {
     /// Asks the base where the session is, if it was not asked yet. True if something was said.
-    pub(super) fn tend_families(&mut self, core: &mut Core) -> bool {
+    pub(super) fn query_families(&mut self, core: &mut Core) -> bool {
         let (now, at) = (core.now, self.at);
         if self.families.silent_at.is_some_and(|silent_at| silent_at <= now) {
             self.families.silent_at = None;
-            self.intercepted.take_only(Families::ALL);
+            self.intercepted.set_families(Families::ALL);
         }
         let is_new = self.families.asked != Some(at);
         let is_up = core.hop.get(at).is_some_and(|hop| hop.is_up());
@@ -60,12 +60,12 @@ impl MobileRole {
     }
 
     /// A base says which families it reaches.
-    pub(super) fn hear_families(&mut self, part: u32, families: Families) {
+    pub(super) fn handle_families(&mut self, part: u32, families: Families) {
         if part != self.at {
             return;
         }
         self.families.told_by = Some(self.here);
         self.families.silent_at = None;
-        self.intercepted.take_only(families);
+        self.intercepted.set_families(families);
     }
 }

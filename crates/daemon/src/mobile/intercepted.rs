@@ -13,7 +13,7 @@ use lasthop_kernel::transparent::{
 use lasthop_kernel::turn::Source;
 use lasthop_session::{Families, Target};
 
-use super::guest::Guest;
+use super::application::Application;
 use super::{ACCEPT_PAUSE, Connect, Core, MobileRole, Waiting};
 use crate::driver::Timer;
 use crate::error::RunError;
@@ -79,7 +79,7 @@ impl Intercepted {
     }
 
     /// How sockets of lasthop's own leave, so that they are not intercepted.
-    pub(super) fn own_way(&self) -> Leave {
+    pub(super) fn marked_leave(&self) -> Leave {
         Leave::marked(self.config.as_ref().map(|config| config.numbers.mark))
     }
 
@@ -100,7 +100,7 @@ impl Intercepted {
     }
 
     /// Takes connections of these families only.
-    pub(super) fn take_only(&mut self, families: Families) {
+    pub(super) fn set_families(&mut self, families: Families) {
         let Some(interception) = &mut self.interception else { return };
         match interception.take_only(families) {
             Ok(true) => {
@@ -128,12 +128,12 @@ impl Intercepted {
 
 impl MobileRole {
     /// Intercepted connections wait at listening socket `n`.
-    pub(super) fn accept_taken(&mut self, core: &mut Core, n: usize) {
+    pub(super) fn read_intercepted(&mut self, core: &mut Core, n: usize) {
         // A flood of connections must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
             let Some(listener) = &self.intercepted.listener else { return };
             match listener.accept(n) {
-                Taking::Taken(taken) => self.welcome_taken(core, taken),
+                Taking::Taken(taken) => self.accept_intercepted(core, taken),
                 Taking::Stray => {}
                 Taking::Empty => return,
                 Taking::Exhausted(e) => {
@@ -145,8 +145,8 @@ impl MobileRole {
         core.arm(core.now, Timer::Accept(FIRST + n));
     }
 
-    fn welcome_taken(&mut self, core: &mut Core, taken: Taken) {
-        let Some(taken) = self.join_held(core, taken) else { return };
+    fn accept_intercepted(&mut self, core: &mut Core, taken: Taken) {
+        let Some(taken) = self.attach_held_syn(core, taken) else { return };
         // The application was told that its connection stands: from here on a reset is all that
         // it can be told.
         if core.connections.len() >= self.config.connections {
@@ -158,9 +158,14 @@ impl MobileRole {
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, taken.fd, Source::Resolver) else { return };
         let token = socket.token;
-        let key = core.add(String::new(), Waiting::Guest(Guest::taken(socket, source)));
+        let key =
+            core.add(String::new(), Waiting::Application(Application::intercepted(socket, source)));
         core.reactor.reassign(token, Source::Connection(key));
-        self.users.meet(core, key, Ends { client: taken.source, server: taken.target });
+        self.priorities.identify_program(
+            core,
+            key,
+            Ends { client: taken.source, server: taken.target },
+        );
         self.open(core, key, &Target::Addr(taken.target));
     }
 }

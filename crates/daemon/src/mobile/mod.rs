@@ -1,20 +1,20 @@
 //! `lasthop mobile`: carries applications' connections over the hop to a base.
 
+mod application;
+mod base_hop;
 mod config;
-mod early;
+mod early_upload;
 mod families;
-mod guest;
-mod held;
+mod held_syn;
+mod hop_factory;
 mod intercepted;
-mod make;
+mod known_base;
 mod network;
-mod reach;
+mod program_priorities;
 mod request;
 mod roam;
 mod signal;
-mod station;
 mod unreachable;
-mod users;
 
 pub use config::{
     BaseAddress, BaseText, Candidate, CandidateFile, Connect, HandoffFile, LimitsFile,
@@ -38,23 +38,23 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
 
-use self::early::Left;
-use self::guest::{Guest, Wanted, Wish};
-use self::held::{Held, Openings};
+use self::application::{Action, Application, OpenRequest};
+use self::early_upload::PreviousHop;
+use self::held_syn::{HeldSyn, HeldSyns};
+use self::hop_factory::HopFactory;
 use self::intercepted::Intercepted;
-use self::make::Recipe;
+use self::known_base::KnownBase;
 use self::network::Network;
+use self::program_priorities::ProgramPriorities;
 use self::roam::Roam;
 use self::signal::Signal;
-use self::station::Station;
-use self::users::Users;
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
 use crate::error::RunError;
 use crate::hop::{HopEvent, MobileHop};
+use crate::hop_set::HopSet;
 use crate::keyfile;
-use crate::resolve::Answer;
-use crate::several::Several;
+use crate::resolve::Resolution;
 
 /// How long a server of the mobile's may take to answer.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,9 +74,9 @@ const SIGNAL: usize = usize::MAX - 2;
 /// What a mobile's connection does before it stands.
 pub(crate) enum Waiting {
     /// An application says what it wants.
-    Guest(Guest),
+    Application(Application),
     /// The SYN of one is held.
-    Held(Held),
+    HeldSyn(HeldSyn),
     /// A fixed host's is being connected with a server here.
     Calling(Dial),
 }
@@ -85,7 +85,7 @@ impl Dials for Waiting {
     fn dial(&mut self) -> Option<&mut Dial> {
         match self {
             Self::Calling(dial) => Some(dial),
-            Self::Guest(_) | Self::Held(_) => None,
+            Self::Application(_) | Self::HeldSyn(_) => None,
         }
     }
 }
@@ -110,14 +110,14 @@ impl Mobile {
         };
         // What does not work at all is to be said before anything is served.
         let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
-        let mut recipe = Recipe::new(&config, keys.clone(), seed);
-        let hop = recipe.make(base, Time::ZERO)?;
+        let mut factory = HopFactory::new(&config, keys.clone(), seed);
+        let hop = factory.make(base, Time::ZERO)?;
         // Whoever finds the proxy served finds the control socket served.
         let control = control::open(config.control.as_deref(), "mobile")?;
         let listeners = config.proxy.iter().map(|addr| listen(*addr)).collect::<Result<_, _>>()?;
         let intercepted = Intercepted::open(config.transparent.as_ref(), config.connect)?;
-        let role = MobileRole::new(config, listeners, intercepted, (recipe, hop), keys, seed);
-        let driver = Driver::new(role, Several::new(0), control).map_err(RunError::Kernel)?;
+        let role = MobileRole::new(config, listeners, intercepted, (factory, hop), keys, seed);
+        let driver = Driver::new(role, HopSet::new(0), control).map_err(RunError::Kernel)?;
         Ok(Self { driver })
     }
 
@@ -149,8 +149,8 @@ pub(crate) struct MobileRole {
     config: MobileConfig,
     listeners: Vec<OwnedFd>,
     intercepted: Intercepted,
-    stations: Vec<Station>,
-    recipe: Recipe,
+    stations: Vec<KnownBase>,
+    factory: HopFactory,
     /// The hop to the first base, until the loop runs.
     first: Option<Box<dyn MobileHop>>,
     network: Network,
@@ -161,55 +161,55 @@ pub(crate) struct MobileRole {
     /// The base where the mobile is, or is going.
     here: usize,
     /// Since when it is that one.
-    left: Time,
+    here_since: Time,
     /// The part of the hop with which the session is.
     at: u32,
     /// The session goes on there; else it waits for an association with the base `here`.
     resumed: bool,
     /// A base has heard of the session.
-    born: bool,
+    known_to_base: bool,
     /// The base has ended the association, and another will do as well.
     impatient: bool,
     /// When the base's silence will have lasted too long.
     doubt_at: Option<Time>,
     /// The hop that the connections have left, while it may tell something of them.
-    before: Option<Left>,
+    previous_hop: Option<PreviousHop>,
     /// Parts that lead to no base any more, and when they end.
     retired: Vec<(Time, u32)>,
     /// Applications whose association was lost while the base was asked for what they want.
-    again: Vec<Key>,
+    retries: Vec<Key>,
     /// Whose connections they are, and what that is worth.
-    users: Users,
+    priorities: ProgramPriorities,
     /// What bases have said of the families that they reach.
-    families: families::Known,
+    families: families::FamiliesQuery,
     /// Applications whose SYN is held.
-    openings: Openings,
+    held_syns: HeldSyns,
 }
 
 type Core = CoreOf<MobileRole>;
 
 /// The application of a connection that is not relayed yet.
-fn guest(core: &mut Core, key: Key) -> Option<&mut Guest> {
+fn application(core: &mut Core, key: Key) -> Option<&mut Application> {
     match core.waiting(key)? {
-        Waiting::Guest(guest) => Some(guest),
-        Waiting::Held(_) | Waiting::Calling(_) => None,
+        Waiting::Application(application) => Some(application),
+        Waiting::HeldSyn(_) | Waiting::Calling(_) => None,
     }
 }
 
 /// What the application of a connection that is not relayed yet wants of the base.
-fn wanted(core: &mut Core, key: Key) -> Option<&mut Wanted> {
+fn open_request(core: &mut Core, key: Key) -> Option<&mut OpenRequest> {
     match core.waiting(key)? {
-        Waiting::Guest(guest) => Some(&mut guest.wanted),
-        Waiting::Held(held) => Some(&mut held.wanted),
+        Waiting::Application(application) => Some(&mut application.open_request),
+        Waiting::HeldSyn(held) => Some(&mut held.open_request),
         Waiting::Calling(_) => None,
     }
 }
 
 /// What a base may be asked for once more, after the association was lost in which it was asked.
-fn wants_still(core: &mut Core, key: Key) -> Option<Target> {
+fn retry_target(core: &mut Core, key: Key) -> Option<Target> {
     match core.waiting(key)? {
-        Waiting::Guest(guest) => guest.wants_still(),
-        Waiting::Held(held) => held.wanted.again(),
+        Waiting::Application(application) => application.retry_target(),
+        Waiting::HeldSyn(held) => held.open_request.retry_target(),
         Waiting::Calling(_) => None,
     }
 }
@@ -219,42 +219,42 @@ impl MobileRole {
         config: MobileConfig,
         listeners: Vec<OwnedFd>,
         intercepted: Intercepted,
-        (recipe, first): (Recipe, Box<dyn MobileHop>),
+        (factory, first): (HopFactory, Box<dyn MobileHop>),
         keys: Keypair,
         seed: Seed,
     ) -> Self {
-        let stations: Vec<_> = config.bases.iter().cloned().map(Station::new).collect();
+        let stations: Vec<_> = config.bases.iter().cloned().map(KnownBase::new).collect();
         let bases: Vec<_> = config.bases.iter().filter_map(|base| base.key).collect();
         let mut random = seed.stream("sessions");
         let name = SessionId(random.next_u64());
         let several = stations.len() > 1 && bases.len() == stations.len();
         let roam = several.then(|| Roam::new(config.handoff.give_up().0, keys, bases, random));
         let signal = Signal::new(config.signal.clone());
-        let users = Users::new(config.priority.clone(), config.connections);
+        let priorities = ProgramPriorities::new(config.priority.clone(), config.connections);
         Self {
             config,
             listeners,
             intercepted,
             stations,
-            recipe,
+            factory,
             first: Some(first),
             network: Network::new(),
             signal,
             roam: roam.flatten(),
             name,
             here: 0,
-            left: Time::ZERO,
+            here_since: Time::ZERO,
             at: 0,
             resumed: true,
-            born: false,
+            known_to_base: false,
             impatient: false,
             doubt_at: None,
-            before: None,
+            previous_hop: None,
             retired: Vec::new(),
-            again: Vec::new(),
-            users,
-            families: families::Known::default(),
-            openings: Openings::default(),
+            retries: Vec::new(),
+            priorities,
+            families: families::FamiliesQuery::default(),
+            held_syns: HeldSyns::default(),
         }
     }
 
@@ -272,7 +272,7 @@ impl MobileRole {
         self.stations.iter().position(|station| station.part == Some(part))
     }
 
-    fn welcome(&mut self, core: &mut Core, fd: OwnedFd, client: SocketAddr) {
+    fn accept_application(&mut self, core: &mut Core, fd: OwnedFd, client: SocketAddr) {
         if core.connections.len() >= self.config.connections {
             return tracing::debug!("too many connections: one refused");
         }
@@ -280,22 +280,22 @@ impl MobileRole {
         // The source needs the key, and the key the socket: the source is corrected after.
         let Ok(socket) = Socket::new(&mut core.reactor, fd, Source::Resolver) else { return };
         let (token, server) = (socket.token, tcp::local_addr(&socket.fd));
-        let key = core.add(String::new(), Waiting::Guest(Guest::new(socket)));
+        let key = core.add(String::new(), Waiting::Application(Application::new(socket)));
         core.reactor.reassign(token, Source::Connection(key));
-        self.users.meet(core, key, Ends { client, server });
+        self.priorities.identify_program(core, key, Ends { client, server });
         core.arm(core.now + PATIENCE, Timer::Connection(key));
     }
 
-    fn advance_guest(&mut self, core: &mut Core, key: Key) {
-        let Some(guest) = guest(core, key) else { return };
-        match guest.advance() {
-            Wish::Wait => {}
-            Wish::Open(target) => self.open(core, key, &target),
-            Wish::Relay => core.relay(key, |waiting| match waiting {
-                Waiting::Guest(guest) => Some(guest.into_relay()),
-                Waiting::Held(_) | Waiting::Calling(_) => None,
+    fn advance_application(&mut self, core: &mut Core, key: Key) {
+        let Some(application) = application(core, key) else { return };
+        match application.advance() {
+            Action::Wait => {}
+            Action::Open(target) => self.open(core, key, &target),
+            Action::Relay => core.relay(key, |waiting| match waiting {
+                Waiting::Application(application) => Some(application.into_relay()),
+                Waiting::HeldSyn(_) | Waiting::Calling(_) => None,
             }),
-            Wish::Leave => self.leave_guest(core, key),
+            Action::Close => self.close_application(core, key),
         }
     }
 
@@ -303,19 +303,19 @@ impl MobileRole {
         if let Some(connection) = core.connections.get_mut(key) {
             connection.target = target.to_string();
         }
-        if let Some(wanted) = wanted(core, key) {
-            wanted.asking(target);
+        if let Some(open_request) = open_request(core, key) {
+            open_request.record_attempt(target);
         }
-        self.users.begin(core, key, target);
+        self.priorities.begin(core, key, target);
         let (now, opening, id) = (core.now, self.config.connect.into(), self.at);
-        let source = wanted(core, key).and_then(|wanted| wanted.source());
+        let source = open_request(core, key).and_then(|open_request| open_request.source());
         let asked = core.session(id).map(|(session, mut streams)| {
             session.connect_from(now, &mut streams, target, opening, source)
         });
         match asked {
             Some(Ok(conn)) => {
                 core.name(key, id, conn);
-                self.users.renew(core, key);
+                self.priorities.reapply(core, key);
             }
             Some(Err(_)) => self.answer(core, key, Err(Refusal::TooMany)),
             None => self.answer(core, key, Err(Refusal::AssociationLost)),
@@ -323,9 +323,9 @@ impl MobileRole {
     }
 
     /// Asks once more for what was asked for in an association that is lost.
-    fn open_again(&mut self, core: &mut Core) {
-        for key in std::mem::take(&mut self.again) {
-            match wants_still(core, key) {
+    fn retry_opens(&mut self, core: &mut Core) {
+        for key in std::mem::take(&mut self.retries) {
+            match retry_target(core, key) {
                 Some(target) => self.open(core, key, &target),
                 None => self.answer(core, key, Err(Refusal::AssociationLost)),
             }
@@ -333,7 +333,7 @@ impl MobileRole {
     }
 
     fn answer(&mut self, core: &mut Core, key: Key, result: Result<Option<SocketAddr>, Refusal>) {
-        if self.answer_held(core, key, result) {
+        if self.answer_held_syn(core, key, result) {
             return;
         }
         if let Err(reason) = &result
@@ -343,18 +343,18 @@ impl MobileRole {
             tracing::debug!(target = connection.target, %reason, "connection refused");
             core.arm(core.now + PATIENCE, Timer::Connection(key));
         }
-        if let Some(guest) = guest(core, key) {
-            guest.answer(result);
-            self.advance_guest(core, key);
+        if let Some(application) = application(core, key) {
+            application.answer(result);
+            self.advance_application(core, key);
         }
     }
 
     /// The application is gone: so is its connection.
-    fn leave_guest(&mut self, core: &mut Core, key: Key) {
+    fn close_application(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
-        if let Phase::Waiting(Waiting::Guest(guest)) = connection.phase {
-            let reset = guest.is_taken();
-            guest.socket.close(&mut core.reactor, reset);
+        if let Phase::Waiting(Waiting::Application(application)) = connection.phase {
+            let reset = application.is_intercepted();
+            application.socket.close(&mut core.reactor, reset);
         }
         if let Some((id, conn)) = connection.name
             && let Some((session, mut streams)) = core.session(id)
@@ -368,15 +368,15 @@ impl MobileRole {
         // The session has no more to say of it but goodbye.
         core.unname(key);
         let lost = refusal == Refusal::AssociationLost && !core.stopping;
-        if lost && wants_still(core, key).is_some() {
+        if lost && retry_target(core, key).is_some() {
             // The session that says so is being put away at this moment.
-            return self.again.push(key);
+            return self.retries.push(key);
         }
         self.answer(core, key, Err(refusal));
     }
 
     /// A fixed host wants a server of ours (MOB-8).
-    fn call(&mut self, core: &mut Core, id: u32, conn: ConnId, target: &Target) {
+    fn connect_server(&mut self, core: &mut Core, id: u32, conn: ConnId, target: &Target) {
         let server = match target {
             Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),
             Target::Name(..) => None,
@@ -390,21 +390,21 @@ impl MobileRole {
                 let caller = core.session(id).and_then(|(session, _)| session.caller(conn));
                 tracing::debug!(connection = conn.0, ?caller, server = %server.server, "called");
                 let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT)
-                    .leaving(self.intercepted.own_way());
+                    .leaving(self.intercepted.marked_leave());
                 let key = core.add(server.server.to_string(), Waiting::Calling(dial));
                 core.name(key, id, conn);
-                self.users.begin_called(core, key, caller, server.port);
+                self.priorities.begin_called(core, key, caller, server.port);
                 return dial::advance(core, key, None);
             }
             // As a closed port answers.
             None => Refusal::Refused,
         };
-        dial::turn_away(core, id, conn, &target.to_string(), refusal);
+        dial::refuse_request(core, id, conn, &target.to_string(), refusal);
     }
 }
 
 impl Role for MobileRole {
-    type Hop = Several;
+    type Hop = HopSet;
     type Waiting = Waiting;
 
     const NAME: &'static str = "mobile";
@@ -426,9 +426,9 @@ impl Role for MobileRole {
         self.intercepted.watch(&mut core.reactor)?;
         self.network.watch(&mut core.reactor, Source::Listener(NETWORK))?;
         self.signal.watch(&mut core.reactor, Source::Listener(SIGNAL))?;
-        self.place_signal(core);
-        self.users.watch(&mut core.reactor, Source::Listener(PROGRAMS))?;
-        if let Some(part) = self.reach(core, self.here) {
+        self.update_signal_interface(core);
+        self.priorities.watch(&mut core.reactor, Source::Listener(PROGRAMS))?;
+        if let Some(part) = self.open_hop(core, self.here) {
             self.at = part;
         }
         let (part, ports) = (self.at, self.ports());
@@ -447,19 +447,19 @@ impl Role for MobileRole {
             return self.signal.handle_ready();
         }
         if n == PROGRAMS {
-            return self.users.handle_ready(core);
+            return self.priorities.handle_ready(core);
         }
         if let Some(n) = intercepted::listener(n) {
-            return self.accept_taken(core, n);
+            return self.read_intercepted(core, n);
         }
         if n == intercepted::SYNS {
-            return self.take_syns(core, n);
+            return self.read_syns(core, n);
         }
         // A flood of connections must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
             let Some(fd) = self.listeners.get(n) else { return };
             match tcp::accept(fd) {
-                Accepted::Connection(fd, client) => self.welcome(core, fd, client),
+                Accepted::Connection(fd, client) => self.accept_application(core, fd, client),
                 Accepted::Empty => return,
                 Accepted::Exhausted(e) => {
                     tracing::warn!(error = %e, "accept failed: paused");
@@ -471,9 +471,9 @@ impl Role for MobileRole {
     }
 
     fn handle_waiting(&mut self, core: &mut Core, key: Key, readiness: Readiness) {
-        if let Some(guest) = guest(core, key) {
-            guest.socket.ready(readiness);
-            self.advance_guest(core, key);
+        if let Some(application) = application(core, key) {
+            application.socket.ready(readiness);
+            self.advance_application(core, key);
         }
     }
 
@@ -483,7 +483,7 @@ impl Role for MobileRole {
 
     fn handle_opening(&mut self, core: &mut Core, id: u32, event: Event) {
         match event {
-            Event::Connect { id: conn, target, .. } => self.call(core, id, conn, &target),
+            Event::Connect { id: conn, target, .. } => self.connect_server(core, id, conn, &target),
             Event::Opened { id: conn, bound } => {
                 if let Some(key) = core.find(id, conn) {
                     self.answer(core, key, Ok(bound));
@@ -500,13 +500,13 @@ impl Role for MobileRole {
 
     fn handle_gone(&mut self, core: &mut Core, waiting: Waiting, reset: bool) {
         match waiting {
-            Waiting::Guest(guest) => guest.socket.close(&mut core.reactor, reset),
-            Waiting::Held(held) => self.dismiss_held(core, held, Refusal::ConnectionReset),
+            Waiting::Application(application) => application.socket.close(&mut core.reactor, reset),
+            Waiting::HeldSyn(held) => self.refuse_held_syn(core, held, Refusal::ConnectionReset),
             Waiting::Calling(mut dial) => dial.cancel(&mut core.reactor),
         }
     }
 
-    fn handle_answer(&mut self, core: &mut Core, answer: Answer<Asker>) {
+    fn handle_answer(&mut self, core: &mut Core, answer: Resolution<Asker>) {
         if let Asker::Base(i) = answer.tag {
             self.handle_resolved(core, i, answer.addresses);
         }
@@ -515,14 +515,14 @@ impl Role for MobileRole {
     fn handle_timer(&mut self, core: &mut Core, timer: Timer) {
         match timer {
             Timer::Accept(n) if !core.stopping => self.handle_listener(core, n),
-            Timer::Resolve(i) => self.look_up(core, i),
+            Timer::Resolve(i) => self.resolve_base(core, i),
             Timer::Connection(key) => {
                 dial::advance(core, key, None);
-                self.tend_held(core, key);
-                if guest(core, key).is_some_and(|guest| guest.dawdles())
+                self.expire_held_syn(core, key);
+                if application(core, key).is_some_and(|application| application.may_time_out())
                     && core.connections.get(key).is_some_and(|c| c.since + PATIENCE <= core.now)
                 {
-                    self.leave_guest(core, key);
+                    self.close_application(core, key);
                 }
             }
             Timer::Accept(_) | Timer::Grace => {}
@@ -542,9 +542,9 @@ impl Role for MobileRole {
                 tracing::info!(base, "association up");
                 if ours {
                     self.impatient = false;
-                    self.families.ask_anew();
+                    self.families.reset();
                     if self.resumed {
-                        self.present(core);
+                        self.report_reached(core);
                     }
                 }
             }
@@ -554,21 +554,21 @@ impl Role for MobileRole {
                 if ours {
                     self.handle_lost();
                 }
-                self.look_up(core, i);
+                self.resolve_base(core, i);
             }
             HopEvent::Unreachable(_, why) => {
                 self.stations[i].report(why);
                 self.stations[i].addresses.skip();
-                self.look_up(core, i);
+                self.resolve_base(core, i);
             }
         }
     }
 
     fn handle_message(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         if let Some(Reach::Told(families)) = Reach::decode(message) {
-            return self.hear_families(part, families);
+            return self.handle_families(part, families);
         }
-        self.hear(core, part, message);
+        self.handle_handoff_message(core, part, message);
     }
 
     /// Bases do not carry connections on with a mobile: it is the mobile that does.
@@ -580,18 +580,18 @@ impl Role for MobileRole {
     }
 
     fn advance(&mut self, core: &mut Core) -> bool {
-        let again = !self.again.is_empty();
-        self.open_again(core);
-        let some = self.tend(core) | self.tend_families(core) | self.refuse_waiting(core);
-        again | some | self.users.apply(core)
+        let again = !self.retries.is_empty();
+        self.retry_opens(core);
+        let some = self.maintain(core) | self.query_families(core) | self.refuse_waiting(core);
+        again | some | self.priorities.apply(core)
     }
 
     fn handle_over(&mut self, number: u64) {
-        self.users.end(number);
+        self.priorities.end(number);
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        [self.next_tending(), self.families.next_timeout()].into_iter().flatten().min()
+        [self.next_maintenance(), self.families.next_timeout()].into_iter().flatten().min()
     }
 
     fn handle_request(&mut self, core: &mut Core, request: Request) -> Result<Reply, String> {
@@ -605,7 +605,7 @@ impl Role for MobileRole {
     fn stop(&mut self, core: &mut Core) {
         // Closing a listener takes it out of the epoll set.
         self.listeners.clear();
-        self.refuse_all_held(core);
+        self.refuse_held_syns(core);
         self.intercepted.close();
     }
 }

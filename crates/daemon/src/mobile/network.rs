@@ -10,7 +10,7 @@ use lasthop_kernel::turn::Source;
 
 /// What has changed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Changes {
+pub(super) struct NetworkChanges {
     /// Packets may take another way, or leave from another address.
     pub(super) path: bool,
     /// They are routed elsewhere.
@@ -19,8 +19,8 @@ pub(super) struct Changes {
     pub(super) lost: Vec<IpAddr>,
 }
 
-impl Changes {
-    fn note(&mut self, event: NetworkEvent) {
+impl NetworkChanges {
+    fn add(&mut self, event: NetworkEvent) {
         self.path = true;
         match event {
             NetworkEvent::Lost { ip, .. } => self.lost.push(ip),
@@ -75,13 +75,13 @@ impl Network {
     }
 
     /// What has changed since the last time.
-    pub(super) fn poll(&mut self) -> Changes {
-        let mut changes = Changes::default();
+    pub(super) fn poll(&mut self) -> NetworkChanges {
+        let mut changes = NetworkChanges::default();
         let Some(monitor) = self.monitor.as_mut().filter(|_| self.ready) else { return changes };
         self.ready = monitor.handle_ready();
         while let Some(event) = monitor.poll_event() {
             tracing::debug!(?event, "the network has changed");
-            changes.note(event);
+            changes.add(event);
         }
         changes
     }

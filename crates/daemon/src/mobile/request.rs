@@ -5,7 +5,7 @@ use std::time::Duration;
 use lasthop_control::{self as control, BaseReport, Handoffs, Link, Reply, Report, Request};
 use lasthop_units::LinkEvent;
 
-use super::station::Station;
+use super::known_base::KnownBase;
 use super::{Core, MobileRole};
 use crate::config::HopAddress;
 
@@ -18,23 +18,23 @@ impl MobileRole {
                     // Nothing is to be done, or it is being done.
                     return Ok(Reply::default());
                 }
-                self.go(core, i);
+                self.move_to(core, i);
                 let number = self.roam.as_ref().and_then(|roam| roam.latest.as_ref());
                 Ok(Reply { handoff: number.map(|handoff| handoff.number) })
             }
             Request::Link(Link::Imminent { to: None, in_ms }) => {
-                self.foresee(core, Duration::from_millis(in_ms));
+                self.handle_imminent_loss(core, Duration::from_millis(in_ms));
                 Ok(Reply::default())
             }
             Request::Link(Link::Complete {}) => {
-                self.tell_hop(core, LinkEvent::Complete);
+                self.notify_hop(core, LinkEvent::Complete);
                 Ok(Reply::default())
             }
             Request::Link(Link::Quality { interface, dbm }) => {
                 self.handle_quality(core, interface.as_deref(), dbm)
             }
             Request::Priority { of, priority } => {
-                self.users.set(&of, priority)?;
+                self.priorities.set(&of, priority)?;
                 Ok(Reply::default())
             }
             Request::Link(Link::Imminent { to: Some(to), in_ms }) => {
@@ -61,14 +61,14 @@ impl MobileRole {
                         configuration"
                 .to_owned());
         }
-        let names = || self.stations.iter().map(Station::name);
+        let names = || self.stations.iter().map(KnownBase::name);
         names().position(|known| known == name).ok_or_else(|| control::unknown_base(name, names()))
     }
 
     pub(super) fn add_to_report(&self, core: &Core, report: &mut Report) {
-        self.users.add_to_report(report);
+        self.priorities.add_to_report(report);
         let Some(roam) = &self.roam else { return };
-        let base = |(i, station): (usize, &Station)| {
+        let base = |(i, station): (usize, &KnownBase)| {
             let hop = station.part.and_then(|part| core.hop.get(part));
             let state = hop.and_then(|hop| hop.reports(core.now).pop()).map(|hop| hop.state);
             BaseReport {

@@ -16,9 +16,9 @@ use lasthop_session::handoff::{self, Broken, MobileEvent, MobileKeys, Reason};
 use lasthop_session::{ResetReason, SessionId};
 use lasthop_units::{LinkEvent, Stream as Random, Time};
 
-use super::early::Left;
-use super::network::Changes;
-use super::station::Sign;
+use super::early_upload::PreviousHop;
+use super::known_base::Liveness;
+use super::network::NetworkChanges;
 use super::{Core, MobileHop, MobileRole};
 use crate::carrier::udp::local_towards;
 
@@ -26,7 +26,7 @@ use crate::carrier::udp::local_towards;
 const LINGER: Duration = Duration::from_secs(5);
 
 /// How long a base that refused the session is not gone to unless somebody asks for it.
-const SHUN: Duration = Duration::from_secs(30);
+const AVOID: Duration = Duration::from_secs(30);
 
 type Machine = handoff::Mobile<PublicKey, MobileKeys>;
 
@@ -74,7 +74,7 @@ impl Roam {
     }
 
     /// Another session, which begins at `base`: whatever was is over.
-    fn begin_anew(&mut self, base: PublicKey) {
+    fn restart(&mut self, base: PublicKey) {
         let name = self.random.next_u64();
         self.machine = machine(self.config, &self.keys, &self.bases, name, base);
         self.began = None;
@@ -114,16 +114,16 @@ fn machine(
 
 impl MobileRole {
     /// The mobile is with base `i` from here on.
-    pub(super) fn go(&mut self, core: &mut Core, i: usize) {
+    pub(super) fn move_to(&mut self, core: &mut Core, i: usize) {
         let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
         let Some(roam) = &mut self.roam else { return };
-        if self.born {
+        if self.known_to_base {
             roam.machine.handle_upcall(core.now, key);
-            self.follow(core);
+            self.poll_machine(core);
         } else if i != self.here {
             // No base has ever heard of the session: there is nothing to hand over.
-            roam.begin_anew(key);
-            self.leave(core, i);
+            roam.restart(key);
+            self.suspend_session(core, i);
         }
     }
 
@@ -134,21 +134,21 @@ impl MobileRole {
         if let Some(roam) = &mut self.roam {
             roam.machine.handle_imminent(now, key, lead);
         }
-        if i != self.here && self.reach(core, i).is_some() {
+        if i != self.here && self.open_hop(core, i).is_some() {
             self.stations[i].until = Some(now + lead + LINGER);
         }
     }
 
     /// Does what the machine says. True if it said something.
-    fn follow(&mut self, core: &mut Core) -> bool {
+    fn poll_machine(&mut self, core: &mut Core) -> bool {
         let mut some = false;
         while let Some(event) = self.roam.as_mut().and_then(|roam| roam.machine.poll_event()) {
             some = true;
             match event {
                 MobileEvent::Suspend { to } => {
                     if let Some(i) = self.station_of(&to) {
-                        self.note_departure(core, i);
-                        self.leave(core, i);
+                        self.record_departure(core, i);
+                        self.suspend_session(core, i);
                     }
                 }
                 MobileEvent::Resumed { .. } => self.handle_resumed(core),
@@ -163,7 +163,7 @@ impl MobileRole {
         some
     }
 
-    fn note_departure(&mut self, core: &Core, to: usize) {
+    fn record_departure(&mut self, core: &Core, to: usize) {
         let moved = core.connections_of(self.at).len() as u64;
         let (from, to) = (self.stations[self.here].name(), self.stations[to].name());
         tracing::info!(from, to, connections = moved, "handoff");
@@ -183,14 +183,14 @@ impl MobileRole {
         let (Some(i), Some(back)) = (self.station_of(base), self.station_of(&back)) else { return };
         let (refuses, back_to) = (self.stations[i].name(), self.stations[back].name());
         tracing::warn!(base = refuses, %reason, back_to, "the base refuses the handoff");
-        self.stations[i].shunned = Some(core.now + SHUN);
+        self.stations[i].avoid_until = Some(core.now + AVOID);
         if back != i {
-            self.go(core, back);
+            self.move_to(core, back);
         }
     }
 
     /// Takes the session out of the association that it is on, towards base `i`.
-    fn leave(&mut self, core: &mut Core, i: usize) {
+    fn suspend_session(&mut self, core: &mut Core, i: usize) {
         let now = core.now;
         if let Some((session, mut streams)) = core.session(self.at) {
             session.suspend(now, &mut streams);
@@ -207,9 +207,9 @@ impl MobileRole {
             hop.roam(turn);
         });
         (self.here, self.resumed, self.impatient) = (i, false, false);
-        self.left = now;
-        self.forget_trial();
-        if let Some(part) = self.reach(core, i) {
+        self.here_since = now;
+        self.reset_probes();
+        if let Some(part) = self.open_hop(core, i) {
             // One that was made earlier may have been asleep.
             let greeting = self.roam.as_ref().and_then(|roam| roam.machine.greeting(GREETING_MAX));
             let (hop, mut turn) = core.turn();
@@ -225,20 +225,20 @@ impl MobileRole {
 
     /// Lets the session go on over the association with the base where the mobile is, once that
     /// stands.
-    fn arrive(&mut self, core: &mut Core) -> bool {
+    fn resume_session(&mut self, core: &mut Core) -> bool {
         let Some(part) = self.stations[self.here].part.filter(|_| !self.resumed) else {
             return false;
         };
         if !core.hop.get(part).is_some_and(|hop| hop.is_up()) {
             return false;
         }
-        self.before = Some(Left::new(self.at));
+        self.previous_hop = Some(PreviousHop::new(self.at));
         if part != self.at {
             core.rekey(self.at, part);
             self.at = part;
         }
         // The greeting goes first, so that the base knows what the rest belongs to.
-        self.present(core);
+        self.report_reached(core);
         let (now, name) = (core.now, self.session_name());
         let handoff = self.roam.as_ref().map_or(0, Roam::handoff);
         let listening = !self.config.publish.is_empty();
@@ -258,18 +258,18 @@ impl MobileRole {
     }
 
     /// Says what is due to the base where the mobile is: an association with it stands.
-    pub(super) fn present(&mut self, core: &mut Core) {
-        self.born = true;
+    pub(super) fn report_reached(&mut self, core: &mut Core) {
+        self.known_to_base = true;
         let key = self.stations[self.here].config.key;
         if let (Some(roam), Some(key)) = (&mut self.roam, key) {
             roam.machine.reached(core.now, key);
-            self.say(core);
+            self.send_handoff_messages(core);
         }
     }
 
     /// Sends the machine's datagrams: each goes to the base where the session is, or is as good as
     /// lost.
-    fn say(&mut self, core: &mut Core) -> bool {
+    fn send_handoff_messages(&mut self, core: &mut Core) -> bool {
         let Some(roam) = &mut self.roam else { return false };
         let (now, at) = (core.now, self.at);
         if !core.hop.get(at).is_some_and(|hop| hop.is_up()) {
@@ -289,11 +289,11 @@ impl MobileRole {
     }
 
     /// A base says something of a handoff.
-    pub(super) fn hear(&mut self, core: &mut Core, part: u32, message: &[u8]) {
+    pub(super) fn handle_handoff_message(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         let key = self.station_at(part).and_then(|i| self.stations[i].config.key);
         if let (Some(roam), Some(key)) = (&mut self.roam, key) {
             roam.machine.handle_datagram(core.now, key, message);
-            self.follow(core);
+            self.poll_machine(core);
         }
     }
 
@@ -354,13 +354,13 @@ impl MobileRole {
         self.impatient = true;
         let key = self.stations[self.here].config.key;
         if let (Some(roam), Some(key)) = (&mut self.roam, key) {
-            roam.begin_anew(key);
+            roam.restart(key);
         }
     }
 
     /// Whatever is due: what the machine says, what has become of the networks, and what the base
     /// does not say. True if something was done.
-    pub(super) fn tend(&mut self, core: &mut Core) -> bool {
+    pub(super) fn maintain(&mut self, core: &mut Core) -> bool {
         let mut some = self.notice_changes(core);
         some |= self.follow_signal(core);
         // A base that was not reached yet is not late: what it takes is the network's time.
@@ -370,19 +370,19 @@ impl MobileRole {
         {
             roam.machine.handle_timeout(core.now);
         }
-        self.watch(core);
-        some |= self.follow(core);
-        some |= self.arrive(core);
+        self.check_silence(core);
+        some |= self.poll_machine(core);
+        some |= self.resume_session(core);
         if self.resumed {
-            some |= self.say(core);
-            self.send_early(core);
+            some |= self.send_handoff_messages(core);
+            self.send_early_uploads(core);
         }
-        self.sweep(core);
+        self.expire_hops(core);
         some
     }
 
-    /// When [`tend`](Self::tend) has something to do even if nothing happens.
-    pub(super) fn next_tending(&self) -> Option<Time> {
+    /// When [`maintain`](Self::maintain) has something to do even if nothing happens.
+    pub(super) fn next_maintenance(&self) -> Option<Time> {
         if self.network.is_ready() {
             return Some(Time::ZERO);
         }
@@ -395,7 +395,7 @@ impl MobileRole {
     }
 
     /// Leaves a base that does not answer for one that does.
-    fn watch(&mut self, core: &mut Core) {
+    fn check_silence(&mut self, core: &mut Core) {
         self.doubt_at = None;
         if self.stations.len() < 2 {
             return;
@@ -404,36 +404,36 @@ impl MobileRole {
         let hop = self.stations[self.here].part.and_then(|part| core.hop.get(part));
         let silent = match hop {
             Some(hop) => hop.silent_for(now),
-            None => Some(now.since(self.left)),
+            None => Some(now.since(self.here_since)),
         };
         let lost = self.impatient && !hop.is_some_and(|hop| hop.is_up());
         // What the network says of this base it need not say of another.
         let lost = lost || hop.is_some_and(|hop| hop.unreachable(now).is_some());
         match silent {
-            _ if lost => self.try_others(core),
-            Some(silent) if silent >= patience => self.try_others(core),
+            _ if lost => self.probe_others(core),
+            Some(silent) if silent >= patience => self.probe_others(core),
             Some(silent) => self.doubt_at = Some(now + (patience - silent)),
-            None => self.forget_trial(),
+            None => self.reset_probes(),
         }
     }
 
-    fn try_others(&mut self, core: &mut Core) {
+    fn probe_others(&mut self, core: &mut Core) {
         for i in 0..self.stations.len() {
-            if i == self.here || !self.is_usable(core.now, i) || self.reach(core, i).is_none() {
+            if i == self.here || !self.is_usable(core.now, i) || self.open_hop(core, i).is_none() {
                 continue;
             }
-            let (sign, now) = (self.sign(core, i), core.now);
+            let (liveness, now) = (self.liveness(core, i), core.now);
             let station = &mut self.stations[i];
             station.until = Some(now + LINGER);
             match station.asked {
-                Some(asked) if asked.is_answered_by(sign) => {
+                Some(asked) if asked.is_answered_by(liveness) => {
                     let (base, silent) = (self.stations[i].name(), self.stations[self.here].name());
                     tracing::info!(base, silent, "another base answered: moving there");
-                    return self.go(core, i);
+                    return self.move_to(core, i);
                 }
                 Some(_) => {}
                 None => {
-                    station.asked = Some(sign);
+                    station.asked = Some(liveness);
                     if let Some(part) = station.part {
                         let (hop, mut turn) = core.turn();
                         hop.with(&mut turn, part, |hop, turn| hop.roam(turn));
@@ -443,12 +443,15 @@ impl MobileRole {
         }
     }
 
-    fn sign(&self, core: &Core, i: usize) -> Sign {
+    fn liveness(&self, core: &Core, i: usize) -> Liveness {
         let hop = self.stations[i].part.and_then(|part| core.hop.get(part));
-        hop.map_or(Sign { up: false, heard: 0 }, |hop| Sign { up: hop.is_up(), heard: hop.heard() })
+        hop.map_or(Liveness { up: false, received: 0 }, |hop| Liveness {
+            up: hop.is_up(),
+            received: hop.received_count(),
+        })
     }
 
-    fn forget_trial(&mut self) {
+    fn reset_probes(&mut self) {
         for station in &mut self.stations {
             station.asked = None;
         }
@@ -456,7 +459,7 @@ impl MobileRole {
 
     pub(super) fn is_usable(&self, now: Time, i: usize) -> bool {
         let station = &self.stations[i];
-        if station.shunned.is_some_and(|until| now < until) {
+        if station.avoid_until.is_some_and(|until| now < until) {
             return false;
         }
         let interface = station.config.interface.as_deref();
@@ -468,11 +471,11 @@ impl MobileRole {
     }
 
     /// Drops what has had its time.
-    fn sweep(&mut self, core: &mut Core) {
+    fn expire_hops(&mut self, core: &mut Core) {
         let now = core.now;
         while let Some(n) = self.retired.iter().position(|(at, _)| *at <= now) {
             let (_, part) = self.retired.swap_remove(n);
-            drop_part(core, part);
+            close_hop(core, part);
         }
         if self.is_pending() {
             return;
@@ -484,7 +487,7 @@ impl MobileRole {
             }
             (station.until, station.asked) = (None, None);
             if let Some(part) = station.part.take() {
-                drop_part(core, part);
+                close_hop(core, part);
             }
         }
     }
@@ -496,7 +499,7 @@ impl MobileRole {
         }
         let changes = self.network.poll();
         if changes.path {
-            self.place_signal(core);
+            self.update_signal_interface(core);
             self.follow_path(core, &changes);
             self.follow_carrier(core);
         }
@@ -504,7 +507,7 @@ impl MobileRole {
     }
 
     /// Datagrams take another way now: the bases are told by the next one, which goes out at once.
-    fn follow_path(&mut self, core: &mut Core, changes: &Changes) {
+    fn follow_path(&mut self, core: &mut Core, changes: &NetworkChanges) {
         for i in 0..self.stations.len() {
             let station = &mut self.stations[i];
             let Some(part) = station.part else { continue };
@@ -513,7 +516,7 @@ impl MobileRole {
             let stranded = before.is_some_and(|ip| changes.lost.contains(&ip));
             let bound = core.hop.get(part).is_some_and(|hop| !hop.roams());
             if i == self.here && bound && stranded && self.resumed {
-                self.renew(core);
+                self.reconnect(core);
                 continue;
             }
             if before != ours || changes.route {
@@ -537,26 +540,26 @@ impl MobileRole {
         }
         let better = |i: &usize| carries(*i) == Some(true) && self.is_usable(core.now, *i);
         if let Some(i) = (0..self.stations.len()).find(better) {
-            self.go(core, i);
+            self.move_to(core, i);
         }
     }
 
     /// Another association with the same base, for a hop whose addresses cannot change. The base knows
     /// the session by its name.
-    fn renew(&mut self, core: &mut Core) {
+    fn reconnect(&mut self, core: &mut Core) {
         tracing::info!(base = self.stations[self.here].name(), "address lost: reconnecting");
         let here = self.here;
         if let Some(old) = self.stations[here].part.take() {
             self.retired.push((core.now + LINGER, old));
         }
-        self.leave(core, here);
+        self.suspend_session(core, here);
     }
 
     /// What the operator says of the link.
     pub(super) fn handle_link(&mut self, core: &mut Core, interface: Option<&str>, down: bool) {
         if let Some(interface) = interface {
             self.network.set_down(interface, down);
-            self.place_signal(core);
+            self.update_signal_interface(core);
         }
         let concerned = |name: Option<&str>| interface.is_none() || name == interface;
         let parts: Vec<u32> = self
@@ -567,7 +570,7 @@ impl MobileRole {
             .collect();
         let (hop, mut turn) = core.turn();
         for part in parts {
-            hop.with(&mut turn, part, |hop, turn| tell(hop, turn, down));
+            hop.with(&mut turn, part, |hop, turn| notify_link(hop, turn, down));
         }
         self.follow_carrier(core);
     }
@@ -583,7 +586,7 @@ impl MobileRole {
     }
 }
 
-fn tell(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
+fn notify_link(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
     if down {
         return hop.handle_link_event(turn, LinkEvent::Down);
     }
@@ -592,7 +595,7 @@ fn tell(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
 }
 
 /// Ends an association that carries nothing, and says so to its base.
-fn drop_part(core: &mut Core, part: u32) {
+fn close_hop(core: &mut Core, part: u32) {
     core.close_session(part);
     let (hop, mut turn) = core.turn();
     hop.remove(&mut turn, part);

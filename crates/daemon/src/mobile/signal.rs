@@ -73,7 +73,7 @@ impl Signal {
 
 impl MobileRole {
     /// Finds the interface whose signal is watched among those that work.
-    pub(super) fn place_signal(&mut self, core: &Core) {
+    pub(super) fn update_signal_interface(&mut self, core: &Core) {
         let index = self.signal.interface().and_then(|name| self.network.index(name));
         if let Some(forecast) = &mut self.signal.forecast {
             forecast.set_index(core.now, index);
@@ -92,10 +92,10 @@ impl MobileRole {
                 continue;
             }
             match event {
-                SignalEvent::Imminent { lead } => self.foresee(core, lead),
-                SignalEvent::Recovered => self.tell_hop(core, LinkEvent::Up),
+                SignalEvent::Imminent { lead } => self.handle_imminent_loss(core, lead),
+                SignalEvent::Recovered => self.notify_hop(core, LinkEvent::Up),
                 SignalEvent::Roamed => {
-                    self.tell_hop(core, LinkEvent::Up);
+                    self.notify_hop(core, LinkEvent::Up);
                     let part = self.stations[self.here].part;
                     let (hop, mut turn) = core.turn();
                     if let Some(part) = part {
@@ -109,14 +109,14 @@ impl MobileRole {
 
     /// The link will be lost in about `lead`, and nobody says where the mobile goes then: if one
     /// base is the likely next one it is prepared, else the hop is told.
-    pub(super) fn foresee(&mut self, core: &mut Core, lead: Duration) {
+    pub(super) fn handle_imminent_loss(&mut self, core: &mut Core, lead: Duration) {
         match self.likely_next(core.now) {
             Some(i) => {
                 let (base, here) = (self.stations[i].name(), self.stations[self.here].name());
                 tracing::info!(base, here, ?lead, "a move is foreseen");
                 self.prepare(core, i, lead);
             }
-            None => self.tell_hop(core, LinkEvent::Imminent { lead }),
+            None => self.notify_hop(core, LinkEvent::Imminent { lead }),
         }
     }
 
@@ -135,7 +135,7 @@ impl MobileRole {
     }
 
     /// Tells the hop to the base where the mobile is.
-    pub(super) fn tell_hop(&self, core: &mut Core, event: LinkEvent) {
+    pub(super) fn notify_hop(&self, core: &mut Core, event: LinkEvent) {
         let Some(part) = self.stations[self.here].part else { return };
         let (hop, mut turn) = core.turn();
         hop.with(&mut turn, part, |hop, turn| hop.handle_link_event(turn, event));

@@ -13,7 +13,7 @@ use crate::driver::Phase;
 
 impl MobileRole {
     /// Why no base can be reached at present, if the network says so of each that may be gone to.
-    fn nobody_there(&self, core: &Core) -> Option<Unreachable> {
+    fn unreachable_reason(&self, core: &Core) -> Option<Unreachable> {
         let said = |i: usize| {
             let hop = self.stations[i].part.and_then(|part| core.hop.get(part))?;
             hop.unreachable(core.now).filter(|_| !hop.is_up())
@@ -25,7 +25,7 @@ impl MobileRole {
 
     /// Refuses what waits for a base while none is there. True if something was refused.
     pub(super) fn refuse_waiting(&mut self, core: &mut Core) -> bool {
-        let refusal = match self.nobody_there(core) {
+        let refusal = match self.unreachable_reason(core) {
             None => return false,
             Some(Unreachable::Network) => Refusal::NetworkUnreachable,
             // That the base's host refuses is not to be taken for the fixed host's own refusal.
@@ -42,14 +42,14 @@ impl MobileRole {
         let Some(connection) = core.connections.get(key) else { return false };
         let name = connection.name;
         let asks = match &connection.phase {
-            Phase::Waiting(Waiting::Guest(guest)) => guest.is_asking(),
-            Phase::Waiting(Waiting::Held(held)) => held.waits(),
+            Phase::Waiting(Waiting::Application(application)) => application.is_opening(),
+            Phase::Waiting(Waiting::HeldSyn(held)) => held.is_unanswered(),
             _ => false,
         };
         match &connection.phase {
             Phase::Waiting(_) if asks => {
                 core.unname(key);
-                give_up(core, name);
+                abort(core, name);
                 self.answer(core, key, Err(refusal));
                 true
             }
@@ -58,7 +58,7 @@ impl MobileRole {
                 if let Some(connection) = core.connections.get_mut(key) {
                     connection.reset = true;
                 }
-                give_up(core, name);
+                abort(core, name);
                 true
             }
             _ => false,
@@ -72,7 +72,7 @@ fn is_unanswered(core: &Core, name: Name) -> bool {
     name.is_some_and(|(id, conn)| core.peek(id).is_some_and(|session| session.is_asking(conn)))
 }
 
-fn give_up(core: &mut Core, name: Name) {
+fn abort(core: &mut Core, name: Name) {
     if let Some((id, conn)) = name
         && let Some((session, mut streams)) = core.session(id)
     {

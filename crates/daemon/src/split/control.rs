@@ -1,4 +1,4 @@
-//! The connection on which an association began. What travels on it is short and read at once.
+//! The control connection of an association. Messages on it are short and read at once.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::record::{End, Forged};
 
 /// Why a control connection is over.
 #[derive(Debug, Error)]
-pub(super) enum Cut {
+pub(super) enum ControlError {
     #[error("the peer said something that is not understood")]
     Strange,
     #[error("the peer closed the connection")]
@@ -23,7 +23,7 @@ pub(super) enum Cut {
     Broken(#[from] io::Error),
 }
 
-impl From<Forged> for Cut {
+impl From<Forged> for ControlError {
     fn from(_: Forged) -> Self {
         Self::Strange
     }
@@ -52,24 +52,24 @@ impl Control {
         Self { key, socket, into, out }
     }
 
-    /// Notes what the kernel reported.
+    /// Records what the kernel reported.
     pub(super) fn ready(&mut self, readiness: Readiness) {
         self.socket.ready(readiness);
     }
 
-    /// What the peer says, from the first byte that was not taken; empty if nothing is new.
+    /// What has come from the peer, from the first byte that was not consumed; empty if nothing has.
     ///
     /// # Errors
     ///
     /// The connection is over.
-    pub(super) fn hear(&mut self) -> Result<&[u8], Cut> {
+    pub(super) fn receive(&mut self) -> Result<&[u8], ControlError> {
         loop {
             self.into.advance()?;
-            if let Some(ack) = self.into.take_heard() {
-                self.out.heard(ack)?;
+            if let Some(ack) = self.into.take_ack() {
+                self.out.handle_ack(ack)?;
             }
             if self.into.end() != End::Open {
-                return Err(Cut::Strange);
+                return Err(ControlError::Strange);
             }
             if !self.into.plain().is_empty() {
                 return Ok(self.into.plain());
@@ -77,14 +77,14 @@ impl Control {
             match self.socket.read(self.into.space()) {
                 Moved::Bytes(n) => self.into.filled(n),
                 Moved::Blocked => return Ok(&[]),
-                Moved::End => return Err(Cut::Closed),
+                Moved::End => return Err(ControlError::Closed),
                 Moved::Broken(e) => return Err(e.into()),
             }
         }
     }
 
-    /// `n` bytes of [`hear`](Self::hear) were taken.
-    pub(super) fn take(&mut self, n: usize) {
+    /// `n` bytes of [`receive`](Self::receive) were used.
+    pub(super) fn consume(&mut self, n: usize) {
         self.into.consume(n);
     }
 
@@ -93,8 +93,8 @@ impl Control {
         self.into.opened()
     }
 
-    /// Says `message`, whole or not at all: false if too much waits already.
-    pub(super) fn say<const N: usize>(&mut self, message: &[u8; N]) -> bool {
+    /// Queues `message`, whole or not at all: false if too much waits already.
+    pub(super) fn send<const N: usize>(&mut self, message: &[u8; N]) -> bool {
         let Some(room) = self.out.space().first_chunk_mut() else { return false };
         *room = *message;
         self.out.commit(N);
@@ -106,12 +106,12 @@ impl Control {
     /// # Errors
     ///
     /// The connection is over.
-    pub(super) fn flush(&mut self) -> Result<(), Cut> {
+    pub(super) fn flush(&mut self) -> Result<(), ControlError> {
         loop {
-            if let Some(owed) = self.into.owed().filter(|owed| owed.urgent)
+            if let Some(owed) = self.into.pending_ack().filter(|owed| owed.urgent)
                 && self.out.acknowledge(owed.ack)
             {
-                self.into.tell(owed.ack);
+                self.into.set_acknowledged(owed.ack);
             }
             let pending = self.out.pending();
             if pending.is_empty() {

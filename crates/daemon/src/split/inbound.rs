@@ -37,7 +37,7 @@ impl Chunk {
         self.payload.back().map_or(0, |range| range.end)
     }
 
-    fn keep(&mut self, payload: Range<usize>) {
+    fn push(&mut self, payload: Range<usize>) {
         match self.payload.back_mut() {
             Some(last) if payload.len() <= MERGE_MAX => {
                 let len = payload.len();
@@ -50,9 +50,9 @@ impl Chunk {
     }
 }
 
-/// What an acknowledgement would tell.
+/// An acknowledgement that is not sent yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Owed {
+pub(super) struct PendingAck {
     pub(super) ack: Ack,
     /// The peer may be waiting for it.
     pub(super) urgent: bool,
@@ -224,7 +224,7 @@ impl Inbound {
                 if self.received > self.told.limit {
                     return Err(Forged);
                 }
-                chunk.keep(payload);
+                chunk.push(payload);
             }
             FINISH if self.end == End::Open && payload.is_empty() => self.end = End::Finished,
             RESET => {
@@ -286,13 +286,13 @@ impl Inbound {
         self.end
     }
 
-    /// What the peer has told since the last call.
-    pub(super) fn take_heard(&mut self) -> Option<Ack> {
+    /// The latest acknowledgement from the peer since the last call.
+    pub(super) fn take_ack(&mut self) -> Option<Ack> {
         self.heard.take()
     }
 
-    /// What there is to tell the peer.
-    pub(super) fn owed(&self) -> Option<Owed> {
+    /// The acknowledgement that the peer is owed.
+    pub(super) fn pending_ack(&self) -> Option<PendingAck> {
         let ended = u64::from(self.end == End::Finished);
         // Who has ended the stream needs no more room, and may be gone once it knows that we have all.
         let window = self.share.map_or(self.window, |share| share.min(self.window));
@@ -302,11 +302,11 @@ impl Inbound {
         let (news, room) = (ack.received - self.told.received, ack.limit - self.told.limit);
         let step = self.share.map_or(ACK_STEP, |share| (share / SHARE_STEPS).min(ACK_STEP));
         let urgent = news >= step || room >= step || (news > 0 && ended > 0);
-        (urgent || news > 0).then_some(Owed { ack, urgent })
+        (urgent || news > 0).then_some(PendingAck { ack, urgent })
     }
 
-    /// The peer will hear of `ack`.
-    pub(super) fn tell(&mut self, ack: Ack) {
+    /// Records that `ack` is sent.
+    pub(super) fn set_acknowledged(&mut self, ack: Ack) {
         self.told = ack;
     }
 

@@ -24,7 +24,7 @@ use super::wires::{Owner, Wires};
 use super::{
     GREETING_TIMEOUT, KIND_CONTROL, REFUSAL, VERSION, hello, lost, preface, report, stream_preface,
 };
-use crate::handshake::{self, Caller, Heard, Introduction};
+use crate::handshake::{self, Caller, HandshakeFailure, Introduction};
 use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 
 const RETRY_MIN: Duration = Duration::from_millis(250);
@@ -134,7 +134,7 @@ impl SplitMobile {
         out.extend_from_slice(initiator.datagram());
         let fd = tcp::connect(base, self.congestion.as_ref(), self.mark).map_err(|e| {
             if Errno::from_io_error(&e) == Some(Errno::NETUNREACH) {
-                return self.unanswered(Heard::Network(Unreachable::NoRoute));
+                return self.unanswered(HandshakeFailure::Network(Unreachable::NoRoute));
             }
             e.to_string()
         })?;
@@ -153,7 +153,7 @@ impl SplitMobile {
     }
 
     /// Why the base is not reached.
-    fn unanswered(&self, heard: Heard) -> String {
+    fn unanswered(&self, heard: HandshakeFailure) -> String {
         let at = self.base.map_or_else(String::new, |base| base.to_string());
         let introduction = match &self.seal {
             Seal::Noise(keys, _) => {
@@ -195,9 +195,9 @@ impl SplitMobile {
                 greeting.socket.ready(readiness);
                 match greet(greeting) {
                     Ok(None) => return,
-                    Ok(Some(keys)) => return self.rise(turn, keys),
-                    Err(Failed::Heard(heard)) => {
-                        if let Heard::Network(what) = heard {
+                    Ok(Some(keys)) => return self.handle_established(turn, keys),
+                    Err(Failed::Unanswered(heard)) => {
+                        if let HandshakeFailure::Network(what) = heard {
                             // By the same error this host says that the next hop does not answer.
                             if what != Unreachable::Host {
                                 self.evidence.add(turn.now, what);
@@ -214,7 +214,7 @@ impl SplitMobile {
             }
             Control::Up(standing) => {
                 standing.control.ready(readiness);
-                listen(&mut standing.control, &mut self.streams)
+                handle_opens(&mut standing.control, &mut self.streams)
             }
         };
         if let Err(why) = outcome {
@@ -222,7 +222,7 @@ impl SplitMobile {
         }
     }
 
-    fn rise(&mut self, turn: &mut Turn<'_>, (association, keys): (u32, SharedKeys)) {
+    fn handle_established(&mut self, turn: &mut Turn<'_>, (association, keys): (u32, SharedKeys)) {
         let Control::Greeting(greeting) = std::mem::replace(&mut self.control, Control::Down)
         else {
             return;
@@ -231,7 +231,7 @@ impl SplitMobile {
         let keyed = keys.stream(CONTROL);
         let mut control = control::Control::new(place, socket, Inbound::new(0), keyed);
         // Only who has the keys can say anything.
-        control.say(&[0]);
+        control.send(&[0]);
         self.control = Control::Up(Box::new(Standing { control, association, keys }));
         self.retry_after = RETRY_MIN;
         (self.since, self.down) = (turn.now, None);
@@ -273,7 +273,7 @@ fn said_by(error: &io::Error) -> Option<Unreachable> {
 /// Why a handshake came to nothing.
 enum Failed {
     /// By what was heard instead of an answer.
-    Heard(Heard),
+    Unanswered(HandshakeFailure),
     /// The base speaks another version.
     Version,
     /// By something else.
@@ -283,10 +283,10 @@ enum Failed {
 impl From<io::Error> for Failed {
     fn from(error: io::Error) -> Self {
         match (said_by(&error), error.kind()) {
-            (Some(what), _) => Self::Heard(Heard::Network(what)),
-            (None, io::ErrorKind::TimedOut) => Self::Heard(Heard::Nothing),
+            (Some(what), _) => Self::Unanswered(HandshakeFailure::Network(what)),
+            (None, io::ErrorKind::TimedOut) => Self::Unanswered(HandshakeFailure::Nothing),
             (None, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
-                Self::Heard(Heard::Goodbye)
+                Self::Unanswered(HandshakeFailure::Goodbye)
             }
             (None, _) => Self::Other(error),
         }
@@ -320,12 +320,12 @@ fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, Failed> {
             break;
         }
         let Some(room) = piece.get_mut(..missing) else {
-            return Err(Failed::Heard(Heard::Strange));
+            return Err(Failed::Unanswered(HandshakeFailure::Strange));
         };
         match greeting.socket.read(room) {
             Moved::Bytes(n) => greeting.into.extend_from_slice(&piece[..n]),
             Moved::Blocked => return Ok(None),
-            Moved::End => return Err(Failed::Heard(Heard::Goodbye)),
+            Moved::End => return Err(Failed::Unanswered(HandshakeFailure::Goodbye)),
             Moved::Broken(e) => return Err(e.into()),
         }
         if greeting.into == REFUSAL {
@@ -333,21 +333,23 @@ fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, Failed> {
         }
     }
     let reply = &greeting.into[2..];
-    let established =
-        greeting.initiator.finish(reply).map_err(|_| Failed::Heard(Heard::Strange))?;
+    let established = greeting
+        .initiator
+        .finish(reply)
+        .map_err(|_| Failed::Unanswered(HandshakeFailure::Strange))?;
     Ok(Some((established.hello.receiver, SharedKeys::new(established.keys))))
 }
 
-/// What a base says on a standing control connection are the streams that it opens.
-fn listen(control: &mut control::Control, streams: &mut SplitTcp) -> Result<(), String> {
+/// Takes the messages of an established control connection: numbers of streams that the base opens.
+fn handle_opens(control: &mut control::Control, streams: &mut SplitTcp) -> Result<(), String> {
     let strange = || "the base said something that is not understood".to_owned();
     loop {
-        let said = control.hear().map_err(|e| format!("the base: {e}"))?;
+        let said = control.receive().map_err(|e| format!("the base: {e}"))?;
         if said.is_empty() {
             return control.flush().map_err(|e| e.to_string());
         }
         let id = u64::from_be_bytes(*said.first_chunk().ok_or_else(strange)?);
-        control.take(size_of::<u64>());
+        control.consume(size_of::<u64>());
         if id % 2 == 0 {
             return Err(strange());
         }
@@ -397,7 +399,7 @@ impl Hop for SplitMobile {
         self.streams.handle_timeout(turn.now);
         match (&self.control, self.base) {
             (Control::Greeting(greeting), _) if greeting.deadline <= turn.now => {
-                let why = self.unanswered(Heard::Nothing);
+                let why = self.unanswered(HandshakeFailure::Nothing);
                 self.fall(turn, why);
             }
             (Control::Down, Some(base)) if self.retry_at <= turn.now => {
@@ -411,7 +413,7 @@ impl Hop for SplitMobile {
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
         while let Some((stream, how)) = self.streams.next_leaving() {
-            self.wires.leave(turn, stream, how);
+            self.wires.close_departed(turn, stream, how);
         }
         self.streams.begin_round();
         while let Some(id) = self.streams.next_in_round() {
@@ -442,11 +444,11 @@ impl Hop for SplitMobile {
         Some(&mut self.streams)
     }
 
-    fn forget(&mut self, _turn: &mut Turn<'_>, (): ()) {}
+    fn remove_association(&mut self, _turn: &mut Turn<'_>, (): ()) {}
 
     fn close(&mut self, turn: &mut Turn<'_>) {
         while let Some((stream, how)) = self.streams.next_leaving() {
-            self.wires.leave(turn, stream, how);
+            self.wires.close_departed(turn, stream, how);
         }
         for mut stream in self.streams.take_all() {
             self.wires.close(turn, &mut stream);

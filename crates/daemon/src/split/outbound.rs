@@ -1,11 +1,11 @@
 //! Records on their way to the kernel.
 
 use super::cipher::{HEADER_LEN, Sealer};
-use super::kept::Kept;
 use super::record::{
     ACK_LEN, ACKNOWLEDGE, Ack, DATA, FINISH, Forged, OVERHEAD, PAYLOAD_MAX, PREFIX, RECORD_MAX,
     RESET, TYPE,
 };
+use super::send_buffer::SendBuffer;
 
 /// Bytes that are kept, to begin with: as much as is on its way to a process near by.
 pub(super) const KEPT_MIN: usize = 128 * 1024;
@@ -24,7 +24,7 @@ const WIRE: usize = OVERHEAD + ACK_LEN + 4 * RECORD_MAX + RESET_ROOM;
 /// and sealed from there into records for the kernel.
 #[derive(Debug)]
 pub(super) struct Outbound {
-    kept: Kept,
+    kept: SendBuffer,
     /// How far bytes were put into records.
     sealed: u64,
     /// How far the peer lets us go.
@@ -56,7 +56,7 @@ impl Outbound {
     /// Nothing written, and no keys.
     pub(super) fn new() -> Self {
         Self {
-            kept: Kept::new(KEPT_MIN),
+            kept: SendBuffer::new(KEPT_MIN),
             sealed: 0,
             limit: Ack::FIRST.limit,
             share: None,
@@ -147,12 +147,12 @@ impl Outbound {
         }
     }
 
-    /// The peer has told what it has.
+    /// Takes an acknowledgement from the peer.
     ///
     /// # Errors
     ///
     /// It claims to have what was never sent.
-    pub(super) fn heard(&mut self, ack: Ack) -> Result<(), Forged> {
+    pub(super) fn handle_ack(&mut self, ack: Ack) -> Result<(), Forged> {
         let ended = matches!(self.ending, Ending::Sealed | Ending::Acknowledged);
         if ack.received > self.sealed + u64::from(ended) {
             return Err(Forged);
@@ -182,8 +182,8 @@ impl Outbound {
         self.kept.start()
     }
 
-    /// What the peer is not known to have: the place of its first byte, and the bytes.
-    pub(super) fn kept(&self) -> (u64, Vec<u8>) {
+    /// Unacknowledged bytes: the place of the first, and the bytes.
+    pub(super) fn unacknowledged(&self) -> (u64, Vec<u8>) {
         let (a, b) = self.kept.pieces();
         (self.kept.start(), [a, b].concat())
     }

@@ -76,13 +76,13 @@ struct Member {
 
 impl Member {
     /// It has moved something lately.
-    fn takes_part(&self) -> bool {
+    fn is_divided(&self) -> bool {
         self.rate > 0.0 && self.idle < LOOKS
     }
 
     /// It would use a larger window.
     fn is_hungry(&self) -> bool {
-        self.takes_part() && self.sparing < LOOKS
+        self.is_divided() && self.sparing < LOOKS
     }
 
     /// What it uses of what is due to it.
@@ -102,13 +102,13 @@ pub(super) struct Division {
 }
 
 impl Division {
-    /// When it wants to [look](Self::look) again.
-    pub(super) fn next_look(&self) -> Option<Time> {
+    /// When to [update](Self::update) again.
+    pub(super) fn next_update(&self) -> Option<Time> {
         Some(self.looked? + INTERVAL.max(2 * self.round_trip))
     }
 
-    /// Looks at all streams; `round_trip` is the hop's least.
-    pub(super) fn look(&mut self, now: Time, round_trip: Duration, flows: &[Flow]) {
+    /// Measures what all streams have moved; `round_trip` is the hop's least.
+    pub(super) fn update(&mut self, now: Time, round_trip: Duration, flows: &[Flow]) {
         self.round_trip = round_trip.max(ROUND_TRIP_LEAST);
         let elapsed = self.looked.map(|looked| now.since(looked)).filter(|t| !t.is_zero());
         self.looked = Some(now);
@@ -126,7 +126,7 @@ impl Division {
             }
         }
         let Some(elapsed) = elapsed else { return };
-        self.judge();
+        self.find_spare();
         let rate = moved as f64 / elapsed.as_secs_f64();
         // While somebody has yet to fill his window the hop is not full, and its rate is not seen.
         let waits = self.members.values().any(|m| m.is_hungry() && m.sparing > 0);
@@ -138,7 +138,7 @@ impl Division {
         self.divide(flows);
     }
 
-    /// Divides as priorities say by now, without a new look.
+    /// Divides by the present priorities, without measuring.
     pub(super) fn redivide(&mut self, flows: &[Flow]) {
         self.members.values_mut().for_each(|member| member.sparing = 0);
         self.divide(flows);
@@ -149,8 +149,8 @@ impl Division {
         self.members.get(&id)?.window
     }
 
-    /// Finds out who does not need what is due to him.
-    fn judge(&mut self) {
+    /// Finds the streams that do not use their share.
+    fn find_spare(&mut self) {
         let most = self.members.values().filter_map(Member::used).fold(0.0, f64::max);
         for member in self.members.values_mut() {
             let spares = member.used().is_some_and(|used| used < HUNGRY * most);
@@ -163,7 +163,7 @@ impl Division {
         for member in self.members.values_mut() {
             (member.due, member.window) = (None, None);
         }
-        let takes_part = |flow: &&Flow| self.members.get(&flow.id).is_some_and(Member::takes_part);
+        let takes_part = |flow: &&Flow| self.members.get(&flow.id).is_some_and(Member::is_divided);
         let mut flows: Vec<Flow> = flows.iter().filter(takes_part).copied().collect();
         // One alone has all that there is.
         if flows.len() < 2 {
@@ -172,7 +172,7 @@ impl Division {
         let time = (self.round_trip.mul_f64(GAIN) + SLACK).as_secs_f64();
         let all = (rate * time) as u64 + EACH * flows.len() as u64;
         let mut left = all;
-        for (id, due) in parts(all, &flows) {
+        for (id, due) in shares(all, &flows) {
             let Some(member) = self.members.get_mut(&id) else { continue };
             (member.due, member.window) = (Some(due), Some(due));
             if !member.is_hungry() {
@@ -180,7 +180,7 @@ impl Division {
             }
         }
         flows.retain(|flow| self.members.get(&flow.id).is_some_and(Member::is_hungry));
-        for (id, window) in parts(left, &flows) {
+        for (id, window) in shares(left, &flows) {
             if let Some(member) = self.members.get_mut(&id) {
                 member.window = Some(window);
             }
@@ -195,7 +195,7 @@ fn smooth(known: &mut f64, sample: f64) {
 }
 
 /// `all` bytes in parts as priorities say.
-fn parts(all: u64, flows: &[Flow]) -> Vec<(u64, u64)> {
+fn shares(all: u64, flows: &[Flow]) -> Vec<(u64, u64)> {
     let mut shares = Shares::new(UNITS, usize::MAX);
     shares.replace(flows.iter().map(|flow| (flow.id, flow.priority)), None);
     shares.iter().map(|(id, share)| (id, (all * share / UNITS).max(WINDOW_LEAST))).collect()
@@ -260,7 +260,7 @@ mod tests {
                 for (flow, moved) in self.flows.iter_mut().zip(&moved) {
                     flow.moved += (moved * INTERVAL.as_secs_f64()) as u64;
                 }
-                self.division.look(self.now, ROUND_TRIP, &self.flows);
+                self.division.update(self.now, ROUND_TRIP, &self.flows);
             }
             moved
         }
@@ -335,7 +335,7 @@ mod tests {
             let bytes = burst * hop.rate * INTERVAL.as_secs_f64();
             hop.flows[0].moved += (0.25 * bytes) as u64;
             hop.flows[1].moved += (0.75 * bytes) as u64;
-            hop.division.look(hop.now, ROUND_TRIP, &hop.flows);
+            hop.division.update(hop.now, ROUND_TRIP, &hop.flows);
         }
         let after = hop.division.window(1).unwrap();
         assert!(after as f64 <= GROWTH * before as f64, "{before} became {after}");
@@ -368,6 +368,6 @@ mod tests {
         let mut hop = Hop::new(&[ENDLESS]);
         hop.rates(&[5]);
         assert_eq!(hop.division.window(0), None);
-        assert!(hop.division.next_look().is_some());
+        assert!(hop.division.next_update().is_some());
     }
 }

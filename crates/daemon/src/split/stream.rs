@@ -18,9 +18,9 @@ use super::record::End;
 /// Bytes of records that are read at once, per stream.
 const IN_CAPACITY: usize = 128 * 1024;
 
-/// What a pump found that the owner has to tell or to do.
+/// What has changed on a stream that its owner has to report or to follow up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct News {
+pub(super) struct StreamChanges {
     /// Bytes, an end or a reset can be read where there was nothing.
     pub(super) readable: bool,
     /// There is room where there was none.
@@ -165,8 +165,8 @@ impl Stream {
     }
 
     /// Moves bytes both ways until the kernel or a buffer stops it, or the reader is due.
-    pub(super) fn pump(&mut self) -> News {
-        let mut news = News::default();
+    pub(super) fn pump(&mut self) -> StreamChanges {
+        let mut news = StreamChanges::default();
         if self.broken.is_none() {
             match self.exchange() {
                 Ok(again) => news.again = again,
@@ -174,7 +174,7 @@ impl Stream {
             }
         }
         if self.broken.is_none() {
-            news.owes = self.into.owed().is_some();
+            news.owes = self.into.pending_ack().is_some();
             news.finished = self.out.is_finished() && !self.finish_told;
             self.finish_told |= news.finished;
         }
@@ -198,8 +198,13 @@ impl Stream {
         std::mem::take(&mut self.writer_waits)
     }
 
-    /// Says what `news` has for reader and writer.
-    pub(super) fn note(&mut self, id: StreamId, news: News, events: &mut VecDeque<StreamEvent>) {
+    /// Queues the events that `news` has for reader and writer.
+    pub(super) fn report_events(
+        &mut self,
+        id: StreamId,
+        news: StreamChanges,
+        events: &mut VecDeque<StreamEvent>,
+    ) {
         if std::mem::take(&mut self.called) {
             events.push_back(StreamEvent::Incoming(id));
         }
@@ -224,8 +229,8 @@ impl Stream {
             return Ok(false);
         }
         let again = self.read()?;
-        if let Some(ack) = self.into.take_heard() {
-            self.out.heard(ack).map_err(|_| lost())?;
+        if let Some(ack) = self.into.take_ack() {
+            self.out.handle_ack(ack).map_err(|_| lost())?;
         }
         // A connection that ends before both sides have said that they have everything was cut.
         if self.hung && !(self.out.is_finished() && self.into.end() == End::Finished) {
@@ -304,15 +309,15 @@ impl Stream {
         }
     }
 
-    /// Tells what we have if the peer may wait for it, or if something is sent anyway.
+    /// Acknowledges if the peer may wait for it, or if something is sent anyway.
     fn acknowledge(&mut self) {
-        let Some(owed) = self.into.owed() else {
+        let Some(owed) = self.into.pending_ack() else {
             self.ack_now = false;
             return;
         };
         let due = owed.urgent || self.ack_now || self.out.has_more();
         if due && self.out.acknowledge(owed.ack) {
-            self.into.tell(owed.ack);
+            self.into.set_acknowledged(owed.ack);
             self.ack_now = false;
         }
     }
@@ -322,7 +327,7 @@ impl Stream {
     }
 
     /// Whether it has a connection that stands.
-    pub(super) fn stands(&self) -> bool {
+    pub(super) fn is_connected(&self) -> bool {
         self.socket.is_some() && !self.connecting
     }
 
@@ -332,7 +337,7 @@ impl Stream {
             || (self.out.is_finished()
                 && self.into.end() == End::Finished
                 && self.into.plain().is_empty()
-                && self.into.owed().is_none()
+                && self.into.pending_ack().is_none()
                 && self.out.is_flushed())
     }
 
@@ -341,7 +346,7 @@ impl Stream {
         if self.called || self.closed || self.is_over() {
             return None;
         }
-        let (send_start, send) = self.out.kept();
+        let (send_start, send) = self.out.unacknowledged();
         Some(StreamState {
             send_start,
             send,
@@ -362,8 +367,8 @@ impl Stream {
         self.broken.is_some()
     }
 
-    /// Gives the stream up from above. True if the kernel took all that tells the peer `code`, so
-    /// that the connection should be closed only once the peer has read it.
+    /// Aborts the stream for its user. True if the kernel took the reset record with `code`, so that
+    /// the connection should be closed only once the peer has read it.
     pub(super) fn abandon(&mut self, code: u64) -> bool {
         if self.socket.is_none() || self.broken.is_some() || self.connecting {
             return false;

@@ -39,7 +39,7 @@ pub struct SplitTcp {
     owing: Vec<u64>,
     ack_at: Option<Time>,
     /// Streams that leave, and how.
-    leaving: Vec<(Stream, Leave)>,
+    leaving: Vec<(Stream, Departure)>,
     keeping: Allowance,
     letting: Allowance,
     /// How streams divide what the hop carries, once one of them was given a priority.
@@ -50,7 +50,7 @@ pub struct SplitTcp {
 
 /// How a stream that is out of the table leaves its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Leave {
+pub(super) enum Departure {
     /// It is over, or given up: the peer is to see the code.
     Abandoned(u64),
     /// It goes on elsewhere, and the peer is told nothing.
@@ -77,7 +77,7 @@ struct Allowance {
 
 impl Allowance {
     /// Whether `more` can be had. A part is always left for others.
-    fn take(&mut self, more: usize) -> bool {
+    fn reserve(&mut self, more: usize) -> bool {
         let granted = more > 0 && more <= self.left / 4;
         if granted {
             self.left -= more;
@@ -85,7 +85,7 @@ impl Allowance {
         granted
     }
 
-    fn give_back(&mut self, n: usize) {
+    fn release(&mut self, n: usize) {
         self.left += n;
     }
 }
@@ -222,18 +222,18 @@ impl SplitTcp {
         !self.events.is_empty()
     }
 
-    pub(super) fn next_leaving(&mut self) -> Option<(Stream, Leave)> {
+    pub(super) fn next_leaving(&mut self) -> Option<(Stream, Departure)> {
         self.leaving.pop()
     }
 
-    /// When acknowledgements that wait are due, or a look at what streams have moved.
+    /// When delayed acknowledgements are due, or the hop is to be divided again.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        [self.ack_at, self.next_look()].into_iter().flatten().min()
+        [self.ack_at, self.next_update()].into_iter().flatten().min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        if self.next_look().is_some_and(|at| at <= now) {
-            self.look(now);
+        if self.next_update().is_some_and(|at| at <= now) {
+            self.update(now);
         }
         if self.ack_at.is_none_or(|at| at > now) {
             return;
@@ -247,18 +247,18 @@ impl SplitTcp {
         }
     }
 
-    /// When to see what streams have moved.
-    fn next_look(&self) -> Option<Time> {
+    /// When to divide the hop among streams again.
+    fn next_update(&self) -> Option<Time> {
         let dividing = self.dividing.as_ref()?;
         if dividing.stale {
             return Some(Time::ZERO);
         }
         // One alone has all.
-        dividing.into.next_look().filter(|_| self.streams.len() > 1)
+        dividing.into.next_update().filter(|_| self.streams.len() > 1)
     }
 
-    /// Sees what streams have moved and divides the hop among them.
-    fn look(&mut self, now: Time) {
+    /// Measures what streams have moved and divides the hop among them.
+    fn update(&mut self, now: Time) {
         let Some(mut dividing) = self.dividing.take() else { return };
         let sockets = self.streams.values().filter_map(Stream::socket).take(SAMPLES);
         let least = sockets.filter_map(|socket| least_round_trip(&socket.fd)).min();
@@ -269,10 +269,10 @@ impl SplitTcp {
             dividing.into.redivide(&into);
             dividing.out.redivide(&out);
         }
-        if dividing.into.next_look().is_none_or(|at| at <= now) {
-            dividing.into.look(now, dividing.round_trip, &into);
+        if dividing.into.next_update().is_none_or(|at| at <= now) {
+            dividing.into.update(now, dividing.round_trip, &into);
             // What the peer has it may tell later, as we do.
-            dividing.out.look(now, dividing.round_trip + ACK_DELAY, &out);
+            dividing.out.update(now, dividing.round_trip + ACK_DELAY, &out);
         }
         for flow in &into {
             let Some(stream) = self.streams.get_mut(&flow.id) else { continue };
@@ -308,8 +308,8 @@ impl SplitTcp {
     fn remove(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.redivide();
-        self.keeping.give_back(stream.out.grown());
-        self.letting.give_back(stream.into.grown());
+        self.keeping.release(stream.out.grown());
+        self.letting.release(stream.into.grown());
         Some(stream)
     }
 
@@ -317,24 +317,24 @@ impl SplitTcp {
     pub(super) fn pump(&mut self, now: Time, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let more = stream.into.growth();
-        if self.letting.take(more) {
+        if self.letting.reserve(more) {
             stream.into.widen(more);
         }
         let more = stream.out.growth();
-        if stream.stalled_since.is_some_and(|at| now >= at + STALL) && self.keeping.take(more) {
+        if stream.stalled_since.is_some_and(|at| now >= at + STALL) && self.keeping.reserve(more) {
             stream.out.grow(more);
         }
         let mut news = stream.pump();
         let more = stream.out.growth();
         stream.stalled_since =
             stream.stalled_since.filter(|_| more > 0).or((more > 0).then_some(now));
-        if stream.out.is_small() && self.keeping.take(more) {
+        if stream.out.is_small() && self.keeping.reserve(more) {
             stream.out.grow(more);
             news.writable |= stream.wake_writer();
         }
         if stream.called && stream.is_broken() {
             if let Some(stream) = self.remove(id) {
-                self.leaving.push((stream, Leave::Abandoned(0)));
+                self.leaving.push((stream, Departure::Abandoned(0)));
             }
             return;
         }
@@ -343,8 +343,8 @@ impl SplitTcp {
             self.owing.push(id);
             self.ack_at.get_or_insert(now + ACK_DELAY);
         }
-        if !stream.called || stream.stands() {
-            stream.note(StreamId(id), news, &mut self.events);
+        if !stream.called || stream.is_connected() {
+            stream.report_events(StreamId(id), news, &mut self.events);
         }
         if news.again {
             self.touch(id);
@@ -378,7 +378,7 @@ impl Streams for SplitTcp {
         {
             // Its connection is closed at the next pump, where the reactor is, and an association
             // that has no other stream is looked at.
-            self.leaving.push((stream, Leave::Abandoned(0)));
+            self.leaving.push((stream, Departure::Abandoned(0)));
         }
         Some(event)
     }
@@ -411,7 +411,7 @@ impl Streams for SplitTcp {
             if !stream.closed {
                 self.events.push_back(StreamEvent::Closed(id));
             }
-            self.leaving.push((stream, Leave::Abandoned(code)));
+            self.leaving.push((stream, Departure::Abandoned(code)));
         }
     }
 
@@ -448,7 +448,7 @@ impl Movable for SplitTcp {
         let state = self.streams.get(&id.0)?.state()?;
         let stream = self.remove(id.0)?;
         if stream.socket().is_some() {
-            self.leaving.push((stream, Leave::Detached));
+            self.leaving.push((stream, Departure::Detached));
         }
         Some(state)
     }

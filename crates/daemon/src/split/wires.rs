@@ -12,7 +12,7 @@ use lasthop_kernel::turn::Turn;
 use lasthop_units::Time;
 
 use super::stream::Stream;
-use super::streams::Leave;
+use super::streams::Departure;
 
 /// How long a peer may take to read the reset that it was sent.
 const LINGER: Duration = Duration::from_secs(5);
@@ -76,16 +76,21 @@ impl<P> Wires<P> {
         }
     }
 
-    /// Leaves the connection of a stream that is out of its table.
-    pub(super) fn leave(&mut self, turn: &mut Turn<'_>, mut stream: Stream, how: Leave) {
+    /// Closes or parks the connection of a stream that is out of its table.
+    pub(super) fn close_departed(
+        &mut self,
+        turn: &mut Turn<'_>,
+        mut stream: Stream,
+        how: Departure,
+    ) {
         match how {
-            Leave::Abandoned(_) if stream.is_over() => self.close(turn, &mut stream),
-            Leave::Abandoned(code) => self.abandon(turn, stream, code),
-            Leave::Detached => self.park(turn, &mut stream),
+            Departure::Abandoned(_) if stream.is_over() => self.close(turn, &mut stream),
+            Departure::Abandoned(code) => self.abandon(turn, stream, code),
+            Departure::Detached => self.park(turn, &mut stream),
         }
     }
 
-    /// Gives the stream up: the peer sees `code` if the kernel can still tell it, or a plain reset.
+    /// Aborts the stream: the peer gets `code` if the kernel can still send it, or else a plain reset.
     fn abandon(&mut self, turn: &mut Turn<'_>, mut stream: Stream, code: u64) {
         let told = stream.abandon(code);
         let Some((key, mut socket)) = stream.take_socket() else { return };
@@ -119,7 +124,7 @@ impl<P> Wires<P> {
         }
     }
 
-    /// Ends a connection that is nobody's.
+    /// Resets a connection that is nobody's.
     fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
         if matches!(self.places.get(key), Some(Owner::Lingering(_) | Owner::Parked(_)))
             && let Some(Owner::Lingering(socket) | Owner::Parked(socket)) = self.places.remove(key)
@@ -158,7 +163,7 @@ impl<P> Wires<P> {
         }
     }
 
-    /// Lets go of every connection that is nobody's. The kernel still tells what is to be told.
+    /// Closes every connection that is nobody's. The kernel still sends what waits on it.
     pub(super) fn close_all(&mut self, turn: &mut Turn<'_>) {
         for (_, key) in self.lingering.drain(..).chain(self.parked.drain(..)) {
             match self.places.remove(key) {

@@ -153,7 +153,7 @@ impl Migration {
 
     /// A session, of that mobile if it is known here, went to the base that the wired network
     /// reaches at `via`.
-    pub(super) fn given(
+    pub(super) fn handle_given(
         &mut self,
         session: SessionId,
         mobile: Option<PublicKey>,
@@ -164,7 +164,7 @@ impl Migration {
             None => (mobile, Vec::new()),
         };
         if let Some(mobile) = mobile {
-            self.hush(mobile);
+            self.stop_stray_resets(mobile);
             self.here.remove(&mobile);
             self.reroute(mobile, |routing, helper, address| routing.lose(helper, address, via));
         }
@@ -173,8 +173,8 @@ impl Migration {
 
     /// A mobile is not here any more, and nobody knows where it is: another base may have
     /// connections of its addresses from here on.
-    pub(super) fn leave(&mut self, mobile: PublicKey) {
-        self.hush(mobile);
+    pub(super) fn release_mobile(&mut self, mobile: PublicKey) {
+        self.stop_stray_resets(mobile);
         if self.here.remove(&mobile) {
             self.reroute(mobile, Routing::leave);
         }
@@ -225,15 +225,15 @@ impl Migration {
     }
 
     /// Strays to a mobile's addresses are dropped from here on: its connections may be elsewhere.
-    pub(super) fn hush(&mut self, mobile: PublicKey) {
+    pub(super) fn stop_stray_resets(&mut self, mobile: PublicKey) {
         self.whole.remove(&mobile);
-        self.answer(mobile, false);
+        self.set_stray_resets(mobile, false);
     }
 
-    fn answer(&mut self, mobile: PublicKey, answers: bool) {
+    fn set_stray_resets(&mut self, mobile: PublicKey, answers: bool) {
         for address in self.addresses.get(&mobile).into_iter().flatten() {
             if let Err(error) = self.helper.lock().answer(*address, answers) {
-                tell(*address, &error, "what becomes of strays cannot be changed");
+                log_error(*address, &error, "what becomes of strays cannot be changed");
             }
         }
     }
@@ -243,7 +243,7 @@ impl Migration {
         while let Some((mobile, _)) = self.whole.iter().find(|(_, at)| **at <= now) {
             let mobile = *mobile;
             self.whole.remove(&mobile);
-            self.answer(mobile, true);
+            self.set_stray_resets(mobile, true);
         }
     }
 
@@ -287,14 +287,15 @@ impl Migration {
     ) {
         for address in self.addresses.get(&mobile).into_iter().flatten() {
             if let Err(error) = change(&mut self.routing, &mut self.helper.lock(), *address) {
-                tell(*address, &error, "cannot move a mobile's route");
+                log_error(*address, &error, "cannot move a mobile's route");
             }
         }
     }
 }
 
-/// A helper that is away does what is still wanted when it is back, and that it is away was said.
-fn tell(address: IpAddr, error: &MigrateError, what: &str) {
+/// Logs an error, unless the helper is gone: that is logged elsewhere, and it catches up when it is
+/// back.
+fn log_error(address: IpAddr, error: &MigrateError, what: &str) {
     if !error.is_gone() {
         tracing::warn!(%address, %error, "{what}");
     }

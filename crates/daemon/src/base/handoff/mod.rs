@@ -17,10 +17,10 @@ use lasthop_session::{Event, Session, SessionId};
 use lasthop_units::Time;
 
 pub(super) use self::migration::Migration;
-use self::wires::{BaseWires, Means};
+use self::wires::{BaseWires, HandoffContext};
 use super::exits::Helper;
 use super::{BaseConfig, Fallback, HandoffConfig, MobileAddresses, Mode, Surrogate};
-use crate::backhaul::{Peer, Purpose, Way, WithPeers};
+use crate::backhaul::{BaseAssociationId, Peer, Purpose, WithPeers};
 use crate::driver;
 use crate::hop::HopEvent;
 
@@ -32,8 +32,8 @@ pub(super) type Core = driver::Core<WithPeers, Surrogate>;
 
 /// A base's part in handoffs.
 pub(super) struct Handoffs {
-    station: Station<PublicKey, BaseKeys, Way, Key>,
-    means: Means,
+    station: Station<PublicKey, BaseKeys, BaseAssociationId, Key>,
+    means: HandoffContext,
     /// The association that this base makes to each peer for messages.
     links: BTreeMap<PublicKey, u32>,
     /// Another to each peer, for copies that are sent ahead: nothing urgent is to wait behind them.
@@ -63,7 +63,7 @@ impl Handoffs {
         let migration = Migration::start(&config, &base.mobiles, helper);
         Self {
             station: Station::new(patience, own, authority),
-            means: Means { config, migration },
+            means: HandoffContext { config, migration },
             links: BTreeMap::new(),
             copies: BTreeMap::new(),
             reported: BTreeMap::new(),
@@ -77,14 +77,14 @@ impl Handoffs {
         mode == Mode::Migrate && route != RouteMode::None && self.means.migration.is_none()
     }
 
-    /// Calls on every other base.
+    /// Opens associations to every other base.
     pub(super) fn start(&mut self, core: &mut Core) -> io::Result<()> {
         for peer in &self.means.config.peers {
             for links in [&mut self.links, &mut self.copies] {
                 let (hop, mut turn) = core.turn();
                 let part = hop.link(&mut turn, peer, Purpose::Messages)?;
                 links.insert(peer.key, part);
-                core.open_session(Way::Link(part), far_session);
+                core.open_session(BaseAssociationId::Link(part), far_session);
             }
         }
         Ok(())
@@ -103,19 +103,24 @@ impl Handoffs {
     }
 
     /// Something happened to an association.
-    pub(super) fn handle_association(&mut self, core: &mut Core, event: &HopEvent<Way>) {
+    pub(super) fn handle_association(
+        &mut self,
+        core: &mut Core,
+        event: &HopEvent<BaseAssociationId>,
+    ) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         match event {
-            HopEvent::Up(id @ Way::Mobile(_)) => {
+            HopEvent::Up(id @ BaseAssociationId::Mobile(_)) => {
                 if let Some(mobile) = core.hop.key_of(*id) {
                     station.handle_up(&mut BaseWires { core, means }, now, *id, mobile);
                 }
             }
-            HopEvent::Up(Way::Link(part)) => self.on_link_up(core, *part),
-            HopEvent::Lost(id @ (Way::Mobile(_) | Way::Peer(_)), _) => {
+            HopEvent::Up(BaseAssociationId::Link(part)) => self.on_link_up(core, *part),
+            HopEvent::Lost(id @ (BaseAssociationId::Mobile(_) | BaseAssociationId::Peer(_)), _) => {
                 station.handle_lost(&mut BaseWires { core, means }, now, *id);
             }
-            HopEvent::Lost(Way::Link(part), why) | HopEvent::Unreachable(Way::Link(part), why) => {
+            HopEvent::Lost(BaseAssociationId::Link(part), why)
+            | HopEvent::Unreachable(BaseAssociationId::Link(part), why) => {
                 self.on_link_down(core, *part, why)
             }
             _ => {}
@@ -123,7 +128,7 @@ impl Handoffs {
     }
 
     fn on_link_up(&mut self, core: &mut Core, part: u32) {
-        let id = Way::Link(part);
+        let id = BaseAssociationId::Link(part);
         let Some(peer) = core.hop.key_of(id) else { return };
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         if station.handle_linked(&mut BaseWires { core, means }, now, id) {
@@ -141,7 +146,11 @@ impl Handoffs {
 
     fn on_link_down(&mut self, core: &mut Core, part: u32, why: &str) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        if station.handle_link_lost(&mut BaseWires { core, means }, Way::Link(part), why) {
+        if station.handle_link_lost(
+            &mut BaseWires { core, means },
+            BaseAssociationId::Link(part),
+            why,
+        ) {
             return;
         }
         let link = self.links.iter().find(|(_, n)| **n == part);
@@ -159,7 +168,12 @@ impl Handoffs {
     }
 
     /// The peer of an association says something of a handoff.
-    pub(super) fn handle_message(&mut self, core: &mut Core, id: Way, message: &[u8]) {
+    pub(super) fn handle_message(
+        &mut self,
+        core: &mut Core,
+        id: BaseAssociationId,
+        message: &[u8],
+    ) {
         let Some(from) = core.hop.key_of(id) else { return };
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         tracing::trace!(
@@ -169,25 +183,30 @@ impl Handoffs {
         );
         let world = &mut BaseWires { core, means };
         match id {
-            Way::Mobile(_) => station.handle_mobile(world, now, from, message),
-            Way::Peer(_) => station.handle_peer(world, now, id, from, message),
-            Way::Link(_) => station.handle_link(world, now, id, from, message),
+            BaseAssociationId::Mobile(_) => station.handle_mobile(world, now, from, message),
+            BaseAssociationId::Peer(_) => station.handle_peer(world, now, id, from, message),
+            BaseAssociationId::Link(_) => station.handle_link(world, now, id, from, message),
         }
     }
 
     /// The session of an association says this of a connection.
-    pub(super) fn handle_event(&mut self, id: Way, event: &Event) {
+    pub(super) fn handle_event(&mut self, id: BaseAssociationId, event: &Event) {
         self.station.handle_event(id, event);
     }
 
     /// The peer of an association carries on connections that its session does not have.
-    pub(super) fn handle_wanted(&mut self, core: &mut Core, id: Way, session: SessionId) {
+    pub(super) fn handle_wanted(
+        &mut self,
+        core: &mut Core,
+        id: BaseAssociationId,
+        session: SessionId,
+    ) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
         let Some(from) = core.hop.key_of(id) else { return };
         station.handle_wanted(&mut BaseWires { core, means }, now, id, from, session);
     }
 
-    /// Lets the machine act and say what it has to; true if there may be more.
+    /// Runs the machine and sends its messages; true if there may be more.
     pub(super) fn advance(&mut self, core: &mut Core) -> bool {
         let (now, mut some) = (core.now, false);
         while let Some((mobile, message)) = core.hop.poll_call() {
@@ -201,7 +220,7 @@ impl Handoffs {
         let Self { station, means, .. } = &mut *self;
         some |= station.advance(&mut BaseWires { core, means }, now);
         for _ in 0..ROUND_MAX {
-            if !self.say(core) {
+            if !self.send_message(core) {
                 break;
             }
             some = true;
@@ -220,11 +239,11 @@ impl Handoffs {
     }
 
     /// Sends one message, if there is one.
-    fn say(&mut self, core: &mut Core) -> bool {
+    fn send_message(&mut self, core: &mut Core) -> bool {
         let now = core.now;
         let Some(to) = self.station.poll_transmit(now, &mut self.message) else { return false };
         let links = if station::is_copy(&self.message) { &self.copies } else { &self.links };
-        let link = links.get(&to).map(|part| Way::Link(*part));
+        let link = links.get(&to).map(|part| BaseAssociationId::Link(*part));
         let Some(id) = link.or_else(|| self.station.association_of(to)) else { return true };
         let kind = self.message.get(1);
         tracing::trace!(to = self.means.name_of(to), kind, "handoff message sent");

@@ -13,20 +13,20 @@ use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
 use lasthop_units::Bytes;
 
 use super::{Core, Fallback, HandoffConfig, Migration, Mode, far_session};
-use crate::backhaul::{Peer, Purpose, Way};
+use crate::backhaul::{BaseAssociationId, Peer, Purpose};
 use crate::base::exits::bound_unread;
 use crate::driver::Phase;
 use crate::hop::AnyStreams;
 use crate::relay::Relay;
 
 /// What handoffs need beside associations and sockets.
-pub(super) struct Means {
+pub(super) struct HandoffContext {
     pub(super) config: HandoffConfig,
     /// Absent where nothing migrates.
     pub(super) migration: Option<Migration>,
 }
 
-impl Means {
+impl HandoffContext {
     pub(super) fn peer(&self, key: PublicKey) -> Option<&Peer> {
         self.config.peers.iter().find(|peer| peer.key == key)
     }
@@ -45,11 +45,11 @@ impl Means {
 /// Both, for one call of the machine.
 pub(super) struct BaseWires<'a> {
     pub(super) core: &'a mut Core,
-    pub(super) means: &'a mut Means,
+    pub(super) means: &'a mut HandoffContext,
 }
 
 impl Associations for BaseWires<'_> {
-    type Id = Way;
+    type Id = BaseAssociationId;
     type Streams = AnyStreams;
 
     fn session(&mut self, id: Self::Id) -> Option<(&mut Session, &mut Self::Streams)> {
@@ -71,24 +71,24 @@ impl Wires<PublicKey> for BaseWires<'_> {
             .link(&mut turn, peer, Purpose::Bytes)
             .inspect_err(|error| tracing::warn!(peer = peer.name, %error, "anchor: no socket for a peer base"))
             .ok()?;
-        self.core.open_session(Way::Link(part), far_session);
-        Some(Way::Link(part))
+        self.core.open_session(BaseAssociationId::Link(part), far_session);
+        Some(BaseAssociationId::Link(part))
     }
 
     fn is_linked(&self, id: Self::Id) -> bool {
-        matches!(id, Way::Link(part) if self.core.hop.is_linked(part))
+        matches!(id, BaseAssociationId::Link(part) if self.core.hop.is_linked(part))
     }
 
     fn unlink(&mut self, id: Self::Id, farewell: Farewell) {
-        let Way::Link(part) = id else { return };
+        let BaseAssociationId::Link(part) = id else { return };
         self.core.close_session(id);
         let (hop, mut turn) = self.core.turn();
         hop.unlink(&mut turn, part, farewell);
     }
 
     fn close(&mut self, id: Self::Id) {
-        if let Way::Peer(association) = id {
-            self.core.hop.dismiss(association);
+        if let BaseAssociationId::Peer(association) = id {
+            self.core.hop.close_accepted(association);
         }
     }
 
@@ -103,7 +103,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         if relay.is_over() {
             return None;
         }
-        let Means { config, migration } = &*self.means;
+        let HandoffContext { config, migration } = &*self.means;
         let migrates = config.mode == Mode::Migrate
             && migration.as_ref().is_some_and(|m| m.moves(mobile, &relay.socket.fd));
         Some(match (migrates, config.mode, config.fallback) {
@@ -113,7 +113,12 @@ impl Wires<PublicKey> for BaseWires<'_> {
         })
     }
 
-    fn previews(&self, id: Way, mobile: PublicKey, limit: Bytes) -> Vec<(ConnId, Vec<u8>)> {
+    fn previews(
+        &self,
+        id: BaseAssociationId,
+        mobile: PublicKey,
+        limit: Bytes,
+    ) -> Vec<(ConnId, Vec<u8>)> {
         let mut left = limit.as_usize();
         let mut previews = Vec::new();
         for (conn, socket) in self.wired(id) {
@@ -179,7 +184,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         };
         if leaving.is_empty() {
             // The next connections of its addresses are made elsewhere.
-            migration.hush(mobile);
+            migration.stop_stray_resets(mobile);
         }
         let mut relays: Vec<(ConnId, String, Relay)> = Vec::new();
         for (key, conn) in leaving {
@@ -275,7 +280,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
     fn reroute(&mut self, session: SessionId, mobile: Option<PublicKey>, to: PublicKey) {
         let via = self.means.peer(to).map(|peer| peer.via);
         if let Some(migration) = &mut self.means.migration {
-            migration.given(session, mobile, via);
+            migration.handle_given(session, mobile, via);
         }
     }
 
@@ -287,7 +292,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
 
     fn leave(&mut self, mobile: PublicKey) {
         if let Some(migration) = &mut self.means.migration {
-            migration.leave(mobile);
+            migration.release_mobile(mobile);
         }
     }
 

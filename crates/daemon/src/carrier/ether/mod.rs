@@ -29,7 +29,7 @@ const CALLS_MAX: usize = 16;
 /// Frames that a call asks for while there are few.
 const FEW: usize = 4;
 /// An interface that is down or gone is looked for this often.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const CHECK_AGAIN: Duration = Duration::from_millis(250);
 /// The kernel's queue before the interface was full: it tells nobody when it is not any more.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
@@ -119,7 +119,7 @@ pub(crate) struct Ether {
     inbox: Inbox,
     batch: Batch,
     /// When to look at the interface.
-    look_at: Option<Time>,
+    check_at: Option<Time>,
     /// When to offer the kernel again what it had no buffers for.
     try_at: Option<Time>,
     event: Option<LinkEvent>,
@@ -155,7 +155,7 @@ impl Ether {
             want: FEW,
             inbox: Inbox::new(room, BATCH),
             batch: Batch::new(room),
-            look_at: None,
+            check_at: None,
             try_at: None,
             event: None,
             told_too_long: false,
@@ -173,9 +173,9 @@ impl Ether {
         self.interface.mac
     }
 
-    /// Looks at the interface, and opens it again if it is another one by now.
-    fn look(&mut self, turn: &mut Turn<'_>) {
-        self.look_at = None;
+    /// Queries the interface, and opens it again if it is another one by now.
+    fn check_interface(&mut self, turn: &mut Turn<'_>) {
+        self.check_at = None;
         let state = match self.socket.interface(&self.name) {
             Ok(found) if self.socket.bound_to() == Some(found.index) => {
                 if found.is_up {
@@ -208,7 +208,7 @@ impl Ether {
 
     fn enter(&mut self, now: Time, state: State) {
         if state != State::Up {
-            self.look_at = Some(now + LOOK_AGAIN);
+            self.check_at = Some(now + CHECK_AGAIN);
         }
         if state == self.state {
             return;
@@ -241,12 +241,12 @@ impl Ether {
                 Some(libc::ENOBUFS | libc::ENOMEM) => self.try_at = Some(now + TRY_AGAIN),
                 Some(libc::EINTR) => {}
                 Some(libc::ENETDOWN | libc::ENXIO | libc::ENODEV) => {
-                    self.look_at = Some(now);
+                    self.check_at = Some(now);
                     self.batch.clear();
                 }
                 // A frame that the interface does not take is a frame lost.
                 _ => {
-                    self.complain(&error);
+                    self.log_refusal(&error);
                     self.batch.sent(1);
                 }
             }
@@ -255,7 +255,7 @@ impl Ether {
         true
     }
 
-    fn complain(&mut self, error: &io::Error) {
+    fn log_refusal(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.told_too_long, true) {
             tracing::warn!(interface = self.name, %error, "a frame was refused");
         }
@@ -273,7 +273,7 @@ impl Carrier for Ether {
         self.watched = Some((key, token));
         if self.state != State::Up {
             tracing::warn!(interface = self.name, "interface is down; waiting for it");
-            self.look_at = Some(turn.now + LOOK_AGAIN);
+            self.check_at = Some(turn.now + CHECK_AGAIN);
         }
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Carrier for Ether {
         self.readable |= readiness.readable;
         self.writable |= readiness.writable;
         if readiness.ended {
-            self.look(turn);
+            self.check_interface(turn);
         }
     }
 
@@ -310,7 +310,7 @@ impl Carrier for Ether {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 // The interface is down. The call that reports it takes the error away.
                 Err(_) => {
-                    self.look_at = Some(clock.now());
+                    self.check_at = Some(clock.now());
                     continue;
                 }
             }
@@ -350,15 +350,15 @@ impl Carrier for Ether {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        [self.look_at, self.try_at].into_iter().flatten().min()
+        [self.check_at, self.try_at].into_iter().flatten().min()
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         if self.try_at.is_some_and(|at| at <= turn.now) {
             self.try_at = None;
         }
-        if self.look_at.is_some_and(|at| at <= turn.now) {
-            self.look(turn);
+        if self.check_at.is_some_and(|at| at <= turn.now) {
+            self.check_interface(turn);
         }
     }
 

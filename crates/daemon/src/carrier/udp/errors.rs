@@ -43,8 +43,8 @@ impl Errors {
         Ok(Self::default())
     }
 
-    /// Takes what the kernel has kept.
-    pub(super) fn hear(&mut self, state: &UdpSocketState, fd: &OwnedFd) {
+    /// Reads the socket's error queue.
+    pub(super) fn read(&mut self, state: &UdpSocketState, fd: &OwnedFd) {
         for _ in 0..TAKEN_MAX {
             let Ok(Some(error)) = state.recv_transport_error(UdpSockRef::from(fd)) else { return };
             let errno = Errno::from_raw_os_error(error.raw_errno);
@@ -57,7 +57,7 @@ impl Errors {
     }
 
     /// The kernel refused to send, for this reason.
-    pub(super) fn note_unsent(&mut self, error: &io::Error) {
+    pub(super) fn record_unsent(&mut self, error: &io::Error) {
         if matches!(Errno::from_io_error(error), Some(Errno::NETUNREACH | Errno::HOSTUNREACH)) {
             self.add(Answer::Unsent);
         }

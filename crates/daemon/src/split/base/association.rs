@@ -9,7 +9,7 @@ use crate::split::cipher::SharedKeys;
 use crate::split::control::Control;
 use crate::split::lost;
 use crate::split::stream::Stream;
-use crate::split::streams::{Leave, SplitTcp};
+use crate::split::streams::{Departure, SplitTcp};
 
 /// One association.
 pub(super) struct Association {
@@ -28,7 +28,7 @@ pub(super) struct Association {
 
 impl Association {
     /// Moves what can be moved on every stream where something may; what leaves is handed to `leave`.
-    pub(super) fn pump(&mut self, now: Time, mut leave: impl FnMut(Stream, Leave)) {
+    pub(super) fn pump(&mut self, now: Time, mut leave: impl FnMut(Stream, Departure)) {
         while let Some((stream, how)) = self.streams.next_leaving() {
             leave(stream, how);
         }
@@ -48,7 +48,7 @@ impl Association {
         let stream = self.streams.get_mut(id);
         let Some(stream) = stream.filter(|s| !s.started() && !s.asked) else { return };
         stream.asked = true;
-        let asked = self.control.as_mut().is_some_and(|control| control.say(&id.to_be_bytes()));
+        let asked = self.control.as_mut().is_some_and(|control| control.send(&id.to_be_bytes()));
         if !asked {
             stream.break_off(lost());
         }

@@ -45,14 +45,14 @@ pub(super) fn read(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) 
             Moved::Blocked => return Verdict::Wait,
             Moved::End | Moved::Broken(_) => return Verdict::Garbage,
         }
-        match judge(greeting, known) {
+        match classify(greeting, known) {
             Verdict::Wait => {}
             verdict => return verdict,
         }
     }
 }
 
-fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
     if let Some((association, stream)) = greeting.claims {
         return match greeting.into.advance() {
             Ok(()) if greeting.into.opened() => Verdict::Stream(association, stream),
@@ -86,7 +86,7 @@ fn judge(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict
         greeting.into.skip(STREAM_PREFACE_LEN);
         greeting.into.start(keys.stream(stream).1);
         greeting.claims = Some((association, stream));
-        return judge(greeting, known);
+        return classify(greeting, known);
     }
     match raw.split_at_checked(MAGIC.len()) {
         Some((magic, [version, _kind, ..])) if magic == MAGIC && *version != VERSION => {

@@ -293,10 +293,10 @@ impl SplitBase {
         let Some(control) = &mut association.control else { return };
         control.ready(readiness);
         let outcome = loop {
-            match control.hear().map(<[u8]>::len) {
+            match control.receive().map(<[u8]>::len) {
                 Ok(0) => break control.flush(),
                 // A mobile proves itself with one byte; whatever else it says is dropped.
-                Ok(n) => control.take(n),
+                Ok(n) => control.consume(n),
                 Err(e) => break Err(e),
             }
         };
@@ -409,7 +409,7 @@ impl Hop for SplitBase {
                 continue;
             }
             let wires = &mut self.wires;
-            association.pump(turn.now, |stream, how| wires.leave(turn, stream, how));
+            association.pump(turn.now, |stream, how| wires.close_departed(turn, stream, how));
             touched.push(*id);
         }
         for id in touched {
@@ -444,7 +444,7 @@ impl Hop for SplitBase {
         Some(&mut self.associations.get_mut(&number(id)?)?.streams)
     }
 
-    fn forget(&mut self, turn: &mut Turn<'_>, id: AssociationId) {
+    fn remove_association(&mut self, turn: &mut Turn<'_>, id: AssociationId) {
         let removed = number(id).and_then(|number| self.associations.remove(&number));
         let Some(mut association) = removed else { return };
         self.events.retain(|event| !matches!(event, HopEvent::Lost(lost, _) if *lost == id));
@@ -453,7 +453,7 @@ impl Hop for SplitBase {
             control.socket.close(turn.reactor, true);
         }
         while let Some((stream, how)) = association.streams.next_leaving() {
-            self.wires.leave(turn, stream, how);
+            self.wires.close_departed(turn, stream, how);
         }
         for mut stream in association.streams.take_all() {
             stream.break_off(lost());
@@ -465,7 +465,7 @@ impl Hop for SplitBase {
         while let Some((id, mut association)) = self.associations.pop_first() {
             tracing::trace!(association = id, "closed");
             while let Some((stream, how)) = association.streams.next_leaving() {
-                self.wires.leave(turn, stream, how);
+                self.wires.close_departed(turn, stream, how);
             }
             for mut stream in association.streams.take_all() {
                 self.wires.close(turn, &mut stream);

@@ -218,7 +218,7 @@ fn a_base_may_forget_an_association_that_stands() {
     }
     let id = world.association(0);
     let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
-    world.base.forget(&mut turn, id);
+    world.base.remove_association(&mut turn, id);
     assert!(world.base.streams(id).is_none());
     for _ in 0..50 {
         world.step();

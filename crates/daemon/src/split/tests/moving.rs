@@ -189,7 +189,7 @@ enum Act {
     Pump(bool),
     Wait,
     Finish(bool),
-    Leave(bool),
+    Departure(bool),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -200,7 +200,7 @@ fn act() -> impl Strategy<Value = Act> {
         12 => any::<bool>().prop_map(Act::Pump),
         1 => Just(Act::Wait),
         1 => any::<bool>().prop_map(Act::Finish),
-        1 => any::<bool>().prop_map(Act::Leave),
+        1 => any::<bool>().prop_map(Act::Departure),
     ]
 }
 
@@ -223,8 +223,8 @@ proptest! {
                 Act::Pump(side) => world.pump(side),
                 Act::Wait => world.now += Duration::from_millis(30),
                 Act::Finish(side) => world.side(side).finish(),
-                Act::Leave(side) if !world.side(side).left => world.side(side).leave(),
-                Act::Leave(_) => {}
+                Act::Departure(side) if !world.side(side).left => world.side(side).leave(),
+                Act::Departure(_) => {}
             }
         }
         for side in [true, false] {

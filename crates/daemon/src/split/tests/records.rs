@@ -33,9 +33,9 @@ fn carry_all(out: &mut Outbound, into: &mut Inbound) {
 
 /// What an acknowledgement on the way back would bring about.
 fn acknowledge(out: &mut Outbound, into: &mut Inbound) {
-    if let Some(owed) = into.owed() {
-        into.tell(owed.ack);
-        out.heard(owed.ack).unwrap();
+    if let Some(owed) = into.pending_ack() {
+        into.set_acknowledged(owed.ack);
+        out.handle_ack(owed.ack).unwrap();
     }
 }
 
@@ -115,7 +115,7 @@ fn a_writer_waits_for_acknowledgements_but_its_end_does_not() {
     assert!(!out.is_finished(), "nobody has said that it arrived");
     acknowledge(&mut out, &mut into);
     assert!(out.is_finished());
-    assert_eq!(out.kept(), (into.received(), Vec::new()));
+    assert_eq!(out.unacknowledged(), (into.received(), Vec::new()));
 }
 
 #[test]
@@ -242,22 +242,22 @@ fn an_acknowledgement_of_what_was_never_sent_is_forged() {
     let (mut out, _) = pair();
     write(&mut out, b"four");
     let ack = |received| Ack { received, ..Ack::FIRST };
-    assert_eq!(out.heard(ack(1)), Err(Forged), "it was not even sealed");
+    assert_eq!(out.handle_ack(ack(1)), Err(Forged), "it was not even sealed");
     out.finish();
     out.pending();
-    assert_eq!(out.heard(ack(6)), Err(Forged));
-    assert_eq!(out.heard(ack(4)), Ok(()));
+    assert_eq!(out.handle_ack(ack(6)), Err(Forged));
+    assert_eq!(out.handle_ack(ack(4)), Ok(()));
     assert!(!out.is_finished());
-    assert_eq!(out.heard(ack(5)), Ok(()));
+    assert_eq!(out.handle_ack(ack(5)), Ok(()));
     assert!(out.is_finished());
-    assert_eq!(out.heard(ack(2)), Ok(()), "an old one changes nothing");
-    assert_eq!(out.kept(), (4, Vec::new()));
+    assert_eq!(out.handle_ack(ack(2)), Ok(()), "an old one changes nothing");
+    assert_eq!(out.unacknowledged(), (4, Vec::new()));
 }
 
 #[test]
 fn more_than_was_allowed_is_forged() {
     let (mut out, mut into) = pair();
-    out.heard(Ack { received: 0, limit: u64::MAX }).unwrap();
+    out.handle_ack(Ack { received: 0, limit: u64::MAX }).unwrap();
     let mut outcome = Ok(());
     let mut sent = 0;
     while outcome.is_ok() && sent < 2 * WINDOW_MIN {

@@ -9,14 +9,15 @@ use lasthop_session::Refusal;
 
 use super::policy::TargetPolicy;
 
-/// The addresses that are a mobile's own, as a base was told: what it asks for must be among them.
+/// A mobile's own addresses, as the base's configuration has them: what it asks for must be among
+/// them.
 #[derive(Clone, PartialEq, Default, Debug)]
-pub(super) struct Sources {
+pub(super) struct SourceAddresses {
     addresses: Vec<IpAddr>,
     networks: Vec<Network>,
 }
 
-impl Sources {
+impl SourceAddresses {
     /// The mobile's own addresses, and the networks behind it.
     pub(super) fn new(addresses: Vec<IpAddr>, networks: Vec<Network>) -> Self {
         Self { addresses, networks }
@@ -35,7 +36,7 @@ impl Sources {
         };
         let mut leave = Leave { v4: first(true), v6: first(false), ..Leave::default() };
         if let Some(asked) = asked.map(tcp::canonical) {
-            if !self.holds(asked.ip()) {
+            if !self.contains(asked.ip()) {
                 return Err(Refusal::NotAllowed);
             }
             *(if asked.is_ipv4() { &mut leave.v4 } else { &mut leave.v6 }) = Some(asked);
@@ -43,7 +44,7 @@ impl Sources {
         Ok(leave)
     }
 
-    fn holds(&self, ip: IpAddr) -> bool {
+    fn contains(&self, ip: IpAddr) -> bool {
         let own = self.addresses.contains(&ip) || self.networks.iter().any(|n| n.contains(ip));
         // No wide network makes the base's own inside an address of the mobile's.
         own && TargetPolicy::default().allows(ip, |_| None)
@@ -58,9 +59,12 @@ mod tests {
         s.parse().unwrap()
     }
 
-    fn sources() -> Sources {
+    fn sources() -> SourceAddresses {
         let addresses = ["10.9.0.7", "2001:db8::7"].map(|s| s.parse().unwrap()).to_vec();
-        Sources::new(addresses, vec!["10.1.0.0/16".parse().unwrap(), "0.0.0.0/1".parse().unwrap()])
+        SourceAddresses::new(
+            addresses,
+            vec!["10.1.0.0/16".parse().unwrap(), "0.0.0.0/1".parse().unwrap()],
+        )
     }
 
     #[test]
@@ -68,7 +72,7 @@ mod tests {
         let leave = sources().choose(None).unwrap();
         assert_eq!(leave.v4, Some(addr("10.9.0.7:0")));
         assert_eq!(leave.v6, Some(addr("[2001:db8::7]:0")));
-        let leave = Sources::default().choose(None).unwrap();
+        let leave = SourceAddresses::default().choose(None).unwrap();
         assert_eq!((leave.v4, leave.v6), (None, None));
     }
 
@@ -87,6 +91,6 @@ mod tests {
             let refusal = sources().choose(Some(addr(asked))).unwrap_err();
             assert_eq!(refusal, Refusal::NotAllowed, "{asked}");
         }
-        assert!(Sources::default().choose(Some(addr("10.1.2.3:1"))).is_err());
+        assert!(SourceAddresses::default().choose(Some(addr("10.1.2.3:1"))).is_err());
     }
 }

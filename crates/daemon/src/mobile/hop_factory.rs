@@ -25,7 +25,7 @@ use crate::hop::MobileHop;
 use crate::split::{Seal, SplitMobile};
 
 /// What every hop of one mobile is made from.
-pub(super) struct Recipe {
+pub(super) struct HopFactory {
     hop: HopKind,
     keys: Keypair,
     seal: SealKind,
@@ -41,7 +41,7 @@ pub(super) struct Recipe {
     streams: usize,
 }
 
-impl Recipe {
+impl HopFactory {
     /// The hops that a mobile with these keys is configured for.
     pub(super) fn new(config: &MobileConfig, keys: Keypair, seed: Seed) -> Self {
         Self {
@@ -86,7 +86,7 @@ impl Recipe {
     fn over<C: Carrier>(
         &mut self,
         base: &Candidate,
-        carrier: Way<C>,
+        carrier: BaseCarrier<C>,
         now: Time,
     ) -> Result<Box<dyn MobileHop>, RunError> {
         Ok(match (self.hop, self.seal, &base.key) {
@@ -136,7 +136,7 @@ impl Recipe {
     fn srp<C: Carrier>(
         &mut self,
         base: &Candidate,
-        carrier: Way<C>,
+        carrier: BaseCarrier<C>,
         now: Time,
     ) -> DatagramMobile<NumberedLink<C::Route, Srp>, C> {
         let settings = settings::srp(&self.srp, carrier.passage, self.streams);
@@ -150,14 +150,14 @@ impl Recipe {
             }
         };
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
-        self.introduce(carrier.carry("srp", machine, base))
+        self.introduce(carrier.into_hop("srp", machine, base))
     }
 
     fn mobile_tcp<C: Carrier>(
         &mut self,
         base: &Candidate,
         key: &lasthop_hop::seal::PublicKey,
-        carrier: Way<C>,
+        carrier: BaseCarrier<C>,
         now: Time,
     ) -> Result<DatagramMobile<NumberedLink<C::Route, MobileTcp>, C>, RunError> {
         let (passage, seed) = (carrier.passage, self.next_seed());
@@ -166,32 +166,32 @@ impl Recipe {
         let keys = self.keys.clone();
         let machine = lasthop_hop::Mobile::new(settings, keys, *key, C::NOWHERE, seed, now);
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
-        Ok(self.introduce(carrier.carry("mobile-tcp", machine, base)))
+        Ok(self.introduce(carrier.into_hop("mobile-tcp", machine, base)))
     }
 
     fn bare<C: Carrier>(
         &mut self,
         base: &Candidate,
-        carrier: Way<C>,
+        carrier: BaseCarrier<C>,
         now: Time,
     ) -> Result<DatagramMobile<BareLink<C::Route>, C>, RunError> {
         let seed = self.next_seed();
         let settings = settings::mobile_tcp(&self.mobile_tcp, carrier.passage, 0, self.streams)?;
         let machine = BareMobile::new(settings, C::NOWHERE, seed, now);
-        Ok(carrier.carry("mobile-tcp", machine, base))
+        Ok(carrier.into_hop("mobile-tcp", machine, base))
     }
 }
 
 /// A carrier to one base.
-struct Way<C: Carrier> {
+struct BaseCarrier<C: Carrier> {
     carrier: C,
     passage: Passage,
     /// Where the base is, if the carrier need not be told.
     peer: Option<C::Route>,
 }
 
-impl<C: Carrier> Way<C> {
-    fn carry<K>(
+impl<C: Carrier> BaseCarrier<C> {
+    fn into_hop<K>(
         self,
         name: &'static str,
         machine: MobileEnd<K>,
@@ -205,14 +205,18 @@ impl<C: Carrier> Way<C> {
     }
 }
 
-fn udp(host: &str) -> Result<Way<Udp>, RunError> {
+fn udp(host: &str) -> Result<BaseCarrier<Udp>, RunError> {
     let is_v4 = host.parse::<Ipv4Addr>().is_ok();
     let carrier = Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
-    Ok(Way { carrier, passage: Passage::udp(!is_v4), peer: None })
+    Ok(BaseCarrier { carrier, passage: Passage::udp(!is_v4), peer: None })
 }
 
-fn ether(interface: &str, peer: Option<Mac>, framing: Framing) -> Result<Way<Ether>, RunError> {
+fn ether(
+    interface: &str,
+    peer: Option<Mac>,
+    framing: Framing,
+) -> Result<BaseCarrier<Ether>, RunError> {
     let carrier = Ether::open(interface, framing)?;
     let passage = Passage::ether(carrier.mtu(), framing.overhead());
-    Ok(Way { carrier, passage, peer })
+    Ok(BaseCarrier { carrier, passage, peer })
 }

@@ -7,24 +7,24 @@ use std::{fs, thread};
 
 use lasthop_control::priority::Program;
 
-/// Processes that are looked at first, since they were found before.
+/// Processes that are scanned first, since they were found before.
 const RECENT: usize = 32;
-/// Looking at all processes takes at most one part in so many of the time.
-const REST: u32 = 10;
-/// Nobody waits longer than this for his turn.
-const REST_MAX: Duration = Duration::from_secs(1);
+/// Scanning all processes takes at most one part in so many of the time.
+const SCAN_PAUSE: u32 = 10;
+/// The longest pause between two scans.
+const SCAN_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Looks into the lists of open files of processes. What this user may not read is not found.
 pub(super) struct Processes {
     /// The latest first.
     recent: VecDeque<PathBuf>,
-    /// All processes are not looked at before.
-    rests_until: Instant,
+    /// All processes are not scanned again before.
+    next_scan: Instant,
 }
 
 impl Processes {
     pub(super) fn new() -> Self {
-        Self { recent: VecDeque::new(), rests_until: Instant::now() }
+        Self { recent: VecDeque::new(), next_scan: Instant::now() }
     }
 
     /// The programs that hold sockets with these tags and inodes, as far as they are found.
@@ -35,25 +35,25 @@ impl Processes {
         }
         let mut found = Vec::new();
         for process in self.recent.clone() {
-            self.look(&process, &mut wanted, &mut found);
+            self.scan(&process, &mut wanted, &mut found);
         }
         if wanted.is_empty() {
             return found;
         }
-        thread::sleep(self.rests_until.saturating_duration_since(Instant::now()));
+        thread::sleep(self.next_scan.saturating_duration_since(Instant::now()));
         let began = Instant::now();
         for process in all() {
             if wanted.is_empty() {
                 break;
             }
-            self.look(&process, &mut wanted, &mut found);
+            self.scan(&process, &mut wanted, &mut found);
         }
-        self.rests_until = Instant::now() + (began.elapsed() * REST).min(REST_MAX);
+        self.next_scan = Instant::now() + (began.elapsed() * SCAN_PAUSE).min(SCAN_PAUSE_MAX);
         found
     }
 
     /// Takes out of `wanted` what the process holds.
-    fn look(
+    fn scan(
         &mut self,
         process: &Path,
         wanted: &mut HashMap<u64, Vec<u64>>,

@@ -14,7 +14,7 @@ use lasthop_session::{Refusal, ResetReason, Target};
 use lasthop_units::Time;
 use lasthop_wire::tcp::Seq;
 
-use super::guest::Wanted;
+use super::application::OpenRequest;
 use super::{Core, MobileRole, Waiting};
 use crate::driver::{Phase, Timer};
 
@@ -44,13 +44,13 @@ enum Outcome {
 
 /// The SYNs that wait, and what has come of those before.
 #[derive(Default)]
-pub(super) struct Openings {
+pub(super) struct HeldSyns {
     by_pair: HashMap<Pair, (Seq, Outcome)>,
     /// Answers that are forgotten at these times.
     refused: VecDeque<(Time, Pair, Seq)>,
 }
 
-impl Openings {
+impl HeldSyns {
     /// Remembers an answer, and forgets those whose time is over.
     fn refuse(&mut self, now: Time, pair: Pair, seq: Seq, refusal: Refusal) {
         while let Some((at, pair, seq)) = self.refused.front().copied()
@@ -78,8 +78,8 @@ impl Openings {
 
 /// An application whose SYN was held.
 #[derive(Debug)]
-pub(crate) struct Held {
-    pub(super) wanted: Wanted,
+pub(crate) struct HeldSyn {
+    pub(super) open_request: OpenRequest,
     pair: Pair,
     seq: Seq,
     /// Until the base has answered.
@@ -89,14 +89,14 @@ pub(crate) struct Held {
     last: Time,
 }
 
-impl Held {
+impl HeldSyn {
     /// Whether the base has not answered yet.
-    pub(super) fn waits(&self) -> bool {
+    pub(super) fn is_unanswered(&self) -> bool {
         self.syn.is_some()
     }
 
     /// When it is given up if nothing more is heard of it.
-    fn lapses(&self) -> Time {
+    fn deadline(&self) -> Time {
         let patience = match self.syn {
             Some(_) => self.last.since(self.first) + SLACK,
             None => HANDSHAKE,
@@ -105,16 +105,16 @@ impl Held {
     }
 }
 
-fn held(core: &mut Core, key: Key) -> Option<&mut Held> {
+fn held(core: &mut Core, key: Key) -> Option<&mut HeldSyn> {
     match core.waiting(key)? {
-        Waiting::Held(held) => Some(held),
+        Waiting::HeldSyn(held) => Some(held),
         _ => None,
     }
 }
 
 impl MobileRole {
     /// SYNs wait.
-    pub(super) fn take_syns(&mut self, core: &mut Core, n: usize) {
+    pub(super) fn read_syns(&mut self, core: &mut Core, n: usize) {
         // A flood must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
             let Some(holding) = self.intercepted.holding() else { return };
@@ -124,14 +124,14 @@ impl MobileRole {
                 Ok(false) => return,
                 Err(error) => return tracing::warn!(%error, "cannot read the packet queue"),
             }
-            syns.into_iter().for_each(|syn| self.take_syn(core, syn));
+            syns.into_iter().for_each(|syn| self.handle_syn(core, syn));
         }
         core.arm(core.now, Timer::Accept(n));
     }
 
-    fn take_syn(&mut self, core: &mut Core, syn: Syn) {
+    fn handle_syn(&mut self, core: &mut Core, syn: Syn) {
         let pair = (syn.source, syn.target);
-        let known = self.openings.by_pair.get(&pair).copied();
+        let known = self.held_syns.by_pair.get(&pair).copied();
         let Some(holding) = self.intercepted.holding() else { return };
         match known {
             Some((seq, Outcome::Refused(refusal))) if seq == syn.seq => {
@@ -147,35 +147,35 @@ impl MobileRole {
                 };
             }
             // The application has begun anew from the same port.
-            Some((_, Outcome::Opening(key))) => self.leave_held(core, key),
+            Some((_, Outcome::Opening(key))) => self.abort_held_syn(core, key),
             _ => {}
         }
-        self.welcome_syn(core, syn);
+        self.hold_syn(core, syn);
     }
 
-    fn welcome_syn(&mut self, core: &mut Core, syn: Syn) {
+    fn hold_syn(&mut self, core: &mut Core, syn: Syn) {
         let (now, pair, seq) = (core.now, (syn.source, syn.target), syn.seq);
         if core.stopping || core.connections.len() >= self.config.connections {
             let refusal = if core.stopping { Refusal::ShuttingDown } else { Refusal::TooMany };
             core.counters.refused += 1;
-            self.openings.refuse(now, pair, seq, refusal);
+            self.held_syns.refuse(now, pair, seq, refusal);
             if let Some(holding) = self.intercepted.holding() {
                 holding.refuse(&syn, refusal);
             }
             return;
         }
-        let wanted = Wanted::from(self.intercepted.source(syn.source));
-        let held = Held { wanted, pair, seq, syn: Some(syn), first: now, last: now };
-        let lapses = held.lapses();
-        let key = core.add(String::new(), Waiting::Held(held));
-        self.openings.by_pair.insert(pair, (seq, Outcome::Opening(key)));
-        core.arm(lapses, Timer::Connection(key));
-        self.users.meet(core, key, Ends { client: pair.0, server: pair.1 });
+        let open_request = OpenRequest::from(self.intercepted.source(syn.source));
+        let held = HeldSyn { open_request, pair, seq, syn: Some(syn), first: now, last: now };
+        let deadline = held.deadline();
+        let key = core.add(String::new(), Waiting::HeldSyn(held));
+        self.held_syns.by_pair.insert(pair, (seq, Outcome::Opening(key)));
+        core.arm(deadline, Timer::Connection(key));
+        self.priorities.identify_program(core, key, Ends { client: pair.0, server: pair.1 });
         self.open(core, key, &Target::Addr(pair.1));
     }
 
     /// The base has answered, if that is whom it has answered. True if it is.
-    pub(super) fn answer_held(
+    pub(super) fn answer_held_syn(
         &mut self,
         core: &mut Core,
         key: Key,
@@ -187,18 +187,18 @@ impl MobileRole {
             Ok(_) => {
                 held.last = now;
                 let syn = held.syn.take();
-                let lapses = held.lapses();
+                let deadline = held.deadline();
                 if let (Some(syn), Some(holding)) = (syn, self.intercepted.holding()) {
                     holding.admit(&syn);
                 }
-                core.arm(lapses, Timer::Connection(key));
+                core.arm(deadline, Timer::Connection(key));
             }
             Err(reason) => {
                 let Some(connection) = core.remove(key) else { return true };
                 core.counters.refused += 1;
                 tracing::debug!(target = connection.target, %reason, "connection refused");
-                if let Phase::Waiting(Waiting::Held(held)) = connection.phase {
-                    self.dismiss_held(core, held, reason);
+                if let Phase::Waiting(Waiting::HeldSyn(held)) = connection.phase {
+                    self.refuse_held_syn(core, held, reason);
                 }
             }
         }
@@ -206,18 +206,18 @@ impl MobileRole {
     }
 
     /// There is no connection for it, or not any more.
-    pub(super) fn dismiss_held(&mut self, core: &mut Core, held: Held, refusal: Refusal) {
-        self.openings.refuse(core.now, held.pair, held.seq, refusal);
+    pub(super) fn refuse_held_syn(&mut self, core: &mut Core, held: HeldSyn, refusal: Refusal) {
+        self.held_syns.refuse(core.now, held.pair, held.seq, refusal);
         if let (Some(syn), Some(holding)) = (held.syn, self.intercepted.holding()) {
             holding.refuse(&syn, refusal);
         }
     }
 
     /// The application has given up, or has begun anew.
-    fn leave_held(&mut self, core: &mut Core, key: Key) {
+    fn abort_held_syn(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
-        if let Phase::Waiting(Waiting::Held(held)) = connection.phase {
-            self.openings.by_pair.remove(&held.pair);
+        if let Phase::Waiting(Waiting::HeldSyn(held)) = connection.phase {
+            self.held_syns.by_pair.remove(&held.pair);
             if let (Some(syn), Some(holding)) = (held.syn, self.intercepted.holding()) {
                 holding.drop(&syn);
             }
@@ -230,36 +230,38 @@ impl MobileRole {
     }
 
     /// Gives up an application of which nothing is heard any more.
-    pub(super) fn tend_held(&mut self, core: &mut Core, key: Key) {
-        let Some(lapses) = held(core, key).map(|held| held.lapses()) else { return };
-        if lapses <= core.now {
-            self.leave_held(core, key);
+    pub(super) fn expire_held_syn(&mut self, core: &mut Core, key: Key) {
+        let Some(deadline) = held(core, key).map(|held| held.deadline()) else { return };
+        if deadline <= core.now {
+            self.abort_held_syn(core, key);
         } else {
-            core.arm(lapses, Timer::Connection(key));
+            core.arm(deadline, Timer::Connection(key));
         }
     }
 
     /// An application whose SYN was let go on has come to the listener: its connection stands
     /// already. What was not held is given back.
-    pub(super) fn join_held(&mut self, core: &mut Core, taken: Taken) -> Option<Taken> {
+    pub(super) fn attach_held_syn(&mut self, core: &mut Core, taken: Taken) -> Option<Taken> {
         let pair = (taken.source, taken.target);
-        match self.openings.by_pair.get(&pair).copied() {
+        match self.held_syns.by_pair.get(&pair).copied() {
             None => return Some(taken),
             // It has come by another way than its SYN, which waits in vain.
-            Some((_, Outcome::Opening(key))) if held(core, key).is_none_or(|held| held.waits()) => {
-                self.leave_held(core, key);
-                self.openings.by_pair.remove(&pair);
+            Some((_, Outcome::Opening(key)))
+                if held(core, key).is_none_or(|held| held.is_unanswered()) =>
+            {
+                self.abort_held_syn(core, key);
+                self.held_syns.by_pair.remove(&pair);
                 return Some(taken);
             }
             // It was reset in the meantime.
             Some((_, Outcome::Refused(_))) => tcp::abort_on_close(&taken.fd),
             Some((_, Outcome::Opening(key))) => {
-                self.openings.by_pair.remove(&pair);
+                self.held_syns.by_pair.remove(&pair);
                 tcp::tune_relayed(&taken.fd);
                 // The source needs the key, and the key the socket: the source is corrected after.
                 match Socket::new(&mut core.reactor, taken.fd, Source::Resolver) {
                     Ok(socket) => core.relay(key, |_| Some((socket, Vec::new()))),
-                    Err(_) => self.leave_held(core, key),
+                    Err(_) => self.abort_held_syn(core, key),
                 }
             }
         }
@@ -267,15 +269,15 @@ impl MobileRole {
     }
 
     /// No new connection is wanted any more.
-    pub(super) fn refuse_all_held(&mut self, core: &mut Core) {
-        for key in self.openings.keys() {
-            if held(core, key).is_some_and(|held| held.waits()) {
+    pub(super) fn refuse_held_syns(&mut self, core: &mut Core) {
+        for key in self.held_syns.keys() {
+            if held(core, key).is_some_and(|held| held.is_unanswered()) {
                 if let Some((id, conn)) = core.connections.get(key).and_then(|c| c.name)
                     && let Some((session, mut streams)) = core.session(id)
                 {
                     session.reset(&mut streams, conn, ResetReason::Aborted);
                 }
-                self.answer_held(core, key, Err(Refusal::ShuttingDown));
+                self.answer_held_syn(core, key, Err(Refusal::ShuttingDown));
             }
         }
     }

@@ -9,7 +9,7 @@ use super::config::Candidate;
 
 /// A base.
 #[derive(Debug)]
-pub(super) struct Station {
+pub(super) struct KnownBase {
     pub(super) config: Candidate,
     /// The part of the hop that leads to it, if there is one.
     pub(super) part: Option<u32>,
@@ -18,9 +18,9 @@ pub(super) struct Station {
     /// Our address on the way to it, as far as it was looked at.
     pub(super) local: Option<IpAddr>,
     /// What was known of it when it was asked for a sign of life.
-    pub(super) asked: Option<Sign>,
+    pub(super) asked: Option<Liveness>,
     /// It has refused the session: until then the mobile does not go there by itself.
-    pub(super) shunned: Option<Time>,
+    pub(super) avoid_until: Option<Time>,
     /// How often the session has come to it.
     pub(super) handoffs: u64,
     /// How long that took the last time.
@@ -32,17 +32,17 @@ pub(super) struct Station {
 
 /// Signs of life of a base, to be compared with later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Sign {
+pub(super) struct Liveness {
     /// Its association stands.
     pub(super) up: bool,
     /// How much has come from it.
-    pub(super) heard: u64,
+    pub(super) received: u64,
 }
 
-impl Sign {
+impl Liveness {
     /// Whether the base has answered since then.
     pub(super) fn is_answered_by(self, later: Self) -> bool {
-        later.up && (!self.up || later.heard != self.heard)
+        later.up && (!self.up || later.received != self.received)
     }
 }
 
@@ -83,7 +83,7 @@ impl Addresses {
     }
 }
 
-impl Station {
+impl KnownBase {
     /// A base that was never spoken to.
     pub(super) fn new(config: Candidate) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Station {
             until: None,
             local: None,
             asked: None,
-            shunned: None,
+            avoid_until: None,
             handoffs: 0,
             pause: None,
             reported: None,
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_association_that_stands_is_no_answer_until_something_comes() {
-        let sign = |up, heard| Sign { up, heard };
+        let sign = |up, received| Liveness { up, received };
         assert!(sign(false, 0).is_answered_by(sign(true, 0)));
         assert!(!sign(true, 7).is_answered_by(sign(true, 7)));
         assert!(sign(true, 7).is_answered_by(sign(true, 8)));

@@ -1,18 +1,18 @@
-//! Bytes that were written and that the peer does not yet have.
+//! Bytes that were written and are not acknowledged.
 
-/// A ring of bytes with their places in the stream. It holds what may have to be told again over
+/// A ring of bytes with their places in the stream. It holds what may have to be sent again over
 /// another hop: everything from the first byte that the peer has not acknowledged.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct SendBuffer {
     buf: Box<[u8]>,
     /// Where in `buf` the first byte stands.
     head: usize,
     len: usize,
-    /// Owner of the first byte in the stream.
+    /// Place of the first byte in the stream.
     start: u64,
 }
 
-impl Kept {
+impl SendBuffer {
     /// An empty ring for `capacity` bytes.
     pub(super) fn new(capacity: usize) -> Self {
         Self { buf: vec![0; capacity].into(), head: 0, len: 0, start: 0 }
@@ -23,12 +23,12 @@ impl Kept {
         self.buf.len()
     }
 
-    /// Owner of the first byte that is kept.
+    /// Place of the first byte that is kept.
     pub(super) fn start(&self) -> u64 {
         self.start
     }
 
-    /// Owner behind the last byte that was written.
+    /// Place behind the last byte that was written.
     pub(super) fn end(&self) -> u64 {
         self.start + self.len as u64
     }
@@ -102,7 +102,7 @@ impl Kept {
 mod tests {
     use super::*;
 
-    fn write(kept: &mut Kept, data: &[u8]) -> usize {
+    fn write(kept: &mut SendBuffer, data: &[u8]) -> usize {
         let mut done = 0;
         while done < data.len() && !kept.is_full() {
             let space = kept.space();
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn bytes_keep_their_places_around_the_ring_and_through_growth() {
         let data: Vec<u8> = (0..200).collect();
-        let mut kept = Kept::new(16);
+        let mut kept = SendBuffer::new(16);
         let (mut written, mut released) = (0, 0);
         let mut step = 1;
         while released < data.len() {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_takes_nothing_until_something_is_released() {
-        let mut kept = Kept::new(4);
+        let mut kept = SendBuffer::new(4);
         assert_eq!(write(&mut kept, b"abcdef"), 4);
         assert!(kept.is_full() && kept.space().is_empty());
         kept.release(3);

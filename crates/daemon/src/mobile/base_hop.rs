@@ -11,14 +11,14 @@ use crate::error::RunError;
 
 impl MobileRole {
     /// Makes a hop to base `i` if there is none; its part.
-    pub(super) fn reach(&mut self, core: &mut Core, i: usize) -> Option<u32> {
+    pub(super) fn open_hop(&mut self, core: &mut Core, i: usize) -> Option<u32> {
         let station = self.stations.get_mut(i)?;
         if station.part.is_some() {
             return station.part;
         }
         let made = match self.first.take() {
             Some(hop) => Ok(hop),
-            None => self.recipe.make(&station.config, core.now),
+            None => self.factory.make(&station.config, core.now),
         };
         let (several, mut turn) = core.turn();
         let added = made.and_then(|hop| {
@@ -36,12 +36,12 @@ impl MobileRole {
         }
         let part = station.part;
         if part.is_some() {
-            self.look_up(core, i);
+            self.resolve_base(core, i);
         }
         part
     }
 
-    pub(super) fn look_up(&mut self, core: &mut Core, i: usize) {
+    pub(super) fn resolve_base(&mut self, core: &mut Core, i: usize) {
         let Some(station) = self.stations.get_mut(i) else { return };
         // On a link there is nothing to look up.
         let HopAddress::Internet(base) = &station.config.place else { return };
@@ -52,7 +52,7 @@ impl MobileRole {
             station.addresses.set(vec![SocketAddr::new(ip, base.port)]);
             return self.use_base(core, i);
         }
-        match core.resolver.ask(Asker::Base(i), &base.host, base.port) {
+        match core.resolver.request(Asker::Base(i), &base.host, base.port) {
             Ok(()) => station.addresses.asking = true,
             Err(_) => core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i)),
         }

@@ -54,12 +54,12 @@ impl Shared {
 
 /// Recognises programs on a thread of its own. Its descriptor is readable when answers wait.
 #[derive(Debug)]
-pub(crate) struct Programs {
+pub(crate) struct ProgramLookup {
     shared: Arc<Shared>,
     answers: Receiver<(u64, Program)>,
 }
 
-impl Programs {
+impl ProgramLookup {
     /// Starts the thread.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Programs {
 
     /// Asks whose the connection between `ends` is; `tag` is for the answer. Of a program that is not
     /// found there is no answer.
-    pub(crate) fn ask(&self, tag: u64, ends: Ends) {
+    pub(crate) fn request(&self, tag: u64, ends: Ends) {
         let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
         if queue.waiting.len() < QUEUE_MAX {
             queue.waiting.push_back((tag, ends));
@@ -97,13 +97,13 @@ impl Programs {
     }
 }
 
-impl AsFd for Programs {
+impl AsFd for ProgramLookup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.wake.as_fd()
     }
 }
 
-impl Drop for Programs {
+impl Drop for ProgramLookup {
     fn drop(&mut self) {
         self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.shared.ready.notify_all();
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     /// The next answer, or none if nothing comes for so long.
-    fn answer(programs: &Programs, patience: Duration) -> Option<(u64, Program)> {
+    fn answer(programs: &ProgramLookup, patience: Duration) -> Option<(u64, Program)> {
         let mut reactor = Reactor::new().unwrap();
         reactor.add(programs, Interest::Read, ()).unwrap();
         let (mut ready, end) = (Vec::new(), Instant::now() + patience);
@@ -160,12 +160,12 @@ mod tests {
 
     #[test]
     fn a_connection_of_this_very_program_is_recognised() {
-        let programs = Programs::start().unwrap();
+        let programs = ProgramLookup::start().unwrap();
         let binary = std::env::current_exe().unwrap();
         let binary = binary.file_name().unwrap().to_str().unwrap();
         for (tag, listen) in [(7, "127.0.0.1:0"), (8, "[::1]:0")] {
             let (ours, accepted, ends) = connection(listen);
-            programs.ask(tag, ends);
+            programs.request(tag, ends);
             let (answered, program) = answer(&programs, Duration::from_secs(30)).unwrap();
             assert_eq!(answered, tag);
             assert!(program.is(binary), "{program:?} is not {binary}");
@@ -175,11 +175,11 @@ mod tests {
 
     #[test]
     fn a_connection_that_nobody_here_has_stays_unknown() {
-        let programs = Programs::start().unwrap();
+        let programs = ProgramLookup::start().unwrap();
         let (ours, accepted, ends) = connection("127.0.0.1:0");
         let nobody = Ends { client: "192.0.2.1:9".parse().unwrap(), ..ends };
-        programs.ask(1, nobody);
-        programs.ask(2, ends);
+        programs.request(1, nobody);
+        programs.request(2, ends);
         assert_eq!(answer(&programs, Duration::from_secs(30)).map(|answer| answer.0), Some(2));
         assert!(programs.poll().is_none());
         drop((ours, accepted));

@@ -1,4 +1,4 @@
-//! Whose connections they are: the programs that want them, and the priorities that these have.
+//! The programs that connections belong to, and the priorities that follow from them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,18 +12,18 @@ use lasthop_kernel::turn::Source;
 use lasthop_session::{FeedbackConfig, Layer, Setting, Target};
 
 use super::Core;
-use crate::programs::Programs;
+use crate::program_lookup::ProgramLookup;
 
-/// What is known of applications beside their bytes.
+/// Priorities of connections, by program, fixed host and port.
 #[derive(Debug)]
-pub(super) struct Users {
+pub(super) struct ProgramPriorities {
     priorities: Priorities,
     /// None before the loop runs, and where there is no thread for it.
-    programs: Option<Programs>,
+    programs: Option<ProgramLookup>,
 }
 
-impl Users {
-    /// Nobody is here; `connections` can be at once.
+impl ProgramPriorities {
+    /// No connections yet, and never more than `connections` at once.
     pub(super) fn new(rules: Rules, connections: usize) -> Self {
         let feedback = FeedbackConfig { flows_max: connections, ..FeedbackConfig::default() };
         Self { priorities: Priorities::new(rules, feedback), programs: None }
@@ -35,7 +35,7 @@ impl Users {
         reactor: &mut Reactor<Source>,
         source: Source,
     ) -> io::Result<()> {
-        match Programs::start() {
+        match ProgramLookup::start() {
             Ok(programs) => {
                 reactor.add(&programs, Interest::Read, source)?;
                 self.programs = Some(programs);
@@ -47,16 +47,16 @@ impl Users {
         Ok(())
     }
 
-    /// Somebody has come who has not said what he wants; `ends` are his connection's with us.
-    pub(super) fn meet(&self, core: &mut Core, key: Key, ends: Ends) {
+    /// Asks which program an application's connection is of; `ends` are that connection's.
+    pub(super) fn identify_program(&self, core: &mut Core, key: Key, ends: Ends) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         connection.who.client = Some(ends.client);
         if let Some(programs) = &self.programs {
-            programs.ask(connection.who.number, ends);
+            programs.request(connection.who.number, ends);
         }
     }
 
-    /// He wants `target`.
+    /// The application asks for `target`.
     pub(super) fn begin(&mut self, core: &mut Core, key: Key, target: &Target) {
         let flow = match target {
             Target::Addr(addr) => Flow::to(*addr),
@@ -65,7 +65,7 @@ impl Users {
                 Flow { host: name.as_str().parse().ok(), port: *port, program: None }
             }
         };
-        self.enter(core, key, flow);
+        self.apply_rules(core, key, flow);
     }
 
     /// The fixed host `caller` has come to `port`, on which a server here is published.
@@ -80,10 +80,10 @@ impl Users {
             connection.who.client = caller;
         }
         let host = caller.map(|caller| caller.ip().to_canonical());
-        self.enter(core, key, Flow { program: None, host, port });
+        self.apply_rules(core, key, Flow { program: None, host, port });
     }
 
-    fn enter(&mut self, core: &mut Core, key: Key, flow: Flow) {
+    fn apply_rules(&mut self, core: &mut Core, key: Key, flow: Flow) {
         let Some(connection) = core.connections.get_mut(key) else { return };
         let (number, program) = (connection.who.number, connection.who.program.clone());
         self.priorities.begin(number, Flow { program, ..flow }, Layer::Hop);
@@ -91,7 +91,7 @@ impl Users {
     }
 
     /// The connection has a new name in a session: there it has the priority that it had.
-    pub(super) fn renew(&self, core: &mut Core, key: Key) {
+    pub(super) fn reapply(&self, core: &mut Core, key: Key) {
         let Some(connection) = core.connections.get(key) else { return };
         let (who, name) = (&connection.who, connection.name);
         let told = who.priority.filter(|priority| *priority != USUAL);
@@ -119,7 +119,7 @@ impl Users {
         self.priorities.end(number);
     }
 
-    /// The user speaks of priorities.
+    /// Sets the priority of a program, host or port, or removes it.
     pub(super) fn set(
         &mut self,
         of: &control::Target,

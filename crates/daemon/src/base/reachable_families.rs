@@ -1,4 +1,4 @@
-//! Which families this base reaches, as its mobiles are told.
+//! The address families that this base reaches, which its mobiles ask for.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,25 +16,25 @@ use super::policy::INWARD;
 use crate::driver::Core;
 use crate::hop::Hop;
 
-/// News of routes come in swarms: it is looked at once for all that come within this time.
+/// Route changes come in bursts: routes are queried once for all within this time.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The families that the base reaches, and the mobiles that want to know.
-pub(super) struct Reached<I> {
-    /// `None` where the kernel tells nothing: then what was found at the start stays.
+/// The families that the base reaches, and the mobiles that are notified of changes.
+pub(super) struct ReachableFamilies<I> {
+    /// `None` where the kernel does not report changes: then the first answer stays.
     monitor: Option<Monitor>,
     /// There may be more to read.
     ready: bool,
-    look_at: Option<Time>,
+    query_at: Option<Time>,
     families: Families,
-    asked: BTreeSet<I>,
+    subscribers: BTreeSet<I>,
 }
 
-impl<I: Copy + Ord> Reached<I> {
+impl<I: Copy + Ord> ReachableFamilies<I> {
     /// Nothing is watched yet, and nothing is known.
     pub(super) fn new() -> Self {
         let families = Families { ipv4: true, ipv6: true };
-        Self { monitor: None, ready: false, look_at: None, families, asked: BTreeSet::new() }
+        Self { monitor: None, ready: false, query_at: None, families, subscribers: BTreeSet::new() }
     }
 
     /// Watches the routes; the kernel's news are `source`'s.
@@ -50,57 +50,57 @@ impl<I: Copy + Ord> Reached<I> {
             }
             Err(error) => tracing::warn!(%error, "cannot watch routes"),
         }
-        // What changes from here on is told.
-        self.families = find();
+        // The monitor is open: no later change is missed.
+        self.families = query_routes();
         Ok(())
     }
 
     /// The kernel has news.
     pub(super) fn handle_ready(&mut self, now: Time) {
         self.ready = true;
-        self.look_at.get_or_insert(now + PAUSE);
+        self.query_at.get_or_insert(now + PAUSE);
     }
 
     /// When [`advance`](Self::advance) has something to do.
     pub(super) fn next_timeout(&self) -> Option<Time> {
-        if self.ready { Some(Time::ZERO) } else { self.look_at }
+        if self.ready { Some(Time::ZERO) } else { self.query_at }
     }
 
-    /// A mobile wants to know, now and whenever it changes.
-    pub(super) fn handle_ask<H: Hop<Id = I>, W>(&mut self, core: &mut Core<H, W>, id: I) {
-        self.asked.insert(id);
-        self.tell(core, id);
+    /// Notifies a mobile now and whenever the families change.
+    pub(super) fn subscribe<H: Hop<Id = I>, W>(&mut self, core: &mut Core<H, W>, id: I) {
+        self.subscribers.insert(id);
+        self.notify(core, id);
     }
 
     /// The association is over.
-    pub(super) fn forget(&mut self, id: I) {
-        self.asked.remove(&id);
+    pub(super) fn remove(&mut self, id: I) {
+        self.subscribers.remove(&id);
     }
 
-    /// Looks at what has changed, and tells of it. True if something was done.
+    /// Queries routes if they have changed, and notifies mobiles. True if something was done.
     pub(super) fn advance<H: Hop<Id = I>, W>(&mut self, core: &mut Core<H, W>) -> bool {
         if let Some(monitor) = self.monitor.as_mut().filter(|_| self.ready) {
             self.ready = monitor.handle_ready();
             while monitor.poll_event().is_some() {}
         }
-        if self.look_at.is_none_or(|at| at > core.now) {
+        if self.query_at.is_none_or(|at| at > core.now) {
             return false;
         }
-        self.look_at = None;
-        let families = find();
+        self.query_at = None;
+        let families = query_routes();
         if families == self.families {
             return false;
         }
         self.families = families;
         let Families { ipv4, ipv6 } = families;
         tracing::info!(ipv4, ipv6, "reachable address families changed");
-        for id in self.asked.clone() {
-            self.tell(core, id);
+        for id in self.subscribers.clone() {
+            self.notify(core, id);
         }
         true
     }
 
-    fn tell<H: Hop<Id = I>, W>(&mut self, core: &mut Core<H, W>, id: I) {
+    fn notify<H: Hop<Id = I>, W>(&mut self, core: &mut Core<H, W>, id: I) {
         let now = core.now;
         let mut told = Vec::new();
         Reach::Told(self.families).encode(&mut told);
@@ -111,9 +111,9 @@ impl<I: Copy + Ord> Reached<I> {
     }
 }
 
-/// The families that packets can leave by. What nobody can tell is taken for reached: then the
-/// attempt says so.
-fn find() -> Families {
+/// The families for which there are routes. Where routes cannot be read both are taken for reachable:
+/// then the attempt to connect shows it.
+fn query_routes() -> Families {
     let reaches = |ipv6| {
         Rtnetlink::open().and_then(|mut kernel| reaches(&mut kernel, ipv6)).unwrap_or_else(
             |error| {

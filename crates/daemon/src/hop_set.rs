@@ -1,4 +1,4 @@
-//! A mobile's hop: any number of hops to a base each, added and removed while it runs.
+//! A mobile's hop: a set of hops, each to one base, added and removed while it runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 /// Any number of hops to a base each. Each is a *part* with a number of its own, which names its
 /// association, which its descriptors carry ([`Source::Hop`]) and which is not used again while that
 /// could be mistaken.
-pub(crate) struct Several {
+pub(crate) struct HopSet {
     parts: BTreeMap<u32, Box<dyn MobileHop>>,
     /// Parts have this number or a higher one: what is lower is somebody else's.
     first: u32,
@@ -22,13 +22,13 @@ pub(crate) struct Several {
     touched: BTreeSet<u32>,
     /// When the others want to be called.
     deadlines: Deadlines<u32>,
-    /// The part that was last asked what it has to say; the next one's turn comes first.
-    asked: u32,
+    /// The part that was polled last; polling goes on with the next one.
+    last_polled: u32,
     /// Refused datagrams of parts that are gone.
     garbage: u64,
 }
 
-impl Several {
+impl HopSet {
     /// No parts yet. They will be numbered from `first` on: what shares the loop with these has the
     /// numbers below.
     pub(crate) fn new(first: u32) -> Self {
@@ -38,7 +38,7 @@ impl Several {
             next: first,
             touched: BTreeSet::new(),
             deadlines: Deadlines::new(),
-            asked: first,
+            last_polled: first,
             garbage: 0,
         }
     }
@@ -56,9 +56,8 @@ impl Several {
         part
     }
 
-    /// Removes a part. Its peers are told, which costs a datagram at most, and its descriptors leave
-    /// the loop. Nothing is told of its associations any more: what the caller knows of them is the
-    /// caller's to end.
+    /// Removes a part and its descriptors, and sends its peers a close, a datagram at most. No event
+    /// follows for its associations: the caller ends what it keeps of them.
     pub(crate) fn remove(&mut self, turn: &mut Turn<'_>, part: u32) {
         if let Some(hop) = self.parts.get_mut(&part) {
             hop.close(&mut turn.within(part));
@@ -66,7 +65,7 @@ impl Several {
         self.discard(turn, part);
     }
 
-    /// As [`remove`](Self::remove), but its peers are told nothing.
+    /// As [`remove`](Self::remove), but sends no close.
     pub(crate) fn discard(&mut self, turn: &mut Turn<'_>, part: u32) {
         if let Some(hop) = self.parts.remove(&part) {
             self.garbage += hop.garbage();
@@ -94,7 +93,7 @@ impl Several {
     }
 
     /// Does something with every part that was touched, each with a turn that is for it.
-    fn each(
+    fn for_each_touched(
         &mut self,
         turn: &mut Turn<'_>,
         mut act: impl FnMut(&mut dyn MobileHop, &mut Turn<'_>),
@@ -107,7 +106,7 @@ impl Several {
     }
 }
 
-impl Hop for Several {
+impl Hop for HopSet {
     type Id = u32;
 
     /// All have the same.
@@ -132,12 +131,12 @@ impl Hop for Several {
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        self.each(turn, |hop, turn| hop.pump(turn));
+        self.for_each_touched(turn, |hop, turn| hop.pump(turn));
     }
 
     /// What has nothing more to do is left alone until its next timer.
     fn flush(&mut self, turn: &mut Turn<'_>) {
-        self.each(turn, |hop, turn| hop.flush(turn));
+        self.for_each_touched(turn, |hop, turn| hop.flush(turn));
         let Self { parts, touched, deadlines, .. } = self;
         touched.retain(|part| {
             let Some(hop) = parts.get(part) else { return false };
@@ -151,14 +150,14 @@ impl Hop for Several {
         touched.iter().find_map(|part| Some(parts.get_mut(part)?.poll_event()?.map(|()| *part)))
     }
 
-    /// Parts take turns, so that one that always has something to say does not silence the others.
+    /// Parts take turns, so that a busy one does not starve the others.
     fn poll_active(&mut self) -> Option<u32> {
-        let Self { parts, touched, asked, .. } = self;
-        let after = asked.checked_add(1).map(|next| touched.range(next..));
-        let mut turns = after.into_iter().flatten().chain(touched.range(..=*asked));
+        let Self { parts, touched, last_polled, .. } = self;
+        let after = last_polled.checked_add(1).map(|next| touched.range(next..));
+        let mut turns = after.into_iter().flatten().chain(touched.range(..=*last_polled));
         let found = turns
             .find(|part| parts.get_mut(part).is_some_and(|hop| hop.poll_active().is_some()))?;
-        *asked = *found;
+        *last_polled = *found;
         Some(*found)
     }
 
@@ -171,13 +170,13 @@ impl Hop for Several {
         self.parts.get_mut(&part)?.streams(())
     }
 
-    fn forget(&mut self, turn: &mut Turn<'_>, part: u32) {
-        self.with(turn, part, |hop, turn| hop.forget(turn, ()));
+    fn remove_association(&mut self, turn: &mut Turn<'_>, part: u32) {
+        self.with(turn, part, |hop, turn| hop.remove_association(turn, ()));
     }
 
     fn close(&mut self, turn: &mut Turn<'_>) {
         self.touched.extend(self.parts.keys());
-        self.each(turn, |hop, turn| hop.close(turn));
+        self.for_each_touched(turn, |hop, turn| hop.close(turn));
     }
 
     /// A part's number is added to its associations': a mobile's end has but one, of number zero.

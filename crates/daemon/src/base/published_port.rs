@@ -7,23 +7,23 @@ use lasthop_kernel::tcp;
 
 use crate::publish::Published;
 
-/// Where fixed hosts connect to a mobile's server. While the mobile is away the door is shut: the
-/// port stays ours and the kernel refuses who comes.
+/// A port of the base at which fixed hosts connect to a mobile's server. While the mobile is away it
+/// stays bound but does not listen: the kernel refuses connections.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct PublishedPort {
     rule: Published,
     fd: OwnedFd,
     open: bool,
 }
 
-impl Door {
-    /// One for each rule, all shut.
-    pub(super) fn open_all(rules: &[Published]) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
+impl PublishedPort {
+    /// One for each rule, none listening.
+    pub(super) fn bind_all(rules: &[Published]) -> Result<Vec<Self>, (SocketAddr, io::Error)> {
         rules.iter().map(|rule| Self::new(*rule).map_err(|e| (rule.listen, e))).collect()
     }
 
     fn new(rule: Published) -> io::Result<Self> {
-        // That the port can be had is known only by listening.
+        // Only listening shows whether the port is free.
         let fd = tcp::listen(rule.listen)?;
         tcp::stop_listening(&fd);
         Ok(Self { rule, fd, open: false })
@@ -43,7 +43,7 @@ impl Door {
         self.rule.port
     }
 
-    pub(super) fn set_open(&mut self, open: bool) {
+    pub(super) fn set_listening(&mut self, open: bool) {
         if open == self.open {
             return;
         }
