@@ -8,8 +8,8 @@ use std::os::fd::BorrowedFd;
 use lasthop_loader::{Doubt, Room};
 use rustix::fs::CWD;
 
-use crate::complain;
 use crate::config::Config;
+use crate::stderr;
 
 /// The variable by which the loader knows of our library.
 const LOADED_BY: &[u8] = b"LD_PRELOAD=";
@@ -22,7 +22,7 @@ unsafe extern "C" {
     static mut environ: Strings;
 }
 
-/// Which program.
+/// A program that is to be started.
 #[derive(Clone, Copy)]
 pub(crate) enum Program {
     /// At a path, seen from a directory or `AT_FDCWD`.
@@ -33,12 +33,12 @@ pub(crate) enum Program {
     Open(c_int),
 }
 
-/// Says so if `program` will not be helped in this environment; in this process's own, as it is now,
-/// if `None`.
+/// Reports a `program` that will not be helped in this environment; in this process's own, as it is
+/// now, if `None`.
 ///
 /// # Safety
 /// Strings and their lists are as C has them, or null.
-pub(crate) unsafe fn look_at(program: Program, environment: Option<Strings>) {
+pub(crate) unsafe fn check_program(program: Program, environment: Option<Strings>) {
     if Config::get().is_none() {
         return;
     }
@@ -46,19 +46,19 @@ pub(crate) unsafe fn look_at(program: Program, environment: Option<Strings>) {
     let environment = environment.unwrap_or_else(|| unsafe { (&raw const environ).read() });
     // SAFETY: the caller's promise, or the C library's.
     let named = unsafe { names_library(environment) };
-    let tell = |doubt: Doubt<'_>| complain::of_program(format_args!("{doubt}"));
+    let report = |doubt: Doubt<'_>| stderr::report_program(format_args!("{doubt}"));
     // SAFETY: the caller's promise.
     let string = |text: *const c_char| unsafe { string(text) };
     match program {
         Program::Open(fd) => {
-            borrow(fd).and_then(|file| lasthop_loader::doubt_of_file(file, named)).map(tell);
+            borrow(fd).and_then(|file| lasthop_loader::doubt_of_file(file, named)).map(report);
         }
         Program::At(directory, path) => {
             let directory = if directory == libc::AT_FDCWD { Some(CWD) } else { borrow(directory) };
             directory
                 .zip(string(path))
                 .and_then(|(directory, path)| lasthop_loader::doubt(directory, path, named))
-                .map(tell);
+                .map(report);
         }
         Program::Named(name) => {
             let mut room = Room::default();
@@ -67,13 +67,13 @@ pub(crate) unsafe fn look_at(program: Program, environment: Option<Strings>) {
             string(name)
                 .and_then(|name| lasthop_loader::find(name, path, &mut room))
                 .and_then(|path| lasthop_loader::doubt(CWD, path, named))
-                .map(tell);
+                .map(report);
         }
     }
 }
 
 /// # Safety
-/// As [`look_at`].
+/// As [`check_program`].
 unsafe fn names_library(environment: Strings) -> bool {
     if environment.is_null() {
         return false;
@@ -85,7 +85,7 @@ unsafe fn names_library(environment: Strings) -> bool {
 }
 
 /// # Safety
-/// As [`look_at`].
+/// As [`check_program`].
 unsafe fn string<'call>(string: *const c_char) -> Option<&'call CStr> {
     // SAFETY: not null, and so it ends with NUL; used no longer than the call that got it.
     (!string.is_null()).then(|| unsafe { CStr::from_ptr(string) })

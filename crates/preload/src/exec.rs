@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_void};
 use libc::pid_t;
 use rustix::io::Errno;
 
-use crate::children::{Program, Strings, look_at};
+use crate::children::{Program, Strings, check_program};
 use crate::exports::or_missing;
 use crate::next;
 
@@ -23,7 +23,7 @@ pub(crate) unsafe extern "C" fn execve(
     environment: Strings,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::At(libc::AT_FDCWD, path), Some(environment)) };
+    unsafe { check_program(Program::At(libc::AT_FDCWD, path), Some(environment)) };
     // SAFETY: as above.
     or_missing(&next::EXECVE, |f| unsafe { f(path, arguments, environment) })
 }
@@ -45,7 +45,7 @@ pub(crate) unsafe extern "C" fn execveat(
     let is_open = is_open && !path.is_null() && unsafe { *path } == 0;
     let program = if is_open { Program::Open(directory) } else { Program::At(directory, path) };
     // SAFETY: as above.
-    unsafe { look_at(program, Some(environment)) };
+    unsafe { check_program(program, Some(environment)) };
     // SAFETY: as above.
     or_missing(&next::EXECVEAT, |f| unsafe { f(directory, path, arguments, environment, flags) })
 }
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn fexecve(
     environment: Strings,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::Open(fd), Some(environment)) };
+    unsafe { check_program(Program::Open(fd), Some(environment)) };
     // SAFETY: as above.
     or_missing(&next::FEXECVE, |f| unsafe { f(fd, arguments, environment) })
 }
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn fexecve(
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::At(libc::AT_FDCWD, path), None) };
+    unsafe { check_program(Program::At(libc::AT_FDCWD, path), None) };
     // SAFETY: as above.
     or_missing(&next::EXECV, |f| unsafe { f(path, arguments) })
 }
@@ -85,7 +85,7 @@ pub(crate) unsafe extern "C" fn execv(path: *const c_char, arguments: Strings) -
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn execvp(name: *const c_char, arguments: Strings) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::Named(name), None) };
+    unsafe { check_program(Program::Named(name), None) };
     // SAFETY: as above.
     or_missing(&next::EXECVP, |f| unsafe { f(name, arguments) })
 }
@@ -101,7 +101,7 @@ pub(crate) unsafe extern "C" fn execvpe(
     environment: Strings,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::Named(name), Some(environment)) };
+    unsafe { check_program(Program::Named(name), Some(environment)) };
     // SAFETY: as above.
     or_missing(&next::EXECVPE, |f| unsafe { f(name, arguments, environment) })
 }
@@ -120,7 +120,7 @@ pub(crate) unsafe extern "C" fn posix_spawn(
     environment: Strings,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::At(libc::AT_FDCWD, path), Some(environment)) };
+    unsafe { check_program(Program::At(libc::AT_FDCWD, path), Some(environment)) };
     match next::POSIX_SPAWN.get() {
         // SAFETY: as above.
         Some(f) => unsafe { f(pid, path, actions, attributes, arguments, environment) },
@@ -142,7 +142,7 @@ pub(crate) unsafe extern "C" fn posix_spawnp(
     environment: Strings,
 ) -> c_int {
     // SAFETY: the caller's own arguments.
-    unsafe { look_at(Program::Named(name), Some(environment)) };
+    unsafe { check_program(Program::Named(name), Some(environment)) };
     match next::POSIX_SPAWNP.get() {
         // SAFETY: as above.
         Some(f) => unsafe { f(pid, name, actions, attributes, arguments, environment) },

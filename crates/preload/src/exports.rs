@@ -11,7 +11,7 @@ use crate::failures::FAILURES;
 use crate::next::{self, Next};
 use crate::route;
 use crate::tunnel::Tunnelled;
-use crate::{address, complain, config::Config, tunnel};
+use crate::{address, config::Config, stderr, tunnel};
 
 /// Everything that is done once is done while the library is loaded, so that no later call needs
 /// the environment, the loader or a lock.
@@ -22,7 +22,7 @@ static LOADED: extern "C" fn() = loaded;
 extern "C" fn loaded() {
     Config::get();
     next::resolve_all();
-    complain::recognise_stderr();
+    stderr::recognise_stderr();
 }
 
 /// `connect(2)`, through the mobile where that is its business.
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn connect(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let target = unsafe { address::read(address, len) };
-    match judge(fd, target) {
+    match tunnelled(fd, target) {
         Some((socket, wanted)) => match open(socket, wanted) {
             Ok(()) => 0,
             Err(errno) => fail(errno),
@@ -46,7 +46,7 @@ pub(crate) unsafe extern "C" fn connect(
             // SAFETY: the caller's own arguments.
             let result = or_missing(&next::CONNECT, |f| unsafe { f(fd, address, len) });
             if let (Some(socket), Some(target)) = (borrow(fd), target) {
-                route::note_direct(socket, target);
+                route::remove_direct(socket, target);
             }
             result
         }
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn sendto(
     if flags & MSG_FASTOPEN != 0 {
         // SAFETY: the caller's promise.
         let target = unsafe { address::read(address, len) };
-        if let Some((socket, wanted)) = judge(fd, target) {
+        if let Some((socket, wanted)) = tunnelled(fd, target) {
             if let Err(errno) = open(socket, wanted) {
                 return fail(errno);
             }
@@ -122,7 +122,7 @@ pub(crate) unsafe extern "C" fn sendmsg(
         let mut message = unsafe { core::ptr::read(message) };
         // SAFETY: the message's own address and length.
         let target = unsafe { address::read(message.msg_name.cast(), message.msg_namelen) };
-        if let Some((socket, wanted)) = judge(fd, target) {
+        if let Some((socket, wanted)) = tunnelled(fd, target) {
             if let Err(errno) = open(socket, wanted) {
                 return fail(errno);
             }
@@ -196,11 +196,14 @@ fn borrow<'call>(fd: c_int) -> Option<BorrowedFd<'call>> {
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-fn judge<'call>(fd: c_int, target: Option<SocketAddr>) -> Option<(BorrowedFd<'call>, Tunnelled)> {
+fn tunnelled<'call>(
+    fd: c_int,
+    target: Option<SocketAddr>,
+) -> Option<(BorrowedFd<'call>, Tunnelled)> {
     let (socket, target) = (borrow(fd)?, target?);
     // What became of an earlier connection is of no interest any more.
     FAILURES.take(socket);
-    Some((socket, route::judge(socket, target)?))
+    Some((socket, route::tunnelled(socket, target)?))
 }
 
 /// Opens through the mobile; on success `errno` is what it was.

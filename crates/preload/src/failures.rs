@@ -16,10 +16,10 @@ const SLOTS: usize = 1024;
 /// An `errno` has twelve bits; the rest of a slot is the cookie's.
 const ERRNO_BITS: u32 = 12;
 
-/// A bounded table of what sockets are still to be told.
+/// Errors that `SO_ERROR` is still to return, by socket.
 pub(crate) struct Failures {
     slots: [AtomicU64; SLOTS],
-    /// Nothing was ever noted: nothing needs to be looked for.
+    /// Nothing was ever recorded: no lookup is needed.
     idle: AtomicBool,
 }
 
@@ -31,15 +31,15 @@ impl Failures {
         Failures { slots: [const { AtomicU64::new(0) }; SLOTS], idle: AtomicBool::new(true) }
     }
 
-    /// The next who asks for the error of `socket` is told `errno`.
-    pub(crate) fn note(&self, socket: BorrowedFd<'_>, errno: Errno) {
+    /// Records `errno` as the error of `socket`, for the next who asks.
+    pub(crate) fn record(&self, socket: BorrowedFd<'_>, errno: Errno) {
         let Ok(cookie) = sockopt::socket_cookie(socket) else { return };
         self.idle.store(false, Ordering::Release);
         let entry = cookie << ERRNO_BITS | u64::from(errno.raw_os_error().cast_unsigned());
         self.slot(cookie).store(entry, Ordering::Release);
     }
 
-    /// What `socket` is to be told, once.
+    /// Takes the error of `socket` out, if there is one.
     pub(crate) fn take(&self, socket: BorrowedFd<'_>) -> Option<Errno> {
         if self.idle.load(Ordering::Acquire) {
             return None;
@@ -72,7 +72,7 @@ mod tests {
         let table = Failures::new();
         let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         assert_eq!(table.take(one.as_fd()), None);
-        table.note(one.as_fd(), Errno::TIMEDOUT);
+        table.record(one.as_fd(), Errno::TIMEDOUT);
         assert_eq!(table.take(other.as_fd()), None);
         let duplicate = one.try_clone().unwrap();
         assert_eq!(table.take(duplicate.as_fd()), Some(Errno::TIMEDOUT));
@@ -83,8 +83,8 @@ mod tests {
     fn the_later_failure_of_a_socket_is_the_one_told() {
         let table = Failures::new();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        table.note(socket.as_fd(), Errno::TIMEDOUT);
-        table.note(socket.as_fd(), Errno::CONNREFUSED);
+        table.record(socket.as_fd(), Errno::TIMEDOUT);
+        table.record(socket.as_fd(), Errno::CONNREFUSED);
         assert_eq!(table.take(socket.as_fd()), Some(Errno::CONNREFUSED));
     }
 }

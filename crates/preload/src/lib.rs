@@ -26,7 +26,6 @@
 
 mod address;
 mod children;
-mod complain;
 mod config;
 #[cfg(not(test))]
 mod exec;
@@ -37,4 +36,5 @@ mod next;
 mod peers;
 mod route;
 mod socks;
+mod stderr;
 mod tunnel;

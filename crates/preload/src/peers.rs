@@ -27,7 +27,7 @@ impl Slot {
 const KNOWN: u64 = 1 << 32;
 const IPV6: u64 = 1 << 16;
 
-/// A bounded table of what was asked for.
+/// The addresses that were asked for, by local port.
 pub(crate) struct Peers {
     slots: [Slot; PORTS],
 }
@@ -40,8 +40,8 @@ impl Peers {
         Peers { slots: [const { Slot::new() }; PORTS] }
     }
 
-    /// The connection from `local_port` to the proxy stands for one to `peer`.
-    pub(crate) fn remember(&self, local_port: u16, peer: SocketAddr) {
+    /// Records that the connection from `local_port` to the proxy is for one to `peer`.
+    pub(crate) fn insert(&self, local_port: u16, peer: SocketAddr) {
         let (family, bits) = match peer.ip() {
             IpAddr::V4(ip) => (0, u128::from(u32::from(ip))),
             IpAddr::V6(ip) => (IPV6, u128::from(ip)),
@@ -54,15 +54,15 @@ impl Peers {
         slot.about.store(KNOWN | family | u64::from(peer.port()), Ordering::Release);
     }
 
-    /// The connection from `local_port` is not one of ours.
-    pub(crate) fn forget(&self, local_port: u16) {
+    /// Removes the record: the connection from `local_port` is not one of ours.
+    pub(crate) fn remove(&self, local_port: u16) {
         if let Some(slot) = self.slots.get(usize::from(local_port)) {
             slot.about.store(0, Ordering::Release);
         }
     }
 
-    /// What `local_port` stands for; `None` also while another thread is just writing it.
-    pub(crate) fn asked_for(&self, local_port: u16) -> Option<SocketAddr> {
+    /// The address recorded for `local_port`; `None` also while another thread is writing it.
+    pub(crate) fn get(&self, local_port: u16) -> Option<SocketAddr> {
         let slot = self.slots.get(usize::from(local_port))?;
         let about = slot.about.load(Ordering::Acquire);
         let high = slot.high.load(Ordering::Relaxed);
@@ -90,19 +90,19 @@ mod tests {
         for (port, peer) in [(0, "192.0.2.7:80"), (65535, "[2001:db8::7]:65535"), (1, "1.2.3.4:0")]
         {
             let peer: SocketAddr = peer.parse().unwrap();
-            assert_eq!(PEERS.asked_for(port), None);
-            PEERS.remember(port, peer);
-            assert_eq!(PEERS.asked_for(port), Some(peer));
-            PEERS.forget(port);
-            assert_eq!(PEERS.asked_for(port), None);
+            assert_eq!(PEERS.get(port), None);
+            PEERS.insert(port, peer);
+            assert_eq!(PEERS.get(port), Some(peer));
+            PEERS.remove(port);
+            assert_eq!(PEERS.get(port), None);
         }
     }
 
     #[test]
     fn the_later_connection_of_a_port_is_the_one_told() {
-        PEERS.remember(77, "[2001:db8::1]:1".parse().unwrap());
+        PEERS.insert(77, "[2001:db8::1]:1".parse().unwrap());
         let later = "192.0.2.1:2".parse().unwrap();
-        PEERS.remember(77, later);
-        assert_eq!(PEERS.asked_for(77), Some(later));
+        PEERS.insert(77, later);
+        assert_eq!(PEERS.get(77), Some(later));
     }
 }

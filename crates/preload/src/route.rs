@@ -1,4 +1,4 @@
-//! Which calls are ours.
+//! Which connections go through the mobile.
 
 use core::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::peers::PEERS;
 use crate::tunnel::{self, Tunnelled};
 
-/// Judges a connection of `socket` to `target`; `None` leaves it to the kernel.
-pub(crate) fn judge(socket: BorrowedFd<'_>, target: SocketAddr) -> Option<Tunnelled> {
+/// How a connection of `socket` to `target` goes through the mobile; `None` leaves it to the kernel.
+pub(crate) fn tunnelled(socket: BorrowedFd<'_>, target: SocketAddr) -> Option<Tunnelled> {
     let config = Config::get()?;
     if config.is_direct(target) || !is_tcp(socket) || !is_family_of(socket, target) {
         return None;
@@ -58,15 +58,15 @@ pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     if !config.is_proxy(real) {
         return None;
     }
-    PEERS.asked_for(tunnel::local_port(socket)?)
+    PEERS.get(tunnel::local_port(socket)?)
 }
 
-/// Notes that the program itself connected `socket` to `target`, so that an earlier connection from
-/// the same port to the proxy is not taken for this one.
-pub(crate) fn note_direct(socket: BorrowedFd<'_>, target: SocketAddr) {
+/// Removes the record of an earlier connection to the proxy from the same port, once the program itself
+/// has connected `socket` to `target`, the proxy.
+pub(crate) fn remove_direct(socket: BorrowedFd<'_>, target: SocketAddr) {
     if Config::get().is_some_and(|config| config.is_proxy(target))
         && let Some(port) = tunnel::local_port(socket)
     {
-        PEERS.forget(port);
+        PEERS.remove(port);
     }
 }

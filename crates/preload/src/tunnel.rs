@@ -10,11 +10,11 @@ use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::io::Errno;
 use rustix::net::{self, RecvFlags, SendFlags, sockopt};
 
-use crate::complain;
 use crate::config::Config;
 use crate::failures::FAILURES;
 use crate::peers::PEERS;
 use crate::socks::{self, Answer, GREETING, REPLY_HEAD, REPLY_REST_MAX, Request};
+use crate::stderr;
 
 /// Longest wait for this host to refuse a connection to itself.
 const REFUSED_WITHIN: Duration = Duration::from_millis(500);
@@ -31,18 +31,18 @@ pub(crate) struct Tunnelled {
 /// Connects `socket`, which is closed, through the mobile. When this returns, the connection stands,
 /// or `socket` is as unconnected as before and the error is what `connect(2)` says.
 pub(crate) fn open(socket: BorrowedFd<'_>, wanted: Tunnelled) -> Result<(), Errno> {
-    let patience = Patience::of(socket, wanted.config)?;
+    let timeout = Timeout::of(socket, wanted.config)?;
     let only_v6 = clear_v6only(socket, wanted)?;
-    let outcome = match begin(socket, wanted, patience) {
-        Ok(begun) => settle(socket, wanted, begun, patience.deadline)
-            .and_then(|()| handshake(socket, wanted, patience.deadline))
-            .map_err(|errno| abandon(socket, wanted, patience, errno)),
+    let outcome = match begin(socket, wanted, timeout) {
+        Ok(progress) => await_connected(socket, wanted, progress, timeout.deadline)
+            .and_then(|()| handshake(socket, wanted, timeout.deadline))
+            .map_err(|errno| abandon(socket, wanted, timeout, errno)),
         refused => refused.map(drop),
     };
     match outcome {
         Ok(()) => {
             if let Some(port) = local_port(socket) {
-                PEERS.remember(port, wanted.target);
+                PEERS.insert(port, wanted.target);
             }
         }
         Err(_) if only_v6 => {
@@ -60,9 +60,9 @@ pub(crate) fn local_port(socket: BorrowedFd<'_>) -> Option<u16> {
     (local.port() != 0).then_some(local.port())
 }
 
-/// How long the program may be kept.
+/// How long a `connect` may take.
 #[derive(Clone, Copy)]
-struct Patience {
+struct Timeout {
     deadline: Instant,
     /// The program will look for the outcome at its socket.
     non_blocking: bool,
@@ -70,7 +70,7 @@ struct Patience {
     own: bool,
 }
 
-impl Patience {
+impl Timeout {
     fn of(socket: BorrowedFd<'_>, config: &Config) -> Result<Self, Errno> {
         let non_blocking = fcntl_getfl(socket)?.contains(OFlags::NONBLOCK);
         let ours = config.patience(non_blocking);
@@ -93,26 +93,26 @@ fn clear_v6only(socket: BorrowedFd<'_>, wanted: Tunnelled) -> Result<bool, Errno
 
 /// How far the kernel has come with a connection to the proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
-    Stands,
+enum Progress {
+    Connected,
     InProgress,
 }
 
 /// Begins to connect to the proxy itself. After an error nothing has begun.
-fn begin(socket: BorrowedFd<'_>, wanted: Tunnelled, patience: Patience) -> Result<Begun, Errno> {
+fn begin(socket: BorrowedFd<'_>, wanted: Tunnelled, timeout: Timeout) -> Result<Progress, Errno> {
     clear_fast_open(socket);
-    match reach(socket, wanted, wanted.config.proxy) {
-        Ok(()) => Ok(Begun::Stands),
+    match connect(socket, wanted, wanted.config.proxy) {
+        Ok(()) => Ok(Progress::Connected),
         // A blocking call that a signal interrupts goes on behind the program's back (connect(2)).
-        Err(Errno::INPROGRESS | Errno::INTR) => Ok(Begun::InProgress),
+        Err(Errno::INPROGRESS | Errno::INTR) => Ok(Progress::InProgress),
         // At once only a blocking call is refused; else an earlier connection, elsewhere, was.
-        Err(errno) if patience.non_blocking => Err(errno),
-        Err(errno) => Err(complain_if_refused(wanted, errno)),
+        Err(errno) if timeout.non_blocking => Err(errno),
+        Err(errno) => Err(report_if_refused(wanted, errno)),
     }
 }
 
 /// Calls the kernel's `connect` for an address of IPv4, as the socket's family can have it.
-fn reach(socket: BorrowedFd<'_>, wanted: Tunnelled, to: SocketAddrV4) -> Result<(), Errno> {
+fn connect(socket: BorrowedFd<'_>, wanted: Tunnelled, to: SocketAddrV4) -> Result<(), Errno> {
     if wanted.target.is_ipv4() {
         net::connect(socket, &to)
     } else {
@@ -120,31 +120,31 @@ fn reach(socket: BorrowedFd<'_>, wanted: Tunnelled, to: SocketAddrV4) -> Result<
     }
 }
 
-fn complain_if_refused(wanted: Tunnelled, errno: Errno) -> Errno {
+fn report_if_refused(wanted: Tunnelled, errno: Errno) -> Errno {
     if errno == Errno::CONNREFUSED {
         let proxy = wanted.config.proxy;
-        complain::once(format_args!("nobody listens at {proxy}: is lasthop mobile running?"));
+        stderr::report_once(format_args!("nobody listens at {proxy}: is lasthop mobile running?"));
     }
     errno
 }
 
-/// Waits for a connection in progress, and asks the kernel for the outcome by `connect`, which says
+/// Waits for a connection in progress, and asks the kernel for the outcome by `connect`, which returns
 /// 0 once and then `EISCONN`: that 0 is ours, and the program must not see it.
-fn settle(
+fn await_connected(
     socket: BorrowedFd<'_>,
     wanted: Tunnelled,
-    begun: Begun,
+    progress: Progress,
     deadline: Instant,
 ) -> Result<(), Errno> {
-    if begun == Begun::Stands {
+    if progress == Progress::Connected {
         return Ok(());
     }
     loop {
         wait(socket, PollFlags::OUT, deadline)?;
-        match reach(socket, wanted, wanted.config.proxy) {
+        match connect(socket, wanted, wanted.config.proxy) {
             Ok(()) | Err(Errno::ISCONN) => return Ok(()),
             Err(Errno::ALREADY | Errno::INPROGRESS | Errno::INTR) => {}
-            Err(errno) => return Err(complain_if_refused(wanted, errno)),
+            Err(errno) => return Err(report_if_refused(wanted, errno)),
         }
     }
 }
@@ -183,17 +183,17 @@ fn handshake(socket: BorrowedFd<'_>, wanted: Tunnelled, deadline: Instant) -> Re
     receive_exactly(socket, bound, wanted, deadline)
 }
 
-/// What an answer other than yes means for the program.
+/// The `errno` for an answer other than success.
 fn explain(answer: Answer, config: &Config) -> Errno {
     let proxy = config.proxy;
     match answer {
         Answer::Refused(errno) => errno,
         Answer::NotSocks => {
-            complain::once(format_args!("what listens at {proxy} does not speak SOCKS5"));
+            stderr::report_once(format_args!("what listens at {proxy} does not speak SOCKS5"));
             Errno::CONNABORTED
         }
         Answer::WantsAuthentication => {
-            complain::once(format_args!("the proxy at {proxy} wants a password"));
+            stderr::report_once(format_args!("the proxy at {proxy} wants a password"));
             Errno::ACCESS
         }
     }
@@ -224,7 +224,9 @@ fn receive_exactly(
         match net::recv(socket, &mut *bytes, RecvFlags::DONTWAIT) {
             Ok((0, _)) | Err(Errno::CONNRESET) => {
                 let proxy = wanted.config.proxy;
-                complain::once(format_args!("{proxy} closed the connection without an answer"));
+                stderr::report_once(format_args!(
+                    "{proxy} closed the connection without an answer"
+                ));
                 return Err(Errno::CONNABORTED);
             }
             Ok((read, _)) => bytes = bytes.get_mut(read..).unwrap_or_default(),
@@ -251,13 +253,13 @@ fn wait(socket: BorrowedFd<'_>, events: PollFlags, deadline: Instant) -> Result<
     }
 }
 
-/// Leaves `socket` as a failed `connect` does, and tells what that says.
-fn abandon(socket: BorrowedFd<'_>, wanted: Tunnelled, patience: Patience, errno: Errno) -> Errno {
+/// Leaves `socket` as a failed `connect` does; the `errno` that such a call returns.
+fn abandon(socket: BorrowedFd<'_>, wanted: Tunnelled, timeout: Timeout, errno: Errno) -> Errno {
     undo(socket);
     // That reset the connection to the proxy, which is no error of the program's.
     let _ = sockopt::socket_error(socket);
-    let own = patience.own && Instant::now() >= patience.deadline;
-    if patience.non_blocking || own {
+    let own = timeout.own && Instant::now() >= timeout.deadline;
+    if timeout.non_blocking || own {
         leave_error(socket, wanted, errno);
     }
     // What the kernel says when SO_SNDTIMEO has passed (socket(7)).
@@ -268,7 +270,7 @@ fn abandon(socket: BorrowedFd<'_>, wanted: Tunnelled, patience: Patience, errno:
 /// connection that is surely refused: nobody can listen at port 0. A next `connect` begins anew.
 fn leave_error(socket: BorrowedFd<'_>, wanted: Tunnelled, errno: Errno) {
     const NOBODY: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0);
-    let refused = reach(socket, wanted, NOBODY) == Err(Errno::INPROGRESS)
+    let refused = connect(socket, wanted, NOBODY) == Err(Errno::INPROGRESS)
         && wait(socket, PollFlags::OUT, Instant::now() + REFUSED_WITHIN).is_ok();
     undo(socket);
     if !refused {
@@ -276,7 +278,7 @@ fn leave_error(socket: BorrowedFd<'_>, wanted: Tunnelled, errno: Errno) {
         let _ = sockopt::socket_error(socket);
     }
     if !(refused && errno == Errno::CONNREFUSED && has_error(socket)) {
-        FAILURES.note(socket, errno);
+        FAILURES.record(socket, errno);
     }
 }
 

@@ -9,10 +9,10 @@ use rustix::fs::{self, FileType};
 use rustix::io::{self, FdFlags};
 use rustix::stdio;
 
-static SAID: AtomicBool = AtomicBool::new(false);
+static REPORTED: AtomicBool = AtomicBool::new(false);
 static STDERR: OnceLock<Option<(u64, u64)>> = OnceLock::new();
 
-/// Programs that were told of, as far as there is room: a later one takes an earlier one's place.
+/// Hashes of reports about programs, as far as there is room: a later one takes an earlier one's place.
 static PROGRAMS: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
 
 /// Longest line written; the rest is cut.
@@ -23,37 +23,36 @@ pub(crate) fn recognise_stderr() {
     STDERR.get_or_init(identity);
 }
 
-/// Says `what` on standard error, unless something was said before. A program that closed its
-/// standard error may have a connection or a file in its place; that is left alone.
-pub(crate) fn once(what: fmt::Arguments<'_>) {
-    if SAID.swap(true, Ordering::Relaxed) {
+/// Writes `what` to standard error, unless this was called before. A program that closed its standard
+/// error may have a connection or a file in its place; nothing is written to that.
+pub(crate) fn report_once(what: fmt::Arguments<'_>) {
+    if REPORTED.swap(true, Ordering::Relaxed) {
         return;
     }
     if is_known_stderr() {
-        say(&Line::of(format_args!("lasthop exec: {what}")));
+        write(&Line::of(format_args!("lasthop exec: {what}")));
     }
 }
 
-/// Says that a program will not be helped, for the reason `doubt`, unless this process has said just
-/// that before.
-pub(crate) fn of_program(doubt: fmt::Arguments<'_>) {
+/// Reports that a program will not be helped, for the reason `doubt`, unless this process has reported
+/// the same before.
+pub(crate) fn report_program(doubt: fmt::Arguments<'_>) {
     let line = Line::of(format_args!(
         "lasthop exec: warning: {doubt}; its connections will not go through the mobile"
     ));
     let mark = line.mark();
     let told = PROGRAMS.get((mark % PROGRAMS.len() as u64) as usize);
     if told.is_none_or(|told| told.swap(mark, Ordering::Relaxed) != mark) && is_for_children() {
-        say(&line);
+        write(&line);
     }
 }
 
 /// A line that is too long is cut, not lost, and nothing can be done about a failed write.
-fn say(line: &Line) {
+fn write(line: &Line) {
     let _ = io::write(stdio::stderr(), line.as_bytes());
 }
 
-/// A program that closed its standard error may have a connection or a file in its place; that is
-/// left alone.
+/// Whether descriptor 2 is still what it was when it was surely standard error.
 fn is_known_stderr() -> bool {
     matches!((STDERR.get(), identity()), (Some(Some(known)), Some(now)) if *known == now)
 }
@@ -98,7 +97,7 @@ impl Line {
         line
     }
 
-    /// Tells it from others (FNV-1a).
+    /// A hash of the line (FNV-1a).
     fn mark(&self) -> u64 {
         let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
         self.as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, step)
