@@ -53,7 +53,7 @@ impl<T: Args + Clone + DeserializeOwned + Setting> Settings<T> {
 
 /// Starts logging to standard error, and turns SIGTERM and SIGINT into requests to stop.
 pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
-    let wanted = wanted(&options.log).context("--log")?;
+    let wanted = parse_targets(&options.log).context("--log")?;
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(wanted);
     if options.log_json {
@@ -71,9 +71,9 @@ pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
     Ok(stop)
 }
 
-/// What is logged, by a list of `LEVEL`, `PART=LEVEL` and parts of ours alone, which are logged in
-/// full. The longest name of a part that fits decides; where nothing is said it is errors alone.
-fn wanted(text: &str) -> anyhow::Result<Targets> {
+/// Parses a list of `LEVEL`, `PART=LEVEL` and bare names of our parts, which are logged in full. The
+/// longest name of a part that fits decides; an empty list means errors alone.
+fn parse_targets(text: &str) -> anyhow::Result<Targets> {
     let mut wanted = Targets::new();
     if text.trim().is_empty() {
         wanted = wanted.with_default(LevelFilter::ERROR);
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn what_is_logged_is_told_by_level_and_by_part() {
-        let all = wanted("info,lasthop_daemon::base=debug,lasthop_hop=off, lasthop_path ").unwrap();
+        let all = parse_targets("info,lasthop_daemon::base=debug,lasthop_hop=off, lasthop_path ")
+            .unwrap();
         assert!(all.would_enable("lasthop_daemon::mobile", &Level::INFO));
         assert!(!all.would_enable("lasthop_daemon::mobile", &Level::DEBUG));
         assert!(all.would_enable("lasthop_daemon::base::handoff", &Level::DEBUG));
@@ -129,12 +130,12 @@ mod tests {
         assert!(!all.would_enable("lasthop_hop", &Level::ERROR));
         assert!(all.would_enable("lasthop_path", &Level::TRACE));
         for level in ["WARN", "warn", "info,warn", "2", "warn,"] {
-            let all = wanted(level).unwrap();
+            let all = parse_targets(level).unwrap();
             assert!(all.would_enable("any", &Level::WARN), "{level}");
             assert!(!all.would_enable("any", &Level::INFO), "{level}");
         }
-        assert!(wanted("").unwrap().would_enable("any", &Level::ERROR));
-        assert!(!wanted("lasthop_daemon=debug").unwrap().would_enable("any", &Level::ERROR));
+        assert!(parse_targets("").unwrap().would_enable("any", &Level::ERROR));
+        assert!(!parse_targets("lasthop_daemon=debug").unwrap().would_enable("any", &Level::ERROR));
     }
 
     #[test]
@@ -147,7 +148,7 @@ mod tests {
             ("=info", "`=info`: `` is no part's name"),
             ("[span]=info", "`[span]=info`: `[span]` is no part's name"),
         ] {
-            assert_eq!(wanted(text).unwrap_err().to_string(), said);
+            assert_eq!(parse_targets(text).unwrap_err().to_string(), said);
         }
     }
 }

@@ -93,11 +93,11 @@ pub fn run() -> ExitCode {
         Command::Reproduce(o) => cmd::study::run("reproduce", o),
         Command::Cost(o) => cmd::study::run("cost", o),
     };
-    ended(result.map(|()| ExitCode::SUCCESS))
+    exit_code(result.map(|()| ExitCode::SUCCESS))
 }
 
-/// What a command ends with; what went wrong is told in one line.
-pub fn ended(result: anyhow::Result<ExitCode>) -> ExitCode {
+/// A command's exit status; an error is printed in one line.
+pub fn exit_code(result: anyhow::Result<ExitCode>) -> ExitCode {
     match result {
         Ok(status) => status,
         Err(e) => {

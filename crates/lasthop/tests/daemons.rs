@@ -63,7 +63,7 @@ fn lasthop(args: &[&str]) -> Output {
 }
 
 /// Runs a command that must fail; the one line that it says.
-fn complaint(args: &[String]) -> String {
+fn startup_error(args: &[String]) -> String {
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let child = command(&args).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let out = await_end(child);
@@ -96,14 +96,14 @@ fn a_port_in_use_is_one_line() {
     let place = Isolation::new("port");
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     let addr = udp.local_addr().unwrap().to_string();
-    let said = complaint(&place.base(&addr));
+    let said = startup_error(&place.base(&addr));
     assert!(said.contains(&addr) && said.contains("in use"), "{said}");
 
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = tcp.local_addr().unwrap().to_string();
     let mut args = place.base(&addr);
     args.extend(["--hop", "split-tcp"].map(str::to_owned));
-    let said = complaint(&args);
+    let said = startup_error(&args);
     assert!(said.contains(&addr) && said.contains("in use"), "{said}");
 }
 
@@ -116,7 +116,7 @@ fn what_is_watched_is_bound_before_what_is_served() {
     let page = page.local_addr().unwrap().to_string();
     let mut base = place.base(&other.local_addr().unwrap().to_string());
     base.extend(["--metrics".to_owned(), page.clone()]);
-    let said = complaint(&base);
+    let said = startup_error(&base);
     assert!(said.contains("metrics") && said.contains(&page), "{said}");
 
     let (key, base_key) = (place.path("mobile.key"), place.public("base.key"));
@@ -124,14 +124,14 @@ fn what_is_watched_is_bound_before_what_is_served() {
     let mobile = ["mobile", "--base", "127.0.0.1:4433", "--base-key", &base_key, "--key", &key];
     let watched = ["--control", &control, "--proxy", &page, "--ui", &page];
     let args: Vec<String> = mobile.into_iter().chain(watched).map(str::to_owned).collect();
-    let said = complaint(&args);
+    let said = startup_error(&args);
     assert!(said.contains("the page") && said.contains(&page), "{said}");
 }
 
 #[test]
 fn an_address_that_is_not_ours_is_one_line() {
     let place = Isolation::new("addr");
-    let said = complaint(&place.base("192.0.2.1:4433"));
+    let said = startup_error(&place.base("192.0.2.1:4433"));
     assert!(said.contains("192.0.2.1:4433"), "{said}");
 }
 
@@ -139,12 +139,12 @@ fn an_address_that_is_not_ours_is_one_line() {
 fn a_key_file_that_cannot_be_used_is_one_line() {
     let place = Isolation::new("key");
     fs::write(place.path("base.key"), "not a key\n").unwrap();
-    let said = complaint(&place_args_with_key(&place, "base.key"));
+    let said = startup_error(&place_args_with_key(&place, "base.key"));
     assert!(said.contains("base.key, line 1"), "{said}");
     fs::set_permissions(place.path("mobile.key"), fs::Permissions::from_mode(0o644)).unwrap();
-    let said = complaint(&place_args_with_key(&place, "mobile.key"));
+    let said = startup_error(&place_args_with_key(&place, "mobile.key"));
     assert!(said.contains("chmod 600"), "{said}");
-    let said = complaint(&place_args_with_key(&place, "none.key"));
+    let said = startup_error(&place_args_with_key(&place, "none.key"));
     assert!(said.contains("none.key"), "{said}");
 }
 
@@ -161,7 +161,7 @@ fn a_wrong_configuration_is_one_line() {
     let place = Isolation::new("config");
     let path = place.path("base.toml");
     fs::write(&path, "hop = \"srp\"\nlisten = [\"everywhere\"]\n").unwrap();
-    let said = complaint(&["base".to_owned(), "--config".to_owned(), path.clone()]);
+    let said = startup_error(&["base".to_owned(), "--config".to_owned(), path.clone()]);
     assert!(said.contains(&format!("{path}:2: `listen`")), "{said}");
 }
 
@@ -184,7 +184,7 @@ fn what_the_kernel_says_is_said_once() {
         &["handoff", "--to", "b2", "--control", &none],
         &["base", "--key", &none, "--allow", &place.public("mobile.key")],
     ] {
-        complaint(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
+        startup_error(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());
     }
 }
 

@@ -48,11 +48,11 @@ fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Demo(o) => demo::run(o),
         Command::Sim(o) => sim::run(o),
-        Command::Reproduce(o) => return lasthop::ended(reproduce::run(o)),
+        Command::Reproduce(o) => return lasthop::exit_code(reproduce::run(o)),
         Command::Cost(o) => cost::run(o),
         Command::Generate(o) => generate::run(o, whole()),
     };
-    lasthop::ended(result.map(|()| ExitCode::SUCCESS))
+    lasthop::exit_code(result.map(|()| ExitCode::SUCCESS))
 }
 
 #[cfg(test)]

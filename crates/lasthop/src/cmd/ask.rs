@@ -1,4 +1,4 @@
-//! Asking a running mobile to do something.
+//! Requests to a running mobile.
 
 use std::path::{Path, PathBuf};
 

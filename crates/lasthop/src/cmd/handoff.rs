@@ -58,18 +58,23 @@ fn hand_off(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Res
             ..HandoffReport::default()
         };
         let text = format!("the connections go through {} already", options.to);
-        return tell(options, out, &report, &text);
+        return print_report(options, out, &report, &text);
     };
     if options.wait.is_zero() {
         let report = HandoffReport { number, to: options.to.clone(), ..HandoffReport::default() };
-        return tell(options, out, &report, &format!("the handoff to {} has begun", options.to));
+        return print_report(
+            options,
+            out,
+            &report,
+            &format!("the handoff to {} has begun", options.to),
+        );
     }
     let report = follow(path, number, options.wait)?;
-    tell(options, out, &report, &summary(&report))?;
-    judge(&report, options.wait)
+    print_report(options, out, &report, &summary(&report))?;
+    check_outcome(&report, options.wait)
 }
 
-fn tell(
+fn print_report(
     options: &Options,
     out: &mut impl Write,
     report: &HandoffReport,
@@ -84,7 +89,7 @@ fn tell(
     Ok(())
 }
 
-/// Looks at handoff `number` until it is over, or `wait` is.
+/// Polls handoff `number` until it is over, or `wait` is.
 fn follow(path: &Path, number: u64, wait: Duration) -> anyhow::Result<HandoffReport> {
     let start = Instant::now();
     loop {
@@ -125,7 +130,7 @@ fn summary(report: &HandoffReport) -> String {
 }
 
 /// Whether every connection moved.
-fn judge(report: &HandoffReport, wait: Duration) -> anyhow::Result<()> {
+fn check_outcome(report: &HandoffReport, wait: Duration) -> anyhow::Result<()> {
     let to = &report.to;
     match report.state {
         HandoffState::Done if report.lost == 0 => Ok(()),

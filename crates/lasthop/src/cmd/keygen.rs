@@ -26,10 +26,10 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    answer(options, &mut io::stdout().lock())
+    generate(options, &mut io::stdout().lock())
 }
 
-fn answer(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
+fn generate(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
     if let Some(path) = &options.public {
         let keys = keyfile::load(path)?;
         return print_public(&keys.public().to_string(), options.json, out);
@@ -72,7 +72,7 @@ mod tests {
     fn keygen(line: &[&str]) -> anyhow::Result<String> {
         let options: Options = options(line)?;
         let mut out = Vec::new();
-        answer(&options, &mut out)?;
+        generate(&options, &mut out)?;
         Ok(String::from_utf8(out)?)
     }
 

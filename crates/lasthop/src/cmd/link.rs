@@ -26,7 +26,7 @@ are told. Nothing is printed, and the exit status is 0 if one of them has unders
 #[command(after_help = DETAILS)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: LinkCommand,
 
     /// The control socket of the one that is meant [default: those of `mobile` and `agent` on this
     /// host]
@@ -39,7 +39,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum LinkCommand {
     /// The link will soon fall silent, or the mobile will be at another base
     ///
     /// A mobile sends the state of its connections ahead to that base. An agent warns the
@@ -92,11 +92,11 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         Some(path) => vec![path.clone()],
         None => vec![ask::mobile(None), control::known_path("agent")],
     };
-    tell(options, &paths, &mut io::stdout().lock())
+    send_to_all(options, &paths, &mut io::stdout().lock())
 }
 
-/// Tells everybody who answers on one of `paths`; one who understands is enough.
-fn tell(options: &Options, paths: &[PathBuf], out: &mut impl Write) -> anyhow::Result<()> {
+/// Sends the request to every process that answers on one of `paths`; one that takes it is enough.
+fn send_to_all(options: &Options, paths: &[PathBuf], out: &mut impl Write) -> anyhow::Result<()> {
     let request = Request::Link(link(&options.what)?);
     let (mut understood, mut refusals, mut failure) = (false, Vec::new(), None);
     for path in paths {
@@ -129,19 +129,19 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-fn link(what: &What) -> anyhow::Result<Link> {
+fn link(what: &LinkCommand) -> anyhow::Result<Link> {
     Ok(match what {
-        What::Imminent { ahead, .. } if *ahead > IN_MAX => {
+        LinkCommand::Imminent { ahead, .. } if *ahead > IN_MAX => {
             bail!("--in {ahead:?} is too far ahead: a base keeps the copy of a state for seconds")
         }
-        What::Imminent { to, ahead } => {
+        LinkCommand::Imminent { to, ahead } => {
             let in_ms = u64::try_from(ahead.as_millis()).context("--in is too far ahead")?;
             Link::Imminent { to: to.clone(), in_ms }
         }
-        What::Down { interface } => Link::Down { interface: interface.clone() },
-        What::Up { interface } => Link::Up { interface: interface.clone() },
-        What::Complete => Link::Complete {},
-        What::Quality { dbm, interface } => {
+        LinkCommand::Down { interface } => Link::Down { interface: interface.clone() },
+        LinkCommand::Up { interface } => Link::Up { interface: interface.clone() },
+        LinkCommand::Complete => Link::Complete {},
+        LinkCommand::Quality { dbm, interface } => {
             Link::Quality { interface: interface.clone(), dbm: *dbm }
         }
     })
@@ -179,13 +179,14 @@ mod tests {
         ] {
             let process = Scripted::new("link-events", &[UNDERSTOOD]);
             let mut out = Vec::new();
-            tell(&options(line).unwrap(), std::slice::from_ref(&process.path), &mut out).unwrap();
+            send_to_all(&options(line).unwrap(), std::slice::from_ref(&process.path), &mut out)
+                .unwrap();
             assert!(out.is_empty(), "nothing went wrong, and nothing is said");
             assert_eq!(process.asked(), [request]);
 
             let process = Scripted::new("link-events", &[UNDERSTOOD]);
             let json = options(&[line, &["--json"]].concat()).unwrap();
-            tell(&json, std::slice::from_ref(&process.path), &mut out).unwrap();
+            send_to_all(&json, std::slice::from_ref(&process.path), &mut out).unwrap();
             assert_eq!(String::from_utf8(out).unwrap(), format!("{request}\n"));
         }
     }
@@ -198,20 +199,21 @@ mod tests {
             let mobile = Scripted::new("link-mobile", &answers[..1]);
             let agent = Scripted::new("link-agent", &answers[1..]);
             let paths = [mobile.path.clone(), agent.path.clone()];
-            tell(&quality, &paths, &mut Vec::new()).unwrap();
+            send_to_all(&quality, &paths, &mut Vec::new()).unwrap();
             assert_eq!((mobile.asked().len(), agent.asked().len()), (1, 1));
         }
         let agent = Scripted::new("link-agent", &[UNDERSTOOD]);
-        tell(&quality, &[nobody(), agent.path.clone()], &mut Vec::new()).unwrap();
+        send_to_all(&quality, &[nobody(), agent.path.clone()], &mut Vec::new()).unwrap();
     }
 
     #[test]
     fn what_nobody_understands_is_said_in_their_own_words() {
         let quality = options(&["quality", "--dbm", "-67"]).unwrap();
         let agent = Scripted::new("link-refused", &[r#"{"error":"nobody judges it here"}"#]);
-        let error = tell(&quality, &[nobody(), agent.path.clone()], &mut Vec::new()).unwrap_err();
+        let error =
+            send_to_all(&quality, &[nobody(), agent.path.clone()], &mut Vec::new()).unwrap_err();
         assert_eq!(format!("{error:#}"), "nobody judges it here");
-        let error = tell(&quality, &[nobody()], &mut Vec::new()).unwrap_err().to_string();
+        let error = send_to_all(&quality, &[nobody()], &mut Vec::new()).unwrap_err().to_string();
         assert_eq!(error, "no mobile or agent answers on /nonexistent/lasthop.sock");
     }
 

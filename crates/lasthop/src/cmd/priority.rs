@@ -16,7 +16,7 @@ list` show it (58); :PORT of fixed hosts (:443); or a fixed host's address. All 
 connections of now and of later. Connections of which nobody says anything have priority 1.
 
 While two connections would like to have all of the hop, one of priority 3 gets three times what one
-of priority 1 gets. What one does not need the others have.
+of priority 1 gets. PriorityCommand one does not need the others have.
 
   lasthop priority set curl 3      downloads by curl get three times what others get
   lasthop priority set :22 10      so does what goes to port 22, but ten times
@@ -31,7 +31,7 @@ are kept until the mobile or the agent ends.";
 #[command(after_help = DETAILS)]
 pub(crate) struct Options {
     #[command(subcommand)]
-    what: What,
+    what: PriorityCommand,
 
     /// The control socket of the mobile or the agent [default: that of `mobile` on this host, or
     /// else that of `agent`]
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 }
 
 #[derive(Subcommand, Debug)]
-enum What {
+enum PriorityCommand {
     /// Give connections a priority, at once and from now on
     Set {
         /// A program's name, a connection's number, :PORT or an address
@@ -91,10 +91,10 @@ fn priority(text: &str) -> Result<u32, String> {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let control = options.control.as_deref();
     match &options.what {
-        What::Set { of, priority } => tell(control, of, Some(*priority)),
-        What::Clear { of } => tell(control, of, None),
-        What::List { json } => {
-            let report = answering(control, control::query)?;
+        PriorityCommand::Set { of, priority } => set_priority(control, of, Some(*priority)),
+        PriorityCommand::Clear { of } => set_priority(control, of, None),
+        PriorityCommand::List { json } => {
+            let report = query_first(control, control::query)?;
             let text = if *json { lines(&report) } else { tables(&report) };
             match io::stdout().lock().write_all(text.as_bytes()) {
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -104,12 +104,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-fn tell(control: Option<&Path>, of: &Target, priority: Option<u32>) -> anyhow::Result<()> {
+fn set_priority(control: Option<&Path>, of: &Target, priority: Option<u32>) -> anyhow::Result<()> {
     let request = Request::Priority { of: of.clone(), priority };
     let path = match control {
         Some(path) => path.to_owned(),
-        // Whoever runs here: asking for the picture costs little.
-        None => answering(None, |path| control::query(path).map(|_| path.to_owned()))?,
+        // Finds the one that runs here; a report costs little.
+        None => query_first(None, |path| control::query(path).map(|_| path.to_owned()))?,
     };
     match control::request(&path, &request) {
         Ok(_) => Ok(()),
@@ -118,8 +118,8 @@ fn tell(control: Option<&Path>, of: &Target, priority: Option<u32>) -> anyhow::R
     }
 }
 
-/// What is answered on `control`, or by the first of mobile and agent that runs here.
-fn answering<T>(
+/// Puts `question` to the process on `control`, or to the first of mobile and agent that answers here.
+fn query_first<T>(
     control: Option<&Path>,
     question: impl Fn(&Path) -> io::Result<T>,
 ) -> anyhow::Result<T> {

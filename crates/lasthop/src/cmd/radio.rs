@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
             .name("radio".into())
             .spawn_scoped(scope, || emulator::run(ports, &config, seed, &control))
             .context("starting a thread")?;
-        let watched = watch(options, &control, &stop, || radio.is_finished());
+        let watched = wait_for_end(options, &control, &stop, || radio.is_finished());
         control.stop();
         let snapshot = radio.join().map_err(|_| anyhow!("the emulator failed"))??;
         watched.map(|()| snapshot)
@@ -155,7 +155,7 @@ fn stop_on_signal() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// Waits for the end, and shows statistics meanwhile.
-fn watch(
+fn wait_for_end(
     options: &Options,
     control: &Control,
     stop: &AtomicBool,

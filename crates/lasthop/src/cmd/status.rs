@@ -38,7 +38,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     loop {
-        let reports = look(options.control.as_deref())?;
+        let reports = query_all(options.control.as_deref())?;
         let mut text = String::new();
         for report in &reports {
             text.push_str(&if options.json { lines(report)? } else { tables(report) });
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
-fn look(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
+fn query_all(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
     if let Some(path) = path {
         let report = control::query(path)
             .with_context(|| format!("no base, mobile or agent answers on {}", path.display()))?;
@@ -480,7 +480,8 @@ mod tests {
 
     #[test]
     fn without_a_daemon_it_says_so() {
-        let error = look(Some(Path::new("/nonexistent/lasthop.sock"))).unwrap_err().to_string();
+        let error =
+            query_all(Some(Path::new("/nonexistent/lasthop.sock"))).unwrap_err().to_string();
         assert!(error.contains("/nonexistent/lasthop.sock"), "{error}");
     }
 }

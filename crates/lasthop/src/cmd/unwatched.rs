@@ -17,13 +17,13 @@ pub(crate) type PageOptions = MetricsOptions;
 pub(crate) struct Unwatched;
 
 impl MetricsOptions {
-    /// Listens for nobody.
+    /// Opens no listener.
     pub(crate) fn bind(&self, _: &mut Option<PathBuf>, _: &str) -> anyhow::Result<Unwatched> {
         Ok(Unwatched)
     }
 }
 
-/// Serves nobody.
+/// Serves nothing.
 pub(crate) fn serve(nothing: Unwatched) -> anyhow::Result<Unwatched> {
     Ok(nothing)
 }
