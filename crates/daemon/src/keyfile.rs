@@ -282,7 +282,7 @@ mod tests {
         }
     }
 
-    fn complaint(path: &Path) -> String {
+    fn load_error(path: &Path) -> String {
         let e = in_full(&load(path).map(|_| ()).expect_err("not a good key file"));
         assert!(e.contains(&path.display().to_string()), "{e} does not name the file");
         e
@@ -334,7 +334,7 @@ mod tests {
         let path = Path::new("/nonexistent-lasthop/key");
         let e = store(path, &keys, Existing::Keep).expect_err("no folder").to_string();
         assert!(e.contains("cannot write") && e.contains("/nonexistent-lasthop/key"), "{e}");
-        assert!(complaint(path).contains("cannot read"));
+        assert!(load_error(path).contains("cannot read"));
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
         let folder = Folder::new("modes");
         let text = generate().expect("entropy").secret().to_text();
         for mode in [0o644, 0o640, 0o604, 0o620, 0o660] {
-            let e = complaint(&folder.file(&text, mode));
+            let e = load_error(&folder.file(&text, mode));
             assert!(e.contains(&format!("{mode:04o}")) && e.contains("chmod 600"), "{e}");
         }
         for mode in [0o600, 0o400, 0o700] {
@@ -363,13 +363,13 @@ mod tests {
             ("x".repeat(5000), "too long"),
         ];
         for (text, expected) in cases {
-            let e = complaint(&folder.file(&text, 0o600));
+            let e = load_error(&folder.file(&text, 0o600));
             assert!(e.contains(expected), "{e}");
         }
-        assert!(complaint(&folder.0).contains("not a regular file"));
+        assert!(load_error(&folder.0).contains("not a regular file"));
         let path = folder.file("", 0o600);
         fs::write(&path, [0xff, 0xfe]).expect("written");
-        assert!(complaint(&path).contains("not text"));
+        assert!(load_error(&path).contains("not text"));
     }
 
     #[test]

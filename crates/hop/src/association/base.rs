@@ -38,7 +38,7 @@ pub trait BaseLinks: Sized {
     /// What is kept of each association's link.
     type Link: Link;
 
-    /// What a lost association has received can be read until the event after its loss is asked for.
+    /// Whether what a lost association has received can be read until the event after its loss is polled.
     const KEEPS_LOST: bool;
 
     /// Takes in a datagram: false if it is refused.
@@ -52,12 +52,13 @@ pub trait BaseLinks: Sized {
     /// Writes the next answer to somebody with whom no association stands, if there is one.
     fn poll_answer(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<Self::Address>>;
 
-    /// What a mobile says before an association with it stands; nothing where handshakes carry nothing.
+    /// The next greeting of a mobile whose association does not stand yet, with the mobile's key; none
+    /// where handshakes carry none.
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         None
     }
 
-    /// Looks whether a mobile is still there: why its association ends, if it is not.
+    /// Checks whether a mobile is still there: why its association ends, if it is not.
     fn check(&mut self, _now: Time, _association: &mut AssociationOf<Self>) -> Option<CloseReason> {
         None
     }
@@ -88,9 +89,9 @@ pub struct BaseEnd<K: BaseLinks> {
     next_id: u64,
     schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
-    /// Associations whose loss is among the events, or was the last that was told.
+    /// Associations whose loss is among the events, or was the last that was polled.
     lost: BTreeMap<u64, AssociationOf<K>>,
-    /// The association whose loss was told last.
+    /// The association whose loss was polled last.
     told_lost: Option<u64>,
     pub(super) refusals: Refusals<K::Address>,
     pub(super) refused: u64,

@@ -32,7 +32,7 @@ pub trait MobileLink: Sized {
     const ASKS_ALONE: bool;
     /// The association follows the mobile to another address.
     const FOLLOWS: bool;
-    /// The base is asked again so long after the last time, if there is the same doubt again.
+    /// The base is asked again so long after the last time, if there is the same hint again.
     const DOUBT_AGAIN: Duration;
 
     /// What link and carrier add to each packet, in bytes.
@@ -58,7 +58,7 @@ pub trait MobileLink: Sized {
     /// The association is lost, and the base is about to be asked for another.
     fn handle_lost(_mobile: &mut MobileEnd<Self>) {}
 
-    /// Has the base hear `greeting` with the first question, where questions carry anything.
+    /// Sends `greeting` with the first question, where questions carry anything.
     fn greet(_mobile: &mut MobileEnd<Self>, _now: Time, _greeting: &[u8]) {}
 
     /// Datagrams that were garbage, forged, replayed or for somebody else.
@@ -67,19 +67,19 @@ pub trait MobileLink: Sized {
     }
 }
 
-/// Why the association may be no more. The answer to a question tells what is true.
+/// A hint that the association is lost. The answer to a question decides.
 #[derive(Clone, Copy)]
-pub(super) enum Doubt {
+pub(super) enum LossHint {
     /// Nothing comes.
     Silence,
-    /// The base, or somebody in its place, says that it knows nothing of it.
+    /// A packet, not authenticated, says that the base does not know the association.
     Unknown,
-    /// The network says that the base is gone.
+    /// The network reports the base as unreachable.
     Unreachable,
 }
 
-/// A question on its way.
-pub(super) struct Asking<Q> {
+/// A question that waits for its answer.
+pub(super) struct PendingQuestion<Q> {
     pub(super) question: Q,
     next_try: Time,
     tries: u32,
@@ -96,12 +96,12 @@ pub struct MobileEnd<K: MobileLink> {
     pub(super) link: K,
     pub(super) base: K::Address,
     pub(super) association: Association<K::Address, K::Transport, K::Link>,
-    pub(super) asking: Option<Asking<K::Question>>,
+    pub(super) pending: Option<PendingQuestion<K::Question>>,
     /// Questions sent.
     pub(super) asked: u64,
-    /// What the network says of the base.
+    /// The network's reports that the base is unreachable.
     evidence: Evidence,
-    /// When the base was last asked because of each doubt.
+    /// When the base was last asked because of each hint.
     doubted: [Option<Time>; 3],
     events: VecDeque<AssociationEvent>,
     pub(super) refused: u64,
@@ -121,20 +121,19 @@ impl<K: MobileLink> MobileEnd<K> {
             link,
             base,
             association,
-            asking: None,
+            pending: None,
             asked: 0,
             evidence: Evidence::default(),
             doubted: [Some(now), None, None],
             events: VecDeque::new(),
             refused: 0,
         };
-        mobile.ask(now);
+        mobile.start_question(now);
         mobile
     }
 
-    /// Has the base hear `greeting` with the first datagram of a handshake, half a round trip before
-    /// the association stands there, and without proof that it is fresh: whoever heard it once can
-    /// say it again. Nothing happens on a bare link, if it is longer than
+    /// Sends `greeting` with the first datagram of a handshake. It arrives half a round trip before
+    /// the association stands there, and can be replayed. Nothing happens on a bare link, if it is longer than
     /// [`GREETING_MAX`](super::GREETING_MAX), or if the association stands already.
     pub fn greet(&mut self, now: Time, greeting: &[u8]) {
         K::greet(self, now, greeting);
@@ -191,7 +190,7 @@ impl<K: MobileLink> MobileEnd<K> {
     /// newest authentic datagram, answers to where it came from. A base on a bare link takes the mobile
     /// for a stranger then, and says so. A question under way is tried again.
     pub fn handle_roamed(&mut self, now: Time) {
-        if let Some(asking) = &mut self.asking {
+        if let Some(asking) = &mut self.pending {
             asking.next_try = now;
         }
         if !self.is_up() || self.is_mute() {
@@ -205,7 +204,7 @@ impl<K: MobileLink> MobileEnd<K> {
 
     /// For how long the base has not answered, if it was asked something.
     pub fn silent_for(&self, now: Time) -> Option<Duration> {
-        match &self.asking {
+        match &self.pending {
             Some(asking) if !self.is_up() => Some(now.since(asking.first_sent)),
             _ => self.association.transport.silent_for(now),
         }
@@ -214,7 +213,7 @@ impl<K: MobileLink> MobileEnd<K> {
     /// What is known of the hop from below.
     pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         if event == LinkEvent::Up
-            && let Some(asking) = &mut self.asking
+            && let Some(asking) = &mut self.pending
         {
             asking.next_try = now;
         }
@@ -230,9 +229,9 @@ impl<K: MobileLink> MobileEnd<K> {
             return;
         }
         if self.evidence.is_gone(now) {
-            self.lose(now, CloseReason::Unreachable);
+            self.handle_loss(now, CloseReason::Unreachable);
         } else if what.is_hard() {
-            self.doubt(now, Doubt::Unreachable);
+            self.check_loss(now, LossHint::Unreachable);
         }
     }
 
@@ -252,7 +251,7 @@ impl<K: MobileLink> MobileEnd<K> {
         if !K::handle(self, now, from, datagram) {
             self.refused += 1;
         }
-        self.notice_end(now);
+        self.check_closed(now);
     }
 
     /// A datagram is the association's, if it can be opened: false if it is refused.
@@ -265,8 +264,8 @@ impl<K: MobileLink> MobileEnd<K> {
     }
 
     /// The base has answered the question, which is over.
-    pub(super) fn take_answered(&mut self) -> Option<Asking<K::Question>> {
-        let asking = self.asking.take()?;
+    pub(super) fn take_pending(&mut self) -> Option<PendingQuestion<K::Question>> {
+        let asking = self.pending.take()?;
         self.evidence.refute();
         Some(asking)
     }
@@ -276,11 +275,11 @@ impl<K: MobileLink> MobileEnd<K> {
     pub(super) fn establish(
         &mut self,
         now: Time,
-        asked: &Asking<K::Question>,
+        asked: &PendingQuestion<K::Question>,
         link: K::Link,
         limits: &Limits,
     ) {
-        let stood = self.association.link().map(Link::has_heard);
+        let stood = self.association.link().map(Link::has_received);
         if stood == Some(true) {
             self.association.transport.restart(now);
             self.events.push_back(AssociationEvent::Lost(CloseReason::Silence));
@@ -296,14 +295,14 @@ impl<K: MobileLink> MobileEnd<K> {
         }
     }
 
-    fn notice_end(&mut self, now: Time) {
+    fn check_closed(&mut self, now: Time) {
         if let Some(reason) = self.association.closed() {
-            self.lose(now, reason);
+            self.handle_loss(now, reason);
         }
     }
 
-    /// The association is no more, if it was; another is asked for.
-    fn lose(&mut self, now: Time, reason: CloseReason) {
+    /// Ends the association, if it stood, and asks for another.
+    fn handle_loss(&mut self, now: Time, reason: CloseReason) {
         if self.association.standing.take().is_none() {
             return;
         }
@@ -311,38 +310,39 @@ impl<K: MobileLink> MobileEnd<K> {
         self.events.push_back(AssociationEvent::Lost(reason));
         K::handle_lost(self);
         if reason != CloseReason::Shutdown {
-            self.ask(now);
-        } else if self.asking.is_none() {
-            self.ask(now + RETRY_PATIENT);
+            self.start_question(now);
+        } else if self.pending.is_none() {
+            self.start_question(now + RETRY_PATIENT);
         }
     }
 
-    /// The base is asked, unless it is being asked or was lately because of the same doubt.
-    pub(super) fn doubt(&mut self, now: Time, why: Doubt) {
+    /// Asks the base, unless it is being asked or was lately because of the same hint.
+    pub(super) fn check_loss(&mut self, now: Time, why: LossHint) {
         let doubted = &mut self.doubted[why as usize];
         let lately = doubted.is_some_and(|at| now.since(at) < K::DOUBT_AGAIN);
-        if self.asking.is_none() && !lately {
+        if self.pending.is_none() && !lately {
             *doubted = Some(now);
-            self.ask(now);
+            self.start_question(now);
         }
     }
 
-    pub(super) fn ask(&mut self, at: Time) {
+    pub(super) fn start_question(&mut self, at: Time) {
         let question = K::question(self, at);
-        let asking = |question| Asking { question, next_try: at, tries: 0, first_sent: at };
-        self.asking = question.map(asking);
+        let asking =
+            |question| PendingQuestion { question, next_try: at, tries: 0, first_sent: at };
+        self.pending = question.map(asking);
     }
 
     /// Nothing but the question may be sent.
     fn is_mute(&self) -> bool {
-        K::ASKS_ALONE && self.asking.is_some()
+        K::ASKS_ALONE && self.pending.is_some()
     }
 
     /// The question, if it is due.
     fn poll_question(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<K::Address>> {
-        let due = self.asking.as_ref().filter(|asking| asking.next_try <= now)?;
+        let due = self.pending.as_ref().filter(|asking| asking.next_try <= now)?;
         let len = K::write(self, &due.question, out)?;
-        let asking = self.asking.as_mut()?;
+        let asking = self.pending.as_mut()?;
         asking.tries += 1;
         if asking.tries == 1 {
             asking.first_sent = now;
@@ -364,14 +364,14 @@ impl<K: MobileLink> MobileEnd<K> {
         }
         let transmit = self.association.poll_transmit(now, out);
         if transmit.is_none() {
-            self.notice_end(now);
+            self.check_closed(now);
         }
         transmit
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
-        let asking = self.asking.as_ref().map(|asking| asking.next_try);
+        let asking = self.pending.as_ref().map(|asking| asking.next_try);
         // What is due of a transport that may not send waits for the answer.
         let transport = if self.is_mute() { None } else { self.association.next_timeout() };
         [transport, asking].into_iter().flatten().min()
@@ -381,7 +381,7 @@ impl<K: MobileLink> MobileEnd<K> {
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_up() {
             self.association.transport.handle_timeout(now);
-            self.notice_end(now);
+            self.check_closed(now);
         }
         K::handle_timeout(self, now);
     }

@@ -17,7 +17,7 @@ mod numbered;
 mod refusal;
 
 #[cfg(test)]
-mod stand;
+mod testbed;
 #[cfg(test)]
 mod tests;
 
@@ -57,7 +57,7 @@ pub enum AssociationEvent {
     Lost(CloseReason),
 }
 
-/// What an end keeps of the link of one association that stands: how packets become datagrams there.
+/// One end's link state of an established association: how packets become datagrams.
 pub trait Link {
     /// Opens a datagram where it lies; `None` if it is forged, damaged or known.
     fn open<'d>(&mut self, now: Time, datagram: &'d mut [u8]) -> Option<Opened<'d>>;
@@ -65,8 +65,8 @@ pub trait Link {
     /// Has the transport write its next packet, and makes a datagram of it; how long it is.
     fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<usize>;
 
-    /// Something has come from the peer since the association stands.
-    fn has_heard(&self) -> bool {
+    /// Whether something has come from the peer since the association stands.
+    fn has_received(&self) -> bool {
         true
     }
 
@@ -75,7 +75,7 @@ pub trait Link {
         None
     }
 
-    /// When the base wants to look whether the mobile is still there.
+    /// When the base is to check whether the mobile is still there.
     fn check_at(&self) -> Option<Time> {
         None
     }

@@ -106,7 +106,7 @@ impl<A> Default for Refusals<A> {
 
 impl<A: Copy + Eq> Refusals<A> {
     /// A handshake from `from` is not answered.
-    pub fn note(&mut self, now: Time, from: A, why: Refusal) {
+    pub fn record(&mut self, now: Time, from: A, why: Refusal) {
         let kind = discriminant(&why);
         let known = self.callers.iter_mut().find(|caller| caller.is(from, why));
         if let Some(caller) = known {
@@ -123,7 +123,7 @@ impl<A: Copy + Eq> Refusals<A> {
         let named = self.callers.iter().filter(|c| discriminant(&c.why) == kind).count();
         let rest = named >= NAMED_MAX;
         if !rest {
-            tell(&mut self.out, Refused { from, why, again: 0, others: 0 });
+            queue(&mut self.out, Refused { from, why, again: 0, others: 0 });
         }
         self.callers.push(Caller { from, why, told: now, since: u64::from(rest), rest });
     }
@@ -149,14 +149,14 @@ impl<A: Copy + Eq> Refusals<A> {
             let since = core::mem::take(&mut caller.since);
             let Some(more) = since.checked_sub(1) else { return false };
             let (again, others) = if caller.rest { (0, more) } else { (more, 0) };
-            tell(out, Refused { from: caller.from, why: caller.why, again, others });
+            queue(out, Refused { from: caller.from, why: caller.why, again, others });
             true
         });
     }
 }
 
-/// Nobody need listen: then the oldest is dropped.
-fn tell<A>(out: &mut VecDeque<Refused<A>>, refused: Refused<A>) {
+/// Queues a report. Nobody need poll: then the oldest is dropped.
+fn queue<A>(out: &mut VecDeque<Refused<A>>, refused: Refused<A>) {
     if out.len() >= OUT_MAX {
         out.pop_front();
     }
@@ -181,7 +181,7 @@ mod tests {
         let mut lines = Vec::new();
         for _ in 0..600 {
             refusals.handle_timeout(now);
-            refusals.note(now, 7, Refusal::OtherBase);
+            refusals.record(now, 7, Refusal::OtherBase);
             lines.extend(told(&mut refusals));
             now += Duration::from_millis(250);
         }
@@ -201,9 +201,9 @@ mod tests {
     fn a_flood_from_everywhere_neither_fills_log_or_memory_nor_hides_another_reason() {
         let mut refusals = Refusals::default();
         for n in 0..10_000 {
-            refusals.note(Time::ZERO, n, Refusal::OtherBase);
+            refusals.record(Time::ZERO, n, Refusal::OtherBase);
         }
-        refusals.note(Time::ZERO, 1, Refusal::Stranger(key(1)));
+        refusals.record(Time::ZERO, 1, Refusal::Stranger(key(1)));
         let first = told(&mut refusals);
         assert_eq!(first.len(), NAMED_MAX + 1);
         assert_eq!(first.last().unwrap().why, Refusal::Stranger(key(1)));
@@ -219,9 +219,9 @@ mod tests {
     #[test]
     fn a_stranger_that_moves_is_the_same_stranger() {
         let mut refusals = Refusals::default();
-        refusals.note(Time::ZERO, 1, Refusal::Stranger(key(1)));
-        refusals.note(Time::ZERO, 2, Refusal::Stranger(key(1)));
-        refusals.note(Time::ZERO, 2, Refusal::Stranger(key(2)));
+        refusals.record(Time::ZERO, 1, Refusal::Stranger(key(1)));
+        refusals.record(Time::ZERO, 2, Refusal::Stranger(key(1)));
+        refusals.record(Time::ZERO, 2, Refusal::Stranger(key(2)));
         assert_eq!(told(&mut refusals).len(), 2);
         refusals.handle_timeout(Time::ZERO + AGAIN);
         let again = told(&mut refusals);

@@ -1,4 +1,4 @@
-//! The stand of the tests here: mobiles and a base of one kind over a lossy carrier in virtual time.
+//! The testbed of the tests here: mobiles and a base of one kind over a lossy carrier in virtual time.
 
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -26,7 +26,7 @@ struct Flying {
 }
 
 /// Mobiles, the first of them at address 1, a base, and the carrier between them.
-pub(super) struct Stand<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> {
+pub(super) struct Testbed<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> {
     pub(super) now: Time,
     pub(super) mobiles: Vec<(Addr, MobileEnd<M>)>,
     pub(super) base: BaseEnd<B>,
@@ -41,7 +41,7 @@ pub(super) struct Stand<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Ad
     pub(super) network: Option<Unreachable>,
 }
 
-impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Stand<M, B> {
+impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> {
     /// `delay` is one way; `loss` is a datagram's chance, drawn from `seed`.
     pub(super) fn between(
         mobile: MobileEnd<M>,

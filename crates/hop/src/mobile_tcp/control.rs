@@ -4,7 +4,7 @@ use lasthop_wire::mhp::{MAX_MESSAGE_LEN, Refusal, ResetReason};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, Extensions};
 
 use super::endpoint::MobileTcp;
-use super::entry::{Entry, Peer, Repeat, Stage};
+use super::entry::{ConnectionStage, Entry, PeerSyn, RetransmitTimer};
 use super::head;
 use super::reply::Reply;
 use crate::streams::{StreamEvent, StreamId};
@@ -58,7 +58,7 @@ impl MobileTcp {
 
     /// The connection of ours that the peer speaks of: by our identifier, or, while it does not
     /// know that, by its own.
-    fn spoken_of(&self, control: &Control) -> Option<u16> {
+    fn connection_of(&self, control: &Control) -> Option<u16> {
         if control.cid.is_none() {
             return self.by_peer.get(&control.reverse.0).copied();
         }
@@ -72,7 +72,10 @@ impl MobileTcp {
     /// connection does not stand, acknowledges ours.
     fn may_reset(&self, cid: u16, control: &Control) -> bool {
         let Some(entry) = self.entries.get(&cid) else { return false };
-        let waits = matches!(entry.stage, Stage::Asking { .. } | Stage::Answering { .. });
+        let waits = matches!(
+            entry.stage,
+            ConnectionStage::SynSent { .. } | ConnectionStage::SynAckSent { .. }
+        );
         (waits && control.ack == entry.iss + 1)
             || entry.peer.is_some_and(|peer| peer.iss == control.seq)
     }
@@ -80,21 +83,21 @@ impl MobileTcp {
     /// The opening was heard (MOB-7).
     fn on_pending(&mut self, control: &Control) {
         let Some(entry) = self.entries.get_mut(&control.cid.0) else { return };
-        if matches!(entry.stage, Stage::Asking { .. }) && control.ack == entry.iss + 1 {
-            entry.repeat.on_said(&self.ticks, self.now, PENDING_PATIENCE);
-            self.look(control.cid.0);
+        if matches!(entry.stage, ConnectionStage::SynSent { .. }) && control.ack == entry.iss + 1 {
+            entry.repeat.on_sent(&self.ticks, self.now, PENDING_PATIENCE);
+            self.update(control.cid.0);
         }
     }
 
     /// A refusal, or a reset of what does not stand yet. With an acknowledgement: our own was heard.
     fn on_control_reset(&mut self, control: &Control, extensions: Option<Extensions<'_>>) {
-        let known = self.spoken_of(control);
+        let known = self.connection_of(control);
         if control.code.contains(Code::ACK) {
             if let Some(cid) = known
                 && let Some(entry) = self.entries.get_mut(&cid)
-                && matches!(entry.stage, Stage::Resetting { .. })
+                && matches!(entry.stage, ConnectionStage::Resetting { .. })
             {
-                entry.repeat.end();
+                entry.repeat.stop();
             }
             return;
         }
@@ -128,24 +131,24 @@ impl MobileTcp {
             return;
         }
         match entry.stage {
-            Stage::Asking { len, .. } => {
+            ConnectionStage::SynSent { len, .. } => {
                 let Some(head) = head::write_answer(control, extensions) else {
                     self.stats.malformed += 1;
                     return;
                 };
                 entry.connection.foresee(&head);
-                entry.begin(Peer::of(control), len);
+                entry.begin(PeerSyn::of(control), len);
                 entry.connection.acknowledge();
-                entry.repeat.end();
-                self.set_stage(cid, Stage::Open);
+                entry.repeat.stop();
+                self.set_stage(cid, ConnectionStage::Established);
                 self.by_peer.insert(control.reverse.0, cid);
             }
             // Our acknowledgement was lost.
-            Stage::Open | Stage::Over => entry.connection.acknowledge(),
-            Stage::Resetting { .. } => entry.repeat.due = true,
+            ConnectionStage::Established | ConnectionStage::Over => entry.connection.acknowledge(),
+            ConnectionStage::Resetting { .. } => entry.repeat.due = true,
             _ => {}
         }
-        self.look(cid);
+        self.update(cid);
     }
 
     fn refuse_unknown(&mut self, control: &Control) {
@@ -168,34 +171,36 @@ impl MobileTcp {
             return;
         }
         if self.streams.len() >= self.connections_max() || self.half_open >= self.half_open_max() {
-            return self.turn_away(control);
+            return self.refuse_opening(control);
         }
         let (head, waits) = head::write_opening(control, extensions, other(self.role));
         if head.len() > MAX_MESSAGE_LEN {
             self.stats.malformed += 1;
             return;
         }
-        let Some(cid) = self.add(stream, Stage::Asked) else { return self.turn_away(control) };
+        let Some(cid) = self.add(stream, ConnectionStage::SynReceived) else {
+            return self.refuse_opening(control);
+        };
         self.highest = self.highest.max(stream / 2);
         self.by_peer.insert(control.reverse.0, cid);
         let Some(entry) = self.entries.get_mut(&cid) else { return };
-        entry.peer = Some(Peer::of(control));
+        entry.peer = Some(PeerSyn::of(control));
         entry.promised = entry.connection.promise(head.len());
         entry.connection.foresee(&head);
         self.events.push_back(StreamEvent::Incoming(StreamId(stream)));
         if waits {
             self.reply_pending(cid);
         } else {
-            self.answer(cid, head::Head::Nothing, 0);
+            self.send_answer(cid, head::Head::Nothing, 0);
         }
-        self.look(cid);
+        self.update(cid);
     }
 
     fn half_open_max(&self) -> usize {
         self.config.half_open_max.max(1)
     }
 
-    fn turn_away(&mut self, control: &Control) {
+    fn refuse_opening(&mut self, control: &Control) {
         self.stats.turned_away += 1;
         let code = ResetReason::Refused(Refusal::TooMany).code();
         self.reply(Reply::Refusal(refusal_of(control), code));
@@ -204,14 +209,16 @@ impl MobileTcp {
     fn on_repeated_opening(&mut self, cid: u16) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         match entry.stage {
-            Stage::Asked => self.reply_pending(cid),
-            Stage::Answering { .. } | Stage::Resetting { .. } => entry.repeat.due = true,
+            ConnectionStage::SynReceived => self.reply_pending(cid),
+            ConnectionStage::SynAckSent { .. } | ConnectionStage::Resetting { .. } => {
+                entry.repeat.due = true
+            }
             _ => {}
         }
-        self.look(cid);
+        self.update(cid);
     }
 
-    /// Tells the opener that its opening was heard and waits for the fixed host.
+    /// Acknowledges an opening that waits for the fixed host.
     fn reply_pending(&mut self, cid: u16) {
         let Some(entry) = self.entries.get(&cid) else { return };
         let code = Code::PENDING.with(Code::ACK);
@@ -220,12 +227,12 @@ impl MobileTcp {
     }
 
     /// Accepts a connection that the peer opened; `len` of our first bytes are said by `head`.
-    pub(super) fn answer(&mut self, cid: u16, head: head::Head, len: usize) {
+    pub(super) fn send_answer(&mut self, cid: u16, head: head::Head, len: usize) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         let Some(peer) = entry.peer else { return };
         entry.begin(peer, len);
-        entry.repeat = Repeat::begin();
-        self.set_stage(cid, Stage::Answering { head });
+        entry.repeat = RetransmitTimer::start();
+        self.set_stage(cid, ConnectionStage::SynAckSent { head });
     }
 
     /// The stream whose half has those low bits: of all, the nearest to the highest known.

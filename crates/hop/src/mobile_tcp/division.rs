@@ -9,14 +9,14 @@ pub(super) struct Division {
     /// Some connection was given a priority.
     pub(super) on: bool,
     /// Something has changed; the connection that it was, if it is there.
-    pub(super) unsettled: Option<Option<u16>>,
+    pub(super) stale: Option<Option<u16>>,
 }
 
 impl Division {
-    /// A connection begins, or one is over.
-    pub(super) fn note(&mut self, cid: Option<u16>) {
+    /// Shares are to be divided anew: a connection begins or is over, or its priority has changed.
+    pub(super) fn invalidate(&mut self, cid: Option<u16>) {
         if self.on {
-            self.unsettled = Some(cid);
+            self.stale = Some(cid);
         }
     }
 }

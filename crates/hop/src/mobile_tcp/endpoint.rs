@@ -9,7 +9,7 @@ use lasthop_wire::mobile_tcp::{Cid, Code, DATA_HEADER, DataHeader, short_code};
 use super::config::Config;
 use super::connection::{Connection, RoundTrip, Ticks};
 use super::division::Division;
-use super::entry::{Entry, Repeat, Stage};
+use super::entry::{ConnectionStage, Entry, RetransmitTimer};
 use super::ports::Ports;
 use super::reply::Reply;
 use super::stats::Stats;
@@ -67,7 +67,7 @@ pub struct MobileTcp {
     pub(super) events: VecDeque<StreamEvent>,
     pub(super) ports: Ports,
     /// Asks the peer for a sign of life.
-    pub(super) ping: Repeat,
+    pub(super) ping: RetransmitTimer,
     /// What all connections have on their way, in bytes.
     pub(super) inflight: u64,
     /// No timer of a connection expires before.
@@ -112,7 +112,7 @@ impl MobileTcp {
             replies: VecDeque::new(),
             events: VecDeque::new(),
             ports: Ports::default(),
-            ping: Repeat::default(),
+            ping: RetransmitTimer::default(),
             inflight: 0,
             deadline: None,
             next_tick: Ticks::new(now, config.tick()).after(now),
@@ -172,8 +172,8 @@ impl MobileTcp {
                 self.events.push_back(StreamEvent::Readable(StreamId(entry.stream)));
                 self.events.push_back(StreamEvent::Closed(StreamId(entry.stream)));
             }
-            entry.stage = Stage::Silent;
-            entry.repeat.end();
+            entry.stage = ConnectionStage::Silent;
+            entry.repeat.stop();
             entry.inflight = 0;
             (entry.queued, entry.capped, entry.resting) = (false, false, false);
             entry.connection.reset_stats();
@@ -194,7 +194,7 @@ impl MobileTcp {
     /// Asks the peer for a sign of life, until one comes.
     pub fn ping(&mut self) {
         if self.ping.next.is_none() {
-            self.ping = Repeat::begin();
+            self.ping = RetransmitTimer::start();
         }
     }
 
@@ -323,7 +323,7 @@ impl MobileTcp {
     }
 
     /// A new connection; `None` if every identifier is taken.
-    pub(super) fn add(&mut self, stream: u64, stage: Stage) -> Option<u16> {
+    pub(super) fn add(&mut self, stream: u64, stage: ConnectionStage) -> Option<u16> {
         let cid = self.free_cid()?;
         let mut connection = Connection::new(&self.config, self.origin);
         connection.seed(self.round_trip);
@@ -331,7 +331,7 @@ impl MobileTcp {
         self.half_open += usize::from(entry.is_half_open());
         self.entries.insert(cid, entry);
         self.streams.insert(stream, cid);
-        self.division.note(Some(cid));
+        self.division.invalidate(Some(cid));
         Some(cid)
     }
 
@@ -347,7 +347,7 @@ impl MobileTcp {
         None
     }
 
-    pub(super) fn set_stage(&mut self, cid: u16, stage: Stage) {
+    pub(super) fn set_stage(&mut self, cid: u16, stage: ConnectionStage) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         self.half_open -= usize::from(entry.is_half_open());
         entry.stage = stage;
@@ -356,8 +356,8 @@ impl MobileTcp {
 
     /// Removes a connection altogether.
     pub(super) fn remove(&mut self, cid: u16) {
-        self.set_stage(cid, Stage::Silent);
-        self.division.note(None);
+        self.set_stage(cid, ConnectionStage::Silent);
+        self.division.invalidate(None);
         let Some(entry) = self.entries.remove(&cid) else { return };
         self.stats.add(entry.connection.stats());
         self.inflight -= entry.inflight;
@@ -371,10 +371,11 @@ impl MobileTcp {
         }
     }
 
-    /// Lets a connection's identifier rest; nothing is kept in its buffers.
-    pub(super) fn rest(&mut self, cid: u16, stage: Stage) {
+    /// Withholds a connection's identifier from reuse for a while (as TIME-WAIT does), and empties its
+    /// buffers.
+    pub(super) fn quarantine(&mut self, cid: u16, stage: ConnectionStage) {
         self.set_stage(cid, stage);
-        self.division.note(None);
+        self.division.invalidate(None);
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.release();
         entry.resting = true;
@@ -384,12 +385,12 @@ impl MobileTcp {
             && let Some(earliest) = self.resting.front_mut()
         {
             earliest.0 = Time::ZERO;
-            self.remove_rested();
+            self.remove_quarantined();
         }
     }
 
-    /// Removes connections whose identifiers have rested.
-    pub(super) fn remove_rested(&mut self) {
+    /// Removes connections whose identifiers were withheld long enough.
+    pub(super) fn remove_quarantined(&mut self) {
         while let Some((until, cid)) = self.resting.front().copied()
             && until <= self.now
         {
@@ -404,12 +405,13 @@ impl MobileTcp {
         }
     }
 
-    /// Looks after a connection that something was done to: its turn to send, its timer, and what
-    /// the session is to hear.
-    pub(super) fn look(&mut self, cid: u16) {
+    /// Updates what depends on a connection that has changed: its turn to send, its timer, and its
+    /// events.
+    pub(super) fn update(&mut self, cid: u16) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         let inflight = entry.connection.inflight().get();
-        let inflight = if matches!(entry.stage, Stage::Open) { inflight } else { 0 };
+        let inflight =
+            if matches!(entry.stage, ConnectionStage::Established) { inflight } else { 0 };
         self.inflight = self.inflight - entry.inflight + inflight;
         entry.inflight = inflight;
         if !entry.queued && entry.wants_to_send() {
@@ -434,7 +436,7 @@ impl MobileTcp {
             return;
         }
         let id = StreamId(entry.stream);
-        if entry.wants_data && entry.has_news() {
+        if entry.wants_data && entry.is_readable() {
             entry.wants_data = false;
             self.events.push_back(StreamEvent::Readable(id));
         }
@@ -443,18 +445,21 @@ impl MobileTcp {
             self.events.push_back(StreamEvent::Writable(id));
         }
         let connection = &entry.connection;
-        if entry.stage == Stage::Open && !entry.told_finished && connection.is_delivered() {
+        if entry.stage == ConnectionStage::Established
+            && !entry.told_finished
+            && connection.is_delivered()
+        {
             entry.told_finished = true;
             self.events.push_back(StreamEvent::Finished(id));
         }
         let over = connection.is_over() && connection.received().is_empty();
-        if entry.reset.is_some() || (over && entry.stage == Stage::Open) {
+        if entry.reset.is_some() || (over && entry.stage == ConnectionStage::Established) {
             entry.told_closed = true;
             self.events.push_back(StreamEvent::Closed(id));
         }
     }
 
-    /// The peer gave a connection up, or it failed.
+    /// The peer has reset a connection, or it failed.
     pub(super) fn fail(&mut self, cid: u16, code: u64) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         if entry.reset.is_some() || !entry.is_usable() {
@@ -462,27 +467,33 @@ impl MobileTcp {
         }
         entry.reset = Some(code);
         entry.wants_data = true;
-        entry.repeat.end();
-        self.rest(cid, Stage::Silent);
-        self.look(cid);
+        entry.repeat.stop();
+        self.quarantine(cid, ConnectionStage::Silent);
+        self.update(cid);
     }
 
-    /// Gives a connection up at this side; the peer is told unless it cannot know of it.
-    pub(super) fn give_up(&mut self, cid: u16, code: u64) {
+    /// Aborts a connection at this side; the peer gets a reset unless it cannot know of it.
+    pub(super) fn abort(&mut self, cid: u16, code: u64) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         let stage = match entry.stage {
-            Stage::Gathering | Stage::Over | Stage::Silent => Stage::Silent,
-            Stage::Open => Stage::Resetting { code, control: false },
-            _ => Stage::Resetting { code, control: true },
+            ConnectionStage::Buffering | ConnectionStage::Over | ConnectionStage::Silent => {
+                ConnectionStage::Silent
+            }
+            ConnectionStage::Established => ConnectionStage::Resetting { code, control: false },
+            _ => ConnectionStage::Resetting { code, control: true },
         };
-        entry.repeat = if stage == Stage::Silent { Repeat::default() } else { Repeat::begin() };
+        entry.repeat = if stage == ConnectionStage::Silent {
+            RetransmitTimer::default()
+        } else {
+            RetransmitTimer::start()
+        };
         let stream = entry.stream;
         if !core::mem::replace(&mut entry.told_closed, true) {
             self.events.push_back(StreamEvent::Closed(StreamId(stream)));
         }
         self.streams.remove(&stream);
-        self.rest(cid, stage);
-        self.look(cid);
+        self.quarantine(cid, stage);
+        self.update(cid);
     }
 
     /// Tries everything that is unanswered at once; whether there is anything.
@@ -492,17 +503,17 @@ impl MobileTcp {
         let mut from = 0;
         while let Some((&cid, entry)) = self.entries.range_mut(from..).next() {
             any |= entry.repeat.due || entry.repeat.next.is_some();
-            entry.repeat.hurry();
-            if entry.stage == Stage::Open {
+            entry.repeat.expire_now();
+            if entry.stage == ConnectionStage::Established {
                 any |= entry.connection.is_waiting();
                 entry.connection.retry(now);
             }
-            self.look(cid);
+            self.update(cid);
             let Some(next) = cid.checked_add(1) else { break };
             from = next;
         }
         any |= self.ping.due || self.ping.next.is_some();
-        self.ping.hurry();
+        self.ping.expire_now();
         any
     }
 
@@ -518,12 +529,12 @@ impl MobileTcp {
         self.silent_since = None;
         self.down = None;
         if !self.ping.due {
-            self.ping.end();
+            self.ping.stop();
         }
     }
 
     /// The association's last word.
-    pub(super) fn last_word(reason: CloseReason) -> DataHeader {
+    pub(super) fn close_header(reason: CloseReason) -> DataHeader {
         let window = short_code(reason.code());
         DataHeader { code: Code::RST, cid: Cid::NONE, window, ..DataHeader::default() }
     }

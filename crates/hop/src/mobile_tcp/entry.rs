@@ -1,4 +1,4 @@
-//! One connection as its endpoint sees it: how far it has come, and what is still to be said.
+//! One connection as its endpoint sees it: its stage, its peer, and what is still to be sent.
 
 use core::net::SocketAddrV4;
 use core::time::Duration;
@@ -10,28 +10,28 @@ use super::connection::{Connection, Terms, Ticks};
 use super::division::USUAL;
 use super::head::Head;
 
-/// How far a connection has come.
+/// How far a connection has come. The stages between opening and end are those of RFC 9293.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// Opened here; its first message is not whole.
-    Gathering,
+    Buffering,
     /// Opened here; the opening is repeated until it is answered.
-    Asking {
+    SynSent {
         /// What the opening says of the first bytes.
         head: Head,
         /// How many of the first bytes that is.
         len: usize,
     },
     /// Opened by the peer; the session has not answered (MOB-7).
-    Asked,
+    SynReceived,
     /// Opened by the peer; the answer is repeated until something follows it.
-    Answering {
+    SynAckSent {
         /// What the answer says of our first bytes.
         head: Head,
     },
-    /// It stands.
-    Open,
-    /// Given up here; the peer is told until it says that it heard, and whenever it asks.
+    /// Both ends have opened it.
+    Established,
+    /// Aborted here; the reset is repeated until the peer acknowledges it, and answers its packets.
     Resetting {
         /// The session's code.
         code: u64,
@@ -40,13 +40,13 @@ pub(super) enum Stage {
     },
     /// Over at both ends; repeated packets are acknowledged.
     Over,
-    /// Over; packets are dropped without a word.
+    /// Over; packets are dropped without an answer.
     Silent,
 }
 
-/// What the peer has said of itself in its opening, or in its answer.
+/// The peer's parameters, from its opening or its answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Peer {
+pub(super) struct PeerSyn {
     /// Its identifier, to be put into packets to it.
     pub(super) cid: Cid,
     /// The number of its SYN.
@@ -57,7 +57,7 @@ pub(super) struct Peer {
     pub(super) destination: SocketAddrV4,
 }
 
-impl Peer {
+impl PeerSyn {
     pub(super) fn of(control: &Control) -> Self {
         Self {
             cid: control.reverse,
@@ -69,30 +69,30 @@ impl Peer {
     }
 }
 
-/// Something said again and again until it is answered.
+/// The timer of a packet that is repeated until it is answered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(super) struct Repeat {
-    /// It is to be said as soon as possible.
+pub(super) struct RetransmitTimer {
+    /// The packet is to be sent as soon as possible.
     pub(super) due: bool,
-    /// How often it was said.
+    /// How often it was sent.
     pub(super) tries: u32,
-    /// When to say it again.
+    /// When to send it again.
     pub(super) next: Option<Time>,
 }
 
-impl Repeat {
-    pub(super) fn begin() -> Self {
+impl RetransmitTimer {
+    pub(super) fn start() -> Self {
         Self { due: true, tries: 0, next: None }
     }
 
-    /// It was said at `now`; without an answer, it is to be said again.
-    pub(super) fn on_said(&mut self, ticks: &Ticks, now: Time, timeout: Duration) {
+    /// It was sent at `now`, and is sent again after `timeout` without an answer.
+    pub(super) fn on_sent(&mut self, ticks: &Ticks, now: Time, timeout: Duration) {
         self.due = false;
         self.tries = self.tries.saturating_add(1);
         self.next = Some(ticks.expiry(now, timeout));
     }
 
-    /// Whether the time has come to say it again.
+    /// Whether the timer has expired; then the packet is due.
     pub(super) fn on_tick(&mut self, now: Time) -> bool {
         let expired = self.next.is_some_and(|at| at <= now);
         if expired {
@@ -101,14 +101,14 @@ impl Repeat {
         expired
     }
 
-    /// It is to be said at once, if it is being repeated.
-    pub(super) fn hurry(&mut self) {
+    /// Makes the packet due at once, if it is being repeated.
+    pub(super) fn expire_now(&mut self) {
         if self.next.take().is_some() {
             self.due = true;
         }
     }
 
-    pub(super) fn end(&mut self) {
+    pub(super) fn stop(&mut self) {
         (self.due, self.next) = (false, None);
     }
 }
@@ -119,13 +119,13 @@ pub(super) struct Entry {
     pub(super) stream: u64,
     pub(super) priority: u32,
     pub(super) connection: Connection,
-    pub(super) stage: Stage,
+    pub(super) stage: ConnectionStage,
     /// The number of our SYN.
     pub(super) iss: Seq16,
-    pub(super) peer: Option<Peer>,
+    pub(super) peer: Option<PeerSyn>,
     /// The window told with our SYN.
     pub(super) promised: u16,
-    pub(super) repeat: Repeat,
+    pub(super) repeat: RetransmitTimer,
     /// The peer's reset, or a failure, with the session's code.
     pub(super) reset: Option<u64>,
     /// The application met nothing to read, no room to write.
@@ -144,7 +144,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(stream: u64, connection: Connection, stage: Stage) -> Self {
+    pub(super) fn new(stream: u64, connection: Connection, stage: ConnectionStage) -> Self {
         Self {
             stream,
             priority: USUAL,
@@ -153,7 +153,7 @@ impl Entry {
             iss: Seq16((stream as u16).wrapping_mul(0x9e37)),
             peer: None,
             promised: 0,
-            repeat: Repeat::default(),
+            repeat: RetransmitTimer::default(),
             reset: None,
             wants_data: true,
             wants_room: false,
@@ -168,7 +168,7 @@ impl Entry {
 
     /// Begins the connection: both ends have said what they are. The first `sent` bytes written
     /// went with our SYN.
-    pub(super) fn begin(&mut self, peer: Peer, sent: usize) {
+    pub(super) fn begin(&mut self, peer: PeerSyn, sent: usize) {
         let terms = Terms {
             cid: peer.cid,
             send: self.iss + 1,
@@ -184,23 +184,26 @@ impl Entry {
     pub(super) fn is_usable(&self) -> bool {
         self.reset.is_none()
             && !self.told_closed
-            && !matches!(self.stage, Stage::Resetting { .. } | Stage::Over | Stage::Silent)
+            && !matches!(
+                self.stage,
+                ConnectionStage::Resetting { .. } | ConnectionStage::Over | ConnectionStage::Silent
+            )
     }
 
     /// The peer opened it, and it does not stand.
     pub(super) fn is_half_open(&self) -> bool {
-        matches!(self.stage, Stage::Asked | Stage::Answering { .. })
+        matches!(self.stage, ConnectionStage::SynReceived | ConnectionStage::SynAckSent { .. })
     }
 
     /// Bytes, an end or a reset can be read.
-    pub(super) fn has_news(&self) -> bool {
+    pub(super) fn is_readable(&self) -> bool {
         self.reset.is_some() || !self.connection.received().is_empty() || self.connection.is_ended()
     }
 
-    /// The session may have to hear something; room to write is worth telling from `worth` bytes on.
+    /// Whether the session may have an event; room to write is worth one from `worth` bytes on.
     pub(super) fn has_event(&self, worth: usize) -> bool {
         let connection = &self.connection;
-        (self.wants_data && self.has_news())
+        (self.wants_data && self.is_readable())
             || (self.wants_room && connection.send_room() >= worth)
             || (!self.told_finished && connection.is_delivered())
             || self.reset.is_some()
@@ -210,18 +213,22 @@ impl Entry {
     /// Something is to be sent, if the endpoint lets it.
     pub(super) fn wants_to_send(&self) -> bool {
         match self.stage {
-            Stage::Open | Stage::Over if self.capped => self.connection.is_urgent(),
-            Stage::Open | Stage::Over => self.connection.wants_to_send(),
-            Stage::Asking { .. } | Stage::Answering { .. } | Stage::Resetting { .. } => {
-                self.repeat.due
+            ConnectionStage::Established | ConnectionStage::Over if self.capped => {
+                self.connection.is_urgent()
             }
-            Stage::Gathering | Stage::Asked | Stage::Silent => false,
+            ConnectionStage::Established | ConnectionStage::Over => self.connection.wants_to_send(),
+            ConnectionStage::SynSent { .. }
+            | ConnectionStage::SynAckSent { .. }
+            | ConnectionStage::Resetting { .. } => self.repeat.due,
+            ConnectionStage::Buffering | ConnectionStage::SynReceived | ConnectionStage::Silent => {
+                false
+            }
         }
     }
 
     /// A timer of it runs.
     pub(super) fn is_timed(&self) -> bool {
-        let connects = matches!(self.stage, Stage::Open | Stage::Over);
+        let connects = matches!(self.stage, ConnectionStage::Established | ConnectionStage::Over);
         self.repeat.next.is_some() || (connects && self.connection.is_timed())
     }
 

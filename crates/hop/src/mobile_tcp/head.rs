@@ -36,7 +36,7 @@ pub(super) enum Head {
 
 /// What the first bytes of an answering stream are.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum AnswerHead {
     /// The connection stands; so many bytes are said by the answer itself.
     Stands(Head, usize),
     /// It does not, with the session's code.
@@ -83,16 +83,20 @@ pub(super) fn read_opening(
 
 /// What the first bytes of a stream that the peer opened are; `None` while they may become a
 /// message. The connection was asked for to `destination`.
-pub(super) fn read_answer(bytes: &[u8], destination: SocketAddrV4, room: usize) -> Option<Answer> {
+pub(super) fn read_answer(
+    bytes: &[u8],
+    destination: SocketAddrV4,
+    room: usize,
+) -> Option<AnswerHead> {
     let (message, len) = match mhp::decode(bytes) {
         Ok(Decoded::Incomplete { .. }) => return None,
         Ok(Decoded::Complete { message, len }) => (message, len),
-        Err(_) => return Some(Answer::Stands(Head::Nothing, 0)),
+        Err(_) => return Some(AnswerHead::Stands(Head::Nothing, 0)),
     };
     let written = &bytes[..len];
     let (head, len) = match message {
         Message::Refused(refusal) => {
-            return Some(Answer::Refused(ResetReason::Refused(refusal).code()));
+            return Some(AnswerHead::Refused(ResetReason::Refused(refusal).code()));
         }
         Message::Opened { bound: SocketAddr::V4(source) }
             if encoded(&Message::Opened { bound: source.into() }) == written =>
@@ -102,7 +106,7 @@ pub(super) fn read_answer(bytes: &[u8], destination: SocketAddrV4, room: usize) 
         Message::Opened { .. } if len <= ANSWER_MAX => whole(written, room),
         _ => (Head::Nothing, 0),
     };
-    Some(Answer::Stands(head, len))
+    Some(AnswerHead::Stands(head, len))
 }
 
 /// The first bytes that an opening from `opener` says, and whether whoever opens waits for the
@@ -270,21 +274,21 @@ mod tests {
         let asked = v4(1, 80);
         let stands = encoded(&Message::Opened { bound: v4(9, 6000).into() });
         let head = Head::Addresses { destination: asked, source: v4(9, 6000) };
-        let expected = Answer::Stands(head, stands.len());
+        let expected = AnswerHead::Stands(head, stands.len());
         assert_eq!(read_answer(&stands, asked, ROOM), Some(expected));
         assert_eq!(read_answer(&stands[..5], asked, ROOM), None);
         let control = Control { source: v4(9, 6000), ..Control::default() };
         assert_eq!(write_answer(&control, None), Some(stands));
 
         let stands = encoded(&Message::Opened { bound: v6() });
-        let expected = Answer::Stands(Head::Message(stands.clone()), stands.len());
+        let expected = AnswerHead::Stands(Head::Message(stands.clone()), stands.len());
         assert_eq!(read_answer(&stands, asked, ROOM), Some(expected));
 
         let refusal = Refusal::Other(99);
         let code = ResetReason::Refused(refusal).code();
         let refused = encoded(&Message::Refused(refusal));
-        assert_eq!(read_answer(&refused, asked, ROOM), Some(Answer::Refused(code)));
-        let nothing = Some(Answer::Stands(Head::Nothing, 0));
+        assert_eq!(read_answer(&refused, asked, ROOM), Some(AnswerHead::Refused(code)));
+        let nothing = Some(AnswerHead::Stands(Head::Nothing, 0));
         assert_eq!(read_answer(b"220 ready", asked, ROOM), nothing);
     }
 }

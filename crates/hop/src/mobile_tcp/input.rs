@@ -5,7 +5,7 @@ use lasthop_wire::mobile_tcp::{Cid, Code, DataHeader, DecodeError, Packet};
 use thiserror::Error;
 
 use super::endpoint::MobileTcp;
-use super::entry::Stage;
+use super::entry::ConnectionStage;
 use super::reply::Reply;
 use crate::transport::{CloseReason, LOST};
 
@@ -62,26 +62,26 @@ impl MobileTcp {
             return self.on_reset(cid, header);
         }
         match entry.stage {
-            Stage::Open | Stage::Over => {}
+            ConnectionStage::Established | ConnectionStage::Over => {}
             // What was answered is followed: the connection stands.
-            Stage::Answering { .. } => {
+            ConnectionStage::SynAckSent { .. } => {
                 if !header.code.contains(Code::ACK) || header.ack != entry.iss + 1 {
                     self.stats.impossible += 1;
                     return;
                 }
-                entry.repeat.end();
-                self.set_stage(cid, Stage::Open);
+                entry.repeat.stop();
+                self.set_stage(cid, ConnectionStage::Established);
             }
-            Stage::Resetting { .. } => {
+            ConnectionStage::Resetting { .. } => {
                 entry.repeat.due = true;
-                return self.look(cid);
+                return self.update(cid);
             }
             _ => return,
         }
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.handle(now, header, data);
         self.round_trip = entry.connection.round_trip();
-        self.look(cid);
+        self.update(cid);
     }
 
     /// A packet of no connection: a question, an answer, or the peer's last word.
@@ -119,8 +119,8 @@ impl MobileTcp {
         let Some(cid) = self.by_peer.get(&header.cid.0).copied() else { return };
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         match entry.stage {
-            Stage::Resetting { .. } => entry.repeat.end(),
-            Stage::Open if entry.connection.may_have_sent(header.ack) => {
+            ConnectionStage::Resetting { .. } => entry.repeat.stop(),
+            ConnectionStage::Established if entry.connection.may_have_sent(header.ack) => {
                 // It forgot because it had everything, or it lost its memory.
                 if !entry.connection.conclude() {
                     return self.fail(cid, LOST);
@@ -128,7 +128,7 @@ impl MobileTcp {
             }
             _ => self.stats.impossible += 1,
         }
-        self.look(cid);
+        self.update(cid);
     }
 
     /// The peer gives the connection up, or has heard that we did.
@@ -136,17 +136,20 @@ impl MobileTcp {
         self.stats.received += 1;
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         if header.code.contains(Code::ACK) {
-            if matches!(entry.stage, Stage::Resetting { .. }) {
-                entry.repeat.end();
+            if matches!(entry.stage, ConnectionStage::Resetting { .. }) {
+                entry.repeat.stop();
             }
             return;
         }
-        let begun = matches!(entry.stage, Stage::Open | Stage::Answering { .. });
+        let begun = matches!(
+            entry.stage,
+            ConnectionStage::Established | ConnectionStage::SynAckSent { .. }
+        );
         if begun && !entry.connection.may_reset(header.seq) {
             self.stats.impossible += 1;
             return;
         }
-        let heard = entry.connection.bare(Code::RST.with(Code::ACK), 0);
+        let heard = entry.connection.empty_header(Code::RST.with(Code::ACK), 0);
         if !heard.cid.is_none() {
             self.reply(Reply::Data(heard));
         }

@@ -9,13 +9,13 @@ impl MobileTcp {
     /// Mobile: connections to `port` are accepted. The base is told until it answers, and each base
     /// to come (MOB-8).
     pub fn listen(&mut self, port: u16) {
-        self.ports.ask(port, true);
+        self.ports.announce(port, true);
     }
 
     /// Mobile: connections to `port` are not accepted any more.
     pub fn unlisten(&mut self, port: u16) {
         if self.ports.ours.contains_key(&port) {
-            self.ports.ask(port, false);
+            self.ports.announce(port, false);
         }
     }
 
@@ -23,7 +23,7 @@ impl MobileTcp {
     pub fn listening(&self, port: u16) -> Option<bool> {
         match self.ports.ours.get(&port) {
             None => Some(false),
-            Some(port) if !port.heard => None,
+            Some(port) if !port.acknowledged => None,
             Some(port) => Some(port.open && !port.denied),
         }
     }
@@ -40,7 +40,8 @@ impl MobileTcp {
             self.ports.on_answer(number, open, control.code.contains(Code::RST));
             return;
         }
-        let allowed = self.role == crate::transport::Role::Base && self.ports.on_word(number, open);
+        let allowed =
+            self.role == crate::transport::Role::Base && self.ports.on_announcement(number, open);
         let code =
             Code::LISTEN.with(Code::ACK).with_if(Code::FIN, !open).with_if(Code::RST, !allowed);
         let destination = control.destination;

@@ -8,7 +8,7 @@ use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Extension, short_
 
 use super::connection::Patience;
 use super::endpoint::MobileTcp;
-use super::entry::{Entry, Stage};
+use super::entry::{ConnectionStage, Entry};
 use super::head::Head;
 use super::reply::Reply;
 use crate::transport::CloseReason;
@@ -24,9 +24,9 @@ impl MobileTcp {
         if !self.established || self.closed.is_some() {
             return None;
         }
-        self.settle_shares();
+        self.update_shares();
         if self.closing.is_some() {
-            return self.say_goodbye(out);
+            return self.send_close(out);
         }
         if self.down.is_some() {
             return None;
@@ -47,7 +47,7 @@ impl MobileTcp {
         len
     }
 
-    fn say_goodbye(&mut self, out: &mut [u8]) -> Option<usize> {
+    fn send_close(&mut self, out: &mut [u8]) -> Option<usize> {
         let (reason, copies) = self.closing?;
         if copies == 0 {
             self.closed = Some(reason);
@@ -55,7 +55,7 @@ impl MobileTcp {
         }
         self.closing = Some((reason, copies - 1));
         self.stats.sent += 1;
-        Self::last_word(reason).emit(0, out).ok()
+        Self::close_header(reason).emit(0, out).ok()
     }
 
     /// What is of no connection.
@@ -68,12 +68,12 @@ impl MobileTcp {
             }
             .ok();
         }
-        if let Some(word) = self.ports.next_word(&self.ticks, now) {
+        if let Some(word) = self.ports.next_announcement(&self.ticks, now) {
             return word.emit(out).ok();
         }
         if self.ping.due {
             let timeout = self.patience(self.ping.tries);
-            self.ping.on_said(&self.ticks, now, timeout);
+            self.ping.on_sent(&self.ticks, now, timeout);
             let ask = DataHeader { code: Code::PSH, cid: Cid::NONE, ..DataHeader::default() };
             return ask.emit(0, out).ok();
         }
@@ -88,7 +88,9 @@ impl MobileTcp {
             let cid = self.next_turn(allowed)?;
             let Some(entry) = self.entries.get_mut(&cid) else { continue };
             let len = match entry.stage {
-                Stage::Open | Stage::Over => entry.connection.poll(now, allowed, out),
+                ConnectionStage::Established | ConnectionStage::Over => {
+                    entry.connection.poll(now, allowed, out)
+                }
                 _ if entry.repeat.due => self.poll_repeated(now, cid, out, pad),
                 _ => None,
             };
@@ -101,7 +103,7 @@ impl MobileTcp {
                     self.capped.push_back(cid);
                 }
             }
-            self.look(cid);
+            self.update(cid);
             if len.is_some() {
                 self.complete_row(cid);
                 return len;
@@ -157,7 +159,7 @@ impl MobileTcp {
         let patience = self.patience(self.entries.get(&cid)?.repeat.tries);
         let entry = self.entries.get_mut(&cid)?;
         let room = out.len().checked_sub(pad)?;
-        entry.repeat.on_said(&self.ticks, now, patience);
+        entry.repeat.on_sent(&self.ticks, now, patience);
         let len = entry.write_repeated(Cid(cid), self.config.max_packet(), &mut out[..room])?;
         self.stats.sent += 1;
         out[len..len + pad].fill(0);
@@ -203,7 +205,7 @@ impl MobileTcp {
             self.down = None;
             self.retry_all();
         }
-        self.remove_rested();
+        self.remove_quarantined();
         if self.config.keepalive.is_some_and(|after| now.since(self.last_sent) >= after) {
             self.ping();
         }
@@ -224,7 +226,7 @@ impl MobileTcp {
         let (mut from, mut unanswered) = (0, false);
         while let Some((&cid, entry)) = self.entries.range_mut(from..).next() {
             let expired = entry.repeat.on_tick(now);
-            if entry.stage == Stage::Open || entry.stage == Stage::Over {
+            if entry.stage == ConnectionStage::Established || entry.stage == ConnectionStage::Over {
                 entry.connection.handle_timeout(now);
                 unanswered |= entry.connection.expiries() > 0;
             }
@@ -233,12 +235,16 @@ impl MobileTcp {
             let lost = entry.connection.has_failed()
                 || (expired && tries >= self.config.give_up_after.max(1));
             match entry.stage {
-                Stage::Resetting { .. } if expired && tries >= RESET_TRIES => entry.repeat.end(),
-                Stage::Resetting { .. } | Stage::Over | Stage::Silent => {}
+                ConnectionStage::Resetting { .. } if expired && tries >= RESET_TRIES => {
+                    entry.repeat.stop()
+                }
+                ConnectionStage::Resetting { .. }
+                | ConnectionStage::Over
+                | ConnectionStage::Silent => {}
                 _ if lost => self.fail(cid, ResetReason::TimedOut.code()),
                 _ => {}
             }
-            self.look(cid);
+            self.update(cid);
             let Some(next) = cid.checked_add(1) else { break };
             from = next;
         }
@@ -249,16 +255,16 @@ impl MobileTcp {
 impl Entry {
     fn write_repeated(&self, cid: Cid, max_packet: u16, out: &mut [u8]) -> Option<usize> {
         match &self.stage {
-            Stage::Asking { head, .. } | Stage::Answering { head } => {
+            ConnectionStage::SynSent { head, .. } | ConnectionStage::SynAckSent { head } => {
                 write_head(self.control(cid, Code::SYN, max_packet), head, out)
             }
-            Stage::Resetting { code, control } => {
+            ConnectionStage::Resetting { code, control } => {
                 let short = short_code(*code);
                 // A data packet has 16 bits for the code.
                 if *control || short == u16::MAX {
                     self.control_reset(cid, max_packet).emit_refusal(*code, out).ok()
                 } else {
-                    self.connection.bare(Code::RST, short).emit(0, out).ok()
+                    self.connection.empty_header(Code::RST, short).emit(0, out).ok()
                 }
             }
             _ => None,

@@ -1,4 +1,4 @@
-//! What each end has heard of the other's ports (MOB-8).
+//! The ports that each end listens on, as the other knows them (MOB-8).
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::{Ipv4Addr, SocketAddrV4};
@@ -7,42 +7,42 @@ use lasthop_units::Time;
 use lasthop_wire::mobile_tcp::{Code, Control};
 
 use super::connection::Ticks;
-use super::entry::Repeat;
+use super::entry::RetransmitTimer;
 
 /// Ports that one mobile may listen on at once.
 const PORTS_MAX: usize = 1024;
 
-/// How a port of ours stands.
+/// A port of ours, and how far its announcement has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Port {
-    /// Connections are accepted; if not, it is forgotten once the base has heard so.
+pub(super) struct OwnPort {
+    /// Connections are accepted; if not, it is removed once the base has acknowledged that.
     pub(super) open: bool,
-    /// The base has heard what it is.
-    pub(super) heard: bool,
+    /// The base has acknowledged the announcement.
+    pub(super) acknowledged: bool,
     /// The base does not allow it.
     pub(super) denied: bool,
-    repeat: Repeat,
+    repeat: RetransmitTimer,
 }
 
-impl Port {
-    fn asking(open: bool) -> Self {
-        Self { open, heard: false, denied: false, repeat: Repeat::begin() }
+impl OwnPort {
+    fn announcing(open: bool) -> Self {
+        Self { open, acknowledged: false, denied: false, repeat: RetransmitTimer::start() }
     }
 }
 
 /// Our ports, and the peer's.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Ports {
-    pub(super) ours: BTreeMap<u16, Port>,
+    pub(super) ours: BTreeMap<u16, OwnPort>,
     pub(super) theirs: BTreeSet<u16>,
-    /// How many of ours are to be told now.
+    /// How many of ours are to be announced now.
     due: usize,
 }
 
 impl Ports {
-    pub(super) fn ask(&mut self, port: u16, open: bool) {
+    pub(super) fn announce(&mut self, port: u16, open: bool) {
         if self.ours.len() < PORTS_MAX || self.ours.contains_key(&port) {
-            self.ours.insert(port, Port::asking(open));
+            self.ours.insert(port, OwnPort::announcing(open));
         }
         self.count();
     }
@@ -51,25 +51,25 @@ impl Ports {
         self.due = self.ours.values().filter(|port| port.repeat.due).count();
     }
 
-    /// What is left for the next association: a new base has to hear of the ports.
+    /// The ports for the next association, to be announced to its base.
     pub(super) fn restarted(&self) -> Self {
         let open = self.ours.iter().filter(|(_, port)| port.open);
-        let ours: BTreeMap<_, _> = open.map(|(n, _)| (*n, Port::asking(true))).collect();
+        let ours: BTreeMap<_, _> = open.map(|(n, _)| (*n, OwnPort::announcing(true))).collect();
         Self { due: ours.len(), ours, theirs: BTreeSet::new() }
     }
 
-    /// Tells at once what the base has not answered; whether there is anything.
+    /// Repeats at once what the base has not answered; whether there is anything.
     pub(super) fn retry(&mut self) -> bool {
-        self.ours.values_mut().for_each(|port| port.repeat.hurry());
+        self.ours.values_mut().for_each(|port| port.repeat.expire_now());
         self.count();
-        self.ours.values().any(|port| !port.heard)
+        self.ours.values().any(|port| !port.acknowledged)
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
         self.ours.values().filter_map(|port| port.repeat.next).min()
     }
 
-    /// Whether something was to be said again.
+    /// Whether an announcement was due again.
     pub(super) fn on_tick(&mut self, now: Time) -> bool {
         let mut expired = false;
         for port in self.ours.values_mut() {
@@ -79,13 +79,13 @@ impl Ports {
         expired
     }
 
-    /// The next thing to tell.
-    pub(super) fn next_word(&mut self, ticks: &Ticks, now: Time) -> Option<Control> {
+    /// The next announcement to send.
+    pub(super) fn next_announcement(&mut self, ticks: &Ticks, now: Time) -> Option<Control> {
         if self.due == 0 {
             return None;
         }
         let (number, port) = self.ours.iter_mut().find(|(_, port)| port.repeat.due)?;
-        port.repeat.on_said(ticks, now, core::time::Duration::ZERO);
+        port.repeat.on_sent(ticks, now, core::time::Duration::ZERO);
         let word = Control {
             code: Code::LISTEN.with_if(Code::FIN, !port.open),
             destination: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, *number),
@@ -100,16 +100,16 @@ impl Ports {
         let Some(port) = self.ours.get_mut(&number).filter(|port| port.open == open) else {
             return;
         };
-        port.repeat.end();
-        (port.heard, port.denied) = (true, denied);
+        port.repeat.stop();
+        (port.acknowledged, port.denied) = (true, denied);
         if !open {
             self.ours.remove(&number);
         }
         self.count();
     }
 
-    /// The mobile says that it listens, or not any more; whether it may.
-    pub(super) fn on_word(&mut self, number: u16, open: bool) -> bool {
+    /// The mobile announces that it listens, or not any more; whether it may.
+    pub(super) fn on_announcement(&mut self, number: u16, open: bool) -> bool {
         if !open {
             self.theirs.remove(&number);
             return true;

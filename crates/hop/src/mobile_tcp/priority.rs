@@ -24,21 +24,21 @@ const LEAST: u64 = 2;
 const ROUNDS: usize = 64;
 
 impl MobileTcp {
-    /// The user has spoken here.
-    pub(super) fn give_priority(&mut self, cid: u16, priority: u32) {
+    /// The user at this end has set a priority.
+    pub(super) fn set_connection_priority(&mut self, cid: u16, priority: u32) {
         let Some(entry) = self.entries.get_mut(&cid).filter(|entry| entry.is_usable()) else {
             return;
         };
         entry.priority = priority;
         self.division.on = true;
-        self.division.note(Some(cid));
-        self.settle_shares();
+        self.division.invalidate(Some(cid));
+        self.update_shares();
     }
 
     /// Divides anew if there is reason to. That takes time in proportion to the number of
     /// connections, so it is done once for all that happened before the next packet.
-    pub(super) fn settle_shares(&mut self) {
-        let Some(last) = self.division.unsettled.take() else { return };
+    pub(super) fn update_shares(&mut self) {
+        let Some(last) = self.division.stale.take() else { return };
         let packet = u64::from(self.config.max_packet()).max(1);
         let each = (u64::from(self.config.window()) / packet).max(LEAST);
         let most = (u64::from(MAX_WINDOW) / packet).max(LEAST);
@@ -53,7 +53,7 @@ impl MobileTcp {
             if let Some(entry) = self.entries.get_mut(&cid) {
                 entry.connection.set_share(packets.max(LEAST) * packet);
             }
-            self.look(cid);
+            self.update(cid);
         }
     }
 }

@@ -3,32 +3,32 @@
 use lasthop_wire::mobile_tcp::DATA_HEADER;
 
 use super::endpoint::MobileTcp;
-use super::entry::{Entry, Repeat, Stage};
-use super::head::{self, ANSWER_MAX, Answer, Head};
+use super::entry::{ConnectionStage, Entry, RetransmitTimer};
+use super::head::{self, ANSWER_MAX, AnswerHead, Head};
 use crate::streams::{
     Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
 
 impl MobileTcp {
-    /// Looks whether the first message of a stream is whole, or will not be: then it is said.
-    fn look_at_head(&mut self, cid: u16) {
+    /// Sends the opening or the answer once the first message of a stream is whole, or cannot become so.
+    fn read_head(&mut self, cid: u16) {
         let Some(entry) = self.entries.get(&cid) else { return };
         let room = usize::from(self.config.max_packet()) + DATA_HEADER;
-        let (_, (bytes, _)) = entry.connection.kept();
+        let (_, (bytes, _)) = entry.connection.unacknowledged();
         let complete = entry.connection.is_finished();
         match entry.stage {
-            Stage::Gathering => {
+            ConnectionStage::Buffering => {
                 let found = head::read_opening(bytes, self.role, entry.stream, room);
                 if let Some((head, len)) = found.or(complete.then_some((Head::Nothing, 0))) {
-                    self.ask(cid, head, len);
+                    self.send_opening(cid, head, len);
                 }
             }
-            Stage::Asked => {
+            ConnectionStage::SynReceived => {
                 let Some(peer) = entry.peer else { return };
                 let found = head::read_answer(bytes, peer.destination, room);
-                match found.or(complete.then_some(Answer::Stands(Head::Nothing, 0))) {
-                    Some(Answer::Stands(head, len)) => self.answer(cid, head, len),
-                    Some(Answer::Refused(code)) => self.give_up(cid, code),
+                match found.or(complete.then_some(AnswerHead::Stands(Head::Nothing, 0))) {
+                    Some(AnswerHead::Stands(head, len)) => self.send_answer(cid, head, len),
+                    Some(AnswerHead::Refused(code)) => self.abort(cid, code),
                     None => {}
                 }
             }
@@ -36,11 +36,11 @@ impl MobileTcp {
         }
     }
 
-    fn ask(&mut self, cid: u16, head: Head, len: usize) {
+    fn send_opening(&mut self, cid: u16, head: Head, len: usize) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.promised = entry.connection.promise(ANSWER_MAX);
-        entry.repeat = Repeat::begin();
-        self.set_stage(cid, Stage::Asking { head, len });
+        entry.repeat = RetransmitTimer::start();
+        self.set_stage(cid, ConnectionStage::SynSent { head, len });
     }
 }
 
@@ -58,7 +58,7 @@ impl Streams for MobileTcp {
             return Err(StreamError::TooMany);
         }
         let stream = self.next_stream;
-        self.add(stream, Stage::Gathering).ok_or(StreamError::TooMany)?;
+        self.add(stream, ConnectionStage::Buffering).ok_or(StreamError::TooMany)?;
         self.next_stream += 2;
         Ok(StreamId(stream))
     }
@@ -71,7 +71,7 @@ impl Streams for MobileTcp {
             && !entry.resting
         {
             match entry.stage {
-                Stage::Open => self.rest(cid, Stage::Over),
+                ConnectionStage::Established => self.quarantine(cid, ConnectionStage::Over),
                 _ => self.remove(cid),
             }
         }
@@ -98,25 +98,25 @@ impl Streams for MobileTcp {
         let Some(cid) = self.cid_of(id) else { return };
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.commit(n);
-        if entry.stage != Stage::Open {
-            self.look_at_head(cid);
+        if entry.stage != ConnectionStage::Established {
+            self.read_head(cid);
         }
-        self.look(cid);
+        self.update(cid);
     }
 
     fn finish(&mut self, id: StreamId) {
         let Some(cid) = self.cid_of(id) else { return };
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.finish();
-        self.look_at_head(cid);
-        self.look(cid);
+        self.read_head(cid);
+        self.update(cid);
     }
 
     fn reset(&mut self, id: StreamId, code: u64) {
         if let Some(cid) = self.cid_of(id)
             && self.entries.get(&cid).is_some_and(Entry::is_usable)
         {
-            self.give_up(cid, code);
+            self.abort(cid, code);
         }
     }
 
@@ -132,12 +132,12 @@ impl Streams for MobileTcp {
         if entry.connection.received().is_empty() && !entry.connection.is_ended() {
             entry.wants_data = true;
         }
-        self.look(cid);
+        self.update(cid);
     }
 
     fn set_priority(&mut self, id: StreamId, priority: u32) {
         if let Some(cid) = self.cid_of(id) {
-            self.give_priority(cid, priority);
+            self.set_connection_priority(cid, priority);
         }
     }
 
@@ -159,9 +159,9 @@ impl Movable for MobileTcp {
         let state = self.entries.get(&cid)?.state()?;
         self.streams.remove(&id.0);
         if let Some(entry) = self.entries.get_mut(&cid) {
-            entry.repeat.end();
+            entry.repeat.stop();
         }
-        self.rest(cid, Stage::Silent);
+        self.quarantine(cid, ConnectionStage::Silent);
         Some(state)
     }
 

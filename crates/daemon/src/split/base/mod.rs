@@ -158,7 +158,7 @@ impl SplitBase {
     /// Ends a greeting, and has the operator hear why.
     fn refuse(&mut self, turn: &mut Turn<'_>, key: Key, why: Option<Refusal>) {
         if let (Some(greeting), Some(why)) = (self.greetings.get(&key), why) {
-            self.refusals.note(turn.now, greeting.from.ip(), why);
+            self.refusals.record(turn.now, greeting.from.ip(), why);
         }
         self.cut(turn, key);
     }
@@ -171,7 +171,7 @@ impl SplitBase {
             Verdict::Garbage => self.cut(turn, key),
             Verdict::Foreign(version) => {
                 let why = Refusal::OtherVersion { theirs: version, ours: VERSION };
-                self.refusals.note(turn.now, greeting.from.ip(), why);
+                self.refusals.record(turn.now, greeting.from.ip(), why);
                 // If the kernel does not take it, the mobile is told nothing, as by any other base.
                 let _ = greeting.socket.write(&REFUSAL);
                 self.cut(turn, key);

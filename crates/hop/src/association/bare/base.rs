@@ -107,17 +107,17 @@ impl<A: Copy + Ord> BareBase<A> {
             if let Some(known) = entry.association.link_mut().filter(|link| link.life == life) {
                 // The answer to an earlier greeting was lost, or the mobile asks whether it is known.
                 known.heard = now;
-                self.links.answer(now, from, life, known.instance);
+                self.links.queue_answer(now, from, life, known.instance);
                 return;
             }
             self.remove(id, CloseReason::Replaced);
         }
         if self.entries.len() >= self.links.bounds.peers_max {
             self.links.stats.turned_away += 1;
-            return self.refusals.note(now, from, Refusal::Full);
+            return self.refusals.record(now, from, Refusal::Full);
         }
         let instance = self.links.numbers.next_u64();
-        if self.links.answer(now, from, life, instance) {
+        if self.links.queue_answer(now, from, life, instance) {
             self.begin(now, from, life, instance, first_stream);
         }
     }
@@ -141,27 +141,27 @@ impl<A: Copy + Ord> BareBase<A> {
             Ok(Packet::Control(control, _)) => control.code,
             Err(_) => {
                 if HandshakeInit::new_checked(packet).is_ok() {
-                    self.refusals.note(now, from, Refusal::OtherSeal);
+                    self.refusals.record(now, from, Refusal::OtherSeal);
                 }
                 return false;
             }
         };
         self.links.stats.strangers += 1;
         if !code.contains(Code::RST) {
-            self.links.say(now, from, Word::Unknown);
+            self.links.queue_word(now, from, Word::Unknown);
         }
         true
     }
 }
 
 impl<A: Copy> BareLinks<A> {
-    /// False if nothing is said because too much was said already.
-    fn answer(&mut self, now: Time, to: A, life: u64, instance: u64) -> bool {
+    /// False if the rate limit refuses the answer.
+    fn queue_answer(&mut self, now: Time, to: A, life: u64, instance: u64) -> bool {
         // The base's streams begin with 1 in each of a mobile's lives.
-        self.say(now, to, Word::Answer { life, instance, first_stream: 1 })
+        self.queue_word(now, to, Word::Answer { life, instance, first_stream: 1 })
     }
 
-    fn say(&mut self, now: Time, to: A, word: Word) -> bool {
+    fn queue_word(&mut self, now: Time, to: A, word: Word) -> bool {
         let may = self.words.len() < WORDS_MAX && self.tokens.take(now);
         if may {
             self.words.push_back((to, word));

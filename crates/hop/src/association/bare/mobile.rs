@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
 
-use super::super::mobile::{Doubt, MobileEnd, MobileLink};
+use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::Bare;
 use crate::config::Limits;
 use crate::greeting::Word;
@@ -41,7 +41,7 @@ impl<A: Copy + Eq> BareMobile<A> {
             }
             // Whoever says so, the base's answer to a greeting tells what is true.
             Some(Word::Unknown) if self.is_up() => {
-                self.doubt(now, Doubt::Unknown);
+                self.check_loss(now, LossHint::Unknown);
                 true
             }
             _ => false,
@@ -49,7 +49,7 @@ impl<A: Copy + Eq> BareMobile<A> {
     }
 
     fn handle_answer(&mut self, now: Time, from: A, instance: u64, first_stream: u64) -> bool {
-        let Some(asked) = self.take_answered() else { return false };
+        let Some(asked) = self.take_pending() else { return false };
         self.link.answers = Some(from);
         if self.association.link().is_some_and(|link| link.instance == instance) {
             self.association.transport.probe(now);
@@ -97,7 +97,7 @@ impl<A: Copy + Eq> MobileLink for BareLink<A> {
     /// An answer to the life that is over means nothing.
     fn handle_lost(mobile: &mut MobileEnd<Self>) {
         mobile.link.life = mobile.link.numbers.next_u64();
-        mobile.asking = None;
+        mobile.pending = None;
     }
 
     /// Packets that could not be read are among them.

@@ -8,7 +8,7 @@ use lasthop_units::{LinkEvent, Seed, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet};
 
 use super::*;
-use crate::association::stand::{Addr, BASE, Stand, read};
+use crate::association::testbed::{Addr, BASE, Testbed, read};
 use crate::association::{AssociationEvent, AssociationId, Mobile, Refusal};
 use crate::config::HopConfig;
 use crate::greeting::Word;
@@ -20,7 +20,7 @@ use crate::unreachable::Unreachable;
 
 const DELAY: Duration = Duration::from_millis(5);
 
-type Ends = Stand<BareLink<Addr>, BareLinks<Addr>>;
+type Ends = Testbed<BareLink<Addr>, BareLinks<Addr>>;
 
 fn new_mobile(n: u64, now: Time) -> BareMobile<Addr> {
     let seed = Seed::from_u64(100 + n).child("mobile");

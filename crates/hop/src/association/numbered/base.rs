@@ -148,7 +148,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             Ok(fingerprint) => fingerprint,
             Err(e) => {
                 if let Some(why) = Refusal::of(e, init) {
-                    self.refusals.note(now, from, why);
+                    self.refusals.record(now, from, why);
                 }
                 return false;
             }
@@ -166,15 +166,15 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         let mobile = *request.mobile();
         if self.links.allowed.as_ref().is_some_and(|keys| !keys.contains(mobile.as_bytes())) {
             self.links.stats.strangers += 1;
-            self.refusals.note(now, from, Refusal::Stranger(mobile));
+            self.refusals.record(now, from, Refusal::Stranger(mobile));
             return true;
         }
         let Some(limits) = Limits::decode(&request.hello().limits, T::ID) else {
-            self.refusals.note(now, from, Refusal::OtherTransport);
+            self.refusals.record(now, from, Refusal::OtherTransport);
             return false;
         };
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
-        if !self.links.make_room(stamp) {
+        if !self.links.evict_older(stamp) {
             self.links.stats.throttled += 1;
             return true;
         }
@@ -183,7 +183,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             self.links.calls.push_back((mobile, greeting.to_vec()));
         }
         let receiver = self.links.new_receiver();
-        let standing = limits.standing.filter(|receiver| self.knows(*receiver, &mobile));
+        let standing = limits.standing.filter(|receiver| self.has_mobile(*receiver, &mobile));
         let hello = Hello {
             receiver,
             fast_aes: self.links.fast_aes,
@@ -213,7 +213,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
 
     /// Whether `receiver` names an association with this mobile, or a handshake that may become one
     /// any moment.
-    fn knows(&self, receiver: u32, mobile: &PublicKey) -> bool {
+    fn has_mobile(&self, receiver: u32, mobile: &PublicKey) -> bool {
         let id = self.links.by_receiver.get(&receiver);
         let entry = id.and_then(|id| self.entries.get(id));
         entry.is_some_and(|e| e.association.mobile() == Some(*mobile))
@@ -284,7 +284,7 @@ impl<A: Copy, T: Transport> NumberedLinks<A, T> {
     }
 
     /// A place for a candidate of this stamp: an older one yields, a newer one does not.
-    fn make_room(&mut self, stamp: u64) -> bool {
+    fn evict_older(&mut self, stamp: u64) -> bool {
         if self.candidates.len() < CANDIDATES_MAX {
             return true;
         }
@@ -323,7 +323,7 @@ impl<A: Copy + Eq, T: Transport> BaseLinks for NumberedLinks<A, T> {
             Ok(Kind::HandshakeInit | Kind::PlainInit) => base.handle_init(now, from, datagram),
             _ => {
                 if greeting::is_greeting(datagram) {
-                    base.refusals.note(now, from, Refusal::OtherSeal);
+                    base.refusals.record(now, from, Refusal::OtherSeal);
                 }
                 false
             }

@@ -8,7 +8,7 @@ use core::time::Duration;
 use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Kind, Unknown};
 
-use super::super::mobile::{Doubt, MobileEnd, MobileLink};
+use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::limits::GREETING_MAX;
 use super::{Numbered, overhead};
 use crate::config::Limits;
@@ -87,7 +87,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     #[must_use]
     pub fn with_fast_aes(mut self, now: Time, fast_aes: bool) -> Self {
         self.link.fast_aes = fast_aes;
-        self.ask(now);
+        self.start_question(now);
         self
     }
 
@@ -96,7 +96,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     #[must_use]
     pub fn with_wall_clock(mut self, now: Time, at_zero: u64) -> Self {
         self.link.stamp = at_zero;
-        self.ask(now);
+        self.start_question(now);
         self
     }
 
@@ -110,18 +110,18 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         let taken = self.deliver(now, from, datagram);
         if taken {
             // The old association lives: nothing else is needed.
-            self.asking = None;
+            self.pending = None;
         }
         taken
     }
 
     fn handle_reply(&mut self, now: Time, datagram: &[u8]) -> bool {
-        let Some(asking) = &mut self.asking else { return false };
+        let Some(asking) = &mut self.pending else { return false };
         let Ok(Established { hello, keys }) = asking.question.initiator.finish(datagram) else {
             return false;
         };
         let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
-        let Some(asked) = self.take_answered() else { return false };
+        let Some(asked) = self.take_pending() else { return false };
         self.link.handshakes += 1;
         if self.association.link().is_some_and(|link| limits.standing == Some(link.remote)) {
             // The base knows the old association: it is the radio that was silent.
@@ -144,7 +144,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         if self.association.link().is_none_or(|link| link.remote != unknown.receiver) {
             return false;
         }
-        self.doubt(now, Doubt::Unknown);
+        self.check_loss(now, LossHint::Unknown);
         true
     }
 }
@@ -224,7 +224,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
     fn handle_timeout(mobile: &mut MobileEnd<Self>, now: Time) {
         let silent_for = mobile.association.transport.silent_for(now);
         if mobile.is_up() && silent_for.is_some_and(|d| d >= DOUBT_AFTER) {
-            mobile.doubt(now, Doubt::Silence);
+            mobile.check_loss(now, LossHint::Silence);
         }
     }
 
@@ -232,7 +232,7 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
         let new = greeting.len() <= GREETING_MAX && greeting != mobile.link.greeting;
         if !mobile.is_up() && new {
             mobile.link.greeting = greeting.to_vec();
-            mobile.ask(now);
+            mobile.start_question(now);
         }
     }
 }

@@ -73,7 +73,7 @@ impl Link for Numbered {
         Some(DATA_HEADER_LEN + len + tag_len)
     }
 
-    fn has_heard(&self) -> bool {
+    fn has_received(&self) -> bool {
         self.replay.highest().is_some()
     }
 

@@ -9,14 +9,14 @@ use core::time::Duration;
 use lasthop_units::{Seed, Time};
 use lasthop_wire::datagram::{Data, Unknown};
 
-use super::stand::{Addr, BASE, Stand, read};
+use super::testbed::{Addr, BASE, Testbed, read};
 use super::*;
 use crate::config::HopConfig;
 use crate::seal::{Keypair, PublicKey};
 use crate::streams::{Movable, RecvState, StreamId, Streams};
 use crate::unreachable::Unreachable;
 
-type Ends<T = Srp> = Stand<NumberedLink<Addr, T>, NumberedLinks<Addr, T>>;
+type Ends<T = Srp> = Testbed<NumberedLink<Addr, T>, NumberedLinks<Addr, T>>;
 
 fn keys(n: u64) -> Keypair {
     Keypair::generate(Seed::from_u64(n))

@@ -17,7 +17,7 @@ use super::config::Config;
 use super::stats::Stats;
 use crate::streams::StreamState;
 use recv::{Arrival, RecvHalf};
-use send::{Acked, Answer, Piece, Request, SendHalf};
+use send::{AckOutcome, RequestOutcome, RetransmitRequest, Segment, SendHalf};
 pub(super) use timer::{Patience, RoundTrip, Ticks};
 
 /// What the two ends have told each other when a connection is opened (MOB-6).
@@ -252,14 +252,14 @@ impl Connection {
     }
 
     /// All that was written and not acknowledged, in up to two pieces, behind its first offset.
-    pub(super) fn kept(&self) -> (u64, (&[u8], &[u8])) {
-        self.send.kept()
+    pub(super) fn unacknowledged(&self) -> (u64, (&[u8], &[u8])) {
+        self.send.unacknowledged()
     }
 
     /// What leaves with a connection that goes on elsewhere.
     pub(super) fn state(&self) -> StreamState {
         let join = |(a, b): (&[u8], &[u8])| -> Vec<u8> { [a, b].concat() };
-        let (send_start, send) = self.send.kept();
+        let (send_start, send) = self.send.unacknowledged();
         StreamState {
             send_start,
             send: join(send),
@@ -270,7 +270,7 @@ impl Connection {
         }
     }
 
-    /// Gives the buffers back: nothing is sent or read any more.
+    /// Frees the buffers: nothing is sent or read any more.
     pub(super) fn release(&mut self) {
         self.send.release();
         self.recv.release();
@@ -293,8 +293,8 @@ impl Connection {
         self.recv.is_near(seq)
     }
 
-    /// The header of a packet that tells of this connection and has no data.
-    pub(super) fn bare(&self, code: Code, window: u16) -> DataHeader {
+    /// The header of a packet of this connection without data.
+    pub(super) fn empty_header(&self, code: Code, window: u16) -> DataHeader {
         let ack = self.recv.expected();
         let seq = self.send.number(self.send.sent());
         DataHeader { code, cid: self.peer.unwrap_or_default(), seq, ack, window, nack: ack }
@@ -342,21 +342,21 @@ impl Connection {
             self.round_trip.sample(now.since(at));
         }
         match acked {
-            Acked::Advanced => self.restart_timer(now),
-            Acked::Repeated => {}
-            Acked::Nothing => return true,
-            Acked::Impossible => return false,
+            AckOutcome::Advanced => self.restart_timer(now),
+            AckOutcome::Repeated => {}
+            AckOutcome::Nothing => return true,
+            AckOutcome::Impossible => return false,
         }
         if header.code.contains(Code::RRQ) {
             let cycle = header.code.contains(Code::RCR);
-            let request = Request { held: header.nack, cycle };
+            let request = RetransmitRequest { held: header.nack, cycle };
             match self.send.on_request(acked, request) {
-                Answer::Handled => {
+                RequestOutcome::Handled => {
                     self.stats.requests_handled += 1;
                     self.restart_timer(now);
                 }
-                Answer::Ignored => self.stats.requests_ignored += 1,
-                Answer::Impossible => self.stats.impossible += 1,
+                RequestOutcome::Ignored => self.stats.requests_ignored += 1,
+                RequestOutcome::Impossible => self.stats.impossible += 1,
             }
         }
         if self.waiting.is_some() && self.send.inflight() == 0 && !self.send.is_stuck() {
@@ -421,7 +421,7 @@ impl Connection {
     fn write_piece(
         &mut self,
         now: Time,
-        piece: Piece,
+        piece: Segment,
         out: &mut [u8],
     ) -> Option<(Code, Seq16, usize)> {
         self.send.time(piece, now);
@@ -445,7 +445,7 @@ impl Connection {
     /// A header with all that is to be told; it counts as told.
     #[inline]
     fn header(&mut self, cid: Cid, code: Code, seq: Seq16) -> DataHeader {
-        let (ack, window) = self.recv.tell(u64::from(self.config.max_packet));
+        let (ack, window) = self.recv.advertise(u64::from(self.config.max_packet));
         let held = if core::mem::take(&mut self.request) { self.recv.held_above() } else { None };
         if held.is_some() {
             self.stats.requests_sent += 1;
@@ -509,7 +509,7 @@ impl Connection {
                 self.waiting = None;
                 return;
             }
-            self.ask_again(now);
+            self.retransmit(now);
         }
     }
 
@@ -517,11 +517,11 @@ impl Connection {
     pub fn retry(&mut self, now: Time) {
         if self.waiting.is_some() {
             (self.expiries, self.doubled) = (0, 0);
-            self.ask_again(now);
+            self.retransmit(now);
         }
     }
 
-    fn ask_again(&mut self, now: Time) {
+    fn retransmit(&mut self, now: Time) {
         self.waiting = Some(now);
         if self.send.inflight() > 0 {
             self.send.on_expiry();

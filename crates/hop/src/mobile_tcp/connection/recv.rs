@@ -109,13 +109,13 @@ impl RecvHalf {
         if edge >= self.told + step.min(self.capacity / 2) { edge } else { self.told }
     }
 
-    /// The number and the window to acknowledge with; they count as told.
-    pub(super) fn tell(&mut self, step: u64) -> (Seq16, u16) {
+    /// The number and the window to acknowledge with; they count as advertised.
+    pub(super) fn advertise(&mut self, step: u64) -> (Seq16, u16) {
         self.told = self.edge(step);
         (self.expected(), (self.told - self.next.min(self.told)) as u16)
     }
 
-    /// Whether the window has grown by so much that the peer should hear of it at once: it may be
+    /// Whether the window has grown by so much that it is to be advertised at once: the peer may be
     /// waiting for it, or does not know of half the buffer or two steps.
     pub(super) fn has_opened(&self, step: u64) -> bool {
         let untold = self.edge(step) - self.told;
@@ -160,7 +160,7 @@ impl RecvHalf {
         // Offsets are far below 2^63, and less than 2^15 away.
         let start = self.next as i64 + ahead;
         let end = start + data.len() as i64;
-        if fin && !self.learn_end(end) {
+        if fin && !self.set_end(end) {
             return (Arrival::Outside, 0);
         }
         self.insert(start, end, data, fin)
@@ -177,8 +177,8 @@ impl RecvHalf {
         (Arrival::InOrder, room)
     }
 
-    /// The peer says where its end is; false if that cannot be.
-    fn learn_end(&mut self, end: i64) -> bool {
+    /// Sets the offset of the peer's end; false if that cannot be.
+    fn set_end(&mut self, end: i64) -> bool {
         let Ok(end) = u64::try_from(end) else { return false };
         let received = self.above.iter().next_back().map_or(self.next, |last| last.end);
         let possible = match self.end {
@@ -196,7 +196,7 @@ impl RecvHalf {
         let limit = self.end.unwrap_or(self.told).min(self.told) as i64;
         let (from, to) = (start.max(next), end.min(limit));
         if from >= to {
-            return (self.judge_empty(start, end, fin), 0);
+            return (self.classify_empty(start, end, fin), 0);
         }
         let new = &data[(from - start) as usize..(to - start) as usize];
         let (from, to) = (from as u64, to as u64);
@@ -214,7 +214,7 @@ impl RecvHalf {
     }
 
     /// What a packet was that brought no new byte.
-    fn judge_empty(&self, start: i64, end: i64, fin: bool) -> Arrival {
+    fn classify_empty(&self, start: i64, end: i64, fin: bool) -> Arrival {
         let next = self.next as i64;
         if fin && end == next {
             // The end itself: news for whoever has not acknowledged it.

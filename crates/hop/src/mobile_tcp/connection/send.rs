@@ -8,7 +8,7 @@ use lasthop_wire::mobile_tcp::{MAX_WINDOW, Seq16};
 
 /// A piece of the stream for one packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Piece {
+pub(super) struct Segment {
     pub(super) offset: u64,
     pub(super) len: usize,
     pub(super) fin: bool,
@@ -18,7 +18,7 @@ pub(super) struct Piece {
 
 /// What an acknowledgement did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Acked {
+pub(super) enum AckOutcome {
     /// It is older than another one that came, or of what was never sent.
     Nothing,
     /// The number did not move.
@@ -31,7 +31,7 @@ pub(super) enum Acked {
 
 /// A retransmission request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Request {
+pub(super) struct RetransmitRequest {
     /// The first number held above the gap (MOB-26).
     pub(super) held: Seq16,
     /// The cycle that the receiver saw last (MOB-29).
@@ -40,7 +40,7 @@ pub(super) struct Request {
 
 /// What became of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum RequestOutcome {
     /// The gap is resent.
     Handled,
     /// What it asks for is on its way already.
@@ -186,7 +186,7 @@ impl SendHalf {
 
     /// The next piece to send: what is to be repeated first, then what is new, of which `allowed`
     /// bytes may go.
-    pub(super) fn next_piece(&mut self, room: u64, allowed: u64, nagle: bool) -> Option<Piece> {
+    pub(super) fn next_piece(&mut self, room: u64, allowed: u64, nagle: bool) -> Option<Segment> {
         let most = self.max_packet.min(room);
         if self.is_repeating() {
             return self.next_again(most);
@@ -197,7 +197,7 @@ impl SendHalf {
         if !self.is_worth_sending(len, waiting, most, nagle) && !fin {
             return None;
         }
-        let piece = Piece { offset: self.sent, len: len as usize, fin, again: false };
+        let piece = Segment { offset: self.sent, len: len as usize, fin, again: false };
         self.sent += len + u64::from(fin);
         (piece.len > 0 || fin).then_some(piece)
     }
@@ -220,7 +220,7 @@ impl SendHalf {
         len == waiting && !nagle
     }
 
-    fn next_again(&mut self, most: u64) -> Option<Piece> {
+    fn next_again(&mut self, most: u64) -> Option<Segment> {
         let offset = self.again.start;
         let end = self.again.end.min(self.written);
         let len = end.saturating_sub(offset).min(most);
@@ -230,7 +230,7 @@ impl SendHalf {
         }
         self.again.start = offset + len + u64::from(fin);
         self.timed = None;
-        Some(Piece { offset, len: len as usize, fin, again: true })
+        Some(Segment { offset, len: len as usize, fin, again: true })
     }
 
     /// Something is to be sent again.
@@ -250,26 +250,26 @@ impl SendHalf {
     }
 
     /// Begins to time a packet that was just sent, unless another one is.
-    pub(super) fn time(&mut self, piece: Piece, now: Time) {
+    pub(super) fn time(&mut self, piece: Segment, now: Time) {
         if self.timed.is_none() && !piece.again {
             self.timed = Some((piece.offset + piece.len as u64, now));
         }
     }
 
-    pub(super) fn bytes(&self, piece: Piece) -> (&[u8], &[u8]) {
+    pub(super) fn bytes(&self, piece: Segment) -> (&[u8], &[u8]) {
         self.ring.slices(piece.offset..piece.offset + piece.len as u64)
     }
 
     /// Takes in an acknowledgement and its window; what it did, and when the packet left that it
     /// times.
-    pub(super) fn on_ack(&mut self, ack: Seq16, window: u16) -> (Acked, Option<Time>) {
+    pub(super) fn on_ack(&mut self, ack: Seq16, window: u16) -> (AckOutcome, Option<Time>) {
         let Some(offset) = self.outstanding(ack) else {
             let old = ack.is_before(self.number(self.acked));
-            return (if old { Acked::Nothing } else { Acked::Impossible }, None);
+            return (if old { AckOutcome::Nothing } else { AckOutcome::Impossible }, None);
         };
         self.edge = self.edge.max(offset + u64::from(window));
         if offset == self.acked {
-            return (Acked::Repeated, None);
+            return (AckOutcome::Repeated, None);
         }
         self.acked = offset;
         self.ring.advance(offset.min(self.written));
@@ -279,25 +279,29 @@ impl SendHalf {
         if timed.is_some() {
             self.timed = None;
         }
-        (Acked::Advanced, timed.map(|(_, at)| at))
+        (AckOutcome::Advanced, timed.map(|(_, at)| at))
     }
 
     /// Takes in a request that came with an acknowledgement just taken in (MOB-24, MOB-30).
-    pub(super) fn on_request(&mut self, acked: Acked, request: Request) -> Answer {
+    pub(super) fn on_request(
+        &mut self,
+        acked: AckOutcome,
+        request: RetransmitRequest,
+    ) -> RequestOutcome {
         let held = match self.outstanding(request.held) {
             Some(held) if held > self.acked && held < self.sent => held,
-            _ => return Answer::Impossible,
+            _ => return RequestOutcome::Impossible,
         };
         self.held = Some(held);
         // MOB-27: the refill that an advancing number tells of is followed by the rest.
-        let refilling = acked == Acked::Advanced && self.acked < self.resent;
+        let refilling = acked == AckOutcome::Advanced && self.acked < self.resent;
         if request.cycle != self.cycle || refilling {
-            return Answer::Ignored;
+            return RequestOutcome::Ignored;
         }
         self.cycle = !self.cycle;
         self.again = self.acked..held;
         self.resent = held;
-        Answer::Handled
+        RequestOutcome::Handled
     }
 
     /// The timer expired: everything that the peer is not known to hold goes again, under the same
@@ -311,7 +315,7 @@ impl SendHalf {
     }
 
     /// Offset of the first byte not acknowledged, and all from there.
-    pub(super) fn kept(&self) -> (u64, (&[u8], &[u8])) {
+    pub(super) fn unacknowledged(&self) -> (u64, (&[u8], &[u8])) {
         let start = self.ring.start();
         (start, self.ring.slices(start..self.written))
     }

@@ -68,7 +68,7 @@ fn resets_with_wrong_numbers_are_ignored() {
     let to_mobile = Cid(world.mobile.cid_of(id).unwrap());
     let to_base = Cid(world.base.cid_of(id).unwrap());
     let header = |code, cid| DataHeader { code, cid, ..DataHeader::default() };
-    let next = world.mobile.entries[&to_mobile.0].connection.bare(Code::ACK, 0).ack;
+    let next = world.mobile.entries[&to_mobile.0].connection.empty_header(Code::ACK, 0).ack;
     for far in [20_000, 0x9000] {
         let reset = DataHeader { seq: next + far, ..header(Code::RST, to_mobile) };
         world.mobile.handle(world.now, &emit(reset, b"")).unwrap();
