@@ -1,4 +1,4 @@
-//! Hops to bases: made when they are needed, and told where the base is.
+//! Hops to bases: opened when they are needed, and given the base's address.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use crate::driver::{Asker, Timer};
 use crate::error::RunError;
 
 impl MobileRole {
-    /// Makes a hop to base `i` if there is none; its part.
+    /// Opens a hop to base `i` if there is none; its part.
     pub(super) fn open_hop(&mut self, core: &mut Core, i: usize) -> Option<u32> {
         let station = self.stations.get_mut(i)?;
         if station.part.is_some() {

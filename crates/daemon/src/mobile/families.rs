@@ -7,23 +7,23 @@ use lasthop_units::Time;
 
 use super::{Core, MobileRole};
 
-/// How long a base may take to say what it reaches. One that says nothing is too old to: then both
-/// are taken, as if it reached them.
+/// How long a base may take to answer. One that does not answer does not know the query: then both
+/// families are intercepted.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What is known of what bases reach.
+/// The query for the families that bases reach.
 #[derive(Debug, Default)]
 pub(super) struct FamiliesQuery {
     /// The part of the hop whose association was asked.
     asked: Option<u32>,
-    /// The base that has told last.
+    /// The base that answered last.
     told_by: Option<usize>,
-    /// When another base will have been silent for too long.
+    /// When the present base will have been silent for too long, if another one answered last.
     silent_at: Option<Time>,
 }
 
 impl FamiliesQuery {
-    /// There is another association: what was asked is lost.
+    /// Asks again over another association.
     pub(super) fn reset(&mut self) {
         self.asked = None;
     }
@@ -35,7 +35,7 @@ impl FamiliesQuery {
 }
 
 impl MobileRole {
-    /// Asks the base where the session is, if it was not asked yet. True if something was said.
+    /// Asks the base where the session is, if it was not asked yet. True if it was asked now.
     pub(super) fn query_families(&mut self, core: &mut Core) -> bool {
         let (now, at) = (core.now, self.at);
         if self.families.silent_at.is_some_and(|silent_at| silent_at <= now) {
@@ -59,7 +59,7 @@ impl MobileRole {
         true
     }
 
-    /// A base says which families it reaches.
+    /// Takes a base's answer.
     pub(super) fn handle_families(&mut self, part: u32, families: Families) {
         if part != self.at {
             return;

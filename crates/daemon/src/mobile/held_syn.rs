@@ -1,5 +1,5 @@
-//! Intercepted applications whose SYN waits until the base has answered, so that their `connect`
-//! says what the fixed host said (MHP-5).
+//! SYNs of intercepted applications, held until the base has answered, so that `connect` returns what
+//! the fixed host answered (MHP-5).
 
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -18,40 +18,40 @@ use super::application::OpenRequest;
 use super::{Core, MobileRole, Waiting};
 use crate::driver::{Phase, Timer};
 
-/// What an application that goes on waiting may be late with the next SYN beyond the time that it
-/// has waited by the last: they come after one second (RFC 6298 section 2.1; formerly three), then
-/// after twice the time before.
+/// How late the next SYN of an application may be, beyond the time from its first SYN to its last. SYNs
+/// are repeated after one second (RFC 6298 section 2.1; RFC 1122 has three), then after twice the time
+/// before.
 const SLACK: Duration = Duration::from_secs(5);
 /// How long an application may take for the rest of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// For so long the same SYN gets the same answer again.
+/// How long the same SYN gets the same answer again.
 const REPEATED: Duration = Duration::from_secs(5);
 
-/// So many answers are remembered at most.
+/// Answers that are kept at most.
 const REFUSED_MAX: usize = 16_384;
 
 /// The application's address and where it goes.
 type Pair = (SocketAddr, SocketAddr);
 
-/// What has come of a SYN.
+/// The outcome of a SYN.
 #[derive(Clone, Copy, Debug)]
 enum Outcome {
-    /// This connection is being opened, or waits for the application.
+    /// This connection is being opened, or waits for the rest of the application's handshake.
     Opening(Key),
-    /// There is none.
+    /// It was refused.
     Refused(Refusal),
 }
 
-/// The SYNs that wait, and what has come of those before.
+/// The SYNs that are held, and the outcomes of recent ones.
 #[derive(Default)]
 pub(super) struct HeldSyns {
     by_pair: HashMap<Pair, (Seq, Outcome)>,
-    /// Answers that are forgotten at these times.
+    /// Refusals, and when each expires.
     refused: VecDeque<(Time, Pair, Seq)>,
 }
 
 impl HeldSyns {
-    /// Remembers an answer, and forgets those whose time is over.
+    /// Records a refusal, and removes those that have expired.
     fn refuse(&mut self, now: Time, pair: Pair, seq: Seq, refusal: Refusal) {
         while let Some((at, pair, seq)) = self.refused.front().copied()
             && (at <= now || self.refused.len() >= REFUSED_MAX)
@@ -85,7 +85,7 @@ pub(crate) struct HeldSyn {
     /// Until the base has answered.
     syn: Option<Syn>,
     first: Time,
-    /// When it was last heard of.
+    /// When its last packet came.
     last: Time,
 }
 
@@ -95,7 +95,7 @@ impl HeldSyn {
         self.syn.is_some()
     }
 
-    /// When it is given up if nothing more is heard of it.
+    /// When it expires if nothing more comes from the application.
     fn deadline(&self) -> Time {
         let patience = match self.syn {
             Some(_) => self.last.since(self.first) + SLACK,
@@ -113,7 +113,7 @@ fn held(core: &mut Core, key: Key) -> Option<&mut HeldSyn> {
 }
 
 impl MobileRole {
-    /// SYNs wait.
+    /// Reads SYNs from the packet queue; `n` is its listener number.
     pub(super) fn read_syns(&mut self, core: &mut Core, n: usize) {
         // A flood must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
@@ -174,7 +174,7 @@ impl MobileRole {
         self.open(core, key, &Target::Addr(pair.1));
     }
 
-    /// The base has answered, if that is whom it has answered. True if it is.
+    /// Answers the SYN of connection `key` as the base has answered. False if `key` has no held SYN.
     pub(super) fn answer_held_syn(
         &mut self,
         core: &mut Core,
@@ -205,7 +205,7 @@ impl MobileRole {
         true
     }
 
-    /// There is no connection for it, or not any more.
+    /// Resets the application and records the refusal for its repeated SYNs.
     pub(super) fn refuse_held_syn(&mut self, core: &mut Core, held: HeldSyn, refusal: Refusal) {
         self.held_syns.refuse(core.now, held.pair, held.seq, refusal);
         if let (Some(syn), Some(holding)) = (held.syn, self.intercepted.holding()) {
@@ -213,7 +213,7 @@ impl MobileRole {
         }
     }
 
-    /// The application has given up, or has begun anew.
+    /// Removes a connection whose application has gone or has begun anew, and resets it at the base.
     fn abort_held_syn(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
         if let Phase::Waiting(Waiting::HeldSyn(held)) = connection.phase {
@@ -229,7 +229,7 @@ impl MobileRole {
         }
     }
 
-    /// Gives up an application of which nothing is heard any more.
+    /// Aborts the connection if its application has been silent for too long.
     pub(super) fn expire_held_syn(&mut self, core: &mut Core, key: Key) {
         let Some(deadline) = held(core, key).map(|held| held.deadline()) else { return };
         if deadline <= core.now {
@@ -239,13 +239,13 @@ impl MobileRole {
         }
     }
 
-    /// An application whose SYN was let go on has come to the listener: its connection stands
-    /// already. What was not held is given back.
+    /// Attaches an accepted socket to the connection that its held SYN has opened. A socket whose SYN was
+    /// not held is returned.
     pub(super) fn attach_held_syn(&mut self, core: &mut Core, taken: Taken) -> Option<Taken> {
         let pair = (taken.source, taken.target);
         match self.held_syns.by_pair.get(&pair).copied() {
             None => return Some(taken),
-            // It has come by another way than its SYN, which waits in vain.
+            // It was accepted although its SYN is still held.
             Some((_, Outcome::Opening(key)))
                 if held(core, key).is_none_or(|held| held.is_unanswered()) =>
             {
@@ -268,7 +268,7 @@ impl MobileRole {
         None
     }
 
-    /// No new connection is wanted any more.
+    /// Refuses every held SYN: no new connection is accepted any more.
     pub(super) fn refuse_held_syns(&mut self, core: &mut Core) {
         for key in self.held_syns.keys() {
             if held(core, key).is_some_and(|held| held.is_unanswered()) {

@@ -1,4 +1,4 @@
-//! Hops to bases: each base gets a hop of its own, made when it is needed.
+//! Makes the hop to each base from the configuration.
 
 use std::net::Ipv4Addr;
 
@@ -63,7 +63,7 @@ impl HopFactory {
     ///
     /// # Errors
     ///
-    /// Says what the kernel or the configuration has not.
+    /// What the kernel or the configuration lacks.
     pub(super) fn make(
         &mut self,
         base: &Candidate,

@@ -23,7 +23,7 @@ const FIRST: usize = usize::MAX / 2;
 /// There is one for each family.
 const SOCKETS: usize = 2;
 
-/// And the number of that by which SYNs are held.
+/// The listener number of the packet queue in which SYNs are held.
 pub(super) const SYNS: usize = FIRST + SOCKETS;
 
 /// Which listening socket a listener's number means, if it means one of these.
@@ -37,14 +37,14 @@ pub(super) struct Intercepted {
     config: Option<TransparentConfig>,
     /// None when no new connection is wanted any more.
     listener: Option<Listener>,
-    /// `None` where SYNs are not held: then applications are told at once that they are connected.
+    /// `None` where SYNs are not held: then handshakes with applications are completed at once.
     holding: Option<Holding>,
-    /// What stands in the kernel goes when this goes.
+    /// The kernel's rules, removed when this is dropped.
     interception: Option<Interception>,
 }
 
 impl Intercepted {
-    /// Puts into the kernel what the configuration asks for.
+    /// Installs the kernel's rules and sockets that the configuration asks for.
     pub(super) fn open(
         config: Option<&TransparentConfig>,
         connect: Connect,
@@ -78,7 +78,7 @@ impl Intercepted {
         Ok(())
     }
 
-    /// How sockets of lasthop's own leave, so that they are not intercepted.
+    /// The mark with which lasthop's own sockets leave, so that they are not intercepted.
     pub(super) fn marked_leave(&self) -> Leave {
         Leave::marked(self.config.as_ref().map(|config| config.numbers.mark))
     }
@@ -99,7 +99,7 @@ impl Intercepted {
         self.listener.is_some()
     }
 
-    /// Takes connections of these families only.
+    /// Intercepts connections of these families only.
     pub(super) fn set_families(&mut self, families: Families) {
         let Some(interception) = &mut self.interception else { return };
         match interception.take_only(families) {
@@ -116,7 +116,7 @@ impl Intercepted {
         }
     }
 
-    /// Lets new connections go past. Those that stand go on to the end.
+    /// Stops the interception of new connections. Established ones go on to their end.
     pub(super) fn close(&mut self) {
         if self.listener.take().is_some()
             && let Some(interception) = &mut self.interception
@@ -127,7 +127,7 @@ impl Intercepted {
 }
 
 impl MobileRole {
-    /// Intercepted connections wait at listening socket `n`.
+    /// Accepts intercepted connections from listening socket `n`.
     pub(super) fn read_intercepted(&mut self, core: &mut Core, n: usize) {
         // A flood of connections must not starve the others; the rest comes with the timer.
         for _ in 0..64 {
@@ -147,8 +147,7 @@ impl MobileRole {
 
     fn accept_intercepted(&mut self, core: &mut Core, taken: Taken) {
         let Some(taken) = self.attach_held_syn(core, taken) else { return };
-        // The application was told that its connection stands: from here on a reset is all that
-        // it can be told.
+        // The application's handshake is complete: it can be refused only by a reset.
         if core.connections.len() >= self.config.connections {
             tracing::debug!("too many connections: one is reset");
             return tcp::abort_on_close(&taken.fd);

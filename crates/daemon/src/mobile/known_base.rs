@@ -13,24 +13,24 @@ pub(super) struct KnownBase {
     pub(super) config: Candidate,
     /// The part of the hop that leads to it, if there is one.
     pub(super) part: Option<u32>,
-    /// A hop that is there for the case that the mobile comes is dropped at this time.
+    /// When a hop that was opened in advance expires.
     pub(super) until: Option<Time>,
-    /// Our address on the way to it, as far as it was looked at.
+    /// Our address on the way to it, as last queried.
     pub(super) local: Option<IpAddr>,
-    /// What was known of it when it was asked for a sign of life.
+    /// Its liveness when it was last probed.
     pub(super) asked: Option<Liveness>,
-    /// It has refused the session: until then the mobile does not go there by itself.
+    /// It has refused the session: until then it is only moved to on request.
     pub(super) avoid_until: Option<Time>,
     /// How often the session has come to it.
     pub(super) handoffs: u64,
     /// How long that took the last time.
     pub(super) pause: Option<Duration>,
-    /// What was last said of it as unreachable.
+    /// The last reason that was logged for its being unreachable.
     reported: Option<String>,
     pub(super) addresses: Addresses,
 }
 
-/// Signs of life of a base, to be compared with later ones.
+/// Signs of life of a base at one time, to be compared with later ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Liveness {
     /// Its association stands.
@@ -64,7 +64,7 @@ impl Addresses {
         !self.used.is_some_and(|used| self.all.contains(&used))
     }
 
-    /// Another address may do better.
+    /// Tries another address next time.
     pub(super) fn skip(&mut self) {
         self.turn = self.turn.wrapping_add(1);
     }
@@ -84,7 +84,7 @@ impl Addresses {
 }
 
 impl KnownBase {
-    /// A base that was never spoken to.
+    /// A base without a hop.
     pub(super) fn new(config: Candidate) -> Self {
         Self {
             config,
@@ -105,7 +105,7 @@ impl KnownBase {
         &self.config.name
     }
 
-    /// Says that it cannot be reached, once for each reason.
+    /// Logs that it cannot be reached, once for each reason.
     pub(super) fn report(&mut self, why: &str) {
         if self.reported.as_deref() != Some(why) {
             tracing::warn!(base = self.config.name, why, "the base cannot be reached");
@@ -113,7 +113,7 @@ impl KnownBase {
         }
     }
 
-    /// It was reached: what was said is no longer so.
+    /// It was reached: the next failure is logged again.
     pub(super) fn clear_report(&mut self) {
         self.reported = None;
     }

@@ -5,6 +5,7 @@ mod base_hop;
 mod config;
 mod early_upload;
 mod families;
+mod handoff;
 mod held_syn;
 mod hop_factory;
 mod intercepted;
@@ -12,7 +13,6 @@ mod known_base;
 mod network;
 mod program_priorities;
 mod request;
-mod roam;
 mod signal;
 mod unreachable;
 
@@ -40,13 +40,13 @@ use lasthop_units::{Seed, Time};
 
 use self::application::{Action, Application, OpenRequest};
 use self::early_upload::PreviousHop;
+use self::handoff::Handoffs;
 use self::held_syn::{HeldSyn, HeldSyns};
 use self::hop_factory::HopFactory;
 use self::intercepted::Intercepted;
 use self::known_base::KnownBase;
 use self::network::Network;
 use self::program_priorities::ProgramPriorities;
-use self::roam::Roam;
 use self::signal::Signal;
 use crate::dial::{self, Dial, Dials};
 use crate::driver::{Asker, CoreOf, Driver, Phase, Role, Timer};
@@ -58,26 +58,26 @@ use crate::resolve::Resolution;
 
 /// How long a server of the mobile's may take to answer.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long an application may take to say what it wants, or to read why it does not get it.
+/// How long an application may take to send its request, or to read a refusal.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long accepting pauses when descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The base's name is looked up again this long after the resolver has failed.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
-/// Beside the listeners, that by which the kernel tells of its networks.
+/// The listener number of the netlink socket that reports interfaces, addresses and routes.
 const NETWORK: usize = usize::MAX;
-/// And that by which programs are recognised.
+/// That of the descriptor by which programs are recognised.
 const PROGRAMS: usize = usize::MAX - 1;
-/// And that by which the kernel tells of its signals.
+/// That of the netlink socket that reports signal levels.
 const SIGNAL: usize = usize::MAX - 2;
 
-/// What a mobile's connection does before it stands.
+/// What a mobile's connection waits for before it is relayed.
 pub(crate) enum Waiting {
-    /// An application says what it wants.
+    /// An application's request, or the answer to it.
     Application(Application),
-    /// The SYN of one is held.
+    /// The base's answer to an application whose SYN is held.
     HeldSyn(HeldSyn),
-    /// A fixed host's is being connected with a server here.
+    /// The server here that a fixed host connects to.
     Calling(Dial),
 }
 
@@ -108,7 +108,7 @@ impl Mobile {
             // Without a seal a key is only a name; this one is as good as any.
             None => Keypair::generate(seed.child("name")),
         };
-        // What does not work at all is to be said before anything is served.
+        // Errors in the configuration are to be found before anything is served.
         let base = config.bases.first().ok_or_else(|| RunError::Misfit("no base".to_owned()))?;
         let mut factory = HopFactory::new(&config, keys.clone(), seed);
         let hop = factory.make(base, Time::ZERO)?;
@@ -144,7 +144,7 @@ fn listen(addr: SocketAddr) -> Result<OwnedFd, RunError> {
     Ok(fd)
 }
 
-/// The mobile's part of the loop.
+/// The mobile's [`Role`]: its applications, its bases and its session.
 pub(crate) struct MobileRole {
     config: MobileConfig,
     listeners: Vec<OwnedFd>,
@@ -155,32 +155,32 @@ pub(crate) struct MobileRole {
     first: Option<Box<dyn MobileHop>>,
     network: Network,
     signal: Signal,
-    roam: Option<Roam>,
+    handoffs: Option<Handoffs>,
     /// The session's name where there are no handoffs.
     name: SessionId,
     /// The base where the mobile is, or is going.
     here: usize,
-    /// Since when it is that one.
+    /// Since when `here` is that base.
     here_since: Time,
-    /// The part of the hop with which the session is.
+    /// The part of the hop whose association carries the session.
     at: u32,
-    /// The session goes on there; else it waits for an association with the base `here`.
+    /// The session runs there; else it waits for an association with the base `here`.
     resumed: bool,
-    /// A base has heard of the session.
+    /// A base knows the session.
     known_to_base: bool,
     /// The base has ended the association, and another will do as well.
     impatient: bool,
     /// When the base's silence will have lasted too long.
     doubt_at: Option<Time>,
-    /// The hop that the connections have left, while it may tell something of them.
+    /// The hop that carried the session before, while it may still bring acknowledgements.
     previous_hop: Option<PreviousHop>,
-    /// Parts that lead to no base any more, and when they end.
+    /// Parts that were replaced, and when they are removed.
     retired: Vec<(Time, u32)>,
-    /// Applications whose association was lost while the base was asked for what they want.
+    /// Connections whose association was lost while the base was being asked for them.
     retries: Vec<Key>,
-    /// Whose connections they are, and what that is worth.
+    /// Programs that connections belong to, and their priorities.
     priorities: ProgramPriorities,
-    /// What bases have said of the families that they reach.
+    /// The query for address families that the base reaches.
     families: families::FamiliesQuery,
     /// Applications whose SYN is held.
     held_syns: HeldSyns,
@@ -196,7 +196,7 @@ fn application(core: &mut Core, key: Key) -> Option<&mut Application> {
     }
 }
 
-/// What the application of a connection that is not relayed yet wants of the base.
+/// The request of a connection that is not relayed yet.
 fn open_request(core: &mut Core, key: Key) -> Option<&mut OpenRequest> {
     match core.waiting(key)? {
         Waiting::Application(application) => Some(&mut application.open_request),
@@ -205,7 +205,7 @@ fn open_request(core: &mut Core, key: Key) -> Option<&mut OpenRequest> {
     }
 }
 
-/// What a base may be asked for once more, after the association was lost in which it was asked.
+/// The target, if a base may be asked for it again after the association was lost.
 fn retry_target(core: &mut Core, key: Key) -> Option<Target> {
     match core.waiting(key)? {
         Waiting::Application(application) => application.retry_target(),
@@ -228,7 +228,8 @@ impl MobileRole {
         let mut random = seed.stream("sessions");
         let name = SessionId(random.next_u64());
         let several = stations.len() > 1 && bases.len() == stations.len();
-        let roam = several.then(|| Roam::new(config.handoff.give_up().0, keys, bases, random));
+        let handoffs =
+            several.then(|| Handoffs::new(config.handoff.give_up().0, keys, bases, random));
         let signal = Signal::new(config.signal.clone());
         let priorities = ProgramPriorities::new(config.priority.clone(), config.connections);
         Self {
@@ -240,7 +241,7 @@ impl MobileRole {
             first: Some(first),
             network: Network::new(),
             signal,
-            roam: roam.flatten(),
+            handoffs: handoffs.flatten(),
             name,
             here: 0,
             here_since: Time::ZERO,
@@ -322,7 +323,7 @@ impl MobileRole {
         }
     }
 
-    /// Asks once more for what was asked for in an association that is lost.
+    /// Asks again for connections whose association was lost.
     fn retry_opens(&mut self, core: &mut Core) {
         for key in std::mem::take(&mut self.retries) {
             match retry_target(core, key) {
@@ -349,7 +350,7 @@ impl MobileRole {
         }
     }
 
-    /// The application is gone: so is its connection.
+    /// Removes the connection of an application that is gone.
     fn close_application(&mut self, core: &mut Core, key: Key) {
         let Some(connection) = core.remove(key) else { return };
         if let Phase::Waiting(Waiting::Application(application)) = connection.phase {
@@ -365,17 +366,17 @@ impl MobileRole {
 
     /// There is no connection; if only the association was lost, it is asked for again.
     fn handle_failed(&mut self, core: &mut Core, key: Key, refusal: Refusal) {
-        // The session has no more to say of it but goodbye.
+        // The session has no further events for it.
         core.unname(key);
         let lost = refusal == Refusal::AssociationLost && !core.stopping;
         if lost && retry_target(core, key).is_some() {
-            // The session that says so is being put away at this moment.
+            // The session that reports this is being replaced right now.
             return self.retries.push(key);
         }
         self.answer(core, key, Err(refusal));
     }
 
-    /// A fixed host wants a server of ours (MOB-8).
+    /// Connects to the server of ours that a fixed host asks for (MOB-8).
     fn connect_server(&mut self, core: &mut Core, id: u32, conn: ConnId, target: &Target) {
         let server = match target {
             Target::Addr(to) => self.config.publish.iter().find(|s| s.port == to.port()),

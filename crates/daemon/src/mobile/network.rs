@@ -1,4 +1,4 @@
-//! What the kernel and the operator say of the networks below.
+//! The state of the networks below, from the kernel and the operator.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -32,7 +32,7 @@ impl NetworkChanges {
 
 /// The networks below.
 pub(super) struct Network {
-    /// `None` where the kernel tells nothing: what is known then comes from the operator.
+    /// `None` where the kernel reports nothing: then only the operator does.
     monitor: Option<Monitor>,
     /// There may be more to read.
     ready: bool,
@@ -46,7 +46,7 @@ impl Network {
         Self { monitor: None, ready: false, down: BTreeSet::new() }
     }
 
-    /// Watches; the kernel's news are `source`'s.
+    /// Opens the monitor; the reactor reports its socket as `source`.
     pub(super) fn watch(
         &mut self,
         reactor: &mut Reactor<Source>,
@@ -64,7 +64,7 @@ impl Network {
         Ok(())
     }
 
-    /// The kernel has news.
+    /// The monitor's socket is readable.
     pub(super) fn handle_ready(&mut self) {
         self.ready = true;
     }

@@ -19,7 +19,7 @@ impl MobileRole {
                     return Ok(Reply::default());
                 }
                 self.move_to(core, i);
-                let number = self.roam.as_ref().and_then(|roam| roam.latest.as_ref());
+                let number = self.handoffs.as_ref().and_then(|handoffs| handoffs.latest.as_ref());
                 Ok(Reply { handoff: number.map(|handoff| handoff.number) })
             }
             Request::Link(Link::Imminent { to: None, in_ms }) => {
@@ -56,7 +56,7 @@ impl MobileRole {
     }
 
     fn station_called(&self, name: &str) -> Result<usize, String> {
-        if self.roam.is_none() {
+        if self.handoffs.is_none() {
             return Err("this mobile knows one base only; to move, it needs [[bases]] in its \
                         configuration"
                 .to_owned());
@@ -67,7 +67,7 @@ impl MobileRole {
 
     pub(super) fn add_to_report(&self, core: &Core, report: &mut Report) {
         self.priorities.add_to_report(report);
-        let Some(roam) = &self.roam else { return };
+        let Some(handoffs) = &self.handoffs else { return };
         let base = |(i, station): (usize, &KnownBase)| {
             let hop = station.part.and_then(|part| core.hop.get(part));
             let state = hop.and_then(|hop| hop.reports(core.now).pop()).map(|hop| hop.state);
@@ -86,8 +86,11 @@ impl MobileRole {
             }
         };
         report.bases = self.stations.iter().enumerate().map(base).collect();
-        report.handoffs =
-            Some(Handoffs { here: roam.done, refused: roam.refused, ..Handoffs::default() });
-        report.handoff.clone_from(&roam.latest);
+        report.handoffs = Some(Handoffs {
+            here: handoffs.done,
+            refused: handoffs.refused,
+            ..Handoffs::default()
+        });
+        report.handoff.clone_from(&handoffs.latest);
     }
 }

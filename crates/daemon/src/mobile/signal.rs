@@ -1,4 +1,4 @@
-//! What the strength of the signal foretells, and what is done about it.
+//! Forecasts from the signal's strength, and what follows from them.
 
 use std::io;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::{Core, MobileRole};
 pub(super) struct Signal {
     settings: Option<SignalSettings>,
     forecast: Option<Forecast>,
-    /// The kernel may have more to tell.
+    /// The kernel's socket may have more to read.
     ready: bool,
 }
 
@@ -25,7 +25,7 @@ impl Signal {
         Self { settings, forecast: None, ready: false }
     }
 
-    /// Watches; the kernel's news are `source`'s.
+    /// Opens the forecast; the reactor reports the kernel's socket as `source`.
     pub(super) fn watch(
         &mut self,
         reactor: &mut Reactor<Source>,
@@ -41,7 +41,7 @@ impl Signal {
         Ok(())
     }
 
-    /// The kernel has news.
+    /// The kernel's socket is readable.
     pub(super) fn handle_ready(&mut self) {
         self.ready = true;
     }
@@ -54,7 +54,7 @@ impl Signal {
         self.forecast.as_ref().and_then(Forecast::next_timeout)
     }
 
-    /// Does what is due; the next thing that there is to say.
+    /// Reads and handles what is due; the next event.
     fn poll(&mut self, now: Time) -> Option<SignalEvent> {
         let forecast = self.forecast.as_mut()?;
         if self.ready {
@@ -80,7 +80,7 @@ impl MobileRole {
         }
     }
 
-    /// Acts on what the signal foretells. True if something was done.
+    /// Handles the forecast's events. True if there was one.
     pub(super) fn follow_signal(&mut self, core: &mut Core) -> bool {
         let mut some = false;
         while let Some(event) = self.signal.poll(core.now) {
@@ -107,8 +107,8 @@ impl MobileRole {
         some
     }
 
-    /// The link will be lost in about `lead`, and nobody says where the mobile goes then: if one
-    /// base is the likely next one it is prepared, else the hop is told.
+    /// The link will be lost in about `lead`, and the next base is not named: a likely one is prepared,
+    /// or else the hop is notified.
     pub(super) fn handle_imminent_loss(&mut self, core: &mut Core, lead: Duration) {
         match self.likely_next(core.now) {
             Some(i) => {
@@ -123,7 +123,7 @@ impl MobileRole {
     /// The base where the mobile will go: the first that is near on another interface that carries
     /// packets, else the only other one.
     fn likely_next(&self, now: Time) -> Option<usize> {
-        self.roam.as_ref()?;
+        self.handoffs.as_ref()?;
         let others =
             || (0..self.stations.len()).filter(|i| *i != self.here && self.is_usable(now, *i));
         let near_on = |i: usize| self.stations[i].config.interface.as_deref();
@@ -134,14 +134,14 @@ impl MobileRole {
         elsewhere.or_else(|| others().next().filter(|_| others().count() == 1))
     }
 
-    /// Tells the hop to the base where the mobile is.
+    /// Notifies the hop to the base where the mobile is.
     pub(super) fn notify_hop(&self, core: &mut Core, event: LinkEvent) {
         let Some(part) = self.stations[self.here].part else { return };
         let (hop, mut turn) = core.turn();
         hop.with(&mut turn, part, |hop, turn| hop.handle_link_event(turn, event));
     }
 
-    /// A script says how strong the signal is.
+    /// Takes a signal level from the control socket.
     pub(super) fn handle_quality(
         &mut self,
         core: &mut Core,

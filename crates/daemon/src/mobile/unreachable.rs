@@ -12,7 +12,7 @@ use super::{Core, MobileRole, Waiting};
 use crate::driver::Phase;
 
 impl MobileRole {
-    /// Why no base can be reached at present, if the network says so of each that may be gone to.
+    /// Why no base can be reached at present, if the network reports each usable one as unreachable.
     fn unreachable_reason(&self, core: &Core) -> Option<Unreachable> {
         let said = |i: usize| {
             let hop = self.stations[i].part.and_then(|part| core.hop.get(part))?;
@@ -23,7 +23,7 @@ impl MobileRole {
         others.all(|i| !self.is_usable(core.now, i) || said(i).is_some()).then_some(why)
     }
 
-    /// Refuses what waits for a base while none is there. True if something was refused.
+    /// Refuses connections that wait for a base while none is reachable. True if there was one.
     pub(super) fn refuse_waiting(&mut self, core: &mut Core) -> bool {
         let refusal = match self.unreachable_reason(core) {
             None => return false,

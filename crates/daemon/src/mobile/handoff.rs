@@ -1,10 +1,10 @@
 //! Moving between bases, and between networks.
 //!
-//! The connections' session is kept by one association at a time: `at`. The base where the mobile
-//! wants to be is `here`. At an upcall the session is taken out of the old association; as soon as one
-//! with the new base stands it goes on there, without waiting for the bases: the new base holds what
-//! the mobile sends until the state has come. Until then the associations that were visited stay as
-//! they are, for the mobile may go back, and a base that is told goodbye resets what it still has.
+//! One association at a time carries the session: `at`. The base where the mobile wants to be is
+//! `here`. At an upcall the session is suspended; it resumes as soon as an association with the new
+//! base stands, without waiting for the bases: the new base buffers what the mobile sends until the
+//! session's state has come. Until then associations with the bases before stay open, for the mobile
+//! may go back, and a base whose association is closed resets the connections that it still has.
 
 use std::time::Duration;
 
@@ -22,16 +22,16 @@ use super::network::NetworkChanges;
 use super::{Core, MobileHop, MobileRole};
 use crate::carrier::udp::local_towards;
 
-/// How long an association that was made in advance outlives its reason.
+/// How long an association that was made in advance is kept after it is last needed.
 const LINGER: Duration = Duration::from_secs(5);
 
-/// How long a base that refused the session is not gone to unless somebody asks for it.
+/// How long a base that refused the session is avoided, unless a user asks for it.
 const AVOID: Duration = Duration::from_secs(30);
 
 type Machine = handoff::Mobile<PublicKey, MobileKeys>;
 
 /// The mobile's handoffs.
-pub(super) struct Roam {
+pub(super) struct Handoffs {
     machine: Machine,
     config: handoff::Config,
     keys: Keypair,
@@ -41,14 +41,14 @@ pub(super) struct Roam {
     began: Option<Time>,
     /// Handoffs that were confirmed.
     pub(super) done: u64,
-    /// How often a base would not have the session.
+    /// How often a base refused the session.
     pub(super) refused: u64,
     /// The handoff under way, or the last one.
     pub(super) latest: Option<HandoffReport>,
     out: Vec<u8>,
 }
 
-impl Roam {
+impl Handoffs {
     /// A mobile that knows these bases and begins at the first. `None` if there is none.
     pub(super) fn new(
         give_up: Duration,
@@ -73,7 +73,7 @@ impl Roam {
         })
     }
 
-    /// Another session, which begins at `base`: whatever was is over.
+    /// Begins another session at `base`, in place of the present one.
     fn restart(&mut self, base: PublicKey) {
         let name = self.random.next_u64();
         self.machine = machine(self.config, &self.keys, &self.bases, name, base);
@@ -113,16 +113,16 @@ fn machine(
 }
 
 impl MobileRole {
-    /// The mobile is with base `i` from here on.
+    /// Moves the session to base `i`.
     pub(super) fn move_to(&mut self, core: &mut Core, i: usize) {
         let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
-        let Some(roam) = &mut self.roam else { return };
+        let Some(handoffs) = &mut self.handoffs else { return };
         if self.known_to_base {
-            roam.machine.handle_upcall(core.now, key);
+            handoffs.machine.handle_upcall(core.now, key);
             self.poll_machine(core);
         } else if i != self.here {
-            // No base has ever heard of the session: there is nothing to hand over.
-            roam.restart(key);
+            // No base knows the session yet: there is nothing to hand over.
+            handoffs.restart(key);
             self.suspend_session(core, i);
         }
     }
@@ -131,18 +131,20 @@ impl MobileRole {
     pub(super) fn prepare(&mut self, core: &mut Core, i: usize, lead: Duration) {
         let Some(key) = self.stations.get(i).and_then(|station| station.config.key) else { return };
         let now = core.now;
-        if let Some(roam) = &mut self.roam {
-            roam.machine.handle_imminent(now, key, lead);
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.machine.handle_imminent(now, key, lead);
         }
         if i != self.here && self.open_hop(core, i).is_some() {
             self.stations[i].until = Some(now + lead + LINGER);
         }
     }
 
-    /// Does what the machine says. True if it said something.
+    /// Handles the handoff machine's events. True if there was one.
     fn poll_machine(&mut self, core: &mut Core) -> bool {
         let mut some = false;
-        while let Some(event) = self.roam.as_mut().and_then(|roam| roam.machine.poll_event()) {
+        while let Some(event) =
+            self.handoffs.as_mut().and_then(|handoffs| handoffs.machine.poll_event())
+        {
             some = true;
             match event {
                 MobileEvent::Suspend { to } => {
@@ -167,19 +169,19 @@ impl MobileRole {
         let moved = core.connections_of(self.at).len() as u64;
         let (from, to) = (self.stations[self.here].name(), self.stations[to].name());
         tracing::info!(from, to, connections = moved, "handoff");
-        let Some(roam) = &mut self.roam else { return };
+        let Some(handoffs) = &mut self.handoffs else { return };
         // One that is interrupted by another has not stood still for less.
-        roam.began.get_or_insert(core.now);
-        let number = roam.latest.as_ref().map_or(1, |last| last.number + 1);
-        roam.latest =
+        handoffs.began.get_or_insert(core.now);
+        let number = handoffs.latest.as_ref().map_or(1, |last| last.number + 1);
+        handoffs.latest =
             Some(HandoffReport { number, to: to.to_owned(), moved, ..HandoffReport::default() });
     }
 
-    /// A base will not have the session. It is still where it was, and so the mobile goes back.
+    /// A base has refused the session, which is still at the base before: the mobile goes back there.
     fn handle_refused(&mut self, core: &mut Core, base: &PublicKey, reason: Reason) {
-        let Some(roam) = &mut self.roam else { return };
-        roam.refused += 1;
-        let back = roam.machine.base();
+        let Some(handoffs) = &mut self.handoffs else { return };
+        handoffs.refused += 1;
+        let back = handoffs.machine.base();
         let (Some(i), Some(back)) = (self.station_of(base), self.station_of(&back)) else { return };
         let (refuses, back_to) = (self.stations[i].name(), self.stations[back].name());
         tracing::warn!(base = refuses, %reason, back_to, "the base refuses the handoff");
@@ -189,7 +191,7 @@ impl MobileRole {
         }
     }
 
-    /// Takes the session out of the association that it is on, towards base `i`.
+    /// Suspends the session and opens a hop to base `i`, where it is to resume.
     fn suspend_session(&mut self, core: &mut Core, i: usize) {
         let now = core.now;
         if let Some((session, mut streams)) = core.session(self.at) {
@@ -203,15 +205,16 @@ impl MobileRole {
         let (hop, mut turn) = core.turn();
         hop.with(&mut turn, at, |hop, turn| {
             hop.set_leaving(true);
-            // Its answer tells how much it has got.
+            // The answer acknowledges what has arrived there.
             hop.roam(turn);
         });
         (self.here, self.resumed, self.impatient) = (i, false, false);
         self.here_since = now;
         self.reset_probes();
         if let Some(part) = self.open_hop(core, i) {
-            // One that was made earlier may have been asleep.
-            let greeting = self.roam.as_ref().and_then(|roam| roam.machine.greeting(GREETING_MAX));
+            // One that was made earlier may be idle.
+            let greeting =
+                self.handoffs.as_ref().and_then(|handoffs| handoffs.machine.greeting(GREETING_MAX));
             let (hop, mut turn) = core.turn();
             hop.with(&mut turn, part, |hop, turn| {
                 hop.roam(turn);
@@ -223,8 +226,7 @@ impl MobileRole {
         }
     }
 
-    /// Lets the session go on over the association with the base where the mobile is, once that
-    /// stands.
+    /// Resumes the session over the association with the base `here`, once that stands. True if it did.
     fn resume_session(&mut self, core: &mut Core) -> bool {
         let Some(part) = self.stations[self.here].part.filter(|_| !self.resumed) else {
             return false;
@@ -240,7 +242,7 @@ impl MobileRole {
         // The greeting goes first, so that the base knows what the rest belongs to.
         self.report_reached(core);
         let (now, name) = (core.now, self.session_name());
-        let handoff = self.roam.as_ref().map_or(0, Roam::handoff);
+        let handoff = self.handoffs.as_ref().map_or(0, Handoffs::handoff);
         let listening = !self.config.publish.is_empty();
         if let Some((session, mut streams)) = core.session(part) {
             session.set_listening(listening);
@@ -257,42 +259,43 @@ impl MobileRole {
         true
     }
 
-    /// Says what is due to the base where the mobile is: an association with it stands.
+    /// Reports to the handoff machine that an association with the base `here` stands, and sends its
+    /// messages.
     pub(super) fn report_reached(&mut self, core: &mut Core) {
         self.known_to_base = true;
         let key = self.stations[self.here].config.key;
-        if let (Some(roam), Some(key)) = (&mut self.roam, key) {
-            roam.machine.reached(core.now, key);
+        if let (Some(handoffs), Some(key)) = (&mut self.handoffs, key) {
+            handoffs.machine.reached(core.now, key);
             self.send_handoff_messages(core);
         }
     }
 
-    /// Sends the machine's datagrams: each goes to the base where the session is, or is as good as
-    /// lost.
+    /// Sends the handoff machine's messages to the base that has the session; those for other bases are
+    /// dropped, as if lost on the way.
     fn send_handoff_messages(&mut self, core: &mut Core) -> bool {
-        let Some(roam) = &mut self.roam else { return false };
+        let Some(handoffs) = &mut self.handoffs else { return false };
         let (now, at) = (core.now, self.at);
         if !core.hop.get(at).is_some_and(|hop| hop.is_up()) {
             return false;
         }
         let mut some = false;
-        while let Some(to) = roam.machine.poll_transmit(now, &mut roam.out) {
+        while let Some(to) = handoffs.machine.poll_transmit(now, &mut handoffs.out) {
             let there = self
                 .stations
                 .iter()
                 .any(|station| station.part == Some(at) && station.config.key == Some(to));
             if there && let Some((session, mut streams)) = core.session(at) {
-                some |= session.send_message(now, &mut streams, &roam.out).is_ok();
+                some |= session.send_message(now, &mut streams, &handoffs.out).is_ok();
             }
         }
         some
     }
 
-    /// A base says something of a handoff.
+    /// Takes a base's handoff message.
     pub(super) fn handle_handoff_message(&mut self, core: &mut Core, part: u32, message: &[u8]) {
         let key = self.station_at(part).and_then(|i| self.stations[i].config.key);
-        if let (Some(roam), Some(key)) = (&mut self.roam, key) {
-            roam.machine.handle_datagram(core.now, key, message);
+        if let (Some(handoffs), Some(key)) = (&mut self.handoffs, key) {
+            handoffs.machine.handle_datagram(core.now, key, message);
             self.poll_machine(core);
         }
     }
@@ -303,13 +306,13 @@ impl MobileRole {
             session.handle_resumed(now, &mut streams);
         }
         let station = &mut self.stations[self.here];
-        if let Some(roam) = &mut self.roam {
-            let pause = roam.began.take().map_or(Duration::ZERO, |began| now.since(began));
+        if let Some(handoffs) = &mut self.handoffs {
+            let pause = handoffs.began.take().map_or(Duration::ZERO, |began| now.since(began));
             let pause_ms = pause.as_secs_f64() * 1e3;
             tracing::info!(base = station.name(), pause_ms, "handoff done");
-            (roam.done, station.handoffs) = (roam.done + 1, station.handoffs + 1);
+            (handoffs.done, station.handoffs) = (handoffs.done + 1, station.handoffs + 1);
             station.pause = Some(pause);
-            if let Some(latest) = &mut roam.latest {
+            if let Some(latest) = &mut handoffs.latest {
                 latest.state = HandoffState::Done;
                 latest.pause_s = Some(pause.as_secs_f64());
             }
@@ -317,15 +320,15 @@ impl MobileRole {
         self.release(now);
     }
 
-    /// Connections that the new base does not get it refuses one by one. One that says nothing at
-    /// all has them reset here.
+    /// The handoff has failed. The new base refuses connections that it did not get one by one; if it
+    /// did not answer at all, they are reset here.
     fn handle_broken(&mut self, core: &mut Core, why: Broken) {
         let base = self.stations[self.here].name();
         tracing::warn!(base, %why, "handoff failed: connections that were to move are reset");
         let there = core.connections_of(self.at).len() as u64;
-        if let Some(roam) = &mut self.roam {
-            roam.began = None;
-            if let Some(latest) = &mut roam.latest {
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.began = None;
+            if let Some(latest) = &mut handoffs.latest {
                 latest.state = HandoffState::Broken;
                 (latest.moved, latest.lost) = (0, there);
                 latest.reason = Some(why.to_string());
@@ -339,7 +342,7 @@ impl MobileRole {
         self.release(core.now);
     }
 
-    /// The bases that were visited on the way are not needed any more.
+    /// Lets the hops to all other bases expire: the handoff is over.
     fn release(&mut self, now: Time) {
         let (here, at) = (self.here, self.at);
         for (i, station) in self.stations.iter_mut().enumerate() {
@@ -349,26 +352,26 @@ impl MobileRole {
         }
     }
 
-    /// The association with which the session was is over, and its connections with it.
+    /// The association that carried the session is lost, and its connections with it.
     pub(super) fn handle_lost(&mut self) {
         self.impatient = true;
         let key = self.stations[self.here].config.key;
-        if let (Some(roam), Some(key)) = (&mut self.roam, key) {
-            roam.restart(key);
+        if let (Some(handoffs), Some(key)) = (&mut self.handoffs, key) {
+            handoffs.restart(key);
         }
     }
 
-    /// Whatever is due: what the machine says, what has become of the networks, and what the base
-    /// does not say. True if something was done.
+    /// Does what is due: follows the networks and the signal, runs the handoff machine, and checks
+    /// whether the base is silent. True if something was done.
     pub(super) fn maintain(&mut self, core: &mut Core) -> bool {
         let mut some = self.notice_changes(core);
         some |= self.follow_signal(core);
         // A base that was not reached yet is not late: what it takes is the network's time.
         let reached = self.resumed;
-        if let Some(roam) = self.roam.as_mut().filter(|_| reached)
-            && roam.machine.next_timeout().is_some_and(|at| at <= core.now)
+        if let Some(handoffs) = self.handoffs.as_mut().filter(|_| reached)
+            && handoffs.machine.next_timeout().is_some_and(|at| at <= core.now)
         {
-            roam.machine.handle_timeout(core.now);
+            handoffs.machine.handle_timeout(core.now);
         }
         self.check_silence(core);
         some |= self.poll_machine(core);
@@ -386,7 +389,8 @@ impl MobileRole {
         if self.network.is_ready() {
             return Some(Time::ZERO);
         }
-        let machine = self.roam.as_ref().filter(|_| self.resumed).and_then(Roam::next_timeout);
+        let machine =
+            self.handoffs.as_ref().filter(|_| self.resumed).and_then(Handoffs::next_timeout);
         let may_leave = !self.is_pending();
         let stations = self.stations.iter().filter_map(|s| s.until.filter(|_| may_leave)).min();
         let retired = self.retired.iter().map(|(at, _)| *at).min();
@@ -394,7 +398,7 @@ impl MobileRole {
         [machine, stations, retired, self.doubt_at, signal].into_iter().flatten().min()
     }
 
-    /// Leaves a base that does not answer for one that does.
+    /// Probes other bases once the base `here` has been silent for too long.
     fn check_silence(&mut self, core: &mut Core) {
         self.doubt_at = None;
         if self.stations.len() < 2 {
@@ -467,10 +471,10 @@ impl MobileRole {
     }
 
     fn is_pending(&self) -> bool {
-        self.roam.as_ref().is_some_and(Roam::is_pending)
+        self.handoffs.as_ref().is_some_and(Handoffs::is_pending)
     }
 
-    /// Drops what has had its time.
+    /// Removes hops that have expired.
     fn expire_hops(&mut self, core: &mut Core) {
         let now = core.now;
         while let Some(n) = self.retired.iter().position(|(at, _)| *at <= now) {
@@ -492,7 +496,7 @@ impl MobileRole {
         }
     }
 
-    /// What has happened to the networks below.
+    /// Follows changes of the networks below. True if there was one.
     fn notice_changes(&mut self, core: &mut Core) -> bool {
         if !self.network.is_ready() {
             return false;
@@ -506,7 +510,8 @@ impl MobileRole {
         changes.path
     }
 
-    /// Datagrams take another way now: the bases are told by the next one, which goes out at once.
+    /// The route to a base or our address there has changed: a datagram is sent at once, by which the
+    /// base notices.
     fn follow_path(&mut self, core: &mut Core, changes: &NetworkChanges) {
         for i in 0..self.stations.len() {
             let station = &mut self.stations[i];
@@ -529,7 +534,7 @@ impl MobileRole {
         }
     }
 
-    /// The base is near on an interface that carries nothing, and another base on one that does.
+    /// Moves to a base whose interface works, if that of the base `here` does not.
     pub(super) fn follow_carrier(&mut self, core: &mut Core) {
         let carries = |i: usize| {
             let interface = self.stations[i].config.interface.as_deref()?;
@@ -544,8 +549,8 @@ impl MobileRole {
         }
     }
 
-    /// Another association with the same base, for a hop whose addresses cannot change. The base knows
-    /// the session by its name.
+    /// Opens another association with the same base, for a hop whose addresses cannot change. The base
+    /// knows the session by its name.
     fn reconnect(&mut self, core: &mut Core) {
         tracing::info!(base = self.stations[self.here].name(), "address lost: reconnecting");
         let here = self.here;
@@ -555,7 +560,7 @@ impl MobileRole {
         self.suspend_session(core, here);
     }
 
-    /// What the operator says of the link.
+    /// The operator reports the link as down or up.
     pub(super) fn handle_link(&mut self, core: &mut Core, interface: Option<&str>, down: bool) {
         if let Some(interface) = interface {
             self.network.set_down(interface, down);
@@ -582,7 +587,7 @@ impl MobileRole {
 
     /// The name under which bases know the session.
     fn session_name(&self) -> SessionId {
-        self.roam.as_ref().map_or(self.name, Roam::session)
+        self.handoffs.as_ref().map_or(self.name, Handoffs::session)
     }
 }
 
@@ -594,7 +599,7 @@ fn notify_link(hop: &mut dyn MobileHop, turn: &mut Turn<'_>, down: bool) {
     hop.roam(turn);
 }
 
-/// Ends an association that carries nothing, and says so to its base.
+/// Closes an association that carries nothing.
 fn close_hop(core: &mut Core, part: u32) {
     core.close_session(part);
     let (hop, mut turn) = core.turn();
