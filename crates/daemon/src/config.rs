@@ -1,4 +1,4 @@
-//! What base and mobile are both told: the hop, what protects it, its bounds.
+//! The configuration that base and mobile share: the hop, what protects it, its bounds.
 
 use std::fmt;
 use std::str::FromStr;
@@ -351,7 +351,7 @@ mod tests {
     use crate::base::{BaseConfig, BaseFile};
     use crate::mobile::{MobileConfig, MobileFile};
 
-    fn complaint<T: DeserializeOwned>(text: &str) -> String {
+    fn parse_error<T: DeserializeOwned>(text: &str) -> String {
         match parse::<T>(Path::new("x.toml"), text) {
             Ok(_) => panic!("understood: {text}"),
             Err(e) => e.to_string(),
@@ -384,10 +384,10 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_named_with_its_line() {
-        let said = complaint::<BaseFile>("hop = \"srp\"\n\nlistn = []\n");
+        let said = parse_error::<BaseFile>("hop = \"srp\"\n\nlistn = []\n");
         assert!(said.starts_with("x.toml:3: ") && said.contains("`listn`"), "{said}");
         assert!(said.contains("`listen`") && !said.contains('\n'), "{said}");
-        let said = complaint::<MobileFile>("[limits]\nconections = 3");
+        let said = parse_error::<MobileFile>("[limits]\nconections = 3");
         assert!(said.starts_with("x.toml:2: ") && said.contains("`conections`"), "{said}");
     }
 
@@ -411,14 +411,14 @@ mod tests {
             ("[mobile_tcp]\ninflight = \"lots\"", 2, "inflight", "64KiB nor none"),
             ("[[publish]]\nlisten = \"8080\"", 2, "listen", "socket address"),
         ] {
-            let said = complaint::<BaseFile>(text);
+            let said = parse_error::<BaseFile>(text);
             assert!(said.starts_with(&format!("x.toml:{line}: ")), "{said}");
             assert!(said.contains(&format!("`{key}`")), "{said}");
             assert!(said.contains(expected) && !said.contains('\n'), "{said}");
         }
-        let said = complaint::<MobileFile>("base = \"here\"");
+        let said = parse_error::<MobileFile>("base = \"here\"");
         assert!(said.contains("`base`") && said.contains("HOST:PORT"), "{said}");
-        let said = complaint::<MobileFile>("\npublish = [\"80\"]");
+        let said = parse_error::<MobileFile>("\npublish = [\"80\"]");
         assert!(said.starts_with("x.toml:2: `publish`") && said.contains("->"), "{said}");
     }
 
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn what_is_no_toml_is_told_with_its_line() {
-        let said = complaint::<BaseFile>("hop = \"srp\"\nseal = = 3");
+        let said = parse_error::<BaseFile>("hop = \"srp\"\nseal = = 3");
         assert!(said.starts_with("x.toml:2: "), "{said}");
     }
 

@@ -24,7 +24,7 @@ use crate::hop::Hop;
 /// How long an attempt has before the next starts beside it (RFC 8305 section 5).
 const STAGGER: Duration = Duration::from_millis(250);
 
-/// Says to whom a host may connect.
+/// A policy for the addresses that a host may connect to.
 pub(crate) trait Gate: Send + Sync + Debug {
     /// Whether it may connect to `to` at this moment.
     fn admits(&self, to: SocketAddr) -> bool;
@@ -48,20 +48,20 @@ pub(crate) struct Dial {
     deadline: Time,
     leave: Leave,
     gate: Option<Arc<dyn Gate>>,
-    /// What the first attempt that failed said: it was the best address.
+    /// The error of the first attempt that failed: its address was the best.
     refusal: Option<Refusal>,
     /// An address was left out that the gate does not admit.
     turned_away: bool,
 }
 
-/// Where dialling stands.
+/// The state of the attempts.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// It goes on; look again at this time.
+    /// They go on; advance again at this time.
     Going(Time),
-    /// It stands.
+    /// One has connected.
     Connected(OwnedFd),
-    /// It failed.
+    /// All have failed.
     Refused(Refusal),
 }
 
@@ -146,7 +146,7 @@ impl Dial {
         self.refusal.get_or_insert(refusal(error));
     }
 
-    /// Attempt `n` has something to say.
+    /// Attempt `n` is ready.
     pub(crate) fn handle_ready(
         &mut self,
         now: Time,
@@ -171,7 +171,7 @@ impl Dial {
         self.advance(now, reactor, key)
     }
 
-    /// Gives up all attempts.
+    /// Aborts all attempts.
     pub(crate) fn cancel(&mut self, reactor: &mut Reactor<Source>) {
         self.waiting.clear();
         for Attempt { fd, token, .. } in self.attempts.drain(..) {
@@ -180,9 +180,9 @@ impl Dial {
     }
 }
 
-/// A connection that may be dialling before it stands.
+/// What a connection that is not relayed yet waits for, if that may be a [`Dial`].
 pub(crate) trait Dials {
-    /// Its dial, if that is what it does.
+    /// The dial, if it waits for one.
     fn dial(&mut self) -> Option<&mut Dial>;
 }
 
@@ -220,7 +220,7 @@ fn accept<H: Hop, W>(core: &mut Core<H, W>, key: Key, fd: OwnedFd) {
     }
 }
 
-/// Ends a connection that does not come about; its peer on the hop is told why.
+/// Removes a connection that could not be made, and sends the reason to its peer on the hop.
 pub(crate) fn refuse<H: Hop, W>(core: &mut Core<H, W>, key: Key, refusal: Refusal) {
     let Some(connection) = core.remove(key) else { return };
     if let Some((id, conn)) = connection.name {
@@ -229,7 +229,7 @@ pub(crate) fn refuse<H: Hop, W>(core: &mut Core<H, W>, key: Key, refusal: Refusa
     }
 }
 
-/// Refuses what was asked for.
+/// Refuses a request for a connection, for which nothing was added yet.
 pub(crate) fn refuse_request<H: Hop, W>(
     core: &mut Core<H, W>,
     id: H::Id,
@@ -244,7 +244,7 @@ pub(crate) fn refuse_request<H: Hop, W>(
     }
 }
 
-/// What the mobile's application is told of a failed `connect` (MHP-5).
+/// The refusal for a failed `connect` (MHP-5).
 fn refusal(error: &io::Error) -> Refusal {
     error.raw_os_error().map_or(Refusal::Other(0), Refusal::from_errno)
 }

@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Rounds between machines and sockets in one turn; what is left moves in the next.
 const ROUNDS_MAX: usize = 8;
 
-/// What a base does and a mobile does not, and the other way round.
+/// What the event loop leaves to base and mobile, each its own way.
 pub(crate) trait Role {
     /// The hop.
     type Hop: Hop;
@@ -39,9 +39,9 @@ pub(crate) trait Role {
 
     /// A new association's session.
     fn session(&self, id: IdOf<Self>) -> Session;
-    /// Starts to watch what is the role's own.
+    /// Adds the role's own descriptors to the reactor.
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()>;
-    /// Somebody connects to listener `n`.
+    /// Listener `n` is readable.
     fn handle_listener(&mut self, core: &mut CoreOf<Self>, n: usize);
     /// The privileged helper, if there is one, may have gone.
     fn handle_helper(&mut self) {}
@@ -49,9 +49,9 @@ pub(crate) trait Role {
     fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness);
     /// Attempt `n` of a connection is ready.
     fn handle_attempt(&mut self, core: &mut CoreOf<Self>, key: Key, n: u32);
-    /// The session said `Opened`, `Failed` or `Connect`.
+    /// The session's event is `Opened`, `Failed` or `Connect`.
     fn handle_opening(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, event: Event);
-    /// The session of an association says this, and the loop does what follows for the connection.
+    /// The session of an association has an event; the loop does what follows for the connection.
     fn handle_event(&mut self, _id: IdOf<Self>, _event: &Event) {}
     /// A connection that is not relayed yet was closed by the session.
     fn handle_gone(&mut self, core: &mut CoreOf<Self>, waiting: Self::Waiting, reset: bool);
@@ -61,19 +61,17 @@ pub(crate) trait Role {
     fn handle_timer(&mut self, core: &mut CoreOf<Self>, timer: Timer);
     /// Something happened to an association.
     fn handle_association(&mut self, core: &mut CoreOf<Self>, event: &HopEvent<IdOf<Self>>);
-    /// The peer of an association says something of a handoff.
+    /// The peer of an association has sent a message about handoffs.
     fn handle_message(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, message: &[u8]);
-    /// The peer of an association carries connections on of a session that is not here.
+    /// The peer of an association resumes connections of a session that is not here.
     fn handle_wanted(&mut self, core: &mut CoreOf<Self>, id: IdOf<Self>, session: SessionId);
-    /// Once in each round of each turn: what the role's own machines have to say and to do. True if
-    /// that may be more than what was done.
+    /// Runs the role's own machines, once in each round of each turn. True if there may be more to do.
     fn advance(&mut self, core: &mut CoreOf<Self>) -> bool;
-    /// Adds what only the role knows to a picture of the process.
+    /// Adds what only the role knows to a report.
     fn report(&self, _core: &CoreOf<Self>, _report: &mut Report) {}
     /// When the role's own machines want [`advance`](Self::advance) at the latest.
     fn next_timeout(&self) -> Option<Time>;
-    /// Somebody asks for something by the control socket; never for the status, which is told by
-    /// [`report`](Self::report).
+    /// Answers a request on the control socket, other than for the status ([`report`](Self::report)).
     fn handle_request(
         &mut self,
         _core: &mut CoreOf<Self>,
@@ -87,7 +85,7 @@ pub(crate) trait Role {
     }
     /// The connection with this number is over.
     fn handle_over(&mut self, _number: u64) {}
-    /// No new connection is wanted any more.
+    /// Stops accepting new connections.
     fn stop(&mut self, core: &mut CoreOf<Self>);
 }
 
@@ -115,7 +113,7 @@ impl<R: Role> Driver<R> {
         &self.role
     }
 
-    /// Runs until `stop` is requested and the connections have ended or had their time.
+    /// Runs until `stop` is requested and the connections have ended or their grace is over.
     pub(crate) fn run(&mut self, stop: &Stop) -> io::Result<()> {
         let (resolver, reactor) = (&self.core.resolver, &mut self.core.reactor);
         reactor.add(resolver, Interest::Read, Source::Resolver)?;

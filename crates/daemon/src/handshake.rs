@@ -1,6 +1,5 @@
-//! What people are told of handshakes that lead to nothing. A base never says to whoever asks why it
-//! does not answer, for that might be anybody: its own log has the reason, and the mobile can only
-//! tell what it heard instead.
+//! Messages to operators about failed handshakes. A base never sends the reason, for the caller might
+//! be anybody: the base's own log has it, and the mobile can only report what it received instead.
 
 use lasthop_hop::seal::PublicKey;
 use lasthop_hop::{Refusal, Refused, Unreachable};
@@ -14,7 +13,7 @@ pub(crate) enum Caller {
     Base,
 }
 
-/// By what a base knows whoever asks it for a sealed association.
+/// By what a base knows the caller of a sealed handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Introduction {
     /// Who asks.
@@ -28,11 +27,11 @@ pub(crate) struct Introduction {
 pub(crate) enum HandshakeFailure {
     /// Nothing.
     Nothing,
-    /// The network's word that what is sent does not arrive.
+    /// An error that the network reported.
     Network(Unreachable),
-    /// Something that no base with the expected key has said.
+    /// A packet that is not of a base with the expected key.
     Strange,
-    /// The end of a connection, without a word.
+    /// The connection was closed without an answer.
     Goodbye,
 }
 

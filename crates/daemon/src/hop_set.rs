@@ -18,7 +18,7 @@ pub(crate) struct HopSet {
     /// Parts have this number or a higher one: what is lower is somebody else's.
     first: u32,
     next: u32,
-    /// Parts with which something was done, or that have more to do: the others are not looked at.
+    /// Parts with which something was done, or that have more to do: only these are polled.
     touched: BTreeSet<u32>,
     /// When the others want to be called.
     deadlines: Deadlines<u32>,
@@ -75,7 +75,7 @@ impl HopSet {
         }
     }
 
-    /// A part, to look at.
+    /// A part, read only.
     pub(crate) fn get(&self, part: u32) -> Option<&dyn MobileHop> {
         Some(&**self.parts.get(&part)?)
     }

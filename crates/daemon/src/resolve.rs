@@ -21,7 +21,7 @@ const ADDRESSES_MAX: usize = 16;
 /// A resolved name.
 #[derive(Debug)]
 pub(crate) struct Resolution<T> {
-    /// Whose question it was.
+    /// What the query was for.
     pub(crate) tag: T,
     /// The addresses in the resolver's order of preference (RFC 6724), or why there are none.
     pub(crate) addresses: io::Result<Vec<SocketAddr>>,
@@ -106,7 +106,7 @@ impl<T: Send + 'static> Resolver<T> {
         self.answers.try_recv().ok()
     }
 
-    /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
+    /// Clears the wake-ups so far; call before [`poll`](Self::poll).
     pub(crate) fn drain(&self) {
         let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
     }
@@ -135,7 +135,7 @@ fn work<T>(shared: &Shared<T>, answers: &Sender<Resolution<T>>) {
     }
 }
 
-/// What the mobile's application is told of a name that did not resolve.
+/// The refusal for a name that did not resolve.
 pub(crate) fn refusal(error: &io::Error) -> Refusal {
     // The standard library keeps the resolver's verdict (getaddrinfo(3), gai_strerror(3)) in the
     // text only. These are EAI_AGAIN and EAI_FAIL of glibc and of musl.

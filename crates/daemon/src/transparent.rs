@@ -1,4 +1,4 @@
-//! What a mobile is told of interception.
+//! A mobile's configuration of interception.
 
 use lasthop_control::config::{self, ConfigError};
 use lasthop_control::settings;

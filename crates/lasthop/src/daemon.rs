@@ -30,7 +30,7 @@ pub(crate) struct LogOptions {
     log_json: bool,
 }
 
-/// What a role is told by a file and by flags.
+/// A role's settings, from a file and from flags.
 #[derive(Args, Debug)]
 pub(crate) struct Settings<T: Args> {
     /// Read the configuration from FILE

@@ -69,7 +69,7 @@ pub fn command() -> clap::Command {
     Cli::command()
 }
 
-/// Does what the process's command line asks for, and tells of what went wrong.
+/// Runs the process's command line, and prints its error.
 pub fn run() -> ExitCode {
     let cli = Cli::parse();
     let result = match &cli.command {

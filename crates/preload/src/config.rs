@@ -1,4 +1,4 @@
-//! What `lasthop exec` says through the environment.
+//! The configuration that `lasthop exec` passes through the environment.
 
 use core::ffi::CStr;
 use core::net::{IpAddr, SocketAddr, SocketAddrV4};

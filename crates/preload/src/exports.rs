@@ -53,7 +53,7 @@ pub(crate) unsafe extern "C" fn connect(
     }
 }
 
-/// `getpeername(2)`, which tells the address that the program asked for.
+/// `getpeername(2)`, which returns the address that the program asked for.
 ///
 /// # Safety
 /// As the C function of this name.
@@ -161,7 +161,7 @@ pub(crate) unsafe extern "C" fn sendmmsg(
     or_missing(&next::SENDMMSG, |f| unsafe { f(fd, messages, count, flags) })
 }
 
-/// `getsockopt(2)`, which tells by `SO_ERROR` what became of a non-blocking connection.
+/// `getsockopt(2)`, whose `SO_ERROR` is the outcome of a non-blocking connection.
 ///
 /// # Safety
 /// As the C function of this name.

@@ -16,7 +16,7 @@
 //! What this cannot be: a non-blocking `connect` that returns at once. The reply of the far end is
 //! waited for inside the call, for a bounded time. What comes after that call is as from the kernel.
 //!
-//! Programs that the loader does not give us to are told of by the one that starts them: the `exec`
+//! Programs into which the loader does not load us are reported by the one that starts them: the `exec`
 //! functions arrive here too.
 
 // Interposing C functions means speaking C; each block says why it is sound.

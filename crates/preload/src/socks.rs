@@ -55,7 +55,7 @@ impl Request {
     }
 }
 
-/// What the other side said, where it is not a plain yes.
+/// The other side's answer, where it is not success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// It does not speak SOCKS5.

@@ -291,6 +291,6 @@ fn has_error(socket: BorrowedFd<'_>) -> bool {
 
 /// Back to an unconnected socket on the same descriptor, which a program may connect elsewhere.
 fn undo(socket: BorrowedFd<'_>) {
-    // The error that the program is told is the one that led here.
+    // The program gets the error that led here.
     let _ = net::connect_unspec(socket);
 }

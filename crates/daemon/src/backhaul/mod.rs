@@ -1,6 +1,6 @@
-//! A base's hop to its mobiles, and beside it what bases say to each other: sealed associations over
-//! UDP, one that this base makes to each peer for messages, one for each session whose sockets a
-//! peer keeps, and those that peers make to this base.
+//! A base's hop to its mobiles, and its associations with other bases: sealed, over UDP. This base makes
+//! one to each peer for messages and one for each session whose sockets a peer keeps; peers make theirs
+//! to this base.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -71,8 +71,8 @@ pub(crate) struct WithPeers {
     peers: Option<Peers>,
 }
 
-/// A base that is gone is noticed this long after it was silent, and idle associations are tried
-/// as often as [`KEEPALIVE`] says.
+/// A base that is silent for this long is taken for gone; idle associations are probed every
+/// [`KEEPALIVE`].
 const SILENCE: Duration = Duration::from_secs(8);
 const KEEPALIVE: Duration = Duration::from_secs(4);
 /// What a peer may send of a message before it is read: whole sessions come that way.
@@ -86,7 +86,7 @@ const BYTES_MAX: Bytes = Bytes::from_kib(256);
 /// comes back.
 const AHEAD: Duration = Duration::from_millis(5);
 
-/// How bases speak with each other: over wires, and mostly of whole sessions at once.
+/// SRP's configuration between bases: over wires, and mostly for whole sessions at once.
 fn between_bases(ipv6: bool, stream_window: Bytes) -> HopConfig {
     HopConfig {
         stream_window,
@@ -103,24 +103,24 @@ fn between_bases(ipv6: bool, stream_window: Bytes) -> HopConfig {
 /// What an association to another base is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Purpose {
-    /// What is said of handoffs, or copies of sessions that are sent ahead of them.
+    /// Handoff messages, or copies of sessions that are sent ahead of a handoff.
     Messages,
     /// The bytes of connections whose sockets are there.
     Bytes,
 }
 
-/// What bases say to each other.
+/// The associations with other bases.
 struct Peers {
     listener: Listener,
     links: HopSet,
-    /// Whom a link leads to.
+    /// The key of the base that a link leads to.
     keys_of: BTreeMap<u32, PublicKey>,
     keys: Keypair,
     seed: Seed,
     made: u64,
 }
 
-/// What is needed to listen for other bases and to call on them.
+/// What is needed for associations with other bases.
 pub(crate) struct Backhaul<'a> {
     /// Where to listen.
     pub(crate) listen: &'a [SocketAddr],
@@ -210,7 +210,7 @@ impl WithPeers {
         Ok(part)
     }
 
-    /// Ends an association that this base made.
+    /// Closes an association that this base made.
     pub(crate) fn unlink(&mut self, turn: &mut Turn<'_>, part: u32, farewell: Farewell) {
         let Some(peers) = &mut self.peers else { return };
         peers.keys_of.remove(&part);
@@ -380,7 +380,7 @@ impl WithPeers {
         self.mobiles.stop(&mut turn.within(0));
     }
 
-    /// What a mobile says before it has an association.
+    /// The next greeting of a mobile that has no association yet.
     pub(crate) fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.mobiles.poll_call()
     }
@@ -404,7 +404,7 @@ impl WithPeers {
         }
     }
 
-    /// Whether a mobile has a server on `port`; `None` if only asking it tells.
+    /// Whether a mobile has a server on `port`; `None` if it has announced nothing.
     pub(crate) fn listens(&self, id: BaseAssociationId, port: u16) -> Option<bool> {
         match id {
             BaseAssociationId::Mobile(id) => self.mobiles.listens(id, port),

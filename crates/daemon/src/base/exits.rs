@@ -64,7 +64,7 @@ struct Away {
     /// When it is looked for again.
     next: Time,
     pause: Duration,
-    /// What was said last of one that is there and of no use.
+    /// The last error that was logged for one that is there and fails.
     said: Option<String>,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct Exits {
 }
 
 impl Exits {
-    /// Asks the helper for what the configuration wants of it. Where it cannot be had, that is said,
+    /// Asks the helper for what the configuration wants of it. Where it cannot be had, that is logged,
     /// and connections leave from the base's own address.
     ///
     /// # Errors

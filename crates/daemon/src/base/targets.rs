@@ -1,4 +1,4 @@
-//! Where a base connects to: the operator's rules, and what the kernel says is the base itself.
+//! Where a base may connect to: the operator's rules, and the host's own addresses by the kernel's routes.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};

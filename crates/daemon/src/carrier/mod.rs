@@ -62,7 +62,7 @@ pub(crate) trait Carrier: Send + 'static {
         None
     }
 
-    /// What the network has said of datagrams to `peer`, once for each time that it did.
+    /// The network's next error for datagrams to `peer`.
     fn poll_unreachable(&mut self, _peer: Self::Route) -> Option<Unreachable> {
         None
     }

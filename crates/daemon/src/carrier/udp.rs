@@ -54,7 +54,7 @@ struct Socket {
     ipv6: bool,
     readable: bool,
     writable: bool,
-    /// What the network says of what was sent, if that is listened to.
+    /// The network's errors for what was sent, if they are read.
     errors: Option<Errors>,
 }
 
@@ -279,7 +279,7 @@ impl Socket {
         Ok(Self { fd, state, ipv6, readable: false, writable: true, errors: None })
     }
 
-    /// Takes what the network has said, and with it the error that the next call would fail with.
+    /// Reads the network's errors, and with them the error that the next call would fail with.
     fn read_errors(&mut self) {
         if let Some(errors) = &mut self.errors {
             errors.read(&self.state, &self.fd);
@@ -336,7 +336,7 @@ impl Socket {
         if let (Err(e), Some(_)) = (&sent, &self.errors)
             && e.kind() != io::ErrorKind::WouldBlock
         {
-            // What was said of an earlier datagram is no reason to lose this one.
+            // An error for an earlier datagram is no reason to lose this one.
             self.read_errors();
             sent = self.state.try_send(UdpSockRef::from(&self.fd), &one);
         }

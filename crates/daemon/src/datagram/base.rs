@@ -37,7 +37,7 @@ impl<K: BaseLinks, C> DatagramBase<K, C> {
         Self { name, machine, carrier, sockets, since, now: Time::ZERO }
     }
 
-    /// Ends one association; its peer is told.
+    /// Closes one association.
     pub(crate) fn end(&mut self, id: AssociationId) {
         if let Some(association) = self.machine.association_mut(id) {
             association.close(CloseReason::Shutdown);

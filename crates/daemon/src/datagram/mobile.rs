@@ -20,7 +20,7 @@ use crate::handshake::{self, HandshakeFailure, Introduction};
 use crate::hop::MobileHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
 
-/// A base that does not answer for so long may have moved: it is looked for again.
+/// A base that does not answer for so long may have moved: it is discovered again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the base is.
@@ -48,18 +48,18 @@ pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
     sockets: Slab<usize>,
     ports: Vec<u16>,
     events: VecDeque<HopEvent<()>>,
-    /// The last, since the base was heard or its address was another: no more than a hint, and it gets old.
+    /// The latest since the base answered or its address changed. It is only a hint, and expires.
     said: Option<NetworkError>,
     /// The session is on its way to another base.
     leaving: bool,
-    /// That the base cannot be reached was told.
+    /// That the base cannot be reached was reported.
     told_unreachable: bool,
     active: bool,
     now: Time,
     since: Time,
     report_at: Time,
     introduction: Option<Introduction>,
-    /// Datagrams that had not opened when the base was last said to be unreachable.
+    /// Datagrams that had not opened when the base was last reported as unreachable.
     strange: u64,
 }
 

@@ -16,7 +16,7 @@ const OVERHEAD_IPV4: u64 = 20 + 8;
 /// IPv6 and UDP headers.
 const OVERHEAD_IPV6: u64 = 40 + 8;
 
-/// An idle mobile says something this often: less often, address translators and bases forget it.
+/// An idle mobile sends this often, lest address translators and bases remove its entry.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// What a carrier passes, and how.

@@ -19,16 +19,16 @@ use crate::hop::{AnyStreams, Hop};
 use crate::relay::Relay;
 use crate::resolve::Resolver;
 
-/// Whose question to the resolver it was.
+/// What a query to the resolver is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Asker {
-    /// The mobile's own: where its base of that number is.
+    /// The address of the mobile's base of that number.
     Base(usize),
     /// A connection whose target is a name.
     Connection(Key),
 }
 
-/// Whose timer it is.
+/// What a timer is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Timer {
     /// Accepting on a listener may go on.
@@ -125,11 +125,11 @@ pub(crate) struct Core<H: Hop, W> {
     /// How many connections there were.
     numbered: u64,
     numbers: BTreeMap<u64, Key>,
-    /// Numbers of connections that are over, of which the role has not heard.
+    /// Numbers of connections that are over, of which the role is not notified yet.
     pub(super) over: Vec<u64>,
     /// Connections on which something may move.
     pub(super) queue: VecDeque<Key>,
-    /// Associations whose session may have something to say.
+    /// Associations whose session may have events or something to send.
     pub(super) touched: BTreeSet<H::Id>,
     pub(super) timers: BTreeSet<(Time, Timer)>,
     /// When sessions that are not touched want to be called.
@@ -179,7 +179,7 @@ impl<H: Hop, W> Core<H, W> {
         Some((session, streams))
     }
 
-    /// The session of an association, to look at: nothing more comes of that.
+    /// The session of an association, read only.
     pub(crate) fn peek(&self, id: H::Id) -> Option<&Session> {
         self.sessions.get(&id)
     }
@@ -255,7 +255,7 @@ impl<H: Hop, W> Core<H, W> {
         Some(connection)
     }
 
-    /// Takes a connection's name away: its session has nothing more to say of it.
+    /// Removes a connection's name: its session has no further events for it.
     pub(crate) fn unname(&mut self, key: Key) {
         if let Some(connection) = self.connections.get_mut(key)
             && let Some(name) = connection.name.take()
@@ -315,7 +315,7 @@ impl<H: Hop, W> Core<H, W> {
         self.touched.insert(new);
     }
 
-    /// Removes the session of an association, of which nothing more is told.
+    /// Removes the session of an association, without further events.
     pub(crate) fn close_session(&mut self, id: H::Id) -> Option<Session> {
         self.touched.remove(&id);
         self.deadlines.set(id, None);

@@ -1,4 +1,4 @@
-//! What a base asks of its hop.
+//! What a base needs of its hop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,10 +22,10 @@ pub(crate) trait BaseHop: Hop<Id = AssociationId> {
     /// Starts to watch its sockets.
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()>;
 
-    /// Takes no new association and no new stream from here on.
+    /// Stops accepting associations and streams.
     fn stop(&mut self, turn: &mut Turn<'_>);
 
-    /// What a mobile says before it has an association, where the hop can tell who it is.
+    /// The next greeting of a mobile that has no association yet, with its key, where the hop has one.
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         None
     }
@@ -36,7 +36,7 @@ pub(crate) trait BaseHop: Hop<Id = AssociationId> {
     /// The key of the mobile at the other end of an association, where mobiles have keys.
     fn key_of(&self, id: AssociationId) -> Option<PublicKey>;
 
-    /// Whether that mobile has a server on `port`; `None` if only asking it tells.
+    /// Whether that mobile has a server on `port`; `None` if it has announced nothing.
     fn listens(&self, _id: AssociationId, _port: u16) -> Option<bool> {
         None
     }

@@ -1,4 +1,4 @@
-//! What a mobile asks of its hop.
+//! What a mobile needs of its hop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,7 +32,7 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
     /// Our address may be another: sends something at once, which tells the base.
     fn roam(&mut self, _turn: &mut Turn<'_>) {}
 
-    /// What is known of the hop from below.
+    /// Takes an event of the link below.
     fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _event: LinkEvent) {}
 
     /// For how long the base has not answered, if it was asked something; `None` while it answers.
@@ -40,11 +40,11 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
         None
     }
 
-    /// The session is being moved away to another base, which may have it by now: however dead this one
-    /// is said to be, its association is not given up meanwhile.
+    /// The session is being moved away to another base, which may have it by now. Meanwhile reports that
+    /// this base is unreachable do not end its association.
     fn set_leaving(&mut self, _leaving: bool) {}
 
-    /// Why the base cannot be reached at present, if the network says so, again and again, and nothing
+    /// Why the base cannot be reached at present, if the network has reported so repeatedly and nothing
     /// has come from the base meanwhile.
     fn unreachable(&self, _now: Time) -> Option<Unreachable> {
         None

@@ -61,7 +61,7 @@ pub(crate) trait Hop: Send + 'static {
     /// Runs every timer that is due.
     fn handle_timeout(&mut self, turn: &mut Turn<'_>);
 
-    /// Moves what the kernel has into the machines, and finds out what happened there.
+    /// Moves what the kernel has received into the machines, and polls their events.
     fn pump(&mut self, turn: &mut Turn<'_>);
 
     /// Moves what the machines have to send into the kernel.
@@ -82,10 +82,10 @@ pub(crate) trait Hop: Send + 'static {
     /// Removes an association that was lost, with its streams.
     fn remove_association(&mut self, turn: &mut Turn<'_>, id: Self::Id);
 
-    /// Says goodbye to every peer; the process is about to end.
+    /// Sends a close to every peer; the process is about to end.
     fn close(&mut self, turn: &mut Turn<'_>);
 
-    /// A picture of every association.
+    /// A report of every association.
     fn reports(&self, now: Time) -> Vec<AssociationReport>;
 
     /// How many datagrams or connections were refused because they were no peer's.

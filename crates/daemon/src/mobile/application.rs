@@ -44,7 +44,7 @@ pub(super) enum Action {
 /// The connection that an application asks the base for.
 #[derive(Debug, Default)]
 pub(super) struct OpenRequest {
-    /// Where to, once it has said so.
+    /// Where to, once it has asked.
     target: Option<Target>,
     /// How often the base was asked for it.
     attempts: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Application {
 }
 
 impl Application {
-    /// Nothing was said.
+    /// Nothing has come from it.
     pub(super) fn new(socket: Socket) -> Self {
         Self {
             socket,

@@ -1,4 +1,4 @@
-//! What a mobile is told.
+//! A mobile's configuration.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

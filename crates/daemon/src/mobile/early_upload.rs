@@ -13,7 +13,7 @@ use crate::hop::Hop;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PreviousHop {
     part: u32,
-    /// How much had come from its base when it was last looked at.
+    /// Its count of received datagrams when it was last checked.
     received: u64,
 }
 

@@ -411,7 +411,7 @@ impl MobileRole {
             None => Some(now.since(self.here_since)),
         };
         let lost = self.impatient && !hop.is_some_and(|hop| hop.is_up());
-        // What the network says of this base it need not say of another.
+        // An error reported for this base need not hold for another.
         let lost = lost || hop.is_some_and(|hop| hop.unreachable(now).is_some());
         match silent {
             _ if lost => self.probe_others(core),

@@ -1,4 +1,4 @@
-//! What the operator asks for, and what is told of bases and handoffs.
+//! The operator's requests, and reports of bases and handoffs.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What becomes of openings while the network says that no base is there.
+//! Openings while the network reports every base as unreachable.
 //!
 //! They are refused, as the kernel refuses a connect of which the network says so (RFC 1122 section
 //! 4.2.3.9). Where it says nothing they wait, and what stands is ended by the hop alone: a dead zone is
@@ -53,7 +53,7 @@ impl MobileRole {
                 self.answer(core, key, Err(refusal));
                 true
             }
-            // It was told early that it stands.
+            // Its handshake was completed early.
             Phase::Relaying(_) if is_unanswered(core, name) => {
                 if let Some(connection) = core.connections.get_mut(key) {
                     connection.reset = true;

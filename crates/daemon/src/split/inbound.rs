@@ -14,7 +14,7 @@ const PIECE_MIN: usize = 4 * 1024;
 const MERGE_MAX: usize = 1024;
 /// What the peer may send beyond what was read, at most.
 const WINDOW_MAX: u64 = 4 * 1024 * 1024;
-/// So many bytes are acknowledged at once, or that they were read is told at once.
+/// Received or read bytes that are acknowledged at once.
 const ACK_STEP: u64 = 64 * 1024;
 /// Of a small share, this part.
 const SHARE_STEPS: u64 = 8;
@@ -82,9 +82,9 @@ pub(super) struct Inbound {
     share: Option<u64>,
     /// The reader takes everything so far; at this place it has earned a larger window.
     grows_at: u64,
-    /// What the peer was told.
+    /// The last acknowledgement that was sent.
     told: Ack,
-    /// What the peer has told, for the other direction.
+    /// The peer's last acknowledgement, of the other direction.
     heard: Option<Ack>,
 }
 

@@ -30,7 +30,7 @@ use crate::hop::{AnyStreams, Hop, HopEvent, MobileHop};
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_millis(500);
 
-/// How a mobile proves itself and knows its base.
+/// How a mobile and its base authenticate each other.
 #[derive(Clone, Debug)]
 pub(crate) enum Seal {
     /// By static keys.
@@ -260,7 +260,7 @@ impl SplitMobile {
     }
 }
 
-/// What the network says by the outcome of a connect.
+/// The unreachable error that a failed connect stands for.
 fn said_by(error: &io::Error) -> Option<Unreachable> {
     match Errno::from_io_error(error)? {
         Errno::CONNREFUSED => Some(Unreachable::Port),
@@ -270,13 +270,13 @@ fn said_by(error: &io::Error) -> Option<Unreachable> {
     }
 }
 
-/// Why a handshake came to nothing.
+/// Why a handshake failed.
 enum Failed {
-    /// By what was heard instead of an answer.
+    /// The base did not answer; this came instead.
     Unanswered(HandshakeFailure),
     /// The base speaks another version.
     Version,
-    /// By something else.
+    /// Another error.
     Other(io::Error),
 }
 
@@ -353,7 +353,7 @@ fn handle_opens(control: &mut control::Control, streams: &mut SplitTcp) -> Resul
         if id % 2 == 0 {
             return Err(strange());
         }
-        // Otherwise the base hears no more of it and gives up.
+        // Otherwise the base gets no answer and aborts the stream.
         if streams.has_room() && !streams.contains(id) {
             streams.called(id);
         }

@@ -58,12 +58,12 @@ const KIND_CONTROL: u8 = 0;
 const KIND_STREAM: u8 = 1;
 /// Magic, version and kind.
 const PREFACE_LEN: usize = 5;
-/// A reply of no length: what a base says to who speaks another version.
+/// A reply of no length: a base's answer to another version.
 const REFUSAL: [u8; 2] = [0, 0];
 /// A stream's preface: association and stream follow.
 const STREAM_PREFACE_LEN: usize = PREFACE_LEN + 4 + 8;
 
-/// How long a connection may take to say whose it is, or the base to answer.
+/// How long a connection may take to authenticate itself, or the base to answer.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn preface(kind: u8) -> [u8; PREFACE_LEN] {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use lasthop_stream::Shares;
 use lasthop_units::Time;
 
-/// The priority of a stream of which nobody has said anything.
+/// The priority of a stream that was given none.
 pub(super) const USUAL: u32 = 1;
 /// Into so many parts a window is divided.
 const UNITS: u64 = 1024;
@@ -29,14 +29,14 @@ const SLACK: Duration = Duration::from_millis(3);
 /// would run dry, be taken for slower, and so be given less and less. Should it be measured while it is
 /// idle, rates still grow from here.
 const EACH: u64 = 16 * 1024;
-/// How often is looked at what streams have moved, or every two round trips if these are longer.
+/// How often it is measured what streams have moved, or every two round trips if these are longer.
 const INTERVAL: Duration = Duration::from_millis(100);
 /// With each look the rate grows by no more than this: what a hop delivers in a burst after it stood
 /// still is not its rate.
 const GROWTH: f64 = 1.25;
 /// Of what a stream has moved lately so much counts for its rate.
 const WEIGHT: f64 = 1.0 / 3.0;
-/// The highest rate is forgotten by so much with each look, for hops that become slower.
+/// By how much the highest rate decays with each measurement, for hops that become slower.
 const FORGET: f64 = 0.97;
 /// A stream that uses less of what is due to it than this part of what the others use does not need
 /// it.

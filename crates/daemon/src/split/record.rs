@@ -6,7 +6,7 @@
 //!
 //! data (0)         bytes of the stream
 //! end (1)          nothing: the stream ends here
-//! reset (2)        code (8): both directions are given up
+//! reset (2)        code (8): both directions are aborted
 //! acknowledge (3)  received (8) | limit (8)
 //! ```
 //!
@@ -16,8 +16,8 @@
 //! nobody on the path can cut a stream short and have it look complete.
 //!
 //! What the peer's kernel has acknowledged its process need not have, and dies with the connection.
-//! So each side tells what its process has, and the other keeps the rest: whenever the connection
-//! is lost, the two ends can tell to the byte where to go on (MHP-19).
+//! So each side acknowledges what its process has, and the other keeps the rest: when the connection is
+//! lost, the two ends know to the byte where to go on (MHP-19).
 
 use super::cipher::{HEADER_LEN, TAG_LEN};
 
@@ -38,10 +38,10 @@ pub(super) const ACKNOWLEDGE: u8 = 3;
 /// Payload of an acknowledgement.
 pub(super) const ACK_LEN: usize = 16;
 
-/// What each side lets the other send before it has said anything. Part of the protocol's version.
+/// The window of each side before its first acknowledgement. Part of the protocol's version.
 pub(super) const WINDOW_MIN: u64 = 256 * 1024;
 
-/// What one side tells of what it has. Both numbers only ever grow.
+/// An acknowledgement. Both numbers only ever grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ack {
     /// Bytes of the stream that the process has, in order from the first; the end counts as one more.
@@ -53,7 +53,7 @@ pub(super) struct Ack {
 }
 
 impl Ack {
-    /// What is true before anything was told.
+    /// What holds before the first acknowledgement.
     pub(super) const FIRST: Self = Self { received: 0, limit: WINDOW_MIN };
 
     pub(super) fn encode(self, out: &mut [u8; ACK_LEN]) {
@@ -75,7 +75,7 @@ pub(super) enum End {
     Open,
     /// The peer's last byte is in the buffer or was taken.
     Finished,
-    /// The peer gave up with this code.
+    /// The peer reset the stream with this code.
     Reset(u64),
 }
 

@@ -47,14 +47,14 @@ pub(super) struct Stream {
     pub(super) into: Inbound,
     /// Why the stream is over before its time.
     broken: Option<u64>,
-    /// The owner was told of `broken`.
+    /// `broken` was reported to the owner.
     told: bool,
     finish_told: bool,
-    /// The reader has found nothing and waits to be told.
+    /// The reader has found nothing and waits for an event.
     reader_waits: bool,
-    /// The writer has found no room and waits to be told.
+    /// The writer has found no room and waits for an event.
     writer_waits: bool,
-    /// What is owed is to be told with no further delay.
+    /// The acknowledgement is to be sent without further delay.
     ack_now: bool,
     /// Since when it waits for nothing but acknowledgements.
     pub(super) stalled_since: Option<Time>,
@@ -193,7 +193,7 @@ impl Stream {
         news
     }
 
-    /// There is more room. True if the writer waits to be told.
+    /// There is more room. True if the writer waits for an event.
     pub(super) fn wake_writer(&mut self) -> bool {
         std::mem::take(&mut self.writer_waits)
     }

@@ -20,7 +20,7 @@ const STALL: Duration = Duration::from_millis(2);
 /// What all streams of an association together may hold in each direction beyond what each has to
 /// begin with.
 const GROWTH_MAX: usize = 64 * 1024 * 1024;
-/// Streams whose round trips are looked at: all take the same way.
+/// Streams whose round trips are sampled: all take the same way.
 const SAMPLES: usize = 8;
 
 /// The streams of one split-tcp association: each is a kernel TCP connection.
@@ -51,9 +51,9 @@ pub struct SplitTcp {
 /// How a stream that is out of the table leaves its connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Departure {
-    /// It is over, or given up: the peer is to see the code.
+    /// It is over or aborted: the peer is to get the code.
     Abandoned(u64),
-    /// It goes on elsewhere, and the peer is told nothing.
+    /// It goes on elsewhere, and nothing is sent to the peer.
     Detached,
 }
 

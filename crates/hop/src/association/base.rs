@@ -138,7 +138,7 @@ impl<K: BaseLinks> BaseEnd<K> {
         })
     }
 
-    /// An association, to look at.
+    /// An association, read only.
     pub fn association(&self, id: AssociationId) -> Option<&AssociationOf<K>> {
         let entry = self.entries.get(&id.0).map(|e| &e.association);
         entry.or_else(|| self.lost.get(&id.0))
@@ -227,7 +227,7 @@ impl<K: BaseLinks> BaseEnd<K> {
         id
     }
 
-    /// Removes an association without a word to the mobile. The caller hears of it by its event.
+    /// Removes an association and sends the mobile nothing. The caller gets an event.
     pub(super) fn remove(&mut self, id: u64, reason: CloseReason) {
         let Some(entry) = self.entries.remove(&id) else { return };
         self.links.handle_removed(id, &entry.association);

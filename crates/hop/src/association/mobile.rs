@@ -241,7 +241,7 @@ impl<K: MobileLink> MobileEnd<K> {
         self.evidence.unreachable(now)
     }
 
-    /// Ends the association: the base is told once.
+    /// Closes the association, and sends that to the base once.
     pub fn close(&mut self, reason: CloseReason) {
         self.association.close(reason);
     }

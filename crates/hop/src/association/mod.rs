@@ -147,7 +147,7 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
         self.transport.stats()
     }
 
-    /// Ends the association: the peer is told, streams are gone.
+    /// Closes the association and sends that to the peer; streams are gone.
     pub fn close(&mut self, reason: CloseReason) {
         self.transport.close(reason);
     }

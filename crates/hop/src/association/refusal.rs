@@ -1,5 +1,5 @@
-//! Handshakes that a base does not answer. Whoever asked hears nothing, for it might be anybody; the
-//! operator is told, seldom enough that nobody can fill the log from outside.
+//! Handshakes that a base does not answer. The caller gets nothing, for it might be anybody; the
+//! operator gets a report, seldom enough that nobody can fill the log from outside.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -11,11 +11,11 @@ use lasthop_wire::datagram::{HandshakeInit, PlainInit};
 
 use crate::seal::{HandshakeError, PublicKey};
 
-/// Callers that are told of by name, for each reason.
+/// Callers that are reported by name, for each reason.
 const NAMED_MAX: usize = 8;
-/// What waits to be told, at most.
+/// Reports that wait to be polled, at most.
 const OUT_MAX: usize = 64;
-/// The same caller is told of again after so long, with how often it has called meanwhile.
+/// The same caller is reported again after so long, with how often it has called meanwhile.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Why a base does not answer a handshake.
@@ -53,16 +53,16 @@ impl Refusal {
     }
 }
 
-/// A handshake that was not answered, or several that are told of together.
+/// A handshake that was not answered, or several that are reported together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Refused<A> {
     /// Where the latest came from.
     pub from: A,
     /// Why it was not answered.
     pub why: Refusal,
-    /// How many more of this caller's were not told of.
+    /// How many more of this caller's were not reported.
     pub again: u64,
-    /// How many of other callers' were not told of, for the same reason.
+    /// How many of other callers' were not reported, for the same reason.
     pub others: u64,
 }
 
@@ -73,12 +73,12 @@ impl<A> Refused<A> {
     }
 }
 
-/// What is known of a caller.
+/// A caller whose handshakes are not answered.
 struct Caller<A> {
     from: A,
     why: Refusal,
     told: Time,
-    /// Handshakes since it was told of.
+    /// Handshakes since it was reported.
     since: u64,
     /// It stands for all that have no place of their own.
     rest: bool,
@@ -92,7 +92,7 @@ impl<A: Copy + Eq> Caller<A> {
     }
 }
 
-/// Whom to tell of, and when: a bounded number of callers, each at once and then once a minute.
+/// Reports of refused handshakes: a bounded number of callers, each at once and then once a minute.
 pub struct Refusals<A> {
     callers: Vec<Caller<A>>,
     out: VecDeque<Refused<A>>,
@@ -105,7 +105,7 @@ impl<A> Default for Refusals<A> {
 }
 
 impl<A: Copy + Eq> Refusals<A> {
-    /// A handshake from `from` is not answered.
+    /// Records that a handshake from `from` is not answered.
     pub fn record(&mut self, now: Time, from: A, why: Refusal) {
         let kind = discriminant(&why);
         let known = self.callers.iter_mut().find(|caller| caller.is(from, why));
@@ -128,7 +128,7 @@ impl<A: Copy + Eq> Refusals<A> {
         self.callers.push(Caller { from, why, told: now, since: u64::from(rest), rest });
     }
 
-    /// What to tell next.
+    /// The next report.
     pub fn poll(&mut self) -> Option<Refused<A>> {
         self.out.pop_front()
     }
@@ -138,7 +138,7 @@ impl<A: Copy + Eq> Refusals<A> {
         self.callers.iter().map(|caller| caller.told + AGAIN).min()
     }
 
-    /// Tells of callers that go on, and removes those that do not.
+    /// Reports callers that go on, and removes those that do not.
     pub fn handle_timeout(&mut self, now: Time) {
         let out = &mut self.out;
         self.callers.retain_mut(|caller| {

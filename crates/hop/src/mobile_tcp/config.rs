@@ -1,4 +1,4 @@
-//! Bounds and habits.
+//! Limits and timing.
 
 use core::time::Duration;
 
@@ -10,7 +10,7 @@ const BUFFER_MIN: u16 = 2048;
 /// The smallest packet that is worth its header.
 const PACKET_MIN: u64 = 16;
 
-/// Bounds and habits of one end of Mobile TCP.
+/// Limits and timing of one end of Mobile TCP.
 ///
 /// The defaults are the paper's where it has any. Nothing limits a sender but windows (MOB-3): over
 /// a carrier that does not hold back what a slower radio cannot take, `inflight` does.
@@ -32,7 +32,7 @@ pub struct Config {
     /// A timeout that expires in vain doubles, up to this: low, since loss is no congestion (MOB-35
     /// is silent). The first timeout, if it is longer, stays as it is.
     pub backoff_max: Duration,
-    /// A connection is given up after so many expiries in a row without any packet of its peer's
+    /// A connection is aborted after so many expiries in a row without any packet of its peer's
     /// (the paper is silent).
     pub give_up_after: u32,
     /// Every so many packets in sequence are acknowledged at once, and the last of a whole window;
@@ -51,9 +51,9 @@ pub struct Config {
     /// Bytes added behind each packet, which its receiver ignores: 24 make the headers as long as
     /// those of TCP and IP (the paper's MTCP_24, section 5.2).
     pub pad: Bytes,
-    /// Longest that an end with nothing to say says nothing; `None` for ever.
+    /// The longest time for which an idle end sends nothing; `None` for ever.
     pub keepalive: Option<Duration>,
-    /// Silence, although something was asked, after which all connections are given up.
+    /// Silence, although an answer is due, after which all connections are aborted.
     pub silence_limit: Duration,
     /// How long a connection's identifier rests after its end, so that what is still on its way, or
     /// is repeated, meets its own connection (TIME-WAIT; the paper is silent). An end that has all
@@ -85,7 +85,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// The window as it can be told.
+    /// The window, as far as the format can express it.
     pub(super) fn window(&self) -> u16 {
         u16::try_from(self.window.get()).unwrap_or(MAX_WINDOW).clamp(BUFFER_MIN, MAX_WINDOW)
     }
@@ -94,7 +94,7 @@ impl Config {
         self.send_buffer.get().max(u64::from(BUFFER_MIN))
     }
 
-    /// Data in one packet, as it can be told.
+    /// Data in one packet, as far as the format can express it.
     pub(super) fn max_packet(&self) -> u16 {
         let most = self.max_packet.get().max(PACKET_MIN);
         u16::try_from(most).unwrap_or(u16::MAX)

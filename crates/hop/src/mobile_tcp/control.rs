@@ -12,7 +12,7 @@ use crate::transport::Role;
 
 /// Short answers that may wait to be sent: what is beyond is as good as lost.
 const REPLIES_MAX: usize = 64;
-/// An opening that was heard is repeated this seldom (MOB-7).
+/// How often an opening that the peer has received is repeated (MOB-7).
 const PENDING_PATIENCE: core::time::Duration = core::time::Duration::from_secs(5);
 /// Streams are told by 16 bits of half their number.
 const TURN: u64 = 1 << 16;
@@ -56,8 +56,8 @@ impl MobileTcp {
         }
     }
 
-    /// The connection of ours that the peer speaks of: by our identifier, or, while it does not
-    /// know that, by its own.
+    /// The connection that a control packet is for: by our identifier or, while the peer does not know
+    /// that, by the peer's.
     fn connection_of(&self, control: &Control) -> Option<u16> {
         if control.cid.is_none() {
             return self.by_peer.get(&control.reverse.0).copied();
@@ -80,7 +80,7 @@ impl MobileTcp {
             || entry.peer.is_some_and(|peer| peer.iss == control.seq)
     }
 
-    /// The opening was heard (MOB-7).
+    /// The peer has received our opening and works on it (MOB-7).
     fn on_pending(&mut self, control: &Control) {
         let Some(entry) = self.entries.get_mut(&control.cid.0) else { return };
         if matches!(entry.stage, ConnectionStage::SynSent { .. }) && control.ack == entry.iss + 1 {
@@ -250,7 +250,7 @@ impl MobileTcp {
 }
 
 impl Entry {
-    /// The control packet that gives it up.
+    /// The control packet that resets it.
     pub(super) fn control_reset(&self, cid: Cid, max_packet: u16) -> Control {
         let control = self.control(cid, Code::RST, max_packet);
         Control { code: control.code.without(Code::ACK), ..control }

@@ -1,6 +1,6 @@
 //! Whether connections divide their windows by priorities.
 
-/// The priority of a connection of which nobody has said anything.
+/// The priority of a connection that was given none.
 pub(super) const USUAL: u32 = 1;
 
 /// Whether connections divide their windows, and what there is to divide anew.

@@ -1,4 +1,4 @@
-//! All connections of one mobile with one base: identifiers, the association's life, what is told.
+//! All connections of one mobile with one base: identifiers, the association's life, events.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
@@ -18,13 +18,13 @@ use crate::stats::HopStats;
 use crate::streams::{StreamEvent, StreamId};
 use crate::transport::{CloseReason, LOST, Role};
 
-/// Identifiers are 16 bits, and those of connections that are over rest for a while.
+/// Identifiers are 16 bits, and those of connections that are over are withheld for a while.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Identifiers that rest at once; of more, the earliest are free before their time.
+/// Identifiers that are withheld at once; of more, the earliest are free before their time.
 const RESTING_MAX: usize = 4096;
 /// The highest first stream that a peer is believed, so that stream numbers never overflow.
 const STREAM_MAX: u64 = 1 << 62;
-/// Copies of an association's last word: nothing acknowledges it.
+/// Copies of an association's close: nothing acknowledges it.
 const CLOSE_COPIES: u32 = 3;
 /// How long it is believed that the link is down.
 const DOWN_BELIEVED: Duration = Duration::from_secs(1);
@@ -61,7 +61,7 @@ pub struct MobileTcp {
     pub(super) ready: VecDeque<u16>,
     /// Connections that wait for others' bytes to arrive.
     pub(super) capped: VecDeque<u16>,
-    /// Identifiers that rest, and until when, the earliest first.
+    /// Identifiers that are withheld, and until when, the earliest first.
     pub(super) resting: VecDeque<(Time, u16)>,
     pub(super) replies: VecDeque<Reply>,
     pub(super) events: VecDeque<StreamEvent>,
@@ -74,7 +74,7 @@ pub struct MobileTcp {
     pub(super) deadline: Option<Time>,
     /// The first tick to come.
     next_tick: Time,
-    /// Since when nothing was heard although something was asked.
+    /// Since when nothing has come although an answer is due.
     pub(super) silent_since: Option<Time>,
     pub(super) last_sent: Time,
     /// The link is said to be down, which is believed until then.
@@ -89,7 +89,7 @@ pub struct MobileTcp {
 }
 
 impl MobileTcp {
-    /// One end of an association whose peer has not spoken.
+    /// One end of an association from whose peer nothing has come.
     pub fn new(config: Config, role: Role, now: Time) -> Self {
         let listens = role == Role::Mobile;
         Self {
@@ -206,7 +206,7 @@ impl MobileTcp {
         }
     }
 
-    /// For how long nothing has been heard although something was asked.
+    /// For how long nothing has come although an answer is due.
     pub fn silent_for(&self, now: Time) -> Option<Duration> {
         self.silent_since.map(|since| now.since(since))
     }
@@ -243,7 +243,7 @@ impl MobileTcp {
         }
     }
 
-    /// Ends the association: the peer is told, connections are gone.
+    /// Closes the association and sends that to the peer; connections are gone.
     pub fn close(&mut self, reason: CloseReason) {
         if self.closed.is_some() || self.closing.is_some() {
             return;
@@ -397,7 +397,7 @@ impl MobileTcp {
             self.resting.pop_front();
             let known = self.entries.get(&cid).map(|e| self.streams.get(&e.stream) == Some(&cid));
             if known == Some(true) {
-                // The session has yet to hear of its end.
+                // The session has not polled its end yet.
                 self.resting.push_back((self.now + self.config.quiet, cid));
                 return;
             }
@@ -533,7 +533,7 @@ impl MobileTcp {
         }
     }
 
-    /// The association's last word.
+    /// The header of the packet that closes the association.
     pub(super) fn close_header(reason: CloseReason) -> DataHeader {
         let window = short_code(reason.code());
         DataHeader { code: Code::RST, cid: Cid::NONE, window, ..DataHeader::default() }

@@ -17,7 +17,7 @@ pub(super) enum ConnectionStage {
     Buffering,
     /// Opened here; the opening is repeated until it is answered.
     SynSent {
-        /// What the opening says of the first bytes.
+        /// The first bytes, as the opening carries them.
         head: Head,
         /// How many of the first bytes that is.
         len: usize,
@@ -26,7 +26,7 @@ pub(super) enum ConnectionStage {
     SynReceived,
     /// Opened by the peer; the answer is repeated until something follows it.
     SynAckSent {
-        /// What the answer says of our first bytes.
+        /// Our first bytes, as the answer carries them.
         head: Head,
     },
     /// Both ends have opened it.
@@ -123,7 +123,7 @@ pub(super) struct Entry {
     /// The number of our SYN.
     pub(super) iss: Seq16,
     pub(super) peer: Option<PeerSyn>,
-    /// The window told with our SYN.
+    /// The window advertised with our SYN.
     pub(super) promised: u16,
     pub(super) repeat: RetransmitTimer,
     /// The peer's reset, or a failure, with the session's code.

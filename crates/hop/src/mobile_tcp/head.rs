@@ -18,7 +18,7 @@ const AROUND: usize = CONTROL_HEADER + 8;
 /// Bytes that an answer may have to travel with the SYN that answers: an address fits.
 pub(super) const ANSWER_MAX: usize = 32;
 
-/// What a control packet says of the stream's first bytes.
+/// A stream's first bytes, as a control packet carries them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Head {
     /// They are what these addresses say, in the paper's packet.
@@ -34,7 +34,7 @@ pub(super) enum Head {
     Nothing,
 }
 
-/// What the first bytes of an answering stream are.
+/// The meaning of an answering stream's first bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum AnswerHead {
     /// The connection stands; so many bytes are said by the answer itself.

@@ -95,7 +95,7 @@ impl MobileTcp {
         }
     }
 
-    /// Nobody has the connection that was meant.
+    /// Answers a packet of an unknown connection.
     fn refuse_data(&mut self, header: &DataHeader, len: usize) {
         self.stats.unknown += 1;
         if header.code.contains(Code::RST) {
@@ -131,7 +131,7 @@ impl MobileTcp {
         self.update(cid);
     }
 
-    /// The peer gives the connection up, or has heard that we did.
+    /// The peer resets the connection, or acknowledges our reset.
     fn on_reset(&mut self, cid: u16, header: &DataHeader) {
         self.stats.received += 1;
         let Some(entry) = self.entries.get_mut(&cid) else { return };

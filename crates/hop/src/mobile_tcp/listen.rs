@@ -28,7 +28,7 @@ impl MobileTcp {
         }
     }
 
-    /// Base: whether the mobile accepts connections to `port`, as far as it has said.
+    /// Base: whether the mobile has announced that it accepts connections to `port`.
     pub fn peer_listens(&self, port: u16) -> bool {
         self.ports.theirs.contains(&port)
     }

@@ -13,7 +13,7 @@ use super::head::Head;
 use super::reply::Reply;
 use crate::transport::CloseReason;
 
-/// A reset is repeated so often until the peer says that it heard.
+/// How often a reset is repeated until the peer acknowledges it.
 const RESET_TRIES: u32 = 16;
 
 impl MobileTcp {
@@ -58,7 +58,7 @@ impl MobileTcp {
         Self::close_header(reason).emit(0, out).ok()
     }
 
-    /// What is of no connection.
+    /// Writes a packet of no connection.
     fn poll_own(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
         if let Some(reply) = self.replies.pop_front() {
             return match reply {
@@ -154,7 +154,7 @@ impl MobileTcp {
         }
     }
 
-    /// What a connection says until it is answered.
+    /// Writes the packet that a connection repeats until it is answered.
     fn poll_repeated(&mut self, now: Time, cid: u16, out: &mut [u8], pad: usize) -> Option<usize> {
         let patience = self.patience(self.entries.get(&cid)?.repeat.tries);
         let entry = self.entries.get_mut(&cid)?;
@@ -187,7 +187,7 @@ impl MobileTcp {
         own.into_iter().chain([silence, self.deadline]).flatten().min()
     }
 
-    /// Lets what is due act: acknowledges, repeats, gives up (MOB-34).
+    /// Runs the timers that are due: acknowledges, repeats, aborts (MOB-34).
     pub fn handle_timeout(&mut self, now: Time) {
         self.advance(now);
         if !self.established || self.closed.is_some() {

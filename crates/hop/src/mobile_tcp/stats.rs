@@ -40,7 +40,7 @@ pub struct Stats {
     pub malformed: u64,
     /// Packets for a connection that nobody has.
     pub unknown: u64,
-    /// Openings of the peer's that were turned away at a bound.
+    /// Openings of the peer's that were refused at a limit.
     pub turned_away: u64,
     /// Answers that were not given because too many were waiting to be sent.
     pub unanswered: u64,

@@ -19,7 +19,7 @@ impl Transport for MobileTcp {
         Self::new(config.clone(), role, now)
     }
 
-    /// Windows are told in Mobile TCP's own packets.
+    /// Windows are advertised in Mobile TCP's own packets.
     fn limits(config: &Config) -> Limits {
         Self::limits(config)
     }

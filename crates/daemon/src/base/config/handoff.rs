@@ -1,4 +1,4 @@
-//! What a base is told of handoffs: how connections move, and which bases there are.
+//! A base's configuration of handoffs: how connections move, and which bases there are.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a base is told.
+//! A base's configuration.
 
 pub(super) mod handoff;
 

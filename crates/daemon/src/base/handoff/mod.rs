@@ -38,7 +38,7 @@ pub(super) struct Handoffs {
     links: BTreeMap<PublicKey, u32>,
     /// Another to each peer, for copies that are sent ahead: nothing urgent is to wait behind them.
     copies: BTreeMap<PublicKey, u32>,
-    /// What was last said of a peer that is not reached.
+    /// The last reason that was logged for a peer's being unreachable.
     reported: BTreeMap<PublicKey, String>,
     message: Vec<u8>,
 }
@@ -167,7 +167,7 @@ impl Handoffs {
         }
     }
 
-    /// The peer of an association says something of a handoff.
+    /// Takes a handoff message from the peer of an association.
     pub(super) fn handle_message(
         &mut self,
         core: &mut Core,
@@ -189,7 +189,7 @@ impl Handoffs {
         }
     }
 
-    /// The session of an association says this of a connection.
+    /// Takes an event of an association's session.
     pub(super) fn handle_event(&mut self, id: BaseAssociationId, event: &Event) {
         self.station.handle_event(id, event);
     }

@@ -1,4 +1,4 @@
-//! A base's associations and kernel sockets, as the machine of handoffs knows them.
+//! A base's associations and kernel sockets, as the handoff machine uses them.
 
 use lasthop_control::Handoffs as Counters;
 use lasthop_hop::seal::PublicKey;
@@ -19,7 +19,7 @@ use crate::driver::Phase;
 use crate::hop::AnyStreams;
 use crate::relay::Relay;
 
-/// What handoffs need beside associations and sockets.
+/// Configuration and migration, which handoffs need beside associations and sockets.
 pub(super) struct HandoffContext {
     pub(super) config: HandoffConfig,
     /// Absent where nothing migrates.
@@ -42,7 +42,7 @@ impl HandoffContext {
     }
 }
 
-/// Both, for one call of the machine.
+/// The base's core and the handoffs' context, for one call of the machine.
 pub(super) struct BaseWires<'a> {
     pub(super) core: &'a mut Core,
     pub(super) means: &'a mut HandoffContext,

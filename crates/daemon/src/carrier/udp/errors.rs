@@ -33,7 +33,7 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    /// From here on the kernel keeps what the network says.
+    /// Has the kernel queue the network's errors from here on.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Errors {
         }
     }
 
-    /// The next thing that was said of datagrams to `peer`.
+    /// The next error for datagrams to `peer`.
     pub(super) fn poll(&mut self, peer: SocketAddr) -> Option<Unreachable> {
         loop {
             let (from, errno) = match self.waiting.pop_front()? {

@@ -1,4 +1,4 @@
-//! Connections of which nothing is believed yet.
+//! Accepted connections that are not authenticated yet.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use crate::split::{
     KIND_CONTROL, KIND_STREAM, MAGIC, PREFACE_LEN, STREAM_PREFACE_LEN, VERSION, preface,
 };
 
-/// A connection of which nothing is believed yet.
+/// An accepted connection that is not authenticated yet.
 pub(super) struct Greeting {
     pub(super) socket: Socket,
     pub(super) from: SocketAddr,
@@ -21,11 +21,11 @@ pub(super) struct Greeting {
     pub(super) claims: Option<(u32, u64)>,
 }
 
-/// What a greeting came to.
+/// What the first bytes of a connection are.
 pub(super) enum Verdict {
     Wait,
     Garbage,
-    /// Somebody who speaks another version of the protocol, which is this.
+    /// The preface of another version of the protocol, which is this.
     Foreign(u8),
     /// An init for a new association.
     Init(Vec<u8>),
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
     Stream(u32, u64),
 }
 
-/// Reads what has come and judges it.
+/// Reads what has come and classifies it.
 pub(super) fn read(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
     loop {
         let room = greeting.into.space();

@@ -1,4 +1,4 @@
-//! The base's end of split-tcp: it greets what connects, and keeps the associations.
+//! The base's end of split-tcp: authenticates what connects, and keeps the associations.
 
 mod association;
 mod greeting;
@@ -31,12 +31,12 @@ use super::wires::{Owner, Wires};
 use super::{GREETING_TIMEOUT, REFUSAL, VERSION, hello, lost};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent};
 
-/// Connections that have not yet said whose they are; beyond, the oldest is cut.
+/// Connections that are not authenticated yet; beyond, the oldest is closed.
 const GREETINGS_MAX: usize = 512;
 /// How long accepting pauses when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whom a connection of the base's own is for.
+/// What a connection that is no stream is for.
 #[derive(Clone, Copy, Debug)]
 enum Own {
     Listener(usize),
@@ -44,7 +44,7 @@ enum Own {
     Control(u32),
 }
 
-/// What the base's end is allowed.
+/// Limits of the base's end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Associations at once.
@@ -146,7 +146,7 @@ impl SplitBase {
         }
     }
 
-    /// Ends a greeting that leads to nothing.
+    /// Closes a connection that could not be authenticated.
     fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
         if let Some(greeting) = self.greetings.remove(&key) {
             self.garbage += 1;
@@ -155,7 +155,7 @@ impl SplitBase {
         }
     }
 
-    /// Ends a greeting, and has the operator hear why.
+    /// Closes a connection that could not be authenticated, and logs why.
     fn refuse(&mut self, turn: &mut Turn<'_>, key: Key, why: Option<Refusal>) {
         if let (Some(greeting), Some(why)) = (self.greetings.get(&key), why) {
             self.refusals.record(turn.now, greeting.from.ip(), why);

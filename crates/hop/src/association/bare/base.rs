@@ -19,7 +19,7 @@ use crate::transport::{CloseReason, Role};
 
 /// Words that wait to be sent, at most.
 const WORDS_MAX: usize = 64;
-/// So many words are said a second, and so many at once.
+/// The rate limit of answers: a second, and at once.
 const WORDS_PER_SECOND: f64 = 200.0;
 const WORDS_AT_ONCE: f64 = 100.0;
 
@@ -44,7 +44,7 @@ impl Default for BareBounds {
 pub struct BareStats {
     /// Mobiles that began.
     pub begun: u64,
-    /// Mobiles that were removed because they said nothing.
+    /// Mobiles that were removed because they were silent.
     pub expired: u64,
     /// Greetings that were refused because the table of mobiles is full.
     pub turned_away: u64,

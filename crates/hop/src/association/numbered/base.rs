@@ -18,7 +18,7 @@ use crate::srp::Srp;
 use crate::tokens::Tokens;
 use crate::transport::{CloseReason, Role, Transport};
 
-/// Greetings that wait to be heard.
+/// Greetings that wait to be polled.
 const CALLS_MAX: usize = 64;
 /// Handshakes that are answered but not yet confirmed, at most.
 const CANDIDATES_MAX: usize = 64;
@@ -28,7 +28,7 @@ const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
 const HANDSHAKES_PER_SECOND: f64 = 100.0;
 const HANDSHAKES_AT_ONCE: f64 = 50.0;
 
-/// So many times a second, and so many at once, a mobile is told that its association is not here.
+/// The rate limit of answers to unknown associations: a second, and at once.
 const UNKNOWN_PER_SECOND: f64 = 200.0;
 const UNKNOWN_AT_ONCE: f64 = 100.0;
 
@@ -77,10 +77,10 @@ pub struct NumberedLinks<A, T: Transport> {
     pub(in super::super) candidates: Vec<Candidate>,
     /// Replies to send: where to, and which candidate's.
     pub(in super::super) replies: VecDeque<(A, u32)>,
-    /// Whom to tell that an association is not here, and by which name it was called.
+    /// Answers to unknown associations: where to, and the number that the datagram had.
     unknown: VecDeque<(A, u32)>,
     unknown_tokens: Tokens,
-    /// Greetings that were heard, with whose they are.
+    /// Greetings that have come, with their mobiles' keys.
     calls: VecDeque<(PublicKey, Vec<u8>)>,
     tokens: Tokens,
     stats: BaseStats,

@@ -52,7 +52,7 @@ impl Limits {
         datagram::Limits::new(&bytes[..end]).unwrap_or(datagram::Limits::NONE)
     }
 
-    /// What the mobile says behind the limits; nothing if it says nothing, or cut short.
+    /// The mobile's greeting behind the limits; empty if there is none, or if it is cut short.
     pub(super) fn greeting(limits: &datagram::Limits) -> &[u8] {
         let read = || {
             let mut rest: &[u8] = limits;

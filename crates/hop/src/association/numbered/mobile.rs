@@ -48,7 +48,7 @@ pub struct NumberedLink<A, T> {
     /// The wall clock at `Time::ZERO`, so that a base can tell old handshakes from new.
     stamp: u64,
     fast_aes: bool,
-    /// What the base is to hear with the first datagram.
+    /// The greeting for the first datagram.
     greeting: Vec<u8>,
     handshakes: u64,
     of: PhantomData<(A, T)>,

@@ -20,7 +20,7 @@ use recv::{Arrival, RecvHalf};
 use send::{AckOutcome, RequestOutcome, RetransmitRequest, Segment, SendHalf};
 pub(super) use timer::{Patience, RoundTrip, Ticks};
 
-/// What the two ends have told each other when a connection is opened (MOB-6).
+/// What the two ends have agreed on when a connection is opened (MOB-6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Terms {
     /// The connection's identifier at the peer, which all packets to it carry (MOB-16).
@@ -72,7 +72,7 @@ pub struct Connection {
     peer_cycle: bool,
     /// Since when the peer owes an acknowledgement, or a larger window.
     waiting: Option<Time>,
-    /// Expiries since the peer was last heard.
+    /// Expiries since the peer's last packet.
     expiries: u32,
     /// Times that the timeout has doubled.
     doubled: u32,
@@ -213,7 +213,7 @@ impl Connection {
         self.send.is_done() && self.recv.is_ended()
     }
 
-    /// The peer was not heard of in [`Config::give_up_after`] expiries.
+    /// Nothing came from the peer in [`Config::give_up_after`] expiries.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
@@ -536,7 +536,7 @@ impl Connection {
         self.waiting.is_some()
     }
 
-    /// Expiries since the peer was last heard.
+    /// Expiries since the peer's last packet.
     pub(super) fn expiries(&self) -> u32 {
         self.expiries
     }

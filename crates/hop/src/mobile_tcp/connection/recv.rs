@@ -37,9 +37,9 @@ pub(super) struct RecvHalf {
     flight: u64,
     /// What is held above the first gap.
     above: RangeSet,
-    /// The end of the window as it was last told.
+    /// The end of the window as it was last advertised.
     told: u64,
-    /// The window that was told with the opening.
+    /// The window that was advertised with the opening.
     promised: u64,
     /// Where the peer's end is, once known.
     end: Option<u64>,
