@@ -176,7 +176,10 @@ macro_rules! choice {
 
         impl<'de> serde::Deserialize<'de> for $type {
             fn deserialize<D: serde::Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                $crate::config::from_text(d)
+                const NAMES: &[&str] = &[$($name),*];
+                let name = String::deserialize(d)?;
+                let known = Self::ALL.into_iter().find(|it| it.name() == name);
+                known.ok_or_else(|| serde::de::Error::unknown_variant(&name, NAMES))
             }
         }
 
