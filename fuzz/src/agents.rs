@@ -99,7 +99,7 @@ fn drive<A: Agent<Wire>>(input: &mut Unstructured<'_>, mut agent: A, kept: impl 
             0 => now += Duration::from_millis(next::<u16>(input).into()),
             1 => agent.handle_message(now, side, &message(input)),
             2 => agent.handle_link_event(now, event(input)),
-            3 => agent.forget(host(2, 0).ip()),
+            3 => agent.remove_mobile(host(2, 0).ip()),
             4..=6 => {
                 // What was sent, or what is asked for, comes again.
                 let again = came.len().checked_sub(1 + usize::from(next::<u8>(input) % 8));

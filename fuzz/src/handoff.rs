@@ -246,7 +246,7 @@ impl Roaming {
                 .unreachable(self.now, 1 + u32::from(argument >> 6)),
             13 => self.bases[usize::from(argument & 1)]
                 .reached(self.now, 1 + u32::from(argument >> 6)),
-            8 => self.bases[usize::from(argument & 1)].forget(SessionId(u64::from(argument >> 6))),
+            8 => self.bases[usize::from(argument & 1)].remove(SessionId(u64::from(argument >> 6))),
             _ => self.advance(Duration::from_millis(u64::from(argument) * u64::from(argument))),
         }
         self.settle();

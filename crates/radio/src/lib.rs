@@ -28,8 +28,8 @@
 extern crate alloc;
 
 mod config;
-mod errors;
 mod link;
+mod loss_and_fades;
 mod pacer;
 mod pair;
 mod pauses;

@@ -9,7 +9,7 @@ use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
 use self::held::{Delivery, Flying, Late, OnAir, QueuedPacket, Refusal, Refused};
 use self::line::Line;
-use crate::errors::{ErrorProcesses, Outcome};
+use crate::loss_and_fades::{ErrorProcesses, Outcome};
 use crate::pacer::{Pacer, Work};
 use crate::pauses::Pauses;
 use crate::stats::QueueMeter;

@@ -12,6 +12,7 @@ use crate::carried::Origin;
 use crate::table::{Phase, Table};
 use crate::{ConnId, Event};
 
+mod before_commit;
 mod channel;
 mod ended;
 mod hold;
@@ -19,7 +20,6 @@ mod opening;
 mod port;
 mod resume;
 mod surrogate;
-mod tentative;
 #[cfg(test)]
 mod tests;
 

@@ -6,6 +6,7 @@ use lasthop_wire::mhp::handoff::{Reopen, Roll, SessionState};
 use super::*;
 use crate::memory::{Limits, Pair};
 
+mod before_commit;
 mod chain;
 mod channel;
 mod early;
@@ -15,7 +16,6 @@ mod moves;
 mod offers;
 mod port;
 mod schedules;
-mod tentative;
 
 const BOUND: &str = "10.0.0.1:4000";
 
