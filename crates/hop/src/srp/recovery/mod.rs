@@ -216,6 +216,10 @@ impl Recovery {
             };
             if due > now {
                 self.loss_timer = Some(self.loss_timer.map_or(due, |t| t.min(due)));
+                // By the timer alone all wait equally long: what left later is not due either.
+                if covered.is_none() {
+                    return;
+                }
             } else if let Some(sent) = self.log.decide(number, Fate::Lost) {
                 self.lost_bytes += u64::from(sent.size);
                 self.lost_datagrams += 1;
