@@ -1,5 +1,6 @@
 //! One epoll set, and what each descriptor in it is for.
 
+use std::fmt;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -91,6 +92,27 @@ impl<S: Copy> Reactor<S> {
             Err(e) => {
                 self.sources.remove(key);
                 Err(e.into())
+            }
+        }
+    }
+
+    /// Watches what was `opened` for reading. A loop does without what could not be opened; that it cannot do
+    /// `what` is logged.
+    ///
+    /// # Errors
+    ///
+    /// It was opened, and the kernel does not watch it.
+    pub fn add_optional<T: AsFd, E: fmt::Display>(
+        &mut self,
+        opened: Result<T, E>,
+        source: S,
+        what: &str,
+    ) -> io::Result<Option<T>> {
+        match opened {
+            Ok(opened) => self.add(&opened, Interest::Read, source).map(|_| Some(opened)),
+            Err(error) => {
+                tracing::warn!(%error, "cannot {what}");
+                Ok(None)
             }
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lasthop_kernel::netlink::{Monitor, NetlinkError, RouteKind, Rtnetlink};
 use lasthop_kernel::network::Network;
-use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;
 use lasthop_session::{Families, Reach};
 use lasthop_units::Time;
@@ -43,13 +43,7 @@ impl<I: Copy + Ord> ReachableFamilies<I> {
         reactor: &mut Reactor<Source>,
         source: Source,
     ) -> io::Result<()> {
-        match Monitor::open() {
-            Ok(monitor) => {
-                reactor.add(&monitor, Interest::Read, source)?;
-                self.monitor = Some(monitor);
-            }
-            Err(error) => tracing::warn!(%error, "cannot watch routes"),
-        }
+        self.monitor = reactor.add_optional(Monitor::open(), source, "watch routes")?;
         // The monitor is open: no later change is missed.
         self.families = query_routes();
         Ok(())

@@ -5,7 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use lasthop_kernel::netlink::{Monitor, NetworkEvent};
-use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;
 
 /// What has changed.
@@ -52,15 +52,8 @@ impl Network {
         reactor: &mut Reactor<Source>,
         source: Source,
     ) -> io::Result<()> {
-        match Monitor::open() {
-            Ok(monitor) => {
-                reactor.add(&monitor, Interest::Read, source)?;
-                self.monitor = Some(monitor);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot watch interfaces and addresses");
-            }
-        }
+        self.monitor =
+            reactor.add_optional(Monitor::open(), source, "watch interfaces and addresses")?;
         Ok(())
     }
 

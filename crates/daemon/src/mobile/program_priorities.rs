@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use lasthop_control::priority::{Flow, Priorities, Rules, USUAL};
 use lasthop_control::{self as control, PriorityReport, Report};
 use lasthop_kernel::netlink::Ends;
-use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Source;
 use lasthop_session::{FeedbackConfig, Layer, Setting, Target};
@@ -35,15 +35,11 @@ impl ProgramPriorities {
         reactor: &mut Reactor<Source>,
         source: Source,
     ) -> io::Result<()> {
-        match ProgramLookup::start() {
-            Ok(programs) => {
-                reactor.add(&programs, Interest::Read, source)?;
-                self.programs = Some(programs);
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot tell which program a connection belongs to")
-            }
-        }
+        self.programs = reactor.add_optional(
+            ProgramLookup::start(),
+            source,
+            "tell which program a connection belongs to",
+        )?;
         Ok(())
     }
 
