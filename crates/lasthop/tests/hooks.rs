@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -26,9 +25,7 @@ impl Stage {
 
     /// Has a shell script stand for a program.
     fn play(&self, name: &str, script: &str) {
-        let path = self.path(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        lasthop_testing::write_script(&self.path(name), script);
     }
 
     /// Has a modem show these states and signals, one after the other; the last for ever.

@@ -3,14 +3,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A copy of the command, in a folder of its own.
+/// The command in a folder of its own: a link, since a file that is written cannot be run (ETXTBSY)
+/// as long as a child that another test forks meanwhile has it open for writing.
 fn alone() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_lasthop"), folder.path().join("lasthop")).unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_lasthop"));
+    let folder = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
+    fs::hard_link(program, folder.path().join("lasthop")).unwrap();
     folder
 }
 
@@ -36,8 +37,7 @@ fn what_is_missing_is_named_with_where_to_get_it() {
 fn the_program_beside_it_gets_every_argument_and_its_exit_status_is_the_commands() {
     let folder = alone();
     let study = folder.path().join("lasthop-study");
-    fs::write(&study, "#!/bin/sh\nprintf '<%s>' \"$@\"\nexit 3\n").unwrap();
-    fs::set_permissions(&study, fs::Permissions::from_mode(0o755)).unwrap();
+    lasthop_testing::write_script(&study, "printf '<%s>' \"$@\"\nexit 3");
     let output =
         run(folder.path(), &["reproduce", "league", "--only", "a b", "--json", "--", "-x"]);
     assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));

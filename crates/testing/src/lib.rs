@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::iter;
 use std::num::NonZero;
 use std::ops::Range;
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -64,6 +65,21 @@ pub fn is_installed(program: &str) -> bool {
         skip(format_args!("{program} is not installed (tools/need test)"));
     }
     found
+}
+
+/// Writes an executable shell script.
+///
+/// A process of its own writes it: as long as a child that another test forks meanwhile has the file open
+/// for writing, running it fails (ETXTBSY).
+///
+/// # Panics
+///
+/// The file cannot be written.
+#[track_caller]
+pub fn write_script(path: &Path, script: &str) {
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
+    let written = Command::new("sh").args(["-c", write, "sh"]).arg(path).arg(script).status();
+    assert!(written.is_ok_and(|status| status.success()), "writing {}", path.display());
 }
 
 /// Waits until `done`, looking often.
