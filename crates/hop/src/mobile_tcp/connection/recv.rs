@@ -147,8 +147,9 @@ impl RecvHalf {
 
     /// Whether a reset with number `seq` can be the peer's.
     pub(super) fn is_near(&self, seq: Seq16) -> bool {
-        let ahead = seq.ahead_of(self.number(self.next));
-        ahead >= 0 && ahead as u64 <= self.told - self.next.min(self.told) + 1
+        // Behind the largest window and an end the number is 2^15 ahead.
+        let ahead = u64::from(seq.since(self.number(self.next)));
+        ahead <= self.told - self.next.min(self.told) + 1
     }
 
     /// Takes in what came under `seq`; what it was, and how many bytes of it are new.

@@ -157,6 +157,27 @@ fn a_reset_of_nothing_is_not_answered() {
     }
 }
 
+/// The number of a reset may lie a whole largest window and an end ahead.
+#[test]
+fn a_reset_behind_the_largest_window_is_believed() {
+    let config = Config { window: Bytes::new(32_767), ..Config::default() };
+    let mut world = Pair::with(&config);
+    let id = world.connection();
+    // A packet was read, the opening with it: the whole window is told.
+    let rest = 1460 - open_to(v4(1, 80), Opening::Faithful).len();
+    world.mobile.write(id, &vec![0; rest]).unwrap();
+    world.settle();
+    read(&mut world.base, id);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.mobile.write(id, &[0; 32_767]), Ok(32_767));
+    world.mobile.finish(id);
+    poll_all(&mut world.mobile, world.now);
+    assert_eq!(world.mobile.inflight, 32_768);
+    world.mobile.reset(id, 7);
+    world.settle();
+    assert_eq!(world.base.recv_state(id), RecvState::Reset(7));
+}
+
 /// What is reset is not on its way any more: others may use the cap.
 #[test]
 fn a_reset_connection_leaves_the_cap_to_the_others() {
