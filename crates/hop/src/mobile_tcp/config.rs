@@ -57,7 +57,8 @@ pub struct Config {
     pub silence_limit: Duration,
     /// How long a connection's identifier rests after its end, so that what is still on its way, or
     /// is repeated, meets its own connection (TIME-WAIT; the paper is silent). An end that has all
-    /// acknowledges for so long what the other repeats.
+    /// acknowledges what the other repeats, and one that resets repeats that: each begins the rest
+    /// anew. A tick at least.
     pub quiet: Duration,
 }
 
@@ -98,6 +99,11 @@ impl Config {
     pub(super) fn max_packet(&self) -> u16 {
         let most = self.max_packet.get().max(PACKET_MIN);
         u16::try_from(most).unwrap_or(u16::MAX)
+    }
+
+    /// How long an identifier rests.
+    pub(super) fn quiet(&self) -> Duration {
+        self.quiet.max(self.tick())
     }
 
     /// The tick; a timer needs one.

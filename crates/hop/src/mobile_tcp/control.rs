@@ -97,7 +97,7 @@ impl MobileTcp {
                 && let Some(entry) = self.entries.get_mut(&cid)
                 && matches!(entry.stage, ConnectionStage::Resetting { .. })
             {
-                entry.repeat.stop();
+                entry.stop_repeating();
             }
             return;
         }
@@ -145,7 +145,7 @@ impl MobileTcp {
             }
             // Our acknowledgement was lost.
             ConnectionStage::Established | ConnectionStage::Over => entry.connection.acknowledge(),
-            ConnectionStage::Resetting { .. } => entry.repeat.due = true,
+            ConnectionStage::Resetting { .. } => entry.repeat_now(),
             _ => {}
         }
         self.update(cid);
@@ -211,7 +211,7 @@ impl MobileTcp {
         match entry.stage {
             ConnectionStage::SynReceived => self.reply_pending(cid),
             ConnectionStage::SynAckSent { .. } | ConnectionStage::Resetting { .. } => {
-                entry.repeat.due = true
+                entry.repeat_now();
             }
             _ => {}
         }

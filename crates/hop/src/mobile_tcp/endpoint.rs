@@ -378,29 +378,30 @@ impl MobileTcp {
         self.division.invalidate(None);
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.release();
-        entry.resting = true;
+        (entry.resting, entry.asked) = (true, false);
         self.inflight -= core::mem::take(&mut entry.inflight);
-        self.resting.push_back((self.now + self.config.quiet, cid));
-        if self.resting.len() > RESTING_MAX
-            && let Some(earliest) = self.resting.front_mut()
-        {
-            earliest.0 = Time::ZERO;
-            self.remove_quarantined();
+        self.resting.push_back((self.now + self.config.quiet(), cid));
+        if self.resting.len() > RESTING_MAX {
+            self.end_quarantine(true);
         }
     }
 
     /// Removes connections whose identifiers were withheld long enough.
     pub(super) fn remove_quarantined(&mut self) {
-        while let Some((until, cid)) = self.resting.front().copied()
-            && until <= self.now
-        {
-            self.resting.pop_front();
-            let known = self.entries.get(&cid).map(|e| self.streams.get(&e.stream) == Some(&cid));
-            if known == Some(true) {
-                // The session has not polled its end yet.
-                self.resting.push_back((self.now + self.config.quiet, cid));
-                return;
-            }
+        while self.resting.front().is_some_and(|(until, _)| *until <= self.now) {
+            self.end_quarantine(false);
+        }
+    }
+
+    /// Removes the connection that has rested longest. It rests once more if the session has not polled
+    /// its end yet or, unless this is `early`, if the peer may have to be told of it again.
+    fn end_quarantine(&mut self, early: bool) {
+        let Some((_, cid)) = self.resting.pop_front() else { return };
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        let asked = entry.take_asked() && !early;
+        if asked || self.streams.get(&entry.stream) == Some(&cid) {
+            self.resting.push_back((self.now + self.config.quiet(), cid));
+        } else {
             self.remove(cid);
         }
     }
@@ -502,7 +503,7 @@ impl MobileTcp {
         let mut any = self.ports.retry();
         let mut from = 0;
         while let Some((&cid, entry)) = self.entries.range_mut(from..).next() {
-            any |= entry.repeat.due || entry.repeat.next.is_some();
+            any |= entry.repeat.is_running();
             entry.repeat.expire_now();
             if entry.stage == ConnectionStage::Established {
                 any |= entry.connection.is_waiting();
@@ -512,16 +513,15 @@ impl MobileTcp {
             let Some(next) = cid.checked_add(1) else { break };
             from = next;
         }
-        any |= self.ping.due || self.ping.next.is_some();
+        any |= self.ping.is_running();
         self.ping.expire_now();
         any
     }
 
     /// Something is to be answered by the peer.
     pub(super) fn is_waiting(&self) -> bool {
-        let waits =
-            |e: &Entry| e.repeat.due || e.repeat.next.is_some() || e.connection.is_waiting();
-        self.ping.due || self.ping.next.is_some() || self.entries.values().any(waits)
+        let waits = |e: &Entry| e.repeat.is_running() || e.connection.is_waiting();
+        self.ping.is_running() || self.entries.values().any(waits)
     }
 
     /// Something whole has come from the peer.

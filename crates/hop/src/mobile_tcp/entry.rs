@@ -111,6 +111,11 @@ impl RetransmitTimer {
     pub(super) fn stop(&mut self) {
         (self.due, self.next) = (false, None);
     }
+
+    /// The packet is being repeated.
+    pub(super) fn is_running(&self) -> bool {
+        self.due || self.next.is_some()
+    }
 }
 
 /// One connection.
@@ -139,6 +144,9 @@ pub(super) struct Entry {
     pub(super) capped: bool,
     /// Its identifier rests.
     pub(super) resting: bool,
+    /// The peer has said something since the identifier rests that shows that it does not know of the
+    /// end.
+    pub(super) asked: bool,
     /// What it had on its way when that was last counted.
     pub(super) inflight: u64,
 }
@@ -162,6 +170,7 @@ impl Entry {
             queued: false,
             capped: false,
             resting: false,
+            asked: false,
             inflight: 0,
         }
     }
@@ -208,6 +217,24 @@ impl Entry {
             || (!self.told_finished && connection.is_delivered())
             || self.reset.is_some()
             || connection.is_over()
+    }
+
+    /// The peer does not know what is being repeated.
+    pub(super) fn repeat_now(&mut self) {
+        self.repeat.due = true;
+        self.asked = true;
+    }
+
+    /// The peer knows what was being repeated.
+    pub(super) fn stop_repeating(&mut self) {
+        self.repeat.stop();
+        self.asked = false;
+    }
+
+    /// Whether the peer may have to be told of the end again: it has asked since the last call of this,
+    /// or is being told.
+    pub(super) fn take_asked(&mut self) -> bool {
+        core::mem::take(&mut self.asked) || self.repeat.is_running()
     }
 
     /// Something is to be sent, if the endpoint lets it.

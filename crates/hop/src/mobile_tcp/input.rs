@@ -73,13 +73,14 @@ impl MobileTcp {
                 self.set_stage(cid, ConnectionStage::Established);
             }
             ConnectionStage::Resetting { .. } => {
-                entry.repeat.due = true;
+                entry.repeat_now();
                 return self.update(cid);
             }
             _ => return,
         }
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         entry.connection.handle(now, header, data);
+        entry.asked |= entry.connection.is_urgent();
         self.round_trip = entry.connection.round_trip();
         self.update(cid);
     }
@@ -119,7 +120,7 @@ impl MobileTcp {
         let Some(cid) = self.by_peer.get(&header.cid.0).copied() else { return };
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         match entry.stage {
-            ConnectionStage::Resetting { .. } => entry.repeat.stop(),
+            ConnectionStage::Resetting { .. } => entry.stop_repeating(),
             ConnectionStage::Established if entry.connection.may_have_sent(header.ack) => {
                 // It forgot because it had everything, or it lost its memory.
                 if !entry.connection.conclude() {
@@ -137,7 +138,7 @@ impl MobileTcp {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         if header.code.contains(Code::ACK) {
             if matches!(entry.stage, ConnectionStage::Resetting { .. }) {
-                entry.repeat.stop();
+                entry.stop_repeating();
             }
             return;
         }

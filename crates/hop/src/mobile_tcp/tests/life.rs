@@ -87,6 +87,62 @@ fn an_end_whose_acknowledgement_was_lost_is_still_an_end() {
     assert_eq!(world.mobile.recv_state(id), RecvState::Finished);
 }
 
+/// The base has everything, and none of its acknowledgements arrives for much longer than identifiers
+/// rest: what the mobile repeats keeps the base from forgetting.
+#[test]
+fn an_end_that_has_everything_acknowledges_as_long_as_it_is_asked() {
+    let mut world = Pair::new();
+    let id = world.connection();
+    world.base.finish(id);
+    world.settle();
+    world.mobile.write(id, b"the last bytes").unwrap();
+    world.mobile.finish(id);
+    let sent = poll_all(&mut world.mobile, world.now);
+    sent.iter().for_each(|p| world.base.handle(world.now, p).unwrap());
+    assert_eq!(read(&mut world.base, id), b"the last bytes");
+    assert!(events(&mut world.base).contains(&StreamEvent::Closed(id)));
+    world.pass_without_answers(Duration::from_secs(300));
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.mobile.recv_state(id), RecvState::Finished);
+    assert!(events(&mut world.mobile).ends_with(&[StreamEvent::Closed(id)]));
+    // Nobody asks any more.
+    world.pass(Duration::from_secs(200));
+    assert_eq!((world.mobile.entries.len(), world.base.entries.len()), (0, 0));
+}
+
+/// No reset arrives for much longer than identifiers rest: whoever goes on sending hears the
+/// application's code all the same.
+#[test]
+fn a_reset_has_its_code_as_long_as_the_peer_sends() {
+    let mut world = Pair::new();
+    let id = world.connection();
+    world.mobile.write(id, b"anybody?").unwrap();
+    world.base.reset(id, 7);
+    world.pass_without_answers(Duration::from_secs(300));
+    world.pass(Duration::from_secs(3));
+    assert_eq!(world.mobile.recv_state(id), RecvState::Reset(7));
+    events(&mut world.mobile);
+    world.pass(Duration::from_secs(200));
+    assert_eq!((world.mobile.entries.len(), world.base.entries.len()), (0, 0));
+}
+
+/// A round trip of many seconds: the reset is repeated as often as on any hop, however long that takes.
+#[test]
+fn a_reset_is_repeated_for_longer_than_an_identifier_rests() {
+    let mut world = Pair::new();
+    world.base.seed_round_trip(world.now, Duration::from_secs(10));
+    let id = world.connection();
+    world.base.reset(id, 7);
+    let mut said = 0;
+    loop {
+        said += poll_all(&mut world.base, world.now).len();
+        let Some(at) = world.base.next_timeout() else { break };
+        world.now = at;
+        world.base.handle_timeout(at);
+    }
+    assert_eq!((said, world.base.entries.len()), (16, 0));
+}
+
 /// After a restart streams are reset, numbers go on, and nothing of before disturbs.
 #[test]
 fn a_restart_ends_all_streams_and_numbers_go_on() {

@@ -150,9 +150,23 @@ impl Pair {
 
     /// Lets time pass, with every timer on the way.
     fn pass(&mut self, time: Duration) {
+        self.pass_with(time, Self::settle);
+    }
+
+    /// Lets time pass while the base hears everything and the mobile nothing.
+    fn pass_without_answers(&mut self, time: Duration) {
+        self.pass_with(time, |world| {
+            let sent = poll_all(&mut world.mobile, world.now);
+            sent.iter().for_each(|p| world.base.handle(world.now, p).unwrap());
+            poll_all(&mut world.base, world.now);
+        });
+    }
+
+    /// Lets time pass, with every timer on the way; at each both ends `talk`.
+    fn pass_with(&mut self, time: Duration, talk: impl Fn(&mut Self)) {
         let end = self.now + time;
         loop {
-            self.settle();
+            talk(self);
             let timers = [self.mobile.next_timeout(), self.base.next_timeout()];
             match timers.into_iter().flatten().min().filter(|at| *at <= end) {
                 Some(at) => self.now = self.now.max(at),
