@@ -22,21 +22,21 @@ impl Session {
     ///
     /// `handoff` is the one in which the state was fetched ([`set_handoff`](Self::set_handoff)): a mobile that
     /// carries on in another may have gone on elsewhere since. To be called again when the mobile has asked for
-    /// more: each connection is answered once.
+    /// more: each connection is answered once. Whether there was one to answer.
     pub fn answer_tentatively(
         &mut self,
         now: Time,
         hop: &mut impl Streams,
         state: &SessionState,
         handoff: u32,
-    ) {
+    ) -> bool {
         self.advance(now);
         if self.wanted_in(state.session) != handoff {
-            return;
+            return false;
         }
         let untried = self.holds.take_untried(state.session);
         if untried.is_empty() {
-            return;
+            return false;
         }
         let known: BTreeMap<u64, &ConnectionState> =
             state.connections.iter().map(|connection| (connection.id, connection)).collect();
@@ -47,6 +47,7 @@ impl Session {
                 self.reopen_tentatively(hop, stream, &reopen, connection);
             }
         }
+        true
     }
 
     fn reopen_tentatively(

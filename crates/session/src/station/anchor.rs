@@ -10,7 +10,7 @@ use core::fmt::Debug;
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::Reason;
 
-use super::wired::{self, Wired};
+use super::wired;
 use super::{Due, Farewell, NoteKind, Station, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
 use crate::{ConnId, ResetReason, SessionId, SessionState};
@@ -281,7 +281,7 @@ where
         if far.until.is_none_or(|until| now < until) {
             return;
         }
-        if far.idle {
+        if far.idle || far.early {
             self.far.remove(id);
             return world.unlink(id, Farewell::Said);
         }
@@ -329,18 +329,20 @@ where
         Some(id)
     }
 
-    /// Makes the associations that a state will need whose mobile has none here yet: they take a round trip
-    /// between the bases.
-    pub(super) fn link_early<W>(&mut self, world: &mut W, now: Time, state: &SessionState)
-    where
+    /// Makes the associations that a state will need that may not be used yet, or whose mobile has none here:
+    /// they take a round trip between the bases.
+    pub(super) fn link_early<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+        anchors: BTreeSet<A>,
+    ) where
         W: Wires<A, Id = I, Socket = S>,
     {
-        for connection in &state.connections {
-            let Some(Wired::Anchor { base, .. }) = Wired::decode(&connection.wired) else {
-                continue;
-            };
+        for base in anchors {
             if base != self.own
-                && let Some(id) = self.far(world, now, state.session, base)
+                && let Some(id) = self.far(world, now, session, base)
             {
                 // It is to carry something as soon as the mobile is here.
                 self.ended.remove(&id);

@@ -509,16 +509,23 @@ where
         some
     }
 
-    /// Tells mobiles that are here what is known of sessions whose state may not be used yet.
-    fn answer_tentatively<W>(&self, world: &mut W, now: Time)
+    /// Tells mobiles that are here what is known of sessions whose state may not be used yet, and prepares for
+    /// using it.
+    fn answer_tentatively<W>(&mut self, world: &mut W, now: Time)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
+        let mut answered = Vec::new();
         for (mobile, attempt, state) in self.machine.unconfirmed() {
             let own = self.mobiles.at(mobile).and_then(|id| world.session(id));
-            if let Some((own, mut streams)) = own {
-                own.answer_tentatively(now, &mut streams, state, attempt);
+            if let Some((own, mut streams)) = own
+                && own.answer_tentatively(now, &mut streams, state, attempt)
+            {
+                answered.push((state.session, wired::anchors(state)));
             }
+        }
+        for (session, anchors) in answered {
+            self.link_early(world, now, session, anchors);
         }
     }
 

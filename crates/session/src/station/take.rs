@@ -7,7 +7,7 @@ use core::fmt::Debug;
 use lasthop_units::Time;
 use lasthop_wire::mhp::Target;
 
-use super::wired::{Wired, join, merge};
+use super::wired::{self, Wired, join, merge};
 use super::{Bridge, Deferred, Ended, NoteKind, Restored, SocketState, Station, Wires};
 use crate::handoff::{self, Address, Authority, ConnectionState, Direction, Stage};
 use crate::{ConnId, SessionId, SessionState};
@@ -59,7 +59,7 @@ where
         if self.mobiles.entry(mobile).call.is_none() {
             return self.rebuild(world, now, state, mobile);
         }
-        self.link_early(world, now, &state);
+        self.link_early(world, now, state.session, wired::anchors(&state));
         if let Some(call) = &mut self.mobiles.entry(mobile).call {
             call.state = Some(state);
         }

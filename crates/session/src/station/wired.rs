@@ -1,6 +1,7 @@
 //! The wired half of a connection as bytes, and what becomes of it when it comes home.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -52,9 +53,7 @@ impl<A: Address> Wired<A> {
         match *tag {
             TAG_IMAGE => Some(Self::Image(rest.to_vec())),
             TAG_ANCHOR => {
-                let (len, rest) = rest.split_first()?;
-                let (name, rest) = rest.split_at_checked(usize::from(*len))?;
-                let base = A::from_name(&BaseName::new(name)?)?;
+                let (base, rest) = split_base(rest)?;
                 let state = SessionState::decode(rest).ok()?;
                 let far = Box::new(state.connections.into_iter().next()?);
                 Some(Self::Anchor { base, far })
@@ -63,6 +62,21 @@ impl<A: Address> Wired<A> {
             _ => None,
         }
     }
+}
+
+fn split_base<A: Address>(bytes: &[u8]) -> Option<(A, &[u8])> {
+    let (len, rest) = bytes.split_first()?;
+    let (name, rest) = rest.split_at_checked(usize::from(*len))?;
+    Some((A::from_name(&BaseName::new(name)?)?, rest))
+}
+
+/// The bases that keep sockets of a session's connections.
+pub(super) fn anchors<A: Address + Ord>(state: &SessionState) -> BTreeSet<A> {
+    let anchor = |c: &ConnectionState| match c.wired.split_first()? {
+        (&TAG_ANCHOR, rest) => Some(split_base(rest)?.0),
+        _ => None,
+    };
+    state.connections.iter().filter_map(anchor).collect()
 }
 
 /// A state of nothing but these connections.
