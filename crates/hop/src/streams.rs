@@ -157,6 +157,13 @@ pub trait Movable: Streams {
     fn arrived(&self, _id: StreamId) -> Option<u64> {
         None
     }
+
+    /// Of a stream that is here, before which offset all bytes have most likely arrived by now, as far as the
+    /// peer's last acknowledgement and the path's delay tell; never less than what is acknowledged. A
+    /// presumption, and possibly wrong. `None` where the transport has none.
+    fn presumed(&self, _id: StreamId) -> Option<u64> {
+        None
+    }
 }
 
 /// Implements [`Streams`], and [`Movable`] if asked to, for a type whose streams are those of a part of it:
@@ -180,6 +187,11 @@ macro_rules! streams_of {
             fn arrived(&self, id: $crate::StreamId) -> Option<u64> {
                 let $it = self;
                 $shared.arrived(id)
+            }
+
+            fn presumed(&self, id: $crate::StreamId) -> Option<u64> {
+                let $it = self;
+                $shared.presumed(id)
             }
         }
     };
@@ -254,5 +266,9 @@ impl<T: Movable + ?Sized> Movable for &mut T {
 
     fn arrived(&self, id: StreamId) -> Option<u64> {
         (**self).arrived(id)
+    }
+
+    fn presumed(&self, id: StreamId) -> Option<u64> {
+        (**self).presumed(id)
     }
 }

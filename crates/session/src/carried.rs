@@ -44,6 +44,8 @@ pub(crate) struct Rest {
     pub(crate) tentative: Option<u64>,
     /// The stream that carried the connection before, and the offset there of the first byte to resend.
     pub(crate) left: Option<(StreamId, u64)>,
+    /// Mobile: the first byte that the base before presumably lacked.
+    pub(crate) presumed: Option<u64>,
     /// No stream will carry the connection any more: it is over when `unread` is read.
     pub(crate) over: bool,
 }

@@ -9,6 +9,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_units::Bytes;
 
 /// What a pair of ends is allowed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,11 +22,27 @@ pub struct Limits {
     pub streams: usize,
     /// The last so many bytes that crossed count as not acknowledged when a stream is detached.
     pub unacknowledged: usize,
+    /// How much more than what has crossed is [presumed](Movable::presumed) to have; `None` without
+    /// presumption.
+    pub presumed: Option<i64>,
+}
+
+impl Limits {
+    /// What a mobile may resend blindly: little, if there are presumptions to go by instead.
+    pub fn blind(&self) -> Bytes {
+        Bytes::new(if self.presumed.is_some() { 80 } else { 500 })
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { buffer: 16 * 1024, piece: usize::MAX, streams: usize::MAX, unacknowledged: 0 }
+        Self {
+            buffer: 16 * 1024,
+            piece: usize::MAX,
+            streams: usize::MAX,
+            unacknowledged: 0,
+            presumed: None,
+        }
     }
 }
 
@@ -317,6 +334,12 @@ impl Movable for End {
 
     fn arrived(&self, id: StreamId) -> Option<u64> {
         self.crossed.get(&id.0).copied()
+    }
+
+    fn presumed(&self, id: StreamId) -> Option<u64> {
+        let Stream { crossed, kept, .. } = self.streams.get(&id.0)?;
+        let acknowledged = crossed - kept.len() as u64;
+        Some(crossed.saturating_add_signed(self.limits.presumed?).max(acknowledged))
     }
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {

@@ -45,13 +45,13 @@ impl Conn {
         self.rest.as_mut()?.tentative.take()
     }
 
-    /// Takes in what the old stream held. Stream offsets become the connection's: the messages at
-    /// its start do not count.
-    pub(crate) fn unload(&mut self, stream: StreamId, state: StreamState) {
+    /// Takes in what the old stream held, of which the peer presumably had all before `presumed`. Stream
+    /// offsets become the connection's: the messages at its start do not count.
+    pub(crate) fn unload(&mut self, stream: StreamId, state: StreamState, presumed: Option<u64>) {
         let unsent = self.unsent.take();
         let (said, heard) = (u64::from(self.said), u64::from(self.heard));
         let rest = self.rest.get_or_insert_default();
-        (rest.left, rest.tentative) = (None, None);
+        (rest.left, rest.presumed, rest.tentative) = (None, None, None);
         // Of what was sent early a base without the session takes nothing, whatever its transport says.
         if rest.early.take().is_none() {
             let mut kept = state.send;
@@ -59,7 +59,9 @@ impl Conn {
             kept.drain(..(said.saturating_sub(state.send_start) as usize).min(kept.len()));
             self.send_base += state.send_start.saturating_sub(said);
             if !self.awaits {
-                rest.left = Some((stream, state.send_start.max(said)));
+                let start = state.send_start.max(said);
+                rest.left = Some((stream, start));
+                rest.presumed = presumed.map(|n| self.send_base + n.saturating_sub(start));
             }
             kept.append(&mut rest.resend);
             rest.resend = kept;

@@ -18,6 +18,7 @@ mod ended;
 mod hold;
 mod opening;
 mod port;
+mod presumed;
 mod resume;
 mod surrogate;
 #[cfg(test)]

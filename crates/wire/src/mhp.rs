@@ -27,7 +27,7 @@ pub mod handoff;
 mod outcome;
 pub mod reach;
 
-use handoff::{Reopen, Reopened, Roll, SessionId};
+use handoff::{Presumed, Reopen, Reopened, Roll, SessionId};
 pub use outcome::{Refusal, ResetReason};
 
 /// The version that this code speaks.
@@ -226,6 +226,8 @@ pub enum Message {
     },
     /// Mobile to base: the connections that live.
     Roll(Roll),
+    /// Mobile to base: bytes that it presumably lacks.
+    Presumed(Presumed),
 }
 
 /// What [`decode`] found at the start of its input.
@@ -309,6 +311,7 @@ impl Message {
             Self::Reopened(reopened) => reopened.encode(out),
             Self::Continue { from } => out.extend_from_slice(&from.to_be_bytes()),
             Self::Roll(roll) => roll.encode(out),
+            Self::Presumed(presumed) => presumed.encode(out),
         }
         let body = (out.len() - start - HEADER_LEN) as u16;
         out[start + 2..start + HEADER_LEN].copy_from_slice(&body.to_be_bytes());
@@ -324,6 +327,7 @@ impl Message {
             Self::Reopened(_) => handoff::TYPE_REOPENED,
             Self::Continue { .. } => handoff::TYPE_CONTINUE,
             Self::Roll(_) => handoff::TYPE_ROLL,
+            Self::Presumed(_) => handoff::TYPE_PRESUMED,
         }
     }
 }
@@ -343,7 +347,7 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, MhpError> {
         return Err(MhpError::Version(version));
     }
     if let Some(&kind) = bytes.get(1)
-        && !matches!(kind, TYPE_OPEN..=TYPE_OFFER | handoff::TYPE_CONTINUE..=handoff::TYPE_REOPEN)
+        && !matches!(kind, TYPE_OPEN..=TYPE_OFFER | handoff::TYPE_PRESUMED..=handoff::TYPE_REOPEN)
     {
         return Err(MhpError::Type(kind));
     }
@@ -413,6 +417,7 @@ fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
             Ok(Message::Continue { from: u64::from_be_bytes(body.take("first byte")?) })
         }
         handoff::TYPE_ROLL => Roll::decode(&mut body).map(Message::Roll),
+        handoff::TYPE_PRESUMED => Presumed::decode(&mut body).map(Message::Presumed),
         _ => Err(MhpError::Type(kind)),
     }
 }

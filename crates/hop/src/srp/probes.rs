@@ -76,6 +76,12 @@ impl Probes {
         }
     }
 
+    /// What was silent was another path, and no more is sent into this one than at an association's beginning.
+    pub(super) fn on_unmeasured_path(&mut self, now: Time) {
+        self.unanswered = 0;
+        self.last_progress = now;
+    }
+
     /// The link is said to be up; whether something is outstanding.
     pub(super) fn on_link_up(&mut self, now: Time, outstanding: bool) {
         self.down = false;

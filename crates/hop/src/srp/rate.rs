@@ -71,6 +71,8 @@ pub(super) struct RateControl {
     loss_pending: bool,
     base_delay_us: WindowedMin<i64>,
     rtt_min_us: WindowedMin<u64>,
+    /// The least round trip of the path before.
+    rtt_min_before: Option<u64>,
     interval: Option<Interval>,
     /// As `interval`, but begun anew whenever sending paused.
     clean: Option<Interval>,
@@ -109,6 +111,7 @@ impl RateControl {
             loss_pending: false,
             base_delay_us: WindowedMin::new(BASE_WINDOW),
             rtt_min_us: WindowedMin::new(BASE_WINDOW),
+            rtt_min_before: None,
             interval: None,
             clean: None,
             changed_at: 0,
@@ -143,13 +146,18 @@ impl RateControl {
             return window.max(2.0 * datagram as f64) as u64;
         }
         let initial = u64::from(self.initial) * datagram as u64;
-        if self.capacity == 0.0 {
+        if !self.is_measured() {
             // The round trip of a small datagram says nothing of a slow hop's rate.
             return initial;
         }
         let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
         let bytes = self.rate.max(self.capacity) / 8.0 * round_trip.as_secs_f64();
         (2.0 * bytes) as u64 + initial
+    }
+
+    /// The hop's rate was measured: what may be sent follows from it.
+    pub(super) fn is_measured(&self) -> bool {
+        self.capacity > 0.0
     }
 
     /// The window is the means of control at present, and not only a bound.
@@ -175,6 +183,11 @@ impl RateControl {
     /// The least round trip of late.
     pub(super) fn rtt_min(&self) -> Duration {
         self.rtt_min_us.get().map_or(Duration::from_millis(100), Duration::from_micros)
+    }
+
+    /// The least round trip of late, of the path before if none was measured on this one.
+    pub(super) fn rtt_min_measured(&self) -> Option<Duration> {
+        self.rtt_min_us.get().or(self.rtt_min_before).map(Duration::from_micros)
     }
 
     /// Takes in a round-trip time, without which no rate can be set.
@@ -517,6 +530,7 @@ impl RateControl {
     pub(super) fn on_new_path(&mut self) {
         self.on_interruption();
         self.base_delay_us.clear();
+        self.rtt_min_before = self.rtt_min_us.get().or(self.rtt_min_before);
         self.rtt_min_us.clear();
         self.mode = if self.mode == Mode::Compete { Mode::Steady } else { self.mode };
     }

@@ -66,6 +66,9 @@ impl Transport for Srp {
     fn handle_moved(&mut self, now: Time) {
         self.rate.on_new_path();
         self.mtu.on_new_path();
+        if !self.rate.is_measured() {
+            self.probes.on_unmeasured_path(now);
+        }
         if self.recovery.log().oldest().is_some() {
             self.probes.probe_now(now);
         }
@@ -194,5 +197,12 @@ impl Movable for Srp {
 
     fn arrived(&self, id: StreamId) -> Option<u64> {
         self.streams.arrived(id.0, self.recovery.largest_acked())
+    }
+
+    /// By the time at which the last acknowledgement came, all that was sent half a round trip earlier had
+    /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
+    fn presumed(&self, id: StreamId) -> Option<u64> {
+        let before = self.recovery.largest_acked_sent()? + self.rate.rtt_min_measured()? * 7 / 16;
+        self.streams.presumed(id.0, self.recovery.log().unsettled_before(before))
     }
 }

@@ -44,6 +44,16 @@ impl Moves {
         self.suspended
     }
 
+    /// Bytes that may yet be sent though they may have come over the hop before.
+    pub(super) fn blind(&self) -> usize {
+        self.blind
+    }
+
+    /// So many of them were sent.
+    pub(super) fn spend_blind(&mut self, n: usize) {
+        self.blind = self.blind.saturating_sub(n);
+    }
+
     /// There is nothing to suspend.
     pub(super) fn begin_suspended(&mut self) {
         self.suspended = true;
@@ -161,16 +171,17 @@ impl Session {
         let Some(stream) = self.table.stream(id) else {
             // What is known of the hop before the one that is left is of no use any more.
             let rest = self.table.get_mut(id).and_then(|conn| conn.rest.as_mut());
-            rest.into_iter().for_each(|rest| rest.left = None);
+            rest.into_iter().for_each(|rest| (rest.left, rest.presumed) = (None, None));
             return true;
         };
         self.table.park(id);
+        let presumed = hop.presumed(stream).filter(|_| self.role == Role::Mobile);
         let Some(state) = hop.detach(stream) else {
             self.abort(hop, id, ResetReason::AssociationLost);
             return false;
         };
         let Some(conn) = self.table.get_mut(id) else { return false };
-        conn.unload(stream, state);
+        conn.unload(stream, state, presumed);
         if conn.rest.as_ref().is_some_and(|rest| rest.len() as u64 > self.config.kept_max.get()) {
             self.abort(hop, id, ResetReason::Policy);
             return false;
@@ -290,7 +301,10 @@ impl Session {
         self.arm(id);
         let said = said.and_then(|()| self.send_blindly(hop, id));
         match said {
-            Ok(()) => self.on_writable(hop, id),
+            Ok(()) => {
+                self.send_presumed(hop, id);
+                self.on_writable(hop, id);
+            }
             Err(_) => self.abort(hop, id, ResetReason::AssociationLost),
         }
     }
@@ -303,7 +317,7 @@ impl Session {
         if kept > self.moves.blind {
             return Ok(());
         }
-        self.moves.blind -= kept;
+        self.moves.spend_blind(kept);
         self.send_early(hop, id, from)
     }
 

@@ -192,6 +192,13 @@ impl Session {
                     _ => self.put_off(hop, stream, whose, Message::Roll(roll)),
                 }
             }
+            (Role::Base, Message::Presumed(presumed)) => {
+                let whose = (presumed.session, presumed.turn);
+                match self.claim(whose) {
+                    Claim::Ours => return self.on_presumed(hop, from, stream, &presumed),
+                    _ => self.put_off(hop, stream, whose, Message::Presumed(presumed)),
+                }
+            }
             _ => {
                 self.stats.malformed += 1;
                 self.reset_unannounced(hop, from, ResetReason::Protocol);

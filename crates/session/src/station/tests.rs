@@ -138,7 +138,7 @@ impl Roaming {
         let left = pair;
         let pair = self.pair();
         self.session.set_handoff(self.mobile.attempt());
-        self.session.expect(Bytes::new(500));
+        self.session.expect(self.around.blind());
         self.session.resume(self.now, &mut self.around.pairs[pair].mobile, ID);
         // The base before still tells what it has got.
         for (id, stream) in self.session.waiting() {

@@ -29,6 +29,7 @@ pub use reason::Reason;
 pub use state::{ConnectionState, Direction, Ended, SessionState, Stage, StateError};
 pub use trust::{GRANTS_MAX, Grant, Warrant};
 
+pub(super) const TYPE_PRESUMED: u8 = 15;
 pub(super) const TYPE_CONTINUE: u8 = 16;
 pub(super) const TYPE_REOPENED: u8 = 17;
 pub(super) const TYPE_ROLL: u8 = 18;
@@ -46,6 +47,8 @@ const FLAG_TENTATIVE: u8 = 4;
 pub const DATAGRAM_TYPES: RangeInclusive<u8> = 20..=63;
 /// Connections that one [`Roll`] names at most: with eight bytes each it fits every body.
 pub const ROLL_MAX: usize = 120;
+/// Bytes of a connection in one [`Presumed`] at most: it fits a body, and a datagram of the least MTU.
+pub const PRESUMED_MAX: usize = 960;
 /// The longest name of a base, in bytes.
 pub const MAX_BASE_NAME_LEN: usize = 64;
 /// Ranges that one [`Message::Pull`] asks for at most.
@@ -126,6 +129,25 @@ pub struct Roll {
     pub turn: u32,
 }
 
+/// Mobile to base, on a stream of its own behind [`Reopen`]: bytes of a connection, from the first on that
+/// the base presumably lacks. Where the presumption is wrong they are of no use, and do no harm: the mobile
+/// keeps them, and sends what the base [expects](Reopened::expected).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Presumed {
+    /// Whose.
+    pub session: SessionId,
+    /// As in [`Reopen::turn`].
+    pub turn: u32,
+    /// Which connection.
+    pub connection: u64,
+    /// The offset in the connection of the first byte.
+    pub from: u64,
+    /// At most [`PRESUMED_MAX`].
+    pub bytes: Vec<u8>,
+    /// No more follow.
+    pub last: bool,
+}
+
 impl Reopen {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let asking = self.asking.as_ref();
@@ -188,6 +210,33 @@ impl Reopened {
         let is = |flag| flags & flag != 0;
         let (ended, over, tentative) = (is(FLAG_ENDED), is(FLAG_OVER), is(FLAG_TENTATIVE));
         Ok(Self { expected, ended, over, tentative, bound })
+    }
+}
+
+impl Presumed {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.push(flag(self.last, FLAG_LAST));
+        out.extend_from_slice(&self.session.0.to_be_bytes());
+        out.extend_from_slice(&self.turn.to_be_bytes());
+        out.extend_from_slice(&self.connection.to_be_bytes());
+        out.extend_from_slice(&self.from.to_be_bytes());
+        let bytes = &self.bytes[..self.bytes.len().min(PRESUMED_MAX)];
+        out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        out.extend_from_slice(bytes);
+    }
+
+    pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+        let [flags] = body.take("flags")?;
+        let session = SessionId(body.take_u64("session")?);
+        let turn = body.take_u32("turn")?;
+        let connection = body.take_u64("connection")?;
+        let from = body.take_u64("first byte")?;
+        let len = usize::from(body.take_u16("length")?);
+        if len > PRESUMED_MAX {
+            return Err(MhpError::TooLong(len));
+        }
+        let bytes = body.take_slice(len, "bytes")?.to_vec();
+        Ok(Self { session, turn, connection, from, bytes, last: flags & FLAG_LAST != 0 })
     }
 }
 

@@ -83,6 +83,11 @@ impl Recovery {
         self.largest_acked
     }
 
+    /// When the datagram with the highest number acknowledged was sent.
+    pub(super) fn largest_acked_sent(&self) -> Option<Time> {
+        (self.largest_acked > 0).then_some(self.largest_acked_sent)
+    }
+
     pub(super) fn round_trip(&self) -> &RoundTrip {
         &self.round_trip
     }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 
 use lasthop_units::Time;
 
-use crate::srp::content::Contents;
+use crate::srp::content::{Content, Contents};
 
 /// What became of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -127,6 +127,13 @@ impl SentLog {
         let from = self.log.partition_point(|s| s.at < time);
         let from = from.max((self.unsettled - self.base) as usize);
         self.log.range(from.min(self.log.len())..).find(|s| s.fate == Fate::Unknown)
+    }
+
+    /// What datagrams of unknown fate carry that left before `time`.
+    pub(in crate::srp) fn unsettled_before(&self, time: Time) -> impl Iterator<Item = &Content> {
+        let first = (self.unsettled - self.base) as usize;
+        let unsettled = self.log.iter().skip(first).take_while(move |sent| sent.at < time);
+        unsettled.filter(|sent| sent.fate == Fate::Unknown).flat_map(|sent| &sent.contents)
     }
 
     /// Removes settled datagrams that left before `before`; the rest stay, so that one that was

@@ -285,6 +285,19 @@ impl StreamSet {
         self.departed.arrived(id, largest_acked)
     }
 
+    /// Before which offset the peer has all bytes of a stream, if `arrived` has arrived as well.
+    pub(super) fn presumed<'a>(
+        &self,
+        id: u64,
+        arrived: impl Iterator<Item = &'a Content>,
+    ) -> Option<u64> {
+        let pieces = arrived.filter_map(|content| match *content {
+            Content::Data { stream, piece } if stream == id => Some(piece),
+            _ => None,
+        });
+        self.streams.get(&id).map(|stream| moved::acked_with(stream, pieces))
+    }
+
     /// Whether a datagram carries bytes of a stream that was taken out.
     pub(super) fn is_for_departed(&self, payload: &[u8]) -> bool {
         self.departed.are_named_in(payload)

@@ -25,6 +25,11 @@ struct Detached {
 }
 
 impl Detached {
+    fn of(stream: &Stream, since: u64) -> Self {
+        let (acked, beyond) = stream.send.acknowledged();
+        Self { acked, beyond: beyond.clone(), since }
+    }
+
     fn on_acked(&mut self, piece: Piece) {
         let (start, end) = (piece.offset.max(self.acked), piece.offset + piece.len as u64);
         if start < end {
@@ -32,6 +37,13 @@ impl Detached {
             self.acked = self.beyond.take_prefix(self.acked).unwrap_or(self.acked);
         }
     }
+}
+
+/// Before which offset the peer has all bytes of a stream, if these pieces of it have arrived as well.
+pub(super) fn acked_with(stream: &Stream, arrived: impl Iterator<Item = Piece>) -> u64 {
+    let mut detached = Detached::of(stream, 0);
+    arrived.for_each(|piece| detached.on_acked(piece));
+    detached.acked
 }
 
 impl Stream {
@@ -79,8 +91,7 @@ impl Departed {
         if self.streams.len() >= DETACHED_MAX {
             self.streams.pop_first();
         }
-        let (acked, beyond) = stream.send.acknowledged();
-        self.streams.insert(id, Detached { acked, beyond: beyond.clone(), since });
+        self.streams.insert(id, Detached::of(stream, since));
     }
 
     /// Bytes of a stream that was taken out had arrived.

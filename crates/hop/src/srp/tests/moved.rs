@@ -83,3 +83,63 @@ fn bytes_for_a_stream_that_was_taken_out_stay_with_the_peer() {
     run(600, &mut mobile, &mut base);
     assert_eq!(base.received(other), b"else");
 }
+
+/// MHP-19: at the moment of a cut the sender knows within some ten milliseconds of its rate how far its bytes
+/// have come, a round trip before it is told: never beyond, where nothing is lost.
+#[test]
+fn where_nothing_is_lost_the_presumption_is_right() {
+    for ms in [1500, 1700, 2003] {
+        let mut w = Pairs::new(ms);
+        let cut = Time::from_millis(ms);
+        w.silences = vec![(cut, Time::NEVER)];
+        let mut bulk = Bulk::start(&mut w, 0, FOREVER);
+        // Before its silence is noticed, and after.
+        for later in [1, 100, 1000] {
+            bulk.run(&mut w, cut + Duration::from_millis(later));
+            let acked = w.ends[0][0].snapshot(bulk.id).unwrap().send_start;
+            let presumed = w.ends[0][0].presumed(bulk.id).unwrap();
+            let arrived = bulk.read;
+            assert!((acked..=arrived).contains(&presumed), "{acked} {presumed} {arrived}");
+            let near = Rate::from_mbps(20).bytes_in(Duration::from_millis(12)).get();
+            assert!(arrived - presumed < near, "{acked} {presumed} {arrived}");
+            assert!(presumed - acked > near, "{acked} {presumed} {arrived}");
+        }
+    }
+}
+
+/// What counts as lost is not presumed to have come, nor anything behind it.
+#[test]
+fn a_presumption_ends_at_a_loss() {
+    let mut w = Pairs::new(1);
+    let (cut, lost) = (Time::from_secs(2), Time::from_millis(1990));
+    w.silences = vec![(cut, Time::NEVER)];
+    w.pipes[0].loses = Some(Box::new(move |now, _| now >= lost));
+    let mut bulk = Bulk::start(&mut w, 0, FOREVER);
+    bulk.run(&mut w, cut + Duration::from_secs(1));
+    let presumed = w.ends[0][0].presumed(bulk.id).unwrap();
+    let before = Rate::from_mbps(20).bytes_in(Duration::from_millis(12)).get();
+    assert!(presumed <= bulk.read + before, "{presumed} {}", bulk.read);
+}
+
+/// An association that was made ahead and carried nothing is silent because its first path is gone: on the new
+/// one it begins as any does, and does not wait for the answer to a probe. One that knows its rate does wait.
+#[test]
+fn a_silence_of_another_path_keeps_back_nothing_from_an_unmeasured_one() {
+    for (before, least, most) in [(0, 12, 32), (2_000_000, 0, 5)] {
+        let mut w = Pairs::new(7);
+        let mut bulk = Bulk::start(&mut w, 0, before + 1);
+        bulk.run(&mut w, Time::from_secs(3));
+        let id = w.ends[0][0].open().unwrap();
+        w.silences = vec![(w.now, Time::NEVER)];
+        w.ends[0][0].ping();
+        w.step(Time::from_secs(4));
+        while w.step(Time::from_secs(5)) {}
+        assert!(w.ends[0][0].stats().silent);
+        w.ends[0][0].handle_moved(w.now);
+        w.ends[0][0].write(id, &[0; 20_000]).unwrap();
+        let offered = w.pipes[0].offered;
+        while w.step(Time::from_millis(5035)) {}
+        let sent = w.pipes[0].offered - offered;
+        assert!((least..=most).contains(&sent), "{before}: {sent}");
+    }
+}

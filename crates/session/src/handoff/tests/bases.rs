@@ -72,7 +72,7 @@ impl Roaming {
 
     /// The connections go on over the new hop, and the base before still tells what it has got.
     fn resume_after(&mut self, before: usize) {
-        self.session.expect(Bytes::from_kib(1));
+        self.session.expect(self.limits.blind());
         self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
         for (id, stream) in self.session.waiting() {
             let arrived = self.pairs[before].mobile.arrived(stream).expect("it was detached there");

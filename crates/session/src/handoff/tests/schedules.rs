@@ -26,6 +26,7 @@ impl Run {
             buffer: [3, 40, 700, 5000][dice.below(4) as usize],
             piece: [1, 7, usize::MAX][dice.below(3) as usize],
             unacknowledged: dice.below(800) as usize,
+            presumed: dice.chance(0.5).then(|| dice.below(400) as i64 - 300),
             ..Limits::default()
         };
         let config = Config { datagram: Bytes::new(60 + dice.below(400)), ..Config::base() };

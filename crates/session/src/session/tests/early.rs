@@ -333,8 +333,9 @@ impl Upload {
     const LEN: usize = 50_000;
     const ARRIVED: usize = 20_000;
 
-    fn new() -> Self {
-        let limits = Limits { unacknowledged: 1 << 20, buffer: 1 << 20, ..Limits::default() };
+    fn new(presumed: Option<i64>) -> Self {
+        let unacknowledged = 1 << 20;
+        let limits = Limits { unacknowledged, buffer: 1 << 20, presumed, ..Limits::default() };
         let mut world = Sessions::with(limits);
         let id = world.opened();
         world.settle();
@@ -379,7 +380,7 @@ impl Upload {
 #[test]
 fn an_upload_goes_on_with_what_the_old_base_had_got() {
     for more in [0, -1, -3000] {
-        let mut upload = Upload::new();
+        let mut upload = Upload::new(None);
         upload.hear(more);
         assert_eq!(upload.ask(), upload.sent[Upload::ARRIVED..], "{more}");
         let (id, world) = (upload.id, &mut upload.trip.world);
@@ -395,7 +396,7 @@ fn an_upload_goes_on_with_what_the_old_base_had_got() {
 /// MHP-19: without that word nothing is sent that the base may have; the answer is awaited.
 #[test]
 fn an_upload_of_which_nothing_is_known_waits_for_the_answer() {
-    let mut upload = Upload::new();
+    let mut upload = Upload::new(None);
     assert_eq!(upload.ask(), b"");
     let world = &mut upload.trip.world;
     let mut got = Vec::new();
@@ -409,7 +410,7 @@ fn an_upload_of_which_nothing_is_known_waits_for_the_answer() {
 /// MHP-19: a hole is never papered over, whoever is wrong.
 #[test]
 fn bytes_from_beyond_what_the_base_has_are_refused() {
-    let mut upload = Upload::new();
+    let mut upload = Upload::new(None);
     upload.hear(1);
     assert_eq!(upload.ask(), b"");
     let (mobile, _) = upload.trip.world.settle();
@@ -420,11 +421,52 @@ fn bytes_from_beyond_what_the_base_has_are_refused() {
 /// MHP-23: what a base without the session has taken early is not lost with it.
 #[test]
 fn what_was_sent_early_in_vain_is_sent_again() {
-    let mut upload = Upload::new();
+    let mut upload = Upload::new(None);
     upload.hear(0);
     upload.trip.world.pair.carry_up(usize::MAX);
     upload.trip.world.base_events();
     upload.trip.leave();
+    upload.trip.arrive();
+    upload.trip.adopt();
+    let mut got = Vec::new();
+    for _ in 0..10 {
+        got.extend(upload.trip.world.read_base(upload.id));
+        upload.trip.world.settle();
+    }
+    assert_eq!(got, upload.sent[Upload::ARRIVED..]);
+}
+
+/// MHP-19: a few bytes from where the old base presumably got to need not wait for any answer. A presumption
+/// that is too low or too high costs them and no more.
+#[test]
+fn an_upload_goes_on_from_where_the_old_base_presumably_got_to() {
+    let some = 16 * 1024;
+    for (more, new) in [(0, some), (-1000, some - 1000), (-20_000, 0), (1, 0), (40_000, 0)] {
+        let mut upload = Upload::new(Some(more));
+        let mut got = upload.ask();
+        assert_eq!(got.len(), new, "{more}");
+        let (id, world) = (upload.id, &mut upload.trip.world);
+        for _ in 0..10 {
+            world.settle();
+            got.extend(world.read_base(id));
+        }
+        assert_eq!(got, upload.sent[Upload::ARRIVED..], "{more}");
+        assert_eq!(world.base.stats().malformed + world.mobile.stats().malformed, 0);
+    }
+}
+
+/// MHP-23: what a base has taken so goes on with the session, which the mobile need not know.
+#[test]
+fn presumed_bytes_go_on_with_the_session() {
+    let mut upload = Upload::new(Some(0));
+    upload.trip.world.pair.carry_up(usize::MAX);
+    upload.trip.world.base_events();
+    let state = upload.trip.state.take().expect("frozen");
+    upload.trip.world.base.adopt(upload.trip.world.now, state);
+    upload.trip.world.base_events();
+    upload.trip.leave();
+    let state = upload.trip.state.as_ref().expect("frozen again");
+    assert_eq!(state.connections[0].up.bytes.len(), 16 * 1024);
     upload.trip.arrive();
     upload.trip.adopt();
     let mut got = Vec::new();

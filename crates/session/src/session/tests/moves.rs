@@ -520,10 +520,11 @@ proptest! {
         piece in prop_oneof![1usize..5, Just(usize::MAX)],
         unacknowledged in prop_oneof![Just(0usize), 1usize..500],
         streams in prop_oneof![3usize..6, Just(usize::MAX)],
-        blind in prop_oneof![Just(0u64), Just(10_000)],
+        blind in prop_oneof![Just(0u64), 1u64..300, Just(10_000)],
+        presumed in prop::option::of(-200i64..100),
         steps in prop::collection::vec(step(), 0..250),
     ) {
-        let mut run = Run::new(Limits { buffer, piece, unacknowledged, streams }, blind);
+        let mut run = Run::new(Limits { buffer, piece, unacknowledged, streams, presumed }, blind);
         steps.iter().for_each(|step| run.step(step));
         run.drain();
         run.compare();

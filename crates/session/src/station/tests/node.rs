@@ -118,6 +118,10 @@ pub(super) struct Around {
 }
 
 impl Around {
+    pub(super) fn blind(&self) -> Bytes {
+        self.limits.blind()
+    }
+
     pub(super) fn new(mode: Mode, limits: Limits) -> Self {
         Self {
             mode,

@@ -26,6 +26,7 @@ impl Run {
             buffer: [40, 700, 5000][dice.below(3) as usize],
             piece: [1, 7, usize::MAX][dice.below(3) as usize],
             unacknowledged: dice.below(800) as usize,
+            presumed: dice.chance(0.5).then(|| dice.below(400) as i64 - 300),
             ..Limits::default()
         };
         let mode = [Mode::Anchor, Mode::Migrate, Mode::Both][dice.below(3) as usize];

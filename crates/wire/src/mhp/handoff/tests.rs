@@ -181,6 +181,14 @@ fn every_stream_message_comes_back() {
             last: false,
             turn: 2,
         }),
+        mhp::Message::Presumed(Presumed {
+            session: SessionId(9),
+            turn: 2,
+            connection: 6,
+            from: 1 << 40,
+            bytes: vec![7; PRESUMED_MAX],
+            last: true,
+        }),
     ];
     for message in all {
         let mut bytes = Vec::new();
