@@ -1,4 +1,4 @@
-//! What datagrams carry that must be told again if they are lost.
+//! What datagrams carry that must be sent again if they are lost.
 
 use smallvec::SmallVec;
 
@@ -10,7 +10,7 @@ pub(super) struct Piece {
     pub(super) fin: bool,
 }
 
-/// Something in a datagram that must be told again if the datagram is lost.
+/// Something in a datagram that must be sent again if the datagram is lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Content {
     Data { stream: u64, piece: Piece },

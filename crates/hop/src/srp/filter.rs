@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn old_minima_are_forgotten_and_recent_ones_kept() {
+    fn old_minima_expire_and_recent_ones_are_kept() {
         let mut f = WindowedMin::new(Duration::from_secs(10));
         f.insert(Time::from_secs(0), 5);
         f.insert(Time::from_secs(4), 9);

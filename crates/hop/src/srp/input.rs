@@ -5,7 +5,7 @@ use core::mem::take;
 use lasthop_units::Time;
 use lasthop_wire::frame::{Ack, Frame, FrameError, Frames};
 
-use super::ending::Ending;
+use super::close_state::CloseState;
 use super::recovery::Purpose;
 use super::{Srp, Violation};
 use crate::transport::CloseReason;
@@ -18,7 +18,7 @@ impl Srp {
     ///
     /// The frames cannot be read; those before the first unreadable one have been handled.
     pub fn handle(&mut self, now: Time, number: u64, payload: &[u8]) -> Result<(), FrameError> {
-        if self.ending.closed().is_some() {
+        if self.close_state.closed().is_some() {
             return Ok(());
         }
         if number == 0 || self.received.is_known(number) {
@@ -26,17 +26,17 @@ impl Srp {
             return Ok(());
         }
         self.stats.datagrams_received += 1;
-        if self.is_quiet() {
-            // The peer is there again, whatever it says.
+        if self.sends_only_probes() {
+            // The peer is there again, whatever it sends.
             self.probes.probe_now(now);
         }
-        if self.streams.is_for_departed(payload) {
+        if self.streams.is_for_detached(payload) {
             self.handle_acks(now, payload);
             return Ok(());
         }
         self.received.on_datagram(now, number);
         let outcome = self.handle_frames(now, payload);
-        self.streams.settle_shares();
+        self.streams.update_shares();
         if outcome? {
             match self.window() {
                 None => {
@@ -60,7 +60,7 @@ impl Srp {
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Floor(_) | Frame::Padding | Frame::Urge);
             if self.handle_frame(now, &frame).is_err() {
-                self.ending.close(CloseReason::Protocol);
+                self.close_state.close(CloseReason::Protocol);
                 break;
             }
         }
@@ -73,7 +73,7 @@ impl Srp {
             if let Frame::Ack(ack) = &frame
                 && self.on_ack(now, ack).is_err()
             {
-                self.ending.close(CloseReason::Protocol);
+                self.close_state.close(CloseReason::Protocol);
             }
         }
     }
@@ -85,7 +85,7 @@ impl Srp {
             Frame::Floor(floor) => self.received.on_floor(*floor),
             Frame::Urge => self.received.urge(),
             Frame::Close { code } => {
-                self.ending = Ending::Closed(CloseReason::from_code(*code));
+                self.close_state = CloseState::Closed(CloseReason::from_code(*code));
             }
             frame => {
                 let span = self.span();
@@ -97,7 +97,7 @@ impl Srp {
 
     fn on_ack(&mut self, now: Time, ack: &Ack<'_>) -> Result<(), Violation> {
         let rate = self.pacing_rate();
-        let told = self.recovery.on_ack(now, ack, |sent| {
+        let outcome = self.recovery.on_ack(now, ack, |sent| {
             let payload = sent.size as usize - self.overhead;
             if sent.purpose == Purpose::MtuProbe {
                 self.mtu.on_probe_acked(payload);
@@ -107,27 +107,27 @@ impl Srp {
                 self.streams.on_acked(content, rate);
             }
         })?;
-        self.stats.spurious += told.spurious;
-        self.stats.lost -= told.spurious;
-        if let Some(rtt) = told.rtt {
+        self.stats.spurious += outcome.spurious;
+        self.stats.lost -= outcome.spurious;
+        if let Some(rtt) = outcome.rtt {
             self.rate.on_round_trip(now, rtt, self.full_datagram());
         }
         self.find_losses(now, Some(ack.first));
         let datagram = self.full_datagram();
-        if let Some(from) = told.raised_from
+        if let Some(from) = outcome.raised_from
             && let Some(sample) = self.recovery.sample(ack, from, datagram)
         {
             self.rate.on_ack(now, sample);
         }
-        if told.progress {
+        if outcome.progress {
             self.end_silence(now);
         }
-        self.recovery.forget(now);
+        self.recovery.expire(now);
         Ok(())
     }
 
-    /// What counts as lost is due again (SRP-4): by what an acknowledgement says of the numbers from
-    /// `covered` on, or by the time that has passed.
+    /// What counts as lost is due again (SRP-4): by an acknowledgement of the numbers from `covered`
+    /// on, or by the time that has passed.
     pub(super) fn find_losses(&mut self, now: Time, covered: Option<u64>) {
         let loss = self.rate.loss();
         self.recovery.find_losses(now, covered, |sent| {

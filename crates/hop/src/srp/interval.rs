@@ -1,13 +1,13 @@
-//! What acknowledgements tell of the hop in a stretch of time that is long enough to tell something.
+//! What acknowledgements show of the hop in a stretch of time that is long enough to measure it.
 
 use core::time::Duration;
 
 use super::sample::Sample;
 
-/// Datagrams that must be settled before an interval says anything.
+/// Datagrams that must be settled, acknowledged or lost, before an interval is a measurement.
 pub(super) const INTERVAL_DATAGRAMS: u64 = 8;
 
-/// What is gathered from one look at the hop to the next.
+/// What is gathered from one measurement of the hop to the next.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Interval {
     start_arrival_us: u64,
@@ -19,12 +19,12 @@ pub(super) struct Interval {
     /// The second least.
     pub(super) delay_second_us: i64,
     /// Sending paused meanwhile.
-    pub(super) broken: bool,
+    pub(super) paused: bool,
 }
 
-/// What an interval said of the hop.
+/// What an interval showed of the hop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Measurement {
     /// Bits per second that the hop worked off, later losses included.
     pub(super) served: f64,
     /// Bits per second that arrived.
@@ -41,31 +41,31 @@ pub(super) struct Look {
 impl Interval {
     /// Takes a sample into the interval at hand. If that is long enough it is returned, and the next
     /// begins.
-    pub(super) fn go_on(
-        place: &mut Option<Self>,
+    pub(super) fn add_sample(
+        slot: &mut Option<Self>,
         s: &Sample,
         delay_us: i64,
         wanted: Duration,
     ) -> Option<Self> {
-        let Some(interval) = place else {
-            *place = Some(Self::start(s, delay_us));
+        let Some(interval) = slot else {
+            *slot = Some(Self::start(s, delay_us));
             return None;
         };
-        interval.add(delay_us);
+        interval.add_delay(delay_us);
         let took = interval.took(s);
         let settled = interval.settled(s);
         let enough = settled >= INTERVAL_DATAGRAMS * s.datagram as u64;
         if took < wanted || (!enough && took < 8 * wanted) || settled == 0 {
             return None;
         }
-        place.replace(Self::start(s, delay_us))
+        slot.replace(Self::start(s, delay_us))
     }
 
     fn took(&self, s: &Sample) -> Duration {
         Duration::from_micros(s.arrival_us.saturating_sub(self.start_arrival_us))
     }
 
-    /// Bytes whose fate was learnt since the start. Losses may be taken back meanwhile.
+    /// Bytes acknowledged or lost since the start. Losses may be taken back meanwhile.
     fn settled(&self, s: &Sample) -> u64 {
         (s.delivered - self.delivered) + s.lost.saturating_sub(self.lost)
     }
@@ -79,19 +79,19 @@ impl Interval {
             delay_min_us: delay_us,
             delay_max_us: delay_us,
             delay_second_us: i64::MAX,
-            broken: false,
+            paused: false,
         }
     }
 
-    fn add(&mut self, delay_us: i64) {
+    fn add_delay(&mut self, delay_us: i64) {
         self.delay_second_us = self.delay_second_us.min(self.delay_min_us.max(delay_us));
         self.delay_min_us = self.delay_min_us.min(delay_us);
         self.delay_max_us = self.delay_max_us.max(delay_us);
     }
 }
 
-impl Look {
-    pub(super) fn of(interval: &Interval, s: &Sample, base_us: i64) -> Self {
+impl Measurement {
+    pub(super) fn new(interval: &Interval, s: &Sample, base_us: i64) -> Self {
         let (took, settled) = (interval.took(s), interval.settled(s));
         let queue = |delay_us: i64| Duration::from_micros((delay_us - base_us).max(0) as u64);
         let delivered = s.delivered - interval.delivered;

@@ -10,7 +10,7 @@
 //! Bytes are addressed by stream and offset, not by segment (SRP-5 reads a segment number into the
 //! paper's silence): a path whose MTU shrinks cuts the same bytes into smaller pieces.
 //!
-//! [`Srp`] puts parts together, each with a state of its own, and says in what order they are asked:
+//! [`Srp`] puts parts together, each with a state of its own, and calls them in order:
 //! `input.rs` on arrival, `output.rs` for the next datagram, `timer.rs` in between.
 //!
 //! It is a machine. Feed it with [`handle`](Srp::handle), [`handle_timeout`](Srp::handle_timeout)
@@ -18,10 +18,10 @@
 //! returns `None`, then sleep until [`next_timeout`](Srp::next_timeout). Time must not go
 //! backwards.
 
+mod close_state;
 mod content;
 mod copies;
 mod cubic;
-mod ending;
 mod filter;
 mod input;
 mod interval;
@@ -48,8 +48,8 @@ use lasthop_units::{Bytes, Rate, Time};
 use crate::config::{HopConfig, Limits, Window};
 use crate::stats::HopStats;
 use crate::transport::Role;
+use close_state::CloseState;
 use copies::Copies;
-use ending::Ending;
 use mtu::MtuSearch;
 use pacer::Pacer;
 use probes::Probes;
@@ -84,7 +84,7 @@ pub struct Srp {
     probes: Probes,
     /// What to send twice.
     copies: Copies,
-    ending: Ending,
+    close_state: CloseState,
     /// Counters that outlive an association; the parts have the rest.
     stats: HopStats,
 }
@@ -108,7 +108,7 @@ impl Srp {
             mtu,
             probes: Probes::new(now, config.discipline.windowed().copied()),
             copies: Copies::new(now),
-            ending: Ending::Open,
+            close_state: CloseState::Open,
             stats: HopStats::default(),
             config,
         }

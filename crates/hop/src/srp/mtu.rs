@@ -1,8 +1,8 @@
 //! Finding the largest datagram that passes (after RFC 8899), on a hop that loses datagrams anyway.
 //!
-//! A probe that is lost says little where a fifth of everything is lost. So a size is given up only
-//! after as many losses in a row as loss alone would produce once in ten thousand times, and a size
-//! in use is doubted only when large datagrams keep vanishing while small ones arrive.
+//! A lost probe proves little where a fifth of everything is lost. So a size is abandoned only after
+//! as many losses in a row as loss alone would produce once in ten thousand times, and a size in use
+//! only when large datagrams keep vanishing while small ones arrive.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use lasthop_units::Time;
 const CONFIDENCE: f64 = 10_000.0;
 const ATTEMPTS_MIN: u32 = 3;
 const ATTEMPTS_MAX: u32 = 40;
-/// More loss than this is not believed when a size in use is doubted.
+/// More loss than this counts as this much when a size in use is judged.
 const DOUBT_LOSS: f64 = 0.4;
 /// The search ends when it is known to so many bytes.
 const CLOSE_ENOUGH: usize = 16;
@@ -127,7 +127,7 @@ impl MtuSearch {
         }
         self.large_lost = self.large_lost.saturating_add(1);
         // A path that swallows all large ones drives the measured loss up: that must not delay the
-        // verdict.
+        // result.
         let enough = 2 * attempts(loss.min(DOUBT_LOSS));
         let vanished = self.large_lost >= enough && self.small_arrived >= 2;
         if vanished {
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shrunken_path_is_noticed_when_small_datagrams_arrive() {
+    fn a_shrunken_path_is_detected_when_small_datagrams_arrive() {
         let mut m = MtuSearch::new(1200, 1472);
         m.on_probe_acked(1472);
         let fell = (0..100).any(|_| {

@@ -9,17 +9,17 @@ use super::content::{Content, Contents};
 use super::recovery::{Fate, Purpose, Sent};
 use crate::transport::Packet;
 
-/// The sender tells its floor once in so many datagrams.
+/// The sender sends its floor in one of so many datagrams.
 const FLOOR_EVERY: u64 = 32;
 
 impl Srp {
     /// Writes the frames of the next datagram that should leave now into `out`, if there is one.
     /// `out` must have room for the largest datagram's frames.
     pub fn poll(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        if !self.ending.is_open() {
+        if !self.close_state.is_open() {
             return self.poll_close(now, out);
         }
-        self.streams.settle_shares();
+        self.streams.update_shares();
         if self.probes.is_due() {
             // An acknowledgement goes by itself: aboard a full probe it would be lost with it where
             // the path has shrunk, and both ends would wait for ever.
@@ -28,7 +28,7 @@ impl Srp {
             }
             return self.poll_probe(now, out);
         }
-        let quiet = self.is_quiet();
+        let quiet = self.sends_only_probes();
         let paced = now >= self.pacer.at() && !quiet;
         let free = paced && self.recovery.log().inflight() < self.inflight_limit();
         if free
@@ -37,12 +37,12 @@ impl Srp {
         {
             return self.poll_mtu_probe(now, size, out);
         }
-        self.streams.say_blocked();
+        self.streams.queue_blocked();
         let has_data = self.streams.has_data();
         let controls = self.streams.has_controls() && !quiet;
         let data = free && has_data;
         if paced && (!has_data || (!free && !self.rate.is_window_driven())) {
-            self.pacer.pass();
+            self.pacer.on_idle();
         }
         if controls || data {
             return self.poll_data(now, data, out);
@@ -63,7 +63,7 @@ impl Srp {
     }
 
     /// Nothing is sent but probes. One datagram must be on its way for them to repeat.
-    pub(super) fn is_quiet(&self) -> bool {
+    pub(super) fn sends_only_probes(&self) -> bool {
         self.probes.is_silent() && self.recovery.log().oldest().is_some()
     }
 
@@ -82,10 +82,10 @@ impl Srp {
     }
 
     fn poll_close(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
-        let reason = self.ending.last_word()?;
+        let reason = self.close_state.next_close()?;
         let mut w = Writer::new(out);
         w.put(&Frame::Close { code: reason.code() });
-        Some(self.record(now, w.len(), Contents::new(), Kind::Silent))
+        Some(self.record(now, w.len(), Contents::new(), Kind::NotEliciting))
     }
 
     fn poll_ack(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
@@ -94,7 +94,7 @@ impl Srp {
         if !self.received.write_ack(now, &mut w) {
             return None;
         }
-        Some(self.record(now, w.len(), Contents::new(), Kind::Silent))
+        Some(self.record(now, w.len(), Contents::new(), Kind::NotEliciting))
     }
 
     fn poll_ping(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
@@ -111,40 +111,40 @@ impl Srp {
         Some(self.record(now, w.len(), Contents::new(), Kind::MtuProbe))
     }
 
-    /// Repeats the oldest that is outstanding: if it passes, its acknowledgement tells of all the
-    /// rest, and the peer's application gets on at once.
+    /// Repeats the oldest that is outstanding: if it passes, its acknowledgement covers all the rest,
+    /// and the peer's application gets on at once.
     fn poll_probe(&mut self, now: Time, out: &mut [u8]) -> Option<Packet> {
         self.probes.on_probe();
         self.stats.probes += 1;
-        // The spacing of probes says nothing of what the hop can do.
-        self.pacer.pass();
+        // The spacing of probes does not measure what the hop can do.
+        self.pacer.on_idle();
         let base = self.config.datagram_base.as_usize() + self.config.carrier_overhead.as_usize();
         let small = base.saturating_sub(self.overhead);
         let full = self.mtu.current();
         let room = if self.probes.probe_is_small() { full.min(small) } else { full };
         let mut w = Writer::new(out.get_mut(..room)?);
-        let mut told = Contents::new();
+        let mut contents = Contents::new();
         let srtt = self.recovery.round_trip().srtt().unwrap_or_default();
         let onset =
             self.probes.likely_onset(srtt).and_then(|t| self.recovery.log().oldest_since(t));
         let exact = onset.is_some();
-        let contents: SmallVec<[Content; 4]> = onset
+        let repeated: SmallVec<[Content; 4]> = onset
             .or_else(|| self.recovery.log().oldest())
             .map(|s| s.contents.iter().copied().collect())
             .unwrap_or_default();
-        for content in contents {
-            self.streams.repeat(content, exact, &mut w, &mut told);
+        for content in repeated {
+            self.streams.repeat(content, exact, &mut w, &mut contents);
         }
-        if told.is_empty() {
-            // Nothing waits to be repeated: what waits to be sent asks as well as a ping does.
-            self.streams.write_controls(&mut w, &mut told);
-            self.write_data(&mut w, &mut told);
+        if contents.is_empty() {
+            // Nothing waits to be repeated: what waits to be sent elicits an answer as a ping does.
+            self.streams.write_controls(&mut w, &mut contents);
+            self.write_data(&mut w, &mut contents);
         }
-        if told.is_empty() {
+        if contents.is_empty() {
             w.put(&Frame::Ping);
         }
         w.put(&Frame::Urge);
-        let packet = self.record(now, w.len(), told, Kind::Eliciting);
+        let packet = self.record(now, w.len(), contents, Kind::Eliciting);
         Some(packet)
     }
 
@@ -152,19 +152,19 @@ impl Srp {
     fn poll_copy(
         &mut self,
         now: Time,
-        contents: SmallVec<[Content; 4]>,
+        repeated: SmallVec<[Content; 4]>,
         out: &mut [u8],
     ) -> Option<Packet> {
         let room = self.mtu.current().min(out.len());
         let mut w = Writer::new(&mut out[..room]);
-        let mut told = Contents::new();
-        for content in contents {
-            self.streams.repeat(content, true, &mut w, &mut told);
+        let mut contents = Contents::new();
+        for content in repeated {
+            self.streams.repeat(content, true, &mut w, &mut contents);
         }
-        if told.is_empty() {
+        if contents.is_empty() {
             return None;
         }
-        let packet = self.record(now, w.len(), told, Kind::Copy);
+        let packet = self.record(now, w.len(), contents, Kind::Copy);
         self.copies.spend(packet.len);
         Some(packet)
     }
@@ -178,24 +178,25 @@ impl Srp {
         if self.recovery.log().next_number().is_multiple_of(FLOOR_EVERY) {
             w.put(&Frame::Floor(self.recovery.log().floor()));
         }
-        let mut told = Contents::new();
-        self.streams.write_controls(&mut w, &mut told);
+        let mut contents = Contents::new();
+        self.streams.write_controls(&mut w, &mut contents);
         if data {
-            self.write_data(&mut w, &mut told);
+            self.write_data(&mut w, &mut contents);
         }
-        if told.is_empty() {
-            // Nothing asked for an answer after all; what was written is still worth sending.
-            return (!w.is_empty()).then(|| self.record(now, w.len(), told, Kind::Silent));
+        if contents.is_empty() {
+            // Nothing elicits an acknowledgement; what was written is still worth sending.
+            return (!w.is_empty())
+                .then(|| self.record(now, w.len(), contents, Kind::NotEliciting));
         }
         if data && !self.streams.has_data() && self.window().is_none() {
             w.put(&Frame::Urge);
         }
-        Some(self.record(now, w.len(), told, Kind::Eliciting))
+        Some(self.record(now, w.len(), contents, Kind::Eliciting))
     }
 
-    fn write_data(&mut self, w: &mut Writer<'_>, told: &mut Contents) {
+    fn write_data(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
         let (rate, full) = (self.pacing_rate(), self.mtu.current());
-        self.streams.write_data(w, told, rate, full, |fresh| self.copies.earn(fresh));
+        self.streams.write_data(w, contents, rate, full, |fresh| self.copies.earn(fresh));
     }
 
     /// Enters a datagram into the log and charges the pacer.
@@ -204,15 +205,15 @@ impl Srp {
         let size = len + self.overhead;
         self.stats.datagrams_sent += 1;
         let mut after_idle = false;
-        if kind != Kind::Silent {
-            self.probes.on_asked(now);
+        if kind != Kind::NotEliciting {
+            self.probes.on_eliciting(now);
             let air = self.pacing_rate().time_for(Bytes::from(size));
             after_idle = self.pacer.on_sent(now, air);
         }
         self.recovery.on_sent(Sent {
             at: now,
             size: size as u32,
-            fate: if kind == Kind::Silent { Fate::Ignored } else { Fate::Unknown },
+            fate: if kind == Kind::NotEliciting { Fate::Ignored } else { Fate::Unknown },
             after_idle,
             purpose: match kind {
                 Kind::MtuProbe => Purpose::MtuProbe,
@@ -225,11 +226,11 @@ impl Srp {
     }
 }
 
-/// What a datagram asks for.
+/// What a datagram elicits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Nothing: it is not acknowledged for its own sake.
-    Silent,
+    /// Nothing: it is not acknowledged for its own sake ("ack-eliciting", RFC 9000 section 13.2).
+    NotEliciting,
     Eliciting,
     MtuProbe,
     Copy,

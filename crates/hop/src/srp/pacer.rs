@@ -43,8 +43,8 @@ impl Pacer {
         self.at = self.at.max(now);
     }
 
-    /// There was an opportunity to send, and nothing to send at it, or no leave.
-    pub(super) fn pass(&mut self) {
+    /// There was an opportunity to send, and no data, credit or window for it.
+    pub(super) fn on_idle(&mut self) {
         self.idle = true;
     }
 

@@ -1,4 +1,4 @@
-//! Tails and silences: when nothing comes back, ask (SRP-9); and when nothing is said, too.
+//! Tails and silences: probes when nothing is acknowledged (SRP-9), pings when nothing is sent.
 
 use core::time::Duration;
 
@@ -21,10 +21,10 @@ const PROBE_INTERVAL_UNKNOWN: Duration = Duration::from_millis(100);
 /// After so many unanswered probes the hop counts as silent: nothing but probes is sent.
 const SILENT_AFTER: u32 = 3;
 
-/// Unanswered probes, and what is to be asked.
+/// Unanswered probes, and what to send next.
 #[derive(Debug)]
 pub(super) struct Probes {
-    /// By whose timer to ask, if not by the hop's measure.
+    /// Whose timer to probe by, if not by the measured hop.
     window: Option<Window>,
     /// Probes sent since something was last acknowledged.
     unanswered: u32,
@@ -32,13 +32,13 @@ pub(super) struct Probes {
     last_probe: Time,
     /// Since when nothing has been acknowledged although something is outstanding.
     since: Option<Time>,
-    /// The operator or the kernel says that the link is down.
+    /// The operator or the kernel reported the link as down.
     down: bool,
     /// Probes to send as soon as possible.
     due: u32,
     last_progress: Time,
-    /// When something last left that asks for an answer.
-    last_asked: Time,
+    /// When a datagram last left that elicits an acknowledgement.
+    last_eliciting: Time,
     ping_due: bool,
 }
 
@@ -52,13 +52,13 @@ impl Probes {
             down: false,
             due: 0,
             last_progress: Time::ZERO,
-            last_asked: now,
+            last_eliciting: now,
             ping_due: false,
         }
     }
 
     /// The hop counts as silent: nothing but probes makes sense. A window bounds what a silence can
-    /// cost, so that an end that goes by one takes it for granted only if it was told.
+    /// cost, so that with one only a link reported as down counts.
     pub(super) fn is_silent(&self) -> bool {
         self.down || (self.window.is_none() && self.unanswered >= SILENT_AFTER)
     }
@@ -82,7 +82,7 @@ impl Probes {
         self.last_progress = now;
     }
 
-    /// The link is said to be up; whether something is outstanding.
+    /// The link is reported as up; whether something is outstanding.
     pub(super) fn on_link_up(&mut self, now: Time, outstanding: bool) {
         self.down = false;
         if outstanding {
@@ -111,7 +111,7 @@ impl Probes {
     }
 
     /// When the silence began for what we sent, as well as can be guessed: the last acknowledgement
-    /// came just before it and spoke of what had left a round trip earlier, but what left half a
+    /// came just before it and covered what had left a round trip earlier, but what left half a
     /// round trip later still arrived. From the second probe on, every other one repeats from here:
     /// what is older most likely arrived and only its acknowledgement did not.
     pub(super) fn likely_onset(&self, srtt: Duration) -> Option<Time> {
@@ -169,8 +169,8 @@ impl Probes {
         (self.unanswered == SILENT_AFTER, now.since(since))
     }
 
-    /// Asks for a sign of life.
-    pub(super) fn ping(&mut self) {
+    /// Requests a ping.
+    pub(super) fn request_ping(&mut self) {
         self.ping_due = true;
     }
 
@@ -179,19 +179,19 @@ impl Probes {
         self.ping_due = false;
     }
 
-    /// A ping is wanted, or the peer was asked nothing for so long.
+    /// A ping was requested, or nothing was sent for so long that elicits an acknowledgement.
     pub(super) fn wants_ping(&self, now: Time, keepalive: Duration) -> bool {
-        self.ping_due || now.since(self.last_asked) >= keepalive
+        self.ping_due || now.since(self.last_eliciting) >= keepalive
     }
 
-    /// Something leaves that asks for an answer.
-    pub(super) fn on_asked(&mut self, now: Time) {
-        self.last_asked = now;
+    /// A datagram leaves that elicits an acknowledgement.
+    pub(super) fn on_eliciting(&mut self, now: Time) {
+        self.last_eliciting = now;
     }
 
-    /// When something last left that asks for an answer.
-    pub(super) fn last_asked(&self) -> Time {
-        self.last_asked
+    /// When a datagram last left that elicits an acknowledgement.
+    pub(super) fn last_eliciting(&self) -> Time {
+        self.last_eliciting
     }
 }
 

@@ -19,7 +19,7 @@ use lasthop_units::{Rate, Time};
 
 use super::cubic::Cubic;
 use super::filter::WindowedMin;
-use super::interval::{INTERVAL_DATAGRAMS, Interval, Look};
+use super::interval::{INTERVAL_DATAGRAMS, Interval, Measurement};
 use super::sample::Sample;
 
 /// A standing queue shorter than this is noise: clocks, schedulers and interrupt moderation.
@@ -29,11 +29,11 @@ const EMPTY: Duration = Duration::from_millis(1);
 /// How much a flow may keep standing in the queue, in full datagrams. The same for every flow, so
 /// that who has the larger share is the first to yield.
 const QUEUE_DATAGRAMS: f64 = 6.0;
-/// How long the least delay stays believed without being seen again.
+/// How long the least delay is used without being seen again.
 const BASE_WINDOW: Duration = Duration::from_secs(10);
 /// After so long beside a supposed neighbour it is made sure that there is one.
 const FIRST_DRAIN_TEST: Duration = Duration::from_secs(3);
-/// Longest wait, in seconds, for looks at a slow hop before a standing queue is a neighbour's.
+/// Longest wait, in seconds, for measurements of a slow hop before a standing queue is a neighbour's.
 const PATIENCE_MAX: f64 = 1.2;
 /// Loss is averaged over about so many datagrams.
 const LOSS_DATAGRAMS: f64 = 300.0;
@@ -52,7 +52,7 @@ enum Mode {
     Compete,
 }
 
-/// Measures the hop and says how fast and how much to send.
+/// Measures the hop and sets how fast and how much to send.
 #[derive(Debug)]
 pub(super) struct RateControl {
     /// Datagrams in the first round trip.
@@ -64,7 +64,7 @@ pub(super) struct RateControl {
     capacity: f64,
     /// Loss that sending slower would not avoid.
     loss: f64,
-    /// Over how many datagrams that is averaged, and what had become of all when it was last learnt.
+    /// Over how many datagrams that is averaged, and what had become of all when it was last updated.
     loss_over: f64,
     loss_counts: (u64, u64),
     /// Full datagrams were settled since: whether they met a queue is yet to be seen.
@@ -75,7 +75,7 @@ pub(super) struct RateControl {
     rtt_min_before: Option<u64>,
     interval: Option<Interval>,
     /// As `interval`, but begun anew whenever sending paused.
-    clean: Option<Interval>,
+    unbroken: Option<Interval>,
     /// Growth is judged by datagrams from this number on: those sent since the rate last changed.
     changed_at: u64,
     /// Steps of growth since something last pushed back.
@@ -113,7 +113,7 @@ impl RateControl {
             rtt_min_us: WindowedMin::new(BASE_WINDOW),
             rtt_min_before: None,
             interval: None,
-            clean: None,
+            unbroken: None,
             changed_at: 0,
             unopposed: 0,
             plateau: 0,
@@ -147,7 +147,7 @@ impl RateControl {
         }
         let initial = u64::from(self.initial) * datagram as u64;
         if !self.is_measured() {
-            // The round trip of a small datagram says nothing of a slow hop's rate.
+            // The round trip of a small datagram does not depend on a slow hop's rate.
             return initial;
         }
         let round_trip = self.rtt_min() + self.queue_high() + Duration::from_millis(5);
@@ -202,16 +202,16 @@ impl RateControl {
     /// Takes in an acknowledgement that raised the highest number acknowledged.
     pub(super) fn on_ack(&mut self, now: Time, s: Sample) {
         if s.after_idle {
-            self.clean = None;
+            self.unbroken = None;
             if let Some(interval) = &mut self.interval {
-                interval.broken = true;
+                interval.paused = true;
             }
         }
         // Small datagrams are on the air for a shorter time: beside full ones they would make an
         // empty hop look queued.
         if 4 * s.size < 3 * s.datagram {
             if !self.loss_pending {
-                self.learn_loss(s.counts, true);
+                self.update_loss(s.counts, true);
             }
             return;
         }
@@ -222,47 +222,47 @@ impl RateControl {
             self.end_draining(&s);
         }
         let wanted = (self.rtt_min() / 2).max(INTERVAL_MIN);
-        let clean = Interval::go_on(&mut self.clean, &s, delay, wanted);
-        let any = Interval::go_on(&mut self.interval, &s, delay, wanted);
-        match (clean, any) {
+        let unbroken = Interval::add_sample(&mut self.unbroken, &s, delay, wanted);
+        let any = Interval::add_sample(&mut self.interval, &s, delay, wanted);
+        match (unbroken, any) {
             (Some(interval), _) => {
-                self.interval = self.clean;
-                let look = self.look(now, &interval, &s);
-                self.judge(now, &s, &look);
+                self.interval = self.unbroken;
+                let m = self.measure(now, &interval, &s);
+                self.adjust(now, &s, &m);
             }
-            (None, Some(interval)) if interval.broken => {
-                let look = self.look(now, &interval, &s);
-                self.judge_broken(now, &s, &look);
+            (None, Some(interval)) if interval.paused => {
+                let m = self.measure(now, &interval, &s);
+                self.adjust_after_pause(now, &s, &m);
             }
             _ => {}
         }
     }
 
-    fn look(&mut self, now: Time, interval: &Interval, s: &Sample) -> Look {
-        // Not the least itself: a single early stamp, by a clock read too soon, would be believed for
-        // as long as the least delay is.
+    fn measure(&mut self, now: Time, interval: &Interval, s: &Sample) -> Measurement {
+        // Not the least itself: a single early stamp, by a clock read too soon, would count for as
+        // long as the least delay does.
         self.base_delay_us.insert(now, interval.delay_second_us);
         let base = self.base_delay_us.get().unwrap_or(interval.delay_min_us);
-        let look = Look::of(interval, s, base);
-        self.queue = look.queue_min;
-        let short = look.queue_max <= self.queue_high() * 2 && self.mode != Mode::Compete;
-        self.learn_loss(s.counts, short);
-        self.queue_peak = self.queue_peak.mul_f64(0.998).max(look.queue_max);
-        if look.queue_min <= self.queue_low() {
+        let m = Measurement::new(interval, s, base);
+        self.queue = m.queue_min;
+        let short = m.queue_max <= self.queue_high() * 2 && self.mode != Mode::Compete;
+        self.update_loss(s.counts, short);
+        self.queue_peak = self.queue_peak.mul_f64(0.998).max(m.queue_max);
+        if m.queue_min <= self.queue_low() {
             self.last_empty = now;
         }
-        look
+        m
     }
 
     /// Where sending paused meanwhile, less than the hop can do was seen of it; but a queue is a
     /// queue.
-    fn judge_broken(&mut self, now: Time, s: &Sample, look: &Look) {
+    fn adjust_after_pause(&mut self, now: Time, s: &Sample, m: &Measurement) {
         let high = self.queue_high();
-        if look.queue_min > high && self.mode != Mode::Compete {
+        if m.queue_min > high && self.mode != Mode::Compete {
             self.mode = Mode::Steady;
-            let measured = self.measured(look, high);
-            self.cut(now, s, look, measured.max(self.capacity.min(self.rate)));
-        } else if self.draining && look.queue_min <= self.queue_low() {
+            let measured = self.estimate_capacity(m, high);
+            self.reduce_rate(now, s, m, measured.max(self.capacity.min(self.rate)));
+        } else if self.draining && m.queue_min <= self.queue_low() {
             self.end_draining(s);
         }
     }
@@ -282,7 +282,7 @@ impl RateControl {
 
     /// Losses while the queue is `short` are the hop's own; others are passed over. Until there are
     /// enough the average is over all there were.
-    fn learn_loss(&mut self, counts: (u64, u64), short: bool) {
+    fn update_loss(&mut self, counts: (u64, u64), short: bool) {
         self.loss_pending = false;
         let before = core::mem::replace(&mut self.loss_counts, counts);
         let lost = counts.1.saturating_sub(before.1) as f64;
@@ -307,47 +307,47 @@ impl RateControl {
         self.queue_high() / 3
     }
 
-    fn judge(&mut self, now: Time, s: &Sample, look: &Look) {
+    fn adjust(&mut self, now: Time, s: &Sample, m: &Measurement) {
         let high = self.queue_high();
-        let measured = self.measured(look, high);
+        let measured = self.estimate_capacity(m, high);
         match self.mode {
-            Mode::Startup => self.startup(now, s, look, measured, high),
-            Mode::Steady => self.steady(now, s, look, measured, high),
-            Mode::Compete => self.compete(now, s, look, measured, high),
+            Mode::Startup => self.startup(now, s, m, measured, high),
+            Mode::Steady => self.steady(now, s, m, measured, high),
+            Mode::Compete => self.compete(now, s, m, measured, high),
         }
     }
 
-    /// What the hop can do for us, from one look. Datagrams lost on the air took their time there;
-    /// those that a full queue dropped did not: by such a look the hop can do no more than was known.
-    fn measured(&mut self, look: &Look, high: Duration) -> f64 {
-        self.overflows = if self.is_overflow(look, high) { self.overflows + 1 } else { 0 };
-        let arrived = look.delivered / (1.0 - self.loss).max(0.1);
+    /// What the hop can do for us, from one interval. Datagrams lost on the air took their time there;
+    /// those that a full queue dropped did not: by such an interval the hop can do no more than was known.
+    fn estimate_capacity(&mut self, m: &Measurement, high: Duration) -> f64 {
+        self.overflows = if self.is_overflow(m, high) { self.overflows + 1 } else { 0 };
+        let arrived = m.delivered / (1.0 - self.loss).max(0.1);
         let served = match self.overflows {
-            0 => return look.served,
-            // One such look may be a fade that met a busy moment.
-            1 => look.served,
-            _ => arrived.max(0.5 * look.served),
+            0 => return m.served,
+            // One such interval may be a fade that met a busy moment.
+            1 => m.served,
+            _ => arrived.max(0.5 * m.served),
         };
         served.min(self.capacity.max(arrived))
     }
 
     /// More is lost than the hop loses by itself, while the queue is as long as it gets.
-    fn is_overflow(&self, look: &Look, high: Duration) -> bool {
-        let spread = libm::sqrt((self.loss * (1.0 - self.loss) + 0.01) / look.datagrams.max(1.0));
-        look.loss > self.loss + 3.0 * spread
-            && look.queue_min >= self.queue_peak / 2
-            && look.queue_max >= self.queue_peak.mul_f64(0.75)
-            && look.queue_max > high * 2
+    fn is_overflow(&self, m: &Measurement, high: Duration) -> bool {
+        let spread = libm::sqrt((self.loss * (1.0 - self.loss) + 0.01) / m.datagrams.max(1.0));
+        m.loss > self.loss + 3.0 * spread
+            && m.queue_min >= self.queue_peak / 2
+            && m.queue_max >= self.queue_peak.mul_f64(0.75)
+            && m.queue_max > high * 2
     }
 
-    fn startup(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
-        if look.queue_min > high {
+    fn startup(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
+        if m.queue_min > high {
             self.mode = Mode::Steady;
-            self.cut(now, s, look, measured);
+            self.reduce_rate(now, s, m, measured);
             return;
         }
         self.capacity = self.capacity.max(measured);
-        if look.start_latest < self.changed_at {
+        if m.start_latest < self.changed_at {
             return;
         }
         if measured < 0.7 * self.rate {
@@ -363,40 +363,40 @@ impl RateControl {
         self.set_rate(2.0 * self.rate.min(1.25 * measured), s);
     }
 
-    fn steady(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
-        if look.queue_min > high {
-            self.cut(now, s, look, measured);
-            self.watch_standing(now, s, look);
+    fn steady(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
+        if m.queue_min > high {
+            self.reduce_rate(now, s, m, measured);
+            self.detect_neighbour(now, s, m);
             return;
         }
         // While something waits, the hop shows all it can do: more than we send, or else we send as
         // much as it was known to do. A queue that stands still while we send less is not ours, or
         // not there.
         let shows_all = measured > 1.02 * self.rate || self.rate > 0.97 * self.capacity;
-        if look.queue_min > EMPTY && shows_all {
+        if m.queue_min > EMPTY && shows_all {
             self.capacity = measured;
         }
-        if look.queue_min <= self.queue_low() {
+        if m.queue_min <= self.queue_low() {
             self.standing = None;
             self.unhindered = self.capacity.max(0.995 * self.unhindered);
         } else {
-            self.watch_standing(now, s, look);
+            self.detect_neighbour(now, s, m);
         }
         if self.draining {
-            if look.queue_min <= self.queue_low() {
+            if m.queue_min <= self.queue_low() {
                 self.end_draining(s);
             } else {
-                let rate = self.capacity * self.drain_factor(look.queue_min);
+                let rate = self.capacity * self.drain_factor(m.queue_min);
                 self.set_rate(self.rate.max(rate), s);
             }
             return;
         }
-        if look.start_latest < self.changed_at {
+        if m.start_latest < self.changed_at {
             return;
         }
         // What grows must be seen to arrive: where a policer or a slow receiver eats the surplus
-        // there is no queue to say so.
-        let arrived = look.delivered / (1.0 - self.loss).max(0.1);
+        // there is no queue to show it.
+        let arrived = m.delivered / (1.0 - self.loss).max(0.1);
         if arrived < 0.85 * self.rate {
             self.plateau += 1;
             if self.plateau >= 4 {
@@ -415,9 +415,9 @@ impl RateControl {
     }
 
     /// Falls to what was measured, less what drains the queue in about two round trips.
-    fn cut(&mut self, now: Time, s: &Sample, look: &Look, measured: f64) {
+    fn reduce_rate(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64) {
         self.capacity = measured;
-        self.set_rate(measured * self.drain_factor(look.queue_min), s);
+        self.set_rate(measured * self.drain_factor(m.queue_min), s);
         self.draining = true;
         self.unopposed = 0;
         self.plateau = 0;
@@ -432,27 +432,27 @@ impl RateControl {
 
     /// How long a queue is given to drain: no shorter than what it takes to see the effect.
     fn drain_span(&self) -> Duration {
-        let looks = 2.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
+        let intervals = 2.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
         let span = (2 * self.rtt_min()).max(Duration::from_millis(30));
-        span.max(Duration::from_secs_f64(looks))
+        span.max(Duration::from_secs_f64(intervals))
     }
 
     /// A queue that does not fall although we make room is somebody else's.
-    fn watch_standing(&mut self, now: Time, s: &Sample, look: &Look) {
+    fn detect_neighbour(&mut self, now: Time, s: &Sample, m: &Measurement) {
         if !self.draining {
             return;
         }
-        let (since, most) = self.standing.unwrap_or((now, look.queue_min));
-        let most = most.max(look.queue_min);
+        let (since, most) = self.standing.unwrap_or((now, m.queue_min));
+        let most = most.max(m.queue_min);
         self.standing = Some((since, most));
-        let looks = 24.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
+        let intervals = 24.0 * INTERVAL_DATAGRAMS as f64 * 12_000.0 / self.capacity.max(RATE_FLOOR);
         let patience = (10 * self.rtt_min())
             .max(Duration::from_millis(500))
-            .max(Duration::from_secs_f64(looks.min(PATIENCE_MAX)))
+            .max(Duration::from_secs_f64(intervals.min(PATIENCE_MAX)))
             .max(3 * self.drain_span())
             + 2 * most;
-        if look.queue_min < most.mul_f64(0.6) && most > 2 * self.queue_high() {
-            self.standing = Some((now, look.queue_min));
+        if m.queue_min < most.mul_f64(0.6) && most > 2 * self.queue_high() {
+            self.standing = Some((now, m.queue_min));
             return;
         }
         if now.since(since) < patience {
@@ -472,9 +472,9 @@ impl RateControl {
         self.last_empty = now - (BASE_WINDOW - FIRST_DRAIN_TEST);
     }
 
-    fn compete(&mut self, now: Time, s: &Sample, look: &Look, measured: f64, high: Duration) {
+    fn compete(&mut self, now: Time, s: &Sample, m: &Measurement, measured: f64, high: Duration) {
         self.capacity = measured;
-        if look.queue_min <= (high / 6).max(Duration::from_millis(1)) {
+        if m.queue_min <= (high / 6).max(Duration::from_millis(1)) {
             self.mode = Mode::Steady;
             self.left_compete = now;
             self.drain_test_until = None;
@@ -493,9 +493,9 @@ impl RateControl {
             }
             _ => {}
         }
-        let spread = libm::sqrt((self.loss * (1.0 - self.loss)) / look.datagrams.max(1.0));
-        let full = look.queue_max >= self.queue_peak.mul_f64(0.7) && look.queue_max > 2 * high;
-        let congested = full && look.loss > self.loss + 3.0 * spread + 0.5 / look.datagrams;
+        let spread = libm::sqrt((self.loss * (1.0 - self.loss)) / m.datagrams.max(1.0));
+        let full = m.queue_max >= self.queue_peak.mul_f64(0.7) && m.queue_max > 2 * high;
+        let congested = full && m.loss > self.loss + 3.0 * spread + 0.5 / m.datagrams;
         // The queue goes on overflowing until neighbours with a longer round trip have answered too.
         if congested && now.since(self.last_cut) >= 3 * s.srtt {
             self.last_cut = now;
@@ -516,7 +516,7 @@ impl RateControl {
     /// known of its rate is the best guess still.
     pub(super) fn on_interruption(&mut self) {
         self.interval = None;
-        self.clean = None;
+        self.unbroken = None;
         self.standing = None;
         self.draining = false;
         self.unopposed = 0;
@@ -526,7 +526,7 @@ impl RateControl {
         }
     }
 
-    /// The path is another one: its least delay must be learnt anew.
+    /// The path is another one: its least delay must be measured anew.
     pub(super) fn on_new_path(&mut self) {
         self.on_interruption();
         self.base_delay_us.clear();

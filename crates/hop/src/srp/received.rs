@@ -36,7 +36,7 @@ pub(super) struct Received {
     gap: bool,
     /// The sender asks for an answer at once.
     urged: bool,
-    /// So many acknowledgements are to tell everything that the sender has not settled.
+    /// So many acknowledgements are to report everything that the sender has not settled.
     wide: u32,
 }
 
@@ -73,7 +73,7 @@ impl Received {
         }
     }
 
-    /// Whether `number` has arrived before, or is too old to tell.
+    /// Whether `number` has arrived before, or is too old to know.
     pub(super) fn is_known(&self, number: u64) -> bool {
         number + WINDOW <= self.latest || (number <= self.latest && self.has(number))
     }
@@ -96,7 +96,7 @@ impl Received {
         self.mark(number, true);
     }
 
-    /// The datagram just taken in wants to be acknowledged.
+    /// The datagram just taken in elicits an acknowledgement.
     pub(super) fn on_eliciting(&mut self, now: Time, srtt: Duration) {
         self.pending += 1;
         // The first after a pause is a request or its answer: somebody waits for it.
@@ -120,7 +120,7 @@ impl Received {
         self.due = Some(self.due.map_or(due, |t| t.min(due)));
     }
 
-    /// The sender has nothing more to send for now, or is in doubt.
+    /// The sender has nothing more to send for now, or probes.
     pub(super) fn urge(&mut self) {
         self.urged = true;
     }
@@ -146,7 +146,7 @@ impl Received {
         }
         let room_bits = (w.room().saturating_sub(40) as u64 * 8).min(MAX_ACK_SPAN - 16);
         let widest = self.latest.saturating_sub(room_bits.min(WINDOW - 1)).max(1);
-        // Now and then everything that the sender has not settled is told again, in case a silence
+        // Now and then everything that the sender has not settled is reported again, in case a silence
         // swallowed more acknowledgements than numbers are repeated in.
         let all = self.wide > 0 || self.turn.is_multiple_of(REPEATS);
         self.wide = self.wide.saturating_sub(1);
@@ -207,9 +207,9 @@ mod tests {
         }
     }
 
-    /// SRP-3: a gap is told at once, with a bitmap of what is missing.
+    /// SRP-3: a gap is reported at once, with a bitmap of what is missing.
     #[test]
-    fn a_gap_is_told_at_once() {
+    fn a_gap_is_reported_at_once() {
         let mut r = Received::new();
         let t = Time::from_secs(1);
         r.on_datagram(t, 1);
@@ -230,16 +230,16 @@ mod tests {
     #[test]
     fn numbers_are_reported_several_times_and_then_no_more() {
         let mut r = Received::new();
-        let mut told_of_20 = 0;
+        let mut reports_of_20 = 0;
         for n in 1..=40 {
             r.on_datagram(Time::ZERO, n);
             r.on_floor(n.saturating_sub(12));
-            let told = core::cell::Cell::new(false);
-            ack_of(&mut r, |a| told.set(a.first <= 20 && a.latest >= 20));
-            told_of_20 += u32::from(told.get());
+            let reported = core::cell::Cell::new(false);
+            ack_of(&mut r, |a| reported.set(a.first <= 20 && a.latest >= 20));
+            reports_of_20 += u32::from(reported.get());
         }
         // The floor passes 20 when 32 arrives.
-        assert_eq!(told_of_20, 13);
+        assert_eq!(reports_of_20, 13);
         assert!(r.is_known(40) && !r.is_known(41));
     }
 

@@ -1,10 +1,10 @@
-//! What the rate control is told.
+//! The rate control's input.
 
 use core::time::Duration;
 
 use lasthop_units::Time;
 
-/// What an acknowledgement told, for the rate.
+/// What an acknowledgement showed, for the rate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
     /// The highest number acknowledged so far.
@@ -22,7 +22,7 @@ pub(super) struct Sample {
     /// Datagrams acknowledged and declared lost so far, in all, whatever their size.
     pub(super) counts: (u64, u64),
     /// Since the last sample there was a moment in which nothing was sent for lack of data, credit or
-    /// window: what arrived until now says less of the hop than of that.
+    /// window: what arrived until now shows that, rather than the hop.
     pub(super) after_idle: bool,
     /// The next number to be sent.
     pub(super) next_number: u64,

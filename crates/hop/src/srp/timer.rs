@@ -3,7 +3,7 @@
 use lasthop_units::{Rate, Time};
 
 use super::Srp;
-use super::ending::Ending;
+use super::close_state::CloseState;
 use crate::transport::CloseReason;
 
 /// What a timer is for.
@@ -16,10 +16,10 @@ pub(super) enum Timer {
     /// A datagram that may only have been overtaken counts as lost: the reordering timer of RFC 8985,
     /// section 6.2.
     LossDetection,
-    /// Nothing has come back: asks ("probe timeout", RFC 9002 section 6.2), and into a silence again and again
-    /// (SRP-9). With a fixed window, the paper's retransmission timer.
+    /// Nothing was acknowledged: a probe is due ("probe timeout", RFC 9002 section 6.2), and more while
+    /// the silence lasts (SRP-9). With a fixed window, the paper's retransmission timer.
     Probe,
-    /// Nothing was sent for long that is to be acknowledged: asks whether the peer is there.
+    /// Nothing was sent for long that is to be acknowledged: a ping is due.
     KeepAlive,
 }
 
@@ -33,7 +33,8 @@ impl Srp {
     fn expires(&self, timer: Timer) -> Option<Time> {
         match timer {
             Timer::Pacing
-                if self.is_quiet() || self.recovery.log().inflight() >= self.inflight_limit() =>
+                if self.sends_only_probes()
+                    || self.recovery.log().inflight() >= self.inflight_limit() =>
             {
                 None
             }
@@ -42,13 +43,13 @@ impl Srp {
             Timer::AckDelay => self.received.due(),
             Timer::LossDetection => self.recovery.loss_timer(),
             Timer::Probe => self.probe_deadline(),
-            Timer::KeepAlive => Some(self.probes.last_asked() + self.config.keepalive),
+            Timer::KeepAlive => Some(self.probes.last_eliciting() + self.config.keepalive),
         }
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) must be called, if nothing happens before.
     pub fn next_timeout(&self) -> Option<Time> {
-        if self.ending.closed().is_some() {
+        if self.close_state.closed().is_some() {
             return None;
         }
         Timer::ALL.into_iter().filter_map(|timer| self.expires(timer)).min()
@@ -67,7 +68,7 @@ impl Srp {
                 self.rate.on_interruption();
             }
             if age >= self.config.silence_limit {
-                self.ending = Ending::Closed(CloseReason::Silence);
+                self.close_state = CloseState::Closed(CloseReason::Silence);
             }
         }
     }

@@ -48,14 +48,14 @@ impl Transport for Srp {
     }
 
     fn ping(&mut self) {
-        self.probes.ping();
+        self.probes.request_ping();
     }
 
     fn probe(&mut self, now: Time) {
         if self.recovery.log().oldest().is_some() {
             self.probes.probe_now(now);
         } else {
-            self.probes.ping();
+            self.probes.request_ping();
         }
     }
 
@@ -111,11 +111,11 @@ impl Transport for Srp {
     }
 
     fn close(&mut self, reason: CloseReason) {
-        self.ending.close(reason);
+        self.close_state.close(reason);
     }
 
     fn closed(&self) -> Option<CloseReason> {
-        self.ending.closed()
+        self.close_state.closed()
     }
 
     fn stats(&self) -> HopStats {
@@ -143,7 +143,7 @@ impl Transport for Srp {
 
 impl Streams for Srp {
     fn open(&mut self) -> Result<StreamId, StreamError> {
-        if !self.ending.is_open() {
+        if !self.close_state.is_open() {
             return Err(StreamError::TooMany);
         }
         self.streams.open(self.span())
@@ -203,6 +203,6 @@ impl Movable for Srp {
     /// arrived. A little less, since delays vary and a presumption that goes too far is of no use.
     fn presumed(&self, id: StreamId) -> Option<u64> {
         let before = self.recovery.largest_acked_sent()? + self.rate.rtt_min_measured()? * 7 / 16;
-        self.streams.presumed(id.0, self.recovery.log().unsettled_before(before))
+        self.streams.presumed(id.0, self.recovery.log().unknown_before(before))
     }
 }

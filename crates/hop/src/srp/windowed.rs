@@ -4,8 +4,8 @@
 //! bitmap does: a sender has at most so many segments beyond the last one in sequence (SRP-2,
 //! SRP-6), sends them without pacing, and asks again by a timer of its own where no
 //! acknowledgement comes (SRP-9). One thing differs from numbered segments: a repetition has a
-//! number of its own here, so that one told missing is known to be lost, and needs no round trip's
-//! patience not to be sent twice (SRP-7).
+//! number of its own here, so that one reported missing is known to be lost, and no round trip must
+//! pass lest it is sent twice (SRP-7).
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Repair's memory: what was sent, what the peer says of it, and what counts as lost (SRP-3, SRP-4).
+//! Loss recovery: what was sent, what the peer acknowledged, and what counts as lost (SRP-3, SRP-4).
 //!
 //! Gaps are losses. Where a hop does reorder, what was taken for lost and arrives after all teaches
 //! how long to wait.
@@ -16,10 +16,10 @@ use super::sample::Sample;
 pub(super) use round_trip::RoundTrip;
 pub(super) use sent::{Fate, Purpose, Sent, SentLog};
 
-/// Spurious losses are forgotten, and the patience they taught halved, after so long without one.
+/// The tolerated reordering is halved after so long without a spurious loss.
 const REORDERING_MEMORY: Duration = Duration::from_secs(20);
-/// A datagram of which nothing was said is waited for so long, and one and a half round trips.
-const UNTOLD: Duration = Duration::from_millis(25);
+/// A datagram that no acknowledgement covered is waited for so long, and one and a half round trips.
+const UNREPORTED: Duration = Duration::from_millis(25);
 
 /// Follows every datagram from its leaving until its fate is known.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ pub(super) struct Recovery {
     loss_timer: Option<Time>,
 }
 
-/// What an acknowledgement told, but for the fates of single datagrams.
+/// What an acknowledgement changed, but for the fates of single datagrams.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct AckOutcome {
     /// Something was acknowledged for the first time.
     pub(super) progress: bool,
     /// Datagrams that had been taken for lost.
@@ -117,49 +117,49 @@ impl Recovery {
     ///
     /// # Errors
     ///
-    /// It speaks of what was never sent.
+    /// It acknowledges what was never sent.
     pub(super) fn on_ack(
         &mut self,
         now: Time,
         ack: &Ack<'_>,
         mut arrived: impl FnMut(&mut Sent),
-    ) -> Result<Told, Violation> {
+    ) -> Result<AckOutcome, Violation> {
         if ack.latest >= self.log.next_number() {
             return Err(Violation);
         }
-        let mut told = Told::default();
+        let mut outcome = AckOutcome::default();
         for number in ack.first.max(self.log.floor())..=ack.latest {
             if ack.received(number)
                 && self.log.get(number).is_some_and(|s| s.fate == Fate::Unknown)
-                && let Some(sent) = self.log.decide(number, Fate::Acked)
+                && let Some(sent) = self.log.set_fate(number, Fate::Acked)
             {
                 self.delivered += u64::from(sent.size);
                 self.acked += 1;
-                told.progress = true;
+                outcome.progress = true;
                 arrived(sent);
             }
         }
-        told.spurious = self.look_for_spurious(now, ack);
+        outcome.spurious = self.find_spurious(now, ack);
         if ack.latest > self.largest_acked {
-            told.progress = true;
-            told.raised_from = Some(self.largest_acked + 1);
+            outcome.progress = true;
+            outcome.raised_from = Some(self.largest_acked + 1);
             self.largest_acked = ack.latest;
             if let Some(at) = self.log.get(ack.latest).map(|s| s.at) {
                 self.largest_acked_sent = at;
                 let held = Duration::from_micros(ack.delay_us);
                 let rtt = now.since(at).saturating_sub(held);
-                // An acknowledgement of something old was itself delayed: it says nothing new.
+                // An acknowledgement of something old was itself delayed: it measures nothing.
                 if !rtt.is_zero() {
                     self.round_trip.sample(rtt);
-                    told.rtt = Some(rtt);
+                    outcome.rtt = Some(rtt);
                 }
             }
         }
-        Ok(told)
+        Ok(outcome)
     }
 
-    /// A datagram taken for lost that arrived after all teaches how much this hop reorders.
-    fn look_for_spurious(&mut self, now: Time, ack: &Ack<'_>) -> u64 {
+    /// A datagram taken for lost that arrived after all shows how much this hop reorders.
+    fn find_spurious(&mut self, now: Time, ack: &Ack<'_>) -> u64 {
         let mut spurious = 0;
         let srtt = self.round_trip.srtt().unwrap_or_default();
         let from = if self.log.has_lost() { ack.first.max(self.log.base()) } else { ack.latest };
@@ -172,7 +172,7 @@ impl Recovery {
             };
             let overtaken_by = self.largest_acked_sent.since(sent.at);
             let size = u64::from(sent.size);
-            self.log.decide(number, Fate::Acked);
+            self.log.set_fate(number, Fate::Acked);
             spurious += 1;
             self.delivered += size;
             self.lost_bytes -= size.min(self.lost_bytes);
@@ -193,7 +193,7 @@ impl Recovery {
 
     /// Gaps are losses: every datagram that a later one has overtaken by more than this hop is known
     /// to reorder is handed to `lost`. `covered` is the lowest number that the acknowledgement at hand
-    /// speaks of; without one, those count whose time to show up has run out.
+    /// covers; without one, those count whose time to show up has run out.
     pub(super) fn find_losses(
         &mut self,
         now: Time,
@@ -202,15 +202,15 @@ impl Recovery {
     ) {
         self.loss_timer = None;
         let srtt = self.round_trip.srtt().unwrap_or(Duration::from_millis(100));
-        let untold = srtt / 2 + UNTOLD;
+        let unreported = srtt / 2 + UNREPORTED;
         for number in self.log.floor()..self.largest_acked {
             let Some(sent) = self.log.get(number).filter(|s| s.fate == Fate::Unknown) else {
                 continue;
             };
             let due = match covered {
-                None => sent.at + srtt + untold.max(self.reordering),
-                // Not spoken of: perhaps it was, in acknowledgements that were lost.
-                Some(covered) if number < covered => sent.at + srtt + untold,
+                None => sent.at + srtt + unreported.max(self.reordering),
+                // Not covered: perhaps it was, in acknowledgements that were lost.
+                Some(covered) if number < covered => sent.at + srtt + unreported,
                 Some(_)
                     if self.reordering.is_zero()
                         || self.largest_acked_sent.since(sent.at) >= self.reordering =>
@@ -225,7 +225,7 @@ impl Recovery {
                 if covered.is_none() {
                     return;
                 }
-            } else if let Some(sent) = self.log.decide(number, Fate::Lost) {
+            } else if let Some(sent) = self.log.set_fate(number, Fate::Lost) {
                 self.lost_bytes += u64::from(sent.size);
                 self.lost_datagrams += 1;
                 lost(sent);
@@ -233,12 +233,12 @@ impl Recovery {
         }
     }
 
-    /// What an acknowledgement that [raised](Told::raised_from) the highest number acknowledged tells
-    /// the rate, where a full datagram has `datagram` bytes.
+    /// The rate control's sample of an acknowledgement that [raised](AckOutcome::raised_from) the
+    /// highest number acknowledged, where a full datagram has `datagram` bytes.
     pub(super) fn sample(&mut self, ack: &Ack<'_>, from: u64, datagram: usize) -> Option<Sample> {
         let after_idle = (from..=ack.latest).any(|n| self.log.get(n).is_some_and(|s| s.after_idle));
         let sent = self.log.get(ack.latest)?;
-        // The receiver's clock is told modulo 2^32 microseconds.
+        // The receiver's clock is sent modulo 2^32 microseconds.
         let step = ack.arrival_us.wrapping_sub(self.arrival_us as u32);
         if step < 1 << 31 {
             self.arrival_us += u64::from(step);
@@ -259,8 +259,8 @@ impl Recovery {
         })
     }
 
-    /// Forgets what was settled so long ago that no late arrival of it is worth recognising.
-    pub(super) fn forget(&mut self, now: Time) {
+    /// Removes what was settled so long ago that no late arrival of it is worth recognising.
+    pub(super) fn expire(&mut self, now: Time) {
         let keep = 3 * self.round_trip.srtt().unwrap_or(Duration::from_millis(300));
         self.log.remove(now - keep.max(Duration::from_millis(20)));
     }
@@ -292,26 +292,26 @@ mod tests {
     }
 
     /// What arrived and what was lost by an acknowledgement of all up to `latest` but `missing`.
-    fn ack(r: &mut Recovery, latest: u64, missing: u64) -> (Told, Vec<u32>, Vec<u32>) {
+    fn ack(r: &mut Recovery, latest: u64, missing: u64) -> (AckOutcome, Vec<u32>, Vec<u32>) {
         let (now, in_sequence) = (Time::from_millis(latest) + RTT, missing - 1);
         let map = [0; 1];
         let map = &map[..Ack::bitmap_len(latest, in_sequence)];
         let ack = Ack::new(latest, 0, 0, (1, in_sequence), map);
         let (mut arrived, mut lost) = (Vec::new(), Vec::new());
-        let told = r.on_ack(now, &ack, |s| arrived.push(s.size)).unwrap();
+        let outcome = r.on_ack(now, &ack, |s| arrived.push(s.size)).unwrap();
         r.find_losses(now, Some(1), |s| lost.push(s.size));
-        (told, arrived, lost)
+        (outcome, arrived, lost)
     }
 
     /// SRP-4: a gap is a loss at once; one that was none makes later gaps wait.
     #[test]
     fn gaps_are_losses_until_the_hop_is_seen_to_reorder() {
         let mut r = ten();
-        let (told, arrived, lost) = ack(&mut r, 4, 2);
-        assert_eq!((told.rtt, told.raised_from, told.spurious), (Some(RTT), Some(1), 0));
+        let (outcome, arrived, lost) = ack(&mut r, 4, 2);
+        assert_eq!((outcome.rtt, outcome.raised_from, outcome.spurious), (Some(RTT), Some(1), 0));
         assert_eq!((arrived, lost), (alloc::vec![1, 3, 4], alloc::vec![2]));
-        let (told, arrived, lost) = ack(&mut r, 7, 6);
-        assert_eq!((told.spurious, told.raised_from), (1, Some(5)));
+        let (outcome, arrived, lost) = ack(&mut r, 7, 6);
+        assert_eq!((outcome.spurious, outcome.raised_from), (1, Some(5)));
         assert_eq!(
             (arrived, lost.len(), r.log().inflight()),
             (alloc::vec![5, 7], 0, 6 + 8 + 9 + 10)
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn what_was_never_sent_cannot_be_acknowledged() {
         let ack = Ack::new(11, 0, 0, (1, 11), &[]);
-        let told = ten().on_ack(Time::from_secs(1), &ack, |_| {});
-        assert!(told.is_err());
+        let outcome = ten().on_ack(Time::from_secs(1), &ack, |_| {});
+        assert!(outcome.is_err());
     }
 }

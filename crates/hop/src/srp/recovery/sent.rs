@@ -12,7 +12,7 @@ pub(in crate::srp) enum Fate {
     Unknown,
     Acked,
     Lost,
-    /// It asked for no acknowledgement: nobody cares.
+    /// It elicits no acknowledgement.
     Ignored,
 }
 
@@ -32,7 +32,7 @@ pub(in crate::srp) struct Sent {
     pub(in crate::srp) at: Time,
     pub(in crate::srp) size: u32,
     pub(in crate::srp) fate: Fate,
-    /// Before it there was nothing to send, or no leave to send it.
+    /// Before it there was a moment without data, credit or window.
     pub(in crate::srp) after_idle: bool,
     pub(in crate::srp) purpose: Purpose,
     pub(in crate::srp) contents: Contents,
@@ -45,7 +45,7 @@ pub(in crate::srp) struct SentLog {
     /// The number of the log's first entry.
     base: u64,
     /// No datagram before this one has an unknown fate.
-    unsettled: u64,
+    floor: u64,
     inflight: u64,
     /// Datagrams in the log that count as lost.
     lost: usize,
@@ -53,7 +53,7 @@ pub(in crate::srp) struct SentLog {
 
 impl SentLog {
     pub(super) fn new() -> Self {
-        Self { log: VecDeque::new(), base: 1, unsettled: 1, inflight: 0, lost: 0 }
+        Self { log: VecDeque::new(), base: 1, floor: 1, inflight: 0, lost: 0 }
     }
 
     /// The number that the next datagram gets.
@@ -78,7 +78,7 @@ impl SentLog {
 
     /// Every datagram with a lower number is settled.
     pub(in crate::srp) fn floor(&self) -> u64 {
-        self.unsettled
+        self.floor
     }
 
     pub(super) fn push(&mut self, sent: Sent) {
@@ -86,7 +86,7 @@ impl SentLog {
             self.inflight += u64::from(sent.size);
         }
         self.log.push_back(sent);
-        self.settle();
+        self.advance_floor();
     }
 
     pub(in crate::srp) fn get(&self, number: u64) -> Option<&Sent> {
@@ -94,8 +94,8 @@ impl SentLog {
         self.log.get(usize::try_from(index).ok()?)
     }
 
-    /// Decides the fate of a datagram and hands out what it carried.
-    pub(super) fn decide(&mut self, number: u64, fate: Fate) -> Option<&mut Sent> {
+    /// Sets the fate of a datagram and hands out what it carried.
+    pub(super) fn set_fate(&mut self, number: u64, fate: Fate) -> Option<&mut Sent> {
         let index = number.checked_sub(self.base)?;
         let sent = self.log.get_mut(usize::try_from(index).ok()?)?;
         if sent.fate == Fate::Unknown {
@@ -104,42 +104,42 @@ impl SentLog {
         self.lost -= usize::from(sent.fate == Fate::Lost);
         self.lost += usize::from(fate == Fate::Lost);
         sent.fate = fate;
-        if number == self.unsettled {
-            self.settle();
+        if number == self.floor {
+            self.advance_floor();
         }
         let index = number.checked_sub(self.base)?;
         self.log.get_mut(usize::try_from(index).ok()?)
     }
 
-    fn settle(&mut self) {
-        while self.get(self.unsettled).is_some_and(|s| s.fate != Fate::Unknown) {
-            self.unsettled += 1;
+    fn advance_floor(&mut self) {
+        while self.get(self.floor).is_some_and(|s| s.fate != Fate::Unknown) {
+            self.floor += 1;
         }
     }
 
     /// The oldest datagram of unknown fate.
     pub(in crate::srp) fn oldest(&self) -> Option<&Sent> {
-        self.get(self.unsettled)
+        self.get(self.floor)
     }
 
     /// The oldest datagram of unknown fate that left at `time` or later.
     pub(in crate::srp) fn oldest_since(&self, time: Time) -> Option<&Sent> {
         let from = self.log.partition_point(|s| s.at < time);
-        let from = from.max((self.unsettled - self.base) as usize);
+        let from = from.max((self.floor - self.base) as usize);
         self.log.range(from.min(self.log.len())..).find(|s| s.fate == Fate::Unknown)
     }
 
     /// What datagrams of unknown fate carry that left before `time`.
-    pub(in crate::srp) fn unsettled_before(&self, time: Time) -> impl Iterator<Item = &Content> {
-        let first = (self.unsettled - self.base) as usize;
-        let unsettled = self.log.iter().skip(first).take_while(move |sent| sent.at < time);
-        unsettled.filter(|sent| sent.fate == Fate::Unknown).flat_map(|sent| &sent.contents)
+    pub(in crate::srp) fn unknown_before(&self, time: Time) -> impl Iterator<Item = &Content> {
+        let first = (self.floor - self.base) as usize;
+        let unknown = self.log.iter().skip(first).take_while(move |sent| sent.at < time);
+        unknown.filter(|sent| sent.fate == Fate::Unknown).flat_map(|sent| &sent.contents)
     }
 
     /// Removes settled datagrams that left before `before`; the rest stay, so that one that was
     /// taken for lost too early can be recognised.
     pub(super) fn remove(&mut self, before: Time) {
-        while self.base < self.unsettled && self.log.front().is_some_and(|s| s.at < before) {
+        while self.base < self.floor && self.log.front().is_some_and(|s| s.at < before) {
             let gone = self.log.pop_front();
             self.lost -= usize::from(gone.is_some_and(|s| s.fate == Fate::Lost));
             self.base += 1;
@@ -169,9 +169,9 @@ mod tests {
             log.push(sent(at));
         }
         assert_eq!((log.next_number(), log.inflight(), log.floor()), (5, 400, 1));
-        log.decide(2, Fate::Acked);
+        log.set_fate(2, Fate::Acked);
         assert_eq!((log.inflight(), log.floor()), (300, 1));
-        log.decide(1, Fate::Lost);
+        log.set_fate(1, Fate::Lost);
         assert_eq!((log.inflight(), log.floor()), (200, 3));
         log.remove(Time::from_millis(2));
         assert!(log.get(1).is_none() && log.get(2).is_some());

@@ -15,8 +15,8 @@ pub(super) struct Credit {
     /// What we may send in all, and have.
     peer_limit: u64,
     used: u64,
-    /// The credit at which the peer was last told that we are blocked.
-    blocked_told: Option<u64>,
+    /// The credit at which "blocked" was last sent.
+    blocked_sent: Option<u64>,
 }
 
 impl Credit {
@@ -29,7 +29,7 @@ impl Credit {
             consumed: 0,
             peer_limit,
             used: 0,
-            blocked_told: None,
+            blocked_sent: None,
         }
     }
 
@@ -57,7 +57,7 @@ impl Credit {
         self.consumed += bytes;
     }
 
-    /// Grants more when enough was consumed, or at once; true if the peer should hear of it.
+    /// Grants more when enough was consumed, or at once; true if the new credit should be sent.
     pub(super) fn renew(&mut self, at_once: bool) -> bool {
         let limit = self.consumed + self.window;
         let renewed = limit > self.limit && (at_once || limit - self.limit >= self.window / 4);
@@ -82,7 +82,7 @@ impl Credit {
         self.peer_limit = peer_limit;
     }
 
-    /// The peer grants more, or less if it said so earlier.
+    /// The peer grants more; an older, lower grant changes nothing.
     pub(super) fn raise(&mut self, peer_limit: u64) {
         self.peer_limit = self.peer_limit.max(peer_limit);
     }
@@ -96,18 +96,18 @@ impl Credit {
         self.used += bytes;
     }
 
-    /// Nothing is left, and the peer was not told at this limit: from here on it was.
-    pub(super) fn tell_blocked(&mut self) -> bool {
-        let tell = self.available() == 0 && self.blocked_told != Some(self.peer_limit);
-        if tell {
-            self.blocked_told = Some(self.peer_limit);
+    /// True once for each limit, when nothing is left: "blocked" is to be sent.
+    pub(super) fn take_blocked(&mut self) -> bool {
+        let blocked = self.available() == 0 && self.blocked_sent != Some(self.peer_limit);
+        if blocked {
+            self.blocked_sent = Some(self.peer_limit);
         }
-        tell
+        blocked
     }
 
-    /// What told the peer was lost.
+    /// The datagram with "blocked" was lost.
     pub(super) fn on_blocked_lost(&mut self) {
-        self.blocked_told = None;
+        self.blocked_sent = None;
     }
 
     #[cfg(test)]
@@ -144,16 +144,16 @@ mod tests {
     }
 
     #[test]
-    fn being_blocked_is_told_once_for_each_limit() {
+    fn blocked_is_sent_once_for_each_limit() {
         let mut c = Credit::new(0, 0, 10);
         c.spend(9);
-        assert!(c.available() == 1 && !c.tell_blocked());
+        assert!(c.available() == 1 && !c.take_blocked());
         c.spend(1);
-        assert!(c.tell_blocked() && !c.tell_blocked());
+        assert!(c.take_blocked() && !c.take_blocked());
         c.on_blocked_lost();
-        assert!(c.tell_blocked());
+        assert!(c.take_blocked());
         c.raise(5);
-        assert!(!c.tell_blocked());
+        assert!(!c.take_blocked());
         c.raise(11);
         assert_eq!(c.available(), 1);
     }

@@ -1,4 +1,4 @@
-//! What streams hear from the peer.
+//! Frames of streams, and their acknowledgement and loss.
 
 use lasthop_units::{Bytes, Rate};
 use lasthop_wire::frame::{Frame, StreamFrame};
@@ -9,11 +9,11 @@ use crate::srp::content::Content;
 use crate::streams::{StreamEvent, StreamId};
 
 impl StreamSet {
-    /// Takes in a frame that speaks of streams or their credit; the others are passed over.
+    /// Takes in a frame of streams or their credit; the others are passed over.
     ///
     /// # Errors
     ///
-    /// It contradicts what was granted or said before.
+    /// It contradicts what was granted or received before.
     pub(in crate::srp) fn on_frame(
         &mut self,
         frame: &Frame<'_>,
@@ -26,12 +26,12 @@ impl StreamSet {
                 if let Some(stream) = self.streams.get_mut(id)
                     && stream.send.raise_limit(*limit)
                 {
-                    self.turns.enter(*id, &mut stream.place, &stream.send);
+                    self.turns.schedule(*id, &mut stream.turn_state, &stream.send);
                 }
             }
             Frame::Blocked => {
-                // What waits to be read says that the application is slow; what waits for a hole to
-                // fill says that the window is too small for this hop.
+                // If bytes wait to be read, the application is slow; if they wait for a hole to
+                // fill, the window is too small for this hop.
                 let waiting: u64 = self.streams.values().map(|s| s.recv.waiting()).sum();
                 if waiting <= self.credit.window() / 4 {
                     self.credit.widen();
@@ -48,7 +48,7 @@ impl StreamSet {
                 }
             }
             Frame::Priority { id, priority } => {
-                self.on_named(*id, span)?;
+                self.open_if_new(*id, span)?;
                 self.change_priority(*id, *priority);
             }
             Frame::Reset { id, code, size } => self.on_reset(*id, *code, *size, span)?,
@@ -58,40 +58,40 @@ impl StreamSet {
     }
 
     /// A frame of the peer's names a stream: opens it if it is new.
-    fn on_named(&mut self, id: u64, span: u64) -> Result<(), Violation> {
-        if self.numbers.name(id)? {
+    fn open_if_new(&mut self, id: u64, span: u64) -> Result<(), Violation> {
+        if self.numbers.accept(id)? {
             // The peer may count a stream as over a moment before this end does.
             if self.streams.len() > 2 * self.config.streams_max + 64 + self.numbers.open() {
                 return Err(Violation);
             }
-            self.begin(id, span);
+            self.track(id, span);
             self.events.push_back(StreamEvent::Incoming(StreamId(id)));
         }
         Ok(())
     }
 
     fn on_data(&mut self, f: &StreamFrame<'_>, span: u64) -> Result<(), Violation> {
-        self.on_named(f.id, span)?;
+        self.open_if_new(f.id, span)?;
         let Some(stream) = self.streams.get_mut(&f.id) else { return Ok(()) };
         let rise = stream.recv.on_data(f.offset, f.data, f.fin)?;
         self.traffic.received += Bytes::new(rise);
         self.credit.receive(rise)?;
-        if stream.dropped {
+        if stream.reset_locally {
             self.credit.consume(rise);
             self.renew_credit(false);
         }
-        self.offer_data(f.id);
-        self.retire(f.id);
+        self.report_readable(f.id);
+        self.close_if_over(f.id);
         Ok(())
     }
 
     fn on_reset(&mut self, id: u64, code: u64, size: u64, span: u64) -> Result<(), Violation> {
-        self.on_named(id, span)?;
+        self.open_if_new(id, span)?;
         let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
         let known = stream.recv.is_done();
         let held = stream.recv.unconsumed();
         let rise = stream.recv.on_reset(code, size)?;
-        self.credit.consume(match (stream.dropped, known) {
+        self.credit.consume(match (stream.reset_locally, known) {
             (true, _) => rise,
             (false, true) => 0,
             (false, false) => held + rise,
@@ -100,12 +100,12 @@ impl StreamSet {
         let sending = !stream.send.is_done();
         self.renew_credit(false);
         if sending {
-            self.abandon_send(id, code);
+            self.abort_send(id, code);
         }
         if !known || sending {
-            self.offer_reset(id);
+            self.report_reset(id);
         }
-        self.retire(id);
+        self.close_if_over(id);
         Ok(())
     }
 
@@ -114,30 +114,30 @@ impl StreamSet {
         match content {
             Content::Data { stream: id, piece } => {
                 let Some(stream) = self.streams.get_mut(&id) else {
-                    return self.departed.on_acked(id, piece);
+                    return self.detached.on_acked(id, piece);
                 };
                 let before = stream.send.buffered();
                 let was_done = stream.send.is_done();
                 stream.send.on_acked(piece);
                 let done = stream.send.is_done() && !was_done;
                 self.buffered -= before - stream.send.buffered();
-                if done && !stream.dropped && stream.send.reset.is_none() {
+                if done && !stream.reset_locally && stream.send.reset.is_none() {
                     self.events.push_back(StreamEvent::Finished(StreamId(id)));
                 }
                 let windowed = stream.send.is_windowed();
-                self.offer_room(id, rate);
+                self.report_writable(id, rate);
                 self.wake_starved(rate);
                 if windowed {
-                    self.enter(id);
+                    self.schedule(id);
                 }
                 if done {
-                    self.retire(id);
+                    self.close_if_over(id);
                 }
             }
             Content::Reset { stream: id } => {
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.send.on_reset_acked();
-                    self.retire(id);
+                    self.close_if_over(id);
                 }
             }
             Content::StreamCredit { .. }
@@ -154,7 +154,7 @@ impl StreamSet {
             Content::Data { stream: id, piece } => {
                 if let Some(stream) = self.streams.get_mut(&id) {
                     stream.send.on_lost(piece);
-                    self.turns.enter(id, &mut stream.place, &stream.send);
+                    self.turns.schedule(id, &mut stream.turn_state, &stream.send);
                 }
             }
             Content::Reset { stream: id } => {
@@ -162,7 +162,7 @@ impl StreamSet {
                     self.controls.push_back(content);
                 }
             }
-            // The present value is told, if there is still one to tell.
+            // The present value is sent, if there is still one.
             Content::StreamCredit { stream: id } | Content::Priority { stream: id } => {
                 if self.streams.contains_key(&id) {
                     self.controls.push_back(content);
@@ -171,7 +171,7 @@ impl StreamSet {
             Content::Credit => self.controls.push_back(content),
             Content::StreamBlocked { stream: id } => {
                 if let Some(stream) = self.streams.get_mut(&id) {
-                    stream.send.blocked_told = None;
+                    stream.send.blocked_sent = None;
                 }
             }
             Content::Blocked => self.credit.on_blocked_lost(),
@@ -193,23 +193,23 @@ impl StreamSet {
     fn wake_starved(&mut self, rate: Rate) {
         while self.association_room() >= self.room_worth_waking() {
             let Some(id) = self.starved.pop_front() else { return };
-            self.offer_room(id, rate);
+            self.report_writable(id, rate);
         }
     }
 
-    /// Tells the application of bytes, an end or a reset, once for each time that it met nothing.
-    fn offer_data(&mut self, id: u64) {
+    /// Reports bytes, an end or a reset to the application, once for each time that it met nothing.
+    fn report_readable(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if stream.recv.wants_data && stream.recv.has_news() && !stream.dropped {
+        if stream.recv.wants_data && stream.recv.is_readable() && !stream.reset_locally {
             stream.recv.wants_data = false;
             self.events.push_back(StreamEvent::Readable(StreamId(id)));
         }
     }
 
-    /// Tells the application of a reset, whatever it is waiting for.
-    fn offer_reset(&mut self, id: u64) {
+    /// Reports a reset to the application, whatever it is waiting for.
+    fn report_reset(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if !stream.dropped {
+        if !stream.reset_locally {
             stream.recv.wants_data = false;
             self.events.push_back(StreamEvent::Readable(StreamId(id)));
         }

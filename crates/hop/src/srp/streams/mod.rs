@@ -1,14 +1,14 @@
 //! The streams of an association: which there are, what each may send and hold, and whose turn it is.
 //!
-//! [`StreamSet`] knows nothing of datagrams, their numbers and their loss: it is told what arrived and
-//! what was lost by [`Content`], and asked for [`Content`] to send. What it must know of the hop, the
-//! rate and how far a stream may be sent, comes with the call.
+//! [`StreamSet`] handles neither datagrams nor their numbers: acknowledgement and loss come as
+//! [`Content`], and so leaves what is to be sent. What it needs of the hop, the rate and how far a
+//! stream may be sent, comes with the call.
 
 mod credit;
+mod detached;
 mod input;
 #[cfg(test)]
-mod look;
-mod moved;
+mod inspect;
 mod numbers;
 mod output;
 mod priority;
@@ -27,7 +27,7 @@ use crate::config::{HopConfig, Limits};
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use crate::transport::{LOST, Role};
 use credit::Credit;
-use moved::Departed;
+use detached::DetachedStreams;
 use numbers::Numbers;
 use priority::Division;
 use send::SendHalf;
@@ -48,9 +48,9 @@ pub(super) struct StreamSet {
     numbers: Numbers,
     turns: Turns,
     division: Division,
-    departed: Departed,
+    detached: DetachedStreams,
     credit: Credit,
-    /// Small things to tell that are not stream bytes.
+    /// Frames to send that are not stream bytes.
     controls: VecDeque<Content>,
     /// Streams that found the association's memory full.
     starved: VecDeque<u64>,
@@ -84,7 +84,7 @@ impl StreamSet {
             numbers: Numbers::new(role),
             turns: Turns::default(),
             division: Division::default(),
-            departed: Departed::default(),
+            detached: DetachedStreams::default(),
             controls: VecDeque::new(),
             starved: VecDeque::new(),
             events: VecDeque::new(),
@@ -97,27 +97,27 @@ impl StreamSet {
         self.numbers.role()
     }
 
-    /// The peer has told its limits: streams may be sent from now on.
+    /// The peer has sent its limits: streams may be sent from now on.
     pub(super) fn establish(&mut self, peer: &Limits) {
         self.peer = *peer;
         self.credit.establish(peer.association_window.get());
         self.numbers.skip(peer.first_stream);
         for (id, stream) in &mut self.streams {
             stream.send.raise_limit(peer.stream_window.get());
-            self.turns.enter(*id, &mut stream.place, &stream.send);
+            self.turns.schedule(*id, &mut stream.turn_state, &stream.send);
         }
     }
 
-    /// The association is over, and all that is left of its streams is what the session must hear.
+    /// The association is over, and all that is left of its streams are events for the session.
     /// The next one starts from nothing, but for stream numbers, which are never used twice.
     pub(super) fn restart(&mut self) {
         for (id, stream) in &mut self.streams {
-            stream.recv.fail(LOST);
-            stream.send.abandon(LOST);
+            stream.recv.terminate(LOST);
+            stream.send.abort(LOST);
             stream.send.on_reset_acked();
-            stream.retired = true;
+            stream.closed = true;
             let id = StreamId(*id);
-            if !stream.dropped {
+            if !stream.reset_locally {
                 self.events.push_back(StreamEvent::Readable(id));
             }
             self.events.push_back(StreamEvent::Closed(id));
@@ -135,10 +135,10 @@ impl StreamSet {
     /// the next to be opened.
     pub(super) fn first(&self) -> u64 {
         let mut local = self.streams.iter().filter(|(id, _)| self.numbers.is_local(**id));
-        local.find(|(_, s)| !s.retired).map_or(self.numbers.next(), |(id, _)| *id)
+        local.find(|(_, s)| !s.closed).map_or(self.numbers.next(), |(id, _)| *id)
     }
 
-    /// Streams that are open, or of whose end the session has not heard.
+    /// Streams that are open, or whose end was not polled yet.
     pub(super) fn len(&self) -> usize {
         self.streams.len()
     }
@@ -158,12 +158,12 @@ impl StreamSet {
         if self.numbers.open() as u64 >= most {
             return Err(StreamError::TooMany);
         }
-        let id = self.numbers.take();
-        self.begin(id, span);
+        let id = self.numbers.open_next();
+        self.track(id, span);
         Ok(StreamId(id))
     }
 
-    fn begin(&mut self, id: u64, span: u64) {
+    fn track(&mut self, id: u64, span: u64) {
         let stream = Stream::new(
             self.peer.stream_window.get(),
             span,
@@ -188,7 +188,7 @@ impl StreamSet {
         if let RecvState::Reset(code) = stream.recv.state() {
             return Err(StreamError::Reset(code));
         }
-        if stream.dropped {
+        if stream.reset_locally {
             return Err(StreamError::Unknown);
         }
         if !stream.send.is_open() {
@@ -210,28 +210,28 @@ impl StreamSet {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.send.commit(n);
             self.buffered += n as u64;
-            self.turns.enter(id, &mut stream.place, &stream.send);
+            self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
     pub(super) fn finish(&mut self, id: u64) {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.send.finish();
-            self.turns.enter(id, &mut stream.place, &stream.send);
+            self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
     pub(super) fn reset(&mut self, id: u64, code: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        stream.dropped = true;
+        stream.reset_locally = true;
         if stream.recv.state() == RecvState::Open {
             let held = stream.recv.unconsumed();
             stream.recv.discard();
             self.credit.consume(held);
             self.renew_credit(false);
         }
-        self.abandon_send(id, code);
-        self.retire(id);
+        self.abort_send(id, code);
+        self.close_if_over(id);
     }
 
     pub(super) fn received(&self, id: u64) -> &[u8] {
@@ -249,7 +249,7 @@ impl StreamSet {
         }
         self.credit.consume(n as u64);
         self.renew_credit(false);
-        self.retire(id);
+        self.close_if_over(id);
     }
 
     pub(super) fn recv_state(&self, id: u64) -> RecvState {
@@ -258,8 +258,8 @@ impl StreamSet {
 
     pub(super) fn set_priority(&mut self, id: u64, priority: u32) {
         if self.change_priority(id, priority) {
-            self.settle_shares();
-            self.tell(Content::Priority { stream: id });
+            self.update_shares();
+            self.queue_control(Content::Priority { stream: id });
         }
     }
 
@@ -267,7 +267,7 @@ impl StreamSet {
     pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
         self.streams.get(&id).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(&id)?;
-        self.departed.remember(id, &stream, next_number);
+        self.detached.insert(id, &stream, next_number);
         self.division.leave();
         self.numbers.close(id);
         self.buffered -= stream.send.buffered();
@@ -282,7 +282,7 @@ impl StreamSet {
 
     /// Of a stream that was taken out, before which offset all bytes had come to the peer by then.
     pub(super) fn arrived(&self, id: u64, largest_acked: u64) -> Option<u64> {
-        self.departed.arrived(id, largest_acked)
+        self.detached.arrived(id, largest_acked)
     }
 
     /// Before which offset the peer has all bytes of a stream, if `arrived` has arrived as well.
@@ -295,25 +295,25 @@ impl StreamSet {
             Content::Data { stream, piece } if stream == id => Some(piece),
             _ => None,
         });
-        self.streams.get(&id).map(|stream| moved::acked_with(stream, pieces))
+        self.streams.get(&id).map(|stream| detached::acked_with(stream, pieces))
     }
 
     /// Whether a datagram carries bytes of a stream that was taken out.
-    pub(super) fn is_for_departed(&self, payload: &[u8]) -> bool {
-        self.departed.are_named_in(payload)
+    pub(super) fn is_for_detached(&self, payload: &[u8]) -> bool {
+        self.detached.have_bytes_in(payload)
     }
 
-    /// Divides window and turns by what was said of priorities since it was last called.
-    pub(super) fn settle_shares(&mut self) {
-        if self.division.settle(&mut self.streams) {
+    /// Divides window and turns by the priorities that changed since it was last called.
+    pub(super) fn update_shares(&mut self) {
+        if self.division.update(&mut self.streams) {
             self.divide_window();
         }
     }
 
-    /// The user has spoken, here or at the peer; whether there is such a stream. What follows is for
-    /// [`settle_shares`](Self::settle_shares).
+    /// Sets a stream's priority, from here or from the peer; whether there is such a stream. Shares
+    /// follow with [`update_shares`](Self::update_shares).
     fn change_priority(&mut self, id: u64, priority: u32) -> bool {
-        let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.retired) else { return false };
+        let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.closed) else { return false };
         stream.priority = priority;
         self.division.change(id);
         true
@@ -333,12 +333,12 @@ impl StreamSet {
     /// Grants more credit for all streams together when enough was read.
     fn renew_credit(&mut self, at_once: bool) {
         if self.credit.renew(at_once) {
-            self.tell(Content::Credit);
+            self.queue_control(Content::Credit);
         }
     }
 
-    /// Tells the peer something that is told in its present form, once.
-    fn tell(&mut self, content: Content) {
+    /// Queues a frame that is written in its present form, once.
+    fn queue_control(&mut self, content: Content) {
         if !self.controls.contains(&content) {
             self.controls.push_back(content);
         }
@@ -367,10 +367,10 @@ impl StreamSet {
         self.config.association_memory.get().saturating_sub(self.buffered)
     }
 
-    /// Tells the application of room if it met a full buffer before.
-    fn offer_room(&mut self, id: u64, rate: Rate) {
+    /// Reports room to the application if it met a full buffer before.
+    fn report_writable(&mut self, id: u64, rate: Rate) {
         let Some(stream) = self.streams.get(&id) else { return };
-        if !stream.send.wants_room || stream.dropped || !stream.send.is_open() {
+        if !stream.send.wants_room || stream.reset_locally || !stream.send.is_open() {
             return;
         }
         if self.send_room(&stream.send, rate) >= self.room_worth_waking() {
@@ -381,32 +381,32 @@ impl StreamSet {
         }
     }
 
-    /// Gives up a stream's sending half with a reset to the peer.
-    fn abandon_send(&mut self, id: u64, code: u64) {
+    /// Aborts a stream's sending half with a reset to the peer.
+    fn abort_send(&mut self, id: u64, code: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         if stream.send.reset.is_some() || stream.is_over() {
             return;
         }
         self.buffered -= stream.send.buffered();
-        stream.send.abandon(code);
+        stream.send.abort(code);
         self.controls.push_back(Content::Reset { stream: id });
     }
 
     /// Puts a stream in the turn of those with something to send.
-    fn enter(&mut self, id: u64) {
+    fn schedule(&mut self, id: u64) {
         if let Some(stream) = self.streams.get_mut(&id) {
-            self.turns.enter(id, &mut stream.place, &stream.send);
+            self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
-    /// Says that a stream is over both ways. It is removed once the session has heard so, and
-    /// with it everything that came before.
-    fn retire(&mut self, id: u64) {
+    /// Reports that a stream is over both ways, if it is. It is removed once the session has polled
+    /// that event, after all before it.
+    fn close_if_over(&mut self, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
-        if !stream.is_over() || stream.retired {
+        if !stream.is_over() || stream.closed {
             return;
         }
-        stream.retired = true;
+        stream.closed = true;
         self.numbers.close(id);
         self.division.leave();
         self.events.push_back(StreamEvent::Closed(StreamId(id)));

@@ -8,7 +8,7 @@ use crate::transport::Role;
 /// How far ahead of the last stream the peer's next may be, and how many gaps there may be between
 /// those that have begun.
 const JUMP_MAX: u64 = 1 << 20;
-const UNSEEN_MAX: usize = 4096;
+const UNOPENED_MAX: usize = 4096;
 
 /// The numbers of both ends' streams: the mobile's are even, the base's odd, none is used twice.
 #[derive(Debug)]
@@ -19,13 +19,13 @@ pub(super) struct Numbers {
     next: u64,
     peer_next: u64,
     /// Streams before that which the peer has not begun, by half their number.
-    unseen: RangeSet,
+    unopened: RangeSet,
 }
 
 impl Numbers {
     pub(super) fn new(role: Role) -> Self {
         let (next, peer_next) = if role == Role::Mobile { (0, 1) } else { (1, 0) };
-        Self { role, open: 0, next, peer_next, unseen: RangeSet::default() }
+        Self { role, open: 0, next, peer_next, unopened: RangeSet::default() }
     }
 
     /// Those of the next association: our own go on.
@@ -52,7 +52,7 @@ impl Numbers {
     }
 
     /// Opens one of ours.
-    pub(super) fn take(&mut self) -> u64 {
+    pub(super) fn open_next(&mut self) -> u64 {
         let id = self.next;
         self.next += 2;
         self.open += 1;
@@ -71,29 +71,29 @@ impl Numbers {
         self.peer_next = self.peer_next.max(first);
     }
 
-    /// The peer names a stream; whether it begins by that. Streams begin in any order; what lies
-    /// between is remembered, so that a late beginning is told from a late echo of a stream that is
-    /// over.
+    /// Accepts a stream's number in a frame of the peer; whether it opens the stream. Streams open in
+    /// any order; what lies between is remembered, so that a late opening is distinct from a late
+    /// repetition for a stream that is over.
     ///
     /// # Errors
     ///
     /// We never opened it, or the peer leaves out too many.
-    pub(super) fn name(&mut self, id: u64) -> Result<bool, Violation> {
+    pub(super) fn accept(&mut self, id: u64) -> Result<bool, Violation> {
         if self.is_local(id) {
             return if id < self.next { Ok(false) } else { Err(Violation) };
         }
         let index = id / 2;
         if id >= self.peer_next {
-            if id - self.peer_next > JUMP_MAX || self.unseen.fragments() > UNSEEN_MAX {
+            if id - self.peer_next > JUMP_MAX || self.unopened.fragments() > UNOPENED_MAX {
                 return Err(Violation);
             }
-            self.unseen.insert(self.peer_next / 2..index);
+            self.unopened.insert(self.peer_next / 2..index);
             self.peer_next = id + 2;
             return Ok(true);
         }
-        let begins = self.unseen.missing_in(index..index + 1).next().is_none();
+        let begins = self.unopened.missing_in(index..index + 1).next().is_none();
         if begins {
-            self.unseen.remove(index..index + 1);
+            self.unopened.remove(index..index + 1);
         }
         Ok(begins)
     }
@@ -106,17 +106,17 @@ mod tests {
     #[test]
     fn a_stream_begins_once_in_whatever_order() {
         let mut n = Numbers::new(Role::Mobile);
-        assert_eq!((n.take(), n.take(), n.open()), (0, 2, 2));
-        assert_eq!((n.name(2), n.name(4)), (Ok(false), Err(Violation)));
+        assert_eq!((n.open_next(), n.open_next(), n.open()), (0, 2, 2));
+        assert_eq!((n.accept(2), n.accept(4)), (Ok(false), Err(Violation)));
         assert_eq!(
-            [7, 3, 3, 1, 7, 5].map(|id| n.name(id)),
+            [7, 3, 3, 1, 7, 5].map(|id| n.accept(id)),
             [true, true, false, true, false, true].map(Ok)
         );
-        assert_eq!(n.name(9 + JUMP_MAX + 2), Err(Violation));
+        assert_eq!(n.accept(9 + JUMP_MAX + 2), Err(Violation));
         n.close(0);
         n.close(7);
         assert_eq!(n.open(), 1);
         let mut next = n.restarted();
-        assert_eq!((next.take(), next.name(1)), (4, Ok(true)));
+        assert_eq!((next.open_next(), next.accept(1)), (4, Ok(true)));
     }
 }

@@ -16,7 +16,7 @@ const TURN_TIME: Duration = Duration::from_micros(500);
 const PIECE_MIN: usize = 32;
 
 impl StreamSet {
-    /// Something that is not stream bytes waits to be told.
+    /// A frame that is not stream bytes waits to be sent.
     pub(in crate::srp) fn has_controls(&self) -> bool {
         !self.controls.is_empty()
     }
@@ -28,24 +28,24 @@ impl StreamSet {
         self.turns.urgent().is_some() || self.turns.active().iter().any(wants)
     }
 
-    /// Has the peer told that its credit for all streams is used up, where that keeps some waiting.
-    pub(in crate::srp) fn say_blocked(&mut self) {
-        if !self.turns.active().is_empty() && self.credit.tell_blocked() {
+    /// Queues "blocked" if the credit for all streams is used up and that keeps some waiting.
+    pub(in crate::srp) fn queue_blocked(&mut self) {
+        if !self.turns.active().is_empty() && self.credit.take_blocked() {
             self.controls.push_back(Content::Blocked);
         }
     }
 
-    /// Writes what waits to be told, as far as there is room.
-    pub(in crate::srp) fn write_controls(&mut self, w: &mut Writer<'_>, told: &mut Contents) {
+    /// Writes the frames that wait, as far as there is room.
+    pub(in crate::srp) fn write_controls(&mut self, w: &mut Writer<'_>, contents: &mut Contents) {
         for _ in 0..self.controls.len() {
             let Some(content) = self.controls.pop_front() else { return };
-            // A control is told in its present form, or not at all if it has become moot.
+            // A control is sent in its present form, or not at all if it has become moot.
             if w.room() < 32 {
                 self.controls.push_front(content);
                 return;
             }
             if self.write_control(content, w) {
-                told.push(content);
+                contents.push(content);
             }
         }
     }
@@ -81,11 +81,11 @@ impl StreamSet {
         content: Content,
         exact: bool,
         w: &mut Writer<'_>,
-        told: &mut Contents,
+        contents: &mut Contents,
     ) {
         let Content::Data { stream: id, piece } = content else {
             if self.write_control(content, w) {
-                told.push(content);
+                contents.push(content);
             }
             return;
         };
@@ -96,41 +96,41 @@ impl StreamSet {
         let (a, b) = stream.send.bytes(&piece);
         if w.put_stream(id, piece.offset, piece.fin, a, b) {
             self.traffic.repeated += Bytes::from(piece.len);
-            told.push(Content::Data { stream: id, piece });
+            contents.push(Content::Data { stream: id, piece });
         }
     }
 
     /// Fills a datagram from the streams with losses, then from the others in turn, at this rate of
-    /// sending and where this is room for frames in a full datagram. `fresh` hears of each piece how
-    /// many bytes of it were never sent before.
+    /// sending and where this is room for frames in a full datagram. `fresh` is called for each piece
+    /// with the number of bytes that were never sent before.
     pub(in crate::srp) fn write_data(
         &mut self,
         w: &mut Writer<'_>,
-        told: &mut Contents,
+        contents: &mut Contents,
         rate: Rate,
         full: usize,
         mut fresh: impl FnMut(u64),
     ) {
         while w.room() > PIECE_MIN {
             let Some(id) = self.turns.urgent() else { break };
-            let wrote = self.write_piece(id, w, told, rate, &mut fresh).is_some();
+            let wrote = self.write_piece(id, w, contents, rate, &mut fresh).is_some();
             match self.streams.get_mut(&id) {
                 Some(stream) if stream.send.has_lost() => {
                     if !wrote {
                         break;
                     }
                 }
-                stream => self.turns.leave_urgent(stream.map(|s| &mut s.place)),
+                stream => self.turns.remove_urgent(stream.map(|s| &mut s.turn_state)),
             }
         }
         let mut fruitless = 0;
         while w.room() > PIECE_MIN && fruitless < self.turns.active().len() {
             let Some(id) = self.turns.active().front().copied() else { return };
-            match self.write_piece(id, w, told, rate, &mut fresh) {
+            match self.write_piece(id, w, contents, rate, &mut fresh) {
                 Some(bytes) => self.after_turn(id, bytes, rate, full),
                 // Without credit for all streams only bare ends can go: the others wait.
                 None if self.streams.get(&id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
-                    self.turns.pass();
+                    self.turns.skip();
                     fruitless += 1;
                 }
                 None => self.after_turn(id, 0, rate, full),
@@ -141,16 +141,16 @@ impl StreamSet {
     /// A stream stays at the front until it has sent its share of a millisecond, so that at high
     /// rates the peer's application gets bytes in larger pieces.
     fn after_turn(&mut self, id: u64, bytes: usize, rate: Rate, full: usize) {
-        let Some(stream) = self.streams.get_mut(&id) else { return self.turns.leave_gone() };
+        let Some(stream) = self.streams.get_mut(&id) else { return self.turns.remove_active() };
         // By priorities turns are exact, so that none may be shorter than what it is counted in.
         let exact = self.division.is_on();
         let least = if exact { full } else { 0 };
         let shortest = rate.bytes_in(TURN_TIME).as_usize().min(TURN_MAX).max(least);
         let more = stream.send.wants_to_send(u64::MAX);
-        self.turns.on_sent(&mut stream.place, bytes, more, shortest, exact);
+        self.turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
         let limit = stream.send.limit();
-        if !more && stream.send.is_blocked() && stream.send.blocked_told != Some(limit) {
-            stream.send.blocked_told = Some(limit);
+        if !more && stream.send.is_blocked() && stream.send.blocked_sent != Some(limit) {
+            stream.send.blocked_sent = Some(limit);
             self.controls.push_back(Content::StreamBlocked { stream: id });
         }
     }
@@ -160,7 +160,7 @@ impl StreamSet {
         &mut self,
         id: u64,
         w: &mut Writer<'_>,
-        told: &mut Contents,
+        contents: &mut Contents,
         rate: Rate,
         fresh: &mut impl FnMut(u64),
     ) -> Option<usize> {
@@ -179,8 +179,8 @@ impl StreamSet {
         fresh(new);
         self.traffic.sent += Bytes::new(new);
         self.traffic.repeated += Bytes::from(piece.len) - Bytes::new(new);
-        told.push(Content::Data { stream: id, piece });
-        self.offer_room(id, rate);
+        contents.push(Content::Data { stream: id, piece });
+        self.report_writable(id, rate);
         Some(piece.len)
     }
 }

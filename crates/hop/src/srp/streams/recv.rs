@@ -25,7 +25,7 @@ pub(super) struct RecvHalf {
     ahead: RangeSet,
     /// Everything before arrived.
     ready: u64,
-    /// The highest offset that arrived, or that a reset tells of.
+    /// The highest offset that arrived, or that a reset has.
     highest: u64,
     size: Option<u64>,
     reset: Option<u64>,
@@ -87,12 +87,12 @@ impl RecvHalf {
         }
         self.highest += rise;
         if end > self.ready && !data.is_empty() {
-            self.keep(offset, data, end);
+            self.store(offset, data, end);
         }
         Ok(rise)
     }
 
-    fn keep(&mut self, offset: u64, data: &[u8], end: u64) {
+    fn store(&mut self, offset: u64, data: &[u8], end: u64) {
         let start = offset.max(self.ready);
         let fresh = &data[(start - offset) as usize..];
         self.ring.reserve(end);
@@ -123,7 +123,7 @@ impl RecvHalf {
     }
 
     /// The association is gone: whatever had not ended is reset.
-    pub(super) fn fail(&mut self, code: u64) {
+    pub(super) fn terminate(&mut self, code: u64) {
         if self.state() == RecvState::Open {
             self.reset = Some(code);
             self.discard();
@@ -145,7 +145,7 @@ impl RecvHalf {
         self.ring.slices(self.ring.start()..self.ready).0
     }
 
-    /// The application took `n` bytes. True if the peer should hear of new credit.
+    /// The application took `n` bytes. True if new credit should be sent.
     pub(super) fn consume(&mut self, n: usize) -> bool {
         if self.discarding {
             return false;
@@ -159,7 +159,7 @@ impl RecvHalf {
         if self.size == Some(self.ring.start()) {
             return false;
         }
-        self.grant(false)
+        self.renew_limit(false)
     }
 
     /// The peer has used up its credit: a larger window, if what arrives is taken promptly.
@@ -167,7 +167,7 @@ impl RecvHalf {
         if self.is_prompt() && !self.shared {
             self.window = (self.window * GROWTH).min(self.window_max);
         }
-        self.grant(true)
+        self.renew_limit(true)
     }
 
     /// What arrives is taken before much of it waits.
@@ -176,14 +176,14 @@ impl RecvHalf {
     }
 
     /// The window is this much of the association's from here on; what the peer was promised before
-    /// stays promised (RWC-9). True if the peer should hear of new credit.
+    /// stays promised (RWC-9). True if new credit should be sent.
     pub(super) fn set_share(&mut self, share: u64) -> bool {
         self.shared = true;
         self.window = share.min(self.window_max);
-        !self.discarding && self.grant(false)
+        !self.discarding && self.renew_limit(false)
     }
 
-    fn grant(&mut self, at_once: bool) -> bool {
+    fn renew_limit(&mut self, at_once: bool) -> bool {
         if self.size.is_some() {
             return false;
         }
@@ -222,8 +222,8 @@ impl RecvHalf {
         }
     }
 
-    /// There is something to learn by reading: bytes, the end, or a reset.
-    pub(super) fn has_news(&self) -> bool {
+    /// There is something to read: bytes, the end, or a reset.
+    pub(super) fn is_readable(&self) -> bool {
         self.ready > self.ring.start() || self.state() != RecvState::Open
     }
 
@@ -267,7 +267,7 @@ mod tests {
     fn out_of_order_bytes_wait_for_the_hole_to_fill() {
         let mut r = RecvHalf::new(1000, 1000);
         assert_eq!(r.on_data(4, b"efgh", true), Ok(8));
-        assert!(r.readable().is_empty() && !r.has_news());
+        assert!(r.readable().is_empty() && !r.is_readable());
         assert_eq!(r.on_data(0, b"abcdef", false), Ok(0));
         assert_eq!(take_all(&mut r), b"abcdefgh");
         assert_eq!(r.state(), RecvState::Finished);

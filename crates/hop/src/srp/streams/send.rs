@@ -15,7 +15,7 @@ const KEEP_MAX: usize = 1024 * 1024;
 enum Fin {
     /// The application may still write.
     Open,
-    /// The application has ended the stream; the peer has yet to be told, or told again.
+    /// The application has ended the stream; the end is to be sent, or sent again.
     Wanted,
     Sent,
     Acked,
@@ -48,8 +48,8 @@ pub(super) struct SendHalf {
     fin: Fin,
     /// Our reset, with the session's code.
     pub(super) reset: Option<(ResetState, u64)>,
-    /// The credit at which the peer was last told that we are blocked.
-    pub(super) blocked_told: Option<u64>,
+    /// The credit at which "blocked" was last sent.
+    pub(super) blocked_sent: Option<u64>,
     /// The application met a full buffer and waits for room.
     pub(super) wants_room: bool,
 }
@@ -66,7 +66,7 @@ impl SendHalf {
             span,
             fin: Fin::Open,
             reset: None,
-            blocked_told: None,
+            blocked_sent: None,
             wants_room: false,
         }
     }
@@ -90,7 +90,7 @@ impl SendHalf {
         self.fin == Fin::Open && self.reset.is_none()
     }
 
-    /// The peer has everything, or knows of our reset.
+    /// The peer has acknowledged everything, or our reset.
     pub(super) fn is_done(&self) -> bool {
         match self.reset {
             Some((state, _)) => state == ResetState::Acked,
@@ -120,8 +120,8 @@ impl SendHalf {
         }
     }
 
-    /// Gives up: nothing more is sent but the reset.
-    pub(super) fn abandon(&mut self, code: u64) {
+    /// Nothing more is sent but the reset.
+    pub(super) fn abort(&mut self, code: u64) {
         if self.reset.is_none() {
             self.reset = Some((ResetState::Wanted, code));
         }
@@ -278,13 +278,13 @@ impl SendHalf {
     }
 
     /// The offset of the first byte that the peer has not acknowledged in order, and all from there.
-    pub(super) fn kept(&self) -> (u64, Vec<u8>) {
+    pub(super) fn unacknowledged(&self) -> (u64, Vec<u8>) {
         let start = self.ring.start();
         let (head, tail) = self.ring.slices(start..self.written);
         (start, [head, tail].concat())
     }
 
-    /// Our reset was lost: it must be told again.
+    /// Our reset was lost: it must be sent again.
     pub(super) fn on_reset_lost(&mut self) -> bool {
         match &mut self.reset {
             Some((state @ ResetState::Sent, _)) => {

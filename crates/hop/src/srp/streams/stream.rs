@@ -2,9 +2,9 @@
 
 use super::recv::RecvHalf;
 use super::send::SendHalf;
-use super::turns::Place;
+use super::turns::TurnState;
 
-/// The priority of a stream of which nobody has said anything.
+/// The priority of a stream that was given none.
 const USUAL: u32 = 1;
 
 /// Both halves of a stream and where it waits.
@@ -12,12 +12,12 @@ const USUAL: u32 = 1;
 pub(super) struct Stream {
     pub(super) send: SendHalf,
     pub(super) recv: RecvHalf,
-    /// Given up from this side: no more events but `Closed`.
-    pub(super) dropped: bool,
-    /// Over both ways; waits for the session to hear of it.
-    pub(super) retired: bool,
+    /// Reset from this side: no more events but `Closed`.
+    pub(super) reset_locally: bool,
+    /// Over both ways; the event waits to be polled.
+    pub(super) closed: bool,
     pub(super) priority: u32,
-    pub(super) place: Place,
+    pub(super) turn_state: TurnState,
 }
 
 impl Stream {
@@ -25,10 +25,10 @@ impl Stream {
         Self {
             send: SendHalf::new(send_limit, span),
             recv: RecvHalf::new(window, window_max),
-            dropped: false,
-            retired: false,
+            reset_locally: false,
+            closed: false,
             priority: USUAL,
-            place: Place::new(),
+            turn_state: TurnState::new(),
         }
     }
 

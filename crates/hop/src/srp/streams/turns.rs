@@ -4,12 +4,12 @@ use alloc::collections::VecDeque;
 
 use super::send::SendHalf;
 
-/// Turns are told in this fraction of the shortest.
+/// Turns are counted in this fraction of the shortest.
 pub(super) const TURN: u64 = 256;
 
 /// Where a stream waits.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct TurnState {
     in_urgent: bool,
     in_active: bool,
     /// Its turn to send, in [`TURN`]ths of the shortest.
@@ -18,7 +18,7 @@ pub(super) struct Place {
     overdraft: usize,
 }
 
-impl Place {
+impl TurnState {
     pub(super) fn new() -> Self {
         Self { in_urgent: false, in_active: false, turn: TURN, overdraft: 0 }
     }
@@ -46,13 +46,13 @@ pub(super) struct Turns {
 
 impl Turns {
     /// Puts a stream in, wherever it has something to send.
-    pub(super) fn enter(&mut self, id: u64, place: &mut Place, send: &SendHalf) {
-        if send.has_lost() && !place.in_urgent {
-            place.in_urgent = true;
+    pub(super) fn schedule(&mut self, id: u64, state: &mut TurnState, send: &SendHalf) {
+        if send.has_lost() && !state.in_urgent {
+            state.in_urgent = true;
             self.urgent.push_back(id);
         }
-        if !place.in_active && send.wants_to_send(u64::MAX) {
-            place.in_active = true;
+        if !state.in_active && send.wants_to_send(u64::MAX) {
+            state.in_active = true;
             self.active.push_back(id);
         }
     }
@@ -63,10 +63,10 @@ impl Turns {
     }
 
     /// That stream has nothing left to repeat, or is gone.
-    pub(super) fn leave_urgent(&mut self, place: Option<&mut Place>) {
+    pub(super) fn remove_urgent(&mut self, state: Option<&mut TurnState>) {
         self.urgent.pop_front();
-        if let Some(place) = place {
-            place.in_urgent = false;
+        if let Some(state) = state {
+            state.in_urgent = false;
         }
     }
 
@@ -76,12 +76,12 @@ impl Turns {
     }
 
     /// The stream whose turn it is cannot send yet: it is the next one's.
-    pub(super) fn pass(&mut self) {
+    pub(super) fn skip(&mut self) {
         self.active.rotate_left(1);
     }
 
     /// The stream whose turn it is is gone.
-    pub(super) fn leave_gone(&mut self) {
+    pub(super) fn remove_active(&mut self) {
         self.active.pop_front();
     }
 
@@ -90,7 +90,7 @@ impl Turns {
     /// what was sent beyond one shortens the next.
     pub(super) fn on_sent(
         &mut self,
-        place: &mut Place,
+        state: &mut TurnState,
         bytes: usize,
         more: bool,
         shortest: usize,
@@ -98,18 +98,18 @@ impl Turns {
     ) {
         if !more {
             self.spent = 0;
-            place.overdraft = 0;
-            place.in_active = false;
+            state.overdraft = 0;
+            state.in_active = false;
             self.active.pop_front();
             return;
         }
         self.spent += bytes;
-        let spent = self.spent + place.overdraft;
-        let allowed = (shortest as u64 * place.turn / TURN) as usize;
+        let spent = self.spent + state.overdraft;
+        let allowed = (shortest as u64 * state.turn / TURN) as usize;
         if spent >= allowed {
-            place.overdraft = if exact { spent - allowed } else { 0 };
+            state.overdraft = if exact { spent - allowed } else { 0 };
             self.spent = 0;
-            self.pass();
+            self.skip();
         }
     }
 }
@@ -120,20 +120,20 @@ mod tests {
 
     use super::*;
 
-    fn stream() -> (Place, SendHalf) {
+    fn stream() -> (TurnState, SendHalf) {
         let mut send = SendHalf::new(1 << 20, u64::MAX);
         send.space(1000);
         send.commit(1000);
-        (Place::new(), send)
+        (TurnState::new(), send)
     }
 
     #[test]
     fn a_longer_turn_sends_more_and_what_is_overdrawn_shortens_the_next() {
         let mut turns = Turns::default();
         let mut streams = [stream(), stream()];
-        for (id, (place, send)) in streams.iter_mut().enumerate() {
-            turns.enter(id as u64, place, send);
-            turns.enter(id as u64, place, send);
+        for (id, (state, send)) in streams.iter_mut().enumerate() {
+            turns.schedule(id as u64, state, send);
+            turns.schedule(id as u64, state, send);
         }
         streams[1].0.set_turn(2 * TURN);
         let order: Vec<u64> = (0..12)

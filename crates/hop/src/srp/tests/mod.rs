@@ -1,6 +1,6 @@
 //! Two ends over a small lossy hop in virtual time.
 
-mod moved;
+mod detached;
 mod priority;
 mod rate;
 mod repair;

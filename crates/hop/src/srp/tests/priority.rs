@@ -5,11 +5,11 @@ use super::*;
 const WINDOW: u64 = 4 << 20;
 
 fn windows(end: &Srp) -> Vec<u64> {
-    end.streams.look().values().map(|s| s.window).collect()
+    end.streams.inspect().values().map(|s| s.window).collect()
 }
 
 fn turns(end: &Srp) -> Vec<u64> {
-    end.streams.look().values().map(|s| s.turn).collect()
+    end.streams.inspect().values().map(|s| s.turn).collect()
 }
 
 fn run(w: &mut Pairs, bulks: &mut [Bulk], until: Time) {
@@ -49,7 +49,7 @@ fn credit_that_was_granted_stays_granted() {
     let mut w = Pairs::new(1);
     let mut bulks = [(); 2].map(|()| Bulk::start(&mut w, 1, FOREVER));
     run(&mut w, &mut bulks, Time::from_secs(1));
-    let limit = |w: &Pairs, b: &Bulk| w.ends[0][0].streams.look()[&b.id.0].limit;
+    let limit = |w: &Pairs, b: &Bulk| w.ends[0][0].streams.inspect()[&b.id.0].limit;
     let before = limit(&w, &bulks[0]);
     w.ends[0][0].set_priority(bulks[0].id, 0);
     assert_eq!(limit(&w, &bulks[0]), before);
@@ -61,9 +61,9 @@ fn credit_that_was_granted_stays_granted() {
     assert!((50.0..80.0).contains(&ratio), "{rates:?}");
 }
 
-/// A priority frame that is lost is told again, in its latest form.
+/// A priority frame that is lost is sent again, in its latest form.
 #[test]
-fn the_peer_learns_of_priorities_over_a_lossy_hop() {
+fn priorities_reach_the_peer_over_a_lossy_hop() {
     for seed in 0..20 {
         let mut w = Pairs::new(seed);
         w.pipes.iter_mut().for_each(|p| p.loss = 0.4);
@@ -74,7 +74,7 @@ fn the_peer_learns_of_priorities_over_a_lossy_hop() {
             w.ends[0][0].set_priority(bulks[1].id, priority);
         }
         run(&mut w, &mut bulks, Time::from_secs(2));
-        assert_eq!(w.ends[0][1].streams.look()[&bulks[1].id.0].priority, 8, "seed {seed}");
+        assert_eq!(w.ends[0][1].streams.inspect()[&bulks[1].id.0].priority, 8, "seed {seed}");
     }
 }
 
@@ -102,7 +102,7 @@ fn streams_that_end_take_no_share() {
     assert_eq!(windows(end), [WINDOW / 2, WINDOW / 4, WINDOW / 4]);
     assert!(end.detach(ids[1]).is_some());
     end.reset(ids[2], 1);
-    end.streams.settle_shares();
+    end.streams.update_shares();
     let live = |end: &Srp| end.streams.sharing();
     assert_eq!(live(end), Some(vec![ids[0].0, ids[2].0]), "a reset stream lasts until it is known");
     w.ends[0][1].reset(ids[2], 1);

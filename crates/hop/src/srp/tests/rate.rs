@@ -65,7 +65,7 @@ fn random_loss_costs_only_itself_on_every_hop() {
 }
 
 /// Where a datagram takes longer to send than to arrive, a burst at the start fills the queue for
-/// seconds; what the queue then drops tells nothing of the rate, and a queue that drains slowly is
+/// seconds; what the queue then drops does not show the rate, and a queue that drains slowly is
 /// nobody else's.
 #[test]
 fn a_slow_hop_nearby_is_not_flooded() {

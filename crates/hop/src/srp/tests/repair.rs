@@ -145,7 +145,7 @@ fn a_probe_with_nothing_to_repeat_carries_what_waits() {
 }
 
 #[test]
-fn a_link_that_is_said_to_be_down_is_still_tried() {
+fn a_link_reported_down_is_still_probed() {
     let mut w = Pairs::new(1);
     w.ends[0][1].handle_link_event(Time::ZERO, LinkEvent::Down);
     let mut bulk = Bulk::start(&mut w, 1, 100_000);

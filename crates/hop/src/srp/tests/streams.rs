@@ -3,7 +3,7 @@
 use super::*;
 use crate::streams::{RecvState, StreamError, StreamEvent};
 
-fn settle(w: &mut Pairs) {
+fn run_for_3_s(w: &mut Pairs) {
     let until = w.now + Duration::from_secs(3);
     while w.step(until) {}
 }
@@ -24,12 +24,12 @@ fn read_all(end: &mut Srp, id: StreamId) -> Vec<u8> {
 
 /// SRP-11: the open is the first datagram, ends go both ways, and then nothing is left.
 #[test]
-fn a_stream_opens_ends_both_ways_and_is_forgotten() {
+fn a_stream_opens_ends_both_ways_and_is_removed() {
     let mut w = Pairs::new(1);
     let id = w.ends[0][0].open().unwrap();
     w.ends[0][0].write(id, b"question").unwrap();
     w.ends[0][0].finish(id);
-    settle(&mut w);
+    run_for_3_s(&mut w);
     let base = &mut w.ends[0][1];
     assert_eq!(events(base), [StreamEvent::Incoming(id), StreamEvent::Readable(id)]);
     assert_eq!(read_all(base, id), b"question");
@@ -37,13 +37,13 @@ fn a_stream_opens_ends_both_ways_and_is_forgotten() {
     base.write(id, b"answer").unwrap();
     base.finish(id);
     assert_eq!(base.write(id, b"more"), Err(StreamError::Finished));
-    settle(&mut w);
+    run_for_3_s(&mut w);
     let mobile = &mut w.ends[0][0];
     assert_eq!(read_all(mobile, id), b"answer");
     let seen = events(mobile);
     assert!(seen.contains(&StreamEvent::Finished(id)), "{seen:?}");
     assert_eq!(seen.last(), Some(&StreamEvent::Closed(id)));
-    settle(&mut w);
+    run_for_3_s(&mut w);
     assert_eq!(events(&mut w.ends[0][1]).last(), Some(&StreamEvent::Closed(id)));
     for end in &w.ends[0] {
         let (buffered, received, consumed) = end.streams.accounts();
@@ -62,9 +62,9 @@ fn a_reset_reaches_the_peer_with_its_code_even_unread_and_under_loss() {
         let soon = w.now + Duration::from_millis(seed * 3);
         while w.step(soon) {}
         w.ends[0][0].reset(id, 42);
-        settle(&mut w);
+        run_for_3_s(&mut w);
         let base = &mut w.ends[0][1];
-        if base.streams.look().contains_key(&id.0) {
+        if base.streams.inspect().contains_key(&id.0) {
             assert_eq!(base.recv_state(id), RecvState::Reset(42), "seed {seed}");
         }
         let seen = events(base);
@@ -92,7 +92,7 @@ fn an_application_that_does_not_read_stops_only_its_own_stream() {
     }
     bulk.run(&mut w, Time::from_secs(10));
     assert_eq!(bulk.read, 3_000_000);
-    let kept = w.ends[0][0].streams.look()[&stalled.0].waiting;
+    let kept = w.ends[0][0].streams.inspect()[&stalled.0].waiting;
     assert_eq!(kept, window, "the receiver keeps what it granted and no more");
     assert!(pushed as u64 <= window + 1_000_000, "{pushed}");
     assert_eq!(read_all(&mut w.ends[0][0], stalled).len() as u64, window);
@@ -105,7 +105,7 @@ fn many_streams_share_datagrams_and_take_turns() {
     for id in &ids {
         w.ends[0][0].write(*id, b"a few bytes").unwrap();
     }
-    settle(&mut w);
+    run_for_3_s(&mut w);
     assert!(w.ends[0][0].stats().datagrams_sent < 40);
     let base = &mut w.ends[0][1];
     assert!(ids.iter().all(|id| read_all(base, *id) == b"a few bytes"));

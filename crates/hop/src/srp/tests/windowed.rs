@@ -22,7 +22,7 @@ fn config(window: Window) -> HopConfig {
     }
 }
 
-fn world(seed: u64, window: Window) -> Pairs {
+fn pairs(seed: u64, window: Window) -> Pairs {
     let mut w = Pairs::with(seed, config(window));
     for pipe in &mut w.pipes {
         pipe.delay = DELAY;
@@ -40,7 +40,7 @@ fn usual() -> Window {
 #[test]
 fn a_round_trip_carries_one_window() {
     for segments in [16, 32, 64] {
-        let mut w = world(1, Window { segments, ..usual() });
+        let mut w = pairs(1, Window { segments, ..usual() });
         let mut bulk = Bulk::start(&mut w, 1, FOREVER);
         bulk.run(&mut w, Time::from_secs(20));
         let segment = w.ends[0][1].span() as f64 / f64::from(segments);
@@ -56,7 +56,7 @@ fn a_round_trip_carries_one_window() {
 /// SRP-3, SRP-4, SRP-7, SRP-10: what a window lost comes again within one round trip, and once.
 #[test]
 fn the_losses_of_a_window_are_repaired_in_one_round_trip() {
-    let mut w = world(1, usual());
+    let mut w = pairs(1, usual());
     let mut bulk = Bulk::start(&mut w, 1, 40_000);
     w.pipes[1].loses = Some(Box::new(|_, n| [40, 41, 45, 50, 51, 60].contains(&n)));
     bulk.run(&mut w, Time::from_secs(20));
@@ -64,7 +64,7 @@ fn the_losses_of_a_window_are_repaired_in_one_round_trip() {
     assert_eq!((bulk.read, stats.lost, stats.probes), (40_000, 6, 0));
     assert!(stats.bytes_retransmitted.get() <= 6 * 200, "{}", stats.bytes_retransmitted);
 
-    let mut clean = world(1, usual());
+    let mut clean = pairs(1, usual());
     let mut bulk = Bulk::start(&mut clean, 1, 40_000);
     bulk.run(&mut clean, Time::from_secs(20));
     let extra = lossy - clean.now;
@@ -75,7 +75,7 @@ fn the_losses_of_a_window_are_repaired_in_one_round_trip() {
 #[test]
 fn segments_in_sequence_are_acknowledged_one_by_one_or_in_pairs() {
     let acks = |ack_every| {
-        let mut w = world(1, Window { ack_every, ..usual() });
+        let mut w = pairs(1, Window { ack_every, ..usual() });
         let mut bulk = Bulk::start(&mut w, 1, 100_000);
         bulk.run(&mut w, Time::from_secs(60));
         let [mobile, base] = &w.ends[0];
@@ -89,7 +89,7 @@ fn segments_in_sequence_are_acknowledged_one_by_one_or_in_pairs() {
 /// second apart, and all that was lost follows the first answer.
 #[test]
 fn the_timer_backs_off_to_its_cap() {
-    let mut w = world(1, usual());
+    let mut w = pairs(1, usual());
     w.silences.push((Time::from_secs(3), Time::from_secs(9)));
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     bulk.run(&mut w, Time::from_secs(9));
@@ -123,11 +123,11 @@ fn a_timer_is_rounded_up_and_bounded() {
     assert_eq!(window.timeout(&round_trip, 5), ms(1210));
 }
 
-/// SRP-13: told that the link is there again, it does not wait for the timer: two round trips at
+/// SRP-13: after a link-up event, it does not wait for the timer: two round trips at
 /// most, if the oldest had arrived and only its acknowledgement had not.
 #[test]
 fn a_link_up_event_does_not_wait_for_the_timer() {
-    let mut w = world(1, usual());
+    let mut w = pairs(1, usual());
     w.silences.push((Time::from_secs(3), Time::from_millis(8_100)));
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     bulk.run(&mut w, Time::from_millis(8_100));
@@ -141,7 +141,7 @@ fn a_link_up_event_does_not_wait_for_the_timer() {
 /// SRP-2: an application that does not read closes the window, whatever the bitmap allows.
 #[test]
 fn a_reader_that_stops_stops_the_sender() {
-    let mut w = world(1, Window { segments: 1000, ..usual() });
+    let mut w = pairs(1, Window { segments: 1000, ..usual() });
     let mut bulk = Bulk::start(&mut w, 1, FOREVER);
     for _ in 0..100 {
         let sender = &mut w.ends[0][1];
@@ -158,7 +158,7 @@ fn a_reader_that_stops_stops_the_sender() {
 #[test]
 fn everything_arrives_under_heavy_loss() {
     for seed in 0..20 {
-        let mut w = world(seed, Window { ack_every: 1 + (seed % 2) as u32, ..usual() });
+        let mut w = pairs(seed, Window { ack_every: 1 + (seed % 2) as u32, ..usual() });
         w.pipes.iter_mut().for_each(|p| p.loss = 0.05 * (seed % 8) as f64);
         let mut bulk = Bulk::start(&mut w, (seed % 2) as usize, 60_000);
         bulk.run(&mut w, Time::from_secs(300));

@@ -1,22 +1,21 @@
-//! The end of an association: the last word, and that it is over.
+//! The end of an association: the close frames, and that it is over.
 
 use crate::transport::CloseReason;
 
-/// Times that the last word is said: nothing acknowledges it.
+/// Close frames that are sent: nothing acknowledges them.
 const COPIES: u32 = 3;
 
 /// How far an association is from its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Ending {
-    /// It goes on.
+pub(super) enum CloseState {
     Open,
-    /// The peer is yet to be told, so many times more.
+    /// So many close frames are still to be sent.
     Closing(CloseReason, u32),
     Closed(CloseReason),
 }
 
-impl Ending {
-    /// Nobody has ended it.
+impl CloseState {
+    /// Neither end has closed it.
     pub(super) fn is_open(self) -> bool {
         self == Self::Open
     }
@@ -29,15 +28,15 @@ impl Ending {
         }
     }
 
-    /// This end ends it, unless either has.
+    /// Closes it from this end, unless either has closed it.
     pub(super) fn close(&mut self, reason: CloseReason) {
         if self.is_open() {
             *self = Self::Closing(reason, COPIES);
         }
     }
 
-    /// The peer is to be told this at once; when that was said often enough, it is over.
-    pub(super) fn last_word(&mut self) -> Option<CloseReason> {
+    /// The reason to send in a close frame at once; when enough were sent, the association is closed.
+    pub(super) fn next_close(&mut self) -> Option<CloseReason> {
         let Self::Closing(reason, copies) = *self else { return None };
         *self = match copies.checked_sub(1) {
             Some(left) => Self::Closing(reason, left),
@@ -52,15 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_word_is_said_three_times_and_the_first_reason_stands() {
-        let mut ending = Ending::Open;
-        assert_eq!(ending.last_word(), None);
-        ending.close(CloseReason::Protocol);
-        ending.close(CloseReason::Silence);
-        assert!(!ending.is_open() && ending.closed().is_none());
+    fn close_is_sent_three_times_with_the_first_reason() {
+        let mut state = CloseState::Open;
+        assert_eq!(state.next_close(), None);
+        state.close(CloseReason::Protocol);
+        state.close(CloseReason::Silence);
+        assert!(!state.is_open() && state.closed().is_none());
         for _ in 0..3 {
-            assert_eq!(ending.last_word(), Some(CloseReason::Protocol));
+            assert_eq!(state.next_close(), Some(CloseReason::Protocol));
         }
-        assert_eq!((ending.last_word(), ending.closed()), (None, Some(CloseReason::Protocol)));
+        assert_eq!((state.next_close(), state.closed()), (None, Some(CloseReason::Protocol)));
     }
 }

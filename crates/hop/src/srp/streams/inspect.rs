@@ -1,4 +1,4 @@
-//! What tests want to see of streams.
+//! The state of streams, for tests.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use super::stream::Stream;
 
 /// One stream.
 #[derive(Debug)]
-pub(in crate::srp) struct Look {
+pub(in crate::srp) struct StreamView {
     pub(in crate::srp) window: u64,
     pub(in crate::srp) limit: u64,
     pub(in crate::srp) waiting: u64,
@@ -17,15 +17,15 @@ pub(in crate::srp) struct Look {
 }
 
 impl StreamSet {
-    pub(in crate::srp) fn look(&self) -> BTreeMap<u64, Look> {
-        let look = |s: &Stream| Look {
+    pub(in crate::srp) fn inspect(&self) -> BTreeMap<u64, StreamView> {
+        let view = |s: &Stream| StreamView {
             window: s.recv.window(),
             limit: s.recv.limit(),
             waiting: s.recv.waiting(),
-            turn: s.place.turn(),
+            turn: s.turn_state.turn(),
             priority: s.priority,
         };
-        self.streams.iter().map(|(id, stream)| (*id, look(stream))).collect()
+        self.streams.iter().map(|(id, stream)| (*id, view(stream))).collect()
     }
 
     /// Streams that take part in the division, once there is one.

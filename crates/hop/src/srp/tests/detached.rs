@@ -3,7 +3,7 @@
 use super::*;
 use crate::streams::Movable;
 
-/// Two ends, of which the mobile knows the other's limits.
+/// Two ends, of which the mobile has the other's limits.
 fn pair() -> (Srp, Srp) {
     let config = HopConfig::default();
     let limits = Limits::of(&config);
@@ -15,7 +15,7 @@ fn pair() -> (Srp, Srp) {
 
 /// SRP-13: what was not acknowledged, and what was not read, leaves with the stream.
 #[test]
-fn a_stream_leaves_with_all_that_either_end_still_owes() {
+fn a_detached_stream_has_its_unacknowledged_and_unread_bytes() {
     let (mut mobile, mut base) = pair();
     let id = mobile.open().unwrap();
     let data: Vec<u8> = (0..5000u32).map(|n| n as u8).collect();
@@ -35,7 +35,7 @@ fn a_stream_leaves_with_all_that_either_end_still_owes() {
     assert!(arrived > 0);
     base.consume(id, 100);
     let sent = mobile.snapshot(id);
-    assert_eq!(sent, mobile.snapshot(id), "a look changes nothing");
+    assert_eq!(sent, mobile.snapshot(id), "a snapshot changes nothing");
     assert_eq!(sent, mobile.detach(id));
     let sent = sent.unwrap();
     assert_eq!((sent.send_start, &sent.send, sent.send_ended), (0, &data, true));
@@ -51,7 +51,7 @@ fn a_stream_leaves_with_all_that_either_end_still_owes() {
 /// MHP-19: what arrives for a stream that has moved is not acknowledged, so the peer still has it
 /// when its end of the stream moves too.
 #[test]
-fn bytes_for_a_stream_that_was_taken_out_stay_with_the_peer() {
+fn bytes_for_a_detached_stream_are_not_acknowledged() {
     let (mut mobile, mut base) = pair();
     let id = mobile.open().unwrap();
     let other = mobile.open().unwrap();

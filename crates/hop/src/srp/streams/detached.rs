@@ -13,14 +13,14 @@ use crate::streams::{RecvState, StreamState};
 /// has some thousands of streams at once.
 const DETACHED_MAX: usize = 1 << 16;
 
-/// What the peer had of a stream's bytes when the stream was taken out, as far as it has said.
+/// What the peer had of a stream's bytes when the stream was taken out, as far as it acknowledged.
 #[derive(Debug)]
 struct Detached {
     /// Everything before was acknowledged.
     acked: u64,
     /// What was acknowledged beyond.
     beyond: RangeSet,
-    /// The first datagram that was sent later: its acknowledgement tells of all that arrived before.
+    /// The first datagram that was sent later: its acknowledgement covers all that arrived before.
     since: u64,
 }
 
@@ -48,13 +48,13 @@ pub(super) fn acked_with(stream: &Stream, arrived: impl Iterator<Item = Piece>) 
 
 impl Stream {
     pub(super) fn can_move(&self) -> bool {
-        let given_up = self.dropped || self.send.reset.is_some();
-        !given_up && !self.retired && !matches!(self.recv.state(), RecvState::Reset(_))
+        let given_up = self.reset_locally || self.send.reset.is_some();
+        !given_up && !self.closed && !matches!(self.recv.state(), RecvState::Reset(_))
     }
 
     /// SRP-13: the state in sequence moves; what was received beyond a hole is sent anew.
     pub(super) fn state(&self) -> StreamState {
-        let (send_start, send) = self.send.kept();
+        let (send_start, send) = self.send.unacknowledged();
         let (received, unread) = self.recv.in_order();
         StreamState {
             send_start,
@@ -70,15 +70,15 @@ impl Stream {
 /// Streams that were taken out: the peer may not know yet, and their bytes are not ours to
 /// acknowledge.
 #[derive(Debug, Default)]
-pub(super) struct Departed {
+pub(super) struct DetachedStreams {
     streams: BTreeMap<u64, Detached>,
 }
 
-impl Departed {
+impl DetachedStreams {
     /// Whether a datagram carries bytes of such a stream. They are acknowledged where the stream went,
     /// or sent again; were they acknowledged here, the peer would take them for delivered, and nobody
     /// had them (MHP-19).
-    pub(super) fn are_named_in(&self, payload: &[u8]) -> bool {
+    pub(super) fn have_bytes_in(&self, payload: &[u8]) -> bool {
         if self.streams.is_empty() {
             return false;
         }
@@ -87,7 +87,7 @@ impl Departed {
     }
 
     /// A stream is taken out before the datagram with number `since` leaves.
-    pub(super) fn remember(&mut self, id: u64, stream: &Stream, since: u64) {
+    pub(super) fn insert(&mut self, id: u64, stream: &Stream, since: u64) {
         if self.streams.len() >= DETACHED_MAX {
             self.streams.pop_first();
         }
