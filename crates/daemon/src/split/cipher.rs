@@ -1,4 +1,4 @@
-//! What closes and opens the records of one stream: the association's keys, and the record's place.
+//! What closes and opens the records of one stream: the association's keys, and the record's position.
 //!
 //! All streams of an association share its two keys, so that opening a stream takes no handshake.
 //! A record's number is the nonce; it grows with every record that a side seals, whatever the
@@ -14,9 +14,9 @@ pub(crate) const HEADER_LEN: usize = 2 + 8;
 /// Room that every record keeps for an authentication tag.
 pub(crate) const TAG_LEN: usize = 16;
 /// Header, stream and index.
-const PLACE_LEN: usize = HEADER_LEN + 8 + 8;
+const POSITION_LEN: usize = HEADER_LEN + 8 + 8;
 
-/// Where an association's control connection has its place among the streams.
+/// The stream number that stands for an association's control connection.
 pub(crate) const CONTROL: u64 = u64::MAX;
 
 struct Sending {
@@ -45,10 +45,10 @@ impl SharedKeys {
     /// What closes and opens the records of one stream.
     pub(crate) fn stream(&self, stream: u64) -> (Sealer, Opener) {
         let (keys, tag_len) = (self.clone(), self.tag_len);
-        let place = Position { stream, index: 0 };
+        let position = Position { stream, index: 0 };
         (
-            Sealer { keys: keys.sending, tag_len, place },
-            Opener { keys: keys.receiving, tag_len, place },
+            Sealer { keys: keys.sending, tag_len, position },
+            Opener { keys: keys.receiving, tag_len, position },
         )
     }
 }
@@ -60,9 +60,9 @@ struct Position {
 }
 
 impl Position {
-    /// What is authenticated beside the body. The place moves on.
-    fn next(&mut self, header: &[u8; HEADER_LEN]) -> [u8; PLACE_LEN] {
-        let mut out = [0; PLACE_LEN];
+    /// What is authenticated beside the body. The position moves on.
+    fn next(&mut self, header: &[u8; HEADER_LEN]) -> [u8; POSITION_LEN] {
+        let mut out = [0; POSITION_LEN];
         out[..HEADER_LEN].copy_from_slice(header);
         out[HEADER_LEN..HEADER_LEN + 8].copy_from_slice(&self.stream.to_be_bytes());
         out[HEADER_LEN + 8..].copy_from_slice(&self.index.to_be_bytes());
@@ -79,7 +79,7 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Sealer {
     keys: Arc<Mutex<Sending>>,
     tag_len: usize,
-    place: Position,
+    position: Position,
 }
 
 impl Sealer {
@@ -96,11 +96,11 @@ impl Sealer {
         sending.next += 1;
         header[..2].copy_from_slice(&length.to_be_bytes());
         header[2..].copy_from_slice(&number.to_be_bytes());
-        let place = self.place.next(header);
+        let position = self.position.next(header);
         let (plaintext, tag) = body.split_at_mut(body.len().saturating_sub(self.tag_len));
-        if sending.key.seal_in_place(number, &place, plaintext, tag).is_err() {
+        if sending.key.seal_in_place(number, &position, plaintext, tag).is_err() {
             // The number grows by one each time and the tag has room, so this does not happen. If
-            // it did, nothing may leave unsealed; the peer will break the stream off.
+            // it did, nothing may leave unsealed; the peer will reset the stream.
             body.fill(0);
         }
     }
@@ -110,7 +110,7 @@ impl Sealer {
 pub(crate) struct Opener {
     keys: Arc<Mutex<OpeningKey>>,
     tag_len: usize,
-    place: Position,
+    position: Position,
 }
 
 impl Opener {
@@ -122,20 +122,20 @@ impl Opener {
     /// Decrypts `body` in place; false if it is not what the peer sealed here.
     pub(crate) fn open(&mut self, header: &[u8; HEADER_LEN], body: &mut [u8]) -> bool {
         let [_, _, number @ ..] = *header;
-        let place = self.place.next(header);
-        lock(&self.keys).open_in_place(u64::from_be_bytes(number), &place, body).is_ok()
+        let position = self.position.next(header);
+        lock(&self.keys).open_in_place(u64::from_be_bytes(number), &position, body).is_ok()
     }
 }
 
 impl std::fmt::Debug for Sealer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sealer").field("stream", &self.place.stream).finish_non_exhaustive()
+        f.debug_struct("Sealer").field("stream", &self.position.stream).finish_non_exhaustive()
     }
 }
 
 impl std::fmt::Debug for Opener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Opener").field("stream", &self.place.stream).finish_non_exhaustive()
+        f.debug_struct("Opener").field("stream", &self.position.stream).finish_non_exhaustive()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use lasthop_hop::RecvState;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{Moved, Socket};
@@ -10,7 +11,7 @@ use thiserror::Error;
 use super::cipher::{Opener, Sealer};
 use super::inbound::Inbound;
 use super::outbound::Outbound;
-use super::record::{End, Forged};
+use super::record::Forged;
 
 /// Why a control connection is over.
 #[derive(Debug, Error)]
@@ -52,7 +53,7 @@ impl Control {
         Self { key, socket, into, out }
     }
 
-    /// Records what the kernel reported.
+    /// Takes over what the kernel reported.
     pub(super) fn ready(&mut self, readiness: Readiness) {
         self.socket.ready(readiness);
     }
@@ -64,11 +65,11 @@ impl Control {
     /// The connection is over.
     pub(super) fn receive(&mut self) -> Result<&[u8], ControlError> {
         loop {
-            self.into.advance()?;
+            self.into.open_records()?;
             if let Some(ack) = self.into.take_ack() {
                 self.out.handle_ack(ack)?;
             }
-            if self.into.end() != End::Open {
+            if self.into.recv_state() != RecvState::Open {
                 return Err(ControlError::Strange);
             }
             if !self.into.plain().is_empty() {
@@ -108,10 +109,10 @@ impl Control {
     /// The connection is over.
     pub(super) fn flush(&mut self) -> Result<(), ControlError> {
         loop {
-            if let Some(owed) = self.into.pending_ack().filter(|owed| owed.urgent)
-                && self.out.acknowledge(owed.ack)
+            if let Some(pending) = self.into.pending_ack().filter(|pending| pending.urgent)
+                && self.out.acknowledge(pending.ack)
             {
-                self.into.set_acknowledged(owed.ack);
+                self.into.set_acknowledged(pending.ack);
             }
             let pending = self.out.pending();
             if pending.is_empty() {

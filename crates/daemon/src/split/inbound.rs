@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use lasthop_hop::RecvState;
+
 use super::cipher::{HEADER_LEN, Opener};
 use super::record::{
-    ACKNOWLEDGE, Ack, DATA, End, FINISH, Forged, PAYLOAD_MAX, RECORD_MAX, RESET, TYPE, WINDOW_MIN,
+    ACKNOWLEDGE, Ack, DATA, FINISH, Forged, PAYLOAD_MAX, RECORD_MAX, RESET, TYPE, WINDOW_MIN,
 };
 
 /// Below this, room at the end of a buffer is not worth a read.
@@ -69,7 +71,7 @@ pub(super) struct Inbound {
     /// Bytes from the kernel that belong to no opened record: `head..tail` of the last chunk.
     head: usize,
     tail: usize,
-    end: End,
+    recv_state: RecvState,
     /// At least one record has opened.
     opened: bool,
     opener: Option<Opener>,
@@ -83,9 +85,9 @@ pub(super) struct Inbound {
     /// The reader takes everything so far; at this place it has earned a larger window.
     grows_at: u64,
     /// The last acknowledgement that was sent.
-    told: Ack,
+    sent_ack: Ack,
     /// The peer's last acknowledgement, of the other direction.
-    heard: Option<Ack>,
+    received_ack: Option<Ack>,
 }
 
 impl Inbound {
@@ -98,7 +100,7 @@ impl Inbound {
             chunk_len,
             head: 0,
             tail: 0,
-            end: End::Open,
+            recv_state: RecvState::Open,
             opened: false,
             opener: None,
             received: 0,
@@ -106,8 +108,8 @@ impl Inbound {
             window: WINDOW_MIN,
             share: None,
             grows_at: WINDOW_MIN,
-            told: Ack::FIRST,
-            heard: None,
+            sent_ack: Ack::FIRST,
+            received_ack: None,
         }
     }
 
@@ -137,7 +139,7 @@ impl Inbound {
         &mut self.chunks[last]
     }
 
-    /// Bytes from the kernel that were not looked at, for the handshake that precedes the records.
+    /// Bytes from the kernel that are not opened, for the handshake that precedes the records.
     pub(super) fn raw(&self) -> &[u8] {
         self.chunks.back().and_then(|chunk| chunk.buf.get(self.head..self.tail)).unwrap_or_default()
     }
@@ -189,8 +191,8 @@ impl Inbound {
     /// # Errors
     ///
     /// A record is not the peer's.
-    pub(super) fn advance(&mut self) -> Result<(), Forged> {
-        while !matches!(self.end, End::Reset(_)) {
+    pub(super) fn open_records(&mut self) -> Result<(), Forged> {
+        while !matches!(self.recv_state, RecvState::Reset(_)) {
             let Some(opener) = &mut self.opener else { return Ok(()) };
             let Some(chunk) = self.chunks.back_mut() else { return Ok(()) };
             let tag = opener.tag_len();
@@ -219,19 +221,21 @@ impl Inbound {
         let Some(chunk) = self.chunks.back_mut() else { return Err(Forged) };
         let bytes = chunk.buf.get(payload.clone()).ok_or(Forged)?;
         match kind {
-            DATA if self.end == End::Open => {
+            DATA if self.recv_state == RecvState::Open => {
                 self.received += payload.len() as u64;
-                if self.received > self.told.limit {
+                if self.received > self.sent_ack.limit {
                     return Err(Forged);
                 }
                 chunk.push(payload);
             }
-            FINISH if self.end == End::Open && payload.is_empty() => self.end = End::Finished,
+            FINISH if self.recv_state == RecvState::Open && payload.is_empty() => {
+                self.recv_state = RecvState::Finished
+            }
             RESET => {
                 let code = bytes.try_into().map_err(|_| Forged)?;
-                self.end = End::Reset(u64::from_be_bytes(code));
+                self.recv_state = RecvState::Reset(u64::from_be_bytes(code));
             }
-            ACKNOWLEDGE => self.heard = Some(Ack::decode(bytes).ok_or(Forged)?),
+            ACKNOWLEDGE => self.received_ack = Some(Ack::decode(bytes).ok_or(Forged)?),
             _ => return Err(Forged),
         }
         Ok(())
@@ -282,24 +286,24 @@ impl Inbound {
     }
 
     /// How the stream stands once every byte was taken.
-    pub(super) fn end(&self) -> End {
-        self.end
+    pub(super) fn recv_state(&self) -> RecvState {
+        self.recv_state
     }
 
     /// The latest acknowledgement from the peer since the last call.
     pub(super) fn take_ack(&mut self) -> Option<Ack> {
-        self.heard.take()
+        self.received_ack.take()
     }
 
-    /// The acknowledgement that the peer is owed.
+    /// The acknowledgement that is not sent yet.
     pub(super) fn pending_ack(&self) -> Option<PendingAck> {
-        let ended = u64::from(self.end == End::Finished);
+        let ended = u64::from(self.recv_state == RecvState::Finished);
         // Who has ended the stream needs no more room, and may be gone once it knows that we have all.
         let window = self.share.map_or(self.window, |share| share.min(self.window));
         // A smaller share comes about as what was allowed is used up (RWC-9).
         let limit = if ended > 0 { 0 } else { self.consumed + window };
-        let ack = Ack { received: self.received + ended, limit: limit.max(self.told.limit) };
-        let (news, room) = (ack.received - self.told.received, ack.limit - self.told.limit);
+        let ack = Ack { received: self.received + ended, limit: limit.max(self.sent_ack.limit) };
+        let (news, room) = (ack.received - self.sent_ack.received, ack.limit - self.sent_ack.limit);
         let step = self.share.map_or(ACK_STEP, |share| (share / SHARE_STEPS).min(ACK_STEP));
         let urgent = news >= step || room >= step || (news > 0 && ended > 0);
         (urgent || news > 0).then_some(PendingAck { ack, urgent })
@@ -307,7 +311,7 @@ impl Inbound {
 
     /// Records that `ack` is sent.
     pub(super) fn set_acknowledged(&mut self, ack: Ack) {
-        self.told = ack;
+        self.sent_ack = ack;
     }
 
     /// How much more the peer should be allowed to send, for a reader that keeps up: it grows as a
@@ -325,7 +329,7 @@ impl Inbound {
         }
     }
 
-    /// The peer may have no more than `share` bytes on their way from here on, if that is said. True
+    /// The peer may have no more than `share` bytes on their way from here on; `None` is no bound. True
     /// if something has changed.
     pub(super) fn set_share(&mut self, share: Option<u64>) -> bool {
         std::mem::replace(&mut self.share, share) != share

@@ -41,7 +41,7 @@ pub(crate) enum Seal {
 
 /// A control connection that is being made.
 struct Greeting {
-    place: Key,
+    key: Key,
     socket: Socket,
     initiator: Initiator,
     out: Vec<u8>,
@@ -51,7 +51,7 @@ struct Greeting {
 }
 
 /// A control connection that stands.
-struct Standing {
+struct Established {
     control: control::Control,
     association: u32,
     keys: SharedKeys,
@@ -60,7 +60,7 @@ struct Standing {
 enum Control {
     Down,
     Greeting(Box<Greeting>),
-    Up(Box<Standing>),
+    Up(Box<Established>),
 }
 
 /// The mobile's end.
@@ -127,7 +127,7 @@ impl SplitMobile {
         made.map_err(|e| e.to_string())
     }
 
-    fn start(&mut self, turn: &mut Turn<'_>, base: SocketAddr) -> Result<(), String> {
+    fn connect_control(&mut self, turn: &mut Turn<'_>, base: SocketAddr) -> Result<(), String> {
         let initiator = self.initiator()?;
         let mut out = preface(KIND_CONTROL).to_vec();
         out.extend_from_slice(&(initiator.datagram().len() as u16).to_be_bytes());
@@ -138,10 +138,10 @@ impl SplitMobile {
             }
             e.to_string()
         })?;
-        let (place, socket) =
-            self.wires.watch(turn, fd, Owner::Own(())).map_err(|e| e.to_string())?;
+        let (key, socket) =
+            self.wires.watch(turn, fd, Owner::Role(())).map_err(|e| e.to_string())?;
         self.control = Control::Greeting(Box::new(Greeting {
-            place,
+            key,
             socket,
             initiator,
             out,
@@ -153,7 +153,7 @@ impl SplitMobile {
     }
 
     /// Why the base is not reached.
-    fn unanswered(&self, heard: HandshakeFailure) -> String {
+    fn unanswered(&self, failure: HandshakeFailure) -> String {
         let at = self.base.map_or_else(String::new, |base| base.to_string());
         let introduction = match &self.seal {
             Seal::Noise(keys, _) => {
@@ -161,23 +161,23 @@ impl SplitMobile {
             }
             Seal::Off(_) => None,
         };
-        handshake::unanswered(heard, &at, introduction)
+        handshake::unanswered(failure, &at, introduction)
     }
 
-    /// The control connection is gone; try again later.
-    fn fall(&mut self, turn: &mut Turn<'_>, why: String) {
+    /// Closes the control connection, and tries again later.
+    fn disconnect(&mut self, turn: &mut Turn<'_>, why: String) {
         self.close_control(turn);
         self.retry_later(turn, why);
     }
 
     fn close_control(&mut self, turn: &mut Turn<'_>) {
-        let (place, socket) = match std::mem::replace(&mut self.control, Control::Down) {
+        let (key, socket) = match std::mem::replace(&mut self.control, Control::Down) {
             Control::Down => return,
-            Control::Greeting(greeting) => (greeting.place, greeting.socket),
-            Control::Up(standing) => (standing.control.key, standing.control.socket),
+            Control::Greeting(greeting) => (greeting.key, greeting.socket),
+            Control::Up(established) => (established.control.key, established.control.socket),
         };
-        self.wires.places.remove(place);
-        // Not a reset, which the kernel says once and the hop may lose.
+        self.wires.owners.remove(key);
+        // Not a reset, which the kernel sends once and the hop may lose.
         socket.close(turn.reactor, false);
     }
 
@@ -193,32 +193,32 @@ impl SplitMobile {
             Control::Down => return,
             Control::Greeting(greeting) => {
                 greeting.socket.ready(readiness);
-                match greet(greeting) {
+                match advance_handshake(greeting) {
                     Ok(None) => return,
                     Ok(Some(keys)) => return self.handle_established(turn, keys),
-                    Err(Failed::Unanswered(heard)) => {
-                        if let HandshakeFailure::Network(what) = heard {
-                            // By the same error this host says that the next hop does not answer.
+                    Err(GreetingError::Unanswered(failure)) => {
+                        if let HandshakeFailure::Network(what) = failure {
+                            // This host reports a silent next hop by the same error.
                             if what != Unreachable::Host {
                                 self.evidence.add(turn.now, what);
                             }
                         }
-                        Err(self.unanswered(heard))
+                        Err(self.unanswered(failure))
                     }
-                    Err(Failed::Version) => Err(format!(
+                    Err(GreetingError::Version) => Err(format!(
                         "the base speaks another version of split-tcp than this mobile ({VERSION}): \
                          update the older of the two"
                     )),
-                    Err(Failed::Other(e)) => Err(e.to_string()),
+                    Err(GreetingError::Other(e)) => Err(e.to_string()),
                 }
             }
-            Control::Up(standing) => {
-                standing.control.ready(readiness);
-                handle_opens(&mut standing.control, &mut self.streams)
+            Control::Up(established) => {
+                established.control.ready(readiness);
+                handle_opens(&mut established.control, &mut self.streams)
             }
         };
         if let Err(why) = outcome {
-            self.fall(turn, why);
+            self.disconnect(turn, why);
         }
     }
 
@@ -227,41 +227,41 @@ impl SplitMobile {
         else {
             return;
         };
-        let Greeting { place, socket, .. } = *greeting;
+        let Greeting { key, socket, .. } = *greeting;
         let keyed = keys.stream(CONTROL);
-        let mut control = control::Control::new(place, socket, Inbound::new(0), keyed);
-        // Only who has the keys can say anything.
+        let mut control = control::Control::new(key, socket, Inbound::new(0), keyed);
+        // Only the owner of the keys can send a record.
         control.send(&[0]);
-        self.control = Control::Up(Box::new(Standing { control, association, keys }));
+        self.control = Control::Up(Box::new(Established { control, association, keys }));
         self.retry_after = RETRY_MIN;
         (self.since, self.down) = (turn.now, None);
         self.evidence.refute();
         self.events.push_back(HopEvent::Up(()));
-        self.streams.touch_all();
+        self.streams.mark_all_dirty();
         self.handle_control(turn, Readiness::default());
     }
 
-    /// Gives a stream its connection.
-    fn dial(&mut self, turn: &mut Turn<'_>, id: u64) {
-        let (Control::Up(standing), Some(base)) = (&self.control, self.base) else { return };
-        let (association, keys) = (standing.association, standing.keys.stream(id));
+    /// Makes a stream's connection.
+    fn connect_stream(&mut self, turn: &mut Turn<'_>, id: u64) {
+        let (Control::Up(established), Some(base)) = (&self.control, self.base) else { return };
+        let (association, keys) = (established.association, established.keys.stream(id));
         let made = tcp::connect(base, self.congestion.as_ref(), self.mark)
             .and_then(|fd| self.wires.watch(turn, fd, Owner::Stream(association, id)));
         let Some(stream) = self.streams.get_mut(id) else { return };
         match made {
-            Ok((place, socket)) => {
-                stream.connect(place, socket, stream_preface(association, id), keys);
+            Ok((key, socket)) => {
+                stream.connect(key, socket, stream_preface(association, id), keys);
                 if id % 2 == 1 {
                     stream.prove();
                 }
             }
-            Err(_) => stream.break_off(lost()),
+            Err(_) => stream.terminate(lost()),
         }
     }
 }
 
 /// The unreachable error that a failed connect stands for.
-fn said_by(error: &io::Error) -> Option<Unreachable> {
+fn unreachable_of(error: &io::Error) -> Option<Unreachable> {
     match Errno::from_io_error(error)? {
         Errno::CONNREFUSED => Some(Unreachable::Port),
         Errno::HOSTUNREACH => Some(Unreachable::Host),
@@ -271,7 +271,7 @@ fn said_by(error: &io::Error) -> Option<Unreachable> {
 }
 
 /// Why a handshake failed.
-enum Failed {
+enum GreetingError {
     /// The base did not answer; this came instead.
     Unanswered(HandshakeFailure),
     /// The base speaks another version.
@@ -280,9 +280,9 @@ enum Failed {
     Other(io::Error),
 }
 
-impl From<io::Error> for Failed {
+impl From<io::Error> for GreetingError {
     fn from(error: io::Error) -> Self {
-        match (said_by(&error), error.kind()) {
+        match (unreachable_of(&error), error.kind()) {
             (Some(what), _) => Self::Unanswered(HandshakeFailure::Network(what)),
             (None, io::ErrorKind::TimedOut) => Self::Unanswered(HandshakeFailure::Nothing),
             (None, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) => {
@@ -294,7 +294,7 @@ impl From<io::Error> for Failed {
 }
 
 /// Moves the handshake on. The association's number and keys once it is done.
-fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, Failed> {
+fn advance_handshake(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, GreetingError> {
     if !greeting.connected {
         match tcp::connected(&greeting.socket.fd) {
             Some(Ok(())) => greeting.connected = true,
@@ -320,23 +320,23 @@ fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, Failed> {
             break;
         }
         let Some(room) = piece.get_mut(..missing) else {
-            return Err(Failed::Unanswered(HandshakeFailure::Strange));
+            return Err(GreetingError::Unanswered(HandshakeFailure::Strange));
         };
         match greeting.socket.read(room) {
             Moved::Bytes(n) => greeting.into.extend_from_slice(&piece[..n]),
             Moved::Blocked => return Ok(None),
-            Moved::End => return Err(Failed::Unanswered(HandshakeFailure::Goodbye)),
+            Moved::End => return Err(GreetingError::Unanswered(HandshakeFailure::Goodbye)),
             Moved::Broken(e) => return Err(e.into()),
         }
         if greeting.into == REFUSAL {
-            return Err(Failed::Version);
+            return Err(GreetingError::Version);
         }
     }
     let reply = &greeting.into[2..];
     let established = greeting
         .initiator
         .finish(reply)
-        .map_err(|_| Failed::Unanswered(HandshakeFailure::Strange))?;
+        .map_err(|_| GreetingError::Unanswered(HandshakeFailure::Strange))?;
     Ok(Some((established.hello.receiver, SharedKeys::new(established.keys))))
 }
 
@@ -344,18 +344,18 @@ fn greet(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)>, Failed> {
 fn handle_opens(control: &mut control::Control, streams: &mut SplitTcp) -> Result<(), String> {
     let strange = || "the base said something that is not understood".to_owned();
     loop {
-        let said = control.receive().map_err(|e| format!("the base: {e}"))?;
-        if said.is_empty() {
+        let message = control.receive().map_err(|e| format!("the base: {e}"))?;
+        if message.is_empty() {
             return control.flush().map_err(|e| e.to_string());
         }
-        let id = u64::from_be_bytes(*said.first_chunk().ok_or_else(strange)?);
+        let id = u64::from_be_bytes(*message.first_chunk().ok_or_else(strange)?);
         control.consume(size_of::<u64>());
         if id % 2 == 0 {
             return Err(strange());
         }
         // Otherwise the base gets no answer and aborts the stream.
         if streams.has_room() && !streams.contains(id) {
-            streams.called(id);
+            streams.handle_open(id);
         }
     }
 }
@@ -368,17 +368,17 @@ impl Hop for SplitMobile {
     }
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
-        match self.wires.places.get(key) {
-            Some(Owner::Own(())) => self.handle_control(turn, readiness),
+        match self.wires.owners.get(key) {
+            Some(Owner::Role(())) => self.handle_control(turn, readiness),
             Some(Owner::Stream(_, id)) => {
                 let id = *id;
                 if let Some(stream) = self.streams.get_mut(id) {
                     stream.ready(readiness);
-                    self.streams.touch(id);
+                    self.streams.mark_dirty(id);
                 }
             }
             Some(Owner::Lingering(_) | Owner::Parked(_)) => {
-                self.wires.handle_left(turn, key, readiness);
+                self.wires.handle_unowned(turn, key, readiness);
             }
             None => {}
         }
@@ -400,11 +400,11 @@ impl Hop for SplitMobile {
         match (&self.control, self.base) {
             (Control::Greeting(greeting), _) if greeting.deadline <= turn.now => {
                 let why = self.unanswered(HandshakeFailure::Nothing);
-                self.fall(turn, why);
+                self.disconnect(turn, why);
             }
             (Control::Down, Some(base)) if self.retry_at <= turn.now => {
-                if let Err(why) = self.start(turn, base) {
-                    self.fall(turn, why);
+                if let Err(why) = self.connect_control(turn, base) {
+                    self.disconnect(turn, why);
                 }
             }
             _ => {}
@@ -412,13 +412,13 @@ impl Hop for SplitMobile {
     }
 
     fn pump(&mut self, turn: &mut Turn<'_>) {
-        while let Some((stream, how)) = self.streams.next_leaving() {
-            self.wires.close_departed(turn, stream, how);
+        while let Some((stream, how)) = self.streams.next_removed() {
+            self.wires.close_removed(turn, stream, how);
         }
         self.streams.begin_round();
         while let Some(id) = self.streams.next_in_round() {
             if self.streams.get_mut(id).is_some_and(|stream| !stream.started()) {
-                self.dial(turn, id);
+                self.connect_stream(turn, id);
             }
             self.streams.pump(turn.now, id);
         }
@@ -447,13 +447,13 @@ impl Hop for SplitMobile {
     fn remove_association(&mut self, _turn: &mut Turn<'_>, (): ()) {}
 
     fn close(&mut self, turn: &mut Turn<'_>) {
-        while let Some((stream, how)) = self.streams.next_leaving() {
-            self.wires.close_departed(turn, stream, how);
+        while let Some((stream, how)) = self.streams.next_removed() {
+            self.wires.close_removed(turn, stream, how);
         }
         for mut stream in self.streams.take_all() {
             self.wires.close(turn, &mut stream);
         }
-        self.wires.close_all(turn);
+        self.wires.close_unowned(turn);
         self.close_control(turn);
         self.base = None;
     }
@@ -520,7 +520,7 @@ impl MobileHop for SplitMobile {
         self.evidence.unreachable(now)
     }
 
-    /// Of a connection that stands the kernel tells when it is broken.
+    /// The kernel reports when a connection that stands breaks.
     fn silent_for(&self, now: Time) -> Option<Duration> {
         self.down.map(|since| now.since(since))
     }

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Only the mobile connects, which may be behind an address translator. A stream that the base
-//! opens has an odd number, which it tells; the mobile gives it a connection whose first record is
-//! empty, so that the base knows whose it is before it says anything itself.
+//! opens has an odd number, which it sends; the mobile gives it a connection whose first record is
+//! empty, so that the base knows whose it is before it sends anything itself.
 //!
 //! Whoever speaks another version is answered with a reply of no length.
 //!

@@ -37,18 +37,18 @@ pub(super) struct Outbound {
     tail: usize,
     /// Nothing can be sealed until the keys are known.
     sealer: Option<Sealer>,
-    /// A record is owed even if it is empty.
+    /// A record is due even if it is empty.
     proving: bool,
-    ending: Ending,
+    state: SendState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Ending {
+enum SendState {
     Open,
     Wanted,
     Sealed,
     Acknowledged,
-    /// Given up by a reset.
+    /// Aborted by a reset.
     Reset,
 }
 
@@ -65,7 +65,7 @@ impl Outbound {
             tail: 0,
             sealer: None,
             proving: false,
-            ending: Ending::Open,
+            state: SendState::Open,
         }
     }
 
@@ -124,25 +124,25 @@ impl Outbound {
 
     /// Ends the stream behind what was written.
     pub(super) fn finish(&mut self) {
-        if self.ending == Ending::Open {
-            self.ending = Ending::Wanted;
+        if self.state == SendState::Open {
+            self.state = SendState::Wanted;
         }
     }
 
     /// Whether the stream was ended from this side.
     pub(super) fn is_ended(&self) -> bool {
-        self.ending != Ending::Open
+        self.state != SendState::Open
     }
 
     /// Whether the peer's process has everything and the end.
     pub(super) fn is_finished(&self) -> bool {
-        self.ending == Ending::Acknowledged
+        self.state == SendState::Acknowledged
     }
 
-    /// Gives the stream up. The keys must be known.
+    /// Aborts the stream. The keys must be known.
     pub(super) fn reset(&mut self, code: u64) {
-        if self.ending != Ending::Reset {
-            self.ending = Ending::Reset;
+        if self.state != SendState::Reset {
+            self.state = SendState::Reset;
             self.record(RESET, &code.to_be_bytes());
         }
     }
@@ -153,13 +153,13 @@ impl Outbound {
     ///
     /// It claims to have what was never sent.
     pub(super) fn handle_ack(&mut self, ack: Ack) -> Result<(), Forged> {
-        let ended = matches!(self.ending, Ending::Sealed | Ending::Acknowledged);
+        let ended = matches!(self.state, SendState::Sealed | SendState::Acknowledged);
         if ack.received > self.sealed + u64::from(ended) {
             return Err(Forged);
         }
         self.kept.release(ack.received);
         if ended && ack.received > self.sealed {
-            self.ending = Ending::Acknowledged;
+            self.state = SendState::Acknowledged;
         }
         self.limit = self.limit.max(ack.limit);
         Ok(())
@@ -171,8 +171,8 @@ impl Outbound {
         self.limit.min(share).max(self.sealed)
     }
 
-    /// No more than `share` bytes may be on their way from here on, if that is said. True if something
-    /// has changed.
+    /// No more than `share` bytes may be on their way from here on; `None` is no bound. True if
+    /// something has changed.
     pub(super) fn set_share(&mut self, share: Option<u64>) -> bool {
         std::mem::replace(&mut self.share, share) != share
     }
@@ -191,13 +191,13 @@ impl Outbound {
     /// Whether bytes, an end or a proof can be sealed.
     pub(super) fn has_more(&self) -> bool {
         let end = self.kept.end();
-        let ends = self.ending == Ending::Wanted && self.sealed == end;
+        let ends = self.state == SendState::Wanted && self.sealed == end;
         self.proving || ends || self.sealed < end.min(self.limit())
     }
 
     /// Puts an acknowledgement behind what waits for the kernel; false if there is no room for it.
     pub(super) fn acknowledge(&mut self, ack: Ack) -> bool {
-        if !self.has_room(ACK_LEN) || self.ending == Ending::Reset {
+        if !self.has_room(ACK_LEN) || self.state == SendState::Reset {
             return false;
         }
         let mut payload = [0; ACK_LEN];
@@ -236,7 +236,7 @@ impl Outbound {
     pub(super) fn pending(&mut self) -> &[u8] {
         self.make_room();
         while self.sealed < self.kept.end().min(self.limit())
-            && self.ending != Ending::Reset
+            && self.state != SendState::Reset
             && self.has_room(PAYLOAD_MAX)
         {
             let left = self.kept.end().min(self.limit()) - self.sealed;
@@ -251,9 +251,9 @@ impl Outbound {
             self.record(DATA, &[]);
             self.proving = false;
         }
-        if self.ending == Ending::Wanted && self.sealed == self.kept.end() && self.has_room(0) {
+        if self.state == SendState::Wanted && self.sealed == self.kept.end() && self.has_room(0) {
             self.record(FINISH, &[]);
-            self.ending = Ending::Sealed;
+            self.state = SendState::Sealed;
         }
         &self.wire[self.head..self.tail]
     }

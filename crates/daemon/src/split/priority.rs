@@ -23,7 +23,7 @@ pub(super) const USUAL: u32 = 1;
 const UNITS: u64 = 1024;
 /// The windows together, in what the hop holds: that a higher rate is found.
 const GAIN: f64 = 1.1;
-/// What processes take to move bytes and to say so, beside the round trip.
+/// What processes take to move bytes and to acknowledge them, beside the round trip.
 const SLACK: Duration = Duration::from_millis(3);
 /// And so much for each stream: a record, which is acknowledged when it is whole. Without it the hop
 /// would run dry, be taken for slower, and so be given less and less. Should it be measured while it is
@@ -31,24 +31,24 @@ const SLACK: Duration = Duration::from_millis(3);
 const EACH: u64 = 16 * 1024;
 /// How often it is measured what streams have moved, or every two round trips if these are longer.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// With each look the rate grows by no more than this: what a hop delivers in a burst after it stood
-/// still is not its rate.
+/// With each measurement the rate grows by no more than this: what a hop delivers in a burst after it
+/// stood still is not its rate.
 const GROWTH: f64 = 1.25;
 /// Of what a stream has moved lately so much counts for its rate.
 const WEIGHT: f64 = 1.0 / 3.0;
 /// By how much the highest rate decays with each measurement, for hops that become slower.
-const FORGET: f64 = 0.97;
+const DECAY: f64 = 0.97;
 /// A stream that uses less of what is due to it than this part of what the others use does not need
 /// it.
-const HUNGRY: f64 = 0.5;
-/// So it has to be for so many looks in a row: a congestion window may first have to grow. Who has
-/// moved nothing for so long takes no part.
-const LOOKS: u32 = 30;
+const UNDERUSED: f64 = 0.5;
+/// So it has to be for so many measurements in a row: a congestion window may first have to grow. A
+/// stream that has moved nothing for so long takes no part.
+const INTERVALS: u32 = 30;
 /// What is left to a stream that does not use its window, in what it uses.
 const ROOM: f64 = 1.5;
 /// A stream's window is never less: a few full segments.
 const WINDOW_LEAST: u64 = 4 * 1460;
-/// What the round trip counts where nothing is known of it, or as nothing.
+/// The least that the round trip counts, also where it is not known.
 const ROUND_TRIP_LEAST: Duration = Duration::from_millis(1);
 
 /// What is known of one stream in one direction.
@@ -68,8 +68,8 @@ struct Member {
     /// Its part of the windows together, if all were used.
     due: Option<u64>,
     window: Option<u64>,
-    /// For how many looks it has not used what is due to it.
-    sparing: u32,
+    /// For how many measurements it has not used what is due to it.
+    underused: u32,
     /// For how many it has moved nothing.
     idle: u32,
 }
@@ -77,12 +77,12 @@ struct Member {
 impl Member {
     /// It has moved something lately.
     fn is_divided(&self) -> bool {
-        self.rate > 0.0 && self.idle < LOOKS
+        self.rate > 0.0 && self.idle < INTERVALS
     }
 
     /// It would use a larger window.
-    fn is_hungry(&self) -> bool {
-        self.is_divided() && self.sparing < LOOKS
+    fn wants_more(&self) -> bool {
+        self.is_divided() && self.underused < INTERVALS
     }
 
     /// What it uses of what is due to it.
@@ -95,7 +95,7 @@ impl Member {
 #[derive(Debug, Default)]
 pub(super) struct Division {
     members: BTreeMap<u64, Member>,
-    looked: Option<Time>,
+    measured_at: Option<Time>,
     /// The rate that is divided, in bytes a second, once it was measured.
     rate: Option<f64>,
     round_trip: Duration,
@@ -104,14 +104,15 @@ pub(super) struct Division {
 impl Division {
     /// When to [update](Self::update) again.
     pub(super) fn next_update(&self) -> Option<Time> {
-        Some(self.looked? + INTERVAL.max(2 * self.round_trip))
+        Some(self.measured_at? + INTERVAL.max(2 * self.round_trip))
     }
 
     /// Measures what all streams have moved; `round_trip` is the hop's least.
     pub(super) fn update(&mut self, now: Time, round_trip: Duration, flows: &[Flow]) {
         self.round_trip = round_trip.max(ROUND_TRIP_LEAST);
-        let elapsed = self.looked.map(|looked| now.since(looked)).filter(|t| !t.is_zero());
-        self.looked = Some(now);
+        let elapsed =
+            self.measured_at.map(|measured_at| now.since(measured_at)).filter(|t| !t.is_zero());
+        self.measured_at = Some(now);
         self.members.retain(|id, _| flows.iter().any(|flow| flow.id == *id));
         let mut moved = 0;
         for flow in flows {
@@ -126,21 +127,21 @@ impl Division {
             }
         }
         let Some(elapsed) = elapsed else { return };
-        self.find_spare();
+        self.find_underused();
         let rate = moved as f64 / elapsed.as_secs_f64();
-        // While somebody has yet to fill his window the hop is not full, and its rate is not seen.
-        let waits = self.members.values().any(|m| m.is_hungry() && m.sparing > 0);
-        let forget = if waits { 1.0 } else { FORGET };
+        // While a stream has yet to fill its window the hop is not full, and its rate is not seen.
+        let waits = self.members.values().any(|m| m.wants_more() && m.underused > 0);
+        let decay = if waits { 1.0 } else { DECAY };
         // What the least windows let through is no burst.
         let least = (EACH * flows.len() as u64) as f64 / self.round_trip.as_secs_f64();
-        let follow = |known: f64| (known * forget).max(rate.min(known.max(least) * GROWTH));
+        let follow = |known: f64| (known * decay).max(rate.min(known.max(least) * GROWTH));
         self.rate = Some(self.rate.map_or(rate, follow));
         self.divide(flows);
     }
 
     /// Divides by the present priorities, without measuring.
     pub(super) fn redivide(&mut self, flows: &[Flow]) {
-        self.members.values_mut().for_each(|member| member.sparing = 0);
+        self.members.values_mut().for_each(|member| member.underused = 0);
         self.divide(flows);
     }
 
@@ -150,11 +151,11 @@ impl Division {
     }
 
     /// Finds the streams that do not use their share.
-    fn find_spare(&mut self) {
+    fn find_underused(&mut self) {
         let most = self.members.values().filter_map(Member::used).fold(0.0, f64::max);
         for member in self.members.values_mut() {
-            let spares = member.used().is_some_and(|used| used < HUNGRY * most);
-            member.sparing = if spares { member.sparing.saturating_add(1) } else { 0 };
+            let underuses = member.used().is_some_and(|used| used < UNDERUSED * most);
+            member.underused = if underuses { member.underused.saturating_add(1) } else { 0 };
         }
     }
 
@@ -175,11 +176,11 @@ impl Division {
         for (id, due) in shares(all, &flows) {
             let Some(member) = self.members.get_mut(&id) else { continue };
             (member.due, member.window) = (Some(due), Some(due));
-            if !member.is_hungry() {
+            if !member.wants_more() {
                 left -= due.min((member.rate * time * ROOM) as u64 + EACH).min(left);
             }
         }
-        flows.retain(|flow| self.members.get(&flow.id).is_some_and(Member::is_hungry));
+        flows.retain(|flow| self.members.get(&flow.id).is_some_and(Member::wants_more));
         for (id, window) in shares(left, &flows) {
             if let Some(member) = self.members.get_mut(&id) {
                 member.window = Some(window);
@@ -194,7 +195,7 @@ fn smooth(known: &mut f64, sample: f64) {
     *known += weight * (sample - *known);
 }
 
-/// `all` bytes in parts as priorities say.
+/// `all` bytes in parts by priority.
 fn shares(all: u64, flows: &[Flow]) -> Vec<(u64, u64)> {
     let mut shares = Shares::new(UNITS, usize::MAX);
     shares.replace(flows.iter().map(|flow| (flow.id, flow.priority)), None);
@@ -212,7 +213,7 @@ mod tests {
     struct Hop {
         rate: f64,
         wants: Vec<f64>,
-        /// Records count when they are whole, and acknowledgements are told in steps.
+        /// Records count when they are whole, and acknowledgements are sent in steps.
         has_records: bool,
         flows: Vec<Flow>,
         division: Division,
@@ -301,7 +302,7 @@ mod tests {
 
     /// RWC-11: a stream that has lost much is not kept small by those that have what it leaves.
     #[test]
-    fn who_uses_little_keeps_room_to_use_more() {
+    fn a_stream_that_uses_little_keeps_room_to_use_more() {
         let mut hop = Hop::new(&[ENDLESS, 4e5]);
         hop.rates(&[1, 3]);
         let may = |n| hop.division.window(n).map(|window| in_a_second(window, false));
@@ -341,17 +342,18 @@ mod tests {
         assert!(after as f64 <= GROWTH * before as f64, "{before} became {after}");
     }
 
-    /// What a window lets through in a second, less what came and was not told yet.
+    /// What a window lets through in a second, less what came and is not acknowledged yet.
     fn in_a_second(window: u64, has_records: bool) -> f64 {
         let window = window as f64;
-        let untold = if has_records { (window / 4.0).min(12e3) + window / 8.0 } else { 0.0 };
-        (window - untold) / ROUND_TRIP.as_secs_f64()
+        let unacknowledged =
+            if has_records { (window / 4.0).min(12e3) + window / 8.0 } else { 0.0 };
+        (window - unacknowledged) / ROUND_TRIP.as_secs_f64()
     }
 
-    /// What is not told yet must not be taken for a slower hop, whose windows would be smaller, and so
-    /// on down.
+    /// What is not acknowledged yet must not be taken for a slower hop, whose windows would be smaller,
+    /// and so on down.
     #[test]
-    fn what_is_not_told_yet_starts_no_descent() {
+    fn unacknowledged_bytes_do_not_shrink_the_windows() {
         let mut hop = Hop::new(&[ENDLESS, ENDLESS]);
         hop.has_records = true;
         for rate in [2.5e5, 1e6, 2.5e6, 1.25e7] {

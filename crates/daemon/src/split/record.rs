@@ -68,17 +68,6 @@ impl Ack {
     }
 }
 
-/// How the stream from the peer stands.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum End {
-    /// More may come.
-    Open,
-    /// The peer's last byte is in the buffer or was taken.
-    Finished,
-    /// The peer reset the stream with this code.
-    Reset(u64),
-}
-
 /// The peer sent what no peer of ours sends, or somebody on the path changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Forged;

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use lasthop_hop::{StreamEvent, StreamId, StreamState};
+use lasthop_hop::{RecvState, StreamEvent, StreamId, StreamState};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Moved, Socket};
@@ -13,7 +13,6 @@ use super::inbound::Inbound;
 use super::lost;
 use super::outbound::Outbound;
 use super::priority::USUAL;
-use super::record::End;
 
 /// Bytes of records that are read at once, per stream.
 const IN_CAPACITY: usize = 128 * 1024;
@@ -29,27 +28,27 @@ pub(super) struct StreamChanges {
     pub(super) finished: bool,
     /// The kernel has more, which waits so that the reader gets his turn.
     pub(super) again: bool,
-    /// The peer is owed an acknowledgement that can wait a little.
-    pub(super) owes: bool,
+    /// An acknowledgement is pending that can wait a little.
+    pub(super) ack_pending: bool,
 }
 
 /// One stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    /// Where the owner keeps whom the socket's events are for.
-    place: Option<Key>,
+    /// The socket's entry among the hop's connections.
+    key: Option<Key>,
     socket: Option<Socket>,
     connecting: bool,
     /// The peer's kernel has ended the connection.
-    hung: bool,
+    peer_closed: bool,
     preface: Vec<u8>,
     pub(super) out: Outbound,
     pub(super) into: Inbound,
     /// Why the stream is over before its time.
     broken: Option<u64>,
     /// `broken` was reported to the owner.
-    told: bool,
-    finish_told: bool,
+    break_reported: bool,
+    finish_reported: bool,
     /// The reader has found nothing and waits for an event.
     reader_waits: bool,
     /// The writer has found no room and waits for an event.
@@ -59,13 +58,13 @@ pub(super) struct Stream {
     /// Since when it waits for nothing but acknowledgements.
     pub(super) stalled_since: Option<Time>,
     pub(super) dirty: bool,
-    /// The owner has noted that an acknowledgement is owed.
-    pub(super) owing: bool,
+    /// The acknowledgement is among the delayed ones.
+    pub(super) ack_delayed: bool,
     pub(super) closed: bool,
     /// The peer was asked for a connection.
-    pub(super) asked: bool,
-    /// The peer has asked for it, and nobody has heard of it yet.
-    pub(super) called: bool,
+    pub(super) requested: bool,
+    /// The peer opened it, and that is not reported yet.
+    pub(super) unreported: bool,
     pub(super) priority: u32,
 }
 
@@ -77,25 +76,25 @@ impl Stream {
 
     fn with(into: Inbound) -> Self {
         Self {
-            place: None,
+            key: None,
             socket: None,
             connecting: false,
-            hung: false,
+            peer_closed: false,
             preface: Vec::new(),
             out: Outbound::new(),
             into,
             broken: None,
-            told: false,
-            finish_told: false,
+            break_reported: false,
+            finish_reported: false,
             reader_waits: true,
             writer_waits: false,
             ack_now: false,
             stalled_since: None,
             dirty: false,
-            owing: false,
+            ack_delayed: false,
             closed: false,
-            asked: false,
-            called: false,
+            requested: false,
+            unreported: false,
             priority: USUAL,
         }
     }
@@ -108,12 +107,12 @@ impl Stream {
     /// Uses a connection that is being made; `preface` goes first.
     pub(super) fn connect(
         &mut self,
-        place: Key,
+        key: Key,
         socket: Socket,
         preface: Vec<u8>,
         (sealer, opener): (Sealer, Opener),
     ) {
-        self.place = Some(place);
+        self.key = Some(key);
         self.socket = Some(socket);
         self.connecting = true;
         self.preface = preface;
@@ -121,76 +120,76 @@ impl Stream {
         self.into.start(opener);
     }
 
-    /// A stream that the peer has opened and we give a connection: it hears from us first.
+    /// A stream that the peer has opened and we give a connection: we send first.
     pub(super) fn prove(&mut self) {
         self.out.prove();
     }
 
     /// Uses the connection that the peer has made for this stream of ours, and the records that came
     /// on it so far.
-    pub(super) fn adopt(&mut self, place: Key, socket: Socket, mut into: Inbound, sealer: Sealer) {
+    pub(super) fn attach(&mut self, key: Key, socket: Socket, mut into: Inbound, sealer: Sealer) {
         into.grow(IN_CAPACITY);
-        self.place = Some(place);
+        self.key = Some(key);
         self.socket = Some(socket);
         self.into = into;
         self.out.start(sealer);
     }
 
     /// A stream on a connection that the peer made, and the records that came on it so far.
-    pub(super) fn accept(place: Key, socket: Socket, mut into: Inbound, sealer: Sealer) -> Self {
+    pub(super) fn accept(key: Key, socket: Socket, mut into: Inbound, sealer: Sealer) -> Self {
         into.grow(IN_CAPACITY);
         let mut stream = Self::with(into);
-        stream.place = Some(place);
+        stream.key = Some(key);
         stream.socket = Some(socket);
         stream.out.start(sealer);
         stream
     }
 
-    /// Notes what the kernel reported.
+    /// Takes over what the kernel reported.
     pub(super) fn ready(&mut self, readiness: Readiness) {
         if let Some(socket) = &mut self.socket {
             socket.ready(readiness);
         }
     }
 
-    /// What is owed to the peer is owed at once.
+    /// The pending acknowledgement is to be sent at once.
     pub(super) fn acknowledge_now(&mut self) {
         self.ack_now = true;
-        self.owing = false;
+        self.ack_delayed = false;
     }
 
-    /// Gives the stream up from below: the reader sees a reset with `code`.
-    pub(super) fn break_off(&mut self, code: u64) {
+    /// Ends the stream from below: the reader sees a reset with `code`.
+    pub(super) fn terminate(&mut self, code: u64) {
         self.broken.get_or_insert(code);
     }
 
     /// Moves bytes both ways until the kernel or a buffer stops it, or the reader is due.
     pub(super) fn pump(&mut self) -> StreamChanges {
-        let mut news = StreamChanges::default();
+        let mut changes = StreamChanges::default();
         if self.broken.is_none() {
             match self.exchange() {
-                Ok(again) => news.again = again,
-                Err(code) => self.break_off(code),
+                Ok(again) => changes.again = again,
+                Err(code) => self.terminate(code),
             }
         }
         if self.broken.is_none() {
-            news.owes = self.into.pending_ack().is_some();
-            news.finished = self.out.is_finished() && !self.finish_told;
-            self.finish_told |= news.finished;
+            changes.ack_pending = self.into.pending_ack().is_some();
+            changes.finished = self.out.is_finished() && !self.finish_reported;
+            self.finish_reported |= changes.finished;
         }
-        if self.reader_waits && self.has_news() {
+        if self.reader_waits && self.is_readable() {
             self.reader_waits = false;
-            news.readable = true;
+            changes.readable = true;
         }
-        if self.broken.is_some() && !self.told {
-            self.told = true;
-            news.readable = true;
+        if self.broken.is_some() && !self.break_reported {
+            self.break_reported = true;
+            changes.readable = true;
         }
         if self.writer_waits && (self.out.writable() || self.broken.is_some()) {
             self.writer_waits = false;
-            news.writable = true;
+            changes.writable = true;
         }
-        news
+        changes
     }
 
     /// There is more room. True if the writer waits for an event.
@@ -198,23 +197,23 @@ impl Stream {
         std::mem::take(&mut self.writer_waits)
     }
 
-    /// Queues the events that `news` has for reader and writer.
+    /// Queues the events that `changes` has for reader and writer.
     pub(super) fn report_events(
         &mut self,
         id: StreamId,
-        news: StreamChanges,
+        changes: StreamChanges,
         events: &mut VecDeque<StreamEvent>,
     ) {
-        if std::mem::take(&mut self.called) {
+        if std::mem::take(&mut self.unreported) {
             events.push_back(StreamEvent::Incoming(id));
         }
-        if news.readable {
+        if changes.readable {
             events.push_back(StreamEvent::Readable(id));
         }
-        if news.writable {
+        if changes.writable {
             events.push_back(StreamEvent::Writable(id));
         }
-        if news.finished {
+        if changes.finished {
             events.push_back(StreamEvent::Finished(id));
         }
         if self.is_over() && !self.closed {
@@ -232,8 +231,10 @@ impl Stream {
         if let Some(ack) = self.into.take_ack() {
             self.out.handle_ack(ack).map_err(|_| lost())?;
         }
-        // A connection that ends before both sides have said that they have everything was cut.
-        if self.hung && !(self.out.is_finished() && self.into.end() == End::Finished) {
+        // A connection that ends before both sides have acknowledged everything was cut.
+        if self.peer_closed
+            && !(self.out.is_finished() && self.into.recv_state() == RecvState::Finished)
+        {
             return Err(lost());
         }
         self.write()?;
@@ -261,7 +262,7 @@ impl Stream {
     fn read(&mut self) -> Result<bool, u64> {
         let mut left = IN_CAPACITY;
         while let Some(socket) = &mut self.socket {
-            if self.hung || !socket.readable() {
+            if self.peer_closed || !socket.readable() {
                 break;
             }
             let room = self.into.space();
@@ -273,21 +274,21 @@ impl Stream {
                 Moved::Bytes(n) => {
                     left -= n;
                     self.into.filled(n);
-                    self.into.advance().map_err(|_| lost())?;
+                    self.into.open_records().map_err(|_| lost())?;
                 }
                 Moved::Blocked => break,
-                Moved::End => self.hung = true,
+                Moved::End => self.peer_closed = true,
                 Moved::Broken(_) => return Err(lost()),
             }
-            if let End::Reset(code) = self.into.end() {
+            if let RecvState::Reset(code) = self.into.recv_state() {
                 return Err(code);
             }
         }
-        // What came with the greeting was not looked at here.
-        self.into.advance().map_err(|_| lost())?;
-        match self.into.end() {
-            End::Reset(code) => Err(code),
-            End::Open | End::Finished => Ok(false),
+        // What came with the greeting is not opened yet.
+        self.into.open_records().map_err(|_| lost())?;
+        match self.into.recv_state() {
+            RecvState::Reset(code) => Err(code),
+            RecvState::Open | RecvState::Finished => Ok(false),
         }
     }
 
@@ -311,19 +312,21 @@ impl Stream {
 
     /// Acknowledges if the peer may wait for it, or if something is sent anyway.
     fn acknowledge(&mut self) {
-        let Some(owed) = self.into.pending_ack() else {
+        let Some(pending) = self.into.pending_ack() else {
             self.ack_now = false;
             return;
         };
-        let due = owed.urgent || self.ack_now || self.out.has_more();
-        if due && self.out.acknowledge(owed.ack) {
-            self.into.set_acknowledged(owed.ack);
+        let due = pending.urgent || self.ack_now || self.out.has_more();
+        if due && self.out.acknowledge(pending.ack) {
+            self.into.set_acknowledged(pending.ack);
             self.ack_now = false;
         }
     }
 
-    fn has_news(&self) -> bool {
-        self.broken.is_some() || !self.into.plain().is_empty() || self.into.end() != End::Open
+    fn is_readable(&self) -> bool {
+        self.broken.is_some()
+            || !self.into.plain().is_empty()
+            || self.into.recv_state() != RecvState::Open
     }
 
     /// Whether it has a connection that stands.
@@ -335,7 +338,7 @@ impl Stream {
     pub(super) fn is_over(&self) -> bool {
         self.broken.is_some()
             || (self.out.is_finished()
-                && self.into.end() == End::Finished
+                && self.into.recv_state() == RecvState::Finished
                 && self.into.plain().is_empty()
                 && self.into.pending_ack().is_none()
                 && self.out.is_flushed())
@@ -343,7 +346,7 @@ impl Stream {
 
     /// What the stream holds, if it can go on elsewhere.
     pub(super) fn state(&self) -> Option<StreamState> {
-        if self.called || self.closed || self.is_over() {
+        if self.unreported || self.closed || self.is_over() {
             return None;
         }
         let (send_start, send) = self.out.unacknowledged();
@@ -353,13 +356,13 @@ impl Stream {
             send_ended: self.out.is_ended(),
             received: self.into.received(),
             unread: self.into.unread(),
-            recv_ended: self.into.end() == End::Finished,
+            recv_ended: self.into.recv_state() == RecvState::Finished,
         })
     }
 
-    /// Takes the connection away, to be closed: what it still has to do, and its place.
+    /// Takes the connection away, to be closed: what it still has to do, and its key.
     pub(super) fn take_socket(&mut self) -> Option<(Key, Socket)> {
-        self.place.take().zip(self.socket.take())
+        self.key.take().zip(self.socket.take())
     }
 
     /// Whether a connection that is taken away should end with a reset.
@@ -369,7 +372,7 @@ impl Stream {
 
     /// Aborts the stream for its user. True if the kernel took the reset record with `code`, so that
     /// the connection should be closed only once the peer has read it.
-    pub(super) fn abandon(&mut self, code: u64) -> bool {
+    pub(super) fn abort(&mut self, code: u64) -> bool {
         if self.socket.is_none() || self.broken.is_some() || self.connecting {
             return false;
         }
@@ -397,15 +400,15 @@ impl Stream {
     /// `n` bytes of [`received`](Self::received) were taken.
     pub(super) fn consume(&mut self, n: usize) {
         self.into.consume(n);
-        self.reader_waits = !self.has_news();
+        self.reader_waits = !self.is_readable();
     }
 
     /// How reading stands.
-    pub(super) fn end(&self) -> End {
+    pub(super) fn recv_state(&self) -> RecvState {
         match self.broken {
-            Some(code) => End::Reset(code),
-            None if self.into.plain().is_empty() => self.into.end(),
-            None => End::Open,
+            Some(code) => RecvState::Reset(code),
+            None if self.into.plain().is_empty() => self.into.recv_state(),
+            None => RecvState::Open,
         }
     }
 

@@ -9,7 +9,6 @@ use lasthop_units::Time;
 
 use super::lost;
 use super::priority::{Division, Flow};
-use super::record::End;
 use super::stream::{SpaceError, Stream};
 
 /// How long an acknowledgement may wait for bytes to travel with.
@@ -17,8 +16,7 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 /// A stream that has waited so long for acknowledgements alone keeps more from there on. Over a hop
 /// that is near, more would only fall out of the processor's caches.
 const STALL: Duration = Duration::from_millis(2);
-/// What all streams of an association together may hold in each direction beyond what each has to
-/// begin with.
+/// What all streams of an association together may hold in each direction beyond their first windows.
 const GROWTH_MAX: usize = 64 * 1024 * 1024;
 /// Streams whose round trips are sampled: all take the same way.
 const SAMPLES: usize = 8;
@@ -33,33 +31,33 @@ pub struct SplitTcp {
     events: VecDeque<StreamEvent>,
     /// Streams on which something may move.
     dirty: Vec<u64>,
-    /// Those of them that are looked at in this round.
+    /// Those of them that are pumped in this round.
     round: Vec<u64>,
-    /// Streams whose peers are owed acknowledgements, and when these are due.
-    owing: Vec<u64>,
+    /// Streams with delayed acknowledgements, and when these are due.
+    delayed_acks: Vec<u64>,
     ack_at: Option<Time>,
-    /// Streams that leave, and how.
-    leaving: Vec<(Stream, Departure)>,
-    keeping: Allowance,
-    letting: Allowance,
+    /// Streams that are out of the table and still have a connection to close, and how.
+    removed: Vec<(Stream, Removal)>,
+    send_allowance: Allowance,
+    recv_allowance: Allowance,
     /// How streams divide what the hop carries, once one of them was given a priority.
-    dividing: Option<Box<Dividing>>,
+    divisions: Option<Box<Divisions>>,
     /// Counters of streams that are gone.
     pub(super) totals: Totals,
 }
 
-/// How a stream that is out of the table leaves its connection.
+/// How the connection of a stream that is out of the table ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Departure {
+pub(super) enum Removal {
     /// It is over or aborted: the peer is to get the code.
-    Abandoned(u64),
+    Closed(u64),
     /// It goes on elsewhere, and nothing is sent to the peer.
     Detached,
 }
 
 /// What the streams' priorities come to.
 #[derive(Debug, Default)]
-struct Dividing {
+struct Divisions {
     /// What comes, and what goes.
     into: Division,
     out: Division,
@@ -90,7 +88,7 @@ impl Allowance {
     }
 }
 
-/// What an association has seen.
+/// The bytes of an association.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Totals {
     /// Payload bytes written into streams.
@@ -110,12 +108,12 @@ impl SplitTcp {
             events: VecDeque::new(),
             dirty: Vec::new(),
             round: Vec::new(),
-            owing: Vec::new(),
+            delayed_acks: Vec::new(),
             ack_at: None,
-            leaving: Vec::new(),
-            keeping: Allowance { left: GROWTH_MAX },
-            letting: Allowance { left: GROWTH_MAX },
-            dividing: None,
+            removed: Vec::new(),
+            send_allowance: Allowance { left: GROWTH_MAX },
+            recv_allowance: Allowance { left: GROWTH_MAX },
+            divisions: None,
             totals: Totals::default(),
         }
     }
@@ -136,25 +134,25 @@ impl SplitTcp {
     }
 
     /// Takes a stream that the peer opened.
-    pub(super) fn incoming(&mut self, id: u64, stream: Stream) {
+    pub(super) fn handle_incoming(&mut self, id: u64, stream: Stream) {
         self.streams.insert(id, stream);
         self.redivide();
         self.events.push_back(StreamEvent::Incoming(StreamId(id)));
-        self.touch(id);
+        self.mark_dirty(id);
     }
 
-    /// Takes a stream that the peer opens and this side gives a connection. It is heard of once that
-    /// stands: before, a refusal could not be told.
-    pub(super) fn called(&mut self, id: u64) {
+    /// Takes a stream that the peer opens and this side gives a connection. It is reported once that
+    /// stands: before, a refusal could not be sent.
+    pub(super) fn handle_open(&mut self, id: u64) {
         let mut stream = Stream::new();
-        stream.called = true;
+        stream.unreported = true;
         self.streams.insert(id, stream);
         self.redivide();
-        self.touch(id);
+        self.mark_dirty(id);
     }
 
     /// Whether this side has opened the stream and it has no connection yet.
-    pub(super) fn awaits(&self, id: u64) -> bool {
+    pub(super) fn awaits_connection(&self, id: u64) -> bool {
         self.streams.get(&id).is_some_and(|stream| !stream.started())
     }
 
@@ -167,8 +165,8 @@ impl SplitTcp {
         self.streams.get_mut(&id)
     }
 
-    /// Something may move on the stream.
-    pub(super) fn touch(&mut self, id: u64) {
+    /// Has the stream pumped: something may move on it.
+    pub(super) fn mark_dirty(&mut self, id: u64) {
         if let Some(stream) = self.streams.get_mut(&id)
             && !stream.dirty
         {
@@ -177,23 +175,23 @@ impl SplitTcp {
         }
     }
 
-    /// Streams of this side that have no connection get none any more.
-    pub(super) fn break_off_waiting(&mut self) {
+    /// Ends the streams of this side that have no connection: they get none any more.
+    pub(super) fn terminate_unconnected(&mut self) {
         let waiting = self.streams.iter_mut().filter(|(_, stream)| !stream.started());
         let waiting = waiting.map(|(id, stream)| {
-            stream.break_off(lost());
+            stream.terminate(lost());
             *id
         });
         for id in waiting.collect::<Vec<_>>() {
-            self.touch(id);
+            self.mark_dirty(id);
         }
     }
 
-    /// Something may move on every stream.
-    pub(super) fn touch_all(&mut self) {
+    /// Has every stream pumped.
+    pub(super) fn mark_all_dirty(&mut self) {
         let ids: Vec<u64> = self.streams.keys().copied().collect();
         for id in ids {
-            self.touch(id);
+            self.mark_dirty(id);
         }
     }
 
@@ -215,15 +213,15 @@ impl SplitTcp {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.dirty.is_empty() && self.leaving.is_empty()
+        self.dirty.is_empty() && self.removed.is_empty()
     }
 
     pub(super) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    pub(super) fn next_leaving(&mut self) -> Option<(Stream, Departure)> {
-        self.leaving.pop()
+    pub(super) fn next_removed(&mut self) -> Option<(Stream, Removal)> {
+        self.removed.pop()
     }
 
     /// When delayed acknowledgements are due, or the hop is to be divided again.
@@ -239,50 +237,50 @@ impl SplitTcp {
             return;
         }
         self.ack_at = None;
-        while let Some(id) = self.owing.pop() {
+        while let Some(id) = self.delayed_acks.pop() {
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.acknowledge_now();
-                self.touch(id);
+                self.mark_dirty(id);
             }
         }
     }
 
     /// When to divide the hop among streams again.
     fn next_update(&self) -> Option<Time> {
-        let dividing = self.dividing.as_ref()?;
-        if dividing.stale {
+        let divisions = self.divisions.as_ref()?;
+        if divisions.stale {
             return Some(Time::ZERO);
         }
         // One alone has all.
-        dividing.into.next_update().filter(|_| self.streams.len() > 1)
+        divisions.into.next_update().filter(|_| self.streams.len() > 1)
     }
 
     /// Measures what streams have moved and divides the hop among them.
     fn update(&mut self, now: Time) {
-        let Some(mut dividing) = self.dividing.take() else { return };
+        let Some(mut divisions) = self.divisions.take() else { return };
         let sockets = self.streams.values().filter_map(Stream::socket).take(SAMPLES);
         let least = sockets.filter_map(|socket| least_round_trip(&socket.fd)).min();
-        dividing.round_trip = least.unwrap_or(dividing.round_trip);
+        divisions.round_trip = least.unwrap_or(divisions.round_trip);
         let into = self.flows(|stream| stream.into.received());
         let out = self.flows(|stream| stream.out.acknowledged());
-        if std::mem::take(&mut dividing.stale) {
-            dividing.into.redivide(&into);
-            dividing.out.redivide(&out);
+        if std::mem::take(&mut divisions.stale) {
+            divisions.into.redivide(&into);
+            divisions.out.redivide(&out);
         }
-        if dividing.into.next_update().is_none_or(|at| at <= now) {
-            dividing.into.update(now, dividing.round_trip, &into);
-            // What the peer has it may tell later, as we do.
-            dividing.out.update(now, dividing.round_trip + ACK_DELAY, &out);
+        if divisions.into.next_update().is_none_or(|at| at <= now) {
+            divisions.into.update(now, divisions.round_trip, &into);
+            // The peer may delay its acknowledgements, as we do.
+            divisions.out.update(now, divisions.round_trip + ACK_DELAY, &out);
         }
         for flow in &into {
             let Some(stream) = self.streams.get_mut(&flow.id) else { continue };
-            let changed = stream.into.set_share(dividing.into.window(flow.id))
-                | stream.out.set_share(dividing.out.window(flow.id));
+            let changed = stream.into.set_share(divisions.into.window(flow.id))
+                | stream.out.set_share(divisions.out.window(flow.id));
             if changed {
-                self.touch(flow.id);
+                self.mark_dirty(flow.id);
             }
         }
-        self.dividing = Some(dividing);
+        self.divisions = Some(divisions);
     }
 
     /// What every stream has moved, by their numbers.
@@ -299,8 +297,8 @@ impl SplitTcp {
 
     /// Streams have come, or are over.
     fn redivide(&mut self) {
-        if let Some(dividing) = &mut self.dividing {
-            dividing.stale = true;
+        if let Some(divisions) = &mut self.divisions {
+            divisions.stale = true;
         }
     }
 
@@ -308,46 +306,48 @@ impl SplitTcp {
     fn remove(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.redivide();
-        self.keeping.release(stream.out.grown());
-        self.letting.release(stream.into.grown());
+        self.send_allowance.release(stream.out.grown());
+        self.recv_allowance.release(stream.into.grown());
         Some(stream)
     }
 
-    /// Moves what can be moved on one stream and notes what the reader and the writer must know.
+    /// Moves what can be moved on one stream and queues the events for reader and writer.
     pub(super) fn pump(&mut self, now: Time, id: u64) {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         let more = stream.into.growth();
-        if self.letting.reserve(more) {
+        if self.recv_allowance.reserve(more) {
             stream.into.widen(more);
         }
         let more = stream.out.growth();
-        if stream.stalled_since.is_some_and(|at| now >= at + STALL) && self.keeping.reserve(more) {
+        if stream.stalled_since.is_some_and(|at| now >= at + STALL)
+            && self.send_allowance.reserve(more)
+        {
             stream.out.grow(more);
         }
-        let mut news = stream.pump();
+        let mut changes = stream.pump();
         let more = stream.out.growth();
         stream.stalled_since =
             stream.stalled_since.filter(|_| more > 0).or((more > 0).then_some(now));
-        if stream.out.is_small() && self.keeping.reserve(more) {
+        if stream.out.is_small() && self.send_allowance.reserve(more) {
             stream.out.grow(more);
-            news.writable |= stream.wake_writer();
+            changes.writable |= stream.wake_writer();
         }
-        if stream.called && stream.is_broken() {
+        if stream.unreported && stream.is_broken() {
             if let Some(stream) = self.remove(id) {
-                self.leaving.push((stream, Departure::Abandoned(0)));
+                self.removed.push((stream, Removal::Closed(0)));
             }
             return;
         }
-        if news.owes && !stream.owing {
-            stream.owing = true;
-            self.owing.push(id);
+        if changes.ack_pending && !stream.ack_delayed {
+            stream.ack_delayed = true;
+            self.delayed_acks.push(id);
             self.ack_at.get_or_insert(now + ACK_DELAY);
         }
-        if !stream.called || stream.is_connected() {
-            stream.report_events(StreamId(id), news, &mut self.events);
+        if !stream.unreported || stream.is_connected() {
+            stream.report_events(StreamId(id), changes, &mut self.events);
         }
-        if news.again {
-            self.touch(id);
+        if changes.again {
+            self.mark_dirty(id);
         }
     }
 
@@ -367,7 +367,7 @@ impl Streams for SplitTcp {
         self.next += 2;
         self.streams.insert(id, Stream::new());
         self.redivide();
-        self.touch(id);
+        self.mark_dirty(id);
         Ok(StreamId(id))
     }
 
@@ -377,8 +377,8 @@ impl Streams for SplitTcp {
             && let Some(stream) = self.remove(id.0)
         {
             // Its connection is closed at the next pump, where the reactor is, and an association
-            // that has no other stream is looked at.
-            self.leaving.push((stream, Departure::Abandoned(0)));
+            // that has no other stream is removed.
+            self.removed.push((stream, Removal::Closed(0)));
         }
         Some(event)
     }
@@ -395,14 +395,14 @@ impl Streams for SplitTcp {
         if let Some(stream) = self.streams.get_mut(&id.0) {
             stream.out.commit(n);
             self.totals.sent += n as u64;
-            self.touch(id.0);
+            self.mark_dirty(id.0);
         }
     }
 
     fn finish(&mut self, id: StreamId) {
         if let Some(stream) = self.streams.get_mut(&id.0) {
             stream.out.finish();
-            self.touch(id.0);
+            self.mark_dirty(id.0);
         }
     }
 
@@ -411,7 +411,7 @@ impl Streams for SplitTcp {
             if !stream.closed {
                 self.events.push_back(StreamEvent::Closed(id));
             }
-            self.leaving.push((stream, Departure::Abandoned(code)));
+            self.removed.push((stream, Removal::Closed(code)));
         }
     }
 
@@ -423,23 +423,19 @@ impl Streams for SplitTcp {
         if let Some(stream) = self.streams.get_mut(&id.0) {
             stream.consume(n);
             self.totals.received += n as u64;
-            self.touch(id.0);
+            self.mark_dirty(id.0);
         }
     }
 
-    /// The peer is told nothing: what it is let send, and what is sent to it, follows.
+    /// Nothing is sent to the peer: its window, and what is sent to it, follows.
     fn set_priority(&mut self, id: StreamId, priority: u32) {
         let Some(stream) = self.streams.get_mut(&id.0) else { return };
         stream.priority = priority;
-        self.dividing.get_or_insert_default().stale = true;
+        self.divisions.get_or_insert_default().stale = true;
     }
 
     fn recv_state(&self, id: StreamId) -> RecvState {
-        match self.streams.get(&id.0).map(Stream::end) {
-            None | Some(End::Finished) => RecvState::Finished,
-            Some(End::Open) => RecvState::Open,
-            Some(End::Reset(code)) => RecvState::Reset(code),
-        }
+        self.streams.get(&id.0).map_or(RecvState::Finished, Stream::recv_state)
     }
 }
 
@@ -448,7 +444,7 @@ impl Movable for SplitTcp {
         let state = self.streams.get(&id.0)?.state()?;
         let stream = self.remove(id.0)?;
         if stream.socket().is_some() {
-            self.leaving.push((stream, Departure::Detached));
+            self.removed.push((stream, Removal::Detached));
         }
         Some(state)
     }

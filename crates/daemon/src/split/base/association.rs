@@ -1,4 +1,4 @@
-//! What a base keeps of one association: its keys, its streams, and the connection on which it began.
+//! A base's state of one association: its keys, its streams, and the connection on which it began.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::split::cipher::SharedKeys;
 use crate::split::control::Control;
 use crate::split::lost;
 use crate::split::stream::Stream;
-use crate::split::streams::{Departure, SplitTcp};
+use crate::split::streams::{Removal, SplitTcp};
 
 /// One association.
 pub(super) struct Association {
@@ -27,30 +27,31 @@ pub(super) struct Association {
 }
 
 impl Association {
-    /// Moves what can be moved on every stream where something may; what leaves is handed to `leave`.
-    pub(super) fn pump(&mut self, now: Time, mut leave: impl FnMut(Stream, Departure)) {
-        while let Some((stream, how)) = self.streams.next_leaving() {
-            leave(stream, how);
+    /// Moves what can be moved on every dirty stream; streams that are removed go to `close`.
+    pub(super) fn pump(&mut self, now: Time, mut close: impl FnMut(Stream, Removal)) {
+        while let Some((stream, how)) = self.streams.next_removed() {
+            close(stream, how);
         }
         self.streams.begin_round();
         while let Some(id) = self.streams.next_in_round() {
-            self.call(id);
+            self.request_connection(id);
             self.streams.pump(now, id);
         }
         if let Some(control) = &mut self.control {
-            // A connection that is over says so by its own event.
+            // A connection that is over is reported by its own event.
             let _ = control.flush();
         }
     }
 
-    /// Asks the mobile for a connection for a stream of the base's own, once.
-    fn call(&mut self, id: u64) {
+    /// Requests a connection from the mobile for a stream of the base's own, once.
+    fn request_connection(&mut self, id: u64) {
         let stream = self.streams.get_mut(id);
-        let Some(stream) = stream.filter(|s| !s.started() && !s.asked) else { return };
-        stream.asked = true;
-        let asked = self.control.as_mut().is_some_and(|control| control.send(&id.to_be_bytes()));
-        if !asked {
-            stream.break_off(lost());
+        let Some(stream) = stream.filter(|s| !s.started() && !s.requested) else { return };
+        stream.requested = true;
+        let requested =
+            self.control.as_mut().is_some_and(|control| control.send(&id.to_be_bytes()));
+        if !requested {
+            stream.terminate(lost());
         }
     }
 }

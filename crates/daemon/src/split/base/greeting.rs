@@ -22,11 +22,11 @@ pub(super) struct Greeting {
 }
 
 /// What the first bytes of a connection are.
-pub(super) enum Verdict {
-    Wait,
+pub(super) enum FirstBytes {
+    Incomplete,
     Garbage,
     /// The preface of another version of the protocol, which is this.
-    Foreign(u8),
+    OtherVersion(u8),
     /// An init for a new association.
     Init(Vec<u8>),
     /// The first record of a stream of an association opened.
@@ -34,53 +34,57 @@ pub(super) enum Verdict {
 }
 
 /// Reads what has come and classifies it.
-pub(super) fn read(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+pub(super) fn read(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> FirstBytes {
     loop {
         let room = greeting.into.space();
         if room.is_empty() {
-            return Verdict::Garbage;
+            return FirstBytes::Garbage;
         }
         match greeting.socket.read(room) {
             Moved::Bytes(n) => greeting.into.filled(n),
-            Moved::Blocked => return Verdict::Wait,
-            Moved::End | Moved::Broken(_) => return Verdict::Garbage,
+            Moved::Blocked => return FirstBytes::Incomplete,
+            Moved::End | Moved::Broken(_) => return FirstBytes::Garbage,
         }
         match classify(greeting, known) {
-            Verdict::Wait => {}
-            verdict => return verdict,
+            FirstBytes::Incomplete => {}
+            complete => return complete,
         }
     }
 }
 
-fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verdict {
+fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> FirstBytes {
     if let Some((association, stream)) = greeting.claims {
-        return match greeting.into.advance() {
-            Ok(()) if greeting.into.opened() => Verdict::Stream(association, stream),
-            Ok(()) => Verdict::Wait,
-            Err(_) => Verdict::Garbage,
+        return match greeting.into.open_records() {
+            Ok(()) if greeting.into.opened() => FirstBytes::Stream(association, stream),
+            Ok(()) => FirstBytes::Incomplete,
+            Err(_) => FirstBytes::Garbage,
         };
     }
     let raw = greeting.into.raw();
     if raw.starts_with(&preface(KIND_CONTROL)) {
-        let Some(length) = raw.get(PREFACE_LEN..PREFACE_LEN + 2) else { return Verdict::Wait };
+        let Some(length) = raw.get(PREFACE_LEN..PREFACE_LEN + 2) else {
+            return FirstBytes::Incomplete;
+        };
         let len = length.iter().fold(0, |n, b| n << 8 | usize::from(*b));
         let end = PREFACE_LEN + 2 + len;
         if len > MAX_INIT_LEN {
-            return Verdict::Garbage;
+            return FirstBytes::Garbage;
         }
-        let Some(init) = raw.get(PREFACE_LEN + 2..end) else { return Verdict::Wait };
+        let Some(init) = raw.get(PREFACE_LEN + 2..end) else { return FirstBytes::Incomplete };
         let init = init.to_vec();
         greeting.into.skip(end);
-        return Verdict::Init(init);
+        return FirstBytes::Init(init);
     }
     if raw.starts_with(&preface(KIND_STREAM)) {
-        let Some(names) = raw.get(PREFACE_LEN..STREAM_PREFACE_LEN) else { return Verdict::Wait };
+        let Some(names) = raw.get(PREFACE_LEN..STREAM_PREFACE_LEN) else {
+            return FirstBytes::Incomplete;
+        };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
-        let Some(claimed) = known.get(&association) else { return Verdict::Garbage };
+        let Some(claimed) = known.get(&association) else { return FirstBytes::Garbage };
         // A mobile's streams are even; of the odd ones only those are wanted that it was asked for.
-        if stream % 2 == 1 && !claimed.streams.awaits(stream) {
-            return Verdict::Garbage;
+        if stream % 2 == 1 && !claimed.streams.awaits_connection(stream) {
+            return FirstBytes::Garbage;
         }
         let keys = &claimed.keys;
         greeting.into.skip(STREAM_PREFACE_LEN);
@@ -90,12 +94,12 @@ fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Verd
     }
     match raw.split_at_checked(MAGIC.len()) {
         Some((magic, [version, _kind, ..])) if magic == MAGIC && *version != VERSION => {
-            Verdict::Foreign(*version)
+            FirstBytes::OtherVersion(*version)
         }
-        None if MAGIC.starts_with(raw) => Verdict::Wait,
+        None if MAGIC.starts_with(raw) => FirstBytes::Incomplete,
         Some((magic, rest)) if magic == MAGIC && rest.len() < PREFACE_LEN - MAGIC.len() => {
-            Verdict::Wait
+            FirstBytes::Incomplete
         }
-        _ => Verdict::Garbage,
+        _ => FirstBytes::Garbage,
     }
 }

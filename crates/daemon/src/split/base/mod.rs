@@ -20,7 +20,7 @@ use lasthop_units::{Seed, Stream as Random, Time};
 use lasthop_wire::datagram::MAX_REPLY_LEN;
 
 use self::association::Association;
-use self::greeting::{Greeting, Verdict};
+use self::greeting::{FirstBytes, Greeting};
 use super::cipher::{CONTROL, SharedKeys};
 use super::control::Control;
 use super::inbound::Inbound;
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a connection that is no stream is for.
 #[derive(Clone, Copy, Debug)]
-enum Own {
+enum SocketRole {
     Listener(usize),
     Greeting,
     Control(u32),
@@ -61,7 +61,7 @@ pub(crate) struct SplitBase {
     allowed: Option<Vec<PublicKey>>,
     bounds: Bounds,
     random: Random,
-    wires: Wires<Own>,
+    wires: Wires<SocketRole>,
     greetings: HashMap<Key, Greeting>,
     deadlines: VecDeque<(Time, Key)>,
     candidates: VecDeque<(Time, u32)>,
@@ -117,7 +117,9 @@ impl SplitBase {
         for _ in 0..64 {
             let Some(fd) = self.listeners.get(listener) else { return };
             match tcp::accept(fd) {
-                Accepted::Connection(fd, from) => self.greet(turn, fd, tcp::canonical(from)),
+                Accepted::Connection(fd, from) => {
+                    self.track_greeting(turn, fd, tcp::canonical(from))
+                }
                 Accepted::Empty => return,
                 Accepted::Exhausted(e) => {
                     tracing::warn!(error = %e, "accept failed: paused");
@@ -129,8 +131,9 @@ impl SplitBase {
         self.resume_at = Some(resume_at);
     }
 
-    fn greet(&mut self, turn: &mut Turn<'_>, fd: OwnedFd, from: SocketAddr) {
-        let Ok((key, socket)) = self.wires.watch(turn, fd, Owner::Own(Own::Greeting)) else {
+    fn track_greeting(&mut self, turn: &mut Turn<'_>, fd: OwnedFd, from: SocketAddr) {
+        let Ok((key, socket)) = self.wires.watch(turn, fd, Owner::Role(SocketRole::Greeting))
+        else {
             return;
         };
         let greeting = Greeting { socket, from, into: Inbound::new(0), claims: None };
@@ -142,15 +145,15 @@ impl SplitBase {
         if self.greetings.len() > GREETINGS_MAX
             && let Some((_, oldest)) = self.deadlines.pop_front()
         {
-            self.cut(turn, oldest);
+            self.close_greeting(turn, oldest);
         }
     }
 
     /// Closes a connection that could not be authenticated.
-    fn cut(&mut self, turn: &mut Turn<'_>, key: Key) {
+    fn close_greeting(&mut self, turn: &mut Turn<'_>, key: Key) {
         if let Some(greeting) = self.greetings.remove(&key) {
             self.garbage += 1;
-            self.wires.places.remove(key);
+            self.wires.owners.remove(key);
             greeting.socket.close(turn.reactor, false);
         }
     }
@@ -160,29 +163,31 @@ impl SplitBase {
         if let (Some(greeting), Some(why)) = (self.greetings.get(&key), why) {
             self.refusals.record(turn.now, greeting.from.ip(), why);
         }
-        self.cut(turn, key);
+        self.close_greeting(turn, key);
     }
 
     fn handle_greeting(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
         let Some(greeting) = self.greetings.get_mut(&key) else { return };
         greeting.socket.ready(readiness);
         match greeting::read(greeting, &self.associations) {
-            Verdict::Wait => {}
-            Verdict::Garbage => self.cut(turn, key),
-            Verdict::Foreign(version) => {
+            FirstBytes::Incomplete => {}
+            FirstBytes::Garbage => self.close_greeting(turn, key),
+            FirstBytes::OtherVersion(version) => {
                 let why = Refusal::OtherVersion { theirs: version, ours: VERSION };
                 self.refusals.record(turn.now, greeting.from.ip(), why);
-                // If the kernel does not take it, the mobile is told nothing, as by any other base.
+                // If the kernel does not take it, the mobile gets no answer, as from any other base.
                 let _ = greeting.socket.write(&REFUSAL);
-                self.cut(turn, key);
+                self.close_greeting(turn, key);
             }
-            Verdict::Init(init) => self.associate(turn, key, &init),
-            Verdict::Stream(association, stream) => self.admit(turn, key, association, stream),
+            FirstBytes::Init(init) => self.answer_init(turn, key, &init),
+            FirstBytes::Stream(association, stream) => {
+                self.accept_stream(turn, key, association, stream)
+            }
         }
     }
 
     /// Answers an init with a candidate.
-    fn associate(&mut self, turn: &mut Turn<'_>, key: Key, init: &[u8]) {
+    fn answer_init(&mut self, turn: &mut Turn<'_>, key: Key, init: &[u8]) {
         let request = match self.responder.read(init) {
             Ok(request) => request,
             Err(e) => return self.refuse(turn, key, Refusal::of(e, init)),
@@ -197,17 +202,17 @@ impl SplitBase {
         let id = self.fresh_id();
         let mut reply = [0; 2 + MAX_REPLY_LEN];
         let Ok((len, keys)) = request.accept(&hello(id, 0), &mut reply[2..]) else {
-            return self.cut(turn, key);
+            return self.close_greeting(turn, key);
         };
         reply[..2].copy_from_slice(&(len as u16).to_be_bytes());
         let Some(mut greeting) = self.greetings.remove(&key) else { return };
         // A fresh connection's buffer holds a reply of a few hundred bytes.
         if !matches!(greeting.socket.write(&reply[..2 + len]), Moved::Bytes(n) if n == 2 + len) {
-            self.wires.places.remove(key);
+            self.wires.owners.remove(key);
             return greeting.socket.close(turn.reactor, true);
         }
-        if let Some(place) = self.wires.places.get_mut(key) {
-            *place = Owner::Own(Own::Control(id));
+        if let Some(owner) = self.wires.owners.get_mut(key) {
+            *owner = Owner::Role(SocketRole::Control(id));
         }
         let keys = SharedKeys::new(keys);
         let control = Control::new(key, greeting.socket, greeting.into, keys.stream(CONTROL));
@@ -238,34 +243,34 @@ impl SplitBase {
         }
     }
 
-    /// Takes the stream whose first record has opened.
-    fn admit(&mut self, turn: &mut Turn<'_>, key: Key, id: u32, stream: u64) {
+    /// Accepts the stream whose first record has opened.
+    fn accept_stream(&mut self, turn: &mut Turn<'_>, key: Key, id: u32, stream: u64) {
         self.confirm(id);
         let Some(association) = self.associations.get_mut(&id) else {
-            return self.cut(turn, key);
+            return self.close_greeting(turn, key);
         };
         let ours = stream % 2 == 1;
         let wanted = if ours {
-            association.streams.awaits(stream)
+            association.streams.awaits_connection(stream)
         } else {
             association.streams.has_room() && association.seen.accept(stream / 2)
         };
         if !wanted {
-            return self.cut(turn, key);
+            return self.close_greeting(turn, key);
         }
         let Some(greeting) = self.greetings.remove(&key) else { return };
-        if let Some(place) = self.wires.places.get_mut(key) {
-            *place = Owner::Stream(id, stream);
+        if let Some(owner) = self.wires.owners.get_mut(key) {
+            *owner = Owner::Stream(id, stream);
         }
         let sealer = association.keys.stream(stream).0;
         if ours {
             if let Some(waiting) = association.streams.get_mut(stream) {
-                waiting.adopt(key, greeting.socket, greeting.into, sealer);
-                association.streams.touch(stream);
+                waiting.attach(key, greeting.socket, greeting.into, sealer);
+                association.streams.mark_dirty(stream);
             }
         } else {
             let accepted = Stream::accept(key, greeting.socket, greeting.into, sealer);
-            association.streams.incoming(stream, accepted);
+            association.streams.handle_incoming(stream, accepted);
         }
         self.activate(id);
     }
@@ -295,7 +300,7 @@ impl SplitBase {
         let outcome = loop {
             match control.receive().map(<[u8]>::len) {
                 Ok(0) => break control.flush(),
-                // A mobile proves itself with one byte; whatever else it says is dropped.
+                // A mobile proves itself with one byte; whatever else it sends is dropped.
                 Ok(n) => control.consume(n),
                 Err(e) => break Err(e),
             }
@@ -305,22 +310,22 @@ impl SplitBase {
         }
         if let Err(e) = outcome {
             tracing::debug!(association = id, error = %e, "a control connection ends");
-            self.drop_control(turn, id, "the mobile closed the connection");
+            self.close_control(turn, id, "the mobile closed the connection");
         }
     }
 
-    fn drop_control(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
+    fn close_control(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
         let Some(association) = self.associations.get_mut(&id) else { return };
         if let Some(control) = association.control.take() {
-            self.wires.places.remove(control.key);
+            self.wires.owners.remove(control.key);
             control.socket.close(turn.reactor, true);
         }
-        association.streams.break_off_waiting();
-        self.end_if_idle(id, why);
+        association.streams.terminate_unconnected();
+        self.remove_if_idle(id, why);
     }
 
     /// An association without a control connection and without streams is over.
-    fn end_if_idle(&mut self, id: u32, why: &str) {
+    fn remove_if_idle(&mut self, id: u32, why: &str) {
         let Some(association) = self.associations.get(&id) else { return };
         if association.control.is_some() || !association.streams.is_empty() {
             return;
@@ -341,21 +346,21 @@ impl Hop for SplitBase {
     }
 
     fn handle_ready(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
-        match self.wires.places.get(key) {
-            Some(Owner::Own(Own::Listener(i))) => self.accept(turn, *i),
-            Some(Owner::Own(Own::Greeting)) => self.handle_greeting(turn, key, readiness),
-            Some(Owner::Own(Own::Control(id))) => self.handle_control(turn, *id, readiness),
+        match self.wires.owners.get(key) {
+            Some(Owner::Role(SocketRole::Listener(i))) => self.accept(turn, *i),
+            Some(Owner::Role(SocketRole::Greeting)) => self.handle_greeting(turn, key, readiness),
+            Some(Owner::Role(SocketRole::Control(id))) => self.handle_control(turn, *id, readiness),
             Some(Owner::Stream(id, stream)) => {
                 let (id, stream) = (*id, *stream);
                 if let Some(association) = self.associations.get_mut(&id)
                     && let Some(found) = association.streams.get_mut(stream)
                 {
                     found.ready(readiness);
-                    association.streams.touch(stream);
+                    association.streams.mark_dirty(stream);
                 }
             }
             Some(Owner::Lingering(_) | Owner::Parked(_)) => {
-                self.wires.handle_left(turn, key, readiness);
+                self.wires.handle_unowned(turn, key, readiness);
             }
             None => {}
         }
@@ -383,7 +388,7 @@ impl Hop for SplitBase {
             && (at <= turn.now || !self.greetings.contains_key(&key))
         {
             self.deadlines.pop_front();
-            self.cut(turn, key);
+            self.close_greeting(turn, key);
         }
         while let Some((at, id)) = self.candidates.front().copied()
             && at <= turn.now
@@ -391,7 +396,7 @@ impl Hop for SplitBase {
             self.candidates.pop_front();
             if self.associations.get(&id).is_some_and(|a| !a.confirmed) {
                 self.garbage += 1;
-                self.drop_control(turn, id, "not confirmed");
+                self.close_control(turn, id, "not confirmed");
             }
         }
         if self.resume_at.is_some_and(|at| at <= turn.now) {
@@ -409,14 +414,14 @@ impl Hop for SplitBase {
                 continue;
             }
             let wires = &mut self.wires;
-            association.pump(turn.now, |stream, how| wires.close_departed(turn, stream, how));
+            association.pump(turn.now, |stream, how| wires.close_removed(turn, stream, how));
             touched.push(*id);
         }
         for id in touched {
             if self.associations.get(&id).is_some_and(|a| a.streams.has_events()) {
                 self.activate(id);
             }
-            self.end_if_idle(id, "the last connection is over");
+            self.remove_if_idle(id, "the last connection is over");
         }
     }
 
@@ -449,14 +454,14 @@ impl Hop for SplitBase {
         let Some(mut association) = removed else { return };
         self.events.retain(|event| !matches!(event, HopEvent::Lost(lost, _) if *lost == id));
         if let Some(control) = association.control.take() {
-            self.wires.places.remove(control.key);
+            self.wires.owners.remove(control.key);
             control.socket.close(turn.reactor, true);
         }
-        while let Some((stream, how)) = association.streams.next_leaving() {
-            self.wires.close_departed(turn, stream, how);
+        while let Some((stream, how)) = association.streams.next_removed() {
+            self.wires.close_removed(turn, stream, how);
         }
         for mut stream in association.streams.take_all() {
-            stream.break_off(lost());
+            stream.terminate(lost());
             self.wires.close(turn, &mut stream);
         }
     }
@@ -464,21 +469,21 @@ impl Hop for SplitBase {
     fn close(&mut self, turn: &mut Turn<'_>) {
         while let Some((id, mut association)) = self.associations.pop_first() {
             tracing::trace!(association = id, "closed");
-            while let Some((stream, how)) = association.streams.next_leaving() {
-                self.wires.close_departed(turn, stream, how);
+            while let Some((stream, how)) = association.streams.next_removed() {
+                self.wires.close_removed(turn, stream, how);
             }
             for mut stream in association.streams.take_all() {
                 self.wires.close(turn, &mut stream);
             }
             if let Some(control) = association.control {
-                self.wires.places.remove(control.key);
+                self.wires.owners.remove(control.key);
                 control.socket.close(turn.reactor, true);
             }
         }
         for (_, greeting) in self.greetings.drain() {
             greeting.socket.close(turn.reactor, true);
         }
-        self.wires.close_all(turn);
+        self.wires.close_unowned(turn);
     }
 
     fn reports(&self, now: Time) -> Vec<AssociationReport> {
@@ -504,7 +509,7 @@ impl BaseHop for SplitBase {
 
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
         for (i, fd) in self.listeners.iter().enumerate() {
-            let key = self.wires.places.insert(Owner::Own(Own::Listener(i)));
+            let key = self.wires.owners.insert(Owner::Role(SocketRole::Listener(i)));
             turn.reactor.add(fd, Interest::Read, turn.source(key))?;
         }
         Ok(())

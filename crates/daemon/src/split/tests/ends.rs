@@ -155,10 +155,10 @@ fn mobiles_of(world: &OneLoop) -> usize {
     world.mobiles.len()
 }
 
-/// MHP-17, MHP-19: neither end hears of it when the other takes its streams out, which would reset
-/// what is to go on elsewhere.
+/// MHP-17, MHP-19: nothing is sent to either end when the other detaches its streams, which would
+/// reset what is to go on elsewhere.
 #[test]
-fn an_end_that_leaves_tells_the_other_nothing() {
+fn detaching_at_one_end_sends_nothing_to_the_other() {
     for base_first in [false, true] {
         let mut world = OneLoop::new(1);
         let ids = world.streams(3, 1000);
@@ -207,10 +207,10 @@ fn a_hop_that_is_closed_leaves_the_others_of_its_mobile_alone() {
     }
 }
 
-/// A base forgets an association whose session it has given away, and the mobile is not reset: its
-/// streams have left as well.
+/// A base removes an association whose session it has given away, and the mobile is not reset: its
+/// streams are detached as well.
 #[test]
-fn a_base_may_forget_an_association_that_stands() {
+fn a_base_can_remove_an_association_that_stands() {
     let mut world = OneLoop::new(1);
     let ids = world.streams(5, 100);
     for id in &ids {
@@ -229,17 +229,17 @@ fn a_base_may_forget_an_association_that_stands() {
     }
 }
 
-/// Whoever comes through a published port while the mobile goes waits for a connection that nobody
+/// A client of a published port, while the mobile goes, waits for a connection that nobody
 /// makes any more; the association must not live on for that.
 #[test]
-fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
+fn streams_requested_from_the_mobile_end_with_the_control_connection() {
     let mut world = OneLoop::new(1);
     let id = world.association(0);
     let mut first = world.mobiles[0].take().unwrap();
     let asked = world.base(0).open().unwrap();
     let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
     world.base.pump(&mut turn);
-    assert!(world.base.split_tcp(id).unwrap().awaits(asked.0));
+    assert!(world.base.split_tcp(id).unwrap().awaits_connection(asked.0));
     first.close(&mut turn.within(1));
     drop(first);
     world.until("the stream is over", |world| {
@@ -250,9 +250,9 @@ fn streams_that_the_mobile_was_asked_for_end_with_the_control_connection() {
     world.until("it is over", |world| world.lost.len() == 1);
 }
 
-/// Two thousand connections, a thousand of them nobody's, and not one system call for it.
+/// Two thousand connections, a thousand of them without an owner, and not one system call for it.
 #[test]
-fn a_thousand_streams_leave_together() {
+fn a_thousand_streams_are_detached_together() {
     let mut world = OneLoop::new(1);
     let ids = world.streams(1000, 3000);
     let start = Instant::now();
@@ -264,8 +264,8 @@ fn a_thousand_streams_leave_together() {
     for id in &ids {
         assert!(world.mobile(0).detach(*id).unwrap().send.len() <= 3000);
     }
-    // No part of the test, but what one wants to see of it.
-    eprintln!("1000 streams leave within {base:?} and {:?}", start.elapsed());
+    // For information only.
+    eprintln!("1000 streams are detached within {base:?} and {:?}", start.elapsed());
     world.step();
     assert!(world.mobile(0).is_empty() && world.base(0).is_empty());
     assert!(world.lost.is_empty());
@@ -278,13 +278,13 @@ fn another_version_is_answered_with_a_refusal() {
     old.write_all(&[b'L', b'H', b'T', VERSION - 1, 0, 0, 1, 9]).unwrap();
     world.until("it is counted", |world| world.base.garbage() == 1);
     old.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut said = Vec::new();
-    old.read_to_end(&mut said).unwrap();
-    assert_eq!(said, [0, 0]);
+    let mut answer = Vec::new();
+    old.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, [0, 0]);
 }
 
 #[test]
-fn a_mobile_says_that_the_base_speaks_another_version() {
+fn a_mobile_reports_that_the_base_has_another_version() {
     let mut world = OneLoop::new(1);
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let seal = Seal::Off(*Keypair::generate(Seed::from_u64(9)).public());
@@ -297,12 +297,12 @@ fn a_mobile_says_that_the_base_speaks_another_version() {
     base.set_nonblocking(true).unwrap();
     world.until("it greets", |_| base.peek(&mut [0; 5]).is_ok_and(|n| n == 5));
     base.write_all(&[0, 0]).unwrap();
-    world.until("it is told", |world| !world.unreachable.is_empty());
+    world.until("it is reported", |world| !world.unreachable.is_empty());
     assert!(world.unreachable[0].contains("another version"), "{}", world.unreachable[0]);
 }
 
 #[test]
-fn a_base_tells_whom_it_cuts_off_and_the_mobile_what_to_check() {
+fn a_base_logs_whom_it_refuses_and_the_mobile_what_to_check() {
     let mut world = OneLoop::new(0);
     let base = *Keypair::generate(Seed::from_u64(3).child("base")).public();
     let (stranger, other) = (Seed::from_u64(8), Seed::from_u64(9));
@@ -321,17 +321,17 @@ fn a_base_tells_whom_it_cuts_off_and_the_mobile_what_to_check() {
         mobile.set_base(&mut turn.within(n as u32 + 1), world.address);
         world.mobiles.push(Some(mobile));
     }
-    let mut told = Vec::new();
-    world.until("all are told of", |world| {
-        told.extend(std::iter::from_fn(|| world.base.poll_refused()).map(|refused| refused.why));
-        told.len() >= 3 && world.unreachable.len() >= 6
+    let mut logged = Vec::new();
+    world.until("all are refused", |world| {
+        logged.extend(std::iter::from_fn(|| world.base.poll_refused()).map(|refused| refused.why));
+        logged.len() >= 3 && world.unreachable.len() >= 6
     });
-    // They ask again, and the log is spared.
-    assert_eq!(told.len(), 3, "{told:?}");
+    // They try again, and the log is spared.
+    assert_eq!(logged.len(), 3, "{logged:?}");
     for why in [Refusal::Stranger(key), Refusal::OtherBase, Refusal::OtherSeal] {
-        assert!(told.contains(&why), "{told:?}");
+        assert!(logged.contains(&why), "{logged:?}");
     }
-    let said = &world.unreachable;
-    assert!(said.iter().all(|why| why.contains("its log says why")), "{said:?}");
-    assert!(said.iter().any(|why| why.contains(&key.to_string())), "{said:?}");
+    let reported = &world.unreachable;
+    assert!(reported.iter().all(|why| why.contains("its log says why")), "{reported:?}");
+    assert!(reported.iter().any(|why| why.contains(&key.to_string())), "{reported:?}");
 }

@@ -1,4 +1,4 @@
-//! Streams that leave at any moment, on sockets that block.
+//! Streams that are detached at any moment, on sockets that block.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -26,8 +26,8 @@ struct Side {
     written: Vec<u8>,
     read: Vec<u8>,
     ended: bool,
-    gone: Option<StreamState>,
-    left: bool,
+    detached: Option<StreamState>,
+    is_detached: bool,
 }
 
 impl Side {
@@ -37,13 +37,13 @@ impl Side {
             written: Vec::new(),
             read: Vec::new(),
             ended: false,
-            gone: None,
-            left: false,
+            detached: None,
+            is_detached: false,
         }
     }
 
     fn write(&mut self, n: usize) {
-        if self.left || self.ended {
+        if self.is_detached || self.ended {
             return;
         }
         let from = self.written.len();
@@ -54,7 +54,7 @@ impl Side {
 
     fn read(&mut self, n: usize) {
         let mut left = n;
-        while !self.left && left > 0 {
+        while !self.is_detached && left > 0 {
             let got = self.streams.received(ID);
             let n = got.len().min(left);
             if n == 0 {
@@ -67,7 +67,7 @@ impl Side {
     }
 
     fn finish(&mut self) {
-        if !self.left {
+        if !self.is_detached {
             self.ended = true;
             self.streams.finish(ID);
         }
@@ -78,7 +78,7 @@ impl Side {
             stream.ready(ANY);
         }
         self.streams.handle_timeout(now);
-        self.streams.touch(ID.0);
+        self.streams.mark_dirty(ID.0);
         self.streams.begin_round();
         while let Some(id) = self.streams.next_in_round() {
             self.streams.pump(now, id);
@@ -89,11 +89,11 @@ impl Side {
         std::iter::from_fn(|| self.streams.poll_event()).collect()
     }
 
-    fn leave(&mut self) {
+    fn detach(&mut self) {
         let seen = self.streams.snapshot(ID);
-        self.gone = self.streams.detach(ID);
-        self.left = true;
-        assert_eq!(seen, self.gone, "a look shows what leaves");
+        self.detached = self.streams.detach(ID);
+        self.is_detached = true;
+        assert_eq!(seen, self.detached, "a snapshot shows what is detached");
         assert_eq!(self.streams.detach(ID), None);
     }
 }
@@ -124,7 +124,7 @@ impl Pair {
         let (sealer, opener) = theirs.stream(ID.0);
         let mut into = Inbound::new(0);
         into.start(opener);
-        base.incoming(ID.0, Stream::accept(key_b, b, into, sealer));
+        base.handle_incoming(ID.0, Stream::accept(key_b, b, into, sealer));
         Self { now: Time::ZERO, reactor, mobile: Side::new(mobile), base: Side::new(base) }
     }
 
@@ -146,15 +146,15 @@ impl Pair {
         }
     }
 
-    fn both_leave(&mut self) {
-        self.mobile.leave();
-        self.base.leave();
+    fn detach_both(&mut self) {
+        self.mobile.detach();
+        self.base.detach();
     }
 }
 
 /// What the two ends hold makes up the stream, to the byte.
 fn reconcile(from: &Side, to: &Side) {
-    let got = match &to.gone {
+    let got = match &to.detached {
         Some(state) => {
             let mut got = to.read.clone();
             got.extend_from_slice(&state.unread);
@@ -165,8 +165,8 @@ fn reconcile(from: &Side, to: &Side) {
         None => to.read.clone(),
     };
     assert!(from.written.starts_with(&got), "what arrived is what was sent");
-    let to_ended = to.gone.as_ref().is_none_or(|state| state.recv_ended);
-    match &from.gone {
+    let to_ended = to.detached.as_ref().is_none_or(|state| state.recv_ended);
+    match &from.detached {
         Some(state) => {
             let end = state.send_start + state.send.len() as u64;
             assert_eq!(end, from.written.len() as u64);
@@ -177,7 +177,7 @@ fn reconcile(from: &Side, to: &Side) {
                 assert!(from.ended && got == from.written);
             }
         }
-        // Over: the peer has said that it has it all.
+        // Over: the peer has acknowledged it all.
         None => assert!(from.ended && to_ended && got == from.written),
     }
 }
@@ -189,7 +189,7 @@ enum Act {
     Pump(bool),
     Wait,
     Finish(bool),
-    Departure(bool),
+    Detach(bool),
 }
 
 fn act() -> impl Strategy<Value = Act> {
@@ -200,17 +200,17 @@ fn act() -> impl Strategy<Value = Act> {
         12 => any::<bool>().prop_map(Act::Pump),
         1 => Just(Act::Wait),
         1 => any::<bool>().prop_map(Act::Finish),
-        1 => any::<bool>().prop_map(Act::Departure),
+        1 => any::<bool>().prop_map(Act::Detach),
     ]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// MHP-19, SPL-3, ITCP-3: whenever either end leaves, whatever the kernel has, no byte between
+    /// MHP-19, SPL-3, ITCP-3: whenever either end detaches, whatever the kernel has, no byte between
     /// them is lost or doubled.
     #[test]
-    fn streams_that_leave_at_any_moment_reconcile_to_the_byte(
+    fn streams_detached_at_any_moment_reconcile_to_the_byte(
         sealed in any::<bool>(),
         buffer in 1_000..200_000usize,
         acts in prop::collection::vec(act(), 0..200),
@@ -223,13 +223,13 @@ proptest! {
                 Act::Pump(side) => world.pump(side),
                 Act::Wait => world.now += Duration::from_millis(30),
                 Act::Finish(side) => world.side(side).finish(),
-                Act::Departure(side) if !world.side(side).left => world.side(side).leave(),
-                Act::Departure(_) => {}
+                Act::Detach(side) if !world.side(side).is_detached => world.side(side).detach(),
+                Act::Detach(_) => {}
             }
         }
         for side in [true, false] {
-            if !world.side(side).left {
-                world.side(side).leave();
+            if !world.side(side).is_detached {
+                world.side(side).detach();
             }
         }
         reconcile(&world.mobile, &world.base);
@@ -238,7 +238,7 @@ proptest! {
 }
 
 #[test]
-fn what_waits_a_little_is_acknowledged_all_the_same() {
+fn a_delayed_acknowledgement_is_sent() {
     for sealed in [true, false] {
         let mut world = Pair::new(sealed, 100_000);
         world.mobile.write(1000);
@@ -302,7 +302,7 @@ fn a_direction_goes_on_while_nobody_reads_the_other() {
         read = world.base.read.len();
     }
     assert!(world.mobile.read.is_empty());
-    world.both_leave();
+    world.detach_both();
     reconcile(&world.mobile, &world.base);
     reconcile(&world.base, &world.mobile);
 }
@@ -333,58 +333,58 @@ fn finished_means_that_the_peers_process_has_the_end() {
     assert_eq!((got.received, got.unread.len(), got.recv_ended), (1000, 1000, true));
 }
 
-/// MHP-19: a half-closed stream leaves as one, and goes on in the other direction.
+/// MHP-19: a half-closed stream is detached as one, and goes on in the other direction.
 #[test]
-fn a_half_closed_stream_leaves_with_its_end() {
+fn a_half_closed_stream_is_detached_with_its_end() {
     let mut world = Pair::new(false, 100_000);
     world.base.finish();
     world.settle();
     world.mobile.write(3000);
     world.pump(true);
-    world.both_leave();
+    world.detach_both();
     reconcile(&world.mobile, &world.base);
     reconcile(&world.base, &world.mobile);
-    let (mobile, base) = (world.mobile.gone.unwrap(), world.base.gone.unwrap());
+    let (mobile, base) = (world.mobile.detached.unwrap(), world.base.detached.unwrap());
     assert!(mobile.recv_ended && !mobile.send_ended && base.send_ended && !base.recv_ended);
     assert_eq!((mobile.send_start, mobile.send.len()), (0, 3000));
 }
 
 #[test]
-fn a_stream_that_is_over_or_given_up_does_not_leave() {
+fn a_stream_that_is_over_or_aborted_is_not_detached() {
     let mut world = Pair::new(true, 100_000);
     world.mobile.finish();
     world.base.finish();
     world.settle();
     assert_eq!(world.mobile.streams.snapshot(ID), None);
-    world.both_leave();
-    assert_eq!((world.mobile.gone, world.base.gone), (None, None));
+    world.detach_both();
+    assert_eq!((world.mobile.detached, world.base.detached), (None, None));
 
     let mut world = Pair::new(true, 100_000);
     world.mobile.write(10);
     world.settle();
     world.base.read(10);
-    world.base.streams.get_mut(ID.0).unwrap().abandon(7);
+    world.base.streams.get_mut(ID.0).unwrap().abort(7);
     world.settle();
     assert_eq!(world.mobile.streams.recv_state(ID), RecvState::Reset(7));
-    world.mobile.leave();
-    assert_eq!(world.mobile.gone, None);
+    world.mobile.detach();
+    assert_eq!(world.mobile.detached, None);
     world.base.streams.reset(ID, 7);
     assert_eq!(world.base.streams.detach(ID), None);
 }
 
 #[test]
-fn a_stream_without_a_connection_leaves_with_all_that_was_written() {
+fn a_stream_without_a_connection_is_detached_with_all_that_was_written() {
     let mut streams = SplitTcp::new(10, 0);
     streams.open().unwrap();
     streams.write(ID, b"too early").unwrap();
     streams.finish(ID);
     let state = streams.detach(ID).unwrap();
     assert_eq!((state.send_start, &state.send[..], state.send_ended), (0, &b"too early"[..], true));
-    assert!(streams.is_empty() && streams.next_leaving().is_none());
+    assert!(streams.is_empty() && streams.next_removed().is_none());
 }
 
 #[test]
-fn a_connection_that_breaks_breaks_the_stream() {
+fn a_connection_that_breaks_resets_the_stream() {
     let mut world = Pair::new(true, 100_000);
     world.mobile.write(10);
     world.settle();

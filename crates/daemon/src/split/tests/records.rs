@@ -1,10 +1,12 @@
 //! Records between one sender and one receiver.
 
+use lasthop_hop::RecvState;
+
 use super::keys;
 use crate::split::cipher::HEADER_LEN;
 use crate::split::inbound::Inbound;
 use crate::split::outbound::Outbound;
-use crate::split::record::{ACK_LEN, Ack, End, Forged, PAYLOAD_MAX, RECORD_MAX, WINDOW_MIN};
+use crate::split::record::{ACK_LEN, Ack, Forged, PAYLOAD_MAX, RECORD_MAX, WINDOW_MIN};
 
 fn pair() -> (Outbound, Inbound) {
     let (mut out, mut into) = (Outbound::new(), Inbound::new(0));
@@ -27,15 +29,15 @@ fn carry(out: &mut Outbound, into: &mut Inbound, n: usize) -> usize {
 
 fn carry_all(out: &mut Outbound, into: &mut Inbound) {
     while carry(out, into, usize::MAX) > 0 {
-        into.advance().unwrap();
+        into.open_records().unwrap();
     }
 }
 
 /// What an acknowledgement on the way back would bring about.
 fn acknowledge(out: &mut Outbound, into: &mut Inbound) {
-    if let Some(owed) = into.pending_ack() {
-        into.set_acknowledged(owed.ack);
-        out.handle_ack(owed.ack).unwrap();
+    if let Some(pending) = into.pending_ack() {
+        into.set_acknowledged(pending.ack);
+        out.handle_ack(pending.ack).unwrap();
     }
 }
 
@@ -57,7 +59,7 @@ fn bytes_arrive_in_order_through_any_cutting() {
         step = step * 7 % 40_961;
         written += write(&mut out, &sent[written..]);
         carry(&mut out, &mut into, step);
-        into.advance().unwrap();
+        into.open_records().unwrap();
         acknowledge(&mut out, &mut into);
         let n = into.plain().len().min(step);
         read.extend_from_slice(&into.plain()[..n]);
@@ -111,8 +113,8 @@ fn a_writer_waits_for_acknowledgements_but_its_end_does_not() {
     out.finish();
     carry_all(&mut out, &mut into);
     assert!(out.is_flushed() && !out.writable());
-    assert_eq!(into.end(), End::Finished);
-    assert!(!out.is_finished(), "nobody has said that it arrived");
+    assert_eq!(into.recv_state(), RecvState::Finished);
+    assert!(!out.is_finished(), "its arrival is not acknowledged");
     acknowledge(&mut out, &mut into);
     assert!(out.is_finished());
     assert_eq!(out.unacknowledged(), (into.received(), Vec::new()));
@@ -185,14 +187,14 @@ fn a_reset_carries_its_code_and_overtakes_what_was_not_sealed() {
     write(&mut out, b"unsent");
     out.reset(77);
     carry_all(&mut out, &mut into);
-    assert_eq!((into.plain(), into.end()), (&b""[..], End::Reset(77)));
+    assert_eq!((into.plain(), into.recv_state()), (&b""[..], RecvState::Reset(77)));
     // It has room behind whatever the kernel does not take.
     let (mut out, mut into) = pair();
     while write(&mut out, &[1; 9000]) > 0 {}
     out.pending();
     out.reset(78);
     carry_all(&mut out, &mut into);
-    assert_eq!(into.end(), End::Reset(78));
+    assert_eq!(into.recv_state(), RecvState::Reset(78));
 }
 
 #[test]
@@ -205,7 +207,7 @@ fn a_changed_bit_anywhere_is_forged() {
         record.resize(RECORD_MAX, 0);
         into.space()[..record.len()].copy_from_slice(&record);
         into.filled(record.len());
-        assert_eq!(into.advance(), Err(Forged), "byte {at}");
+        assert_eq!(into.open_records(), Err(Forged), "byte {at}");
     }
 }
 
@@ -215,13 +217,13 @@ fn what_no_peer_sends_is_forged() {
         let (_, mut into) = pair();
         into.space()[..2].copy_from_slice(&length.to_be_bytes());
         into.filled(HEADER_LEN);
-        assert_eq!(into.advance(), Err(Forged), "length {length}");
+        assert_eq!(into.open_records(), Err(Forged), "length {length}");
     }
     for (kind, payload) in [(9, 0), (1, 1), (2, 7), (3, ACK_LEN - 1), (3, ACK_LEN + 1)] {
         let (mut out, mut into) = pair();
         out.record(kind, &vec![0; payload]);
         carry(&mut out, &mut into, usize::MAX);
-        assert_eq!(into.advance(), Err(Forged), "type {kind} of {payload}");
+        assert_eq!(into.open_records(), Err(Forged), "type {kind} of {payload}");
     }
 }
 
@@ -233,7 +235,7 @@ fn data_behind_an_end_is_forged_and_a_reset_is_not() {
         out.pending();
         out.record(kind, &vec![0; payload]);
         carry(&mut out, &mut into, usize::MAX);
-        assert_eq!(into.advance().is_ok(), fine, "type {kind}");
+        assert_eq!(into.open_records().is_ok(), fine, "type {kind}");
     }
 }
 
@@ -264,7 +266,7 @@ fn more_than_was_allowed_is_forged() {
         out.grow(out.growth());
         sent += write(&mut out, &[0; 4096]) as u64;
         while outcome.is_ok() && carry(&mut out, &mut into, usize::MAX) > 0 {
-            outcome = into.advance();
+            outcome = into.open_records();
         }
     }
     assert_eq!(outcome, Err(Forged));
