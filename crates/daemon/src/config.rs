@@ -53,7 +53,7 @@ choice! {
     }
 }
 
-/// [`settings!`](lasthop_control::settings!) with what base and mobile are both told.
+/// [`settings!`](lasthop_control::settings!) with what base and mobile share.
 macro_rules! role_settings {
     ($(#[$($meta:tt)*])* pub struct $name:ident { $($own:tt)* }) => {
         lasthop_control::settings! {
@@ -292,7 +292,7 @@ pub enum HopAddress<I> {
     },
 }
 
-/// What is said of one hop while another is meant.
+/// A setting of one hop while another is chosen.
 pub(crate) fn check_hop(
     hop: HopKind,
     congestion: Option<&Congestion>,

@@ -18,7 +18,7 @@ pub enum RunError {
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// An interface cannot carry the hop.

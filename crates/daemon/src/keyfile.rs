@@ -31,7 +31,7 @@ pub enum KeyFileError {
         path: PathBuf,
         /// What was attempted.
         doing: &'static str,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// Writing would overwrite a file.

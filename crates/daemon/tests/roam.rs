@@ -267,7 +267,7 @@ impl Exchange {
         got == pattern(self.len)
     }
 
-    /// Everything came, or what came is right and a reset told both ends that there is no more.
+    /// Everything came, or what came is right and a reset ended it at both ends.
     fn ends_whole_or_reset(self) {
         let written = self.writer.join().unwrap();
         let (got, end) = self.reader.join().unwrap();
@@ -362,7 +362,7 @@ fn a_foreseen_move_is_made_over_the_association_that_waits(hop: &str) {
     let country = Country::start(hop, 2, "");
     let echo = echo_server();
     let exchange = Exchange::start(country.connect(echo), 8 * MB);
-    // Where this one, too, is open, the base has heard of the session: before, it gives none away.
+    // Where this one, too, is open, the base knows the session: before, it gives none away.
     says(&mut country.connect(echo), "settled");
     let imminent = Request::Link(Link::Imminent { to: Some("b2".to_owned()), in_ms: 300 });
     country.ask(&imminent).unwrap();

@@ -3,7 +3,7 @@ use core::time::Duration;
 use lasthop_units::Bytes;
 
 /// Bounds and habits of one end of a hop. The defaults suit hops from 100 kbit/s to 1 Gbit/s with
-/// round trips up to a second; nothing needs to be told about the path.
+/// round trips up to a second; nothing needs to be configured about the path.
 #[derive(Clone, Debug)]
 pub struct HopConfig {
     /// Carrier payload that every hop is expected to pass.
@@ -103,7 +103,7 @@ impl Default for HopConfig {
     }
 }
 
-/// What each end tells the other of its bounds before the first stream.
+/// The bounds that each end sends the other before the first stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Credit that every stream starts with.

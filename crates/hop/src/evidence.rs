@@ -6,14 +6,14 @@ use lasthop_units::Time;
 
 use crate::unreachable::Unreachable;
 
-/// So many answers are believed, if all that came meanwhile were of this kind.
+/// So many answers count, if all that came meanwhile were of this kind.
 const ANSWERS: u32 = 3;
 /// And the first of them is as old as this: a base that is started again is back by then, or not.
 const SPAN: Duration = Duration::from_secs(2);
-/// What was said so long ago says nothing any more. Hosts send few such answers, one in a second.
+/// So old an answer does not count any more. Hosts send few such answers, one in a second.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Answers of one kind, since the base itself was heard.
+/// Answers of one kind, since the base itself last answered.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Row {
     count: u32,
@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// What the network has said since the base itself was heard. It sends nothing itself: answers come
+/// The network's answers since the base itself last answered. It sends nothing itself: answers come
 /// while the base is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Evidence {

@@ -1,5 +1,5 @@
-//! Which of a base's many relations may have something to say, and when the others want to be
-//! asked.
+//! Which of a base's many relations may have something to send, and when the others want to be
+//! polled.
 
 use alloc::collections::VecDeque;
 
@@ -16,13 +16,13 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Its stream events are being looked at.
-    pub(crate) fn look(&mut self) {
+    /// Its stream events are being polled.
+    pub(crate) fn clear_fresh(&mut self) {
         self.fresh = false;
     }
 
     /// Its timer has gone off.
-    pub(crate) fn ring(&mut self) {
+    pub(crate) fn clear_timer(&mut self) {
         self.timer = None;
     }
 }
@@ -56,7 +56,7 @@ impl Schedule {
         }
     }
 
-    /// The next that may have stream events; its slot is to be told by [`Slot::look`].
+    /// The next that may have stream events; to be followed by its slot's [`Slot::clear_fresh`].
     pub(crate) fn pop_fresh(&mut self) -> Option<u64> {
         self.fresh.pop_front()
     }
@@ -66,13 +66,13 @@ impl Schedule {
         self.ready.front().copied()
     }
 
-    /// The one that [`ready`](Self::ready) told has nothing more to send; if it still exists,
+    /// The one that [`ready`](Self::ready) returned has nothing more to send; if it still exists,
     /// [`set_timer`](Self::set_timer) follows.
     pub(crate) fn pop_ready(&mut self) {
         self.ready.pop_front();
     }
 
-    /// It has nothing to send and wants to be asked at `timer`, if nothing happens before.
+    /// It has nothing to send and wants to be polled at `timer`, if nothing happens before.
     pub(crate) fn set_timer(&mut self, id: u64, slot: &mut Slot, timer: Option<Time>) {
         slot.queued = false;
         self.timers.replace(id, slot.timer, timer);
@@ -89,7 +89,7 @@ impl Schedule {
         self.timers.next()
     }
 
-    /// Takes out the next whose timer is due; its slot is to be told by [`Slot::ring`].
+    /// Takes out the next whose timer is due; to be followed by its slot's [`Slot::clear_timer`].
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<u64> {
         self.timers.pop_due(now)
     }

@@ -94,7 +94,7 @@ pub trait Streams {
     fn recv_state(&self, id: StreamId) -> RecvState;
 
     /// Gives a stream a priority relative to the association's others, which all have 1 to begin
-    /// with; the peer is told, and the later word of the two ends counts. A transport that does not
+    /// with; the peer is notified, and the later value of the two ends counts. A transport that does not
     /// divide its window and rate among streams ignores it.
     fn set_priority(&mut self, _id: StreamId, _priority: u32) {}
 
@@ -140,7 +140,7 @@ pub struct StreamState {
 
 /// A transport whose streams can be taken out, to go on elsewhere (MHP-17, MHP-19).
 pub trait Movable: Streams {
-    /// Takes a stream out. The transport removes it and the peer is told nothing: a stream that is
+    /// Takes a stream out. The transport removes it and sends the peer nothing: a stream that is
     /// detached at one end only never ends at the other. Events of it that were not polled may still
     /// come and mean nothing.
     ///

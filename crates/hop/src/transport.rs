@@ -75,7 +75,7 @@ pub struct Packet {
 ///
 /// The association calls [`establish`](Self::establish) when a handshake is over. It may do so twice
 /// in a row: when the base has never used the first keys, streams go on under the second. It calls
-/// [`restart`](Self::restart) when the peer has forgotten all.
+/// [`restart`](Self::restart) when the peer has lost all state.
 pub trait Transport: Movable + Sized {
     /// The transport's bounds and habits.
     type Config: Clone;
@@ -84,7 +84,7 @@ pub trait Transport: Movable + Sized {
     /// other's: 0 for SRP, 1 for Mobile TCP.
     const ID: u64;
 
-    /// One end of a transport whose peer has not spoken. `overhead` is what seal and carrier add to
+    /// One end of a transport whose peer's limits are not known. `overhead` is what seal and carrier add to
     /// each packet, carrier headers included, in bytes.
     fn new(config: &Self::Config, role: Role, overhead: usize, now: Time) -> Self;
 
@@ -94,7 +94,7 @@ pub trait Transport: Movable + Sized {
     /// What the carrier puts before each datagram on the radio.
     fn carrier_overhead(config: &Self::Config) -> Bytes;
 
-    /// The peer has told its limits: streams may be sent from now on.
+    /// The peer has sent its limits: streams may be sent from now on.
     fn establish(&mut self, now: Time, peer: &Limits);
 
     /// The association is over and its streams with it; the next one starts from nothing, but for
@@ -110,7 +110,7 @@ pub trait Transport: Movable + Sized {
     /// The peer is known to be there although it was silent: what is outstanding is tried at once.
     fn probe(&mut self, now: Time);
 
-    /// For how long nothing has been heard although something is outstanding.
+    /// For how long nothing has been acknowledged although something is outstanding.
     fn silent_for(&self, now: Time) -> Option<Duration>;
 
     /// The path is another one: the peer's address has changed, or ours.
@@ -139,17 +139,17 @@ pub trait Transport: Movable + Sized {
     /// Lets timers that are due act.
     fn handle_timeout(&mut self, now: Time);
 
-    /// Ends the association: the peer is told, streams are gone.
+    /// Ends the association: close frames go to the peer, streams are gone.
     fn close(&mut self, reason: CloseReason);
 
     /// Why the association ended, if it has.
     fn closed(&self) -> Option<CloseReason>;
 
-    /// The mobile accepts connections on `port` from now on, and the base is told (MOB-8). A
+    /// The mobile accepts connections on `port` from now on, and the base is notified (MOB-8). A
     /// transport that has no such message leaves it to the session.
     fn listen(&mut self, _port: u16) {}
 
-    /// The mobile no longer accepts connections on `port`, and the base is told.
+    /// The mobile no longer accepts connections on `port`, and the base is notified.
     fn unlisten(&mut self, _port: u16) {}
 
     /// Whether the peer is known to accept connections on `port`: a base may then accept or refuse

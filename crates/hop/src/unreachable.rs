@@ -24,7 +24,7 @@ pub enum Unreachable {
 }
 
 impl Unreachable {
-    /// Whether it tells of the base itself and not of the way to it.
+    /// Whether it concerns the base itself and not the way to it.
     pub const fn is_hard(self) -> bool {
         matches!(self, Self::Port)
     }

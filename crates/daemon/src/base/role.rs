@@ -168,7 +168,7 @@ impl BaseRole {
         let (port, mobile) = (port.port(), self.association_with(port.mobile()));
         let to = SocketAddr::new(tcp::local_addr(&fd).ip(), port);
         let full = core.stopping || core.connections.len() >= self.connections_max;
-        // Where the mobile has told its ports, it need not be asked.
+        // Where the mobile has announced its ports, no request is needed.
         let Some(id) = mobile.filter(|id| !full && core.hop.listens(*id, port) != Some(false))
         else {
             tracing::debug!(%from, port, "connection to a published port refused");

@@ -23,12 +23,12 @@ impl SourceAddresses {
         Self { addresses, networks }
     }
 
-    /// From where a connection leaves: from the address that was asked for, or else from the
+    /// From where a connection leaves: from the requested address, or else from the
     /// mobile's first of the family that it takes, or else from the base's own.
     ///
     /// # Errors
     ///
-    /// [`Refusal::NotAllowed`] if what was asked for is not the mobile's.
+    /// [`Refusal::NotAllowed`] if the requested one is not the mobile's.
     pub(super) fn choose(&self, asked: Option<SocketAddr>) -> Result<Leave, Refusal> {
         let first = |v4: bool| {
             let ip = self.addresses.iter().find(|ip| ip.is_ipv4() == v4)?;

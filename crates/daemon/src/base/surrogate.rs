@@ -14,7 +14,7 @@ pub(crate) enum Surrogate {
     Resolving(Leave),
     /// It connects.
     Dialling(Dial),
-    /// A fixed host has made it, and the mobile is asked for its end.
+    /// A fixed host has made it, and the mobile's end is requested.
     Offered(Socket),
 }
 

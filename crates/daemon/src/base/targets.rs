@@ -10,7 +10,7 @@ use super::{BaseConfig, TargetPolicy};
 use crate::dial::Gate;
 use crate::error::RunError;
 
-/// Judges targets. The kernel is asked for each at the moment when it is dialled, by the very
+/// Judges targets. The kernel is queried for each at the moment when it is dialled, by the very
 /// addresses and routes that will lead its packets: what is known from before may be out of date.
 #[derive(Debug)]
 pub(super) struct Targets {

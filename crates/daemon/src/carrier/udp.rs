@@ -131,7 +131,7 @@ impl Udp {
         Ok(Self { sockets, pieces: vec![0; PIECES * PIECE].into(), batch: Batch::new() })
     }
 
-    /// Binds one socket that reaches every address, of IPv4 alone where there is no IPv6. It hears
+    /// Binds one socket that reaches every address, of IPv4 alone where there is no IPv6. It receives
     /// what the network says of its datagrams.
     pub(crate) fn anywhere() -> Result<Self, (SocketAddr, io::Error)> {
         let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);

@@ -70,7 +70,7 @@ where
     C: Carrier,
 {
     /// Runs `machine`, whose base is nowhere yet, over `carrier`, as the hop called `name`. Without a `base` it is where
-    /// [`MobileHop::set_base`] tells; on a carrier that reaches everyone it is found.
+    /// [`MobileHop::set_base`] sets; on a carrier that reaches everyone it is found.
     pub(crate) fn new(
         name: &'static str,
         machine: MobileEnd<K>,

@@ -29,13 +29,13 @@ pub(crate) trait MobileHop: Hop<Id = ()> {
         true
     }
 
-    /// Our address may be another: sends something at once, which tells the base.
+    /// Our address may be another: sends something at once, by which the base learns it.
     fn roam(&mut self, _turn: &mut Turn<'_>) {}
 
     /// Takes an event of the link below.
     fn handle_link_event(&mut self, _turn: &mut Turn<'_>, _event: LinkEvent) {}
 
-    /// For how long the base has not answered, if it was asked something; `None` while it answers.
+    /// For how long the base has not answered, if something is outstanding; `None` while it answers.
     fn silent_for(&self, _now: Time) -> Option<Duration> {
         None
     }

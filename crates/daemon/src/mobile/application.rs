@@ -9,7 +9,7 @@ use lasthop_kernel::tcp::{self, Moved, Socket};
 /// Bytes that an application may send ahead of the answer.
 const AHEAD_MAX: usize = 64 * 1024;
 
-/// Associations in which the same connection is asked for, at most.
+/// Associations in which the same connection is requested, at most.
 const ATTEMPTS_MAX: u32 = 4;
 
 /// What an application waits for.
@@ -46,24 +46,24 @@ pub(super) enum Action {
 pub(super) struct OpenRequest {
     /// Where to, once it has asked.
     target: Option<Target>,
-    /// How often the base was asked for it.
+    /// How often it was requested from the base.
     attempts: u32,
     /// Its own address, if the connection is to leave from there.
     source: Option<SocketAddr>,
 }
 
 impl OpenRequest {
-    /// Nothing yet, but from `source` if one is asked for.
+    /// Nothing yet, but from `source` if one is requested.
     pub(super) fn from(source: Option<SocketAddr>) -> Self {
         Self { source, ..Self::default() }
     }
 
-    /// The address that the connection is to leave from, if one is asked for.
+    /// The address that the connection is to leave from, if one is requested.
     pub(super) fn source(&self) -> Option<SocketAddr> {
         self.source
     }
 
-    /// Records that a base is asked for `target`.
+    /// Records that `target` is requested from a base.
     pub(super) fn record_attempt(&mut self, target: &Target) {
         self.target = Some(target.clone());
         self.attempts += 1;

@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for BaseText {
     }
 }
 
-/// One place out of all that was said of it.
+/// One place out of all settings for it.
 fn place(
     base: Option<BaseText>,
     carrier: Option<CarrierKind>,
@@ -226,7 +226,7 @@ fn several(
 }
 
 choice! {
-    /// When applications are told that their connection stands.
+    /// When applications are notified that their connection stands.
     #[derive(Default)]
     pub enum Connect: "no way to connect" {
         /// When the fixed host has answered.
@@ -379,7 +379,7 @@ pub struct MobileConfig {
     pub key: Option<PathBuf>,
     /// Addresses on which SOCKS5 and HTTP CONNECT are served.
     pub proxy: Vec<SocketAddr>,
-    /// When applications are told that their connection stands.
+    /// When applications are notified that their connection stands.
     pub connect: Connect,
     /// What crosses the hop.
     pub hop: HopKind,

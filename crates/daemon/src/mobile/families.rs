@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The query for the families that bases reach.
 #[derive(Debug, Default)]
 pub(super) struct FamiliesQuery {
-    /// The part of the hop whose association was asked.
+    /// The part of the hop whose association was queried.
     asked: Option<u32>,
     /// The base that answered last.
     told_by: Option<usize>,
@@ -35,7 +35,7 @@ impl FamiliesQuery {
 }
 
 impl MobileRole {
-    /// Asks the base where the session is, if it was not asked yet. True if it was asked now.
+    /// Queries the base where the session is, if it was not queried yet. True if it is now.
     pub(super) fn query_families(&mut self, core: &mut Core) -> bool {
         let (now, at) = (core.now, self.at);
         if self.families.silent_at.is_some_and(|silent_at| silent_at <= now) {

@@ -186,7 +186,7 @@ impl HopFactory {
 struct BaseCarrier<C: Carrier> {
     carrier: C,
     passage: Passage,
-    /// Where the base is, if the carrier need not be told.
+    /// Where the base is, if the carrier finds it by itself.
     peer: Option<C::Route>,
 }
 

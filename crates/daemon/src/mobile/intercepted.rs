@@ -31,7 +31,7 @@ pub(super) fn listener(n: usize) -> Option<usize> {
     n.checked_sub(FIRST).filter(|n| *n < SOCKETS)
 }
 
-/// Interception, if it was asked for.
+/// Interception, if it is configured.
 #[derive(Default)]
 pub(super) struct Intercepted {
     config: Option<TransparentConfig>,

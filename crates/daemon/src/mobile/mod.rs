@@ -364,7 +364,7 @@ impl MobileRole {
         }
     }
 
-    /// There is no connection; if only the association was lost, it is asked for again.
+    /// There is no connection; if only the association was lost, it is requested again.
     fn handle_failed(&mut self, core: &mut Core, key: Key, refusal: Refusal) {
         // The session has no further events for it.
         core.unname(key);

@@ -1,7 +1,7 @@
 //! Which program a local connection belongs to, as far as the kernel can tell.
 //!
 //! The kernel knows the socket at the other end by its two addresses (sock_diag(7)), and with it an
-//! inode; which process holds that inode only its list of open files tells. To read all those takes
+//! inode; which process holds that inode is only in its list of open files. To read all those takes
 //! milliseconds, so it is done on a thread of its own, which spends at most a tenth of its time on it
 //! and first looks where it found something before.
 

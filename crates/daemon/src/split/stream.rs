@@ -61,7 +61,7 @@ pub(super) struct Stream {
     /// The acknowledgement is among the delayed ones.
     pub(super) ack_delayed: bool,
     pub(super) closed: bool,
-    /// The peer was asked for a connection.
+    /// A connection was requested from the peer.
     pub(super) requested: bool,
     /// The peer opened it, and that is not reported yet.
     pub(super) unreported: bool,

@@ -262,7 +262,7 @@ impl Pair {
             }
             Way::Connect => write!(stream, "CONNECT {target} HTTP/1.1\r\n\r\n").unwrap(),
         }
-        // What is closed before it was heard has never been asked for.
+        // What is closed before it was accepted was never requested.
         let asked =
             || self.mobile_report().connections.iter().any(|c| c.target == target.to_string());
         wait_until("the mobile is asked", asked);

@@ -248,7 +248,7 @@ fn an_opening_is_refused_as_unreachable_while_the_network_says_that_no_base_is_t
     drop(pair.connect_patiently(echo_server()));
 }
 
-/// The base does not answer: nobody hears whom the mobile asks.
+/// The base does not answer: nothing receives the mobile's requests.
 fn an_opening_whose_application_has_gone_is_never_carried_out(hop: HopKind) {
     let mut pair = Pair::sealed(hop);
     pair.stop_base();

@@ -96,7 +96,7 @@ fn resets_pass_both_ways() {
         let (_pair, door) = serving(&setting, Some(server), false);
         let mut client = TcpStream::connect(door).unwrap();
         client.write_all(b"x").unwrap();
-        // Until it has arrived, a reset would be all that the mobile hears of it.
+        // Until it has arrived, a reset would be all that the mobile gets of it.
         assert!(!told.recv_timeout(PATIENCE).unwrap());
         harness::reset(&client);
         drop(client);

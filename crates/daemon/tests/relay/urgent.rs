@@ -13,7 +13,7 @@ use crate::harness::{self, Pair, Setting, echo_server, free_port, serve_all};
 const ROUNDS: usize = 50;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What [`speak`] says once.
+/// What [`speak`] sends once.
 const SAID: &[u8] = b"abc!def??gh";
 
 /// Marks in all places: one with bytes on both sides, two in a row, and one with nothing behind it.

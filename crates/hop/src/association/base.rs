@@ -146,7 +146,7 @@ impl<K: BaseLinks> BaseEnd<K> {
 
     /// An association, to read and write its streams. What a lost one on a numbered link has received
     /// can be read, and its streams can be taken out, until it is [released](Self::release) or the
-    /// event after its loss is asked for.
+    /// event after its loss is polled.
     pub fn association_mut(&mut self, id: AssociationId) -> Option<&mut AssociationOf<K>> {
         let Some(entry) = self.entries.get_mut(&id.0) else { return self.lost.get_mut(&id.0) };
         self.schedule.queue(id.0, &mut entry.slot);
@@ -172,13 +172,13 @@ impl<K: BaseLinks> BaseEnd<K> {
     pub fn poll_touched(&mut self) -> Option<AssociationId> {
         let id = self.schedule.pop_fresh()?;
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.slot.look();
+            entry.slot.clear_fresh();
         }
         Some(AssociationId(id))
     }
 
     /// What a mobile says with the first datagram of a handshake ([`MobileEnd::greet`]). The mobile is
-    /// who it says it is, but may have said so at another time.
+    /// who it claims to be, but its greeting may be a replay.
     ///
     /// [`MobileEnd::greet`]: super::MobileEnd::greet
     pub fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
@@ -277,7 +277,7 @@ impl<K: BaseLinks> BaseEnd<K> {
         self.refusals.handle_timeout(now);
         while let Some(id) = self.schedule.pop_due(now) {
             let Some(entry) = self.entries.get_mut(&id) else { continue };
-            entry.slot.ring();
+            entry.slot.clear_timer();
             entry.association.transport.handle_timeout(now);
             match self.links.check(now, &mut entry.association) {
                 Some(reason) => self.remove(id, reason),
@@ -286,7 +286,7 @@ impl<K: BaseLinks> BaseEnd<K> {
         }
     }
 
-    /// Ends all associations, telling the mobiles.
+    /// Closes all associations, with close frames to the mobiles.
     pub fn close(&mut self, reason: CloseReason) {
         for (id, entry) in &mut self.entries {
             self.schedule.queue(*id, &mut entry.slot);

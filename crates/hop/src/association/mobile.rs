@@ -186,7 +186,7 @@ impl<K: MobileLink> MobileEnd<K> {
         self.events.pop_front()
     }
 
-    /// Our own address may be another: something is said at once, so that the base, which goes by the
+    /// Our own address may be another: something is sent at once, so that the base, which goes by the
     /// newest authentic datagram, answers to where it came from. A base on a bare link takes the mobile
     /// for a stranger then, and says so. A question under way is tried again.
     pub fn handle_roamed(&mut self, now: Time) {
@@ -202,7 +202,7 @@ impl<K: MobileLink> MobileEnd<K> {
         self.association.transport.probe(now);
     }
 
-    /// For how long the base has not answered, if it was asked something.
+    /// For how long the base has not answered, if something is outstanding.
     pub fn silent_for(&self, now: Time) -> Option<Duration> {
         match &self.pending {
             Some(asking) if !self.is_up() => Some(now.since(asking.first_sent)),
@@ -220,8 +220,8 @@ impl<K: MobileLink> MobileEnd<K> {
         self.association.transport.handle_link_event(now, event);
     }
 
-    /// The network says that nobody is there. Whoever says so, the answer to a question tells what is
-    /// true; where none comes, and the base's host keeps saying so, the base is gone and the association
+    /// The network reports that nobody is there. Whoever sent that, the answer to a question decides
+    /// it; where none comes, and the base's host keeps reporting it, the base is gone and the association
     /// with it.
     pub fn handle_unreachable(&mut self, now: Time, what: Unreachable) {
         self.evidence.add(now, what);

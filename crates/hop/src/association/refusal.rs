@@ -27,7 +27,7 @@ pub enum Refusal {
     Stranger(PublicKey),
     /// It is unsealed where a seal is wanted, or sealed where there is none.
     OtherSeal,
-    /// It is for another transport than is spoken here.
+    /// It is for another transport than is used here.
     OtherTransport,
     /// It is of another version of the protocol.
     OtherVersion {
@@ -41,7 +41,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the [check](crate::seal::Responder::check) of an init, which ended with `error`, tells of
+    /// What the [check](crate::seal::Responder::check) of an init, which ended with `error`, shows of
     /// whoever made it; nothing if it is no init.
     pub fn of(error: HandshakeError, init: &[u8]) -> Option<Self> {
         let is_init = || HandshakeInit::new_checked(init).is_ok() || PlainInit::parse(init).is_ok();
@@ -188,7 +188,7 @@ mod tests {
         let again: Vec<u64> = lines.iter().map(|line| line.again).collect();
         assert_eq!(again, [0, 238, 239]);
         assert!(lines.iter().all(|line| line.from == 7 && line.others == 0));
-        // Once it is quiet it is forgotten, and the clock with it.
+        // Once it is quiet it is removed, and the clock with it.
         for _ in 0..2 {
             now = refusals.next_timeout().unwrap();
             refusals.handle_timeout(now);

@@ -14,7 +14,7 @@ use crate::transport::Role;
 const REPLIES_MAX: usize = 64;
 /// How often an opening that the peer has received is repeated (MOB-7).
 const PENDING_PATIENCE: core::time::Duration = core::time::Duration::from_secs(5);
-/// Streams are told by 16 bits of half their number.
+/// Streams are named by 16 bits of half their number.
 const TURN: u64 = 1 << 16;
 
 /// The role at the other end.
@@ -89,7 +89,7 @@ impl MobileTcp {
         }
     }
 
-    /// A refusal, or a reset of what does not stand yet. With an acknowledgement: our own was heard.
+    /// A refusal, or a reset of what does not stand yet. With an acknowledgement: our own arrived.
     fn on_control_reset(&mut self, control: &Control, extensions: Option<Extensions<'_>>) {
         let known = self.connection_of(control);
         if control.code.contains(Code::ACK) {
@@ -226,7 +226,7 @@ impl MobileTcp {
         self.reply(Reply::Control(pending));
     }
 
-    /// Accepts a connection that the peer opened; `len` of our first bytes are said by `head`.
+    /// Accepts a connection that the peer opened; `len` of our first bytes are in `head`.
     pub(super) fn send_answer(&mut self, cid: u16, head: head::Head, len: usize) {
         let Some(entry) = self.entries.get_mut(&cid) else { return };
         let Some(peer) = entry.peer else { return };

@@ -22,11 +22,11 @@ use crate::transport::{CloseReason, LOST, Role};
 const CONNECTIONS_MAX: usize = 16_384;
 /// Identifiers that are withheld at once; of more, the earliest are free before their time.
 const RESTING_MAX: usize = 4096;
-/// The highest first stream that a peer is believed, so that stream numbers never overflow.
+/// The highest first stream that is accepted from a peer, so that stream numbers never overflow.
 const STREAM_MAX: u64 = 1 << 62;
 /// Copies of an association's close: nothing acknowledges it.
 const CLOSE_COPIES: u32 = 3;
-/// How long it is believed that the link is down.
+/// How long a report that the link is down holds.
 const DOWN_BELIEVED: Duration = Duration::from_secs(1);
 
 /// One end of Mobile TCP: all connections of one mobile with one base. See the module's text.
@@ -77,7 +77,7 @@ pub struct MobileTcp {
     /// Since when nothing has come although an answer is due.
     pub(super) silent_since: Option<Time>,
     pub(super) last_sent: Time,
-    /// The link is said to be down, which is believed until then.
+    /// The link is reported as down, which holds until then.
     pub(super) down: Option<Time>,
     pub(super) round_trip: RoundTrip,
     /// How connections divide their windows, once one of them was given a priority.

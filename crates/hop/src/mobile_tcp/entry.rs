@@ -53,7 +53,7 @@ pub(super) struct PeerSyn {
     pub(super) iss: Seq16,
     pub(super) window: u16,
     pub(super) max_packet: u16,
-    /// Where the connection was asked for.
+    /// Where the connection was requested.
     pub(super) destination: SocketAddrV4,
 }
 
@@ -175,7 +175,7 @@ impl Entry {
         }
     }
 
-    /// Begins the connection: both ends have said what they are. The first `sent` bytes written
+    /// Begins the connection: both ends have sent their sequence numbers. The first `sent` bytes written
     /// went with our SYN.
     pub(super) fn begin(&mut self, peer: PeerSyn, sent: usize) {
         let terms = Terms {
@@ -189,7 +189,7 @@ impl Entry {
         self.connection.begin_behind(&terms, sent);
     }
 
-    /// The session still knows of it and may use it.
+    /// The session still has it and may use it.
     pub(super) fn is_usable(&self) -> bool {
         self.reset.is_none()
             && !self.told_closed

@@ -37,7 +37,7 @@ pub(super) enum Head {
 /// The meaning of an answering stream's first bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum AnswerHead {
-    /// The connection stands; so many bytes are said by the answer itself.
+    /// The connection stands; so many bytes are in the answer itself.
     Stands(Head, usize),
     /// It does not, with the session's code.
     Refused(u64),
@@ -82,7 +82,7 @@ pub(super) fn read_opening(
 }
 
 /// What the first bytes of a stream that the peer opened are; `None` while they may become a
-/// message. The connection was asked for to `destination`.
+/// message. The connection was requested to `destination`.
 pub(super) fn read_answer(
     bytes: &[u8],
     destination: SocketAddrV4,

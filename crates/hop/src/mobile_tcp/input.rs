@@ -122,7 +122,7 @@ impl MobileTcp {
         match entry.stage {
             ConnectionStage::Resetting { .. } => entry.stop_repeating(),
             ConnectionStage::Established if entry.connection.may_have_sent(header.ack) => {
-                // It forgot because it had everything, or it lost its memory.
+                // It was removed there because everything had arrived, or the peer lost its state.
                 if !entry.connection.conclude() {
                     return self.fail(cid, LOST);
                 }

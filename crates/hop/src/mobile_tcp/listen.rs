@@ -6,7 +6,7 @@ use super::endpoint::MobileTcp;
 use super::reply::Reply;
 
 impl MobileTcp {
-    /// Mobile: connections to `port` are accepted. The base is told until it answers, and each base
+    /// Mobile: connections to `port` are accepted. It is announced until the base answers, and each base
     /// to come (MOB-8).
     pub fn listen(&mut self, port: u16) {
         self.ports.announce(port, true);

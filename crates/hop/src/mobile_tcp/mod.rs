@@ -9,10 +9,10 @@
 //! (MOB-34). Addresses travel with the opening; afterwards 16 bits name the connection (MOB-16).
 //!
 //! [`Connection`] is one connection's engine and stands alone. [`MobileTcp`] has all connections of
-//! one mobile with one base, and speaks of them as [`Streams`](crate::Streams).
+//! one mobile with one base, as [`Streams`](crate::Streams).
 //!
 //! Where the paper is silent: an opening is answered when the fixed host has answered (MOB-7); a
-//! reset is repeated until the peer says that it heard it, since one hop loses many packets; an
+//! reset is repeated until the peer acknowledges it, since one hop loses many packets; an
 //! empty packet with [`PSH`](lasthop_wire::mobile_tcp::Code::PSH) asks for an acknowledgement at
 //! once, and so for a window that was closed.
 

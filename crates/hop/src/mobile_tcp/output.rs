@@ -166,7 +166,7 @@ impl MobileTcp {
         Some(len + pad)
     }
 
-    /// How long to wait for an answer to what was said so often before.
+    /// How long to wait for an answer to what was sent so often before.
     fn patience(&self, tries: u32) -> Duration {
         self.round_trip.timeout(&Patience::of(&self.config), tries)
     }

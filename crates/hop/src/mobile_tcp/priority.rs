@@ -3,7 +3,7 @@
 //! Here windows alone bound what is on its way (MOB-19), so that dividing them divides the rate as
 //! the paper on receiver window control has it: a connection's rate is its window over the round
 //! trip that all have. The end that was given the priorities offers its peer's senders windows by
-//! them, and holds its own senders to the same; nothing is told but windows, so the peer need not
+//! them, and holds its own senders to the same; nothing is advertised but windows, so the peer need not
 //! know of priorities.
 //!
 //! What is divided is the sum of the windows that connections have without priorities, in full
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(list(&[], 16, 22, None), vec![0; 0]);
     }
 
-    /// RWC-12: a window that cannot be told is not given; what is left goes to the others.
+    /// RWC-12: a window that cannot be advertised is not given; what is left goes to the others.
     #[test]
     fn what_a_window_cannot_be_goes_to_the_others() {
         assert_eq!(list(&[9, 1, 1], 11, 22, None), [22, 5, 6]);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// RWC-4: the sum stays, as far as windows can be told.
+        /// RWC-4: the sum stays, as far as windows can be advertised.
         #[test]
         fn the_sum_stays(
             priorities in prop::collection::vec(1u32..1000, 1..60),

@@ -100,7 +100,7 @@ impl Transport for MobileTcp {
         self.unlisten(port);
     }
 
-    /// The mobile tells where it listens, so a base never has to ask (MOB-8).
+    /// The mobile announces where it listens, so a base never has to ask (MOB-8).
     fn peer_listens(&self, port: u16) -> Option<bool> {
         Some(self.peer_listens(port))
     }

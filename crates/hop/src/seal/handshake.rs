@@ -269,7 +269,7 @@ impl Responder {
     }
 
     /// The cheap part of [`read`](Self::read): form and keyed hash, no allocation. The fingerprint
-    /// tells whether a candidate of this init is alive and its reply can be sent again.
+    /// knows whether a candidate of this init is alive and its reply can be sent again.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ impl Migration {
         })
     }
 
-    /// `None` if nothing is to migrate, or nothing can: then that is said, and what still works.
+    /// `None` if nothing is to migrate, or nothing can: then that is logged, with what still works.
     pub(super) fn start(
         config: &HandoffConfig,
         mobiles: &[MobileAddresses],

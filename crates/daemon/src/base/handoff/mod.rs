@@ -139,7 +139,7 @@ impl Handoffs {
             self.reported.remove(&peer);
             self.station.reached(now, peer);
         }
-        // What was said to an earlier life of it is not for this one.
+        // Messages to an earlier life of it are not for this one.
         core.close_session(id);
         core.open_session(id, far_session);
     }
@@ -160,7 +160,7 @@ impl Handoffs {
             if self.reported.insert(peer, why.to_owned()).as_deref() != Some(why) {
                 tracing::warn!(peer = self.means.name_of(peer), why, "peer base down");
             }
-            // A peer that was restarted may be heard again by the time its earlier life is told lost.
+            // A peer that was restarted may send again before the loss of its earlier life is reported.
             if !core.hop.is_linked(part) {
                 self.station.unreachable(now, peer);
             }

@@ -271,7 +271,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
 
     fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>) {
         if let Some(migration) = &mut self.means.migration {
-            // A socket that is made anew and closed tells its fixed host.
+            // A socket that is made anew and closed sends its fixed host a FIN or RST.
             let images: Vec<Image> = images.iter().flat_map(|bytes| Image::decode(bytes)).collect();
             migration.discard(session, &images);
         }

@@ -30,7 +30,7 @@ const CALLS_MAX: usize = 16;
 const FEW: usize = 4;
 /// An interface that is down or gone is looked for this often.
 const CHECK_AGAIN: Duration = Duration::from_millis(250);
-/// The kernel's queue before the interface was full: it tells nobody when it is not any more.
+/// The kernel's queue before the interface was full: it does not report when it is not any more.
 const TRY_AGAIN: Duration = Duration::from_millis(1);
 
 /// What a frame's payload is (IEEE 802's two EtherTypes for experiments).
@@ -91,7 +91,7 @@ pub enum EtherError {
         name: String,
         /// What was being done.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -82,7 +82,7 @@ fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Firs
         let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
         let Some(claimed) = known.get(&association) else { return FirstBytes::Garbage };
-        // A mobile's streams are even; of the odd ones only those are wanted that it was asked for.
+        // A mobile's streams are even; of the odd ones only those are accepted that were requested.
         if stream % 2 == 1 && !claimed.streams.awaits_connection(stream) {
             return FirstBytes::Garbage;
         }

@@ -28,7 +28,7 @@ const WORDS_AT_ONCE: f64 = 100.0;
 pub struct BareBounds {
     /// Mobiles that are remembered at once. Further ones are refused and counted.
     pub peers_max: usize,
-    /// A mobile without connections that says nothing for so long is removed. Any mobile is asked
+    /// A mobile without connections that sends nothing for so long is removed. Any mobile is probed
     /// for a sign of life after half the time.
     pub idle: Duration,
 }
@@ -134,7 +134,7 @@ impl<A: Copy + Ord> BareBase<A> {
         self.links.by_addr.insert(from, id);
     }
 
-    /// Nothing is kept of a stranger: it is told so, if it is not itself telling of an end.
+    /// Nothing is kept of a stranger: it gets "unknown", unless it sends an end itself.
     fn handle_stranger(&mut self, now: Time, from: A, packet: &[u8]) -> bool {
         let code = match Packet::decode(packet) {
             Ok(Packet::Data(header, _)) => header.code,

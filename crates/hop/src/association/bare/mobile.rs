@@ -15,7 +15,7 @@ pub struct BareLink<A> {
     numbers: Numbers,
     life: u64,
     /// Where the base's answer came from: a carrier may know its address more exactly than it was
-    /// told.
+    /// configured.
     answers: Option<A>,
 }
 
@@ -39,7 +39,7 @@ impl<A: Copy + Eq> BareMobile<A> {
             Some(Word::Answer { life, instance, first_stream }) if life == self.link.life => {
                 self.handle_answer(now, from, instance, first_stream)
             }
-            // Whoever says so, the base's answer to a greeting tells what is true.
+            // Whoever sent it, the base's answer to a greeting decides.
             Some(Word::Unknown) if self.is_up() => {
                 self.check_loss(now, LossHint::Unknown);
                 true

@@ -305,7 +305,7 @@ fn a_restarted_mobile_begins_anew_at_the_base() {
     }
 }
 
-/// Whoever says that the base knows nobody, the base itself is asked, and streams go on.
+/// Whoever sends that the base knows nobody, the base itself is asked, and streams go on.
 #[test]
 fn a_forged_unknown_costs_a_greeting_and_no_stream() {
     let mut w = Ends::new(0.0, 1);
@@ -355,7 +355,7 @@ fn streams_stay_exact_under_random_schedules() {
             assert!(data.starts_with(&got), "seed {seed}, turn {turn}");
             whole += u32::from(got == data);
         }
-        // That an end was restarted is noticed when something is said, at the latest now.
+        // That an end was restarted is noticed when something is sent, at the latest now.
         let mut last = Vec::new();
         for _ in 0..2 {
             let id = w.mobile().open().unwrap();
@@ -388,7 +388,7 @@ fn a_mobile_at_another_address_begins_anew() {
     assert_eq!(read(w.at_base(2), new), b"\xffc");
 }
 
-/// A base whose address is not known is asked by broadcast; its answer tells the address.
+/// A base whose address is not known is asked by broadcast; its answer has the address.
 #[test]
 fn a_base_may_answer_from_another_address_than_it_was_asked_at() {
     const EVERYBODY: Addr = 0xffff;
@@ -421,7 +421,7 @@ fn a_full_table_refuses_and_counts() {
     // Those who are in may come again.
     w.base.handle_datagram(w.now, 10, &mut greeting(99));
     assert_eq!((w.base.peers(), w.base.stats().turned_away), (3, 7));
-    // None of the three has a mobile behind it: they are asked in vain, and forgotten.
+    // None of the three has a mobile behind it: they are probed in vain, and removed.
     w.run(Duration::from_secs(40));
     assert!(w.mobile().is_up());
     assert_eq!((w.base.peers(), w.base.stats().expired), (1, 3));
@@ -450,7 +450,7 @@ fn an_answer_to_another_life_is_refused() {
     assert_eq!((w.mobile().is_up(), w.mobile().refused()), (false, 1));
 }
 
-/// A mobile that was forgotten is a stranger, and told so.
+/// A mobile that was removed is a stranger, and gets "unknown".
 #[test]
 fn a_mobile_that_was_forgotten_is_told_so() {
     let mut w = Ends::new(0.0, 1);
@@ -498,7 +498,7 @@ fn a_close_is_told_to_the_other_end() {
     let last = w.base_events.last().map(|e| e.1);
     assert_eq!(last, Some(AssociationEvent::Lost(CloseReason::Shutdown)));
     assert_eq!(w.base.peers(), 0);
-    // The mobile that goes on greets again, and hears of the base's end as well.
+    // The mobile that goes on greets again, and gets the base's end as well.
     w.run(Duration::from_secs(3));
     assert_eq!(w.base.peers(), 1);
     w.mobile_events();
@@ -527,7 +527,7 @@ fn a_base_knows_on_which_ports_its_mobile_listens() {
     w.run(Duration::from_secs(10));
     let id = w.base.views().next().map(|v| v.id).unwrap();
     assert_eq!((w.base.listens(id, 8080), w.base.listens(id, 80)), (Some(true), Some(false)));
-    // Also after the base has forgotten everything.
+    // Also after the base has removed everything.
     w.base = new_base(2, BareBounds::default());
     let ask = w.mobile().open().unwrap();
     w.mobile().write(ask, b"\xffx").unwrap();

@@ -10,7 +10,7 @@ use crate::config::Limits;
 pub const GREETING_MAX: usize = datagram::MAX_LIMITS - 48;
 
 impl Limits {
-    /// Nothing may be sent yet: the peer has not spoken.
+    /// Nothing may be sent yet: the peer's limits are not known.
     pub(crate) const UNKNOWN: Self = Self {
         stream_window: Bytes::ZERO,
         association_window: Bytes::ZERO,

@@ -16,7 +16,7 @@ use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
 use crate::srp::Srp;
 use crate::transport::Transport;
 
-/// After so long a silence the base may have lost the association: a new one is asked for beside.
+/// After so long a silence the base may have lost the association: a new one is requested beside.
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
 
 /// An init on its way.
@@ -130,15 +130,15 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         }
         let link = Numbered::new(keys, asked.question.receiver, hello.receiver, None);
         self.establish(now, &asked, link, &limits);
-        // It was heard. A later handshake is for another reason.
+        // It arrived. A later handshake is for another reason.
         self.link.greeting = Vec::new();
         // The base trusts the new keys once it has seen them used.
         self.association.transport.ping();
         true
     }
 
-    /// The base, or somebody who hears what we send, says that it has no such association. The answer
-    /// to a handshake tells what is true.
+    /// A packet, perhaps forged, says that the base has no such association. The answer
+    /// to a handshake decides.
     fn handle_unknown(&mut self, now: Time, datagram: &[u8]) -> bool {
         let Ok(unknown) = Unknown::parse(datagram) else { return false };
         if self.association.link().is_none_or(|link| link.remote != unknown.receiver) {

@@ -43,7 +43,7 @@ impl Numbered {
 impl Link for Numbered {
     fn open<'d>(&mut self, _now: Time, datagram: &'d mut [u8]) -> Option<Opened<'d>> {
         let header = Data::new_checked(&*datagram).ok()?.header();
-        // Without a seal nothing else tells an earlier association's datagrams from this one's.
+        // Without a seal nothing else distinguishes an earlier association's datagrams from this one's.
         if header.receiver != self.local {
             return None;
         }
@@ -54,7 +54,7 @@ impl Link for Numbered {
         }
         let (header, body) = datagram.split_at_mut_checked(DATA_HEADER_LEN)?;
         let packet = &*self.keys.recv.open_in_place(number, header, body).ok()?;
-        // Only the newest datagram tells where the peer is: an old one may have been held back. A
+        // Only the newest datagram shows where the peer is: an old one may have been held back. A
         // base does not move: whoever sends on a copy of its datagram is not the base.
         let locates = self.mobile.is_some() && highest.is_none_or(|highest| number > highest);
         self.replay.accept(number).then_some(Opened { number, packet, locates })

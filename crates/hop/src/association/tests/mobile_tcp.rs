@@ -245,7 +245,7 @@ fn streams_stay_exact_under_random_schedules() {
             assert!(data.starts_with(&got), "seed {seed}, turn {turn}");
             whole += u32::from(got == data);
         }
-        // That the base was restarted is noticed when something is said to it, at the latest now.
+        // That the base was restarted is noticed when something is sent to it, at the latest now.
         let mut last = Vec::new();
         for _ in 0..2 {
             let id = w.mobile().open().unwrap();

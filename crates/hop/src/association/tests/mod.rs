@@ -177,7 +177,7 @@ fn a_base_tells_the_operator_whom_it_does_not_answer_and_why() {
     let why: Vec<_> = told.iter().map(|refused| (refused.from, refused.why)).collect();
     let stranger = Refusal::Stranger(*keys(77).public());
     assert_eq!(why, [(6, Refusal::OtherSeal), (7, stranger), (8, Refusal::OtherBase)]);
-    // They go on asking, and are told of again.
+    // They go on asking, and are reported again.
     w.run(Duration::from_secs(60));
     let again: Vec<_> = core::iter::from_fn(|| w.base.poll_refused()).collect();
     assert!(again.len() == 3 && again.iter().all(|refused| refused.again > 50), "{again:?}");

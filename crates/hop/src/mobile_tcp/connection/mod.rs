@@ -442,7 +442,7 @@ impl Connection {
         Some((code, self.send.number(piece.offset), piece.len))
     }
 
-    /// A header with all that is to be told; it counts as told.
+    /// A header with all that is to be reported; it counts as reported.
     #[inline]
     fn header(&mut self, cid: Cid, code: Code, seq: Seq16) -> DataHeader {
         let (ack, window) = self.recv.advertise(u64::from(self.config.max_packet));

@@ -82,7 +82,7 @@ impl RecvHalf {
     }
 
     /// The window shall be `share` bytes from here on; a smaller one comes about as what was offered
-    /// is used up, for an edge that was told stays told (RWC-9).
+    /// is used up, for an edge that was advertised stays (RWC-9).
     pub(super) fn set_share(&mut self, share: u64) {
         // Real buffers must be large enough (RWC-6).
         if share > self.capacity {
@@ -102,7 +102,7 @@ impl RecvHalf {
         self.zero + offset as u16
     }
 
-    /// The end of the window as it may be told: with what was read, but in steps that are worth a
+    /// The end of the window as it may be advertised: with what was read, but in steps that are worth a
     /// packet (RFC 1122 section 4.2.3.3), and never less than before.
     fn edge(&self, step: u64) -> u64 {
         let edge = self.ring.start() + self.capacity.min(self.share);
@@ -124,7 +124,7 @@ impl RecvHalf {
     }
 
     /// What came since this was last true is all that a window lets go in packets of `step` bytes:
-    /// the peer sends the next only when it hears of it.
+    /// the peer sends the next only when it gets that.
     pub(super) fn ends_flight(&mut self, step: u64) -> bool {
         let ends = self.next - self.flight + step > self.capacity.min(self.share);
         if ends {

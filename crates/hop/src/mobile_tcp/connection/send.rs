@@ -25,7 +25,7 @@ pub(super) enum AckOutcome {
     Repeated,
     /// The number moved.
     Advanced,
-    /// It speaks of what was never sent.
+    /// It acknowledges what was never sent.
     Impossible,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct SendHalf {
     cycle: bool,
     /// The end of the gap that was resent last (MOB-27).
     resent: u64,
-    /// The first offset that the peer holds above the gap at `acked`, as far as it has said.
+    /// The first offset that the peer holds above the gap at `acked`, as far as it has acknowledged.
     held: Option<u64>,
     /// The end of the packet that is timed, and when it left.
     timed: Option<(u64, Time)>,
@@ -147,7 +147,7 @@ impl SendHalf {
         self.finished
     }
 
-    /// The peer has everything, and knows of the end.
+    /// The peer has acknowledged everything, and the end.
     pub(super) fn is_done(&self) -> bool {
         self.finished && self.acked > self.written
     }
@@ -293,7 +293,7 @@ impl SendHalf {
             _ => return RequestOutcome::Impossible,
         };
         self.held = Some(held);
-        // MOB-27: the refill that an advancing number tells of is followed by the rest.
+        // MOB-27: the refill that an advancing number shows is followed by the rest.
         let refilling = acked == AckOutcome::Advanced && self.acked < self.resent;
         if request.cycle != self.cycle || refilling {
             return RequestOutcome::Ignored;
@@ -306,7 +306,7 @@ impl SendHalf {
 
     /// The timer expired: everything that the peer is not known to hold goes again, under the same
     /// cycle (MOB-32) and through the same window (MOB-36). Of what lies above a gap that the peer
-    /// has told of, it is known that the first of it arrived; its own request will tell the rest.
+    /// has reported, it is known that the first of it arrived; its own request will show the rest.
     pub(super) fn on_expiry(&mut self) {
         let end = self.held.unwrap_or(self.sent);
         self.again = self.acked..end;

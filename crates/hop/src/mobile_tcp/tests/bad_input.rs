@@ -191,7 +191,7 @@ fn answers_to_nothing_open_nothing() {
         world.mobile.handle(world.now, &out[..len]).unwrap();
     }
     assert_eq!(world.mobile.received(id), b"");
-    // Only the stranger is told that nobody asked.
+    // Only the stranger gets a reset.
     let said: Vec<_> = poll_all(&mut world.mobile, world.now);
     assert_eq!(said.len(), 1);
     assert_eq!((control(&said[0]).code, control(&said[0]).cid), (Code::RST, Cid(5)));

@@ -76,7 +76,7 @@ fn capped_connections_go_on_in_turn() {
     }
 }
 
-/// A buffer that is too short for what is to be said gets nothing, and nothing spins.
+/// A buffer that is too short for what is to be sent gets nothing, and nothing spins.
 #[test]
 fn a_buffer_that_is_too_short_gets_nothing() {
     for inflight in [None, Some(Bytes::new(5000))] {
@@ -208,7 +208,7 @@ fn a_peer_that_does_not_read_costs_a_buffer() {
         world.pass(Duration::from_millis(200));
     }
     let config = Config::default();
-    // The window is told in steps of a packet.
+    // The window is advertised in steps of a packet.
     let most = config.window.get() + config.send_buffer.get();
     assert!((most - 1460..=most).contains(&(written as u64)), "{written}");
     assert_eq!(world.mobile.stats().memory, config.window + config.send_buffer);

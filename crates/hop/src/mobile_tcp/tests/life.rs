@@ -38,7 +38,7 @@ fn identifiers_rest_before_they_name_another_connection() {
     assert_eq!(read(&mut world.base, id), b"still");
 }
 
-/// Streams are told by 16 bits of half their number, and keep their names beyond.
+/// Streams are named by 16 bits of half their number, and keep their names beyond.
 #[test]
 fn stream_numbers_go_on_beyond_sixteen_bits() {
     let mut world = Pair::new();
@@ -51,7 +51,7 @@ fn stream_numbers_go_on_beyond_sixteen_bits() {
     }
 }
 
-/// A data packet of a connection that an end does not know is answered, so that the peer hears that
+/// A data packet of a connection that an end does not know is answered, so that the peer learns that
 /// its connection is gone.
 #[test]
 fn a_connection_that_one_end_forgot_ends_at_the_other() {
@@ -66,7 +66,7 @@ fn a_connection_that_one_end_forgot_ends_at_the_other() {
     assert_eq!(world.base.own_stats().unknown, 1);
 }
 
-/// The peer had everything and forgot; only its acknowledgement of our end was lost, for longer than
+/// The peer had everything and removed it; only its acknowledgement of our end was lost, for longer than
 /// identifiers rest.
 #[test]
 fn an_end_whose_acknowledgement_was_lost_is_still_an_end() {
@@ -179,7 +179,7 @@ fn a_restart_ends_all_streams_and_numbers_go_on() {
     assert_eq!(world.base.poll_event(), Some(StreamEvent::Incoming(third)));
 }
 
-/// What failed before a restart, and what the session has not heard of yet, leave nothing behind.
+/// What failed before a restart, and what is not reported to the session yet, leave nothing behind.
 #[test]
 fn a_restart_forgets_what_failed_before() {
     let mut world = Pair::new();
@@ -226,7 +226,7 @@ fn a_silence_that_lasts_is_the_end() {
     assert_eq!(world.mobile.next_timeout(), None);
 }
 
-/// Where nothing is asked any more, there is no silence.
+/// Where nothing is outstanding any more, there is no silence.
 #[test]
 fn a_silence_ends_with_what_was_asked() {
     let mut world = Pair::new();
@@ -324,7 +324,7 @@ fn a_move_tries_what_is_unanswered_at_once() {
     assert!(data(&poll(&mut world.mobile, world.now).unwrap()).code.contains(Code::PSH));
 }
 
-/// The last word is said three times, and ends the other end too.
+/// Close is sent three times, and closes the other end too.
 #[test]
 fn a_shutdown_is_told_to_the_peer() {
     let mut world = Pair::new();

@@ -4,7 +4,7 @@ use core::net::Ipv6Addr;
 
 use super::*;
 
-/// MOB-5, MOB-6, MOB-7, MOB-10, MOB-16: a control packet asks, the base hears and waits for the fixed
+/// MOB-5, MOB-6, MOB-7, MOB-10, MOB-16: a control packet asks, the base gets it and waits for the fixed
 /// host, its answer has the surrogate's address and completes the exchange of identifiers, and an
 /// ordinary data packet is the third.
 #[test]
@@ -89,7 +89,7 @@ fn every_packet_of_an_opening_may_be_lost() {
     }
 }
 
-/// MOB-7: a refusal is a reset with the session's code, of any length, and both ends forget.
+/// MOB-7: a refusal is a reset with the session's code, of any length, and both ends remove the stream.
 #[test]
 fn a_refusal_arrives_as_a_reset_with_its_code() {
     for refusal in [Refusal::Refused, Refusal::Other(99)] {
@@ -139,8 +139,8 @@ fn a_base_opens_towards_the_mobile() {
     assert_eq!(read(&mut world.mobile, id), b"down");
 }
 
-/// MOB-8: the base knows the ports on which the mobile listens, each as long as it does, and is told
-/// anew after it has forgotten.
+/// MOB-8: the base knows the ports on which the mobile listens, each as long as it does, and is notified
+/// anew after it has lost its state.
 #[test]
 fn a_base_knows_where_the_mobile_listens() {
     let mut world = Pair::new();
@@ -204,7 +204,7 @@ fn openings_that_the_paper_does_not_have_travel_too() {
     }
 }
 
-/// MOB-5: both directions end by themselves, both ends hear of it, and both forget; only then is the
+/// MOB-5: both directions end by themselves, both ends report it, and both remove it; only then is the
 /// identifier free again.
 #[test]
 fn a_connection_ends_when_both_directions_have() {
@@ -234,7 +234,7 @@ fn a_connection_ends_when_both_directions_have() {
     assert_eq!((world.mobile.entries.len(), world.base.entries.len()), (0, 0));
 }
 
-/// A reset is repeated until the peer has heard it, whoever talks.
+/// A reset is repeated until the peer acknowledges it, whoever sends.
 #[test]
 fn a_reset_arrives_although_packets_are_lost_and_nobody_talks() {
     for by_base in [false, true] {
@@ -276,7 +276,7 @@ fn an_opening_can_be_given_up() {
     world.settle();
     assert_eq!(world.base.poll_event(), Some(StreamEvent::Readable(id)));
     assert_eq!(world.base.recv_state(id), RecvState::Reset(ResetReason::Aborted.code()));
-    // One that nobody has heard of ends without a word.
+    // One that was never reported ends without an event.
     let id = world.mobile.open().unwrap();
     world.mobile.reset(id, 1);
     assert_eq!(poll(&mut world.mobile, world.now), None);

@@ -35,7 +35,7 @@ fn share(got: [usize; 2]) -> f64 {
     got[0] as f64 / (got[0] + got[1]) as f64
 }
 
-/// RWC-2, RWC-4, RWC-6, RWC-7: the receiving end alone is told, the sender keeps to the windows that
+/// RWC-2, RWC-4, RWC-6, RWC-7: the receiving end alone gets them, the sender keeps to the windows that
 /// it is granted, and together they are what they were.
 #[test]
 fn downloads_follow_the_windows_that_priorities_grant() {
@@ -54,7 +54,7 @@ fn downloads_follow_the_windows_that_priorities_grant() {
     }
 }
 
-/// RWC-9: a window that was told is never taken back; it gets smaller as it is used.
+/// RWC-9: a window that was advertised is never taken back; it gets smaller as it is used.
 #[test]
 fn a_window_that_was_told_stays_told() {
     let mut world = Pair::new();

@@ -22,7 +22,7 @@ fn opening(reverse: u16, half: u16) -> Control {
     }
 }
 
-/// MOB-20: the buffer that a SYN tells leaves room for what the answer may bring.
+/// MOB-20: the buffer that a SYN advertises leaves room for what the answer may bring.
 #[test]
 fn a_syn_promises_no_more_than_there_is_room_for() {
     let mut world = Pair::new();
@@ -218,7 +218,7 @@ fn a_cap_is_used_in_pairs_of_packets() {
     assert_eq!((packets, world.mobile.inflight), (36, 0), "no tick was needed");
 }
 
-/// Identifiers that rest are bounded; of more the earliest are forgotten.
+/// Identifiers that rest are bounded; of more the earliest are removed.
 #[test]
 fn what_rests_is_bounded() {
     let mut mobile = end(&Config::default(), Role::Mobile);
@@ -233,7 +233,7 @@ fn what_rests_is_bounded() {
     assert!(mobile.entries.len() <= 4096 + 1, "{}", mobile.entries.len());
 }
 
-/// A reset that the session has not heard of yet is kept for it, however long that takes.
+/// A reset that is not reported to the session yet is kept for it, however long that takes.
 #[test]
 fn what_the_session_has_not_heard_of_does_not_go_away() {
     let mut world = Pair::new();

@@ -192,7 +192,7 @@ fn run(seed: u64, hop: Hop, streams: usize, config: &Config) {
                 let _ = sides[me].end.handle(now, &packet);
             }
         }
-        // A stream may be given up before the other end has heard of it.
+        // A stream may be aborted before the other end has it.
         let over = |side: &Side| side.flying.is_empty() && side.apps.iter().all(|app| app.closed);
         if to_open == 0 && sides.iter().all(over) {
             break;

@@ -272,7 +272,7 @@ fn the_timer_resends_the_gap_under_the_same_cycle() {
     assert_eq!(sender.stats().expiries, 1);
 }
 
-/// MOB-32: nothing was heard at all, so that all of it is resent.
+/// MOB-32: nothing was acknowledged at all, so that all of it is resent.
 #[test]
 fn the_timer_resends_everything_where_nothing_is_known() {
     let (mut sender, _) = pair(&small(), 0, 0);
@@ -359,7 +359,7 @@ fn nothing_is_written_behind_an_end() {
     assert!(header.code.contains(Code::FIN) && data.is_empty());
 }
 
-/// MOB-21: a closed window is asked after on ticks, less and less often but always; an update that
+/// MOB-21: a closed window is probed on ticks, less and less often but always; an update that
 /// was lost costs no more than that.
 #[test]
 fn a_closed_window_is_asked_after_with_a_backoff() {

@@ -85,7 +85,7 @@ fn an_answer_ends_the_backoff() {
     assert_eq!(next.since(now), Duration::from_millis(200));
 }
 
-/// The timer counts from the last repetition that was asked for.
+/// The timer counts from the last repetition that was requested.
 #[test]
 fn a_request_that_is_obeyed_starts_the_timer_anew() {
     let (mut sender, mut receiver) = pair(&small(), 0, 0);
@@ -97,7 +97,7 @@ fn a_request_that_is_obeyed_starts_the_timer_anew() {
     assert_eq!(sender.next_timeout(), Some(ms(1600)));
 }
 
-/// MOB-19: the right edge of a window that was told does not go back.
+/// MOB-19: the right edge of a window that was advertised does not go back.
 #[test]
 fn a_window_does_not_shrink() {
     let (mut sender, _) = pair(&small(), 0, 0);
@@ -107,7 +107,7 @@ fn a_window_does_not_shrink() {
     assert_eq!(poll_all(&mut sender, ms(0)).len(), 5);
 }
 
-/// A connection whose peer has forgotten it is over in order only if nothing but the end's
+/// A connection whose peer has removed it is over in order only if nothing but the end's
 /// acknowledgement is missing.
 #[test]
 fn what_is_not_acknowledged_is_never_taken_as_arrived() {
@@ -136,7 +136,7 @@ fn an_end_above_a_gap_asks_for_it() {
     assert!(receiver.is_ended());
 }
 
-/// MOB-29: the cycle of the last packet received is told, whatever the packet was.
+/// MOB-29: the cycle of the last packet received is reported, whatever the packet was.
 #[test]
 fn the_cycle_of_an_acknowledgement_is_told_too() {
     let (mut c, _) = pair(&small(), 0, 0);
@@ -186,7 +186,7 @@ fn an_odd_packet_at_the_end_of_a_flight_is_not_left_to_the_tick() {
     }
 }
 
-/// A reader tells a window that was nearly closed at once when it has room for a packet, and one
+/// A reader advertises a window that was nearly closed at once when it has room for a packet, and one
 /// that was not when two packets more have room (RFC 1122 section 4.2.3.3).
 #[test]
 fn a_window_that_opens_is_told_in_good_time() {
