@@ -19,7 +19,7 @@ use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
 use lasthop_kernel::turn::Source;
 
-use crate::hop::{Gone, Hop, HopEvent};
+use crate::hop::{Hop, HopEvent, NoStreams};
 use crate::resolve::Resolution;
 
 /// How long open connections may take to end after the first request to stop.
@@ -221,8 +221,8 @@ impl<R: Role> Driver<R> {
     /// Ends the connections of an association that is lost.
     fn end_session(&mut self, id: IdOf<R>) {
         let Some(mut session) = self.core.close_session(id) else { return };
-        session.reset_all(&mut Gone, ResetReason::AssociationLost);
-        while let Some(event) = session.poll_event(self.core.now, &mut Gone) {
+        session.reset_all(&mut NoStreams, ResetReason::AssociationLost);
+        while let Some(event) = session.poll_event(self.core.now, &mut NoStreams) {
             self.handle_event(id, event);
         }
         let (hop, mut turn) = self.core.turn();

@@ -71,7 +71,7 @@ impl HopSet {
             self.garbage += hop.garbage();
             self.touched.remove(&part);
             self.deadlines.set(part, None);
-            turn.reactor.forget(|source| matches!(source, Source::Hop(n, _) if n == part));
+            turn.reactor.remove_where(|source| matches!(source, Source::Hop(n, _) if n == part));
         }
     }
 

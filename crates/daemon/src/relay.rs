@@ -116,7 +116,7 @@ impl Relay {
                     self.read_done = true;
                     session.finish(hop, self.id);
                 }
-                Moved::Broken(_) => self.break_off(session, hop),
+                Moved::Broken(_) => self.reset_connection(session, hop),
             }
         }
         false
@@ -150,14 +150,14 @@ impl Relay {
                     left -= n;
                 }
                 Moved::Blocked | Moved::End => return false,
-                Moved::Broken(_) => self.break_off(session, hop),
+                Moved::Broken(_) => self.reset_connection(session, hop),
             }
         }
         false
     }
 
     /// The socket was reset: so is the connection.
-    fn break_off(&mut self, session: &mut Session, hop: &mut impl Streams) {
+    fn reset_connection(&mut self, session: &mut Session, hop: &mut impl Streams) {
         self.read_done = true;
         self.write_done = true;
         session.reset(hop, self.id, ResetReason::Aborted);

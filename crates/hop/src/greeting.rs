@@ -3,9 +3,9 @@
 
 use lasthop_wire::mobile_tcp::{Cid, Code, DATA_HEADER, DataHeader, Packet};
 
-/// A word of one end about itself.
+/// A message of one end about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Word {
+pub(crate) enum LinkMessage {
     /// The mobile begins, or asks whether it is known: RST, PSH and 16 bytes.
     Greeting {
         /// Drawn at random when the mobile began.
@@ -28,7 +28,8 @@ pub(crate) enum Word {
 
 /// Whether a datagram is how a mobile begins on a bare hop.
 pub(crate) fn is_greeting(datagram: &[u8]) -> bool {
-    Word::is_one(datagram) && matches!(Word::decode(datagram), Some(Word::Greeting { .. }))
+    LinkMessage::is_one(datagram)
+        && matches!(LinkMessage::decode(datagram), Some(LinkMessage::Greeting { .. }))
 }
 
 const GREETING: Code = Code::RST.with(Code::PSH);
@@ -39,7 +40,7 @@ fn number(data: &[u8], at: usize) -> Option<u64> {
     data.get(at..)?.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
 
-impl Word {
+impl LinkMessage {
     /// Whether a packet is a word rather than Mobile TCP's, by its first bytes alone: costs next to
     /// nothing on packets that carry data.
     pub(crate) fn is_one(packet: &[u8]) -> bool {
@@ -101,43 +102,41 @@ mod tests {
     /// The longest word, in bytes.
     const WORD_MAX: usize = DATA_HEADER + 24;
 
-    fn word() -> impl Strategy<Value = Word> {
+    fn message() -> impl Strategy<Value = LinkMessage> {
         prop_oneof![
             any::<(u64, u64)>()
-                .prop_map(|(life, first_stream)| Word::Greeting { life, first_stream }),
-            any::<(u64, u64, u64)>().prop_map(|(life, instance, first_stream)| Word::Answer {
-                life,
-                instance,
-                first_stream
+                .prop_map(|(life, first_stream)| LinkMessage::Greeting { life, first_stream }),
+            any::<(u64, u64, u64)>().prop_map(|(life, instance, first_stream)| {
+                LinkMessage::Answer { life, instance, first_stream }
             }),
-            Just(Word::Unknown),
+            Just(LinkMessage::Unknown),
         ]
     }
 
     proptest! {
         #[test]
-        fn words_survive_the_hop_padded_or_not(word in word(), padding in 0..50_usize) {
+        fn words_survive_the_hop_padded_or_not(message in message(), padding in 0..50_usize) {
             let mut out = [0; WORD_MAX + 50];
-            let len = word.emit(&mut out).unwrap();
-            prop_assert!(len <= WORD_MAX && Word::is_one(&out[..len]));
-            prop_assert_eq!(Word::decode(&out[..len + padding]), Some(word));
+            let len = message.emit(&mut out).unwrap();
+            prop_assert!(len <= WORD_MAX && LinkMessage::is_one(&out[..len]));
+            prop_assert_eq!(LinkMessage::decode(&out[..len + padding]), Some(message));
         }
 
         #[test]
-        fn damaged_and_cut_words_are_none(word in word(), at in any::<usize>(), bit in 0..8) {
+        fn damaged_and_cut_words_are_none(message in message(), at in any::<usize>(), bit in 0..8) {
             let mut out = [0; WORD_MAX];
-            let len = word.emit(&mut out).unwrap();
+            let len = message.emit(&mut out).unwrap();
             for cut in 0..len {
-                prop_assert_eq!(Word::decode(&out[..cut]), None);
+                prop_assert_eq!(LinkMessage::decode(&out[..cut]), None);
             }
             out[at % len] ^= 1_u8 << bit;
-            prop_assert_eq!(Word::decode(&out[..len]), None);
+            prop_assert_eq!(LinkMessage::decode(&out[..len]), None);
         }
 
         #[test]
         fn only_words_are_read_as_words(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-            if Word::decode(&bytes).is_some() {
-                prop_assert!(Word::is_one(&bytes));
+            if LinkMessage::decode(&bytes).is_some() {
+                prop_assert!(LinkMessage::is_one(&bytes));
             }
         }
     }

@@ -131,9 +131,9 @@ impl<S: Copy> Reactor<S> {
         let _ = epoll::delete(&self.epoll, fd);
     }
 
-    /// Forgets every descriptor that stands for a source that `which` names. Its owner is about to
+    /// Removes every descriptor that stands for a source that `which` names. Its owner is about to
     /// close it, which takes it out of the set.
-    pub fn forget(&mut self, which: impl Fn(S) -> bool) {
+    pub fn remove_where(&mut self, which: impl Fn(S) -> bool) {
         for key in self.sources.keys() {
             if self.sources.get(key).is_some_and(|source| which(*source)) {
                 self.sources.remove(key);

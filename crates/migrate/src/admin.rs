@@ -20,7 +20,7 @@ use rustix::net::{
 };
 
 use super::error::MigrateError;
-use super::message::{self, Answer, FDS_MAX, FLOWS_MAX, MESSAGE_MAX, Request, Wanted};
+use super::message::{self, Answer, FDS_MAX, FLOWS_MAX, MESSAGE_MAX, Request, SocketRequest};
 use super::{Flow, Route};
 
 /// The helper answers within this, or is given up; one that has ended is noticed at once. Usually it
@@ -149,10 +149,10 @@ impl Admin {
         self.lost
     }
 
-    /// Looks whether the helper has gone: nothing else tells before it is asked for something.
-    pub fn look(&mut self) {
+    /// Checks whether the helper has gone, which is otherwise found out with the next request.
+    pub fn check_helper(&mut self) {
         let mut polled = [PollFd::new(&self.socket, PollFlags::IN)];
-        // It says nothing unasked but its end.
+        // It sends nothing unrequested but its end.
         let ended = rustix::event::poll(&mut polled, Some(&Timespec::default()));
         self.lost |= matches!(ended, Ok(1..));
     }
@@ -221,7 +221,7 @@ impl Admin {
     ///
     /// The helper may not use the address, or the kernel refuses.
     pub fn socket(&mut self, local: SocketAddr) -> Result<OwnedFd, MigrateError> {
-        let wanted = Wanted { local, repair: None };
+        let wanted = SocketRequest { local, repair: None };
         let mut sockets = self.sockets(&[wanted])?;
         let missing = io::Error::from(io::ErrorKind::InvalidData);
         let socket = sockets.pop().unwrap_or(Err(missing));
@@ -362,7 +362,7 @@ impl Admin {
         let doing = "use TCP_REPAIR";
         let mut all = Vec::with_capacity(fds.len());
         for some in fds.chunks(FDS_MAX) {
-            let (errors, _) = self.ask_each(doing, &Request::Repair(mode), some, some.len())?;
+            let (errors, _) = self.request_each(doing, &Request::Repair(mode), some, some.len())?;
             all.extend(errors.into_iter().map(outcome));
         }
         Ok(all)
@@ -371,13 +371,13 @@ impl Admin {
     /// Makes transparent sockets: for each the socket, or what the kernel said.
     pub(super) fn sockets(
         &mut self,
-        wanted: &[Wanted],
+        wanted: &[SocketRequest],
     ) -> Result<Vec<io::Result<OwnedFd>>, MigrateError> {
         let doing = "make sockets for the mobile's address";
         let mut all = Vec::with_capacity(wanted.len());
         for some in wanted.chunks(FDS_MAX) {
             let request = Request::Sockets(some.to_vec());
-            let (errors, fds) = self.ask_each(doing, &request, &[], some.len())?;
+            let (errors, fds) = self.request_each(doing, &request, &[], some.len())?;
             let mut fds = fds.into_iter();
             for error in errors {
                 let missing = || io::Error::from(io::ErrorKind::InvalidData);
@@ -424,26 +424,26 @@ impl Admin {
     }
 
     fn perform(&mut self, doing: &'static str, request: &Request) -> Result<(), MigrateError> {
-        match self.ask(doing, request, &[])? {
+        match self.request(doing, request, &[])? {
             (Answer::Done, _) => Ok(()),
             _ => Err(self.strange(doing)),
         }
     }
 
-    fn ask_each(
+    fn request_each(
         &mut self,
         doing: &'static str,
         request: &Request,
         fds: &[BorrowedFd<'_>],
         count: usize,
     ) -> Result<(Vec<i32>, Vec<OwnedFd>), MigrateError> {
-        match self.ask(doing, request, fds)? {
+        match self.request(doing, request, fds)? {
             (Answer::Each(errors), fds) if errors.len() == count => Ok((errors, fds)),
             _ => Err(self.strange(doing)),
         }
     }
 
-    fn ask(
+    fn request(
         &mut self,
         doing: &'static str,
         request: &Request,

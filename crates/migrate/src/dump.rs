@@ -68,34 +68,35 @@ pub fn dump_all(admin: &mut Admin, fds: Vec<OwnedFd>) -> Vec<Result<Image, Box<F
 /// stay in repair.
 fn images(admin: &mut Admin, fds: &[OwnedFd]) -> Vec<Result<Image, MigrateError>> {
     let mut scratch = Vec::new();
-    let looks: Vec<Look> = fds.iter().map(|fd| inspect(fd.as_fd(), &mut scratch)).collect();
+    let inspections: Vec<Inspection> =
+        fds.iter().map(|fd| inspect(fd.as_fd(), &mut scratch)).collect();
     let standing: Vec<(BorrowedFd<'_>, Flow)> = fds
         .iter()
-        .zip(&looks)
-        .filter_map(|(fd, look)| match look {
-            Look::Stands(flow) => Some((fd.as_fd(), *flow)),
-            Look::Done(_) => None,
+        .zip(&inspections)
+        .filter_map(|(fd, inspection)| match inspection {
+            Inspection::Movable(flow) => Some((fd.as_fd(), *flow)),
+            Inspection::Done(_) => None,
         })
         .collect();
     let mut images = read_all(admin, &standing, &mut scratch).into_iter();
-    looks
+    inspections
         .into_iter()
-        .map(|look| match look {
-            Look::Done(image) => *image,
-            Look::Stands(_) => images.next().unwrap_or(Err(MigrateError::State(LOST))),
+        .map(|inspection| match inspection {
+            Inspection::Done(image) => *image,
+            Inspection::Movable(_) => images.next().unwrap_or(Err(MigrateError::State(LOST))),
         })
         .collect()
 }
 
 /// What a connection is found to be.
-enum Look {
+enum Inspection {
     /// It can move.
-    Stands(Flow),
+    Movable(Flow),
     /// It can be told without stopping it.
     Done(Box<Result<Image, MigrateError>>),
 }
 
-fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Look {
+fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Inspection {
     let state = sockopt::info(fd).map_err(MigrateError::kernel("read TCP_INFO"));
     let flow = || Flow::of(fd).map_err(MigrateError::kernel("read the ends of a connection"));
     let done = match state.map(|info| info.state) {
@@ -106,12 +107,12 @@ fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Look {
         Ok(_) => match flow() {
             // Nobody talks to itself but a rest that was moved here.
             Ok(Flow { local, remote }) if local == remote => rest(fd, scratch),
-            Ok(flow) => return Look::Stands(flow),
+            Ok(flow) => return Inspection::Movable(flow),
             Err(error) => Err(error),
         },
         Err(error) => Err(error),
     };
-    Look::Done(Box::new(done))
+    Inspection::Done(Box::new(done))
 }
 
 /// What is left to read of a connection of which both ends are sent and acknowledged.

@@ -46,7 +46,7 @@ pub enum Route {
 
 /// A socket to be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Wanted {
+pub(super) struct SocketRequest {
     /// Port 0: any.
     pub(super) local: SocketAddr,
     /// In repair, with a receive and a send buffer of these sizes, bytes as the kernel counts them.
@@ -60,7 +60,7 @@ pub(super) enum Request {
     /// Sets the mode of each socket that comes with the message.
     Repair(Repair),
     /// Makes transparent sockets; they come with the answer, those that could be made.
-    Sockets(Vec<Wanted>),
+    Sockets(Vec<SocketRequest>),
     Freeze(Vec<Flow>),
     Thaw(Vec<Flow>),
     Guard(Vec<Network>),
@@ -159,7 +159,7 @@ fn list<T>(
     Some(all)
 }
 
-fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
+fn put_wanted(out: &mut Vec<u8>, wanted: &SocketRequest) {
     put_address(out, wanted.local);
     out.push(u8::from(wanted.repair.is_some()));
     let (receive, send) = wanted.repair.unwrap_or_default();
@@ -167,12 +167,12 @@ fn put_wanted(out: &mut Vec<u8>, wanted: &Wanted) {
     put_u32(out, send);
 }
 
-fn read_wanted(reader: &mut Reader<'_>) -> Option<Wanted> {
+fn read_wanted(reader: &mut Reader<'_>) -> Option<SocketRequest> {
     let local = reader.address()?;
     let in_repair = reader.u8()? != 0;
     let room = (reader.u32()?, reader.u32()?);
     let bounded = room.0 <= BUFFER_MAX && room.1 <= BUFFER_MAX;
-    bounded.then_some(Wanted { local, repair: in_repair.then_some(room) })
+    bounded.then_some(SocketRequest { local, repair: in_repair.then_some(room) })
 }
 
 fn read_flow(reader: &mut Reader<'_>) -> Option<Flow> {
@@ -333,11 +333,11 @@ mod tests {
         let v6: IpAddr = "2001:db8::7".parse().unwrap();
         let flow =
             |ip: IpAddr| Flow { local: SocketAddr::new(ip, 4000), remote: SocketAddr::new(ip, 80) };
-        let wanted = Wanted { local: SocketAddr::new(v6, 9), repair: Some((1, 2)) };
+        let wanted = SocketRequest { local: SocketAddr::new(v6, 9), repair: Some((1, 2)) };
         vec![
             Request::Hello,
             Request::Repair(Repair::OffSilently),
-            Request::Sockets(vec![wanted, Wanted { repair: None, ..wanted }]),
+            Request::Sockets(vec![wanted, SocketRequest { repair: None, ..wanted }]),
             Request::Freeze(vec![flow(v4), flow(v6)]),
             Request::Thaw(Vec::new()),
             Request::Guard(vec![v4.into(), "2001:db8::/64".parse().unwrap()]),

@@ -11,7 +11,7 @@ use rustix::net::{SendFlags, Shutdown, sockopt as options};
 
 use super::error::MigrateError;
 use super::image::{Image, Settings};
-use super::message::{BUFFER_MAX, Wanted};
+use super::message::{BUFFER_MAX, SocketRequest};
 use super::{Admin, Flow};
 
 /// Room that a queue is given beyond its bytes.
@@ -87,9 +87,9 @@ fn fill_all(
         Packets::Elsewhere => Vec::new(),
     };
     admin.freeze(&flows)?;
-    let wanted: Vec<Wanted> = images
+    let wanted: Vec<SocketRequest> = images
         .iter()
-        .map(|image| Wanted { local: local(image), repair: Some(room(image)) })
+        .map(|image| SocketRequest { local: local(image), repair: Some(room(image)) })
         .collect();
     let mut sockets: Vec<Result<OwnedFd, MigrateError>> = admin
         .sockets(&wanted)?

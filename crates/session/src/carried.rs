@@ -12,12 +12,12 @@ use lasthop_wire::mhp::Target;
 pub(crate) struct Origin {
     pub(crate) target: Target,
     pub(crate) bound: Option<SocketAddr>,
-    /// Who opens it: the fixed host, or the application where that is told.
+    /// Who opens it: the fixed host, or the application where its address is known.
     pub(crate) from: Option<SocketAddr>,
 }
 
 impl Origin {
-    /// Of a connection that is asked for.
+    /// Of a connection that is requested.
     pub(crate) fn new(target: Target, from: Option<SocketAddr>) -> Self {
         Self { target, bound: None, from }
     }
@@ -30,17 +30,17 @@ impl Origin {
 
 /// Bytes that came along from an earlier hop.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct CarriedBytes {
     unread: Vec<u8>,
     read: usize,
     /// The peer's end is behind the last byte that was received.
     pub(crate) ended: bool,
     /// For the peer, from `Conn::send_base` on, once it says what it has.
     pub(crate) resend: Vec<u8>,
-    /// Of these, what is on the new stream before the peer has said what it has.
+    /// Of these, what is on the new stream before the peer has reported what it has.
     pub(crate) early: Option<(u64, u64)>,
     /// Mobile: a tentative Reopened says that the base expects this byte. Base: so many bytes follow the one
-    /// that it has said.
+    /// that it has reported.
     pub(crate) tentative: Option<u64>,
     /// The stream that carried the connection before, and the offset there of the first byte to resend.
     pub(crate) left: Option<(StreamId, u64)>,
@@ -50,7 +50,7 @@ pub(crate) struct Rest {
     pub(crate) over: bool,
 }
 
-impl Rest {
+impl CarriedBytes {
     pub(crate) fn new(unread: Vec<u8>, ended: bool, resend: Vec<u8>) -> Self {
         Self { unread, ended, resend, ..Self::default() }
     }

@@ -1,5 +1,5 @@
 //! What conversations with applications have in common, whatever their protocol: how far they are,
-//! what was gathered of a message, what is to be said.
+//! what was gathered of a message, what is to be sent.
 
 use alloc::vec::Vec;
 

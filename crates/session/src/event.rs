@@ -25,12 +25,12 @@ impl fmt::Display for ConnId {
 
 /// Something happened to a connection.
 ///
-/// Every connection that the caller has heard of, from `connect` or from [`Connect`](Self::Connect),
-/// ends with exactly one [`Closed`](Self::Closed), and nothing is said of it afterwards. Readable
+/// Every connection that the caller has, from `connect` or from [`Connect`](Self::Connect),
+/// ends with exactly one [`Closed`](Self::Closed), and has no further events. Readable
 /// and writable are edges, and may come when nothing changed: read or write until nothing moves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// The connection that was asked for stands and may be written to.
+    /// The requested connection stands and may be written to.
     Opened {
         /// Which.
         id: ConnId,
@@ -41,7 +41,7 @@ pub enum Event {
     Failed {
         /// Which.
         id: ConnId,
-        /// What the far side said (MHP-5).
+        /// The far side's error (MHP-5).
         refusal: Refusal,
     },
     /// Base: a mobile wants a connection. Mobile: a fixed host does, if it
@@ -51,7 +51,7 @@ pub enum Event {
         id: ConnId,
         /// Where to.
         target: Target,
-        /// Who opens it: the application's own address, if the mobile told it, or the fixed host's.
+        /// Who opens it: the application's own address, if the mobile sent it, or the fixed host's.
         source: Option<SocketAddr>,
     },
     /// Bytes, or the peer's end, can be read where there was nothing before.
@@ -65,7 +65,7 @@ pub enum Event {
         /// Why.
         reason: ResetReason,
     },
-    /// The connection is over in both directions and forgotten.
+    /// The connection is over in both directions and removed.
     Closed(ConnId),
 }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use lasthop_stream::{Shares, SharesError};
 use lasthop_units::{Bytes, Duration, LinkEvent, Time};
 
-/// The priority of flows of which nobody has said anything.
+/// The priority of flows that were given none.
 const USUAL: u32 = 1;
 
 /// What user feedback has to divide.
@@ -16,9 +16,9 @@ pub struct FeedbackConfig {
     pub window: Option<u64>,
     /// Flows at once. One more is refused.
     pub flows_max: usize,
-    /// How long before a hinted disconnection the layers below are told of it: a helper that closes
+    /// How long before a hinted disconnection the layers below are notified of it: a helper that closes
     /// windows should not do so minutes ahead. It should cover a round trip (FRZ-1); of a
-    /// disconnection that is nearer they are told at once.
+    /// disconnection that is nearer they are notified at once.
     pub notice: Duration,
 }
 
@@ -58,7 +58,7 @@ pub enum Setting<K> {
         /// Relative to the others'.
         priority: u32,
     },
-    /// All transports shall hear of this.
+    /// This is for all transports.
     Link(LinkEvent),
 }
 
@@ -67,13 +67,13 @@ struct Flow<K> {
     key: K,
     layer: Layer,
     priority: u32,
-    /// The user has spoken: what the system thinks does not count.
+    /// The user has set it: the system's guess does not count.
     chosen: bool,
-    /// The share in packets, or the priority, that the layer below was told.
+    /// The share in packets, or the priority, that was set in the layer below.
     told: Option<u64>,
 }
 
-/// What the user has said of the link.
+/// The user's hints of the link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Hint {
     None,
@@ -82,7 +82,7 @@ enum Hint {
         at: Time,
         until: Time,
     },
-    /// So the layers below were told.
+    /// The layers below were notified.
     Told {
         until: Time,
     },
@@ -100,7 +100,7 @@ pub struct UserFeedback<K> {
     flows: Vec<Flow<K>>,
     /// The TCP flows, if windows are divided.
     shares: Option<Shares<K>>,
-    /// Flows before this one have been told everything.
+    /// Flows before this one have been set.
     settled: usize,
     hint: Hint,
     link: Option<LinkEvent>,
@@ -155,12 +155,12 @@ impl<K: Copy + Eq> UserFeedback<K> {
     }
 
     /// The system guesses a flow's priority, such as from its port. It counts until the user has
-    /// spoken of that flow (UFB-4); whether it does.
+    /// set that flow's (UFB-4); whether it does.
     pub fn suggest_priority(&mut self, flow: K, priority: u32) -> bool {
         self.change(flow, priority, false)
     }
 
-    /// The user takes back what was said of a flow: its priority stays until the system guesses
+    /// The user takes back a flow's priority: its priority stays until the system guesses
     /// another. Whether the flow is known.
     pub fn withdraw_priority(&mut self, flow: K) -> bool {
         let known = self.flows.iter_mut().find(|known| known.key == flow);
@@ -184,9 +184,9 @@ impl<K: Copy + Eq> UserFeedback<K> {
     /// The user sees a disconnection coming, such as a tunnel: in `after` from now, for about
     /// `lasting`. A later hint replaces an earlier one.
     ///
-    /// The layers below hear [`LinkEvent::Imminent`], [`FeedbackConfig::notice`] ahead. If the link
+    /// The layers below get [`LinkEvent::Imminent`], [`FeedbackConfig::notice`] ahead. If the link
     /// has not gone down by the end of the time given, the hint was wrong or the link does not tell,
-    /// and they hear [`LinkEvent::Up`], so that nobody waits for ever.
+    /// and they get [`LinkEvent::Up`], so that nobody waits for ever.
     pub fn disconnect_hint(&mut self, now: Time, after: Duration, lasting: Duration) {
         let at = now + after;
         self.hint = Hint::Coming { at, until: at + lasting };
@@ -265,7 +265,7 @@ impl<K: Copy + Eq> UserFeedback<K> {
 }
 
 impl<K: Copy + Eq> Flow<K> {
-    /// What the layer below has to be told and was not.
+    /// The setting that is still to be passed to the layer below.
     fn setting(&mut self, shares: Option<&Shares<K>>) -> Option<Setting<K>> {
         let flow = self.key;
         let (value, setting) = match self.layer {
@@ -274,7 +274,7 @@ impl<K: Copy + Eq> Flow<K> {
                 let share = Bytes::new(packets.saturating_mul(mss.get()));
                 (packets, Setting::Window { flow, share })
             }
-            // A hop divides nothing until it is told to, and so it has to be by the user only.
+            // A hop divides nothing until a priority is set, and so it has to be by the user only.
             Layer::Hop if !self.chosen && self.told.is_none() && self.priority == USUAL => {
                 return None;
             }
@@ -310,7 +310,7 @@ mod tests {
     }
 
     /// UFB-1, UFB-3, RWC-12: priorities of TCP flows become windows, at any time, in packets times
-    /// MSS, and only what has changed is told.
+    /// MSS, and only what has changed is passed on.
     #[test]
     fn priorities_of_tcp_flows_become_window_shares() {
         let mut f = feedback(Some(32));
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!((f.priority('a'), f.priority('x')), (Some(7), None));
     }
 
-    /// UFB-3: a hop whose streams are all alike is told nothing of priorities, unless the user wants
+    /// UFB-3: a hop whose streams are all alike gets no priorities, unless the user wants
     /// them alike.
     #[test]
     fn a_hop_divides_nothing_before_somebody_speaks() {
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(f.next_timeout(), None);
     }
 
-    /// UFB-5: the link's own word beats the hint's end; a hint for now is told now.
+    /// UFB-5: the link's own event beats the hint's end; a hint for now is passed on now.
     #[test]
     fn a_link_that_goes_down_says_itself_when_it_is_up() {
         let mut f = feedback(None);

@@ -82,7 +82,7 @@ pub struct Server {
 enum Stage {
     #[default]
     Head,
-    /// A tunnel was asked for.
+    /// A tunnel was requested.
     AskedTunnel,
     /// A request is to be passed on.
     AskedForward,
@@ -91,12 +91,12 @@ enum Stage {
 }
 
 impl Server {
-    /// A conversation in which nothing was said.
+    /// A conversation without a message yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The client said something.
+    /// Takes bytes from the client.
     pub fn handle_input(&mut self, input: &[u8]) -> Taken {
         match self.stage {
             Stage::Head => self.read_head(input),
@@ -107,7 +107,7 @@ impl Server {
         }
     }
 
-    /// The result of the connection that was asked for.
+    /// The result of the requested connection.
     pub fn reply(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
         match (self.stage, result) {
             (Stage::Head | Stage::Over, _) => {}
@@ -199,7 +199,7 @@ impl Server {
 }
 
 /// Lines end with CR LF and hold no other control character but the tab, so that what is no HTTP is
-/// told so at once.
+/// notified at once.
 fn may_follow(before: Option<u8>, byte: u8) -> bool {
     match byte {
         b'\n' => before == Some(b'\r'),
@@ -301,7 +301,7 @@ mod tests {
         assert!(text(&server.take_preface()).starts_with("OPTIONS * HTTP/1.1\r\n"));
     }
 
-    /// MHP-5: the answer names what the fixed host said.
+    /// MHP-5: the answer names the fixed host's error.
     #[test]
     fn each_refusal_has_its_status_and_says_why() {
         let expected = [

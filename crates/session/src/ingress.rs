@@ -22,12 +22,12 @@ enum Protocol {
 }
 
 impl Ingress {
-    /// A conversation in which nothing was said.
+    /// A conversation without a message yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The application said something.
+    /// Takes bytes from the application.
     pub fn handle_input(&mut self, input: &[u8]) -> Taken {
         if let (Protocol::Undecided, Some(&first)) = (&self.0, input.first()) {
             self.0 = match first {
@@ -42,7 +42,7 @@ impl Ingress {
         }
     }
 
-    /// The result of the connection that was asked for. After `Ok` and once the output is sent,
+    /// The result of the requested connection. After `Ok` and once the output is sent,
     /// bytes are relayed; after `Err` the output is sent and the conversation is over.
     pub fn reply(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
         match &mut self.0 {

@@ -103,7 +103,7 @@ struct Stream {
     announced: bool,
     ending: bool,
     ended: bool,
-    /// The writer was told that there is no room and waits for the edge.
+    /// The writer found no room and waits for the edge.
     starved: bool,
     unread: Vec<u8>,
     peer_ended: bool,

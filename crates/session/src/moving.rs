@@ -6,7 +6,7 @@ use lasthop_hop::{StreamId, StreamState};
 
 use crate::table::Conn;
 
-/// Bytes of one connection that are kept and sent before the peer has said what it expects.
+/// Bytes of one connection that are kept and sent before the peer has reported what it expects.
 const EARLY_MAX: usize = 256 * 1024;
 
 impl Conn {
@@ -87,7 +87,7 @@ impl Conn {
         kept.get(usize::try_from(from.checked_sub(self.send_base)?).ok()?..)
     }
 
-    /// Some of the bytes that are kept, from the one at `from` on, to be sent before the peer has said what
+    /// Some of the bytes that are kept, from the one at `from` on, to be sent before the peer has reported what
     /// it expects; what the caller writes next follows. They stay until the peer has.
     pub(crate) fn take_early(&mut self, from: u64) -> Option<Vec<u8>> {
         let kept = self.kept_from(from).filter(|_| self.awaits)?;
@@ -97,7 +97,7 @@ impl Conn {
         Some(early)
     }
 
-    /// How much more may be written before the peer has said what it expects: nothing unless all that was
+    /// How much more may be written before the peer has reported what it expects: nothing unless all that was
     /// kept is on the stream.
     pub(crate) fn early_room(&self) -> usize {
         let Some(rest) = self.rest.as_ref().filter(|_| self.awaits && !self.finishing) else {

@@ -69,7 +69,7 @@ pub struct Stats {
     pub failed: u64,
     /// Streams that were turned away because a bound was reached.
     pub turned_away: u64,
-    /// Streams that did not speak MHP.
+    /// Streams without MHP's messages.
     pub malformed: u64,
     /// Openings that took too long.
     pub timed_out: u64,
@@ -119,7 +119,7 @@ impl Session {
         Self::new(Role::Mobile, config)
     }
 
-    /// The base's end, which is asked for connections; one for each association.
+    /// The base's end, from which connections are requested; one for each association.
     pub fn base(config: Config) -> Self {
         Self::new(Role::Base, config)
     }
@@ -150,7 +150,7 @@ impl Session {
         self.table.named()
     }
 
-    /// Connections whose opening has no result yet, and streams that have not said yet which
+    /// Connections whose opening has no result yet, and streams that have not named yet which
     /// connection they carry.
     pub fn half_open(&self) -> usize {
         self.table.half_open()
@@ -168,7 +168,7 @@ impl Session {
         self.listens = on;
     }
 
-    /// Whether a connection was asked for and the peer has not answered yet.
+    /// Whether a connection was requested and the peer has not answered yet.
     pub fn is_asking(&self, id: ConnId) -> bool {
         matches!(self.table.phase(id), Some(Phase::Asking(_)))
     }
@@ -205,7 +205,7 @@ impl Session {
         self.connect_from(now, hop, target, opening, None)
     }
 
-    /// As [`connect`](Self::connect); the base is told the application's own address, `source`.
+    /// As [`connect`](Self::connect); the base is sent the application's own address, `source`.
     ///
     /// # Errors
     ///
@@ -288,7 +288,7 @@ impl Session {
         Ok(id)
     }
 
-    /// The connection that was asked for stands; `bound` is its end there: at a base towards the
+    /// The requested connection stands; `bound` is its end there: at a base towards the
     /// fixed host, at a mobile its own. Early bytes, if there are any, are announced with
     /// [`Event::Readable`].
     ///
@@ -303,7 +303,7 @@ impl Session {
         }
         // It fails only if the mobile has reset the stream, which its event is about to say.
         let _ = match (conn.stream, conn.moved) {
-            // The mobile is told when it comes.
+            // The mobile is notified when it comes.
             (None, _) => {
                 self.arm(id);
                 Ok(())
@@ -502,7 +502,7 @@ impl Session {
 
     /// Gives a connection a priority relative to the session's others, which have 1 to begin with
     /// (UFB-3): the hop divides its window and rate by them. It stays with the connection from hop to
-    /// hop; the peer of the hop is told. Whether the connection is known.
+    /// hop; the peer of the hop is notified. Whether the connection is known.
     pub fn set_priority(&mut self, hop: &mut impl Streams, id: ConnId, priority: u32) -> bool {
         let Some(conn) = self.table.get_mut(id) else { return false };
         conn.priority = Some(priority);

@@ -17,7 +17,7 @@
 //! constant, which is as long as the whole horizon. The price is small: with Gaussian noise the
 //! slope is nearly as sure as a least-squares line's, and the level as an average of two thirds of
 //! the samples. A level that jumps, as from turning a corner, crosses the threshold unforeseen and
-//! is told with a lead of zero.
+//! is reported with a lead of zero.
 //!
 //! [`window`]: SignalConfig::window
 //! [`smoothing`]: SignalConfig::smoothing
@@ -45,9 +45,9 @@ const BOUND: Duration = Duration::from_secs(1);
 pub struct Dbm(f64);
 
 impl Dbm {
-    /// The weakest that is believed.
+    /// The weakest that is accepted.
     pub const MIN: Self = Self(-200.0);
-    /// The strongest that is believed.
+    /// The strongest that is accepted.
     pub const MAX: Self = Self(100.0);
 
     /// A strength; `None` if it is none that a receiver can have measured.
@@ -200,9 +200,9 @@ enum Stand {
 /// A machine for one link: samples come in by [`handle_sample`](Self::handle_sample);
 /// [`LinkEvent::Imminent`] comes out when the link is about to be lost, and [`LinkEvent::Up`] when
 /// a warning is taken back (LLT-9 has receivers give a false one up by themselves, too). It never
-/// says that the link *is* lost, which others know better. One approach to the threshold is told
+/// says that the link *is* lost, which others know better. One approach to the threshold is reported
 /// once; if nothing comes of it and the level falls by another
-/// [`hysteresis_db`](SignalConfig::hysteresis_db), it is told again.
+/// [`hysteresis_db`](SignalConfig::hysteresis_db), it is reported again.
 #[derive(Debug)]
 pub struct SignalPredictor {
     config: SignalConfig,
@@ -240,7 +240,7 @@ impl SignalPredictor {
     /// The signal has this strength now.
     pub fn handle_sample(&mut self, now: Time, level: Dbm) {
         if self.is_silent(now) {
-            self.forget();
+            self.reset();
         }
         let now = now.max(self.latest);
         self.latest = now;
@@ -249,20 +249,20 @@ impl SignalPredictor {
             Some(last) if now.since(last.first) < spacing => last.add(now, level.0),
             _ => self.push(now, level.0),
         }
-        self.judge(now);
+        self.evaluate(now);
     }
 
     /// The link was made anew, or leads to another station: what was known is of the past, and a
     /// warning has had its effect.
     pub fn handle_attached(&mut self) {
         let told = matches!(self.stand, Stand::Bad { told: true, .. });
-        self.forget();
+        self.reset();
         self.event = told.then_some(LinkEvent::Up);
     }
 
     /// The link is lost: what was known is of the past, and who needs to know of the loss does.
     pub fn handle_detached(&mut self) {
-        self.forget();
+        self.reset();
         self.event = None;
     }
 
@@ -276,9 +276,9 @@ impl SignalPredictor {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.is_silent(now) {
-            self.forget();
+            self.reset();
         } else if self.due.is_some_and(|due| due <= now) {
-            self.judge(now);
+            self.evaluate(now);
         }
     }
 
@@ -301,7 +301,7 @@ impl SignalPredictor {
         !self.samples.is_empty() && now.since(self.latest) >= self.config.silence
     }
 
-    fn forget(&mut self) {
+    fn reset(&mut self) {
         self.samples.clear();
         (self.stand, self.line, self.due) = (Stand::Unknown, None, None);
     }
@@ -318,7 +318,7 @@ impl SignalPredictor {
         self.samples.push_back(Sample { first: now, offsets: 0.0, dbm, n: 1.0 });
     }
 
-    fn judge(&mut self, now: Time) {
+    fn evaluate(&mut self, now: Time) {
         self.due = None;
         self.line = self.draw(now);
         let Some(line) = self.line else { return };

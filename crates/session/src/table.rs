@@ -11,7 +11,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::{Opening, Refusal};
 
 use crate::ConnId;
-use crate::carried::{Origin, Rest};
+use crate::carried::{CarriedBytes, Origin};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,13 +76,13 @@ pub(crate) struct Conn {
     pub(crate) unsent: Option<Box<Backlog>>,
     /// What it has not given whole of a message.
     pub(crate) partial: Vec<u8>,
-    /// The caller ended its direction; it may be that the transport was not told yet.
+    /// The caller ended its direction; it may be that the transport is not notified yet.
     pub(crate) finishing: bool,
     /// What carries it; nothing between two hops.
     pub(crate) stream: Option<StreamId>,
     /// The connection was on another hop before, and is answered with Reopened.
     pub(crate) moved: bool,
-    /// Mobile: Reopen was said and not answered for good.
+    /// Mobile: Reopen was sent and not answered for good.
     pub(crate) awaits: bool,
     /// Base: Continue is awaited.
     pub(crate) resumes: bool,
@@ -98,7 +98,7 @@ pub(crate) struct Conn {
     pub(crate) send_base: u64,
     pub(crate) recv_base: u64,
     /// What came along from an earlier hop.
-    pub(crate) rest: Option<Box<Rest>>,
+    pub(crate) rest: Option<Box<CarriedBytes>>,
     /// Where it goes.
     pub(crate) origin: Option<Box<Origin>>,
     /// What the user gave it.
@@ -166,7 +166,7 @@ pub(crate) fn provisional(stream: StreamId) -> ConnId {
     ConnId(stream.0 | PROVISIONAL)
 }
 
-/// Whether the caller never heard of it.
+/// Whether it was never reported to the caller.
 pub(crate) fn is_provisional(id: ConnId) -> bool {
     id.0 & PROVISIONAL != 0
 }
@@ -193,7 +193,7 @@ impl Table {
         self.conns.len()
     }
 
-    /// Connections, without the streams that have not said yet which one they carry.
+    /// Connections, without the streams that have not named yet which one they carry.
     pub(crate) fn named(&self) -> usize {
         self.conns.len() - self.unnamed
     }

@@ -115,7 +115,7 @@ enum Effort {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let Some(id) = &options.paper else {
-        say(&papers())?;
+        print_text(&papers())?;
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(path) = &options.report {
@@ -148,7 +148,7 @@ fn one_paper(options: &Options, id: &str) -> anyhow::Result<ExitCode> {
     }
     let reproduction = reproduced(options, paper)?;
     write_report(options, &reproduction.report)?;
-    tell(options, paper, &reproduction)?;
+    print_result(options, paper, &reproduction)?;
     refuse_if_nothing_ran(paper, &reproduction)?;
     Ok(status(&reproduction.criteria))
 }
@@ -158,9 +158,9 @@ fn one_league(options: &Options) -> anyhow::Result<ExitCode> {
     write_report(options, &league.report)?;
     if options.json {
         let criteria = lines::criteria(league::ID, &league.criteria)?;
-        say(&(league::json_lines(&league.cells)? + &criteria))?;
+        print_text(&(league::json_lines(&league.cells)? + &criteria))?;
     } else {
-        say(&format!("{}{}", league::tables(&league.cells), judged(&league.criteria)))?;
+        print_text(&format!("{}{}", league::tables(&league.cells), judged(&league.criteria)))?;
     }
     Ok(status(&league.criteria))
 }
@@ -187,7 +187,7 @@ fn everything(options: &Options) -> anyhow::Result<ExitCode> {
         for paper in &PAPERS {
             list.push_str(&said_of(paper.id, &(paper.study.labels)()?));
         }
-        say(&list)?;
+        print_text(&list)?;
         return Ok(ExitCode::SUCCESS);
     }
     let league = league_of(options)?;
@@ -222,12 +222,12 @@ fn said_of(id: &str, labels: &[Label]) -> String {
 /// How much of what had to be right is right.
 fn summarise(options: &Options, id: &str, criteria: &[Criterion]) -> anyhow::Result<()> {
     if options.json {
-        return say(&lines::criteria(id, criteria)?);
+        return print_text(&lines::criteria(id, criteria)?);
     }
     let needed = || criteria.iter().filter(|c| c.needed.is_some());
     let met = needed().filter(|c| c.verdict() == Some(true)).count();
     let told: String = judged(criteria).lines().map(|line| format!("    {line}\n")).collect();
-    say(&format!("{id}: {met} of {} criteria met\n{told}", needed().count()))
+    print_text(&format!("{id}: {met} of {} criteria met\n{told}", needed().count()))
 }
 
 fn request(options: &Options, usual: u32) -> Request {
@@ -253,7 +253,7 @@ fn reproduced(options: &Options, paper: &Paper) -> anyhow::Result<Reproduction> 
     if let Some(effort) = options.measure.filter(|_| paper.id == mobile_tcp_2001::ID) {
         // Before the runs, which take all cores.
         let costs = cost::measured(matches!(effort, Effort::Full));
-        say(&if options.json { cost::lines(&costs)? } else { cost::tables(&costs) + "\n" })?;
+        print_text(&if options.json { cost::lines(&costs)? } else { cost::tables(&costs) + "\n" })?;
         request.processing = Some(processing(&costs)?);
     }
     let progress = Progress::default();
@@ -290,12 +290,16 @@ fn version() -> String {
     }
 }
 
-fn tell(options: &Options, paper: &Paper, reproduction: &Reproduction) -> anyhow::Result<()> {
+fn print_result(
+    options: &Options,
+    paper: &Paper,
+    reproduction: &Reproduction,
+) -> anyhow::Result<()> {
     if options.json {
-        return say(&lines::all(paper, reproduction)?);
+        return print_text(&lines::all(paper, reproduction)?);
     }
     let tables = print::tables(&reproduction.comparison);
-    say(&format!("{tables}\n{}", judged(&reproduction.criteria)))
+    print_text(&format!("{tables}\n{}", judged(&reproduction.criteria)))
 }
 
 /// A paper of which nothing could be run was not reproduced, whatever was printed.
@@ -327,7 +331,7 @@ fn papers() -> String {
 fn listed(options: &Options, labels: Vec<Label>, usual: u32) -> anyhow::Result<ExitCode> {
     let chosen = reproduce::chosen_labels(labels, &options.only)?;
     let lines: String = chosen.iter().map(|label| format!("{label}\n")).collect();
-    say(&lines)?;
+    print_text(&lines)?;
     eprintln!("{} cells; each gets {} runs", chosen.len(), request(options, usual).runs);
     Ok(ExitCode::SUCCESS)
 }
@@ -345,7 +349,7 @@ fn check(path: &Path) -> anyhow::Result<()> {
 }
 
 /// Prints; a reader that has seen enough is no error.
-fn say(text: &str) -> anyhow::Result<()> {
+fn print_text(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -165,7 +165,7 @@ impl<P: Packet> Freeze<P> {
         match news {
             LinkNews::Nothing => {}
             LinkNews::Warned => self.freeze(),
-            LinkNews::Cut => self.cut(),
+            LinkNews::Cut => self.on_unannounced_down(),
             LinkNews::Back => self.thaw(),
         }
     }
@@ -180,7 +180,7 @@ impl<P: Packet> Freeze<P> {
     }
 
     /// Nobody has foretold it: what the mobile sends from here on would be lost (LLT-11).
-    fn cut(&mut self) {
+    fn on_unannounced_down(&mut self) {
         if !self.frozen && self.config.sender && self.config.place == HopEnd::Mobile {
             self.shut(Side::Fixed, self.config.copies_before);
         }

@@ -93,11 +93,11 @@ pub struct Withhold<P> {
     stats: WithholdStats,
 }
 
-/// What the fixed host of one connection was told.
+/// What the fixed host of one connection was sent.
 #[derive(Clone, Copy, Default, Debug)]
 struct State {
     /// The highest acknowledgement that has passed.
-    told: Option<Seq>,
+    forwarded: Option<Seq>,
     /// The window field beside it.
     window: u16,
     /// The mobile holds something above a gap.
@@ -108,7 +108,7 @@ struct State {
 
 /// What becomes of an acknowledgement of the mobile's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum AckAction {
     /// It passes as it is.
     Whole,
     /// What was left out is acknowledged first, then it passes as it is.
@@ -121,37 +121,39 @@ enum Verdict {
 
 impl State {
     /// ATR-1, and where it ends. `before` is what the mobile had acknowledged.
-    fn judge(
+    fn action_for(
         &self,
         kind: AckKind,
         before: Option<Seq>,
         segment: &Segment,
         leaves_out: bool,
-    ) -> Verdict {
-        let (Some(told), Some(before)) = (self.told, before) else { return Verdict::Whole };
-        let pending = before.ahead_of(told) > 0;
+    ) -> AckAction {
+        let (Some(forwarded), Some(before)) = (self.forwarded, before) else {
+            return AckAction::Whole;
+        };
+        let pending = before.ahead_of(forwarded) > 0;
         let plain = segment.options.sack.is_empty();
         match kind {
-            AckKind::Duplicate if pending => Verdict::Flush,
-            AckKind::Other if !plain && segment.ack == before && pending => Verdict::Flush,
+            AckKind::Duplicate if pending => AckAction::Flush,
+            AckKind::Other if !plain && segment.ack == before && pending => AckAction::Flush,
             // Nothing outstanding that a duplicate could be of: the mobile answers a probe.
             AckKind::Other if segment.ack == before && pending => {
                 if segment.len == 0 && segment.window == self.window {
-                    Verdict::Flush
+                    AckAction::Flush
                 } else {
-                    Verdict::Lowered(told)
+                    AckAction::Lowered(forwarded)
                 }
             }
-            AckKind::New if plain && !self.gap && leaves_out => self.lower(told, segment),
-            _ => Verdict::Whole,
+            AckKind::New if plain && !self.gap && leaves_out => self.lower(forwarded, segment),
+            _ => AckAction::Whole,
         }
     }
 
-    fn lower(&self, told: Seq, segment: &Segment) -> Verdict {
+    fn lower(&self, forwarded: Seq, segment: &Segment) -> AckAction {
         let reserve = segment.ack - RESERVE;
-        let low = if reserve.ahead_of(told) > 0 { reserve } else { told };
-        let silent = low == told && segment.window == self.window && segment.seq_len() == 0;
-        if silent { Verdict::Swallow } else { Verdict::Lowered(low) }
+        let low = if reserve.ahead_of(forwarded) > 0 { reserve } else { forwarded };
+        let silent = low == forwarded && segment.window == self.window && segment.seq_len() == 0;
+        if silent { AckAction::Swallow } else { AckAction::Lowered(low) }
     }
 }
 
@@ -199,7 +201,7 @@ impl<P: Packet> Withhold<P> {
     fn connected(&mut self) {
         self.stats.reconnections += 1;
         for (connection, flow) in self.flows.iter_mut() {
-            if flow.seen.has_ended(Side::Fixed) || flow.state.told.is_none() {
+            if flow.seen.has_ended(Side::Fixed) || flow.state.forwarded.is_none() {
                 continue;
             }
             let kept = u32::from(pending(flow) > 0);
@@ -208,7 +210,7 @@ impl<P: Packet> Withhold<P> {
                 continue;
             };
             let Some(mut last) = mobile.acknowledgement(connection, Window::Real) else { continue };
-            flow.state.told = Some(last.ack);
+            flow.state.forwarded = Some(last.ack);
             flow.state.window = last.window;
             first.ack = first.ack - kept;
             if let Some(stamps) = &mut last.options.timestamps {
@@ -235,23 +237,23 @@ impl<P: Packet> Withhold<P> {
         }
         let calm = flow.state.since.is_none_or(|since| since >= self.config.calm.get());
         let leaves_out = calm && !flow.seen.has_ended(Side::Fixed);
-        let verdict = flow.state.judge(kind, before, segment, leaves_out);
-        if verdict == Verdict::Flush {
+        let action = flow.state.action_for(kind, before, segment, leaves_out);
+        if action == AckAction::Flush {
             self.flush(&connection);
         }
         let state = &mut self.flows.peek(&connection)?.state;
-        let passes = match verdict {
-            Verdict::Whole | Verdict::Flush => {
+        let passes = match action {
+            AckAction::Whole | AckAction::Flush => {
                 state.note(segment.ack, segment.window);
                 Some(packet)
             }
-            Verdict::Lowered(low) => {
+            AckAction::Lowered(low) => {
                 state.note(low, segment.window);
                 packet.set_segment(&Segment { ack: low, ..*segment });
                 self.stats.lowered += 1;
                 Some(packet)
             }
-            Verdict::Swallow => {
+            AckAction::Swallow => {
                 self.stats.swallowed += 1;
                 None
             }
@@ -302,8 +304,8 @@ impl State {
 
     /// An acknowledgement of this number went out.
     fn note(&mut self, ack: Seq, window: u16) {
-        if self.told.is_none_or(|told| ack.ahead_of(told) >= 0) {
-            self.told = Some(ack);
+        if self.forwarded.is_none_or(|forwarded| ack.ahead_of(forwarded) >= 0) {
+            self.forwarded = Some(ack);
             self.window = window;
         }
     }
@@ -311,8 +313,8 @@ impl State {
 
 /// Bytes that the mobile has acknowledged and the fixed host has not heard of.
 fn pending(flow: &Flow<State>) -> i32 {
-    match (flow.seen.mobile.last, flow.state.told) {
-        (Some(last), Some(told)) => last.ack.ahead_of(told),
+    match (flow.seen.mobile.last, flow.state.forwarded) {
+        (Some(last), Some(forwarded)) => last.ack.ahead_of(forwarded),
         _ => 0,
     }
 }

@@ -92,7 +92,7 @@ impl Sent {
     }
 
     /// It is lost and waits for its turn.
-    fn lose(&mut self) {
+    fn mark_lost(&mut self) {
         self.again |= self.at.is_some();
         self.at = None;
         self.come = false;
@@ -277,7 +277,7 @@ impl<P: Clone> Hop<P> {
         let settled = self.settled;
         for kept in self.cache.iter_mut().filter(|kept| kept.note.at.is_some()) {
             if kept.note.last < settled {
-                kept.note.lose();
+                kept.note.mark_lost();
                 self.waiting += 1;
             }
         }
@@ -345,7 +345,7 @@ impl<P: Clone> Hop<P> {
         self.duplicates = false;
         for kept in self.cache.iter_mut() {
             if kept.note.at.is_some() && !is_covered(kept.seq, kept.end, sack.as_slice()) {
-                kept.note.lose();
+                kept.note.mark_lost();
             }
             self.waiting += usize::from(kept.note.at.is_none());
         }

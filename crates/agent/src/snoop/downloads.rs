@@ -8,7 +8,7 @@ use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::config::{Config, Timer};
 use super::timer::{Estimator, Sample};
-use super::{Context, Verdict};
+use super::{AckAction, Context};
 use crate::backlog::Backlog;
 use crate::cache::{Cache, CachedSegment, SPAN, Stored};
 use crate::{Packet, Side};
@@ -186,7 +186,7 @@ impl<P: Packet> Downloads<P> {
     }
 
     /// The mobile acknowledges.
-    pub(super) fn on_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+    pub(super) fn on_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
         let ack = segment.ack;
         if self.seen.is_some_and(|seen| ack.ahead_of(seen) > 0) {
             // What it acknowledges went another way, or is a lie: nothing kept is worth anything.
@@ -195,7 +195,7 @@ impl<P: Packet> Downloads<P> {
             self.seen = Some(ack);
         }
         match self.acked.map(|acked| ack.ahead_of(acked.ack)) {
-            Some(..0) => Verdict::Pass,
+            Some(..0) => AckAction::Pass,
             Some(0) => self.on_same_ack(context, segment),
             Some(_) | None => self.on_new_ack(context, segment),
         }
@@ -220,7 +220,7 @@ impl<P: Packet> Downloads<P> {
     }
 
     /// SNP-2: frees what is acknowledged, measures the hop, passes it on.
-    fn on_new_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+    fn on_new_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
         let kept = self.cache.len();
         let sample = self.free(context.now, segment.ack);
         if let Some(sample) = sample {
@@ -246,25 +246,29 @@ impl<P: Packet> Downloads<P> {
         self.arm(context);
         self.use_sack(context, segment);
         let hidden = context.config.hide_sack && !segment.options.sack.is_empty();
-        if hidden && self.is_repairing(context.config) { Verdict::HideSack } else { Verdict::Pass }
+        if hidden && self.is_repairing(context.config) {
+            AckAction::HideSack
+        } else {
+            AckAction::Pass
+        }
     }
 
     /// SNP-3 to SNP-5.
-    fn on_same_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+    fn on_same_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
         if !self.is_duplicate(segment) {
             if self.deadline.is_none() {
                 self.arm(context);
             }
-            return Verdict::Pass;
+            return AckAction::Pass;
         }
         self.duplicates += 1;
         self.probe = None;
         if core::mem::take(&mut self.unheard) {
-            return Verdict::Pass;
+            return AckAction::Pass;
         }
-        let verdict = self.answer_duplicate(context, segment);
+        let action = self.answer_duplicate(context, segment);
         self.use_sack(context, segment);
-        verdict
+        action
     }
 
     /// At least this one has been answered, taking each duplicate for the answer to the next.
@@ -272,12 +276,12 @@ impl<P: Packet> Downloads<P> {
         self.answered + self.duplicates
     }
 
-    fn answer_duplicate(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> Verdict {
+    fn answer_duplicate(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
         let answered = self.latest_answered();
-        let Some(kept) = self.cache.covering(segment.ack) else { return Verdict::PassDuplicate };
+        let Some(kept) = self.cache.covering(segment.ack) else { return AckAction::PassDuplicate };
         let note = &kept.note;
         if note.by_sender || note.tries >= context.config.tries {
-            return Verdict::PassDuplicate;
+            return AckAction::PassDuplicate;
         }
         if note.tries == 0 {
             // Answers to what went before it tell nothing of it. One needless copy would else bring
@@ -287,23 +291,23 @@ impl<P: Packet> Downloads<P> {
             let blocks = !segment.options.sack.is_empty();
             let telling = self.duplicates.saturating_sub(if blocks { 0 } else { before });
             if telling == 0 {
-                return Verdict::Suppress;
+                return AckAction::Suppress;
             }
             if telling < u64::from(context.config.dupacks) {
-                return Verdict::PassDuplicate;
+                return AckAction::PassDuplicate;
             }
             resend(context, &mut self.sent, answered, kept);
             self.backlog.lost();
             self.arm(context);
-            return Verdict::Suppress;
+            return AckAction::Suppress;
         }
         // SNP-4: one for each segment that is not answered yet, but for its own copies.
         let first = u64::from(note.first > self.answered);
         let again = if note.last > self.answered { u64::from(note.tries) } else { 0 };
         if answered + first + again > self.sent {
-            return Verdict::PassDuplicate;
+            return AckAction::PassDuplicate;
         }
-        Verdict::Suppress
+        AckAction::Suppress
     }
 
     /// A segment that acknowledges the same again, says nothing else and does so because something

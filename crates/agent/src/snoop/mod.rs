@@ -71,7 +71,7 @@ pub struct Stats {
 
 /// What becomes of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+enum AckAction {
     Pass,
     PassDuplicate,
     Suppress,
@@ -203,7 +203,7 @@ impl<P: Packet> Snoop<P> {
         if eln && carries_data(tcp) {
             self.track(now, connection);
         }
-        let verdict = self.with(now, connection, |state, context| {
+        let action = self.with(now, connection, |state, context| {
             if segment.flags.contains(Flags::SYN) {
                 state.to_fixed = UploadLosses::default();
             }
@@ -212,17 +212,17 @@ impl<P: Packet> Snoop<P> {
             }
             match segment.flags.contains(Flags::ACK) {
                 true => state.to_mobile.on_ack(context, &segment),
-                false => Verdict::Pass,
+                false => AckAction::Pass,
             }
         });
-        match verdict.unwrap_or(Verdict::Pass) {
-            Verdict::Pass => {}
-            Verdict::PassDuplicate => self.stats.duplicates_passed += 1,
-            Verdict::Suppress => {
+        match action.unwrap_or(AckAction::Pass) {
+            AckAction::Pass => {}
+            AckAction::PassDuplicate => self.stats.duplicates_passed += 1,
+            AckAction::Suppress => {
                 self.stats.suppressed += 1;
                 return;
             }
-            Verdict::HideSack => {
+            AckAction::HideSack => {
                 segment.options.sack = SackBlocks::default();
                 packet.set_segment(&segment);
             }

@@ -55,7 +55,7 @@ use crate::{Agent, Connection, Output, Packet, Side, Tcp};
 use cids::Cids;
 use flow::{Around, Flow};
 use receiver::Crossed;
-use sender::Verdict;
+use sender::AckAction;
 
 /// The least time between two words about unknown CIDs: one bad packet is not to cause many.
 const UNKNOWN_INTERVAL: Duration = Duration::from_millis(5);
@@ -310,23 +310,23 @@ impl<P: Packet> Unsplit<P> {
         mut packet: P,
         crossed: Option<Crossed>,
     ) {
-        let verdict = self.with(now, connection, |flow, around| {
+        let action = self.with(now, connection, |flow, around| {
             if !flow.receiver.on_data(now, around.config, segment, crossed) {
                 around.stats.needless += 1;
-                return Verdict::Suppress;
+                return AckAction::Suppress;
             }
             match segment.flags.contains(Flags::ACK) {
                 true => flow.sender.on_ack(&mut around.context(), segment),
-                false => Verdict::Pass,
+                false => AckAction::Pass,
             }
         });
-        match verdict {
-            Some(Verdict::Suppress) => return,
-            Some(Verdict::HideSack) => {
+        match action {
+            Some(AckAction::Suppress) => return,
+            Some(AckAction::HideSack) => {
                 let options = Options { sack: SackBlocks::default(), ..segment.options };
                 packet.set_segment(&Segment { options, ..*segment });
             }
-            Some(Verdict::Pass) | None => {}
+            Some(AckAction::Pass) | None => {}
         }
         self.pass(self.hop.other(), packet);
     }

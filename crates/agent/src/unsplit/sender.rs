@@ -45,7 +45,7 @@ struct Acked {
 
 /// What becomes of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Verdict {
+pub(super) enum AckAction {
     /// It is handed on.
     Pass,
     /// It tells of a loss that is being repaired.
@@ -209,7 +209,7 @@ impl<P: Clone> Sender<P> {
     }
 
     /// An acknowledgement of the far end came over the hop.
-    pub(super) fn on_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> Verdict {
+    pub(super) fn on_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> AckAction {
         let ack = segment.ack;
         if self.seen.is_some_and(|seen| ack.ahead_of(seen) > 0) {
             // What it acknowledges went another way, or is a lie: nothing kept is worth anything.
@@ -218,7 +218,7 @@ impl<P: Clone> Sender<P> {
             self.seen = Some(ack);
         }
         match self.acked.map(|acked| ack.ahead_of(acked.ack)) {
-            Some(..0) => Verdict::Pass,
+            Some(..0) => AckAction::Pass,
             Some(0) => self.on_same_ack(context, segment),
             Some(_) | None => self.on_new_ack(context, segment),
         }
@@ -347,7 +347,7 @@ impl<P: Clone> Sender<P> {
         });
     }
 
-    fn on_new_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> Verdict {
+    fn on_new_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> AckAction {
         let mut next = self.acked.map(|acked| acked.ack);
         let mut clean = self.duplicates == 0;
         let mut sample = None;
@@ -367,20 +367,20 @@ impl<P: Clone> Sender<P> {
         let hides = context.config.hide_sack && !segment.options.sack.is_empty();
         let repairs = |kept: &mut CachedSegment<P, Note>| kept.note.lacking && !kept.note.by_sender;
         if hides && self.cache.covering(segment.ack).is_some_and(repairs) {
-            return Verdict::HideSack;
+            return AckAction::HideSack;
         }
-        Verdict::Pass
+        AckAction::Pass
     }
 
     /// A duplicate of a loss that is repaired here goes no further (ALT-6): one for each segment that
     /// crossed between the one that was lost and its latest copy. More than those tell of a loss
     /// beyond the hop.
-    fn on_same_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> Verdict {
+    fn on_same_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> AckAction {
         if !self.is_duplicate(segment) {
             if self.due.is_none() {
                 self.arm(context);
             }
-            return Verdict::Pass;
+            return AckAction::Pass;
         }
         self.duplicates += 1;
         let duplicates = self.duplicates;
@@ -391,10 +391,10 @@ impl<P: Clone> Sender<P> {
         };
         if unheard || !self.cache.covering(segment.ack).is_some_and(is_due_to_repair) {
             context.stats.duplicates_passed += 1;
-            return Verdict::Pass;
+            return AckAction::Pass;
         }
         context.stats.suppressed += 1;
-        Verdict::Suppress
+        AckAction::Suppress
     }
 
     /// A segment that acknowledges the same again, says nothing else and does so because something

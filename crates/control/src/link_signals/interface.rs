@@ -150,7 +150,7 @@ impl Forecast {
         let (Some(index), Some(interface)) = (self.index, &self.interface) else { return };
         match &mut self.source {
             Source::Nl80211(monitor) => {
-                if let Err(error) = monitor.ask(index) {
+                if let Err(error) = monitor.query(index) {
                     tracing::debug!(%error, interface, "cannot read the signal level");
                     self.look_at = Some(now + PAUSE);
                 }

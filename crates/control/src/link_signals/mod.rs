@@ -40,7 +40,7 @@ const EVENTS_MAX: usize = 16;
 ///   that is when the link is up; else when it has an address again. A registration elsewhere, such
 ///   as Mobile IP's, is told by `lasthop link complete`.
 pub struct Signals {
-    link: Known,
+    link: LinkState,
     /// `None` where the kernel tells nothing.
     monitor: Option<Monitor>,
     forecast: Option<Forecast>,
@@ -61,9 +61,9 @@ impl Signals {
         let forecast = predictor
             .map(|config| Forecast::open(Some(interface.to_owned()), config))
             .transpose()?;
-        let mut signals = Self { link: Known::new(interface), monitor, forecast };
+        let mut signals = Self { link: LinkState::new(interface), monitor, forecast };
         if signals.works() == Some(false) {
-            signals.link.fall();
+            signals.link.set_down();
         }
         let has_address = signals.has_address();
         signals.link.set_address(has_address);
@@ -130,7 +130,7 @@ impl Signals {
             }
             Link::Down { .. } => {
                 self.link.held = true;
-                self.link.fall();
+                self.link.set_down();
                 if let Some(forecast) = &mut self.forecast {
                     forecast.handle_down();
                 }
@@ -138,7 +138,7 @@ impl Signals {
             Link::Up { .. } => {
                 // A radio may know before the kernel does.
                 self.link.held = false;
-                self.link.rise();
+                self.link.set_up();
             }
             Link::Complete {} => self.link.complete(),
             Link::Quality { dbm, .. } => {
@@ -205,7 +205,7 @@ fn reaches_far(ip: &IpAddr) -> bool {
 }
 
 /// What is known of the link, and what is to be said of it.
-struct Known {
+struct LinkState {
     interface: String,
     /// An operator said that it is down; then nobody else is believed.
     held: bool,
@@ -219,7 +219,7 @@ struct Known {
     events: VecDeque<LinkEvent>,
 }
 
-impl Known {
+impl LinkState {
     fn new(interface: &str) -> Self {
         Self {
             interface: interface.to_owned(),
@@ -244,12 +244,12 @@ impl Known {
         self.had_address |= has;
     }
 
-    fn fall(&mut self) {
+    fn set_down(&mut self) {
         (self.down, self.attached) = (true, false);
         self.push(LinkEvent::Down);
     }
 
-    fn rise(&mut self) {
+    fn set_up(&mut self) {
         (self.down, self.attached) = (false, true);
         self.push(LinkEvent::Up);
         self.check_complete();
@@ -272,8 +272,8 @@ impl Known {
             return;
         }
         match event {
-            NetworkEvent::Down { interface } if *interface == self.interface => self.fall(),
-            NetworkEvent::Up { interface } if *interface == self.interface => self.rise(),
+            NetworkEvent::Down { interface } if *interface == self.interface => self.set_down(),
+            NetworkEvent::Up { interface } if *interface == self.interface => self.set_up(),
             _ => {}
         }
     }
@@ -286,7 +286,7 @@ impl Known {
         match event {
             SignalEvent::Imminent { lead } => self.push(LinkEvent::Imminent { lead }),
             SignalEvent::Recovered => self.push(LinkEvent::Up),
-            SignalEvent::Roamed => self.rise(),
+            SignalEvent::Roamed => self.set_up(),
         }
     }
 }

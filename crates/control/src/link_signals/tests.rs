@@ -122,7 +122,7 @@ fn an_interface_that_vanishes_and_returns_is_the_same_by_its_name() {
 /// One that nobody has to open a namespace for: what the kernel says of the interface is not heard.
 fn unwatched(predictor: Option<SignalConfig>) -> Signals {
     let forecast = predictor.map(|config| Forecast::open(None, config).unwrap());
-    Signals { link: Known::new("left"), monitor: None, forecast }
+    Signals { link: LinkState::new("left"), monitor: None, forecast }
 }
 
 fn events(signals: &mut Signals) -> Vec<LinkEvent> {

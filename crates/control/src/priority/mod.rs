@@ -106,7 +106,7 @@ impl Priorities {
             return false;
         }
         self.flows.insert(key, flow);
-        self.judge(key);
+        self.update_priority(key);
         true
     }
 
@@ -114,7 +114,7 @@ impl Priorities {
     pub fn recognise(&mut self, key: u64, program: Program) {
         if let Some(flow) = self.flows.get_mut(&key) {
             flow.program = Some(program);
-            self.judge(key);
+            self.update_priority(key);
         }
     }
 
@@ -148,7 +148,7 @@ impl Priorities {
         self.words.extend(priority.map(|priority| (of.clone(), priority)));
         let meant = self.flows.iter().filter(|(key, flow)| flow.is_meant(**key, of));
         let meant: Vec<u64> = meant.map(|(key, _)| *key).collect();
-        meant.iter().for_each(|key| self.judge(*key));
+        meant.iter().for_each(|key| self.update_priority(*key));
         Ok(meant.len())
     }
 
@@ -168,7 +168,7 @@ impl Priorities {
     }
 
     /// Finds a connection's priority out anew.
-    fn judge(&mut self, key: u64) {
+    fn update_priority(&mut self, key: u64) {
         let Some(flow) = self.flows.get(&key) else { return };
         let said = self.words.iter().rev().find(|(of, _)| flow.is_meant(key, of));
         match said {

@@ -143,7 +143,7 @@ impl Exits {
     /// Checks whether the helper has gone.
     pub(super) fn check_helper(&self) {
         if let Some(helper) = &self.helper {
-            helper.lock().look();
+            helper.lock().check_helper();
         }
     }
 

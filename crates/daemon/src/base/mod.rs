@@ -69,7 +69,7 @@ impl Base {
             SealKind::Noise => Some(keyfile::load(&config.key)?),
             SealKind::None => None,
         };
-        let own = Own { config: &config, keys, seed };
+        let own = HopContext { config: &config, keys, seed };
         let hop = match (config.hop, &config.place) {
             (HopKind::SplitTcp, _) => Box::new(split(&own)?),
             (_, HopAddress::Internet(listen)) => {
@@ -108,8 +108,8 @@ impl Base {
     }
 }
 
-fn driver(hop: Box<dyn BaseHop>, own: Own<'_>) -> Result<Driver<BaseRole>, RunError> {
-    let Own { config, keys, seed } = own;
+fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>, RunError> {
+    let HopContext { config, keys, seed } = own;
     let published_ports = PublishedPort::bind_all(&config.publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
@@ -134,8 +134,8 @@ fn driver(hop: Box<dyn BaseHop>, own: Own<'_>) -> Result<Driver<BaseRole>, RunEr
     Driver::new(role, hop, control).map_err(RunError::Kernel)
 }
 
-/// What a base has whatever its hop.
-struct Own<'a> {
+/// What any hop of a base is made from.
+struct HopContext<'a> {
     config: &'a BaseConfig,
     keys: Option<Keypair>,
     seed: Seed,
@@ -143,11 +143,11 @@ struct Own<'a> {
 
 /// The hop of a transport over `carrier`.
 fn datagrams<C: Carrier>(
-    own: &Own<'_>,
+    own: &HopContext<'_>,
     carrier: C,
     passage: Passage,
 ) -> Result<Box<dyn BaseHop>, RunError> {
-    let Own { config, keys, seed } = own;
+    let HopContext { config, keys, seed } = own;
     let (streams, allow) = (config.limits.connections(), config.allow.clone());
     Ok(match (config.hop, keys.clone()) {
         (HopKind::MobileTcp, Some(keys)) => {
@@ -180,8 +180,8 @@ fn datagrams<C: Carrier>(
     })
 }
 
-fn split(own: &Own<'_>) -> Result<SplitBase, RunError> {
-    let Own { config, keys, seed } = own;
+fn split(own: &HopContext<'_>) -> Result<SplitBase, RunError> {
+    let HopContext { config, keys, seed } = own;
     // A configuration with frames and split-tcp is refused when it is read.
     let listen = match &config.place {
         HopAddress::Internet(listen) => listen.as_slice(),

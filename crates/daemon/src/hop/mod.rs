@@ -93,9 +93,9 @@ pub(crate) trait Hop: Send + 'static {
 }
 
 /// The streams of an association that is no more: none.
-pub(crate) struct Gone;
+pub(crate) struct NoStreams;
 
-impl Streams for Gone {
+impl Streams for NoStreams {
     fn open(&mut self) -> Result<StreamId, StreamError> {
         Err(StreamError::Unknown)
     }
@@ -125,7 +125,7 @@ impl Streams for Gone {
     }
 }
 
-impl Movable for Gone {
+impl Movable for NoStreams {
     fn detach(&mut self, _id: StreamId) -> Option<StreamState> {
         None
     }

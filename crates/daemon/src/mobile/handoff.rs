@@ -364,7 +364,7 @@ impl MobileRole {
     /// Does what is due: follows the networks and the signal, runs the handoff machine, and checks
     /// whether the base is silent. True if something was done.
     pub(super) fn maintain(&mut self, core: &mut Core) -> bool {
-        let mut some = self.notice_changes(core);
+        let mut some = self.poll_network(core);
         some |= self.follow_signal(core);
         // A base that was not reached yet is not late: what it takes is the network's time.
         let reached = self.resumed;
@@ -497,7 +497,7 @@ impl MobileRole {
     }
 
     /// Follows changes of the networks below. True if there was one.
-    fn notice_changes(&mut self, core: &mut Core) -> bool {
+    fn poll_network(&mut self, core: &mut Core) -> bool {
         if !self.network.is_ready() {
             return false;
         }

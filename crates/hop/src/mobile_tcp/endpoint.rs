@@ -525,7 +525,7 @@ impl MobileTcp {
     }
 
     /// Something whole has come from the peer.
-    pub(super) fn on_heard(&mut self) {
+    pub(super) fn on_received(&mut self) {
         self.silent_since = None;
         self.down = None;
         if !self.ping.due {

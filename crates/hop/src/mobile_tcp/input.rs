@@ -36,7 +36,7 @@ impl MobileTcp {
             DecodeError::Checksum => self.stats.damaged += 1,
             _ => self.stats.malformed += 1,
         })?;
-        self.on_heard();
+        self.on_received();
         match packet {
             Packet::Data(header, data) => self.on_data(now, &header, data),
             Packet::Control(control, extensions) => {

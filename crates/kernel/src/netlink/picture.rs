@@ -54,7 +54,7 @@ pub struct DefaultRoute {
 
 /// An interface, and how often it ceased to work.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Known {
+struct InterfaceState {
     interface: Interface,
     falls: u64,
 }
@@ -62,7 +62,7 @@ struct Known {
 /// What is known of the network.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub(super) struct Picture {
-    interfaces: BTreeMap<u32, Known>,
+    interfaces: BTreeMap<u32, InterfaceState>,
     addresses: BTreeSet<(u32, IpAddr)>,
     /// For IPv4 and for IPv6.
     defaults: [Option<DefaultRoute>; 2],
@@ -92,7 +92,7 @@ impl Picture {
         let worked = before.is_some_and(|known| known.interface.works());
         let fell = u64::from(worked && !interface.works());
         let falls = before.map_or(0, |known| known.falls) + fell;
-        self.interfaces.insert(interface.index, Known { interface, falls });
+        self.interfaces.insert(interface.index, InterfaceState { interface, falls });
     }
 
     pub(super) fn remove_interface(&mut self, index: u32) {

@@ -13,7 +13,7 @@ use lasthop_kernel::sockopt::{self, Repair};
 use lasthop_kernel::transparent::{Exceptions, Interception, Numbers};
 use rustix::net::{SocketType, ipproto, sockopt as options};
 
-use super::super::message::{Answer, Request, Wanted};
+use super::super::message::{Answer, Request, SocketRequest};
 use super::super::{Flow, Route, is_unicast};
 use super::announce::Announcements;
 use super::freeze::{self, Freezer};
@@ -179,7 +179,7 @@ impl Duty {
         if permitted { Ok(()) } else { Err(refused()) }
     }
 
-    fn sockets(&self, wanted: &[Wanted]) -> Outcome {
+    fn sockets(&self, wanted: &[SocketRequest]) -> Outcome {
         let mut made = Vec::new();
         let errors = wanted
             .iter()
@@ -193,8 +193,8 @@ impl Duty {
         (Answer::Each(errors), made)
     }
 
-    fn socket(&self, wanted: &Wanted) -> io::Result<OwnedFd> {
-        let Wanted { local, repair } = *wanted;
+    fn socket(&self, wanted: &SocketRequest) -> io::Result<OwnedFd> {
+        let SocketRequest { local, repair } = *wanted;
         let permitted = self.permit(local.ip()).is_ok() || (repair.is_some() && is_own(local.ip()));
         if !permitted {
             return Err(io::Error::from_raw_os_error(libc::EACCES));

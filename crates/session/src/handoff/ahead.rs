@@ -74,7 +74,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.send(mobile, session, attempt, Message::Expected { candidate, refused: None });
     }
 
-    /// The copy that was asked for, or `None` if the world has no such session.
+    /// The requested copy, or `None` if the world has no such session.
     pub fn copied(&mut self, now: Time, session: SessionId, state: Option<SessionState>) {
         let (free, config) = (self.free_memory(), self.config);
         if self.is_frozen(session) {
@@ -194,7 +194,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         if number == whole {
             // Our word for it was lost.
-            self.ahead.heard(session, now);
+            self.ahead.refresh(session, now);
             return self.send(from, session, attempt, Message::Have { number });
         }
         let coming = known.and_then(|came| came.coming.as_ref()).map(|(n, ..)| *n);
@@ -211,7 +211,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             None
         };
         let retry = Retry::after_progress(now, &config);
-        let fresh = || Came { from, attempt, whole: None, coming: None, heard: now, retry };
+        let fresh = || Came { from, attempt, whole: None, coming: None, last_message: now, retry };
         let came = self.ahead.came.entry(session).or_insert_with(fresh);
         if came.from != from {
             *came = fresh();
@@ -221,7 +221,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         if *coming != number || pull.total() as u64 != total || !pull.add(offset, bytes) {
             return;
         }
-        (came.heard, came.attempt, came.retry) = (now, attempt, retry);
+        (came.last_message, came.attempt, came.retry) = (now, attempt, retry);
         if pull.is_complete() {
             self.finish_copy(from, session, attempt);
         } else if let Some(run) = pull.next_run() {
@@ -259,7 +259,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn handle_ahead_timeout(&mut self, now: Time) {
         let config = self.config;
         self.ahead.leaving.retain(|_, leaving| leaving.expected + config.ahead > now);
-        self.ahead.came.retain(|_, came| came.heard + config.ahead > now);
+        self.ahead.came.retain(|_, came| came.last_message + config.ahead > now);
         let due = |next: Time| next <= now;
         let leaving: Vec<SessionId> =
             self.ahead.leaving.iter().filter(|(_, l)| due(l.retry.next)).map(|(s, _)| *s).collect();

@@ -1,4 +1,4 @@
-//! Reaching the wired sockets that an earlier base kept: who may, and what is said.
+//! Reaching the wired sockets that an earlier base kept: who may, and the messages.
 //!
 //! These messages pass between two bases outside their handoffs, on an association of the new
 //! base's own for that one session. Who has the sockets and what comes over that association then
@@ -37,8 +37,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         Some(datagram(session, attempt, Message::Attach { warrant }))
     }
 
-    /// Reads such a request from another base; `None` if it is none. One that may not be heard comes
-    /// back as its answer, and is told as [`Refused`](super::BaseEvent::Refused).
+    /// Reads such a request from another base; `None` if it is none. One that is not allowed comes
+    /// back as its answer, and is reported as [`Refused`](super::BaseEvent::Refused).
     ///
     /// # Errors
     ///

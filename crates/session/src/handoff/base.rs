@@ -7,7 +7,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
 
 use super::copies::Ahead;
-use super::entry::{Entry, Holder, Role, Wanted};
+use super::entry::{Entry, Holder, Recipient, Role};
 use super::{Address, Authority, Config, Denied, Open};
 
 /// Datagrams that wait to be sent, at most. What is beyond is as good as lost.
@@ -21,7 +21,7 @@ pub enum BaseEvent<A> {
     Freeze {
         /// Which.
         session: SessionId,
-        /// In whose name it is asked for; absent only where no grants are asked for.
+        /// In whose name it is requested; absent only where no grants are required.
         mobile: Option<A>,
     },
     /// Make the session anew from this state, then call [`Base::rebuilt`].
@@ -31,7 +31,7 @@ pub enum BaseEvent<A> {
         /// Whose it is from here on.
         mobile: A,
     },
-    /// The session stands here and the mobile is being told (MHP-18).
+    /// The session stands here and the mobile is being notified (MHP-18).
     Resumed {
         /// Which.
         session: SessionId,
@@ -67,7 +67,7 @@ pub enum BaseEvent<A> {
         /// The mobile.
         mobile: A,
     },
-    /// The session does not come here in that handoff. There is nothing to be done: the mobile is told
+    /// The session does not come here in that handoff. There is nothing to be done: the mobile is notified
     /// and [`Begins`](Self::Begins) anew, or comes once more, or has left.
     Lost {
         /// Which.
@@ -77,7 +77,7 @@ pub enum BaseEvent<A> {
         /// Why.
         reason: Reason,
     },
-    /// Something was asked and refused, and nothing released: to be logged.
+    /// Something was requested and refused, and nothing released: to be logged.
     Refused {
         /// Of which session.
         session: SessionId,
@@ -128,14 +128,14 @@ pub struct Base<A, T = Open> {
 }
 
 impl<A: Address> Base<A> {
-    /// A base that others call `addr`, and that believes everybody.
+    /// A base that others call `addr`, and that trusts everybody.
     pub fn new(config: Config, addr: A) -> Self {
         Self::with_authority(config, addr, Open)
     }
 }
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
-    /// A base that others call `addr`, and that believes whom `authority` believes.
+    /// A base that others call `addr`, and that trusts whom `authority` trusts.
     pub fn with_authority(config: Config, addr: A, authority: T) -> Self {
         Self {
             config,
@@ -149,12 +149,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
-    /// Whom this base believes.
+    /// Whom this base trusts.
     pub fn authority(&self) -> &T {
         &self.authority
     }
 
-    /// Whom this base believes, to be changed. Of what it has believed already nothing is taken back.
+    /// Whom this base trusts, to be changed. What it has accepted already is not taken back.
     pub fn authority_mut(&mut self) -> &mut T {
         &mut self.authority
     }
@@ -194,7 +194,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     Ok(mobile) => {
                         let addr = from;
                         let wanted =
-                            Wanted::Base { addr, mobile, limit, piece, window, since, copy };
+                            Recipient::Base { addr, mobile, limit, piece, window, since, copy };
                         self.on_handover(now, from, session, attempt, wanted);
                     }
                     Err(why) => self.deny(from, session, attempt, why),
@@ -245,7 +245,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             // It came too late, or was not asked for.
             return self.events.extend(state.map(BaseEvent::Expired));
         };
-        leaving.heard = now;
+        leaving.last_message = now;
         let wanted = leaving.wanted;
         if let Some(state) = state {
             leaving.state = Some(state.encode());
@@ -256,7 +256,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         self.remove(session);
         self.deny(wanted.addr(), session, attempt, Denied::For(Reason::Unknown));
-        if let Wanted::Mobile(mobile) = wanted {
+        if let Recipient::Mobile(mobile) = wanted {
             self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Unknown });
         }
     }
@@ -267,7 +267,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub fn stays(&mut self, now: Time, session: SessionId) -> bool {
         let entry = self.sessions.get_mut(&session);
         let Some((attempt, leaving)) = entry.and_then(Entry::unfrozen) else { return false };
-        let Wanted::Mobile(mobile) = leaving.wanted else { return false };
+        let Recipient::Mobile(mobile) = leaving.wanted else { return false };
         self.set(session, attempt, Role::Rebuilding(mobile));
         self.rebuilt(now, session, true);
         true
@@ -279,7 +279,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub fn overtaken(&mut self, session: SessionId, attempt: u32) -> bool {
         let entry = self.sessions.get_mut(&session);
         let Some((wanted_in, leaving)) = entry.and_then(Entry::unfrozen) else { return false };
-        let Wanted::Base { addr, .. } = leaving.wanted else { return false };
+        let Recipient::Base { addr, .. } = leaving.wanted else { return false };
         if attempt <= wanted_in {
             return false;
         }
@@ -288,7 +288,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         true
     }
 
-    /// The latest of a session's handoffs that was heard of here; 0 if there is none.
+    /// The latest of a session's handoffs that is known here; 0 if there is none.
     pub fn attempt(&self, session: SessionId) -> u32 {
         self.sessions.get(&session).map_or(0, |entry| entry.attempt)
     }
@@ -348,9 +348,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub fn next_timeout(&self) -> Option<Time> {
         let deadline = |session: &SessionId| match &self.sessions.get(session)?.role {
             Role::Arriving(arriving) => {
-                Some(arriving.retry.next.min(arriving.heard + self.config.give_up))
+                Some(arriving.retry.next.min(arriving.last_message + self.config.give_up))
             }
-            Role::Leaving(leaving) => Some(leaving.heard + self.config.hold),
+            Role::Leaving(leaving) => Some(leaving.last_message + self.config.hold),
             _ => None,
         };
         let pending = self.pending.iter().filter_map(deadline);
@@ -365,14 +365,14 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             let Some(entry) = self.sessions.get_mut(&session) else { continue };
             match &mut entry.role {
                 Role::Arriving(arriving) => {
-                    if arriving.heard + self.config.give_up <= now {
+                    if arriving.last_message + self.config.give_up <= now {
                         self.fail(now, session, Reason::Unreachable);
                     } else if arriving.retry.next <= now {
                         arriving.retry.again(now, &self.config);
-                        self.ask(session);
+                        self.request_missing(session);
                     }
                 }
-                Role::Leaving(leaving) if leaving.heard + self.config.hold <= now => {
+                Role::Leaving(leaving) if leaving.last_message + self.config.hold <= now => {
                     let state = leaving.state.take();
                     self.expire(state);
                     self.remove(session);

@@ -22,13 +22,13 @@ pub(super) struct Leaving<A> {
     pub(super) to: A,
     pub(super) attempt: u32,
     pub(super) number: u32,
-    /// The copy that the candidate has, as far as it said so.
+    /// The copy that the candidate has, as far as it reported.
     pub(super) had: Option<Vec<u8>>,
     /// The copy that is being sent; absent until the world has made it.
     pub(super) copy: Option<Vec<u8>>,
     /// As what it is sent.
     pub(super) package: Vec<u8>,
-    /// When the mobile said last that it will go there.
+    /// When the mobile last announced that it will go there.
     pub(super) expected: Time,
     /// When to send again, or, once the candidate has it, when to make a new one.
     pub(super) retry: Retry,
@@ -42,7 +42,7 @@ pub(super) struct Came<A> {
     /// The latest copy that is whole, and its number.
     pub(super) whole: Option<(u32, Vec<u8>)>,
     pub(super) coming: Option<(u32, u16, Pull)>,
-    pub(super) heard: Time,
+    pub(super) last_message: Time,
     pub(super) retry: Retry,
 }
 
@@ -53,7 +53,7 @@ impl<A> Default for Ahead<A> {
 }
 
 impl<A> Leaving<A> {
-    /// The candidate said that it has all of it.
+    /// The candidate reported that it has all of it.
     pub(super) fn is_done(&self) -> bool {
         self.copy.is_none() && self.had.is_some()
     }
@@ -84,7 +84,7 @@ impl<A> Came<A> {
     }
 
     pub(super) fn next_timeout(&self, config: &Config) -> Time {
-        let expiry = self.heard + config.ahead;
+        let expiry = self.last_message + config.ahead;
         if self.coming.is_some() { self.retry.next.min(expiry) } else { expiry }
     }
 }
@@ -126,9 +126,9 @@ impl<A: Address> Ahead<A> {
     }
 
     /// The session's state is coming: the copy that it may build on is kept for so long.
-    pub(super) fn heard(&mut self, session: SessionId, now: Time) {
+    pub(super) fn refresh(&mut self, session: SessionId, now: Time) {
         if let Some(came) = self.came.get_mut(&session) {
-            came.heard = now;
+            came.last_message = now;
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a base knows of one session.
+//! A base's state of one session.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -11,7 +11,7 @@ use super::pull::Pull;
 
 /// Who wants a session's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wanted<A> {
+pub(super) enum Recipient<A> {
     /// Another base, in that mobile's name, which takes at most `limit` bytes, in pieces of that size,
     /// and may have a copy.
     Base {
@@ -27,7 +27,7 @@ pub(super) enum Wanted<A> {
     Mobile(A),
 }
 
-impl<A: Copy + Eq> Wanted<A> {
+impl<A: Copy + Eq> Recipient<A> {
     pub(super) fn is_base(&self, base: A) -> bool {
         matches!(self, Self::Base { addr, .. } if *addr == base)
     }
@@ -40,7 +40,7 @@ impl<A: Copy + Eq> Wanted<A> {
         }
     }
 
-    /// Who is to be told.
+    /// Who is to be notified.
     pub(super) fn addr(&self) -> A {
         match self {
             Self::Base { addr, .. } | Self::Mobile(addr) => *addr,
@@ -71,14 +71,14 @@ pub(super) struct Arriving<A> {
     pub(super) mobile: A,
     /// The handoff that the mobile wants it for. Another base may have asked for it in a later one.
     pub(super) attempt: u32,
-    /// The base that is asked.
+    /// The base that is queried.
     pub(super) holder: Holder<A>,
     pub(super) stage: ArrivingStage,
-    pub(super) heard: Time,
+    pub(super) last_message: Time,
     pub(super) retry: Retry,
     /// A base that wants it next, once all is here.
-    pub(super) wanted: Option<Wanted<A>>,
-    /// The number for which another base was named that is as late as the one that is asked.
+    pub(super) wanted: Option<Recipient<A>>,
+    /// The number for which another base was named that is as late as the one that is queried.
     pub(super) turned: Option<u32>,
 }
 
@@ -88,7 +88,7 @@ pub(super) enum ArrivingStage {
     Asking,
     /// Pieces come of the state with that number.
     Pulling { pull: Pull, generation: u32 },
-    /// All is here, `len` bytes; the old base must confirm that it is ours. It was asked for in that handoff.
+    /// All is here, `len` bytes; the old base must confirm that it is ours. It was requested in that handoff.
     Committing { state: SessionState, len: usize, generation: u32, attempt: u32 },
 }
 
@@ -101,7 +101,7 @@ impl ArrivingStage {
 /// A state that is frozen here.
 #[derive(Debug)]
 pub(super) struct Leaving<A> {
-    pub(super) wanted: Wanted<A>,
+    pub(super) wanted: Recipient<A>,
     /// Its number.
     pub(super) generation: u32,
     /// Absent until the world has given it.
@@ -110,7 +110,7 @@ pub(super) struct Leaving<A> {
     pub(super) form: Option<Form>,
     /// The copy that the form was chosen for, if whoever wants it named one.
     pub(super) formed_for: Option<CopyName>,
-    pub(super) heard: Time,
+    pub(super) last_message: Time,
 }
 
 /// What is sent of a state.
@@ -176,7 +176,7 @@ pub(super) enum Role<A> {
 
 #[derive(Debug)]
 pub(super) struct Entry<A> {
-    /// The latest of the session's handoffs that was heard of here.
+    /// The latest of the session's handoffs that is known here.
     pub(super) attempt: u32,
     pub(super) role: Role<A>,
     /// The number of the state that is or was used here last.

@@ -1,4 +1,4 @@
-//! The new base's part: a session is asked for, fetched and rebuilt.
+//! The new base's part: a session is requested, fetched and rebuilt.
 
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{
@@ -6,7 +6,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent, moved};
-use super::entry::{Arriving, ArrivingStage, Holder, Leaving, Role, Wanted};
+use super::entry::{Arriving, ArrivingStage, Holder, Leaving, Recipient, Role};
 use super::pull::Pull;
 use super::{Address, Authority, Config, Denied, Retry, delta};
 
@@ -33,7 +33,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
-    /// The base that a mobile names as its session's holder, if both may be believed.
+    /// The base that a mobile names as its session's holder, if both are trusted.
     fn believed(
         &mut self,
         mobile: A,
@@ -87,15 +87,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         match &mut entry.role {
             Role::Serving | Role::Rebuilding(_) => {
-                self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
+                self.freeze(now, session, attempt, Recipient::Mobile(mobile), holder.since);
             }
             Role::Leaving(leaving) => {
                 entry.attempt = attempt;
-                leaving.wanted = Wanted::Mobile(mobile);
-                leaving.heard = now;
+                leaving.wanted = Recipient::Mobile(mobile);
+                leaving.last_message = now;
                 self.serve(now, session);
             }
-            // The state may be ours already, if only we knew: that is asked for first.
+            // The state may be ours already, if only we knew: that is queried first.
             Role::Arriving(arriving) if arriving.stage.is_committing() => {
                 entry.attempt = attempt;
                 arriving.attempt = attempt;
@@ -139,14 +139,14 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return self.deny(mobile, session, attempt, Denied::For(Reason::Busy));
         }
         if holder.addr == self.addr {
-            return self.freeze(now, session, attempt, Wanted::Mobile(mobile), holder.since);
+            return self.freeze(now, session, attempt, Recipient::Mobile(mobile), holder.since);
         }
         let arriving = Arriving {
             mobile,
             attempt,
             holder,
             stage: ArrivingStage::Asking,
-            heard: now,
+            last_message: now,
             retry: Retry::now(now, &self.config),
             wanted: None,
             turned: None,
@@ -160,9 +160,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn restart(&mut self, now: Time, session: SessionId) {
         let config = self.config;
         if let Some(arriving) = self.arriving(session) {
-            arriving.heard = now;
+            arriving.last_message = now;
             arriving.retry = Retry::after_progress(now, &config);
-            self.ask(session);
+            self.request_missing(session);
         }
     }
 
@@ -174,7 +174,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// Asks the old base for what is missing.
-    pub(super) fn ask(&mut self, session: SessionId) {
+    pub(super) fn request_missing(&mut self, session: SessionId) {
         let Config { state_max, window, .. } = self.config;
         let (piece, limit) = (self.config.piece(), state_max.get());
         let Some(entry) = self.sessions.get(&session) else { return };
@@ -203,7 +203,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// As [`is_awaited`](Self::is_awaited), but not once all is here: it may be ours already, and
-    /// what was said to an earlier request must not make us drop it.
+    /// the answer to an earlier request must not make us drop it.
     pub(super) fn is_fetched(&self, session: SessionId, attempt: u32, from: A) -> bool {
         self.is_awaited(session, attempt, from)
             && self.sessions.get(&session).is_some_and(
@@ -240,13 +240,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             let pull = Pull::new(total as usize, config.piece(), config.window);
             arriving.stage = ArrivingStage::Pulling { pull, generation };
         }
-        self.ahead.heard(session, now);
+        self.ahead.refresh(session, now);
         let Some(arriving) = self.arriving(session) else { return };
         let ArrivingStage::Pulling { pull, generation: of } = &mut arriving.stage else { return };
         if *of != generation || pull.total() as u64 != total || !pull.add(offset, bytes) {
             return;
         }
-        arriving.heard = now;
+        arriving.last_message = now;
         arriving.retry = Retry::after_progress(now, &config);
         if pull.is_complete() {
             self.complete(now, session);
@@ -313,11 +313,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
         };
         let mobile = arriving.mobile;
-        let wanted = arriving.wanted.take().unwrap_or(Wanted::Mobile(mobile));
+        let wanted = arriving.wanted.take().unwrap_or(Recipient::Mobile(mobile));
         let attempt = self.attempt(session);
         self.ahead.remove(session);
         let generation = generation.saturating_add(1);
-        if let Wanted::Mobile(mobile) = wanted {
+        if let Recipient::Mobile(mobile) = wanted {
             self.set(session, attempt, Role::Rebuilding(mobile));
             if let Some(entry) = self.sessions.get_mut(&session) {
                 entry.number = generation;
@@ -327,7 +327,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Outdated });
         let state = Some(state.encode());
         let leaving =
-            Leaving { wanted, generation, state, form: None, formed_for: None, heard: now };
+            Leaving { wanted, generation, state, form: None, formed_for: None, last_message: now };
         self.set(session, attempt, Role::Leaving(leaving));
         self.serve(now, session);
     }
@@ -344,7 +344,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return;
         }
         arriving.stage = ArrivingStage::Asking;
-        if let Some(Wanted::Base { addr, .. }) = arriving.wanted.take() {
+        if let Some(Recipient::Base { addr, .. }) = arriving.wanted.take() {
             // Whoever waits for it here has a later grant than ours, and had better ask there.
             let to = Holder { addr: arriving.holder.addr, since: generation };
             return self.point_to(now, session, addr, to);
@@ -389,7 +389,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.send(base, session, attempt, moved(to));
     }
 
-    /// The new base cannot take it: both others are told.
+    /// The new base cannot take it: both others are notified.
     fn refuse(&mut self, now: Time, session: SessionId, reason: Reason) {
         let Some(arriving) = self.arriving(session) else { return };
         let (holder, attempt) = (arriving.holder.addr, arriving.attempt);
@@ -397,13 +397,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.fail(now, session, reason);
     }
 
-    /// The session cannot be had; the mobile is told, and again whenever it greets (MHP-21).
+    /// The session cannot be had; the mobile is notified, and again whenever it greets (MHP-21).
     pub(super) fn fail(&mut self, now: Time, session: SessionId, reason: Reason) {
         let Some(entry) = self.sessions.get(&session) else { return };
         let Role::Arriving(arriving) = &entry.role else { return };
         let (attempt, mobile, holder) = (entry.attempt, arriving.mobile, Some(arriving.holder));
         let to = match arriving.wanted {
-            Some(Wanted::Base { addr, .. }) => addr,
+            Some(Recipient::Base { addr, .. }) => addr,
             _ => mobile,
         };
         let until = now + self.config.remember;

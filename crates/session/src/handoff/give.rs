@@ -4,7 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState, Warrant};
 
 use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing, moved};
-use super::entry::{Arriving, Form, Holder, Leaving, Role, Wanted};
+use super::entry::{Arriving, Form, Holder, Leaving, Recipient, Role};
 use super::{Address, Authority, Denied};
 
 /// The numbers of a handoff's states begin at so many times its own: then those of a base that was
@@ -19,11 +19,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         from: A,
         session: SessionId,
         attempt: u32,
-        wanted: Wanted<A>,
+        wanted: Recipient<A>,
     ) {
         let since = match wanted {
-            Wanted::Base { since, .. } => since,
-            Wanted::Mobile(_) => 0,
+            Recipient::Base { since, .. } => since,
+            Recipient::Mobile(_) => 0,
         };
         let Some(entry) = self.sessions.get_mut(&session) else {
             // A grant of before this base was restarted would be as good as any: the mobile has to
@@ -51,7 +51,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             Role::Leaving(leaving) if newer || leaving.wanted.is_base(from) => {
                 entry.attempt = attempt;
                 leaving.wanted = wanted;
-                leaving.heard = now;
+                leaving.last_message = now;
                 self.serve(now, session);
             }
             Role::Given { to, .. } => {
@@ -87,17 +87,23 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         now: Time,
         session: SessionId,
         attempt: u32,
-        wanted: Wanted<A>,
+        wanted: Recipient<A>,
         since: u32,
     ) {
         let known = self.sessions.get(&session).map(|entry| entry.number);
         let least = attempt.saturating_mul(NUMBERS);
-        // A base that has forgotten the session may have given it away in handoffs of which the mobile
-        // has not heard.
+        // A base that has removed the session may have given it away in handoffs that the mobile
+        // does not know.
         let step = if known.is_some() { 1 } else { NUMBERS };
         let generation = known.unwrap_or(0).max(since).saturating_add(step).max(least);
-        let leaving =
-            Leaving { wanted, generation, state: None, form: None, formed_for: None, heard: now };
+        let leaving = Leaving {
+            wanted,
+            generation,
+            state: None,
+            form: None,
+            formed_for: None,
+            last_message: now,
+        };
         self.set(session, attempt, Role::Leaving(leaving));
         self.events.push_back(BaseEvent::Freeze { session, mobile: wanted.mobile() });
     }
@@ -110,7 +116,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let (attempt, total) = (entry.attempt, bytes.len() as u64);
         if !leaving.is_formed() {
             let form = match leaving.wanted {
-                Wanted::Base { copy: Some(copy), .. } => self.ahead.remainder(session, copy, bytes),
+                Recipient::Base { copy: Some(copy), .. } => {
+                    self.ahead.remainder(session, copy, bytes)
+                }
                 _ => None,
             };
             let form = form.map_or(Form::Whole, |(copy, bytes)| Form::Remainder(copy, bytes));
@@ -119,13 +127,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         entry.number = leaving.generation;
         let Some(bytes) = &leaving.state else { return };
         match leaving.wanted {
-            Wanted::Base { addr, limit, .. } if total > limit => {
+            Recipient::Base { addr, limit, .. } if total > limit => {
                 self.deny(addr, session, attempt, Denied::For(Reason::TooLarge));
             }
-            Wanted::Base { addr, piece, window, .. } => {
+            Recipient::Base { addr, piece, window, .. } => {
                 self.send_pieces(addr, session, attempt, piece, Pieces { first: 0, count: window });
             }
-            Wanted::Mobile(mobile) => match SessionState::decode(bytes) {
+            Recipient::Mobile(mobile) => match SessionState::decode(bytes) {
                 Ok(state) => {
                     self.set(session, attempt, Role::Rebuilding(mobile));
                     self.events.push_back(BaseEvent::Rebuild { state, mobile });
@@ -188,12 +196,12 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             Role::Leaving(leaving)
                 if entry.attempt == attempt && leaving.wanted.is_base(from) && piece > 0 =>
             {
-                leaving.heard = now;
+                leaving.last_message = now;
                 for run in pieces {
                     self.send_pieces(from, session, attempt, piece, *run);
                 }
             }
-            // Whoever may not have them asks again, and hears why.
+            // Whoever may not have them asks again, and gets the reason.
             _ => {}
         }
     }

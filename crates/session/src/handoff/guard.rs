@@ -10,7 +10,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent, OUTBOX_MAX};
-use super::entry::{Entry, Grants, Role, Wanted};
+use super::entry::{Entry, Grants, Recipient, Role};
 use super::{Address, Authority, Claim, Denied};
 
 /// Who says a message.
@@ -45,7 +45,7 @@ fn is_request(message: &Message<'_>) -> bool {
 }
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
-    /// Whether a message may be said by whoever said it; it is refused otherwise.
+    /// Whether the sender of a message may send it; it is refused otherwise.
     pub(super) fn admits(
         &mut self,
         from: A,
@@ -69,7 +69,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         false
     }
 
-    /// What is said cannot be read. Whoever may speak here hears of it, but for a refusal, which is
+    /// A message cannot be read. A sender that is trusted here is notified, but for a refusal, which is
     /// never answered.
     pub(super) fn on_unreadable(&mut self, from: A, datagram: &[u8], error: MhpError) {
         let Some(envelope) = Envelope::read(datagram) else { return };
@@ -85,7 +85,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.deny(from, envelope.session, envelope.attempt, why);
     }
 
-    /// Says no, and tells the world.
+    /// Refuses, and reports that to the world.
     pub(super) fn deny(&mut self, to: A, session: SessionId, attempt: u32, why: Denied) {
         self.note(to, session, why);
         self.send(to, session, attempt, Message::Refuse(why.reason()));
@@ -134,7 +134,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
-    /// By whose word that base is asked for the session.
+    /// By whose grant the session is requested from that base.
     pub(super) fn warrant(&self, session: SessionId, holder: A) -> Option<Warrant> {
         let (mobile, _, grant) = self.granted(session, holder)?;
         Some(Warrant { mobile: mobile.to_name(), grant })
@@ -154,7 +154,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.attachable(session, holder).map(|(_, attempt, grant)| (attempt, grant))
     }
 
-    /// As [`granted`](Self::granted). Where no grants are asked for any will do.
+    /// As [`granted`](Self::granted). Where no grants are required any will do.
     pub(super) fn attachable(&self, session: SessionId, holder: A) -> Option<(A, u32, Grant)> {
         self.granted(session, holder).or_else(|| {
             let entry = self.sessions.get(&session).filter(|_| !self.authority.needs_grants())?;
@@ -197,7 +197,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// A mobile is with this base, and says by how many handoffs: of the grants of before none counts
-    /// any more. If they are more than this base has heard of, the session broke meanwhile and begins
+    /// any more. If they are more than this base knows, the session broke meanwhile and begins
     /// anew.
     pub(super) fn on_here(&mut self, mobile: A, session: SessionId, attempt: u32, since: u32) {
         if let Err(why) = self.owns(mobile, session) {
@@ -243,7 +243,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub fn is_coming(&self, session: SessionId) -> bool {
         self.sessions.get(&session).is_some_and(|entry| match &entry.role {
             Role::Arriving(_) | Role::Rebuilding(_) => true,
-            Role::Leaving(leaving) => matches!(leaving.wanted, Wanted::Mobile(_)),
+            Role::Leaving(leaving) => matches!(leaving.wanted, Recipient::Mobile(_)),
             _ => false,
         })
     }
@@ -254,7 +254,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         matches!(role, Some(Role::Serving))
     }
 
-    /// That base cannot be reached, and nothing that was said to it will be answered: what waits for
+    /// That base cannot be reached, and nothing that was sent to it will be answered: what waits for
     /// it fails at once (MHP-21).
     pub fn unreachable(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {
@@ -262,7 +262,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
-    /// That base can be reached again: it is asked at once for what is awaited from it.
+    /// That base can be reached again: what is awaited from it is requested at once.
     pub fn reached(&mut self, now: Time, holder: A) {
         for session in self.awaited_from(holder) {
             self.restart(now, session);

@@ -38,7 +38,7 @@ pub enum MobileEvent<A> {
         base: A,
     },
     /// That base will not have the session, though nothing has happened to it: it is still where it
-    /// was. Unless another upcall leads elsewhere, or back, this base is asked again until the
+    /// was. Unless another upcall leads elsewhere, or back, this base is greeted again until the
     /// session is [`Broken`](Self::Broken).
     Refused {
         /// The base that was greeted.
@@ -61,7 +61,7 @@ pub enum MobileEvent<A> {
 #[derive(Debug)]
 struct Expecting<A> {
     candidate: A,
-    /// Until then it is said; what it led to outlives it by [`Config::ahead`].
+    /// Until then it is sent; what it led to outlives it by [`Config::ahead`].
     until: Time,
     /// When to tell the base that it is with; never again once that has answered.
     retry: Retry,
@@ -91,7 +91,7 @@ pub struct Mobile<A, G = Open> {
     attempt: u32,
     pending: Option<Pending<A>>,
     expecting: Option<Expecting<A>>,
-    /// The base where the session stands is to be told that it does.
+    /// The base where the session stands is to be notified that it does.
     tells: bool,
     events: VecDeque<MobileEvent<A>>,
 }
@@ -163,8 +163,8 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         self.pending = Some(Pending { to: base, started: now, retry, grants, refused: None });
     }
 
-    /// An association with that base has just begun: what is due for it is said at once, and its time
-    /// to answer begins. The base where the session stands is told how often it has moved, so that no
+    /// An association with that base has just begun: what is due for it is sent at once, and its time
+    /// to answer begins. The base where the session stands is sent how often it has moved, so that no
     /// grant of before counts.
     pub fn reached(&mut self, now: Time, base: A) {
         match &mut self.pending {
@@ -178,7 +178,7 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
     }
 
     /// The lower layer says that the mobile will be with that base in about `lead` (MOB-39): the base
-    /// that it is with is told, so that the state goes there ahead. Whether it comes true or not,
+    /// that it is with is notified, so that the state goes there ahead. Whether it comes true or not,
     /// nothing else depends on it. A later word replaces an earlier one; one during a handoff is
     /// ignored.
     pub fn handle_imminent(&mut self, now: Time, candidate: A, lead: Duration) {
@@ -222,7 +222,7 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
                 let event = MobileEvent::Refused { base: from, reason };
                 self.events.extend((before != Some(reason)).then_some(event));
             }
-            Message::Refuse(reason) => self.give_up(Broken::Refused(reason)),
+            Message::Refuse(reason) => self.fail_handoff(Broken::Refused(reason)),
             _ => {}
         }
     }
@@ -245,7 +245,7 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         }
     }
 
-    fn give_up(&mut self, broken: Broken) {
+    fn fail_handoff(&mut self, broken: Broken) {
         if let Some(pending) = self.pending.take() {
             // Nobody's news of the session that was is worth more than this.
             (self.holder, self.since) = (pending.to, self.since.saturating_add(1 << 16));
@@ -268,9 +268,9 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
         Some(to)
     }
 
-    /// The greeting of the handoff under way, to be said to the new base in whatever way reaches it
+    /// The greeting of the handoff under way, to be sent to the new base in whatever way reaches it
     /// first, in at most `room` bytes: with grants for as many bases as fit, the last holder's first.
-    /// It is still to be said in the usual way, with all of them.
+    /// It is still to be sent in the usual way, with all of them.
     pub fn greeting(&self, room: usize) -> Option<Vec<u8>> {
         let pending = self.pending.as_ref()?;
         let holder = self.holder.to_name();
@@ -321,7 +321,7 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
     pub fn handle_timeout(&mut self, now: Time) {
         let late = |pending: &&Pending<A>| pending.started + self.config.give_up <= now;
         if let Some(pending) = self.pending.as_ref().filter(late) {
-            self.give_up(pending.refused.map_or(Broken::TimedOut, Broken::Refused));
+            self.fail_handoff(pending.refused.map_or(Broken::TimedOut, Broken::Refused));
         }
         self.expecting.take_if(|expecting| expecting.until <= now);
     }

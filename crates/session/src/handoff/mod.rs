@@ -1,5 +1,5 @@
 //! Handing a session from base to base (MHP-15..MHP-23; ITCP-3, ITCP-7, SRP-13, SPL-3 and MOB-37
-//! reuse it), and telling the next base ahead what can be told (MOB-39..MOB-43).
+//! reuse it), and sending the next base ahead what can be sent (MOB-39..MOB-43).
 //!
 //! [`Mobile`] and [`Base`] are machines over datagrams: they ask, repeat and give up, and say when
 //! the world is to suspend, freeze, rebuild and resume. What moves is a
@@ -48,7 +48,7 @@ pub struct Config {
     /// But never later than this.
     pub retry_max: Duration,
     /// At the mobile: how long a handoff may take before the session is broken (MHP-21). At a base:
-    /// how long the old base may be silent; a little less, so that the mobile is told why.
+    /// how long the old base may be silent; a little less, so that the mobile gets the reason.
     pub give_up: Duration,
     /// How long an old base holds a frozen state that nobody fetches.
     pub hold: Duration,

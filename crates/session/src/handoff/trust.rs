@@ -71,7 +71,7 @@ impl<A> Authority<A> for Open {
     }
 }
 
-/// Why a base did not do what it was told. Nothing was released and nothing has changed.
+/// Why a base refused a request. Nothing was released and nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum Denied {
     /// What only a mobile says, from somebody who is none that may be served here.
@@ -92,7 +92,7 @@ pub enum Denied {
     /// The mobile's word is missing.
     #[error("it has no grant by the mobile; it may be older than grants are")]
     NoGrant,
-    /// The mobile did not say so: forged, or said to another base, of another base, of another
+    /// Not from the mobile: forged, or made for another base, of another base, of another
     /// session, or in another handoff.
     #[error("its grant is not the mobile's word for this base, that base and this handoff")]
     NotGranted,
@@ -114,7 +114,7 @@ pub enum Denied {
 }
 
 impl Denied {
-    /// What is said to whoever asked.
+    /// The answer to the sender.
     pub(super) fn reason(self) -> Reason {
         match self {
             Self::NotMobile

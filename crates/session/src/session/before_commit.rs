@@ -1,6 +1,6 @@
 //! Answers before the session's state may be used.
 //!
-//! A base that has the whole state must hear that it alone has it before it uses it. Bytes for the mobile
+//! A base that has the whole state needs the confirmation that it alone has it before it uses it. Bytes for the mobile
 //! are the same bytes wherever they come from: they need not wait for that.
 
 use alloc::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::table::{Conn, Phase, provisional};
 
 impl Session {
     /// Base: the state of a session has come that the mobile carries on here, and may not be used yet. The
-    /// mobile is told how far its connections are, and gets what was kept for it. All else waits until the
+    /// mobile is sent how far its connections are, and gets what was kept for it. All else waits until the
     /// state is [adopted](Self::adopt), or [declined](Self::decline).
     ///
     /// `handoff` is the one in which the state was fetched ([`set_handoff`](Self::set_handoff)): a mobile that
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Mobile: the base has the session ([`MobileEvent::Resumed`](crate::handoff::MobileEvent::Resumed)).
-    /// To be called after [`resume`](Self::resume). What it said tentatively holds.
+    /// To be called after [`resume`](Self::resume). What it sent tentatively holds.
     pub fn handle_resumed(&mut self, now: Time, hop: &mut impl Streams) {
         self.advance(now);
         if self.role == Role::Base {

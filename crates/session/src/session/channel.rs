@@ -261,7 +261,7 @@ impl Session {
         }
     }
 
-    /// What came is no message, and nothing that follows can be told apart.
+    /// What came is no message, and what follows has no known boundaries.
     fn break_channel(&mut self, hop: &mut impl Streams) {
         self.stats.malformed += 1;
         self.close_channel(hop, ResetReason::Protocol);

@@ -7,7 +7,7 @@ use lasthop_wire::mhp::handoff;
 
 use crate::ConnId;
 
-/// Ends that are remembered: those of connections whose mobile may not have heard, which are at
+/// Ends that are remembered: those of connections whose mobile may not be notified, which are at
 /// most what ends in a round trip, or while the mobile is away.
 const ENDED_MAX: usize = 256;
 
@@ -15,7 +15,7 @@ const ENDED_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Ended {
     ends: VecDeque<handoff::Ended>,
-    /// Of connections up to this number some ends are forgotten.
+    /// Of connections up to this number some ends are removed.
     forgotten: u64,
     /// Another base knows what this one does not.
     unsure: bool,
@@ -42,7 +42,7 @@ impl Ended {
         self.unsure || id.0 < self.forgotten || self.get(id).is_some()
     }
 
-    /// Any connection may have been known, at a base of which nothing will be heard.
+    /// Any connection may have been known, at a base that will not answer.
     pub(super) fn clear(&mut self) {
         self.unsure = true;
     }

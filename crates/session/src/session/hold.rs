@@ -45,7 +45,7 @@ struct Waiting {
 pub(super) struct Holds {
     /// In the order in which they were opened.
     streams: BTreeMap<u64, Waiting>,
-    /// Sessions of which the caller was told, and of which resume.
+    /// Sessions that were reported to the caller, and of which resume.
     asked: Vec<(SessionId, u32)>,
     wanted: VecDeque<SessionId>,
     /// The session began on this hop: the mobile need not resume to have connections on it.
@@ -87,7 +87,7 @@ impl Holds {
         Some((stream, held.message))
     }
 
-    /// Connections of `session` that are asked for, each but once, and the streams that are to carry them.
+    /// Connections of `session` that are requested, each but once, and the streams that are to carry them.
     pub(super) fn take_untried(&mut self, session: SessionId) -> Vec<(StreamId, Reopen)> {
         let untried = |(n, held): (&u64, &mut Waiting)| match &held.message {
             Message::Reopen(reopen) if held.session == session && !held.tried => {
@@ -103,8 +103,8 @@ impl Holds {
         self.asked.iter().find(|(known, _)| *known == session).map(|(_, turn)| *turn)
     }
 
-    /// The caller is to be told; whether it can be.
-    fn ask(&mut self, session: SessionId, turn: u32) -> bool {
+    /// Records that the caller is to be notified; whether there is room.
+    fn track_request(&mut self, session: SessionId, turn: u32) -> bool {
         if self.asked.len() >= SESSIONS_MAX {
             let Self { streams, asked, wanted, .. } = self;
             let waits = |of: SessionId| streams.values().any(|held| held.session == of);
@@ -142,7 +142,7 @@ impl Session {
     }
 
     /// Base: the state of `session` will not come. Its connections are unknown here: an opening that
-    /// had no answer is asked anew if nothing can have been written behind it, the others are reset.
+    /// had no answer is requested anew if nothing can have been written behind it, the others are reset.
     pub fn decline(&mut self, now: Time, hop: &mut impl Streams, session: SessionId) {
         self.advance(now);
         if self.role == Role::Mobile {
@@ -158,12 +158,12 @@ impl Session {
         self.expect_no_more(session, 0);
         self.holds.begun = true;
         self.set_handoff(0);
-        // Of what was said to another base nothing is known.
+        // What was sent to another base is not known here.
         self.ended.clear();
     }
 
     /// Base: the state of `session` does not come, and the mobile is not here to begin anew. What waits
-    /// for it is reset, and nothing is asked of a fixed host.
+    /// for it is reset, and no fixed host is connected to.
     pub fn reset_wanted(&mut self, now: Time, hop: &mut impl Streams, session: SessionId) {
         self.advance(now);
         while let Some((stream, _)) = self.holds.take_first_of(session) {
@@ -231,8 +231,8 @@ impl Session {
             }
             self.holds.remove_session(session);
         }
-        let told = known == Some(turn) || self.holds.ask(session, turn);
-        if !told || self.holds.len() >= self.config.max_connections + ROLLS_MAX {
+        let tracked = known == Some(turn) || self.holds.track_request(session, turn);
+        if !tracked || self.holds.len() >= self.config.max_connections + ROLLS_MAX {
             self.stats.turned_away += 1;
             let reason = ResetReason::Refused(Refusal::TooMany);
             return self.reset_unannounced(hop, from, reason);

@@ -323,7 +323,7 @@ impl Session {
         });
     }
 
-    /// Resets a stream that the caller never heard of.
+    /// Resets a stream that was never reported to the caller.
     pub(super) fn reset_unannounced(
         &mut self,
         hop: &mut impl Streams,
@@ -336,7 +336,7 @@ impl Session {
         self.remove_unannounced(id);
     }
 
-    /// Forgets a stream that the caller never heard of.
+    /// Removes a stream that was never reported to the caller.
     fn remove_unannounced(&mut self, id: ConnId) {
         if let Some(stream) = self.table.stream(id).filter(|_| is_provisional(id)) {
             self.holds.remove(stream);

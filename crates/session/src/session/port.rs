@@ -11,12 +11,12 @@ use lasthop_wire::mhp::handoff::{ConnectionState, Direction, Stage};
 
 use super::{Role, Session};
 use crate::ConnId;
-use crate::carried::{Origin, Rest};
+use crate::carried::{CarriedBytes, Origin};
 use crate::table::{Conn, Phase, is_provisional};
 
 impl Session {
     /// Mobile: takes a connection out of a [suspended](Self::suspend) session, to be
-    /// [imported](Self::import) by another. Nothing is told of it any more.
+    /// [imported](Self::import) by another. It has no further events.
     ///
     /// Up are the bytes for the base, from the first that it has not acknowledged; down those that it
     /// sent and that nobody read here. The target means something only while the base has not
@@ -83,7 +83,7 @@ impl Session {
         (conn.send_base, conn.recv_base) = (up.start, down.end());
         conn.finishing = up.ended;
         conn.moved = true;
-        conn.rest = Some(Box::new(Rest::new(down.bytes, down.ended, up.bytes)));
+        conn.rest = Some(Box::new(CarriedBytes::new(down.bytes, down.ended, up.bytes)));
         if let Phase::Asking(_) = conn.phase() {
             conn.origin = Some(Box::new(Origin::new(target, source)));
         }
@@ -97,7 +97,7 @@ impl Session {
 /// What a base says to the next one of a connection that is over for the mobile, while its last bytes
 /// are still on their way through `far`, which was [exported](Session::export) and must go on.
 ///
-/// The next base's session tells of its end as soon as it has adopted it.
+/// The next base's session reports its end as soon as it has adopted it.
 #[must_use]
 pub fn left_over(far: &ConnectionState) -> ConnectionState {
     let ended = |start| Direction { start, bytes: Vec::new(), ended: true };

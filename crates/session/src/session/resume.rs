@@ -17,8 +17,8 @@ use crate::{ConnId, Event};
 /// what a hop takes at its beginning.
 const BLIND_MAX: Bytes = Bytes::from_kib(16);
 
-/// Resumes are counted from so many times the handoff's number on: a base that hears of one knows in
-/// which handoff the mobile has come, before it has heard of the handoff.
+/// Resumes are counted from so many times the handoff's number on: a base that receives one knows in
+/// which handoff the mobile has come, before it knows of the handoff.
 const TURNS: u32 = 256;
 
 /// A mobile's handoff, as far as its streams are concerned.
@@ -321,7 +321,7 @@ impl Session {
         self.send_early(hop, id, from)
     }
 
-    /// Carries a connection on from the byte at `from` before the base has said what it expects.
+    /// Carries a connection on from the byte at `from` before the base has reported what it expects.
     pub(super) fn send_early(
         &mut self,
         hop: &mut impl Streams,
@@ -336,7 +336,7 @@ impl Session {
     }
 
     /// Mobile: connections that wait for the base's answer with bytes for it, and the streams of the
-    /// hop before that carried them: whoever still hears the base before can ask
+    /// hop before that carried them: whoever still receives from the base before can ask
     /// [`Movable::arrived`] what that one has got, and say so with [`handle_arrived`](Self::handle_arrived).
     pub fn waiting(&self) -> Vec<(ConnId, StreamId)> {
         let left = |id: ConnId| {
@@ -348,7 +348,7 @@ impl Session {
     }
 
     /// Mobile: the base before had all bytes before `offset` of the stream that carried the connection
-    /// there. What comes next is sent at once, before the new base has said the same.
+    /// there. What comes next is sent at once, before the new base has sent the same.
     pub fn handle_arrived(&mut self, now: Time, hop: &mut impl Streams, id: ConnId, offset: u64) {
         self.advance(now);
         let Some(conn) = self.table.get(id) else { return };

@@ -12,7 +12,7 @@ use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::hold::Claim;
 use super::{Role, Session};
-use crate::carried::{Origin, Rest};
+use crate::carried::{CarriedBytes, Origin};
 use crate::table::{Conn, Phase, is_provisional, provisional};
 use crate::{ConnId, Event};
 
@@ -20,7 +20,7 @@ impl Session {
     /// Base: takes all connections out of `hop` and of this session, to be given to another base
     /// (MHP-17). The caller adds the wired halves.
     ///
-    /// Nothing is told of these connections any more. Streams of which the caller never heard are
+    /// These connections have no further events. Streams that were never reported to the caller are
     /// left where they are: the mobile asks for them again, or has just asked for them.
     pub fn freeze(
         &mut self,
@@ -31,7 +31,7 @@ impl Session {
         self.advance(now);
         self.take_stream_events(hop);
         let mut connections = Vec::new();
-        // The mobile may be back already, over the same association, with streams that have not said
+        // The mobile may be back already, over the same association, with streams that have not named
         // yet what they are for.
         for id in self.table.ids().into_iter().filter(|id| !is_provisional(*id)) {
             if self.park(hop, id) {
@@ -119,7 +119,7 @@ impl Session {
         conn.send_base = down.start;
         conn.finishing = down.ended;
         conn.moved = true;
-        conn.rest = Some(Box::new(Rest::new(up.bytes, up.ended, down.bytes)));
+        conn.rest = Some(Box::new(CarriedBytes::new(up.bytes, up.ended, down.bytes)));
         if let Phase::Connecting(_) = phase {
             self.events.push_back(Event::Connect { id, target: target.clone(), source });
         }
@@ -292,7 +292,7 @@ impl Session {
         }
     }
 
-    /// Base: what was kept follows the message that was just said.
+    /// Base: what was kept follows the message that was just sent.
     pub(super) fn send_rest(
         &mut self,
         hop: &mut impl Streams,
@@ -340,7 +340,7 @@ impl Session {
         }
     }
 
-    /// A connection that is not here: it was never heard of, or is over.
+    /// A connection that is not here: it was never known, or is over.
     fn reopen_unknown(&mut self, hop: &mut impl Streams, from: ConnId, id: ConnId, reopen: Reopen) {
         match (self.ended.get(id), reopen.asking) {
             (Some(ended), asking) => match ended.reset {
@@ -437,7 +437,8 @@ fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionSta
     let stage = stage(conn)?;
     let Origin { target, bound, from: source } =
         conn.origin.as_deref().cloned().unwrap_or_else(Origin::nowhere);
-    let rest = |bytes: &dyn Fn(&Rest) -> &[u8]| conn.rest.as_ref().map_or(&[][..], |r| bytes(r));
+    let rest =
+        |bytes: &dyn Fn(&CarriedBytes) -> &[u8]| conn.rest.as_ref().map_or(&[][..], |r| bytes(r));
     let up = [rest(&|rest| rest.unread()), &stream.unread].concat();
     let down = [&stream.send, rest(&|rest| &rest.resend)].concat();
     let direction = |bytes, ended| Direction { start: 0, bytes, ended };

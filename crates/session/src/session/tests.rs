@@ -25,7 +25,7 @@ struct Sessions {
     mobile: Session,
     base: Session,
     now: Time,
-    /// All that each side was told.
+    /// All events of each side.
     told: (Vec<Event>, Vec<Event>),
 }
 
@@ -68,7 +68,7 @@ impl Sessions {
         events
     }
 
-    /// Carries until nothing moves; what each side was told.
+    /// Carries until nothing moves; the events of each side.
     fn settle(&mut self) -> (Vec<Event>, Vec<Event>) {
         let (mut mobile, mut base) = (vec![], vec![]);
         loop {
@@ -111,7 +111,7 @@ impl Sessions {
         read_all(&mut self.mobile, &mut self.pair.mobile, id)
     }
 
-    /// No state anywhere, and each connection that was heard of was closed once, at last.
+    /// No state anywhere, and each connection that was reported was closed once, at last.
     fn assert_nothing_left(&mut self) {
         self.settle();
         for told in [&self.told.0, &self.told.1] {
@@ -168,7 +168,7 @@ fn a_faithful_opening_succeeds_when_the_base_says_so() {
     assert_eq!(world.read_base(id), b"hello");
 }
 
-/// MHP-5: whatever the fixed host or the resolver said is what the mobile is told.
+/// MHP-5: the mobile is sent the very error of the fixed host or the resolver.
 #[test]
 fn a_faithful_opening_fails_with_what_the_base_said() {
     for refusal in Refusal::NAMED.into_iter().chain([Refusal::Other(99)]) {
@@ -396,7 +396,7 @@ fn a_mobile_that_gives_up_before_its_opening_left_disturbs_nobody() {
     world.assert_nothing_left();
 }
 
-/// MHP-5: a fixed host that accepts and resets at once is told as what it is.
+/// MHP-5: a fixed host that accepts and resets at once is reported as that.
 #[test]
 fn a_reset_instead_of_an_answer_fails_the_opening() {
     let mut world = Sessions::new();

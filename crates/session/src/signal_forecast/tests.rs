@@ -68,7 +68,7 @@ fn noise(seed: u64) -> impl FnMut() -> f64 {
 }
 
 /// LLT-2, FRZ-1: a steady fade is foretold about a horizon ahead, however steep, whatever the
-/// interval of the samples, and the lead that is told is when it happens.
+/// interval of the samples, and the lead that is reported is when it happens.
 #[test]
 fn a_steady_fade_warns_in_time() {
     for slope in [2.0, 5.0, 10.0, 15.0] {
@@ -168,7 +168,7 @@ fn a_dip_that_recovers_is_taken_back() {
     assert!(back > Time::from_secs(5) && back < Time::from_millis(6500), "{back}");
 }
 
-/// A level that stays near the threshold is told once, not with every sample.
+/// A level that stays near the threshold is reported once, not with every sample.
 #[test]
 fn a_link_at_the_edge_is_told_once() {
     let mut noise = noise(1);
@@ -200,8 +200,8 @@ fn a_link_that_is_weak_from_the_start_is_no_warning() {
     let [(_, LinkEvent::Imminent { .. })] = events[..] else { panic!("{events:?}") };
 }
 
-/// LNK-14: a source that falls silent tells nothing, which is no warning, and what it told before is
-/// forgotten.
+/// LNK-14: a source that falls silent is no warning, and its earlier samples are
+/// removed.
 #[test]
 fn silence_is_no_warning() {
     let mut it = predictor(SignalConfig::default());
@@ -310,7 +310,7 @@ fn play(it: &mut SignalPredictor, offset: Duration, trace: &[(u64, f64)]) -> Vec
 }
 
 proptest! {
-    /// Nothing is taken back that was not told, every lead is within the horizon, and every timer
+    /// Nothing is taken back that was not reported, every lead is within the horizon, and every timer
     /// that is run is done with.
     #[test]
     fn what_it_says_is_in_order(trace in trace()) {

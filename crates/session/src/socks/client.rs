@@ -32,7 +32,7 @@ enum Stage {
 pub enum ClientProgress {
     /// More input is wanted; there may be output.
     NeedMore,
-    /// The connection stands; what follows is the target's. The server's near end, if it said.
+    /// The connection stands; what follows is the target's. The server's near end, if it sent it.
     Connected(Option<SocketAddr>),
     /// There is no connection.
     Failed(ClientError),
@@ -41,7 +41,7 @@ pub enum ClientProgress {
 /// Why a client got no connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum ClientError {
-    /// The server said so.
+    /// The server refused.
     #[error("{0}")]
     Refused(Refusal),
     /// The server wants an authentication that the client does not have.
@@ -60,7 +60,7 @@ impl Client {
         Self { stage: Stage::Method, target, gathered: Gathered::default(), outbox }
     }
 
-    /// The server said something; how many bytes of it belong to the conversation.
+    /// Takes bytes from the server; how many bytes of it belong to the conversation.
     pub fn handle_input(&mut self, input: &[u8]) -> (usize, ClientProgress) {
         let mut taken = 0;
         while taken < input.len() {
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// MHP-5: what a program sees through `connect` is what the fixed host said.
+    /// MHP-5: what a program sees through `connect` is the fixed host's error.
     #[test]
     fn the_common_refusals_come_through_unchanged() {
         let target = Target::from_host("example.org", 80).expect("host");

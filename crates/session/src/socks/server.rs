@@ -46,12 +46,12 @@ impl Default for Server {
 }
 
 impl Server {
-    /// A conversation in which nothing was said.
+    /// A conversation without a message yet.
     pub fn new() -> Self {
         Self { stage: Stage::Start, gathered: Gathered::default(), outbox: Outbox::default() }
     }
 
-    /// The client said something.
+    /// Takes bytes from the client.
     pub fn handle_input(&mut self, input: &[u8]) -> Taken {
         let mut bytes = 0;
         loop {
@@ -88,7 +88,7 @@ impl Server {
         }
     }
 
-    /// The result of the connection that was asked for.
+    /// The result of the requested connection.
     pub fn reply(&mut self, result: Result<Option<SocketAddr>, Refusal>) {
         if let Stage::Asked(version) = self.stage {
             let code = result.map_or_else(ReplyCode::from, |_| ReplyCode::Succeeded);
@@ -289,7 +289,7 @@ mod tests {
         assert!(server.output().is_empty());
     }
 
-    /// MHP-5: the reply field carries what the fixed host said.
+    /// MHP-5: the reply field carries the fixed host's error.
     #[test]
     fn each_refusal_has_its_reply() {
         let expected = [

@@ -17,7 +17,7 @@ use crate::{ConnId, ResetReason, SessionId, SessionState};
 
 /// How long wired halves wait for the base that has their session.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The same, once the base that had it is not heard any more: as long as a mobile tries to go on.
+/// The same, once the base that had it does not answer any more: as long as a mobile tries to go on.
 const LOST_PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long the base with the wired halves may take to pass the last bytes on to fixed hosts, which take
@@ -141,7 +141,7 @@ where
     }
 
     /// The connections of a session whose wired halves are here, with what came of the bytes between
-    /// here and the base that has it, which is heard no more.
+    /// here and the base that has it, which does not answer any more.
     pub(super) fn recall<W>(
         &mut self,
         world: &mut W,
@@ -195,7 +195,7 @@ where
         let answer = match self.machine.check_attach(from, message) {
             None => return false,
             Some(Ok(attach)) => self.let_in(world, now, id, from, &attach),
-            // The machine tells of it.
+            // The machine reports it.
             Some(Err(answer)) => answer,
         };
         if let Some((session, mut streams)) = world.session(id) {
@@ -437,7 +437,7 @@ where
         match handoff::read_attached(message, far.session, far.asked.unwrap_or_default()) {
             None => {}
             Some(Ok(())) if far.idle => {}
-            // That it has let this base in was said before.
+            // That it has let this base in was reported before.
             Some(Err(Reason::Unknown)) if far.idle || far.until.is_none() => {
                 far.over = true;
                 self.ended.insert(id);

@@ -20,7 +20,7 @@ fn held(state: &SessionState) -> Bytes {
     state.connections.iter().map(|c| c.up.bytes.len() + c.down.bytes.len()).sum::<usize>().into()
 }
 
-/// A session that is asked for while wired halves cannot leave.
+/// A session that is requested while wired halves cannot leave.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delayed<A> {
     /// In whose name.
@@ -30,7 +30,7 @@ pub(super) struct Delayed<A> {
 }
 
 /// Connections whose wired halves stay here, as they are left here.
-struct Left<S> {
+struct AnchoredConnections<S> {
     connections: Vec<ConnectionState>,
     sockets: BTreeMap<ConnId, S>,
 }
@@ -59,7 +59,7 @@ where
             }
         }
         self.delayed.remove(&session);
-        // Where no grants are asked for nobody says whose it is.
+        // Where no grants are required its owner is not known.
         let mobile = mobile.or_else(|| self.mobiles.with_session(session));
         let id = mobile.filter(|mobile| self.mobiles.get(*mobile).is_some_and(|m| !m.away));
         let id = id.and_then(|mobile| self.mobiles.at(mobile));
@@ -140,7 +140,7 @@ where
         let (own, mut streams) = world.session(id)?;
         let mut state = SessionState { hop, ..own.freeze(now, &mut streams, session) };
         let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
-        let mut left = Left { connections: Vec::new(), sockets: BTreeMap::new() };
+        let mut left = AnchoredConnections { connections: Vec::new(), sockets: BTreeMap::new() };
         let mut leaving = Vec::new();
         for connection in &mut state.connections {
             let conn = ConnId(connection.id);
@@ -185,14 +185,14 @@ where
         Some(state)
     }
 
-    /// A wired half stays here, and the new base is told so.
+    /// A wired half stays here, and the new base is notified.
     fn stay<W>(
         &self,
         world: &mut W,
         session: SessionId,
         socket: S,
         connection: &mut ConnectionState,
-        left: &mut Left<S>,
+        left: &mut AnchoredConnections<S>,
     ) where
         W: Wires<A, Id = I, Socket = S>,
     {

@@ -1,4 +1,4 @@
-//! What a base knows of the mobiles that are here, or whose sessions were.
+//! A base's state of the mobiles that are here, or whose sessions were.
 
 use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Entry;
@@ -13,11 +13,11 @@ use crate::{SessionId, SessionState};
 pub(super) struct Mobile<I> {
     /// Its association.
     pub(super) at: Option<I>,
-    /// What it calls its session, if it has said so.
+    /// What it calls its session, if it has sent that.
     pub(super) session: Option<SessionId>,
     /// The session that it carries on here and that is not on its association, and since when.
     pub(super) wanted: Option<(SessionId, Time)>,
-    /// It has said over its association that its session is to be here.
+    /// It has announced over its association that its session is to be here.
     pub(super) greeted: bool,
     /// It has an association here and its session elsewhere.
     pub(super) away: bool,
@@ -25,7 +25,7 @@ pub(super) struct Mobile<I> {
     pub(super) call: Option<Call>,
 }
 
-/// What a mobile said before it had an association.
+/// A mobile's greeting before it had an association.
 #[derive(Debug)]
 pub(super) struct Call {
     /// The session that has come for it meanwhile.

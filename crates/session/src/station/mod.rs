@@ -1,4 +1,4 @@
-//! A base's part in handoffs: [`handoff::Base`] and all that it speaks of.
+//! A base's part in handoffs: [`handoff::Base`] and what it moves.
 //!
 //! A [`Station`] has the machine of messages, and knows which mobiles are here, which sessions left
 //! their wired halves here, where those of sessions that are here have stayed, and what is still to be
@@ -50,7 +50,7 @@ const ROUND_MAX: usize = 1024;
 /// [dumped and restored](Wires::is_ready): less than another base waits for an answer.
 const READY_PATIENCE: Duration = Duration::from_secs(8);
 
-/// What is to be done once what was said has left.
+/// What is to be done once the messages have left.
 #[derive(Debug)]
 enum Deferred<A, I> {
     /// Packets for a session that was given to that base are to go there.
@@ -127,7 +127,7 @@ pub struct Counts {
     pub migrated: u64,
     /// Sessions that did not come, or that nobody came for.
     pub lost: u64,
-    /// What was asked and refused.
+    /// Requests that were refused.
     pub refused: u64,
 }
 
@@ -146,7 +146,7 @@ pub struct Station<A, T, I, S> {
     attached: BTreeMap<I, SessionId>,
     /// Associations between bases of which a connection has ended.
     ended: BTreeSet<I>,
-    /// Sessions that are asked for and wait until wired halves can leave.
+    /// Sessions that are requested and wait until wired halves can leave.
     delayed: BTreeMap<SessionId, Delayed<A>>,
     deferred: VecDeque<(Time, Deferred<A, I>)>,
     /// When to look at what has a time limit. What has met it, or has another by now, stays as it is.
@@ -162,7 +162,7 @@ where
     I: Copy + Ord + Debug,
     S: Copy,
 {
-    /// A base that others call `own`, and that believes whom `authority` believes.
+    /// A base that others call `own`, and that trusts whom `authority` trusts.
     pub fn new(config: handoff::Config, own: A, authority: T) -> Self {
         Self {
             own,
@@ -185,7 +185,7 @@ where
         &self.machine
     }
 
-    /// Whom this base believes, to be changed. Of what it has believed already nothing is taken back.
+    /// Whom this base trusts, to be changed. What it has accepted already is not taken back.
     pub fn authority_mut(&mut self) -> &mut T {
         self.machine.authority_mut()
     }
@@ -252,7 +252,7 @@ where
         self.end_call(world, now, mobile);
     }
 
-    /// A mobile's session is called so, though it has not said so over its association.
+    /// A mobile's session is called so, though it has not announced it over its association.
     pub fn name(&mut self, mobile: A, session: SessionId) {
         self.mobiles.name(mobile, session);
     }
@@ -268,7 +268,7 @@ where
         (known.wanted, known.greeted) = (None, false);
         let away = core::mem::take(&mut known.away);
         let (session, calls) = (known.session, known.call.is_some());
-        world.leave(mobile);
+        world.release_mobile(mobile);
         // A session that went elsewhere is remembered, and one that is on its way here is still to
         // come.
         if let Some(session) = session
@@ -282,7 +282,7 @@ where
         self.mobiles.remove_if_unknown(mobile);
     }
 
-    /// A mobile says this before it has an association. It may have said it at another time: the
+    /// A mobile sends this before it has an association. It may be a replay: the
     /// machine takes nothing that is outdated, and grants are for this base.
     pub fn handle_call(&mut self, now: Time, mobile: A, message: &[u8]) {
         let until = now + CALL_PATIENCE;
@@ -400,7 +400,7 @@ where
         own.adopt(now, state);
         own.set_handoff(self.machine.attempt(session));
         // What is being opened goes on, though the session says anew that it is to be; but for what the
-        // mobile was asked before it left.
+        // mobile was requested before it left.
         for (conn, socket) in world.wired(id) {
             if world.state(socket) == Some(SocketState::Opens) && !moved.contains(&conn.0) {
                 world.reset(socket);
@@ -458,7 +458,7 @@ where
             return self.wait_for(now, mobile, session);
         }
         // What does not come is reset, so that its connections do not hang. A mobile that is here has
-        // heard why, and begins anew.
+        // got the reason, and begins anew.
         self.mobiles.entry(mobile).wanted = None;
         if let Some((own, mut streams)) = at.and_then(|id| world.session(id)) {
             own.reset_wanted(now, &mut streams, session);

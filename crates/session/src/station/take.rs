@@ -232,7 +232,7 @@ where
         }
     }
 
-    /// Resets a session's connections, and so tells their fixed hosts.
+    /// Resets a session's connections, and so their fixed hosts are notified.
     pub(super) fn discard<W>(&mut self, world: &mut W, now: Time, mut state: SessionState)
     where
         W: Wires<A, Id = I, Socket = S>,

@@ -140,7 +140,7 @@ impl Roaming {
         self.session.set_handoff(self.mobile.attempt());
         self.session.expect(self.around.blind());
         self.session.resume(self.now, &mut self.around.pairs[pair].mobile, ID);
-        // The base before still tells what it has got.
+        // The base before still sends what it has got.
         for (id, stream) in self.session.waiting() {
             let arrived = self.around.pairs[left].mobile.arrived(stream).expect("it was there");
             let hop = &mut self.around.pairs[pair].mobile;
@@ -153,7 +153,7 @@ impl Roaming {
         let id = self.session.connect(self.now, hop, &target(), opening).ok()?;
         self.apps.insert(id, App { open: opening == Opening::Early, ..App::default() });
         if self.crashes > 0 && self.mobile.is_pending() {
-            // The session may begin anew once more, where the mobile believes that it is.
+            // The session may begin anew once more, where the mobile has it.
             self.around.spoiled.insert(id);
         }
         Some(id)
@@ -263,7 +263,7 @@ impl Roaming {
                 Event::Opened { .. } => app.open = true,
                 Event::Closed(_) => app.closed = true,
                 Event::Failed { id, .. } | Event::Reset { id, .. } => {
-                    // What was said early to a base that never answered is lost with it.
+                    // What was sent early to a base that never answered is lost with it.
                     let answered = self.around.flows_of(*id).any(|wired| wired.accepted);
                     if app.open && !answered {
                         self.around.spoiled.insert(*id);
@@ -468,7 +468,7 @@ impl Roaming {
         }
     }
 
-    /// A base forgets all and begins anew.
+    /// A base loses all state and begins anew.
     fn crash(&mut self, base: u32) {
         trace!(self, "crash of {base}");
         self.crashes += 1;
@@ -513,7 +513,7 @@ impl Roaming {
         self.session.resume(self.now, &mut self.around.pairs[pair].mobile, ID);
     }
 
-    /// A base hears no more of a mobile that is elsewhere.
+    /// A base receives nothing from a mobile that is elsewhere.
     fn forget(&mut self, base: u32) {
         if self.at != base
             && !self.mobile.is_pending()

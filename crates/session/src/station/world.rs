@@ -18,7 +18,7 @@ pub trait Wires<A>: Associations {
     /// Names a wired half. It may be one that is still being made.
     type Socket: Copy;
 
-    /// How long what takes the kernel tens of milliseconds waits for what was said to leave.
+    /// How long what takes the kernel tens of milliseconds waits for messages to leave.
     const DEFERRAL: Duration = Duration::from_millis(2);
 
     /// Makes an association to another base, over which the bytes of one session's connections are to
@@ -31,7 +31,7 @@ pub trait Wires<A>: Associations {
     /// Ends an association that was made by [`link`](Self::link).
     fn unlink(&mut self, id: Self::Id, farewell: Farewell);
 
-    /// Ends an association that another base made, which is told.
+    /// Closes an association that another base made, which is notified.
     fn close(&mut self, id: Self::Id);
 
     /// Wired halves that have a connection's name in the session of an association.
@@ -53,7 +53,7 @@ pub trait Wires<A>: Associations {
     /// From here on it belongs to no connection, and waits.
     fn detach(&mut self, socket: Self::Socket);
 
-    /// Resets it, and so tells the fixed host; one that is over is closed.
+    /// Sends a reset to the fixed host; one that is over is closed.
     fn reset(&mut self, socket: Self::Socket);
 
     /// Connects a mobile's connection to that of another base's association.
@@ -96,14 +96,14 @@ pub trait Wires<A>: Associations {
     fn end_move(&mut self, mobile: A);
 
     /// The mobile is not here any more, and nobody knows where it is.
-    fn leave(&mut self, mobile: A);
+    fn release_mobile(&mut self, mobile: A);
 
     /// Whether wired halves can be dumped and restored at the moment. Where they never can, or never
     /// need be, they are.
     fn is_ready(&self) -> bool;
 }
 
-/// Whether the other end of an association that is ended is told.
+/// Whether the other end of an association that is closed is notified.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Farewell {
     /// It is: nothing of the association is wanted any more.

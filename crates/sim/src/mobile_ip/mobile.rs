@@ -148,7 +148,7 @@ pub struct MobileStats {
 
 /// The agent that the mobile hears.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct VisibleAgent {
     agent: Ipv4Addr,
     role: Role,
     sequence: u16,
@@ -196,7 +196,7 @@ pub struct MobileRegistration {
     config: MobileConfig,
     link_up: bool,
     soliciting: Option<Soliciting>,
-    heard: Option<Heard>,
+    heard: Option<VisibleAgent>,
     registered: Option<Registered>,
     attempt: Option<Attempt>,
     /// The agent through which a registration was denied for good.
@@ -387,7 +387,7 @@ impl MobileRegistration {
         }
         let restarted = present
             .is_some_and(|heard| same && found.sequence < heard.sequence && found.sequence < 256);
-        self.heard = Some(Heard {
+        self.heard = Some(VisibleAgent {
             agent: found.agent,
             role: found.role,
             sequence: found.sequence,
@@ -499,7 +499,7 @@ impl MobileRegistration {
         }
     }
 
-    fn accept(&mut self, now: Time, heard: Heard, attempt: Attempt, granted: Duration) {
+    fn accept(&mut self, now: Time, heard: VisibleAgent, attempt: Attempt, granted: Duration) {
         self.attempt = None;
         self.stats.accepted += 1;
         let from = self.registered.map(|r| r.base);

@@ -30,12 +30,12 @@ impl Talker {
     }
 }
 
-enum Thing {
+enum TestNode {
     Talker(Talker),
     Router(Router),
 }
 
-impl Thing {
+impl TestNode {
     fn talker(&self) -> &Talker {
         match self {
             Self::Talker(talker) => talker,
@@ -51,7 +51,7 @@ impl Thing {
     }
 }
 
-impl Node for Thing {
+impl Node for TestNode {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
         match self {
             Self::Talker(talker) => {
@@ -106,7 +106,7 @@ fn megabit(delay: u64) -> LinkConfig {
 }
 
 struct Chain {
-    network: Network<Thing>,
+    network: Network<TestNode>,
     a: NodeId,
     r: NodeId,
     b: NodeId,
@@ -116,9 +116,9 @@ struct Chain {
 /// A, a router and B: 1 Mbit/s and 10 ms from A, `second` from the router on.
 fn chain(config: Config, talker: Talker, second: &LinkConfig) -> Chain {
     let mut network = Network::new(config);
-    let a = network.add_node(Thing::Talker(talker));
-    let r = network.add_node(Thing::Router(Router::new([R])));
-    let b = network.add_node(Thing::Talker(Talker::default()));
+    let a = network.add_node(TestNode::Talker(talker));
+    let r = network.add_node(TestNode::Router(Router::new([R])));
+    let b = network.add_node(TestNode::Talker(Talker::default()));
     let mut link = |from, to, config: &LinkConfig| network.add_link(from, to, config);
     let links = [
         link(a, r, &megabit(10)).expect("a link"),
@@ -164,7 +164,7 @@ fn headers_may_be_free() {
 #[test]
 fn a_frame_is_its_payload_and_stays_on_its_link() {
     let mut chain = chain(seeded(), Talker::default(), &megabit(5));
-    let send = |network: &mut Network<Thing>, node, (src, dst), len| {
+    let send = |network: &mut Network<TestNode>, node, (src, dst), len| {
         network.with_node(node, |_, ctx| {
             let mut packet = ctx.packet(src, dst, Body::Frame { ethertype: 0x88b5 });
             packet.set_virtual(len);
@@ -189,7 +189,7 @@ fn a_frame_is_its_payload_and_stays_on_its_link() {
 #[test]
 fn a_bridge_hands_on_what_a_router_does_not() {
     let mut chain = chain(seeded(), Talker::default(), &megabit(5));
-    *chain.network.node_mut(chain.r) = Thing::Router(Router::bridge());
+    *chain.network.node_mut(chain.r) = TestNode::Router(Router::bridge());
     chain.network.with_node(chain.a, |_, ctx| {
         let mut packet = ctx.packet(A, B, Body::Frame { ethertype: 0x88b5 });
         packet.set_real(20)[0] = 7;
@@ -225,7 +225,7 @@ fn a_packet_without_a_route_is_counted_and_gone() {
 fn a_routing_loop_ends_with_the_ttl() {
     let talker = Talker::sending(1, Duration::ZERO);
     let mut chain = chain(seeded(), talker, &megabit(5));
-    let back = chain.network.add_node(Thing::Router(Router::default()));
+    let back = chain.network.add_node(TestNode::Router(Router::default()));
     let there = chain.network.add_link(chain.r, back, &megabit(0)).expect("a link");
     let again = chain.network.add_link(back, chain.r, &megabit(0)).expect("a link");
     chain.network.set_route(chain.r, B, Some(there));
@@ -349,9 +349,9 @@ fn what_a_link_loses_follows_from_its_ends_or_its_name() {
     let heard = |named: bool, lossy_last: bool| {
         let mut network = Network::new(seeded());
         let talker = Talker::sending(100, Duration::from_millis(10));
-        let a = network.add_node(Thing::Talker(talker));
-        let b = network.add_node(Thing::Talker(Talker::default()));
-        let other = network.add_node(Thing::Talker(Talker::default()));
+        let a = network.add_node(TestNode::Talker(talker));
+        let b = network.add_node(TestNode::Talker(Talker::default()));
+        let other = network.add_node(TestNode::Talker(Talker::default()));
         if lossy_last {
             network.add_link(a, other, &lossy).expect("a link");
             network.add_link(b, a, &lossy).expect("a link");
@@ -379,8 +379,8 @@ fn what_a_link_loses_follows_from_its_ends_or_its_name() {
 fn links_that_nothing_tells_apart_are_counted() {
     let lossy = LinkConfig { losses: vec![Loss::lose(Errors::Uniform(0.3))], ..megabit(5) };
     let mut network = Network::new(seeded());
-    let a = network.add_node(Thing::Talker(Talker::sending(200, Duration::from_millis(10))));
-    let b = network.add_node(Thing::Talker(Talker::default()));
+    let a = network.add_node(TestNode::Talker(Talker::sending(200, Duration::from_millis(10))));
+    let b = network.add_node(TestNode::Talker(Talker::default()));
     let radio = RadioConfig::both(lossy.clone());
     let links = [
         network.add_link(a, b, &lossy).expect("a link"),
@@ -404,8 +404,8 @@ fn links_that_nothing_tells_apart_are_counted() {
 #[test]
 fn both_directions_of_a_radio_are_links() {
     let mut network = Network::new(seeded());
-    let a = network.add_node(Thing::Talker(Talker::sending(1, Duration::ZERO)));
-    let b = network.add_node(Thing::Talker(Talker::default()));
+    let a = network.add_node(TestNode::Talker(Talker::sending(1, Duration::ZERO)));
+    let b = network.add_node(TestNode::Talker(Talker::default()));
     let [down, up] = network.add_radio(a, b, &RadioConfig::both(megabit(5))).expect("a radio");
     assert_eq!((network.ends(down), network.ends(up)), (Some((a, b)), Some((b, a))));
     network.set_default_route(a, Some(down));

@@ -7,7 +7,7 @@ use lasthop_units::{Duration, Seed, Time};
 
 use crate::hop::Endpoint;
 use crate::plan::ConnectionPlan;
-use crate::side::{Account, End, Side};
+use crate::side::{Account, EndKind, Side};
 
 /// How long an opening waits that met a bound.
 const RETRY: Duration = Duration::from_millis(50);
@@ -22,7 +22,7 @@ struct Table {
 /// All that lives on one endpoint.
 #[derive(Debug)]
 pub(crate) struct Applications {
-    end: End,
+    end: EndKind,
     plans: Vec<ConnectionPlan>,
     seed: Seed,
     tables: Vec<Table>,
@@ -51,16 +51,16 @@ impl Applications {
         order.sort_by_key(|i| plans[*i].at);
         let next = order.first().map(|i| plans[*i].at);
         let table = Table { session: Session::mobile(Config::mobile()), sides: BTreeMap::new() };
-        let new = Self::new(End::Application, plans, seed);
+        let new = Self::new(EndKind::Application, plans, seed);
         Self { to_open: order.into(), tables: vec![table], next, ..new }
     }
 
     /// The fixed hosts.
     pub(crate) fn fixed_hosts(plans: &[ConnectionPlan], seed: Seed) -> Self {
-        Self::new(End::FixedHost, plans, seed)
+        Self::new(EndKind::FixedHost, plans, seed)
     }
 
-    fn new(end: End, plans: &[ConnectionPlan], seed: Seed) -> Self {
+    fn new(end: EndKind, plans: &[ConnectionPlan], seed: Seed) -> Self {
         Self {
             end,
             plans: plans.to_vec(),

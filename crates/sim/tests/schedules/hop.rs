@@ -76,7 +76,7 @@ impl Hop {
         } else {
             Mobile::new(config, own.clone(), *self.base.public(), base, entropy, Time::ZERO)
         };
-        self.endpoint(End::Mobile(Box::new(end)))
+        self.endpoint(HopMachine::Mobile(Box::new(end)))
     }
 
     /// The base's end.
@@ -88,17 +88,17 @@ impl Hop {
             let allowed = self.mobiles.iter().map(|keys| *keys.public()).collect();
             Base::new(config, self.base.clone(), allowed, entropy)
         };
-        self.endpoint(End::Base(Box::new(end), Vec::new()))
+        self.endpoint(HopMachine::Base(Box::new(end), Vec::new()))
     }
 
-    fn endpoint(&self, end: End) -> Endpoint {
+    fn endpoint(&self, end: HopMachine) -> Endpoint {
         Endpoint { end, flaw: self.flaw, lost: None, last: None, commits: 0 }
     }
 }
 
 /// One end of a hop.
 pub(crate) struct Endpoint {
-    end: End,
+    end: HopMachine,
     flaw: Flaw,
     /// Why an association was lost, if one was. No schedule is bad enough for that.
     pub(crate) lost: Option<String>,
@@ -108,7 +108,7 @@ pub(crate) struct Endpoint {
     commits: u64,
 }
 
-enum End {
+enum HopMachine {
     Mobile(Box<Mobile<SocketAddrV4>>),
     /// With its associations in the order in which they came up; lost ones keep their place.
     Base(Box<Base<SocketAddrV4>>, Vec<AssociationId>),
@@ -117,8 +117,8 @@ enum End {
 impl Endpoint {
     pub(crate) fn handle_datagram(&mut self, now: Time, from: SocketAddrV4, datagram: &mut [u8]) {
         match &mut self.end {
-            End::Mobile(mobile) => mobile.handle_datagram(now, from, datagram),
-            End::Base(base, _) => base.handle_datagram(now, from, datagram),
+            HopMachine::Mobile(mobile) => mobile.handle_datagram(now, from, datagram),
+            HopMachine::Base(base, _) => base.handle_datagram(now, from, datagram),
         }
         self.take_events();
     }
@@ -130,8 +130,8 @@ impl Endpoint {
         out: &mut [u8],
     ) -> Option<(SocketAddrV4, usize)> {
         let next = match &mut self.end {
-            End::Mobile(mobile) => mobile.poll_transmit(now, out),
-            End::Base(base, _) => base.poll_transmit(now, out),
+            HopMachine::Mobile(mobile) => mobile.poll_transmit(now, out),
+            HopMachine::Base(base, _) => base.poll_transmit(now, out),
         };
         let next = next.map(|t| (t.to, t.len));
         self.last = next.or(self.last.filter(|_| self.flaw == Flaw::SendsWithoutEnd));
@@ -141,21 +141,21 @@ impl Endpoint {
     pub(crate) fn next_timeout(&self) -> Option<Time> {
         match &self.end {
             _ if self.flaw == Flaw::Spins => Some(Time::ZERO),
-            End::Mobile(mobile) => mobile.next_timeout(),
-            End::Base(base, _) => base.next_timeout(),
+            HopMachine::Mobile(mobile) => mobile.next_timeout(),
+            HopMachine::Base(base, _) => base.next_timeout(),
         }
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Time) {
         match &mut self.end {
-            End::Mobile(mobile) => mobile.handle_timeout(now),
-            End::Base(base, _) => base.handle_timeout(now),
+            HopMachine::Mobile(mobile) => mobile.handle_timeout(now),
+            HopMachine::Base(base, _) => base.handle_timeout(now),
         }
         self.take_events();
     }
 
     pub(crate) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        if let End::Mobile(mobile) = &mut self.end {
+        if let HopMachine::Mobile(mobile) = &mut self.end {
             mobile.handle_link_event(now, event);
         }
     }
@@ -167,12 +167,12 @@ impl Endpoint {
             }
         };
         match &mut self.end {
-            End::Mobile(mobile) => {
+            HopMachine::Mobile(mobile) => {
                 while let Some(event) = mobile.poll_association_event() {
                     note(event);
                 }
             }
-            End::Base(base, associations) => {
+            HopMachine::Base(base, associations) => {
                 while let Some((id, event)) = base.poll_event() {
                     if event == AssociationEvent::Up {
                         associations.push(id);
@@ -187,16 +187,18 @@ impl Endpoint {
     /// How many associations were ever made; they are named `0..associations()`.
     pub(crate) fn associations(&self) -> usize {
         match &self.end {
-            End::Mobile(_) => 1,
-            End::Base(_, associations) => associations.len(),
+            HopMachine::Mobile(_) => 1,
+            HopMachine::Base(_, associations) => associations.len(),
         }
     }
 
     /// The streams of an association; none once it is lost.
     pub(crate) fn streams(&mut self, index: usize) -> Option<Flawed<'_>> {
         let streams: &mut dyn Streams = match &mut self.end {
-            End::Mobile(mobile) => mobile.as_mut(),
-            End::Base(base, associations) => base.association_mut(*associations.get(index)?)?,
+            HopMachine::Mobile(mobile) => mobile.as_mut(),
+            HopMachine::Base(base, associations) => {
+                base.association_mut(*associations.get(index)?)?
+            }
         };
         Some(Flawed { streams, flaw: self.flaw, commits: &mut self.commits })
     }
@@ -205,8 +207,10 @@ impl Endpoint {
     /// resending and for reading.
     pub(crate) fn held(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let (mobile, base) = match &self.end {
-            End::Mobile(mobile) => (Some(mobile.stats()), None),
-            End::Base(base, _) => (None, Some(base.associations().map(|(_, _, a)| a.stats()))),
+            HopMachine::Mobile(mobile) => (Some(mobile.stats()), None),
+            HopMachine::Base(base, _) => {
+                (None, Some(base.associations().map(|(_, _, a)| a.stats())))
+            }
         };
         let all = mobile.into_iter().chain(base.into_iter().flatten());
         all.map(|stats| (stats.streams as u64, stats.memory.get()))

@@ -52,16 +52,16 @@ pub(crate) struct Side {
 
 /// Which end a side is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
+pub(crate) enum EndKind {
     Application,
     FixedHost,
 }
 
 impl Side {
-    pub(crate) fn new(id: ConnId, index: usize, end: End, plan: SidePlan, seed: Seed) -> Self {
+    pub(crate) fn new(id: ConnId, index: usize, end: EndKind, plan: SidePlan, seed: Seed) -> Self {
         let up = Content::new(seed, &format!("up-{index}"));
         let down = Content::new(seed, &format!("down-{index}"));
-        let (out, expected) = if end == End::Application { (up, down) } else { (down, up) };
+        let (out, expected) = if end == EndKind::Application { (up, down) } else { (down, up) };
         Self {
             id,
             plan,

@@ -86,7 +86,7 @@ impl Apps {
     }
 
     #[cold]
-    fn keep(&mut self, io: &Io<'_, '_>, flow: FlowId) {
+    fn keep_stats(&mut self, io: &Io<'_, '_>, flow: FlowId) {
         let Some(stats) = io.connection(flow).map(|c| *c.stats()) else { return };
         let count = self.play.records().count();
         if let Some(record) = (0..count).find(|i| self.play.flow(*i) == Some(flow)) {
@@ -100,7 +100,7 @@ impl App for Apps {
     #[inline]
     fn handle_event(&mut self, io: &mut Io<'_, '_>, flow: FlowId, event: Event) {
         if let Event::Closed(_) = event {
-            self.keep(io, flow);
+            self.keep_stats(io, flow);
         }
         self.play.handle_event(io, flow, event);
     }

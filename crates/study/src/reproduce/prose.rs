@@ -53,13 +53,13 @@ pub enum ProseError {
 struct File {
     summary: Option<String>,
     section: BTreeMap<String, Texts>,
-    stated: Vec<Told>,
-    fitted: Vec<Told>,
-    assumed: Vec<Told>,
+    stated: Vec<StatedValue>,
+    fitted: Vec<StatedValue>,
+    assumed: Vec<StatedValue>,
 }
 
 impl File {
-    fn parameters(&self) -> [(Kind, &[Told]); 3] {
+    fn parameters(&self) -> [(Kind, &[StatedValue]); 3] {
         [
             (Kind::Stated, self.stated.as_slice()),
             (Kind::Fitted, self.fitted.as_slice()),
@@ -85,7 +85,7 @@ struct Named {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct StatedValue {
     name: String,
     value: String,
     reason: String,
@@ -131,7 +131,7 @@ impl Prose {
         let mut parameters = Vec::new();
         for (kind, told) in self.own.parameters() {
             self.asked.borrow_mut().insert(kind.name().to_owned());
-            for Told { name, value, reason } in told {
+            for StatedValue { name, value, reason } in told {
                 parameters.push(Parameter {
                     name: name.clone(),
                     value: self.fill(name, value, values, &mut taken),

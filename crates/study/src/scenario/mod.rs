@@ -390,7 +390,7 @@ fn deserialize(tree: &mut Node, text: &str) -> Result<ScenarioFile, Vec<Problem>
             _ => false,
         };
         if !known_gap {
-            problems.push(told(&fault, &path, tree, text));
+            problems.push(problem_of(&fault, &path, tree, text));
         }
         take_out(tree, &mut path);
         if path.is_empty() || problems.len() >= MOST_PROBLEMS {
@@ -401,7 +401,7 @@ fn deserialize(tree: &mut Node, text: &str) -> Result<ScenarioFile, Vec<Problem>
 }
 
 /// A fault as a problem of the file, in which the short forms are still short.
-fn told(fault: &read::Fault, path: &[String], tree: &Node, text: &str) -> Problem {
+fn problem_of(fault: &read::Fault, path: &[String], tree: &Node, text: &str) -> Problem {
     let (message, mut remedy) = fault.words();
     let mut shown: Vec<&str> = path.iter().map(String::as_str).collect();
     let place = fault.place.clone().unwrap_or_else(|| tree.place_of(&shown));

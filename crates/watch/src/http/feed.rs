@@ -27,14 +27,14 @@ const STALE: Duration = Duration::from_secs(5);
 
 /// Something that pages are told.
 #[derive(Clone, Debug)]
-struct Told {
+struct PageEvent {
     event: &'static str,
     data: Arc<str>,
 }
 
 /// What is told to pages.
 pub(super) struct Feed {
-    told: watch::Sender<Told>,
+    told: watch::Sender<PageEvent>,
     wanted: Notify,
     pages: Arc<Semaphore>,
     history: Mutex<History>,
@@ -43,7 +43,7 @@ pub(super) struct Feed {
 impl Feed {
     /// Begins to ask the process behind `control` when somebody wants to know.
     pub(super) fn start(control: Arc<Path>) -> Arc<Self> {
-        let nothing = Told { event: "gone", data: "{}".into() };
+        let nothing = PageEvent { event: "gone", data: "{}".into() };
         let feed = Arc::new(Self {
             told: watch::Sender::new(nothing),
             wanted: Notify::new(),
@@ -71,7 +71,7 @@ impl Feed {
         }))
     }
 
-    fn plots(&self) -> Told {
+    fn plots(&self) -> PageEvent {
         let history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         let plots = history.plots();
         let data = json(&PlotsText {
@@ -81,26 +81,26 @@ impl Feed {
             loss: Values(&plots.loss),
             queue_ms: Values(&plots.queue_ms),
         });
-        Told { event: "plots", data }
+        PageEvent { event: "plots", data }
     }
 
-    fn take(&self, now: Time, report: &Report) -> Told {
+    fn take(&self, now: Time, report: &Report) -> PageEvent {
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         let mut sample = history.feed(now, report);
         sample.truncate(CONNECTIONS_MAX);
-        Told { event: "sample", data: json(&sample) }
+        PageEvent { event: "sample", data: json(&sample) }
     }
 }
 
 /// A page that is open.
 struct Following {
-    first: Option<Told>,
-    news: watch::Receiver<Told>,
+    first: Option<PageEvent>,
+    news: watch::Receiver<PageEvent>,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Following {
-    async fn next(&mut self) -> Option<Told> {
+    async fn next(&mut self) -> Option<PageEvent> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
@@ -135,9 +135,9 @@ async fn poll_control(control: Arc<Path>, feed: Arc<Feed>) {
     }
 }
 
-fn gone(control: &Path, why: &str) -> Told {
+fn gone(control: &Path, why: &str) -> PageEvent {
     let why = format!("nobody answers on {}: {why}", control.display());
-    Told { event: "gone", data: json(&Gone { why }) }
+    PageEvent { event: "gone", data: json(&Gone { why }) }
 }
 
 #[derive(Serialize)]

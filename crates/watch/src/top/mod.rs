@@ -40,8 +40,8 @@ pub fn run(control: &Path, interval: Duration, stop: &AtomicBool) -> io::Result<
     result
 }
 
-/// What the process said, and when.
-type Look = (Time, Result<Box<Report>, String>);
+/// The process's report, and when it came.
+type PollResult = (Time, Result<Box<Report>, String>);
 /// A change of priority, and what came of it.
 type Answer = (Target, Option<u32>, Result<(), String>);
 
@@ -90,7 +90,7 @@ fn converse(
 }
 
 /// Asks the process again and again, in a thread that ends when nobody listens.
-fn poll_control(control: &Path, interval: Duration) -> io::Result<Receiver<Look>> {
+fn poll_control(control: &Path, interval: Duration) -> io::Result<Receiver<PollResult>> {
     let (tell, looks) = sync_channel(1);
     let control = control.to_owned();
     let start = Instant::now();

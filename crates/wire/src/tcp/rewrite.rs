@@ -56,7 +56,7 @@ impl Segment {
 
 /// The kinds of options that [`Options`] has a field for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Known {
+enum OptionKind {
     Mss,
     WindowScale,
     SackPermitted,
@@ -67,17 +67,17 @@ enum Known {
 }
 
 /// In the order in which they are added.
-const ALL: [Known; 7] = [
-    Known::Mss,
-    Known::WindowScale,
-    Known::SackPermitted,
-    Known::Timestamps,
-    Known::Eln,
-    Known::Cid,
-    Known::Sack,
+const ALL: [OptionKind; 7] = [
+    OptionKind::Mss,
+    OptionKind::WindowScale,
+    OptionKind::SackPermitted,
+    OptionKind::Timestamps,
+    OptionKind::Eln,
+    OptionKind::Cid,
+    OptionKind::Sack,
 ];
 
-impl Known {
+impl OptionKind {
     /// What an option is, if it is known.
     fn of(option: &[u8]) -> Option<Self> {
         Some(match *option.first()? {
@@ -142,7 +142,8 @@ impl Options {
         let mut options = Raw { rest: bytes, ended: false };
         while let Some((padding, option)) = options.next() {
             let padding = if padded { padding } else { 0 };
-            let changed = Known::of(option).filter(|known| known.alone(self) != known.alone(was));
+            let changed =
+                OptionKind::of(option).filter(|known| known.alone(self) != known.alone(was));
             let Some(known) = changed else {
                 out.pad(padding, kind::NO_OPERATION)?;
                 out.try_put(option)?;
@@ -180,7 +181,7 @@ impl Options {
             self.sack.truncate(blocks - 1);
             return true;
         }
-        let order = [Known::Cid, Known::Eln].into_iter().chain(ALL);
+        let order = [OptionKind::Cid, OptionKind::Eln].into_iter().chain(ALL);
         let Some(known) = order.into_iter().find(|known| known.alone(self) != known.alone(was))
         else {
             return false;
@@ -383,7 +384,7 @@ mod tests {
         let mut raw = Raw { rest: options, ended: false };
         core::iter::from_fn(|| raw.next())
             .map(|(_, option)| option)
-            .filter(|option| Known::of(option).is_none())
+            .filter(|option| OptionKind::of(option).is_none())
             .collect()
     }
 

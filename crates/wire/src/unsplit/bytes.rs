@@ -171,7 +171,7 @@ pub fn expand(
 }
 
 /// What a compressed packet has beside what it says to the half.
-struct Rest<'a> {
+struct PacketFields<'a> {
     /// TCP's header from the sequence number to the checksum.
     tcp: [u8; 14],
     ttl: u8,
@@ -186,7 +186,7 @@ struct Rest<'a> {
     options: usize,
 }
 
-fn read(bytes: &[u8]) -> Result<(Header, Rest<'_>), ParseError> {
+fn read(bytes: &[u8]) -> Result<(Header, PacketFields<'_>), ParseError> {
     let mut reader = Reader(bytes);
     let [first, second] = reader.take("first bytes")?;
     if first & 0xf0 != MARK {
@@ -221,7 +221,7 @@ fn read(bytes: &[u8]) -> Result<(Header, Rest<'_>), ParseError> {
     if reader.0.len() < options {
         return Err(ParseError::Truncated("TCP options"));
     }
-    let rest = Rest {
+    let rest = PacketFields {
         tcp,
         ttl,
         traffic_class: dscp & !has::ECN | second & has::ECN,

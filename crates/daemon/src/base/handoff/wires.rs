@@ -290,7 +290,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         }
     }
 
-    fn leave(&mut self, mobile: PublicKey) {
+    fn release_mobile(&mut self, mobile: PublicKey) {
         if let Some(migration) = &mut self.means.migration {
             migration.release_mobile(mobile);
         }

@@ -12,7 +12,7 @@ use super::super::refusal::Refusal;
 use super::super::{Association, Transmit};
 use super::Bare;
 use crate::config::Limits;
-use crate::greeting::Word;
+use crate::greeting::LinkMessage;
 use crate::mobile_tcp::{self, MobileTcp};
 use crate::tokens::Tokens;
 use crate::transport::{CloseReason, Role};
@@ -62,7 +62,7 @@ pub struct BareLinks<A> {
     bounds: BareBounds,
     numbers: Numbers,
     by_addr: BTreeMap<A, u64>,
-    words: VecDeque<(A, Word)>,
+    words: VecDeque<(A, LinkMessage)>,
     tokens: Tokens,
     stats: BareStats,
     /// What removed mobiles' transports could not read.
@@ -148,7 +148,7 @@ impl<A: Copy + Ord> BareBase<A> {
         };
         self.links.stats.strangers += 1;
         if !code.contains(Code::RST) {
-            self.links.queue_word(now, from, Word::Unknown);
+            self.links.queue_message(now, from, LinkMessage::Unknown);
         }
         true
     }
@@ -158,13 +158,13 @@ impl<A: Copy> BareLinks<A> {
     /// False if the rate limit refuses the answer.
     fn queue_answer(&mut self, now: Time, to: A, life: u64, instance: u64) -> bool {
         // The base's streams begin with 1 in each of a mobile's lives.
-        self.queue_word(now, to, Word::Answer { life, instance, first_stream: 1 })
+        self.queue_message(now, to, LinkMessage::Answer { life, instance, first_stream: 1 })
     }
 
-    fn queue_word(&mut self, now: Time, to: A, word: Word) -> bool {
+    fn queue_message(&mut self, now: Time, to: A, message: LinkMessage) -> bool {
         let may = self.words.len() < WORDS_MAX && self.tokens.take(now);
         if may {
-            self.words.push_back((to, word));
+            self.words.push_back((to, message));
         } else {
             self.stats.throttled += 1;
         }
@@ -180,9 +180,10 @@ impl<A: Copy + Ord> BaseLinks for BareLinks<A> {
     const KEEPS_LOST: bool = false;
 
     fn handle(base: &mut BaseEnd<Self>, now: Time, from: A, datagram: &mut [u8]) -> bool {
-        if Word::is_one(datagram) {
+        if LinkMessage::is_one(datagram) {
             // Only bases say anything but a greeting.
-            let Some(Word::Greeting { life, first_stream }) = Word::decode(datagram) else {
+            let Some(LinkMessage::Greeting { life, first_stream }) = LinkMessage::decode(datagram)
+            else {
                 return false;
             };
             base.handle_greeting(now, from, life, first_stream);
@@ -195,8 +196,8 @@ impl<A: Copy + Ord> BaseLinks for BareLinks<A> {
     }
 
     fn poll_answer(&mut self, _now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
-        let (to, word) = self.words.pop_front()?;
-        word.emit(out).map(|len| Transmit { to, len })
+        let (to, message) = self.words.pop_front()?;
+        message.emit(out).map(|len| Transmit { to, len })
     }
 
     /// Asks a mobile that says nothing whether it is there, and removes it if it has no connections

@@ -7,7 +7,7 @@ use lasthop_units::{Seed, Stream as Numbers, Time};
 use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::Bare;
 use crate::config::Limits;
-use crate::greeting::Word;
+use crate::greeting::LinkMessage;
 use crate::mobile_tcp::{self, MobileTcp};
 
 /// A mobile's bare link.
@@ -35,12 +35,14 @@ impl<A: Copy + Eq> BareMobile<A> {
 
     /// False if the word means nothing here.
     fn handle_word(&mut self, now: Time, from: A, packet: &[u8]) -> bool {
-        match Word::decode(packet) {
-            Some(Word::Answer { life, instance, first_stream }) if life == self.link.life => {
+        match LinkMessage::decode(packet) {
+            Some(LinkMessage::Answer { life, instance, first_stream })
+                if life == self.link.life =>
+            {
                 self.handle_answer(now, from, instance, first_stream)
             }
             // Whoever sent it, the base's answer to a greeting decides.
-            Some(Word::Unknown) if self.is_up() => {
+            Some(LinkMessage::Unknown) if self.is_up() => {
                 self.check_loss(now, LossHint::Unknown);
                 true
             }
@@ -82,11 +84,11 @@ impl<A: Copy + Eq> MobileLink for BareLink<A> {
 
     fn write(mobile: &MobileEnd<Self>, (): &(), out: &mut [u8]) -> Option<usize> {
         let first_stream = mobile.association.transport.first_stream();
-        Word::Greeting { life: mobile.link.life, first_stream }.emit(out)
+        LinkMessage::Greeting { life: mobile.link.life, first_stream }.emit(out)
     }
 
     fn handle(mobile: &mut MobileEnd<Self>, now: Time, from: A, datagram: &mut [u8]) -> bool {
-        if Word::is_one(datagram) {
+        if LinkMessage::is_one(datagram) {
             return mobile.handle_word(now, from, datagram);
         }
         // Before the answer to the first greeting, all that comes is an earlier life's.

@@ -11,7 +11,7 @@ use super::*;
 use crate::association::testbed::{Addr, BASE, Testbed, read};
 use crate::association::{AssociationEvent, AssociationId, Mobile, Refusal};
 use crate::config::HopConfig;
-use crate::greeting::Word;
+use crate::greeting::LinkMessage;
 use crate::mobile_tcp::{self, MobileTcp};
 use crate::seal::Keypair;
 use crate::streams::{RecvState, StreamId, Streams};
@@ -64,7 +64,7 @@ fn data_for(cid: u16) -> Vec<u8> {
 
 fn greeting(life: u64) -> Vec<u8> {
     let mut out = vec![0; 64];
-    let len = Word::Greeting { life, first_stream: 0 }.emit(&mut out).unwrap();
+    let len = LinkMessage::Greeting { life, first_stream: 0 }.emit(&mut out).unwrap();
     out.truncate(len);
     out
 }
@@ -83,7 +83,7 @@ fn streams_cross_a_bare_hop_in_the_paper_s_packets() {
     w.run(Duration::from_secs(2));
     assert_eq!(read(w.mobile(), id), b"an answer");
     assert_eq!(w.base_events, [(AssociationId(0), AssociationEvent::Up)]);
-    let words = w.recorded.iter().filter(|r| Word::is_one(&r.2)).count();
+    let words = w.recorded.iter().filter(|r| LinkMessage::is_one(&r.2)).count();
     assert_eq!(words, 2);
     assert!(w.recorded.iter().all(|r| Packet::decode(&r.2).is_ok()));
     assert_eq!((w.base.refused(), w.mobile().refused()), (0, 0));
@@ -187,7 +187,7 @@ fn a_stranger_is_told_so_and_nothing_is_kept_of_it() {
     w.run(Duration::from_secs(2));
     read(w.at_base(1), id);
     let stats = w.at_base(1).stats();
-    let spoken = w.recorded.iter().filter(|r| r.1 == BASE && !Word::is_one(&r.2));
+    let spoken = w.recorded.iter().filter(|r| r.1 == BASE && !LinkMessage::is_one(&r.2));
     let spoken: Vec<_> = spoken.map(|r| r.2.clone()).collect();
     for mut bytes in spoken {
         w.base.handle_datagram(w.now, 666, &mut bytes);
@@ -195,7 +195,11 @@ fn a_stranger_is_told_so_and_nothing_is_kept_of_it() {
     w.recorded.clear();
     w.transmit();
     assert!(!w.recorded.is_empty());
-    assert!(w.recorded.iter().all(|r| r.1 == 666 && Word::decode(&r.2) == Some(Word::Unknown)));
+    assert!(
+        w.recorded
+            .iter()
+            .all(|r| r.1 == 666 && LinkMessage::decode(&r.2) == Some(LinkMessage::Unknown))
+    );
     assert_eq!(w.base.peers(), 1);
     assert_eq!(w.at_base(1).stats(), stats);
     assert_eq!(read(w.at_base(1), id), b"");
@@ -212,7 +216,7 @@ fn what_is_not_from_the_base_is_refused_by_the_mobile() {
     w.run(Duration::from_secs(2));
     assert_eq!(read(w.mobile(), id), b"once");
     let before = w.mobile().refused();
-    let spoken = w.recorded.iter().filter(|r| r.1 == 1 && !Word::is_one(&r.2));
+    let spoken = w.recorded.iter().filter(|r| r.1 == 1 && !LinkMessage::is_one(&r.2));
     let spoken: Vec<_> = spoken.map(|r| r.2.clone()).collect();
     assert!(!spoken.is_empty());
     for bytes in &spoken {
@@ -243,7 +247,7 @@ fn a_flood_of_strangers_is_answered_seldom_and_keeps_no_memory() {
 fn an_unknown_is_not_answered() {
     let mut w = Ends::new(0.0, 1);
     let mut out = [0; 40];
-    let len = Word::Unknown.emit(&mut out).unwrap();
+    let len = LinkMessage::Unknown.emit(&mut out).unwrap();
     w.base.handle_datagram(w.now, 666, &mut out[..len]);
     let unknown =
         DataHeader { code: Code::RST.with(Code::UNKNOWN), cid: Cid(5), ..DataHeader::default() };
@@ -313,7 +317,7 @@ fn a_forged_unknown_costs_a_greeting_and_no_stream() {
     w.mobile().write(id, b"\xffa").unwrap();
     w.run(Duration::from_secs(2));
     let mut out = [0; 40];
-    let len = Word::Unknown.emit(&mut out).unwrap();
+    let len = LinkMessage::Unknown.emit(&mut out).unwrap();
     let now = w.now;
     w.mobile().handle_datagram(now, 666, &mut out[..len]);
     w.mobile().write(id, b"b").unwrap();
@@ -443,7 +447,7 @@ fn an_answer_to_another_life_is_refused() {
     let mut w = Ends::new(1.0, 1);
     w.run(Duration::from_secs(1));
     let mut out = [0; 100];
-    let answer = Word::Answer { life: 4711, instance: 1, first_stream: 1 };
+    let answer = LinkMessage::Answer { life: 4711, instance: 1, first_stream: 1 };
     let len = answer.emit(&mut out).unwrap();
     let now = w.now;
     w.mobile().handle_datagram(now, BASE, &mut out[..len]);
@@ -464,7 +468,7 @@ fn a_mobile_that_was_forgotten_is_told_so() {
     w.base.handle_datagram(w.now, 10, &mut packet);
     w.transmit();
     let (_, to, said) = w.recorded.last().unwrap();
-    assert_eq!((*to, Word::decode(said)), (10, Some(Word::Unknown)));
+    assert_eq!((*to, LinkMessage::decode(said)), (10, Some(LinkMessage::Unknown)));
 }
 
 /// A mobile that goes away with connections that nobody uses is noticed, after the silence that

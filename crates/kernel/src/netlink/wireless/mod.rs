@@ -57,7 +57,7 @@ pub enum Wireless {
 
 /// A question to the kernel that is not answered in full.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PendingQuery {
     sequence: u32,
     interface: u32,
     /// The strongest station so far. A mobile's interface has one, the access point.
@@ -96,12 +96,12 @@ impl WirelessMonitor {
     /// # Errors
     ///
     /// The question was not sent.
-    pub fn ask(&mut self, interface: u32) -> Result<(), NetlinkError> {
+    pub fn query(&mut self, interface: u32) -> Result<(), NetlinkError> {
         if self.news.is_busy() {
             return Ok(());
         }
         let sequence = self.channel.request(question(self.news.family.id, interface))?;
-        self.news.asked = Some(Asked { sequence, interface, level: None, overdue: 0 });
+        self.news.asked = Some(PendingQuery { sequence, interface, level: None, overdue: 0 });
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl AsFd for WirelessMonitor {
 /// Makes events of messages.
 struct Interpreter {
     family: Family,
-    asked: Option<Asked>,
+    asked: Option<PendingQuery>,
     events: VecDeque<WirelessEvent>,
 }
 
@@ -165,7 +165,7 @@ impl Interpreter {
 
     fn take(&mut self, message: NetlinkMessage<Message>) {
         let (header, payload) = message.into_parts();
-        let answer = |asked: &&mut Asked| asked.sequence == header.sequence_number;
+        let answer = |asked: &&mut PendingQuery| asked.sequence == header.sequence_number;
         match payload {
             NetlinkPayload::InnerMessage(message) if header.message_type == self.family.id => {
                 let Some((interface, news)) = news(&message) else { return };
@@ -200,7 +200,7 @@ impl Interpreter {
         }
     }
 
-    fn fail(&mut self, asked: Asked, error: &io::Error) {
+    fn fail(&mut self, asked: PendingQuery, error: &io::Error) {
         let interface = asked.interface;
         tracing::debug!(interface, %error, "cannot read the signal level");
         self.report(interface, Wireless::Deaf);

@@ -207,7 +207,7 @@ fn a_kernel_is_asked_or_has_no_such_thing() {
         return println!("this kernel has no nl80211: nothing to be asked");
     };
     // The loopback has no stations.
-    monitor.ask(1).unwrap();
+    monitor.query(1).unwrap();
     let _ = monitor.handle_ready();
     assert!(!matches!(monitor.poll_event(), Some(WirelessEvent { what: Wireless::Signal(_), .. })));
 }

@@ -46,7 +46,7 @@ pub(super) fn finish(world: &mut Roaming, id: ConnId) {
     assert_eq!((app.read, wired.up), (wired.down, app.written));
 }
 
-/// MOB-39: warned of a handoff the mobile tells its base, which sends the candidate a copy of what
+/// MOB-39: warned of a handoff the mobile notifies its base, which sends the candidate a copy of what
 /// it holds at once, and goes on serving meanwhile.
 #[test]
 fn the_state_goes_to_the_candidate_before_the_handoff() {
@@ -100,7 +100,7 @@ fn a_prediction_that_does_not_come_true_leaves_nothing_behind() {
     finish(&mut world, id);
 }
 
-/// MOB-42: bytes that were copied and have changed since are not believed: those that were
+/// MOB-42: bytes that were copied and have changed since are not used: those that were
 /// acknowledged are gone from the state, those that came are in it.
 #[test]
 fn what_changed_after_it_was_copied_is_sent_anew() {
@@ -183,7 +183,7 @@ fn a_part_of_a_copy_spares_that_part() {
     finish(&mut world, id);
 }
 
-/// A base that was restarted has no copy, and the candidate's is of no use: all is asked for.
+/// A base that was restarted has no copy, and the candidate's is of no use: all is requested.
 #[test]
 fn a_copy_that_the_old_base_does_not_know_is_not_used() {
     let (mut world, id) = loaded(20_000, 20_000);

@@ -6,7 +6,7 @@ use super::*;
 /// Somebody whom no base knows.
 const STRANGER: u32 = 4;
 
-/// One base says to another what it once said, or what a third one said, as it was or changed.
+/// One base sends another what it or a third one once sent, as it was or changed.
 pub(super) fn any(world: &mut Roaming, dice: &mut Numbers) {
     let asks = |(from, _, bytes): &&(u32, u32, Vec<u8>)| {
         let said = Datagram::decode(bytes).map(|datagram| datagram.message);
@@ -29,7 +29,7 @@ pub(super) fn any(world: &mut Roaming, dice: &mut Numbers) {
         3 => (another, later(&bytes)),
         _ => (from, forged(&bytes, dice)),
     };
-    // Nobody else speaks for a base, and what it says of its own handoff it says to its own harm.
+    // Nobody else sends for a base, and what it sends of its own handoff is to its own harm.
     let attempt = Datagram::decode(&bytes).map_or(0, |datagram| datagram.attempt);
     if from != to && world.went.get(&attempt) != Some(&from) {
         world.receive(from, to, &bytes);

@@ -5,11 +5,11 @@ use lasthop_hop::Movable;
 
 use super::*;
 
-/// How long a base keeps an association that it hears nothing of.
+/// How long a base keeps an association from which it receives nothing.
 const IDLE: Duration = Duration::from_secs(90);
 
 impl Roaming {
-    /// A base forgets all and begins anew. The mobile, if it is with it, has yet to notice.
+    /// A base loses all state and begins anew. The mobile, if it is with it, has yet to notice.
     pub(super) fn crash(&mut self, at: usize) {
         trace!(self, "crash of {}", at + 1);
         self.crashes += 1;
@@ -70,7 +70,7 @@ impl Roaming {
         self.poll();
     }
 
-    /// The connections go on over the new hop, and the base before still tells what it has got.
+    /// The connections go on over the new hop, and the base before still sends what it has got.
     fn resume_after(&mut self, before: usize) {
         self.session.expect(self.limits.blind());
         self.session.resume(self.now, &mut self.pairs[self.pair].mobile, ID);
@@ -101,7 +101,7 @@ impl Roaming {
         }
     }
 
-    /// Bases drop what they have heard nothing of for long.
+    /// Bases drop associations from which they have received nothing for long.
     pub(super) fn drop_idle(&mut self) {
         let (now, pair) = (self.now, self.pair);
         for station in &mut self.stations {
@@ -300,7 +300,7 @@ impl Roaming {
         if !station.machine.is_here(ID) {
             return;
         }
-        // Unless the base has heard of the handoff, another could have the session from under it.
+        // Unless the base knows of the handoff, another could have the session from under it.
         let wanted = |slot: &mut Surrogate| slot.wanted && slot.greeted;
         let arrived = station.guest.take_if(wanted);
         let Some(mut arrived) = arrived.or_else(|| station.surrogate.take_if(wanted)) else {

@@ -6,7 +6,7 @@ fn is_greet(_: u32, _: u32, message: &Message<'_>) -> bool {
     matches!(message, Message::Greet { .. })
 }
 
-/// MHP-15: the upcall suspends sending, and the new base is told who held the session.
+/// MHP-15: the upcall suspends sending, and the new base is sent who held the session.
 #[test]
 fn the_upcall_suspends_and_greets_the_new_base_with_the_old_ones_address() {
     let mut world = Roaming::new(1);
@@ -135,7 +135,7 @@ fn bytes_are_reconciled_to_the_byte_in_both_directions() {
     }
 }
 
-/// MHP-19: an end that was said before the handoff is not lost, and an opening goes on.
+/// MHP-19: an end that was sent before the handoff is not lost, and an opening goes on.
 #[test]
 fn ends_and_openings_survive_a_handoff() {
     for opening in [Opening::Faithful, Opening::Early] {
@@ -196,7 +196,7 @@ fn repeated_messages_change_nothing() {
     assert_eq!(world.wired[&id].up, 100);
 }
 
-/// MHP-20: pieces of a large state that are lost are asked for again, and no other.
+/// MHP-20: pieces of a large state that are lost are requested again, and no other.
 #[test]
 fn a_large_state_comes_whole_over_a_lossy_network() {
     let mut world =

@@ -1,4 +1,4 @@
-//! Random schedules: whatever is lost, whenever the mobile moves, whichever base forgets all and
+//! Random schedules: whatever is lost, whenever the mobile moves, whichever base loses all state and
 //! whatever bases say that they should not, the bytes that arrive are the bytes that were sent.
 //!
 //! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number; with
@@ -166,7 +166,7 @@ impl Run {
 }
 
 /// MHP-18, MHP-19, MHP-20, MHP-23, MOB-39..43: nothing is wrong, lost or doubled and nothing stays
-/// behind, whatever the network does, whoever is restarted, and whatever is said that should not be.
+/// behind, whatever the network does, whoever is restarted, and whatever is sent that should not be.
 #[test]
 fn what_arrives_is_what_was_sent_wherever_the_mobile_moves() {
     let seeds = lasthop_testing::schedules(1500);

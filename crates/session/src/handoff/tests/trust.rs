@@ -1,4 +1,4 @@
-//! Who is believed: a session leaves a base by its mobile's word for that very base, and by nothing
+//! Who is trusted: a session leaves a base by its mobile's grant for that very base, and by nothing
 //! else.
 
 use lasthop_hop::seal::{GrantKey, Keypair, PublicKey};
@@ -9,7 +9,7 @@ use super::*;
 /// Datagrams, and to whom they go.
 type Said<A> = Vec<(A, Vec<u8>)>;
 
-/// What a base answers and tells when it is told that.
+/// What a base answers and reports for that message.
 fn told<A: Address, T: Authority<A>>(
     base: &mut Base<A, T>,
     from: A,
@@ -40,7 +40,7 @@ fn warrant(mobile: u32, holder: u32, claim: Claim<u32>) -> Option<Warrant> {
     Some(Warrant { mobile: mobile.to_name(), grant })
 }
 
-/// Base 1, where the mobile has said that it is.
+/// Base 1, where the mobile has announced that it is.
 fn holder() -> Base<u32, Toy> {
     let mut it = base(Config::base(), 1);
     let (said, events) = told(&mut it, MOBILE, &encoded(0, Message::Here { since: 0 }));
@@ -67,7 +67,7 @@ fn a_grant_for_that_base_and_handoff_frees_the_session() {
 }
 
 /// A stolen grant, one for another holder, session or handoff, a made-up one, none at all, and a base
-/// that nobody knows: refused, told, and nothing has changed.
+/// that nobody knows: refused, reported, and nothing has changed.
 #[test]
 fn whatever_is_no_grant_for_that_base_frees_nothing() {
     let claim = Claim { session: ID, attempt: 1, to: 2 };
@@ -127,7 +127,7 @@ fn what_the_world_does_not_freeze_is_not_given() {
     assert_eq!((base.pending(), base.sessions()), (0, 0));
 }
 
-/// A request that was good once is said again after the mobile has come back, or after the base was
+/// A request that was good once is sent again after the mobile has come back, or after the base was
 /// restarted: neither frees the session a second time.
 #[test]
 fn a_replayed_request_frees_nothing() {
@@ -223,7 +223,7 @@ fn a_stranger_and_a_session_from_strangers_are_refused() {
     assert_eq!(it.sessions(), 0);
 }
 
-/// MOB-39: no copy goes to a candidate that is not known, and the mobile hears why.
+/// MOB-39: no copy goes to a candidate that is not known, and the mobile gets the reason.
 #[test]
 fn an_unknown_candidate_gets_no_copy() {
     let mut base = holder();
@@ -315,7 +315,7 @@ fn a_holder_that_is_known_to_be_gone_is_told_at_once() {
     assert_eq!(world.now, now);
 }
 
-/// As soon as a link stands, what waits for it is asked for.
+/// As soon as a link stands, what waits for it is requested.
 #[test]
 fn nothing_waits_for_a_timer_once_a_link_stands() {
     let mut world = Roaming::new(1);

@@ -32,7 +32,7 @@ enum Step {
     Fetch,
     /// It comes to the base where the mobile is, or where it was before.
     Deliver(bool),
-    /// The base with the wired connections is told that another asks for them.
+    /// The base with the wired connections is notified that another requests them.
     Detach,
     Attach,
     /// The association between the bases is made anew.
@@ -422,7 +422,7 @@ impl Run {
                     _ => {}
                 }
             }
-            // A session that is suspended hears of its old association no more.
+            // A session that is suspended gets nothing from its old association any more.
             if serving != Some(at) {
                 continue;
             }

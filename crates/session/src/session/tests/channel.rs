@@ -206,7 +206,7 @@ fn what_waits_to_be_polled_is_bounded() {
     assert_eq!(polled, 50_000);
 }
 
-/// MHP-15: whatever was under way when the hop was left is lost, and what the old base said is not
+/// MHP-15: whatever was under way when the hop was left is lost, and what the old base sent is not
 /// taken for the new one's word.
 #[test]
 fn the_channel_does_not_move() {

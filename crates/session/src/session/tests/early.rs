@@ -1,4 +1,4 @@
-//! A mobile that asks a base, hears nothing, and asks another: whatever its applications do between,
+//! A mobile that asks a base, gets no answer, and asks another: whatever its applications do between,
 //! nothing is lost.
 
 use lasthop_hop::Movable;
@@ -7,7 +7,7 @@ use super::*;
 
 const NAME: SessionId = SessionId(3);
 
-/// A mobile and the base where its session stands, of which the mobile has told others.
+/// A mobile and the base where its session stands, that the mobile has named to others.
 struct Trip {
     world: Sessions,
     state: Option<SessionState>,
@@ -103,7 +103,7 @@ fn bytes_are_read_and_none_are_written_between_two_bases() {
     assert_eq!(trip.world.read_mobile(one), b"ef");
 }
 
-/// MHP-14: an end that was asked for at any moment comes behind the last byte.
+/// MHP-14: an end that was requested at any moment comes behind the last byte.
 #[test]
 fn a_direction_ended_between_two_bases_ends_where_it_should() {
     for moment in 0..4 {
@@ -164,7 +164,7 @@ fn a_connection_given_up_between_two_bases_is_reset_at_the_last() {
     }
 }
 
-/// MHP-2, MHP-23: a connection opened at any moment is asked of the fixed host once, where the session
+/// MHP-2, MHP-23: a connection opened at any moment is made to the fixed host once, where the session
 /// comes to stand.
 #[test]
 fn a_connection_opened_between_two_bases_is_opened_once() {
@@ -355,7 +355,7 @@ impl Upload {
         Self { trip, id, old, stream, sent }
     }
 
-    /// The mobile hears that the old base had got so many bytes more, or fewer, than it had.
+    /// The mobile is sent that the old base had got so many bytes more, or fewer, than it had.
     fn hear(&mut self, more: i64) {
         let arrived = self.old.mobile.arrived(self.stream).expect("it was detached");
         let Sessions { pair, mobile, now, .. } = &mut self.trip.world;

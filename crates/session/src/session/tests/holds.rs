@@ -274,7 +274,7 @@ fn more_streams_are_held_than_may_be_half_open() {
 }
 
 /// MHP-23: the mobile gave the base up and came back over the association that stands, before the base
-/// had heard of it: the connections leave the old streams and go on over the new ones.
+/// knew of it: the connections leave the old streams and go on over the new ones.
 #[test]
 fn a_mobile_that_comes_back_over_the_same_association_goes_on() {
     for adopted in [false, true] {
@@ -292,7 +292,7 @@ fn a_mobile_that_comes_back_over_the_same_association_goes_on() {
             let new = world.connect(Opening::Early);
             assert_eq!(world.up(new, b"new"), 3);
             assert_eq!(world.wanted(), [NAME]);
-            // The base hears of it, and takes its own state up again.
+            // The base is notified, and takes its own state up again.
             let Sessions { pair, base, now, .. } = &mut world;
             let state = base.freeze(*now, &mut pair.base, NAME);
             assert_eq!(state.connections.len(), 4, "what is new stays where it is");
@@ -393,7 +393,7 @@ fn an_opening_that_the_state_knows_is_not_asked_again() {
     assert!(mobile.contains(&Event::Reset { id: new, reason }), "{mobile:?}");
 }
 
-/// MHP-23: a base that was told the session's name, and that the mobile leaves and comes back to
+/// MHP-23: a base that was sent the session's name, and that the mobile leaves and comes back to
 /// before anybody else has asked for the session, has its connections where they began.
 #[test]
 fn a_mobile_that_comes_back_before_its_base_gave_anything_away_goes_on() {

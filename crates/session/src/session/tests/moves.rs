@@ -31,7 +31,7 @@ enum Step {
     Adopt(bool),
     /// The state is at that base, which may not use it yet.
     Tentative(bool),
-    /// The mobile hears that the base has the state.
+    /// The mobile is notified that the base has the state.
     Resumed,
     Say(bool, usize),
     /// The base before says how much it had got, or somewhat less.
@@ -91,7 +91,7 @@ struct End {
     finished: bool,
     ended: bool,
     closed: bool,
-    /// Of the fixed host's: it was asked, or refused.
+    /// Of the fixed host's: it was connected to, or refused.
     asked: usize,
 }
 
@@ -282,7 +282,7 @@ impl Run {
             return;
         }
         if !same {
-            // Something may have been said over the old one again.
+            // Something may have been sent over the old one again.
             self.leave();
             self.suspended = false;
             self.associate();

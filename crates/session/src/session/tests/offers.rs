@@ -20,7 +20,7 @@ fn offer(world: &mut Sessions) -> ConnId {
     base.offer(*now, &mut pair.base, addr(MOBILE), addr(CALLER)).expect("room")
 }
 
-/// MHP-6: the mobile is asked for the address and port that the fixed host asked for.
+/// MHP-6: the mobile gets the address and port that the fixed host connects to.
 #[test]
 fn an_offer_that_is_taken_is_a_connection() {
     let mut world = listening();
@@ -43,7 +43,7 @@ fn an_offer_that_is_taken_is_a_connection() {
     world.assert_nothing_left();
 }
 
-/// MHP-6: a refusal reaches the base, which tells the fixed host.
+/// MHP-6: a refusal reaches the base, which sends it to the fixed host.
 #[test]
 fn an_offer_may_be_refused() {
     let mut world = listening();
@@ -86,7 +86,7 @@ fn a_mobile_offers_nothing() {
 }
 
 /// MHP-17: a connection that a fixed host opened moves; one that the mobile has not agreed to is
-/// forgotten, and its number is not used again.
+/// removed, and its number is not used again.
 #[test]
 fn offered_connections_move_and_unanswered_offers_do_not() {
     let mut world = listening();

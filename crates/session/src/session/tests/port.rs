@@ -98,7 +98,7 @@ fn half_closed_connections_go_on_half_closed() {
         assert_eq!(world.read_base(id), b"0123456789");
         assert_eq!(world.read_mobile(id), b"cdefgh");
         let Sessions { pair, mobile, base, .. } = &mut world;
-        // One that is over in both directions is forgotten as its last byte is read.
+        // One that is over in both directions is removed as its last byte is read.
         if !(up && down) {
             assert_eq!(base.recv_state(&pair.base, id) == RecvState::Finished, up);
             assert_eq!(mobile.recv_state(&pair.mobile, id) == RecvState::Finished, down);
@@ -145,7 +145,7 @@ fn a_connection_that_is_over_is_read_to_its_end_elsewhere() {
     assert_eq!(world.mobile.connections(), 0);
 }
 
-/// MHP-2: an opening without an answer is asked for again, with all that it said.
+/// MHP-2: an opening without an answer is requested again, with all that it carried.
 #[test]
 fn an_opening_goes_on_elsewhere() {
     let source = "10.1.0.1:5000".parse().ok();

@@ -167,7 +167,7 @@ impl Run {
         } else {
             b.reset(&mut pair.base, id, ResetReason::Aborted);
         }
-        // Our own reset is not told back; only Closed may follow.
+        // Our own reset is not reported back; only Closed may follow.
         self.poll(mobile);
     }
 

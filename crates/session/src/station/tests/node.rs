@@ -5,7 +5,7 @@ use crate::handoff::tests::{Wired, bound};
 use crate::memory::End;
 use crate::{Refusal, Target};
 
-/// Then an association is over of whose other end nothing is heard.
+/// Then an association is over from whose other end nothing comes.
 const SILENCE: Duration = Duration::from_secs(8);
 
 /// A base's machine, as these tests have it.
@@ -459,7 +459,7 @@ impl Wires<u32> for NodeWires<'_> {
 
     fn end_move(&mut self, _mobile: u32) {}
 
-    fn leave(&mut self, _mobile: u32) {}
+    fn release_mobile(&mut self, _mobile: u32) {}
 
     fn previews(&self, _id: At, _mobile: u32, _limit: Bytes) -> Vec<(ConnId, Vec<u8>)> {
         vec![]

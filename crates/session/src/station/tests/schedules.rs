@@ -1,5 +1,5 @@
 //! Random schedules of handoffs by the machine that a base runs: whatever is lost, whenever the mobile
-//! moves, whether wired halves stay or move, whichever base forgets all: the bytes that arrive are the
+//! moves, whether wired halves stay or move, whichever base loses all state: the bytes that arrive are the
 //! bytes that were sent, and nothing stays behind.
 //!
 //! `LASTHOP_SCHEDULES` sets how many there are and `LASTHOP_FIRST` the first one's number; with
@@ -109,7 +109,7 @@ impl Run {
             rest = rest.max(1);
         }
         assert!(!world.mobile.is_pending(), "a handoff that never ends");
-        // Nothing more is heard of the mobile where it is not.
+        // Nothing more comes from the mobile where it is not.
         (1..=3).for_each(|base| world.forget(base));
         // Longer than anything is remembered.
         for _ in 0..300 {

@@ -218,7 +218,7 @@ impl Wires<SocketAddr> for Surrogates {
         }
     }
 
-    fn leave(&mut self, _mobile: SocketAddr) {}
+    fn release_mobile(&mut self, _mobile: SocketAddr) {}
 
     fn is_ready(&self) -> bool {
         true
