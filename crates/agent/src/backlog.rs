@@ -14,9 +14,9 @@ const MEMORY: u64 = 4000;
 /// how much the hop loses beside what a full queue drops.
 ///
 /// An agent that repairs what a full queue drops hides from the sender the only sign that it is too
-/// fast (SNP-7), and of most queues it hears nothing: they are in modems. But where what waits takes as
+/// fast (SNP-7), and most queues report nothing: they are in modems. But where what waits takes as
 /// long as the whole path without any queue, half of the sender's window keeps the hop busy. Then a
-/// loss that the sender hears of costs little, and on a hop that otherwise loses nothing it is
+/// loss that the sender notices costs little, and on a hop that otherwise loses nothing it is
 /// congestion. On a lossy hop it may be either, while the sender needs all of its window to cover the
 /// repairs.
 #[derive(Clone, Copy, Default, Debug)]
@@ -75,7 +75,7 @@ impl Backlog {
         self.timed = None;
     }
 
-    /// A segment turns out to be lost. Those right before it have just told how deep the queue was.
+    /// A segment turns out to be lost. Those right before it have just shown how deep the queue was.
     pub(crate) fn lost(&mut self) {
         self.lost += u64::from(!self.is_deep());
     }

@@ -37,7 +37,7 @@ pub trait Agent<P: Packet> {
     /// [`poll_output`](Self::poll_output).
     fn handle_packet(&mut self, now: Time, from: Side, packet: P);
 
-    /// Another agent, or a mobile's link, said something.
+    /// Another agent, or a mobile's link, sent a message.
     fn handle_message(&mut self, _now: Time, _from: Side, _message: &Message) {}
 
     /// The hop's state changed.

@@ -68,7 +68,7 @@ impl LruList {
         }
     }
 
-    /// The connection at an index is forgotten.
+    /// Removes the connection at an index.
     pub(crate) fn remove(&mut self, at: usize) {
         self.unlink(at);
         if let Some(node) = self.nodes.get_mut(at) {

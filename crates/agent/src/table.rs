@@ -1,4 +1,4 @@
-//! What an agent knows of each connection and when each wants to be called, within a bound.
+//! An agent's state of each connection and its timer, within a bound.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -10,7 +10,7 @@ use crate::Connection;
 use crate::lru::LruList;
 
 /// State of many connections. When it is full, the one that was silent longest gives way; one that
-/// was silent for long enough is forgotten anyhow, since its end may have passed elsewhere. Weight
+/// was silent for long enough is removed anyhow, since its end may have passed elsewhere. Weight
 /// and deadline of a connection go with it.
 #[derive(Clone, Debug)]
 pub struct Table<S> {
@@ -32,7 +32,7 @@ struct Entry<S> {
 }
 
 impl<S> Table<S> {
-    /// A table of at most `limit` connections, each forgotten after `idle` without a packet.
+    /// A table of at most `limit` connections, each removed after `idle` without a packet.
     pub const fn new(limit: usize, idle: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -89,7 +89,7 @@ impl<S> Table<S> {
         self.weight
     }
 
-    /// Says when a connection wants to be called, in place of what was said before.
+    /// Sets a connection's timer, in place of the one before.
     pub fn arm(&mut self, connection: &Connection, due: Option<Time>) {
         if let Some(entry) = self.entries.get_mut(connection) {
             self.deadlines.replace(*connection, entry.due, due);
@@ -141,7 +141,7 @@ impl<S> Table<S> {
         while self.pop_expired(now).is_some() {}
     }
 
-    /// Takes out a connection that was silent too long, for an agent that has more to forget of it.
+    /// Takes out a connection that was silent too long, for an agent that has more to remove with it.
     pub fn pop_expired(&mut self, now: Time) -> Option<(Connection, S)> {
         let (used, oldest) = self.recency.oldest()?;
         if now.since(used) < self.idle {
@@ -158,7 +158,7 @@ impl<S> Table<S> {
     }
 
     /// Takes out the connection that was silent longest, if there is no room for another. Before
-    /// [`insert`](Self::insert) of one that is not known, for an agent that has more to forget.
+    /// [`insert`](Self::insert) of one that is not known, for an agent that has more to remove.
     pub fn make_room(&mut self) -> Option<(Connection, S)> {
         if self.entries.len() < self.limit {
             return None;

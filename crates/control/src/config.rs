@@ -21,7 +21,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The file says something that is not understood.
@@ -34,7 +34,7 @@ pub enum ConfigError {
         /// The key, and what was expected.
         message: String,
     },
-    /// Something that is needed was said neither in the file nor by a flag.
+    /// Something that is needed was set neither in the file nor by a flag.
     #[error("{what} is missing: {how}")]
     Missing {
         /// What.

@@ -1,4 +1,4 @@
-//! What running processes are told and asked, whatever they are: settings, their files, the control
+//! What configures and controls running processes, whatever they are: settings, their files, the control
 //! socket, signals of links, priorities.
 
 pub mod config;

@@ -47,7 +47,7 @@ pub fn default_path(role: &str) -> PathBuf {
     dir.join(format!("{role}.sock"))
 }
 
-/// Where the process of `role` is asked when nobody says: in the [default place](default_path), or
+/// Where the process of `role` is queried by default: in the [default place](default_path), or
 /// where a service has its socket if only that is there. A user who logs in, root too, has a runtime
 /// directory of his own, which services have not.
 pub fn known_path(role: &str) -> PathBuf {
@@ -62,7 +62,7 @@ pub fn known_path(role: &str) -> PathBuf {
 pub struct ControlError {
     /// Its path.
     path: PathBuf,
-    /// What the kernel said.
+    /// The kernel's error.
     source: io::Error,
 }
 

@@ -29,9 +29,9 @@ pub enum NetnsError {
     /// `ip` refused a line.
     #[error("`ip` refused `{lines}`: {message}")]
     Ip {
-        /// What it was told.
+        /// Its input.
         lines: String,
-        /// What it said.
+        /// Its error output.
         message: String,
     },
     /// A namespace, or something in it, could not be opened or written.
@@ -39,7 +39,7 @@ pub enum NetnsError {
     Io {
         /// What was opened or written.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// Not a name that an interface can have.
@@ -141,7 +141,7 @@ impl Netns {
     ///
     /// # Errors
     ///
-    /// [`NetnsError::NoIpCommand`], or what `ip` said about the first line that it refused.
+    /// [`NetnsError::NoIpCommand`], or the error of `ip` for the first line that it refused.
     pub fn ip(&self, lines: &str) -> Result<(), NetnsError> {
         let mut child = self
             .command("ip")
@@ -183,7 +183,7 @@ impl Netns {
     }
 
     /// Gives the interface its addresses and sets it up. IPv6 addresses are usable at once:
-    /// nothing is asked of neighbours first.
+    /// neighbours are not resolved first.
     ///
     /// # Errors
     ///
@@ -344,7 +344,7 @@ fn confine(command: &mut Command, fd: Arc<OwnedFd>) {
 /// Makes system calls only, so that it may run between fork and exec.
 fn end_with(parent: rustix::process::Pid) -> io::Result<()> {
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // The parent may have ended before the kernel was asked.
+    // The parent may have ended before the kernel's request.
     if rustix::process::getppid() == Some(parent) {
         Ok(())
     } else {

@@ -23,7 +23,7 @@ pub enum NftError {
     /// `nft`, or the kernel under it, refused the rules.
     #[error("nft refused the rules: {0}")]
     Refused(String),
-    /// The program could not be run or spoken to.
+    /// The program could not be run or written to.
     #[error("running nft: {0}")]
     Io(io::Error),
 }
@@ -96,7 +96,7 @@ fn run(program: impl AsRef<OsStr>, arguments: &[&str], script: &str) -> Result<S
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(NftError::Missing),
         Err(e) => return Err(NftError::Io(e)),
     };
-    // One that ends before it has read everything has said why.
+    // One that ends before it has read everything has reported why.
     let written = child.stdin.take().map_or(Ok(()), |mut stdin| stdin.write_all(script.as_bytes()));
     let output = child.wait_with_output().map_err(NftError::Io)?;
     if !output.status.success() {

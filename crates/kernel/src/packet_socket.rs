@@ -27,7 +27,7 @@ pub enum PacketSocketError {
         name: String,
         /// What was being done.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -20,7 +20,7 @@ const EVENTS_MAX: usize = 512;
 pub enum Interest {
     /// Something to read or to accept.
     Read,
-    /// Something to read, told in each turn until all of it was read.
+    /// Something to read, reported in each turn until all of it was read.
     ReadInShares,
     /// Both directions, urgent data, and the peer's half-close.
     ReadWrite,

@@ -20,7 +20,7 @@ const INFO_LENGTH: usize = 104;
 /// `TCP_REPAIR` (tcp(7) does not tell; `enum` beside it in linux/tcp.h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
-    /// The socket speaks no more and can be read out or filled.
+    /// The socket sends nothing and can be read out or filled.
     On,
     /// It goes on, and asks its peer for the window at once.
     Off,
@@ -72,7 +72,7 @@ pub struct Window {
     pub snd_wnd: u32,
     /// The most that it ever took.
     pub max_window: u32,
-    /// What we told the peer that we take, bytes.
+    /// What we advertised to the peer, bytes.
     pub rcv_wnd: u32,
     /// From where that counts.
     pub rcv_wup: u32,
@@ -213,7 +213,7 @@ pub fn set_options(
     sack: bool,
     timestamps: bool,
 ) -> io::Result<()> {
-    // Each option is its number in RFC 9293, 7323 or 2018 and a value. A scale of zero is said too:
+    // Each option is its number in RFC 9293, 7323 or 2018 and a value. A scale of zero is included:
     // the socket has chosen one for itself when it connected.
     let (send, receive) = scales;
     let mut words = vec![2, mss, 3, u32::from(send) | u32::from(receive) << 16];
@@ -290,7 +290,7 @@ pub fn buffers(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
 /// Chooses buffer sizes, as the kernel counts them, beyond the usual limits. Needs
 /// `CAP_NET_ADMIN`.
 pub fn force_buffers(fd: BorrowedFd<'_>, receive: u32, send: u32) -> io::Result<()> {
-    // The kernel doubles what it is told.
+    // The kernel doubles what is set.
     let size = |n: u32| (n / 2).cast_signed();
     set_int(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, size(receive))?;
     set_int(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, size(send))

@@ -1,4 +1,4 @@
-//! How what runs in a loop is told to stop.
+//! A request to stop for what runs in a loop.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};

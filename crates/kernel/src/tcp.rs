@@ -78,7 +78,7 @@ fn available() -> String {
 }
 
 /// The widest window that a socket offers from here on, in bytes; what it has offered stays so. The
-/// kernel forgets it whenever it tunes the buffer or sees segments of another length.
+/// kernel resets it whenever it tunes the buffer or sees segments of another length.
 ///
 /// # Errors
 ///
@@ -403,7 +403,7 @@ mod tests {
         for ip in ["127.0.0.1", "::1"] {
             let listener = listen(SocketAddr::new(ip.parse().unwrap(), 0)).unwrap();
             let client = std::net::TcpStream::connect(local_addr(&listener)).unwrap();
-            // Before it is accepted: the second mark makes the kernel forget the first.
+            // Before it is accepted: the second mark replaces the first in the kernel.
             for (bytes, flags) in [
                 (&b"!"[..], SendFlags::OOB),
                 (&b"abc"[..], SendFlags::empty()),

@@ -20,7 +20,7 @@ pub enum TunError {
     Io {
         /// The device.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

@@ -35,7 +35,7 @@ pub struct Turn<'a> {
     pub clock: Clock,
     /// Where descriptors are watched.
     pub reactor: &'a mut Reactor<Source>,
-    /// Which part of the hop is spoken to; zero where it has but one.
+    /// Which part of the hop is meant; zero where it has but one.
     pub part: u32,
 }
 

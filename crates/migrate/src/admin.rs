@@ -27,7 +27,7 @@ use super::{Flow, Route};
 /// takes milliseconds, but changes of packet rules wait for each other in all namespaces of the host,
 /// and for every processor, which can be seconds on one that has too much to do.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A helper of our own that was told goodbye has this long to clean up before we go on without it.
+/// A helper of our own that was sent goodbye has this long to clean up before we go on without it.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// This program, however it was called and wherever its file has gone.
 const THIS_PROGRAM: &str = "/proc/self/exe";
@@ -190,7 +190,7 @@ impl Admin {
     }
 
     /// Asks for all that is to stand. Without the guard nothing else is of use; a single address
-    /// that cannot be had any more is told, and does not keep the others waiting.
+    /// that cannot be had any more is reported, and does not keep the others waiting.
     fn restore_standing(&mut self) -> Result<(), MigrateError> {
         let tell = |outcome| match outcome {
             Err(error @ MigrateError::Refused { .. }) => {
@@ -353,7 +353,7 @@ impl Admin {
         self.perform("retract an address", &request)
     }
 
-    /// Sets the mode of sockets: for each what the kernel said.
+    /// Sets the mode of sockets: for each the kernel's result.
     pub(super) fn repair(
         &mut self,
         fds: &[BorrowedFd<'_>],
@@ -368,7 +368,7 @@ impl Admin {
         Ok(all)
     }
 
-    /// Makes transparent sockets: for each the socket, or what the kernel said.
+    /// Makes transparent sockets: for each the socket, or the kernel's error.
     pub(super) fn sockets(
         &mut self,
         wanted: &[SocketRequest],

@@ -92,7 +92,7 @@ fn images(admin: &mut Admin, fds: &[OwnedFd]) -> Vec<Result<Image, MigrateError>
 enum Inspection {
     /// It can move.
     Movable(Flow),
-    /// It can be told without stopping it.
+    /// It is over or cannot move, which is known without stopping it.
     Done(Box<Result<Image, MigrateError>>),
 }
 

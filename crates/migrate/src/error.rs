@@ -16,7 +16,7 @@ pub enum MigrateError {
     Spawn {
         /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// No helper serves the path.
@@ -27,7 +27,7 @@ pub enum MigrateError {
     NoHelper {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The helper did not answer, or not sensibly. It is not asked again before it is found anew.
@@ -60,7 +60,7 @@ pub enum MigrateError {
     Kernel {
         /// The step.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// It is still being made.
@@ -94,7 +94,7 @@ pub enum MigrateError {
         command: String,
         /// How it ended.
         status: String,
-        /// The end of what it said.
+        /// The end of its output.
         stderr: String,
     },
 }

@@ -84,7 +84,7 @@ pub(super) struct Settings {
 
 /// All of one kernel TCP connection.
 ///
-/// What a peer's selective acknowledgements said is not in it, nor what was received out of order:
+/// A peer's selective acknowledgements are not in it, nor what was received out of order:
 /// both kernels must be ready for that (RFC 2018, section 8), and it is sent again.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Image {

@@ -1,4 +1,4 @@
-//! What is asked of the helper, and what it answers: one datagram each, with descriptors beside it.
+//! Requests to the helper, and its answers: one datagram each, with descriptors beside it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -127,14 +127,14 @@ fn flows(images: &[Image]) -> impl Iterator<Item = Flow> + '_ {
 }
 
 /// Where the socket is bound. What is over is read from a socket that talks to itself, if at all:
-/// its peer has forgotten the connection and must not be reminded.
+/// its peer has removed the connection and must not get another segment.
 fn local(image: &Image) -> SocketAddr {
     if image.over { SocketAddr::from(([127, 0, 0, 1], 0)) } else { image.flow.local }
 }
 
 /// What the receive and the send queue must have room for.
 fn room(image: &Image) -> (u32, u32) {
-    // As much as there was: the window that the peer was told fits into that. The kernel counts its
+    // As much as there was: the window that was advertised to the peer fits into that. The kernel counts its
     // own bookkeeping too, of which another one may have more.
     let room = |had: u32, bytes: usize| {
         let bytes = u32::try_from(bytes).unwrap_or(BUFFER_MAX);
@@ -170,8 +170,8 @@ fn fill(fd: BorrowedFd<'_>, image: &Image) -> Result<(), (&'static str, io::Erro
         sockopt::set_queue_seq(fd, seq).map_err(step("set a sequence number"))?;
     }
     // How long segments are is settled when a connection is made, and the kernel does not look again
-    // when it is told below what the peer takes: without a word it would send 536 bytes at a time, as
-    // to a peer that said nothing (RFC 9293, section 3.7.1), which is thrice the packets.
+    // when the peer's MSS is set below: without it, it would send 536 bytes at a time, as
+    // to a peer without that option (RFC 9293, section 3.7.1), which is thrice the packets.
     sockopt::choose_mss(fd, image.mss).map_err(step("choose the largest segment"))?;
     let remote = if image.over { lasthop_kernel::tcp::local_addr(fd) } else { image.flow.remote };
     connect(fd, &remote).map_err(|e| step("set up a connection in repair")(e.into()))?;

@@ -191,7 +191,7 @@ impl Routing {
     }
 
     /// This host answers for the address no more; where it is, nobody knows. Only a segment has to
-    /// be told: what routes and commands did holds until somebody has the address.
+    /// be notified: what routes and commands did holds until somebody has the address.
     ///
     /// # Errors
     ///
@@ -308,7 +308,7 @@ fn wait_for_output(
     }
     loop {
         let status = child.try_wait()?;
-        // What was said before the end is there when the end is.
+        // Its output before the end is there when the end is.
         if let Some(stderr) = &mut stderr {
             listen(stderr, said);
         }

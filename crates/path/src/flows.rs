@@ -9,7 +9,7 @@ use lasthop_wire::tcp::Flags;
 
 use lasthop_control::ConnectionReport;
 
-/// A connection without packets is forgotten after this time.
+/// A connection without packets is removed after this time.
 const IDLE: Duration = Duration::from_secs(300);
 /// One that has ended is forgotten after this time, in which late packets may come.
 const LINGER: Duration = Duration::from_secs(5);

@@ -25,7 +25,7 @@ pub struct CoherentConfig {
     /// Connections that are known at most; the one that was silent longest gives way, and what waits
     /// of it is lost.
     pub connections: usize,
-    /// A connection without packets is forgotten after this time.
+    /// A connection without packets is removed after this time.
     pub idle: Duration,
 }
 
@@ -63,7 +63,7 @@ pub struct CoherentDupacks<P> {
 struct State<P> {
     waiting: Waiting<P>,
     stream: Stream,
-    /// The ends speak ECN.
+    /// The ends use ECN.
     ecn: Ecn,
 }
 

@@ -17,7 +17,7 @@ pub struct DelayedDupacksConfig {
     /// Connections that are known at most; the one that was silent longest gives way, and what waits
     /// of it is lost.
     pub connections: usize,
-    /// A connection without packets is forgotten after this time.
+    /// A connection without packets is removed after this time.
     pub idle: Duration,
 }
 

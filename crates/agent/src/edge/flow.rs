@@ -21,7 +21,7 @@ pub(super) struct Ack {
     sack: SackBlocks,
 }
 
-/// What one end has said.
+/// What one end has sent.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct FlowEnd {
     /// After the highest byte that it has sent.
@@ -260,7 +260,7 @@ pub(super) fn acknowledges(segment: &Segment) -> bool {
 }
 
 /// The blocks above the acknowledgement: without those that tell of data that came twice (RFC 2883),
-/// which are to be told once.
+/// which are to be reported once.
 pub(super) fn held_above(segment: &Segment) -> SackBlocks {
     let blocks = segment.options.sack.as_slice();
     let mut above = SackBlocks::default();
@@ -279,7 +279,7 @@ pub(super) fn held_above(segment: &Segment) -> SackBlocks {
 pub(super) enum AckKind {
     /// It covers something new.
     New,
-    /// It repeats what was said, since something came above a gap (RFC 5681 section 2).
+    /// It repeats an acknowledgement, since something came above a gap (RFC 5681 section 2).
     Duplicate,
     /// It tells of data that came twice, states another window, comes with data, or is old.
     Other,

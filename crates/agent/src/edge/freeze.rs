@@ -28,7 +28,7 @@ pub struct FreezeConfig {
     pub sender: bool,
     /// Connections that are known at most; the one that was silent longest gives way.
     pub connections: usize,
-    /// A connection without packets is forgotten after this time.
+    /// A connection without packets is removed after this time.
     pub idle: Duration,
 }
 
@@ -83,11 +83,11 @@ pub struct FreezeStats {
 /// Freeze-TCP (Goff et al. 2000; FRZ) and the freezing of the link-layer trigger method (LLT), for a
 /// TCP that knows of neither.
 ///
-/// On a warning every fixed host is told, in its mobile's name, that the window is zero, and each
+/// On a warning a zero window is advertised to every fixed host, in its mobile's name, and each
 /// acknowledgement that passes from then on says so too. A sender that has had all its data
 /// acknowledged before the hop falls silent goes to persist with its windows and estimates kept. So
 /// the warning should come a round trip and the hop's queue ahead: for data that is lost the sender's
-/// timer runs, whatever its window. The first acknowledgement repeats what the mobile has said last;
+/// timer runs, whatever its window. The first acknowledgement repeats what the mobile has sent last;
 /// some stacks take a lesser window only from one that acknowledges more (Linux before 6.6), and hear
 /// it from the next that passes.
 ///
@@ -186,7 +186,7 @@ impl<P: Packet> Freeze<P> {
         }
     }
 
-    /// The window of the hosts on `of` is zero, as the other ends hear.
+    /// The window of the hosts on `of` is zero, as advertised to the other ends.
     fn shut(&mut self, of: Side, copies: u8) {
         for (connection, flow) in self.flows.iter_mut() {
             if flow.seen.has_ended(of.other()) {

@@ -3,7 +3,7 @@
 //! Schemes that their authors put into a mobile's TCP work as well on a bridge in front of it, on a
 //! mobile router, and where no more than headers is needed at the base: they say in the mobile's name
 //! what its TCP does not know to say. All they know is soft, and what they do to a sender it gets
-//! over by itself if they vanish: a sender that was told of a window of zero probes it.
+//! over by itself if they vanish: a sender with a window of zero probes it.
 //!
 //! A connection whose beginning was missed is helped as far as it can be. Window fields are told
 //! again as they came, and zero is zero at any scale; only [`ReceiverWindows`] must know the scale.
@@ -40,7 +40,7 @@ pub struct FlowView {
     pub to_mobile: Bytes,
     /// Payload that passed to the fixed host.
     pub to_fixed: Bytes,
-    /// Its sender was told of a window of zero that is not the receiver's.
+    /// Its sender was sent a window of zero that is not the receiver's.
     pub frozen: bool,
     /// What is kept back of it: acknowledgements, or bytes that are left out of them.
     pub held: u32,

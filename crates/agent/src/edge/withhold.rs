@@ -24,7 +24,7 @@ pub struct WithholdConfig {
     pub calm: Bytes,
     /// Connections that are known at most; the one that was silent longest gives way.
     pub connections: usize,
-    /// A connection without packets is forgotten after this time.
+    /// A connection without packets is removed after this time.
     pub idle: Duration,
 }
 
@@ -311,7 +311,7 @@ impl State {
     }
 }
 
-/// Bytes that the mobile has acknowledged and the fixed host has not heard of.
+/// Bytes that the mobile has acknowledged and that were not forwarded to the fixed host.
 fn pending(flow: &Flow<State>) -> i32 {
     match (flow.seen.mobile.last, flow.state.forwarded) {
         (Some(last), Some(forwarded)) => last.ack.ahead_of(forwarded),

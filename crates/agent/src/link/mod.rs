@@ -1,6 +1,6 @@
 //! Retransmission by the link itself, which knows nothing of TCP (DDA-1, CC-4).
 //!
-//! Each end of the hop numbers what it sends, keeps copies, and is told by the other end which
+//! Each end of the hop numbers what it sends, keeps copies, and gets reports from the other end which
 //! frames have come. No header is read, so encrypted payload is helped like any other. By default
 //! a repaired frame is passed on when it comes, behind those that overtook it: what TCP makes of
 //! that is the receiver's business (delayed dupacks, congestion coherence).
@@ -82,7 +82,7 @@ pub struct LinkStats {
     pub receiver: ReceiverStats,
     /// Acknowledgements that came.
     pub acks: u64,
-    /// Sources that were told of a failed attempt (EBS-1).
+    /// Sources that were notified of a failed attempt (EBS-1).
     pub notices: u64,
 }
 

@@ -21,7 +21,7 @@ pub struct SenderStats {
     pub acknowledged: u64,
     /// Retransmissions, probes included.
     pub retransmitted: u64,
-    /// Retransmissions because nothing was heard for too long.
+    /// Retransmissions because nothing came back for too long.
     pub probes: u64,
     /// Frames that were lost for good after all their retransmissions (DDA-6).
     pub given_up: u64,
@@ -33,7 +33,7 @@ pub struct SenderStats {
 ///
 /// A hop does not reorder, so of two transmissions the earlier is lost if the later has come and
 /// the earlier has not. Transmissions are counted for that, not frames: a lost retransmission is
-/// told in the same way. A loss at the tail has no later frame; when nothing was heard for a
+/// reported in the same way. A loss at the tail has no later frame; when nothing came back for a
 /// timeout of the hop's own, the latest frame is sent once more, and its acknowledgement tells
 /// whether the ones before it have come.
 #[derive(Clone, Debug)]

@@ -28,7 +28,7 @@ pub(super) struct Around<'a, P> {
 pub(super) struct Flow<P> {
     /// What the mobile has acknowledged.
     acked: Seq,
-    /// What the fixed host was told of it: all, or all but the last byte (MTC-2).
+    /// What was acknowledged to the fixed host: all, or all but the last byte (MTC-2).
     told: Seq,
     /// After the last byte that the fixed host has sent.
     top: Seq,
@@ -45,7 +45,7 @@ pub(super) struct Flow<P> {
     strange: u32,
 }
 
-/// What the mobile said last, for acknowledgements in its name.
+/// What the mobile sent last, for acknowledgements in its name.
 #[derive(Clone, Copy, Debug)]
 struct Mobile {
     /// After the last byte that it has sent.
@@ -244,7 +244,7 @@ impl<P: Packet> Flow<P> {
             && self.mobile.window == Some(segment.window)
     }
 
-    /// What the fixed host is told of this acknowledgement: all but the last byte, unless it knows
+    /// What of this acknowledgement goes to the fixed host: all but the last byte, unless it knows
     /// of that already. A FIN, either end's, is not held up, the SYN is not data, and a window that
     /// the mobile itself has closed needs no byte to close it.
     fn advertised_ack(&self, segment: &Segment) -> Seq {
@@ -289,7 +289,7 @@ impl<P: Packet> Flow<P> {
         });
     }
 
-    /// The mobile is gone: the fixed host hears of the last byte and of a closed window (MTC-3).
+    /// The mobile is gone: the fixed host gets the last byte's acknowledgement and a closed window (MTC-3).
     fn disconnect(&mut self, cx: &mut Around<'_, P>, deaf: Duration) {
         let first = self.off.is_none();
         self.off = Some(cx.now + deaf);

@@ -37,7 +37,7 @@ pub(super) struct Hop<P> {
     rtt: Rtt,
     /// Vain attempts of the timer.
     backoff: u32,
-    /// When the mobile was heard last, or silence began to mean something.
+    /// When the mobile last sent, or silence began to mean something.
     silent_since: Time,
     /// What the timer runs from.
     timer_from: Time,
@@ -283,7 +283,7 @@ impl<P: Clone> Hop<P> {
         }
     }
 
-    /// The mobile said something.
+    /// Takes a packet from the mobile.
     pub(super) fn on_segment(&mut self, now: Time) {
         self.silent_since = now;
     }

@@ -2,13 +2,13 @@
 //! meaning (MTC-1 to MTC-8).
 //!
 //! Their supervisor host ends one TCP connection and begins another. Here the same is done to
-//! packets, with sequence numbers as they are: the fixed host hears of a byte when the mobile has
+//! packets, with sequence numbers as they are: a byte is acknowledged to the fixed host when the mobile has
 //! acknowledged it and not before, data is kept for the hop, and the hop's losses are repaired here
 //! and hidden from the fixed host, all without a second TCP.
 //!
 //! The last byte that the mobile acknowledges is held back. When the mobile falls silent, or the
 //! hop says that it is down, that byte is acknowledged with a window of zero. Being new, this
-//! acknowledgement is believed by every TCP; the fixed host goes to persist with its congestion
+//! acknowledgement is accepted by every TCP; the fixed host goes to persist with its congestion
 //! window and timers as they were. When the mobile is back, an acknowledgement with the window that
 //! the mobile named last opens it again.
 //!
@@ -42,7 +42,7 @@ use flow::{Around, Flow};
 pub struct MTcpConfig {
     /// Connections that are known at most.
     pub connections: usize,
-    /// A connection without packets is forgotten after this time.
+    /// A connection without packets is removed after this time.
     pub idle: Duration,
     /// Segments that are kept at most for each connection (MTC-8). What finds no room passes by
     /// unkept.
@@ -92,7 +92,7 @@ pub struct MTcpStats {
     pub unkept: u64,
     /// Acknowledgements whose last byte was held back (MTC-2).
     pub held: u64,
-    /// Acknowledgements of one byte, which would have said nothing without it.
+    /// Acknowledgements of one byte, which would have acknowledged nothing without it.
     pub swallowed: u64,
     /// Times that a held byte was let go since nothing came after it.
     pub released: u64,
@@ -131,7 +131,7 @@ pub struct MTcp<P> {
 /// A timer of zero would fire for ever at one time.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// What a supervisor host knows of a mobile, on its way to another (MTC-7).
+/// A supervisor host's state of a mobile, on its way to another (MTC-7).
 #[derive(Clone, Debug)]
 pub struct SupervisorState<P> {
     flows: Vec<(Connection, Flow<P>)>,
@@ -150,7 +150,7 @@ impl<P: Packet> SupervisorState<P> {
 }
 
 impl<P: Packet> MTcp<P> {
-    /// A supervisor host that knows of no connection.
+    /// A supervisor host without connections.
     pub fn new(config: &MTcpConfig) -> Self {
         let config = MTcpConfig {
             probe_interval: config.probe_interval.max(SHORTEST),

@@ -1,4 +1,4 @@
-//! What a router knows of the data of one connection towards its mobile host.
+//! A router's state of the data of one connection towards its mobile host.
 
 use lasthop_units::{Duration, Time};
 use lasthop_wire::agent::{Message, Ranges};
@@ -271,7 +271,7 @@ impl<P: Packet> Flow<P> {
     /// (RFC 5681 section 2), with SACK whatever becomes of the window (RFC 6675 section 2).
     fn is_duplicate(&mut self, segment: &Segment) -> bool {
         let before = core::mem::replace(&mut self.window, segment.window);
-        // A closed window answers a probe, and its opening must be heard.
+        // A closed window answers a probe, and its opening must arrive.
         if segment.seq_len() > 0 || segment.window == 0 || before == 0 {
             return false;
         }

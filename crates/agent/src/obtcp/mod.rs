@@ -66,9 +66,9 @@ pub struct Memory {
     pub bytes: Bytes,
     /// What a full cache does.
     pub eviction: Eviction,
-    /// Connections that are known at a time; beyond, the one that was silent longest is forgotten.
+    /// Connections that are known at a time; beyond, the one that was silent longest is removed.
     pub connections: usize,
-    /// How long a connection may be silent before it is forgotten.
+    /// How long a connection may be silent before it is removed.
     pub idle: Duration,
 }
 

@@ -34,7 +34,7 @@ struct Note {
     primed: bool,
     /// It crossed the hop once, in order.
     clean: bool,
-    /// The mobile has said that it came.
+    /// The mobile has acknowledged it.
     sacked: bool,
     bytes: u64,
 }

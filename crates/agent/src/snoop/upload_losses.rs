@@ -95,7 +95,7 @@ mod tests {
         half
     }
 
-    /// SNP-10: what was lost on the hop is told from what was lost further on.
+    /// SNP-10: what was lost on the hop is distinguished from what was lost further on.
     #[test]
     fn only_an_acknowledgement_that_asks_for_a_hole_tells_of_a_loss_on_the_hop() {
         let start = u32::MAX - 149;

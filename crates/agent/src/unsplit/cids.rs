@@ -49,7 +49,7 @@ impl Cids {
     }
 
     /// From here on a connection is sent with `cid`, not with `before`. Returns the one that was sent
-    /// so until here: the other half has forgotten it.
+    /// so until here: the other half has removed it.
     pub(super) fn assign(
         &mut self,
         connection: Connection,
@@ -69,7 +69,7 @@ impl Cids {
         }
     }
 
-    /// A connection is forgotten.
+    /// Removes a connection.
     pub(super) fn free(&mut self, connection: &Connection, ours: u16, theirs: Option<u16>) {
         self.ours.remove(&ours);
         if let Some(theirs) = theirs {

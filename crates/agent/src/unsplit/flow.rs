@@ -36,7 +36,7 @@ impl<P> Around<'_, P> {
     }
 }
 
-/// What a half knows of a connection. All of it is soft (ALT-7).
+/// A half's state of a connection. All of it is soft (ALT-7).
 #[derive(Clone, Debug)]
 pub(super) struct Flow<P> {
     /// What the other half puts into its packets.
@@ -149,7 +149,7 @@ impl<P: Packet> Flow<P> {
         self.resume(now);
     }
 
-    /// There may be somebody again who hears.
+    /// There may be a receiver again.
     pub(super) fn resume(&mut self, now: Time) {
         self.mute = false;
         self.offers = 0;

@@ -9,7 +9,7 @@
 //!   option that the other takes off (ALT-3). A header without room for it, or an end of the hop
 //!   without a half, leaves the connection as it is.
 //! - With that, whatever is neither SYN nor FIN nor RST crosses the hop with a compressed header, in
-//!   which CID stands for addresses and ports and all that an end sees is told in full (ALT-2, ALT-4,
+//!   which CID stands for addresses and ports and all that an end sees is sent in full (ALT-2, ALT-4,
 //!   ALT-5). What cannot be compressed goes as it is.
 //! - Each keeps copies of the data that it puts on the hop. The other asks for what is missing, on the
 //!   first gap, as Mobile TCP does: RRQ with NIS, RC and RCR (ALT-6). The request rides on a packet
@@ -20,7 +20,7 @@
 //! All that a half knows is soft (ALT-7). One that is asked to expand a CID that it does not know says
 //! so, and the other sends whole packets again. These take the CID along where there is room for it,
 //! and compressed packets take the CID of the way back along until it is used. A mobile that has
-//! moved forgets what it knew and begins so at once.
+//! moved drops its state and begins so at once.
 //!
 //! TCP's checksum, which covers addresses and ports, tells whether a CID still stands for what it did:
 //! a half that has restarted may have given it to another connection.
@@ -61,7 +61,7 @@ use sender::AckAction;
 const UNKNOWN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A connection that has had a packet so lately is likely to have more, of which some would be lost if
-/// it were forgotten.
+/// it were removed.
 const LATELY: Duration = Duration::from_secs(10);
 
 /// A timer of zero would fire for ever at one time.
@@ -90,7 +90,7 @@ pub struct Stats {
     pub requests: u64,
     /// Requests that rode on a packet.
     pub ridden_requests: u64,
-    /// Requests that told of a loss that was being repaired (MOB-30, MOB-27).
+    /// Requests that reported a loss that was being repaired (MOB-30, MOB-27).
     pub stale_requests: u64,
     /// Requests that made no sense.
     pub ignored_requests: u64,
@@ -115,7 +115,7 @@ pub struct Unsplit<P> {
     table: Table<Flow<P>>,
     cids: Cids,
     queue_full: bool,
-    /// When the other half was told last that it uses an unknown CID.
+    /// When the other half was last notified that it uses an unknown CID.
     told: Option<Time>,
     out: Queue<P>,
     stats: Stats,

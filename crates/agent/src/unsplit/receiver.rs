@@ -59,7 +59,7 @@ impl Receiver {
         self.waits.and(self.request())
     }
 
-    /// It has gone, or nobody could hear it.
+    /// It has gone, or nobody could receive it.
     pub(super) fn request_sent(&mut self) {
         self.waits = None;
     }

@@ -29,7 +29,7 @@ struct Note {
     at: Time,
     /// How often this half has sent it since its end did.
     tries: u32,
-    /// Since then the other half has said that it lacks it: the hop has lost it. A copy that only the
+    /// Since then the other half has reported that it lacks it: the hop has lost it. A copy that only the
     /// timer sent may be needless.
     lacking: bool,
     /// Its end has sent it more than once, or out of order.
@@ -48,7 +48,7 @@ struct Acked {
 pub(super) enum AckAction {
     /// It is handed on.
     Pass,
-    /// It tells of a loss that is being repaired.
+    /// It reports a loss that is being repaired.
     Suppress,
     /// It is handed on without its SACK blocks.
     HideSack,
@@ -79,7 +79,7 @@ pub(super) struct Sender<P> {
     sent: u64,
     /// PRC: goes with every packet (MOB-28).
     cycle: bool,
-    /// The number that was asked for last.
+    /// The number that was requested last.
     asked: Option<Seq>,
     /// Where the hole ended that was filled last.
     filled: Option<Seq>,
@@ -194,7 +194,7 @@ impl<P: Clone> Sender<P> {
             return;
         }
         // MOB-27: the rest of a hole is just behind its first packet. It is missing anew only if it
-        // is asked for twice, or something behind it that was missing too has come.
+        // is requested twice, or something behind it that was missing too has come.
         let behind = self.filled.is_some_and(|filled| ack.ahead_of(filled) < 0);
         let passed = self.filled.is_some_and(|filled| nis.ahead_of(filled) < 0);
         if behind && !repeated && !passed {

@@ -38,7 +38,7 @@ const EVENTS_MAX: usize = 16;
 /// - Packets find this host again: [`LinkEvent::Complete`]. Sources are silent about how one knows
 ///   (LLT-5). If the interface has an address, or never had one because it is a port of a bridge,
 ///   that is when the link is up; else when it has an address again. A registration elsewhere, such
-///   as Mobile IP's, is told by `lasthop link complete`.
+///   as Mobile IP's, is reported by `lasthop link complete`.
 pub struct Signals {
     link: LinkState,
     /// `None` where the kernel tells nothing.
@@ -204,10 +204,10 @@ fn reaches_far(ip: &IpAddr) -> bool {
     }
 }
 
-/// What is known of the link, and what is to be said of it.
+/// The state of the link, and events that are to be reported.
 struct LinkState {
     interface: String,
-    /// An operator said that it is down; then nobody else is believed.
+    /// An operator set it down; then no other source counts.
     held: bool,
     down: bool,
     /// The interface has an address that packets from afar can be sent to.

@@ -93,7 +93,7 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// No connections, and nothing said.
+    /// No connections, and no rules.
     pub fn new(rules: Rules, feedback: FeedbackConfig) -> Self {
         let feedback = UserFeedback::new(feedback);
         Self { rules, words: Vec::new(), flows: BTreeMap::new(), feedback }
@@ -118,7 +118,7 @@ impl Priorities {
         }
     }
 
-    /// A connection is over; what the user said of it alone goes with it.
+    /// A connection is over; the rules for it alone go with it.
     pub fn end(&mut self, key: u64) {
         if self.flows.remove(&key).is_some() {
             self.feedback.end(key);
@@ -126,12 +126,12 @@ impl Priorities {
         }
     }
 
-    /// The user gives connections a priority, or takes back what was said of them; how many there
+    /// The user gives connections a priority, or takes it back; how many there
     /// are at this moment. The later of two words counts.
     ///
     /// # Errors
     ///
-    /// There is no such connection, or too much was said already: for the user to read.
+    /// There is no such connection, or there are too many rules already: for the user to read.
     pub fn set(&mut self, of: &Target, priority: Option<u32>) -> Result<usize, String> {
         if let Target::Connection(key) = of
             && !self.flows.contains_key(key)
@@ -152,7 +152,7 @@ impl Priorities {
         Ok(meant.len())
     }
 
-    /// What the user has said and not taken back, oldest first.
+    /// The user's rules that were not taken back, oldest first.
     pub fn words(&self) -> impl Iterator<Item = (&Target, u32)> {
         self.words.iter().map(|(of, priority)| (of, *priority))
     }

@@ -57,7 +57,7 @@ fn ask<T: DeserializeOwned>(path: &Path, request: &Request) -> Result<T, Request
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut answers = BufReader::new(&stream);
-    // One that is turned away is told so and cannot write any more.
+    // One that is turned away is notified and cannot write any more.
     let written = (&stream).write_all(&request.to_line()?);
     let mut line = Vec::new();
     answers.by_ref().take(ANSWER_MAX).read_until(b'\n', &mut line)?;

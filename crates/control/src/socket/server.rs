@@ -30,7 +30,7 @@ const PIECE: usize = 1024;
 
 /// How far the conversation with a client is.
 enum RequestStage {
-    /// The client says what it wants; this much it has said.
+    /// The client sends its request; this much has come.
     Asking(Vec<u8>),
     /// The process thinks about it.
     Waiting,
@@ -278,7 +278,7 @@ fn file_of(path: &Path) -> io::Result<(u64, u64)> {
     std::fs::symlink_metadata(path).map(|file| (file.dev(), file.ino()))
 }
 
-/// The request in what a client said, whose line ends at `end`.
+/// The request in what a client sent, whose line ends at `end`.
 fn whole(said: &[u8], end: usize) -> Result<Request, String> {
     let (line, rest) = said.split_at_checked(end).unwrap_or_default();
     if rest.len() > 1 {

@@ -48,7 +48,7 @@ impl Socket {
         Ok(Self { fd: packet_socket::open(libc::SOCK_DGRAM)?, index: 0, ethertype })
     }
 
-    /// What the kernel knows of the interface `name`.
+    /// The kernel's data of the interface `name`.
     pub fn interface(&self, name: &str) -> io::Result<Interface> {
         let index = rustix::net::netdevice::name_to_index(&self.fd, name)?;
         let mtu = self.ioctl(name, libc::SIOCGIFMTU)?;

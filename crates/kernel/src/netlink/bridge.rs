@@ -24,7 +24,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn add_bridge(&mut self, name: &str) -> Result<bool, NetlinkError> {
         let link = switched_on(NEW_LINK, 0)
             .with_text(LINK_NAME, name)
@@ -37,7 +37,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn join_bridge(&mut self, interface: u32, bridge: u32) -> Result<(), NetlinkError> {
         let link = switched_on(SET_LINK, interface).with_u32(LINK_CONTROLLER, bridge);
         let what = || format!("make interface {interface} a port of bridge {bridge}");

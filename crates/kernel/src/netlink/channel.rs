@@ -21,7 +21,7 @@ use super::message::Message;
 const BUFFER: usize = 64 * 1024;
 /// How long the kernel may take to answer; another process may hold its lock meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a list is asked for that changes while it is told.
+/// How often a list is requested that changes while it is sent.
 const ATTEMPTS: usize = 10;
 /// The kernel's own netlink address.
 const KERNEL: u32 = 0;
@@ -57,7 +57,7 @@ impl Channel {
         Ok(channel)
     }
 
-    /// A socket that is told what happens in `groups`, and never waits.
+    /// A socket that receives notifications of `groups`, and never waits.
     pub(super) fn listening(protocol: isize, groups: &[u32]) -> Result<Self, NetlinkError> {
         let channel = Self::bound(protocol, groups)?;
         channel.socket.set_non_blocking(true).map_err(NetlinkError::Socket)?;
@@ -147,7 +147,7 @@ impl Channel {
     }
 
     /// Asks for a list, and keeps what `each` makes of its messages; asks again if the list changed
-    /// while it was told.
+    /// while it was sent.
     pub(super) fn list<T>(
         &mut self,
         question: &Message,
@@ -254,7 +254,7 @@ impl Channel {
                 },
             }
         };
-        // Only the kernel is believed.
+        // Only the kernel is trusted.
         if from.port_number() != KERNEL {
             return Ok(Read::Some(true));
         }

@@ -1,4 +1,4 @@
-//! Messages of every kind that is spoken here: the fields that all messages of a kind begin with, and
+//! Messages of every kind that is used here: the fields that all messages of a kind begin with, and
 //! attributes.
 
 use std::convert::Infallible;

@@ -1,7 +1,7 @@
-//! The kernel's own notion of interfaces, addresses and routes, asked and told by netlink
+//! The kernel's own notion of interfaces, addresses and routes, requested and notified by netlink
 //! (rtnetlink(7), RFC 3549).
 //!
-//! [`Rtnetlink`] asks questions and gives orders and waits for each answer; [`Monitor`] is told of
+//! [`Rtnetlink`] asks questions and gives orders and waits for each answer; [`Monitor`] is notified of
 //! changes. Both belong to the network namespace of the thread that opened them, wherever they are
 //! used afterwards.
 
@@ -63,7 +63,7 @@ const ADDRESS_OPTIMISTIC: u32 = 1 << 2;
 const ADDRESS_DAD_FAILED: u32 = 1 << 3;
 const ADDRESS_TENTATIVE: u32 = 1 << 6;
 
-/// Why the kernel was not asked, or did not do what it was told.
+/// Why a request was not sent, or refused by the kernel.
 #[derive(Debug, Error)]
 pub enum NetlinkError {
     /// There is no netlink socket to be had.
@@ -80,7 +80,7 @@ pub enum NetlinkError {
     Refused {
         /// What was to be done.
         what: String,
-        /// What the kernel said about it in words; often nothing.
+        /// The kernel's message about it; often empty.
         said: String,
         /// The kernel's error.
         source: io::Error,

@@ -1,4 +1,4 @@
-//! Being told of changes.
+//! Notifications of changes.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -118,7 +118,7 @@ impl Monitor {
         true
     }
 
-    /// Asks for what was not told.
+    /// Requests what was not notified.
     fn request_dump(&mut self) -> Result<(), NetlinkError> {
         if self.missed {
             let interfaces = self.requests.interfaces()?;

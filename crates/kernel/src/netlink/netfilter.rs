@@ -80,7 +80,7 @@ fn message(kind: u16, family: u8, number: u16) -> Message {
 ///
 /// # Errors
 ///
-/// What the kernel said.
+/// The kernel's error.
 pub fn add_queue_target(table: &str, chain: &str, number: u16) -> Result<(), NetlinkError> {
     // struct xt_NFQ_info_v3: the first queue, how many, NFQ_FLAG_BYPASS; aligned to eight bytes.
     let info: Vec<u8> =
@@ -150,7 +150,7 @@ impl Sets {
     ///
     /// # Errors
     ///
-    /// What the kernel said; what was changed in an earlier step stays so.
+    /// The kernel's error; what was changed in an earlier step stays so.
     pub fn change(&mut self, changes: &[SetChange]) -> Result<(), NetlinkError> {
         let mut orders = Vec::new();
         for change in changes {

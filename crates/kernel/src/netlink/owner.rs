@@ -19,7 +19,7 @@ const STATES: u32 = 0xffe;
 
 /// How long the kernel may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// Longer than any answer on one socket of which nothing more is asked.
+/// Longer than any answer on one socket that is not used any more.
 const BUFFER: usize = 4096;
 /// Any socket with these addresses (`INET_DIAG_NOCOOKIE`).
 const NO_COOKIE: [u8; 8] = [0xff; 8];
@@ -41,7 +41,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// A kernel that does not tell is asked nothing.
+    /// A kernel that does not answer is queried no more.
     #[allow(clippy::new_without_default, reason = "it opens a socket")]
     pub fn new() -> Self {
         let socket = open().inspect_err(|error| {
@@ -67,7 +67,7 @@ impl Owners {
             let (length, from) = socket.recv_from(&mut &mut buffer[..], 0).ok()?;
             let answer = NetlinkMessage::<Message>::deserialize(buffer.get(..length)?);
             let (header, payload) = answer.ok()?.into_parts();
-            // Only the kernel is believed.
+            // Only the kernel is trusted.
             if from.port_number() != 0 || header.sequence_number != self.sequence {
                 continue;
             }

@@ -101,7 +101,7 @@ impl Rtnetlink {
     }
 
     /// The routes of a family, of one table or of all. Of a route with several next hops the first
-    /// is told; kinds of routes that [`RouteKind`](super::RouteKind) does not have are left out.
+    /// is sent; kinds of routes that [`RouteKind`](super::RouteKind) does not have are left out.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl Rtnetlink {
     /// # Errors
     ///
     /// One to the same destination with the same metric [is there](NetlinkError::is_present), or
-    /// what the kernel said.
+    /// the kernel's error.
     pub fn add_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = route.message(NEW_ROUTE, false);
         let flags = NLM_F_CREATE | NLM_F_EXCL;
@@ -169,7 +169,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn replace_route(&mut self, route: &Route) -> Result<(), NetlinkError> {
         let message = route.message(NEW_ROUTE, false);
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
@@ -180,7 +180,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn delete_route(&mut self, route: &Route) -> Result<bool, NetlinkError> {
         let message = route.message(DELETE_ROUTE, true);
         was_there(self.channel.order(message, 0, &|| format!("delete the route {route}")))
@@ -190,7 +190,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn add_rule(&mut self, rule: &Rule) -> Result<bool, NetlinkError> {
         let message = rule.message(NEW_RULE);
         let flags = NLM_F_CREATE | NLM_F_EXCL;
@@ -201,7 +201,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn delete_rule(&mut self, rule: &Rule) -> Result<bool, NetlinkError> {
         let message = rule.message(DELETE_RULE);
         was_there(self.channel.order(message, 0, &|| format!("delete the {rule}")))
@@ -212,7 +212,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn add_proxy(&mut self, interface: u32, ip: IpAddr) -> Result<(), NetlinkError> {
         let message = neighbour::message(NEW_NEIGHBOUR, interface, ip);
         let flags = NLM_F_CREATE | NLM_F_REPLACE;
@@ -223,7 +223,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn delete_proxy(&mut self, interface: u32, ip: IpAddr) -> Result<bool, NetlinkError> {
         let message = neighbour::message(DELETE_NEIGHBOUR, interface, ip);
         was_there(
@@ -247,7 +247,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn add_address(&mut self, interface: u32, address: Prefix) -> Result<bool, NetlinkError> {
         let message = Address::message(NEW_ADDRESS, interface, address);
         let flags = NLM_F_CREATE | NLM_F_EXCL;
@@ -261,7 +261,7 @@ impl Rtnetlink {
     ///
     /// # Errors
     ///
-    /// What the kernel said.
+    /// The kernel's error.
     pub fn delete_address(
         &mut self,
         interface: u32,

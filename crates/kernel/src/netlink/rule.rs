@@ -31,11 +31,11 @@ const TCP: u8 = libc::IPPROTO_TCP as u8;
 /// What is done with packets that a rule applies to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// They are routed by this table; where it has no route, the next rule is asked.
+    /// They are routed by this table; where it has no route, the next rule is looked up.
     Lookup(u32),
-    /// The rule of this priority is asked next.
+    /// The rule of this priority is looked up next.
     Goto(u32),
-    /// The next rule is asked.
+    /// The next rule is looked up.
     Nop,
     /// They are refused, as where there is no route.
     Unreachable,
@@ -46,7 +46,7 @@ pub enum Action {
 pub struct Rule {
     /// For IPv6 instead of IPv4.
     pub ipv6: bool,
-    /// The less, the earlier it is asked; the main table has 32766.
+    /// The less, the earlier it is looked up; the main table has 32766.
     pub priority: u32,
     /// What is done.
     pub action: Action,

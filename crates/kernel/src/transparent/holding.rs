@@ -16,7 +16,7 @@ const SYNS_MAX: u32 = 8192;
 /// What an ICMP error quotes at most of the packet that it is about (RFC 1812 section 4.3.2.3).
 const QUOTED_MAX: usize = 548;
 
-/// What an application's kernel is told of a connection that does not come about.
+/// What is sent to an application's kernel for a connection that does not come about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     /// A reset: ECONNREFUSED.

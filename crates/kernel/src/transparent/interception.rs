@@ -87,7 +87,7 @@ impl Interception {
     }
 
     /// The same, but SYNs wait until it is said what becomes of them, where the kernel can do that.
-    /// Where it cannot, that is said.
+    /// Where it cannot, that is reported.
     ///
     /// # Errors
     ///

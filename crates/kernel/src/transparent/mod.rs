@@ -3,7 +3,7 @@
 //!
 //! The kernel does the taking (TPROXY); lasthop puts the packet rules (`nft`), routing rules and
 //! routes in and takes them out again, also those that an earlier process left behind. So that an
-//! application's `connect` says what the fixed host said, its SYN waits in a packet queue until that
+//! application's `connect` returns the fixed host's error, its SYN waits in a packet queue until that
 //! is known.
 
 mod config;

@@ -326,7 +326,7 @@ fn mobile_ruleset(
         }
         each
     };
-    // Where no process listens any more, the application is told so at once.
+    // Where no process listens any more, the application gets a reset at once.
     out.push_str(&format!("  chain {OWN_CHAIN} {{\n    {take4} accept\n"));
     if let Some(take6) = &take6 {
         out.push_str(&format!("    {take6} accept\n"));

@@ -64,7 +64,7 @@ impl Duty {
         }
     }
 
-    /// Does what is asked, if it may be.
+    /// Carries out a request, if it is allowed.
     pub(super) fn perform(
         &mut self,
         holdings: &mut Holdings,

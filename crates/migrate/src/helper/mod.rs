@@ -1,7 +1,7 @@
 //! The small process that has the privilege (`CAP_NET_ADMIN`, and `CAP_NET_RAW` for announcing): it
 //! sets `TCP_REPAIR` on sockets that are passed to it, makes sockets for mobiles' addresses, stops
 //! the packets of four-tuples, and has routes and neighbours follow a mobile. It does nothing else,
-//! for nobody else and for no other addresses than it was told to.
+//! for nobody else and for no other addresses than those that it was given.
 //!
 //! What it put into the kernel for a client goes when the client goes, in whatever way, and what a
 //! helper left that was killed goes at the next start; but a route that leads to the base where a
@@ -55,7 +55,7 @@ pub enum HelperError {
     Path {
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// There is one already.
@@ -96,7 +96,7 @@ pub fn serve_client(socket: OwnedFd, config: &Config, stop: &Stop) -> Result<(),
     helper.run(None, stop)
 }
 
-/// Serves whoever may connect to `path`, until it is told to stop. The socket's directory must
+/// Serves whoever may connect to `path`, until it is stopped. The socket's directory must
 /// exist; a socket there that nobody serves is replaced.
 ///
 /// # Errors
@@ -112,7 +112,7 @@ pub fn serve_path(path: &Path, config: &Config, stop: &Stop) -> Result<(), Helpe
     outcome
 }
 
-/// Anybody may open the path; who connects is asked for its user.
+/// Anybody may open the path; who connects is checked by its user.
 fn listen(path: &Path) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {

@@ -42,7 +42,7 @@ pub enum ResultsError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The directory holds something else.

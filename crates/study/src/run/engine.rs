@@ -93,7 +93,7 @@ pub enum RunError {
     Output {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

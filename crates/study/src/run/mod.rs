@@ -45,7 +45,7 @@ pub enum SweepError {
     Threads {
         /// How many.
         jobs: usize,
-        /// What the system said.
+        /// The system's error.
         message: String,
     },
 }

@@ -14,7 +14,7 @@ pub enum ScenarioError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file says something that describes no scenario.

@@ -39,7 +39,7 @@ pub struct WindowsConfig {
     pub quiet: Duration,
     /// Connections that are known at most; the one that was silent longest gives way.
     pub connections: usize,
-    /// A connection without packets is forgotten after this time.
+    /// A connection without packets is removed after this time.
     pub idle: Duration,
 }
 

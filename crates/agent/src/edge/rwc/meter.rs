@@ -93,7 +93,7 @@ pub(super) struct Trips {
     pub(super) least: Option<Duration>,
     to_mobile: Half,
     to_fixed: Half,
-    /// What the mobile's clock said when, until the fixed host echoes it.
+    /// What the mobile's clock showed when, until the fixed host echoes it.
     stamp: Option<(u32, Time)>,
     /// The end of data that has gone to the mobile when, until it is acknowledged.
     data: Option<(Seq, Time)>,

@@ -22,7 +22,7 @@ pub(super) struct WindowState {
     pub(super) takes_part: bool,
     /// The widest window that it is left with, in bytes.
     pub(super) share: Option<u64>,
-    /// The right edge that the sender has been told of (RWC-9).
+    /// The right edge that was advertised to the sender (RWC-9).
     edge: Option<Seq>,
     /// When it had data last.
     pub(super) data: Option<Time>,
@@ -45,7 +45,7 @@ impl WindowState {
     }
 
     /// The window field that the sender is to see in place of the receiver's own: no more than that,
-    /// no less than it was told before, and else the share, if the others have left so much
+    /// no less than was advertised before, and else the share, if the others have left so much
     /// (RWC-6, RWC-9, RWC-12).
     pub(super) fn window(&mut self, segment: &Segment, shift: u8, left: u64) -> u16 {
         let own = u64::from(segment.window) << shift;

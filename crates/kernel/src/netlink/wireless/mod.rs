@@ -1,5 +1,5 @@
 //! Wireless interfaces: how strong their signal is, and when they connect, roam and disconnect,
-//! told by nl80211. Asking and listening need no privilege.
+//! notified by nl80211. Asking and listening need no privilege.
 //!
 //! The kernel can also be told to watch the level itself (`NL80211_CMD_SET_CQM`). That is left to
 //! the network manager, whose own setting it would replace, and which decides by it when to roam;
@@ -35,11 +35,11 @@ const OVERDUE: u32 = 20;
 pub struct WirelessEvent {
     /// The interface's number.
     pub interface: u32,
-    /// What is told.
+    /// What is reported.
     pub what: Wireless,
 }
 
-/// What is told of a wireless interface.
+/// What is reported of a wireless interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wireless {
     /// What is received from its access point is so strong, in dBm.
@@ -129,7 +129,7 @@ impl WirelessMonitor {
         true
     }
 
-    /// The next thing that is told.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<WirelessEvent> {
         self.news.events.pop_front()
     }
@@ -171,7 +171,7 @@ impl Interpreter {
                 let Some((interface, news)) = news(&message) else { return };
                 match news {
                     SignalNews::Station(dbm) => {
-                        // Stations that come and go are told of without a question, too.
+                        // Stations that come and go are notified without a query, too.
                         if let Some(asked) = self.asked.as_mut().filter(answer) {
                             asked.level = asked.level.max(Some(dbm));
                         }
