@@ -196,7 +196,7 @@ impl Control {
     }
 
     fn wake(&self) {
-        // Full means that the emulator has been told often enough.
+        // Full means that the emulator has been notified often enough.
         let _ = rustix::io::write(&self.shared.wake, &1_u64.to_ne_bytes());
     }
 

@@ -22,7 +22,7 @@ use super::{Control, EmulatorError, Snapshot, mark};
 /// Statistics are shown this often.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
-/// When the kernel takes no more packets, it is asked again after this.
+/// When the kernel takes no more packets, the next try is after this.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 
 /// Packets that may wait for the kernel in one direction; more are dropped.
@@ -30,7 +30,7 @@ const MOST_UNSENT: usize = 4096;
 
 /// The two ends between which the emulator sits.
 pub(crate) trait Exchange {
-    /// Asks to be told when something can be read.
+    /// Requests a notification when something can be read.
     fn watch(&mut self, reactor: &mut Reactor<Source>) -> io::Result<()>;
 
     /// Reads what has come to port `n`, up to some bound.
@@ -141,7 +141,7 @@ impl<'a, X: Exchange> Engine<'a, X> {
         })
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is stopped.
     pub(crate) fn run(&mut self) -> Result<Snapshot, EmulatorError> {
         // Without the privilege packets are late when the processors are busy; the report says so.
         let _ = realtime::prefer_this_thread();

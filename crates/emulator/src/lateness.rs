@@ -6,7 +6,7 @@ use std::time::Duration;
 const FINE: usize = 4_096;
 const COARSE: usize = 1_000;
 
-/// How late packets left, compared with what the radio said.
+/// How late packets left, compared with the radio's time.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Lateness {
     /// Packets counted.

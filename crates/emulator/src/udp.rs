@@ -37,7 +37,7 @@ const LISTENER: usize = 0;
 pub struct UdpLimits {
     /// The most mobiles at once; datagrams of further ones are dropped.
     pub peers: usize,
-    /// A mobile without traffic for so long is forgotten.
+    /// A mobile without traffic for so long is removed.
     pub idle: Duration,
 }
 
@@ -159,7 +159,7 @@ impl UdpExchange {
         peer.active = Instant::now();
         for _ in 0..BATCHES {
             let Ok(count) = self.inbox.receive(peer.upstream.as_fd(), BATCH) else {
-                // Such as that nobody listens there: the mobile hears nothing, as over a radio.
+                // Such as that nobody listens there: the mobile gets nothing, as over a radio.
                 self.base.unreadable += 1;
                 return;
             };
@@ -249,7 +249,7 @@ impl Exchange for UdpExchange {
         let (peers, listener) = (&self.peers.peers, &self.listener);
         while let Some(first) = outbox.front().map(|packet| packet.peer) {
             let (sent, stats) = match (direction, peers.get(&first)) {
-                // The mobile has been forgotten while this was in flight.
+                // The mobile was removed while this was in flight.
                 (_, None) => {
                     outbox.pop_front();
                     continue;

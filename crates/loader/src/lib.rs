@@ -23,7 +23,7 @@ const USUAL_PATH: &[u8] = b"/bin:/usr/bin";
 
 /// Why a program will not be helped.
 pub struct Doubt<'a> {
-    /// The file that was asked for, where it has a name.
+    /// The requested file, where it has a name.
     path: Option<&'a CStr>,
     /// The program that interprets it, if that is what the doubt is about.
     interpreter: Option<Name>,

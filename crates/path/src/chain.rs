@@ -82,7 +82,7 @@ impl Chain {
         self.forward(now, exit);
     }
 
-    /// The agent on that side said something.
+    /// Takes a message from the agent on that side.
     pub(super) fn handle_message(
         &mut self,
         now: Time,

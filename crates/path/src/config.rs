@@ -1,4 +1,4 @@
-//! What an agent is told to be.
+//! The configuration of an agent.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -227,7 +227,7 @@ fn signal(file: Option<SignalFile>, hop_if: &str) -> Result<Option<SignalConfig>
     }
 }
 
-/// Where the agent is, by what was said and by what its schemes can be.
+/// Where the agent is, by the configuration and by what its schemes can be.
 fn end(schemes: &[AgentRole], said: Option<HopEnd>) -> Result<HopEnd, ConfigError> {
     let mut end = said.map(|end| (end, "--end says".to_owned()));
     for scheme in schemes {

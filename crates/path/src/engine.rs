@@ -36,7 +36,7 @@ use super::{AgentConfig, AgentError};
 /// What the loop calls its descriptors: the interfaces by their side, then these.
 const MONITOR: usize = 2;
 const SIGNALS: usize = 3;
-/// When the kernel takes no more frames it is asked again after this.
+/// When the kernel takes no more frames the next try is after this.
 const RETRY: Duration = Duration::from_micros(100);
 /// How often it is checked whether everything stands as it should.
 const CHECK_EVERY: Duration = Duration::from_millis(250);

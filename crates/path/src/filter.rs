@@ -27,7 +27,7 @@ const ALL: u32 = u32::MAX;
 /// How many instructions there are.
 const LENGTH: usize = 16;
 
-/// Plain TCP and, where the agent `speaks`, what agents say to each other; nothing with a VLAN tag,
+/// Plain TCP and, where the agent `speaks`, messages between agents; nothing with a VLAN tag,
 /// which the kernel has taken off by the time that it looks here.
 pub(super) fn program(speaks: bool) -> [sock_filter; LENGTH] {
     let load = |size, at| instruction(BPF_LD | size | BPF_ABS, at, 0, 0);

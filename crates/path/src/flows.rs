@@ -11,7 +11,7 @@ use lasthop_control::ConnectionReport;
 
 /// A connection without packets is removed after this time.
 const IDLE: Duration = Duration::from_secs(300);
-/// One that has ended is forgotten after this time, in which late packets may come.
+/// One that has ended is removed after this time, in which late packets may come.
 const LINGER: Duration = Duration::from_secs(5);
 
 /// What has passed of a connection.
@@ -73,7 +73,7 @@ impl Flows {
         begun
     }
 
-    /// Connections that are over, or of which nothing was seen for long, are forgotten; returned are
+    /// Connections that are over, or of which nothing was seen for long, are removed; returned are
     /// their keys.
     pub(super) fn expire(&mut self, now: Time) -> Vec<u64> {
         let over = |flow: &Flow| flow.is_over() && now >= flow.last + LINGER;

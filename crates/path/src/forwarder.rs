@@ -152,7 +152,7 @@ impl Forwarder {
         self.chain.handle_link_event(now, event, &mut self.outside);
     }
 
-    /// Connections that are over, or of which nothing was seen for long, are forgotten.
+    /// Connections that are over, or of which nothing was seen for long, are removed.
     pub(super) fn expire(&mut self, now: Time) {
         for key in self.flows.expire(now) {
             self.ranks.end(key);

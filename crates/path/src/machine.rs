@@ -139,7 +139,7 @@ impl Machine {
         matches!(self.agent, AnyAgent::Link(_))
     }
 
-    /// Whether it speaks to an agent at the other end of the hop.
+    /// Whether it exchanges messages with an agent at the other end of the hop.
     pub(super) fn speaks(&self) -> bool {
         matches!(self.agent, AnyAgent::Link(_) | AnyAgent::ObtcpBase(_) | AnyAgent::ObtcpRouter(_))
     }

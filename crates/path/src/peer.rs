@@ -8,7 +8,7 @@ use lasthop_kernel::mac::Mac;
 /// How often an agent says that it is there.
 pub(super) const HELLO_EVERY: Duration = Duration::from_millis(200);
 
-/// How long nothing is heard of a peer until it is taken for gone: four hellos in a row may be lost.
+/// How long a peer may be silent until it is taken for gone: four hellos in a row may be lost.
 pub(super) const SILENT_AFTER: Duration = Duration::from_secs(1);
 
 /// The least time between hellos: a peer that came is greeted at once, but whoever feigns peers
@@ -18,17 +18,17 @@ const HELLO_GAP: Duration = Duration::from_millis(20);
 /// What became of the peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PeerEvent {
-    /// It is there and hears this end.
+    /// It is there and receives from this end.
     Came,
     /// It was started anew, and knows nothing of what went before.
     Restarted,
-    /// Nothing is heard of it, or it hears nothing.
+    /// Nothing is received from it, or it receives nothing.
     Gone,
 }
 
-/// This end's view of the peer. A hello each 200 ms says that this end is there and whom it hears;
-/// the peer counts as there once its hellos say that it hears this end, and as gone when nothing of
-/// it was heard for a second.
+/// This end's view of the peer. A hello each 200 ms shows that this end is there and from whom it receives;
+/// the peer counts as there once its hellos name this end, and as gone when nothing of
+/// it was received for a second.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
     epoch: u32,
@@ -46,10 +46,10 @@ struct Other {
 }
 
 impl Peer {
-    /// Nobody is heard yet. `epoch` is drawn at random, so that the other end notices a restart.
+    /// No peer yet. `epoch` is drawn at random, so that the other end notices a restart.
     pub(super) const fn new(epoch: u32, now: Time) -> Self {
         Self {
-            // Zero says that nobody is heard.
+            // Zero stands for no peer.
             epoch: if epoch == 0 { 1 } else { epoch },
             hello_due: now,
             last_hello: None,
@@ -57,18 +57,18 @@ impl Peer {
         }
     }
 
-    /// Whether the peer is there and hears this end: packets can be numbered.
+    /// Whether the peer is there and receives from this end: packets can be numbered.
     pub(super) fn is_there(&self) -> bool {
         self.other.is_some_and(|other| other.hears_us)
     }
 
-    /// The interface from which the peer was heard.
+    /// The interface from which the peer's hellos came.
     pub(super) fn mac(&self) -> Option<Mac> {
         self.other.map(|other| other.mac)
     }
 
     /// A hello came from that interface. This end's own, which a loop brought back, tells nothing;
-    /// nor does that of a third agent while the peer is heard.
+    /// nor does that of a third agent while the peer is there.
     pub(super) fn handle_hello(&mut self, now: Time, from: Mac, hello: Hello) -> Option<PeerEvent> {
         let stranger = |o: Other| o.mac != from && o.epoch != hello.epoch;
         if hello.epoch == self.epoch || self.other.is_some_and(stranger) {

@@ -128,9 +128,9 @@ impl Port {
         self.congested
     }
 
-    /// Takes a batch of frames into `inbox`. What it was is to be [told](Self::end_batch).
+    /// Takes a batch of frames into `inbox`. [`end_batch`](Self::end_batch) follows.
     pub(super) fn receive(&mut self, inbox: &mut FrameInbox) {
-        // An interface that is down says so, and what comes when it is up is told.
+        // An interface that is down returns an error, and its first frames when it is up are reported.
         let received = self.open.as_mut().map(|open| open.socket.receive(inbox));
         self.readable = matches!(received, Some(Ok(true)));
     }
@@ -143,7 +143,7 @@ impl Port {
         if let Some(open) = &mut self.open {
             open.socket.adapt(batch);
         }
-        // A batch that has grown may find more than the one before it was asked for.
+        // A batch that has grown may find more than the one before was to hold.
         self.readable |= batch.packets > 0;
     }
 

@@ -44,7 +44,7 @@ impl Ranks {
         }
     }
 
-    /// The user has spoken.
+    /// Set by the user.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Ranks {
         self.priorities.as_ref()?.priority(key)
     }
 
-    /// What the user has said and not taken back.
+    /// The user's rules that were not taken back.
     pub(super) fn words(&self) -> Vec<PriorityReport> {
         let words = self.priorities.iter().flat_map(Priorities::words);
         words.map(|(of, priority)| PriorityReport { of: of.clone(), priority }).collect()

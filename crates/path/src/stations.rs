@@ -8,7 +8,7 @@ type Mac = [u8; 6];
 /// Places in the table, a power of two. Two hosts that share one take turns in it.
 const PLACES: usize = 4096;
 
-/// On which side each host was heard last. A frame for a host on the side that it comes from is not for
+/// On which side each host last sent. A frame for a host on the side that it comes from is not for
 /// the other side, wherever a switch has flooded it to.
 #[derive(Debug)]
 pub(super) struct Stations {

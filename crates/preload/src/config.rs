@@ -55,7 +55,7 @@ impl Config {
         Some(Config { proxy: proxy.parse().ok()?, timeout, direct: networks })
     }
 
-    /// How long to wait for an answer: what the user said, or as it suits the socket.
+    /// How long to wait for an answer: the user's setting, or as it suits the socket.
     pub(crate) fn patience(&self, non_blocking: bool) -> Duration {
         self.timeout.unwrap_or(if non_blocking { NON_BLOCKING } else { BLOCKING })
     }

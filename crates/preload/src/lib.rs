@@ -2,7 +2,7 @@
 //!
 //! The dynamic loader puts this library before the C library (`LD_PRELOAD`), so that a program's
 //! `connect` arrives here first. A TCP connection towards another host is opened to the mobile's
-//! SOCKS5 listener on the very same descriptor, the mobile is asked for the address that the
+//! SOCKS5 listener on the very same descriptor, the connection is requested from the mobile for the address that the
 //! program wanted (RFC 1928), and the program learns what came of it: a return value and an
 //! `errno`, as from the kernel. Everything else passes untouched to the function that would have
 //! been called without us.

@@ -28,7 +28,7 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// The request for `target`; a v4-mapped address is asked for as the IPv4 address it is.
+    /// The request for `target`; a v4-mapped address is sent as the IPv4 address it is.
     pub(crate) fn connect(target: SocketAddr) -> Self {
         let mut bytes = [0; 22];
         let port = target.port().to_be_bytes();
@@ -58,7 +58,7 @@ impl Request {
 /// The other side's answer, where it is not success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// It does not speak SOCKS5.
+    /// It does not use SOCKS5.
     NotSocks,
     /// It wants an authentication that we do not have.
     WantsAuthentication,

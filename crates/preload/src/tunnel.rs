@@ -149,7 +149,7 @@ fn await_connected(
     }
 }
 
-/// With `TCP_FASTOPEN_CONNECT` the kernel answers before anybody was asked, and the first bytes on
+/// With `TCP_FASTOPEN_CONNECT` the kernel answers before the SYN is sent, and the first bytes on
 /// the connection would be ours anyway.
 fn clear_fast_open(socket: BorrowedFd<'_>) {
     let off: libc::c_int = 0;

@@ -50,13 +50,13 @@ impl Signal {
 /// How one kind of signal is given. The default is the truth at once.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Quality {
-    /// From what it is about to its being heard.
+    /// From what it is about to its delivery.
     pub delay: Duration,
     /// The probability that it never comes.
     pub miss: f64,
 }
 
-/// How a kind of signal is given that speaks of the future.
+/// How a kind of signal is given that is about the future.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Prediction {
     /// How long before the link goes down it is made; nothing is predicted if there is none.
@@ -67,7 +67,7 @@ pub struct Prediction {
     pub false_alarms: Option<Duration>,
 }
 
-/// How all signals are given. By default the link's changes and completed handoffs are told
+/// How all signals are given. By default the link's changes and completed handoffs are signalled
 /// truthfully at once, and nothing is predicted.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SignalsConfig {
@@ -131,9 +131,9 @@ pub enum SignalsError {
     Full(usize),
 }
 
-/// Tells upper layers what [`SignalsConfig`] lets them hear of the truth.
+/// Signals to upper layers what [`SignalsConfig`] lets through of the truth.
 ///
-/// Signals of what has happened are heard in the order in which it happened: a late `link-down`
+/// Signals of what has happened are delivered in the order in which it happened: a late `link-down`
 /// holds up the `link-up` after it.
 #[derive(Clone, Debug)]
 pub struct Signals {
@@ -143,7 +143,7 @@ pub struct Signals {
     base: Ipv4Addr,
     /// The end of the last outage planned, or the start.
     settled: Time,
-    /// No later fact is heard before.
+    /// No later fact is delivered before.
     facts_until: Time,
     misses: Misses,
     alarms: [Alarm; 2],
@@ -197,7 +197,7 @@ impl Alarm {
 }
 
 impl Signals {
-    /// The most signals planned and not heard yet.
+    /// The most signals planned and not delivered yet.
     const PLANNED: usize = 65_536;
     const SHORTEST_ALARM: Duration = Duration::from_millis(1);
 
@@ -240,7 +240,7 @@ impl Signals {
     }
 
     /// Learns of an outage to come. Outages are planned in order, as early as predictions of them
-    /// are to be heard: one that should have been heard before `now` is heard now.
+    /// are to be delivered: one that was due before `now` is delivered now.
     ///
     /// # Errors
     ///
@@ -289,14 +289,14 @@ impl Signals {
         }
     }
 
-    /// When the next signal is heard.
+    /// When the next signal is delivered.
     pub fn next_timeout(&self) -> Option<Time> {
         let planned = self.queue.peek().map(|Reverse((at, ..))| *at);
         let alarms = self.alarms.iter().map(|alarm| alarm.next).filter(|&at| at != Time::NEVER);
         planned.into_iter().chain(alarms).min()
     }
 
-    /// The next signal that is heard by `now`, and when it was.
+    /// The next signal that is delivered by `now`, and when it was.
     pub fn poll_signal(&mut self, now: Time) -> Option<(Time, Signal)> {
         let at = self.next_timeout().filter(|&at| at <= now)?;
         if let Some(Reverse((due, ..))) = self.queue.peek()

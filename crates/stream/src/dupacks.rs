@@ -1,4 +1,4 @@
-//! Duplicate acknowledgements that wait, so that a link can repair a loss before the sender hears of
+//! Duplicate acknowledgements that wait, so that a link can repair a loss before the sender is notified of
 //! it (DDA-2, CC-5).
 
 use lasthop_units::{Duration, Time};

@@ -1,5 +1,5 @@
 //! What byte streams are kept in: a ring of bytes addressed by stream offset, sets of offsets, and
-//! the division of a window among streams; and what a receiver knows of a gap: duplicates that wait
+//! the division of a window among streams; and a receiver's state of a gap: duplicates that wait
 //! for its repair, and marks beside it.
 //!
 //! Whoever reassembles and repeats bytes, or helps those that do, shares these; none knows a

@@ -15,7 +15,7 @@ pub enum AckWindow {
     /// The one that holds.
     #[default]
     Real,
-    /// What is left of the one that the peer was told last: as long as nothing has arrived since, the
+    /// What is left of the one that was last advertised to the peer: as long as nothing has arrived since, the
     /// same field, so that the acknowledgement counts as a duplicate (RENO-4).
     Unchanged,
     /// None, whatever there is.

@@ -62,7 +62,7 @@ pub struct Rto {
     pub fires_on_ticks: bool,
     /// What ends the doubling.
     pub backoff_reset: BackoffReset,
-    /// After so many expiries in a row the smoothed round trip is forgotten and the next sample
+    /// After so many expiries in a row the smoothed round trip is cleared and the next sample
     /// starts it anew, the variance growing by the old estimate. BSD and ns-2 do so after the
     /// fourth (RFC 6298 section 5, last paragraph, allows it).
     pub forget_after: Option<u32>,
@@ -94,7 +94,7 @@ pub enum ShrunkWindow {
     KeepTimer,
 }
 
-/// Everything that a connection is told at its beginning. Start from a preset and change what
+/// The configuration of a connection. Start from a preset and change what
 /// differs.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Config {

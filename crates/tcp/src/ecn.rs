@@ -66,7 +66,7 @@ impl Ecn {
         una <= self.cut_below
     }
 
-    /// A loss at `una` belongs to a congestion that an echo has told of already.
+    /// A loss at `una` belongs to a congestion that an echo has reported already.
     pub(crate) fn was_cut_for(&self, una: u64) -> bool {
         self.on && una < self.cut_below
     }

@@ -42,9 +42,9 @@ pub(crate) struct Receiver {
     pub(crate) nxt: u64,
     /// Everything before this was read.
     pub(crate) read: u64,
-    /// The right edge of the window that the peer was last told.
+    /// The right edge of the window that was last advertised.
     pub(crate) edge: u64,
-    /// The greatest edge that it was ever told: what arrives below is taken.
+    /// The greatest edge that was ever advertised: what arrives below is taken.
     pub(crate) promised: u64,
     /// The peer's FIN, once it is known.
     pub(crate) fin: Option<u64>,
@@ -58,7 +58,7 @@ pub(crate) struct Receiver {
     open_limit: Option<u64>,
     /// The window is kept at 0.
     shut: bool,
-    /// So is it at or below this, but for what the peer was told before.
+    /// So is it at or below this, but for what was advertised before.
     share: Option<u64>,
     pub(crate) ahead: RangeSet,
     /// A position in each of the ranges that arrived last, the latest first.
@@ -281,7 +281,7 @@ impl Receiver {
         self.share.map(|share| share.min(self.buffer).next_multiple_of(1 << self.shift))
     }
 
-    /// The widest window that the peer can be told.
+    /// The widest window that can be advertised.
     #[inline]
     fn widest(&self) -> u64 {
         self.share().map_or(self.buffer, |share| share.min(self.buffer))
@@ -308,7 +308,7 @@ impl Receiver {
     fn field(&self, edge: u64, shift: u8) -> u16 {
         let wanted = edge.saturating_sub(self.first());
         let mut field = wanted >> shift;
-        // Rounding down would take back what the peer was told; rounding up lends it less than one
+        // Rounding down would take back what was advertised; rounding up lends it less than one
         // unit of the field beyond the buffer.
         if self.limit.is_none() && field << shift < self.edge.saturating_sub(self.first()) {
             let up = (field + 1) << shift;
@@ -318,7 +318,7 @@ impl Receiver {
         u16::try_from(field).unwrap_or(u16::MAX)
     }
 
-    /// The reader made so much room that the peer should hear of it at once.
+    /// The reader made so much room that a window update should be sent at once.
     pub(crate) fn needs_window_update(&self) -> bool {
         let gained = self.candidate().saturating_sub(self.edge);
         let open = self.edge.saturating_sub(self.nxt);

@@ -223,7 +223,7 @@ impl Socket {
 
     /// Goes on where `snapshot` was taken, with the bytes that were there:
     /// [`unacknowledged`](Self::unacknowledged) and [`unread`](Self::unread). `None` if they are
-    /// not as many as the snapshot says. What had arrived above a gap is asked for again.
+    /// not as many as the snapshot says. What had arrived above a gap is requested again.
     pub fn restore(
         config: Config,
         now: Time,

@@ -17,7 +17,7 @@ pub struct Stats {
     pub retransmits: u64,
     /// Payload in them.
     pub bytes_retransmitted: u64,
-    /// Losses that duplicate acknowledgements told.
+    /// Losses that duplicate acknowledgements reported.
     pub fast_retransmits: u64,
     /// Expiries of the retransmission timer, each one (RENO-6).
     pub timeouts: u64,
@@ -55,7 +55,7 @@ pub struct Stats {
     pub marks_received: u64,
     /// Times that the window was cut because the peer echoed a mark.
     pub echo_cuts: u64,
-    /// Of the losses that duplicate acknowledgements told, those that cost no window: they were not
+    /// Of the losses that duplicate acknowledgements reported, those that cost no window: they were not
     /// congestion's (CC-6, SNP-10), or an echo had cost it already.
     pub spared_losses: u64,
     /// Notifications of a bad hop that started the retransmission timer anew (EBS-2).
@@ -90,10 +90,10 @@ pub struct Probe {
     pub flight: Bytes,
     /// The peer's window from SND.UNA on.
     pub snd_wnd: Bytes,
-    /// The window that the peer was last told, from RCV.NXT on.
+    /// The window that was last advertised, from RCV.NXT on.
     pub rcv_wnd: Bytes,
     /// Duplicate acknowledgements in a row.
     pub dupacks: u32,
-    /// Recovering from a loss that duplicate acknowledgements told.
+    /// Recovering from a loss that duplicate acknowledgements reported.
     pub recovering: bool,
 }

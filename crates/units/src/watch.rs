@@ -48,7 +48,7 @@ enum Phase {
 pub struct LinkWatch {
     phase: Phase,
     thaw: Thaw,
-    /// How long a warning holds beyond its lead; warnings are not heard if `None`.
+    /// How long a warning holds beyond its lead; warnings are ignored if `None`.
     bound: Option<Duration>,
 }
 
@@ -58,7 +58,7 @@ impl LinkWatch {
     pub const BOUND: Duration = Duration::from_secs(1);
 
     /// A link that carries. Gaps end with `thaw`; warnings hold for their lead and `bound`, or are
-    /// not heard at all.
+    /// ignored.
     pub const fn new(thaw: Thaw, bound: Option<Duration>) -> Self {
         Self { phase: Phase::Carries, thaw, bound }
     }
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(it.deadline(), Time::NEVER);
     }
 
-    /// ATR-8: schemes without foresight do not hear warnings.
+    /// ATR-8: schemes without foresight ignore warnings.
     #[test]
     fn who_does_not_foresee_is_not_warned() {
         let mut it = LinkWatch::new(Thaw::Up, None);

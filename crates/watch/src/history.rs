@@ -33,7 +33,7 @@ impl Ring {
         Self { values: VecDeque::new(), depth }
     }
 
-    /// Adds a value, and forgets the oldest if there are too many.
+    /// Adds a value, and removes the oldest if there are too many.
     pub fn push(&mut self, value: Option<f64>) {
         if self.depth == 0 {
             return;

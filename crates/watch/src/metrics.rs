@@ -84,7 +84,7 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// The metrics of a process; `process` is what the system knows of it, if it is this one.
+    /// The metrics of a process; `process` is the system's data of it, if it is this one.
     pub fn render(&mut self, report: &Report, process: Option<&Process>) -> String {
         self.programs.handle_report(report);
         let current = associations::current(report);

@@ -98,7 +98,7 @@ pub enum Message {
     Request {
         /// The connection, as the half that this goes to calls it.
         cid: u16,
-        /// RCR: the retransmission cycle that was heard last.
+        /// RCR: the retransmission cycle that was received last.
         reply: bool,
         /// What is missing.
         request: Request,

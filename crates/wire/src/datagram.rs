@@ -73,7 +73,7 @@ pub enum DatagramError {
         /// How many the longest has.
         most: usize,
     },
-    /// A version that is not spoken here.
+    /// A version that is not used here.
     #[error("version {0} is not {VERSION}")]
     Version(u8),
     /// A kind that does not exist, or not the expected one.
@@ -215,7 +215,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Data<T> {
 }
 
 /// A base's answer to data for an association that it does not have: it was restarted, or has given
-/// the association up. It is a hint, which costs whoever believes it a handshake and no more.
+/// the association up. It is a hint, which costs whoever acts on it a handshake and no more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unknown {
     /// The association, by the number that the data was for.

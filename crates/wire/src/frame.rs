@@ -105,7 +105,7 @@ pub struct Ack<'a> {
     pub arrival_us: u32,
     /// How long the receiver held the acknowledgement back, in microseconds.
     pub delay_us: u64,
-    /// The lowest number that this acknowledgement speaks of.
+    /// The lowest number that this acknowledgement covers.
     pub first: u64,
     /// All numbers from `first` up to here arrived (`first - 1` if `first` itself is missing).
     pub in_sequence: u64,

@@ -1,7 +1,7 @@
 //! IP headers: IPv4 (RFC 791), IPv6 (RFC 8200), and IP in IP (RFC 2003).
 //!
 //! A packet is built from the outside in: each header appends itself to the bytes that there are
-//! and is told the length of what follows. It is read the same way: each view gives its payload.
+//! and gets the length of what follows. It is read the same way: each view gives its payload.
 
 use alloc::vec::Vec;
 use core::fmt;

@@ -30,7 +30,7 @@ pub mod reach;
 use handoff::{Presumed, Reopen, Reopened, Roll, SessionId};
 pub use outcome::{Refusal, ResetReason};
 
-/// The version that this code speaks.
+/// The version that this code uses.
 pub const VERSION: u8 = 1;
 /// Bytes in front of every body.
 pub const HEADER_LEN: usize = 4;
@@ -167,7 +167,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// When the application is told that its connection stands.
+/// When the application is notified that its connection stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Opening {
     /// Once the fixed host has answered (MHP-5).
@@ -177,7 +177,7 @@ pub enum Opening {
     Early,
 }
 
-/// What is said at the start of a stream.
+/// The message at the start of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
     /// Mobile to base: open a connection to `target`.
@@ -256,7 +256,7 @@ pub enum MhpError {
     /// The second byte is no type of this version.
     #[error("MHP message type {0} is unknown")]
     Type(u8),
-    /// The body is said to be longer than any message is.
+    /// The body's length is beyond that of any message.
     #[error("an MHP message of {0} bytes is longer than the {MAX_BODY_LEN} allowed")]
     TooLong(usize),
     /// The body ends within a field.

@@ -175,7 +175,7 @@ impl fmt::Debug for SackBlocks {
 pub struct Timestamps {
     /// The sender's clock.
     pub value: u32,
-    /// What the sender last heard of the other's clock.
+    /// The other's clock as the sender last received it.
     pub echo: u32,
 }
 

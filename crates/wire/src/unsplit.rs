@@ -2,7 +2,7 @@
 //! those of IP and TCP (Haas and Warkhedi section 6; ALT-4, ALT-5).
 //!
 //! Addresses and ports are left out; a connection identifier (CID) that the receiver has allotted
-//! stands for them. Nothing is told as a difference to an earlier packet, so that a lost one breaks
+//! stands for them. Nothing is sent as a difference to an earlier packet, so that a lost one breaks
 //! no other. All numbers are big-endian.
 //!
 //! ```text
@@ -51,7 +51,7 @@ pub struct Header {
     pub cid: u16,
     /// RC: the sender's retransmission cycle (MOB-28).
     pub cycle: bool,
-    /// RCR: the retransmission cycle that the sender has heard last (MOB-29).
+    /// RCR: the retransmission cycle that the sender has received last (MOB-29).
     pub reply: bool,
     /// The half sends a copy, of its own accord and not the TCP behind it.
     pub repeat: bool,

@@ -192,7 +192,7 @@ fn tables(report: &Report) -> String {
     out
 }
 
-/// What an agent is between, what it has done there, and what it hears.
+/// What an agent is between, what it has done there, and its peer.
 fn helped(agent: &AgentReport) -> String {
     let head = ["INTERFACE", "NAME", "STATE", "RECEIVED", "MISSED", "SENT", "UNSENT"];
     let row = |side: &str, at: &InterfaceReport| {

@@ -23,7 +23,7 @@ pub struct Help<A> {
     pub mobiles: Vec<Ipv4Addr>,
     /// Whom it talks to.
     pub peers: Peers,
-    /// The hop whose link events it hears; all of the router's if none.
+    /// The hop whose link events it receives; all of the router's if none.
     pub hop: Option<LinkId>,
     /// The agent.
     pub agent: A,

@@ -1,6 +1,6 @@
 //! What a run measures, and the tables that it becomes.
 //!
-//! Meters are told what happens as it happens and say at the end what it came to. They change
+//! Meters are notified of what happens as it happens and report at the end what it came to. They change
 //! nothing and draw nothing, so a run with meters is the run without. Intervals over several runs
 //! are made elsewhere, from these values.
 

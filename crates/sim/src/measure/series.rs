@@ -86,7 +86,7 @@ struct Current {
 
 /// Records variables over time: sampled at an interval, on every change, or both.
 ///
-/// It is told values when they may have changed; at an interval it writes down what it was told
+/// It gets values when they may have changed; at an interval it writes down what it got
 /// last. Memory is bounded: rows beyond the most are counted and left out.
 #[derive(Clone, Debug)]
 pub struct Recorder {

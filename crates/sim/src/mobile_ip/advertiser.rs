@@ -12,7 +12,7 @@ pub struct AdvertiserConfig {
     /// Each period is longer or shorter by up to this, so that agents do not fall into step. No
     /// more than the period counts.
     pub jitter: Duration,
-    /// How long a mobile may take the agent to be there without hearing more of it.
+    /// How long a mobile may take the agent to be there without another advertisement.
     pub validity: Duration,
     /// The longest registration that is granted through this agent.
     pub lifetime: Duration,

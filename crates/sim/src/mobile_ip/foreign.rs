@@ -22,7 +22,7 @@ pub struct ForeignAgentConfig {
     pub processing: Duration,
     /// The most visitors, and the most registrations under way.
     pub visitors: usize,
-    /// How long a request may go unanswered before the mobile is told.
+    /// How long a request may go unanswered before the mobile is notified.
     pub patience: Duration,
     /// For how long packets of a departed visitor are sent on to its new care-of address. Off by
     /// default, so that they are lost (MIP-4).

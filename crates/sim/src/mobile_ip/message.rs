@@ -52,7 +52,7 @@ impl Message {
     }
 }
 
-/// What an agent is to a mobile that hears it.
+/// What an agent is to a mobile that receives its advertisements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// The mobile may be at home here.
@@ -71,7 +71,7 @@ pub struct Advertisement {
     /// Counts advertisements from 0 after a start; after 65535 comes 256, so that a mobile can
     /// tell a restart from a roll-over (RFC 5944 section 2.3.2).
     pub sequence: u16,
-    /// How long the agent may be taken to be there if nothing more is heard.
+    /// How long the agent may be taken to be there if no advertisement follows.
     pub validity: Duration,
     /// The longest registration that it grants.
     pub lifetime: Duration,
@@ -94,7 +94,7 @@ pub struct Request {
     pub id: Identification,
     /// The whole network that moves with the mobile, which is its router (MIP-9).
     pub network: Option<Prefix>,
-    /// The foreign agent that the mobile left, to be told where the mobile is (MIP-4).
+    /// The foreign agent that the mobile left, to be notified where the mobile is (MIP-4).
     pub previous: Option<Ipv4Addr>,
 }
 

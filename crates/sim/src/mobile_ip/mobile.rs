@@ -1,4 +1,4 @@
-//! The mobile's part: it hears where it is, registers there, and tells the layers above.
+//! The mobile's part: it receives advertisements, registers, and notifies the layers above.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -14,10 +14,10 @@ use super::outbox::Outbox;
 /// When a mobile takes another agent's advertisement for a move (RFC 5944 section 2.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MoveDetection {
-    /// At once: a mobile with one radio hears one base, so that another's word means a move.
+    /// At once: a mobile with one radio receives one base, so that another's advertisement means a move.
     #[default]
     Eager,
-    /// Once nothing has been heard of the present agent for as long as it said to wait.
+    /// Once the present agent's advertisement has expired.
     Lifetime,
 }
 
@@ -26,7 +26,7 @@ pub enum MoveDetection {
 pub struct MobileConfig {
     /// The address that everybody knows it by.
     pub home: Ipv4Addr,
-    /// Who is told where it is.
+    /// Who is notified where it is.
     pub home_agent: Ipv4Addr,
     /// The network behind it, if it is a router (MIP-9).
     pub network: Option<Prefix>,
@@ -65,7 +65,7 @@ impl MobileConfig {
     }
 }
 
-/// What the layers above are told (MIP-6).
+/// Notifications to the layers above (MIP-6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Upcall {
     /// The mobile is out of reach: its base is gone, or it has found another.
@@ -97,9 +97,9 @@ pub struct HandoffTiming {
     /// When service was lost: the link went down, or the move was found out without a word from
     /// the link.
     pub lost: Time,
-    /// When the link was up again, or could be told to be.
+    /// When the link was up again, or could be known to be.
     pub up: Time,
-    /// When the new agent was heard.
+    /// When the new agent's advertisement came.
     pub heard: Time,
     /// When the reply came.
     pub complete: Time,
@@ -146,7 +146,7 @@ pub struct MobileStats {
     pub handoffs: u64,
 }
 
-/// The agent that the mobile hears.
+/// The agent whose advertisements the mobile receives.
 #[derive(Clone, Copy, Debug)]
 struct VisibleAgent {
     agent: Ipv4Addr,
@@ -222,7 +222,7 @@ impl MobileRegistration {
     /// A retransmission timer below would flood the hop.
     const SHORTEST_RETRY: Duration = Duration::from_millis(1);
 
-    /// A mobile whose link is up and which has heard nothing yet.
+    /// A mobile whose link is up and which has received nothing yet.
     pub fn new(config: MobileConfig, now: Time) -> Self {
         let mut mobile = Self {
             config,
@@ -277,7 +277,7 @@ impl MobileRegistration {
         self.out.pop(now)
     }
 
-    /// What the layers above are to hear next (MIP-6).
+    /// The next notification to the layers above (MIP-6).
     pub fn poll_upcall(&mut self) -> Option<Upcall> {
         self.upcalls.pop_front()
     }
@@ -323,7 +323,7 @@ impl MobileRegistration {
         }
     }
 
-    /// The base that the mobile's packets leave through: the one it hears, registered or not, so
+    /// The base that the mobile's packets leave through: the one it receives, registered or not, so
     /// that it can send before it can be reached (MIP-5).
     pub fn router(&self) -> Option<Ipv4Addr> {
         self.heard.map(|heard| heard.agent)
@@ -410,7 +410,7 @@ impl MobileRegistration {
         self.restart_registration(now);
     }
 
-    /// The registered agent was heard: if it had been out of reach, it is the base again.
+    /// The registered agent advertised: if it had been out of reach, it is the base again.
     fn return_to(&mut self, now: Time, base: Ipv4Addr) {
         if self.handoff.take().is_some() {
             self.attempt = None;
@@ -425,7 +425,7 @@ impl MobileRegistration {
         self.renew_at = away.map(|r| (r.until - r.granted / 4).max(now));
     }
 
-    /// Asks the agent that is heard, as for the first time.
+    /// Registers with the visible agent, as for the first time.
     fn restart_registration(&mut self, now: Time) {
         let Some(heard) = self.heard else { return };
         let lifetime = match heard.role {

@@ -53,7 +53,7 @@ pub enum Event {
         /// The link, or none.
         link: Option<LinkId>,
     },
-    /// A node hears of one of its links from below (LNK-14).
+    /// A node is notified of one of its links from below (LNK-14).
     Signal {
         /// Who.
         node: NodeId,

@@ -154,7 +154,7 @@ impl BaseStation {
             self.welcome(mobile, if comes { said.attempt } else { 0 });
             return self.station.handle_mobile(&mut self.surrogates, now, name(from), bytes);
         }
-        // A mobile that this base never heard has nothing here: it asks the next base for what it had
+        // A mobile that this base never knew has nothing here: it asks the next base for what it had
         // asked this one.
         if matches!(said.message, Message::Handover { .. }) && !self.surrogates.knows(mobile) {
             self.serve(mobile);
@@ -279,7 +279,7 @@ impl BaseStation {
     fn drive(&mut self, now: Time) {
         for _ in 0..ROUNDS_MAX {
             let mut some = self.poll_associations(now);
-            // One at a time: what it does may be heard.
+            // One at a time: what it does may be seen by others.
             some |= self.surrogates.attend();
             if some {
                 continue;

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! In a pause no radio carries anything; at its end the next base's does, routes have changed
-//! (MIP-8: link and registration are both within the pause), and the mobile is told.
+//! (MIP-8: link and registration are both within the pause), and the mobile is notified.
 
 use core::net::Ipv4Addr;
 

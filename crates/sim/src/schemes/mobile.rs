@@ -33,7 +33,7 @@ pub struct MobileConfig {
 /// One handoff, as the mobile saw it (MET-12).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Handoff {
-    /// The mobile was told of its new base.
+    /// The mobile was notified of its new base.
     pub told: Time,
     /// The session went on; none if it has not.
     pub resumed: Option<Time>,
@@ -65,7 +65,7 @@ struct Carried {
     handoffs: Vec<Handoff>,
     broken: Option<Broken>,
     flows: BTreeMap<ConnId, Flow>,
-    /// Ports that fixed hosts may open connections to (MHP-6), and those that hear UDP.
+    /// Ports that fixed hosts may open connections to (MHP-6), and those that receive UDP.
     listeners: BTreeSet<u16>,
     udp: BTreeSet<u16>,
     /// What the hop before knew, until its connections are reopened.
@@ -176,7 +176,7 @@ impl Carried {
     fn take_events(&mut self) {
         while let Some(event) = self.handoff.poll_event() {
             match event {
-                // Over two bases at once nothing can be heard: they are carried on when all stands.
+                // Over two bases at once nothing is received: they are carried on when all stands.
                 MobileEvent::Suspend { .. } => self.suspend(),
                 MobileEvent::Resumed { base } => {
                     self.resume(base);
@@ -283,7 +283,7 @@ impl Carried {
                 self.estimates.remove(&id);
                 let flow_state = self.flows.get_mut(&id);
                 let ending = flow_state.as_ref().map_or(Ending::Orderly, |f| f.ending);
-                // What closes without a reset has come to its end, though the session may forget it
+                // What closes without a reset has come to its end, though the session may remove it
                 // with the last byte that is read.
                 if ending == Ending::Orderly
                     && flow_state.is_some_and(|f| !core::mem::replace(&mut f.ended, true))

@@ -1,4 +1,4 @@
-//! What a base knows of a session beside its connections, as bytes for the next base: what the
+//! A base's state of a session beside its connections, as bytes for the next base: what the
 //! hop's TCP had learned (ITCP-3), and wired halves that are still ending after their connections.
 
 use std::collections::BTreeMap;

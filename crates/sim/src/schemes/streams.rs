@@ -45,7 +45,7 @@ struct Entry {
     socket: Socket,
     /// What another connection knew of the path, for when this one stands.
     estimates: Option<Estimates>,
-    /// Nobody above knows of it: it was opened by the peer and does not stand.
+    /// It is not reported above: it was opened by the peer and does not stand.
     silent: bool,
     wants_data: bool,
     wants_room: bool,

@@ -41,7 +41,7 @@ impl Connection {
         };
     }
 
-    /// Gives the connection up: the peer gets a reset if it knows of us.
+    /// Aborts the connection: the peer gets a reset if it knows of us.
     pub fn abort(&mut self) {
         if self.state == State::Closed {
             return;

@@ -48,7 +48,7 @@ impl Connection {
     pub(super) fn spares_loss(&self) -> bool {
         let coherent = self.config.coherence.is_some() && self.ecn.on && !self.signs.echo;
         let notified = self.config.eln && self.signs.eln;
-        // What a helper scheme takes for lost no duplicate has told of.
+        // What a helper scheme takes for lost no duplicate has reported.
         let told = self.dupacks > 0 && (coherent || notified);
         told || self.ecn.was_cut_for(self.una)
     }

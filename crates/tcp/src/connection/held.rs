@@ -11,7 +11,7 @@ const AT_ONCE: u32 = 2;
 
 impl Connection {
     /// New data came: its mark, and whether the peer has answered our echo. A copy of what is there
-    /// already tells nothing: the original was heard (RFC 3168 section 6.1.5).
+    /// already changes nothing: the original arrived (RFC 3168 section 6.1.5).
     pub(super) fn note_mark(&mut self, seg: &Segment, taken: &TakenPayload, marked: bool) {
         self.ecn.on_data(seg.flags, marked);
         if marked {

@@ -165,7 +165,7 @@ impl Connection {
 
     fn take_payload(&mut self, now: Time, seg: &Segment, ahead: i64, marked: bool) -> Arrival {
         if !self.receives() {
-            // The peer's stream is over: it did not hear our acknowledgement of its FIN.
+            // The peer's stream is over: it did not get our acknowledgement of its FIN.
             self.on_repeated_end(now);
             return Arrival::NONE;
         }

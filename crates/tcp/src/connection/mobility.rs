@@ -1,4 +1,4 @@
-//! The mobility scheme at work: what it is told and what it has the connection do.
+//! The mobility scheme at work: its inputs and what it has the connection do.
 
 use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::tcp::Segment;
@@ -107,7 +107,7 @@ impl Connection {
         decision
     }
 
-    /// While nothing is to be sent: a try if it is due, so that a sender that is never told of the
+    /// While nothing is to be sent: a try if it is due, so that a sender that is never notified of the
     /// link's return finds out.
     pub(super) fn transmit_held(&mut self, now: Time) -> Option<Outgoing> {
         if self.mobile.try_due {

@@ -57,7 +57,7 @@ pub enum Event {
     Reset,
     /// The peer was silent to too many retransmissions or probes in a row.
     GaveUp,
-    /// The connection is over and can be forgotten.
+    /// The connection is over and can be removed.
     Closed,
 }
 
@@ -116,7 +116,7 @@ impl Outgoing {
 pub(crate) enum Phase {
     /// Nothing is known to be lost.
     Open,
-    /// Duplicate acknowledgements told of a loss; recovery ends at `recover`.
+    /// Duplicate acknowledgements reported a loss; recovery ends at `recover`.
     Recovery { repair: Repairing, partial_acks: u32 },
     /// The timer expired, or Tahoe goes back: what is below `recover` is being sent again.
     Loss,
@@ -484,7 +484,7 @@ impl Connection {
         }
     }
 
-    /// What the response is told. `before` is SND.UNA before the acknowledgement in question.
+    /// The response's input. `before` is SND.UNA before the acknowledgement in question.
     #[inline]
     pub(crate) fn facts(&self, now: Time, acked: u64, before: u64) -> AckFacts {
         let window = self.windows.cwnd.min(self.snd_wnd.max(self.windows.mss));

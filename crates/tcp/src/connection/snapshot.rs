@@ -47,7 +47,7 @@ pub struct Snapshot {
     pub received_ahead: Vec<Range<u64>>,
     /// Where the peer's stream ends, if its FIN is known.
     pub peer_end: Option<u64>,
-    /// The peer may send up to this offset: it was told so.
+    /// The peer may send up to this offset: that was advertised.
     pub receive_edge: u64,
     /// We may send up to this offset.
     pub send_edge: u64,

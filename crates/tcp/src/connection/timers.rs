@@ -113,7 +113,7 @@ impl Connection {
         self.dupacks = 0;
         self.timing = None;
         self.nxt = self.una;
-        // The peer may have thrown away what it said it held (RFC 2018 section 8).
+        // The peer may have discarded what it reported as held (RFC 2018 section 8).
         self.board.clear();
         let closed = self.snd_edge <= self.una;
         self.retransmit_first = closed && self.config.shrunk_window == ShrunkWindow::KeepTimer;

@@ -5,7 +5,7 @@ use super::{
     TimerChange, Withhold,
 };
 
-/// ATCP of the RWC and ATCP paper (section V): TCP at the mobile hears of connections and
+/// ATCP of the RWC and ATCP paper (section V): TCP at the mobile is notified of connections and
 /// disconnections when they happen; nothing is foreseen (ATR-8).
 ///
 /// **As a receiver** (Table II) it leaves the last two bytes out of its acknowledgements until more
@@ -103,7 +103,7 @@ impl AtcpState {
         Action { hold: Some(true), timer, ..Action::default() }
     }
 
-    /// Table I and II, "Connection". Who has heard of no disconnection has nothing to make good as a
+    /// Table I and II, "Connection". Who was notified of no disconnection has nothing to make good as a
     /// sender; its peer may.
     fn connected(&mut self, view: &ConnectionView) -> Action {
         let (mark, timer, resend) = match self.sending {

@@ -45,13 +45,13 @@ impl FreezeState {
     }
 }
 
-/// The window is shut and the peer told so.
+/// The window is shut, and that is advertised.
 pub(super) fn shut(copies: u8) -> Action {
     let acks = Acks::Copies(copies, AckWindow::Real);
     Action { shut: Some(true), acks, ..Action::default() }
 }
 
-/// The window opens, or if it was not shut the peer hears what it knows.
+/// The window opens, or if it was not shut it is repeated.
 pub(super) fn open(view: &ConnectionView, frozen: u8, unwarned: u8) -> Action {
     let acks = if view.shut {
         Acks::Copies(frozen, AckWindow::Real)

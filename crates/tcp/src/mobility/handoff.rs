@@ -8,7 +8,7 @@ use crate::ack_request::AckWindow;
 /// instead of waiting for its timer. Its congestion window is halved (3DA-2). If its timer has
 /// expired already, all that is gained is an earlier retransmission (3DA-4).
 ///
-/// The copies state the window that the peer was told last, byte for byte, since a changed window
+/// The copies state the window that was advertised last, byte for byte, since a changed window
 /// makes an update of a duplicate (RENO-4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastRetransmit {
@@ -17,7 +17,7 @@ pub struct FastRetransmit {
     /// Acknowledgements that are sent, 8 at most. Three suffice if the one that they repeat has
     /// arrived at the sender; 4 are safe where it may be lost (3DA-3; the paper is silent).
     pub copies: u8,
-    /// As a sender the mobile does the same to itself, without being told by anybody: off for the
+    /// As a sender the mobile does the same to itself, without any notification: off for the
     /// figures of the RWC and ATCP paper, which says that the scheme does not cover it (3DA-5).
     pub sender: bool,
 }
@@ -55,7 +55,7 @@ impl MobilityScheme for FastRetransmitState {
         Action { resend, acks, ..Action::default() }
     }
 
-    /// Whoever hears from the peer again needs no help.
+    /// A sender to which the peer sends again needs no help.
     fn on_segment(&mut self, _view: &ConnectionView, _arrived: ArrivedSegment) -> Action {
         Action::default()
     }

@@ -14,7 +14,7 @@ use super::{Action, ConnectionView, MobilityScheme, PATIENCE, TimerChange, freez
 /// by being set together (LLT-8).
 ///
 /// As a sender the mobile stops on the warning, timers included, and goes on at the end with a timer
-/// started anew (LLT-11; the paper is silent). Should the end never be told, one segment each
+/// started anew (LLT-11; the paper is silent). Should the end never be notified, one segment each
 /// [`patience`](Self::patience) finds out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkLayerFreeze {

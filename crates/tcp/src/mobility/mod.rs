@@ -1,7 +1,7 @@
 //! What the mobile end of a connection does at disconnections and handoffs: a part that can be
 //! swapped, beside the answer to loss.
 //!
-//! A scheme hears of the hop ([`LinkEvent`]), of each segment that has arrived and of the
+//! A scheme is notified of the hop ([`LinkEvent`]), of each segment that has arrived and of the
 //! retransmission timer, and says what the connection is to do. None needs anything from the fixed
 //! end but TCP; those that shut the window need a fixed end that then goes to persist at once
 //! ([`ShrunkWindow::Persist`](crate::ShrunkWindow), RENO-9).
@@ -44,7 +44,7 @@ pub enum Mobility {
 /// How long a sender that was cut off waits before it tries the link, where nothing else is said.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a scheme is told of its connection.
+/// A scheme's input of its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionView {
     pub(crate) now: Time,
@@ -64,7 +64,7 @@ pub(crate) struct ConnectionView {
     pub(crate) shut: bool,
 }
 
-/// What a scheme is told of a segment that was taken in.
+/// A scheme's input of a segment that was taken in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivedSegment {
     /// Its payload.

@@ -32,7 +32,7 @@ pub enum Algorithm {
     Cubic,
 }
 
-/// How lost data is found and sent again once duplicate acknowledgements have told of a loss.
+/// How lost data is found and sent again once duplicate acknowledgements have reported a loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
     /// From the first unacknowledged byte on, as after a timeout (Tahoe).
@@ -73,7 +73,7 @@ pub struct Windows {
     pub base: LossBase,
 }
 
-/// What is known when a response is asked.
+/// What is known when a response is called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AckFacts {
     /// The present.

@@ -1,4 +1,4 @@
-//! What pages are told as it happens: one look at the process a second, however many look at it, and
+//! Events for pages as they happen: one look at the process a second, however many look at it, and
 //! none while nobody does.
 
 use std::convert::Infallible;
@@ -16,23 +16,23 @@ use tokio::time::MissedTickBehavior;
 
 use crate::history::{History, Ring};
 
-/// How often the process is asked.
+/// How often the process is polled.
 pub(super) const INTERVAL: Duration = Duration::from_secs(1);
-/// Pages that are told at once.
+/// Pages that are served at once.
 const PAGES_MAX: usize = 32;
-/// Connections that a page is told of; of more it is told the fastest.
+/// Connections that are sent to a page; of more the fastest.
 const CONNECTIONS_MAX: usize = 500;
 /// After so long without anybody looking, plots begin anew.
 const STALE: Duration = Duration::from_secs(5);
 
-/// Something that pages are told.
+/// An event for pages.
 #[derive(Clone, Debug)]
 struct PageEvent {
     event: &'static str,
     data: Arc<str>,
 }
 
-/// What is told to pages.
+/// The events for pages.
 pub(super) struct Feed {
     told: watch::Sender<PageEvent>,
     wanted: Notify,
@@ -54,7 +54,7 @@ impl Feed {
         feed
     }
 
-    /// What a page that is opened at this moment shall be told; none if there are too many already.
+    /// The first events of a page that is opened at this moment; none if there are too many already.
     pub(super) fn subscribe(
         &self,
     ) -> Option<impl Stream<Item = Result<Event, Infallible>> + use<>> {

@@ -1,4 +1,4 @@
-//! What the system knows of this process.
+//! The system's data of this process.
 
 use rustix::param::page_size;
 use rustix::time::{ClockId, clock_gettime};

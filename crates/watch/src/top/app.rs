@@ -93,7 +93,7 @@ pub struct App {
     place: [usize; 2],
     /// Whether somebody selected it; until then it is the first row.
     chosen: [bool; 2],
-    /// A priority that was asked for and that the process has not reported yet.
+    /// A priority that was requested and that the process has not reported yet.
     wanted: Option<(Target, u32)>,
 }
 

@@ -22,7 +22,7 @@ use ratatui::DefaultTerminal;
 pub use self::app::{Action, App, List, Sort};
 use crate::sample::Sample;
 
-/// How long the view may go on after it was told to stop.
+/// How long the view may go on after the request to stop.
 const TICK: Duration = Duration::from_millis(100);
 /// Changes of priorities that wait for the process; more are refused.
 const ASKED_MAX: usize = 64;

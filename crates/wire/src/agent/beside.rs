@@ -3,7 +3,7 @@
 //!
 //! Each begins with [`SUBTYPE`], for the type is a hop datagram's too, and goes on with the version and
 //! the kind, four bits each. A hello goes on with the sender's epoch and that of
-//! the peer that it hears, zero if none. A message goes on with the bytes of a
+//! the peer from which it receives, zero if none. A message goes on with the bytes of a
 //! [`Message`](super::Message). A numbered packet goes on with its number and its own EtherType, and
 //! then the packet as it was; the addresses are those of the frame around it. All numbers are big
 //! endian. What follows a hello or a message is skipped: it is Ethernet's padding, or a later
@@ -74,7 +74,7 @@ pub enum ParseError {
 pub struct Hello {
     /// Drawn at random when the agent starts, so that the other end notices; not zero.
     pub epoch: u32,
-    /// The epoch of the peer that it hears.
+    /// The epoch of the peer from which it receives.
     pub heard: Option<u32>,
 }
 

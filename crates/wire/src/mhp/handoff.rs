@@ -109,7 +109,7 @@ pub struct Reopened {
     /// Everything was delivered both ways: nothing is left to carry.
     pub over: bool,
     /// The base has the connection's state and may not use it yet: what the mobile sends may have to be
-    /// sent to another base again, until it hears Resume.
+    /// sent to another base again, until it receives Resume.
     pub tentative: bool,
     /// The surrogate's own end of the connection to the fixed host.
     pub bound: Option<SocketAddr>,
@@ -468,7 +468,7 @@ pub enum Message<'a> {
         /// The candidate.
         candidate: BaseName,
     },
-    /// The answer: the candidate is being told what can be told now; or will not be.
+    /// The answer: the candidate is being sent what can be sent now; or will not be.
     Expected {
         /// As in [`Expect`](Self::Expect).
         candidate: BaseName,

@@ -13,7 +13,7 @@ const EHOSTUNREACH: i32 = 113;
 const EIO: i32 = 5;
 const EAGAIN: i32 = 11;
 
-/// Why there is no connection: what `connect` or the resolver said at the base, or the base itself
+/// Why there is no connection: the error of `connect` or the resolver at the base, or the base itself
 /// (MHP-5).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum Refusal {
@@ -29,7 +29,7 @@ pub enum Refusal {
     /// ETIMEDOUT: nothing answered.
     #[error("connection timed out")]
     TimedOut,
-    /// ECONNRESET: it stood and was reset before the mobile could be told.
+    /// ECONNRESET: it stood and was reset before the mobile could be notified.
     #[error("connection reset while opening")]
     ConnectionReset,
     /// EACCES or EPERM: the base's kernel or firewall forbids it.
@@ -50,7 +50,7 @@ pub enum Refusal {
     /// The base is shutting down.
     #[error("the base is shutting down")]
     ShuttingDown,
-    /// The peer did not speak MHP, or not this version.
+    /// The peer did not use MHP, or not this version.
     #[error("the peer does not speak this version of MHP")]
     Protocol,
     /// The association with the base was lost.
@@ -166,10 +166,10 @@ pub enum ResetReason {
     /// The peer is shutting down.
     #[error("the peer is shutting down")]
     Shutdown,
-    /// This side said something that is not MHP.
+    /// This side sent something that is not MHP.
     #[error("MHP was not understood")]
     Protocol,
-    /// The association was lost and the connection with it. Never sent: nobody could hear it.
+    /// The association was lost and the connection with it. Never sent: nobody could receive it.
     #[error("the association was lost")]
     AssociationLost,
     /// There is no connection; how an early opening learns it.

@@ -2,7 +2,7 @@
 //! association, and its base tells, then and whenever that changes.
 //!
 //! Both are datagrams in the [envelope](Envelope) of those of handoffs, which sessions carry; whoever
-//! is too old to know them skips them. Of the session and the attempt nothing is said: they are zero.
+//! is too old to know them skips them. Session and attempt are zero.
 
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ impl Families {
     }
 }
 
-/// What is said of the families that a base reaches.
+/// A base's message of the families that it reaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
     /// Mobile to base: which are they? Tell me again when they change.

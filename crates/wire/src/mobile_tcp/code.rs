@@ -30,7 +30,7 @@ impl Code {
     pub const LISTEN: Self = Self(0x0100);
     /// Nobody has the connection that the packet named.
     pub const UNKNOWN: Self = Self(0x0200);
-    /// The opening was heard, and the fixed host has not answered yet (MOB-7).
+    /// The opening arrived, and the fixed host has not answered yet (MOB-7).
     pub const PENDING: Self = Self(0x0400);
 
     /// What data packets cannot say.

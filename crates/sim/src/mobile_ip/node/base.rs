@@ -32,7 +32,7 @@ pub struct BaseIp {
 }
 
 impl BaseIp {
-    /// Mobiles remembered; beyond, those that are not visitors are forgotten.
+    /// Mobiles remembered; beyond, those that are not visitors are removed.
     const MOBILES: usize = 4096;
 
     /// A base without radios.

@@ -30,7 +30,7 @@ impl MobileIp {
         &self.registration
     }
 
-    /// What the layers above are to hear next (MIP-6).
+    /// The next notification to the layers above (MIP-6).
     pub fn poll_upcall(&mut self) -> Option<Upcall> {
         self.registration.poll_upcall()
     }
@@ -44,7 +44,7 @@ impl MobileIp {
     ) -> Option<Packet> {
         let here = packet.dst == self.registration.home() || packet.dst.is_multicast();
         let Some(envelope) = unpack(&packet).filter(|_| here) else { return Some(packet) };
-        // Whatever the link said or kept to itself: there is the base.
+        // Whatever the link reported or did not: there is the base.
         if let Some(radio) = self.radio(link) {
             self.attach(ctx, radio);
         }

@@ -16,7 +16,7 @@ pub trait App {
     /// A UDP datagram came for a port that was opened.
     fn handle_datagram(&mut self, _io: &mut Io<'_, '_>, _datagram: &Datagram) {}
 
-    /// The link below has told the host's connections of this (LNK-14).
+    /// The link below has notified the host's connections of this (LNK-14).
     fn handle_link_event(&mut self, _io: &mut Io<'_, '_>, _event: LinkEvent) {}
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.

@@ -297,7 +297,7 @@ impl<A: App> Node for Host<A> {
         self.process_events(ctx);
     }
 
-    /// Every connection hears of it: the link below is the host's only way out (LNK-14).
+    /// Every connection is notified: the link below is the host's only way out (LNK-14).
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, _link: LinkId, event: LinkEvent) {
         let Self { stack, app, .. } = self;
         stack.report_link_event(ctx, event);

@@ -367,7 +367,7 @@ impl Sockets for Stack {
 
     fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
 
-    /// Every connection hears of it.
+    /// Every connection is notified.
     fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
         let now = ctx.now();
         for slot in 0..self.flows.len() {

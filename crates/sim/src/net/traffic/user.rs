@@ -33,7 +33,7 @@ pub struct User {
     /// Packets that the windows of all the host's TCP flows have together: the paper's A. Without it
     /// priorities leave TCP's windows alone.
     pub window: Option<u64>,
-    /// What the user says, and when; of what is said at one time the later counts last.
+    /// The user's inputs, and when; of those at one time the later counts last.
     pub says: Vec<(Time, Wish)>,
 }
 
@@ -75,7 +75,7 @@ impl Control {
         self.apply(io);
     }
 
-    /// The link itself has spoken.
+    /// The link itself reported.
     pub(super) fn handle_link_event(&mut self, event: LinkEvent) {
         self.feedback.handle_link_event(event);
     }

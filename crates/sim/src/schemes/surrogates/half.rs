@@ -25,7 +25,7 @@ pub(super) struct Half {
     /// The mobile's end was passed on, and the fixed host's.
     pub(super) finished: bool,
     pub(super) told_end: bool,
-    /// The session has forgotten the connection: only the wired side's own end is awaited.
+    /// The session has removed the connection: only the wired side's own end is awaited.
     pub(super) over: bool,
 }
 

@@ -118,7 +118,7 @@ impl Links {
         }
     }
 
-    /// Ends an association that another base made, which is told.
+    /// Closes an association that another base made, which is notified.
     pub(super) fn dismiss(&mut self, id: AssociationId) {
         if let Some(association) = self.listener.association_mut(id) {
             association.close(CloseReason::Shutdown);

@@ -258,7 +258,7 @@ impl Surrogates {
         let opens = segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::ACK.with(Flags::RST).with(Flags::FIN));
         if let Some(known) = self.sessions.mobiles.get_mut(ends.local.ip()) {
-            // A handoff ends what the mobile was asked.
+            // A handoff ends what was requested from the mobile.
             known.offered.retain(|id, _| known.session.stream(*id).is_some());
             let mut offered = known.offered.iter();
             let offered = offered.find(|(_, (of, _))| *of == ends).map(|(id, _)| *id);

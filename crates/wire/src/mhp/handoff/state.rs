@@ -25,7 +25,7 @@ const FLAG_DOWN_ENDED: u8 = 2;
 pub enum Stage {
     /// The fixed host has not answered yet.
     Connecting(Opening),
-    /// The mobile is being told that there is no connection.
+    /// The mobile is being notified that there is no connection.
     Refusing(Refusal),
     /// The connection to the fixed host stands.
     Open,

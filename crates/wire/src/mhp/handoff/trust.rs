@@ -29,7 +29,7 @@ impl Grant {
 pub struct Warrant {
     /// The mobile.
     pub mobile: BaseName,
-    /// Its grant to the base that is asked.
+    /// Its grant to the base that gets the request.
     pub grant: Grant,
 }
 
