@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_forgets_the_connection_that_was_silent_longest() {
+    fn a_full_table_removes_the_connection_that_was_silent_longest() {
         let mut table = Table::new(2, Duration::from_secs(100));
         table.insert(second(0), connection(1), 'a');
         table.insert(second(1), connection(2), 'b');
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_packets_is_forgotten_in_time() {
+    fn a_connection_without_packets_expires() {
         let mut table = Table::new(8, Duration::from_secs(10));
         table.insert(second(0), connection(1), ());
         table.insert(second(5), connection(2), ());
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_weighs_nothing() {
+    fn what_is_removed_weighs_nothing() {
         let mut table = Table::new(2, Duration::from_secs(10));
         for (n, weight) in [(1, 5), (2, 7), (1, 6)] {
             table.insert(second(0), connection(n), ());

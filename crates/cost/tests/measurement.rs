@@ -74,7 +74,7 @@ fn the_engines_allocate_nothing_per_packet() {
 /// MOB-46, MOB-47: protocol alone, with the standard and with the light socket layer are measured
 /// apart, and the light layer's share is told with its copy and without.
 #[test]
-fn every_stack_is_measured_and_every_share_told() {
+fn every_stack_is_measured_and_every_share_printed() {
     let measured = measured();
     let stacks: Vec<&str> = measured.stacks.iter().map(|s| s.stack.as_str()).collect();
     for wanted in [

@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_toml_is_told_with_its_line() {
+    fn what_is_no_toml_is_reported_with_its_line() {
         let said = parse_error::<BaseFile>("hop = \"srp\"\nseal = = 3");
         assert!(said.starts_with("x.toml:2: "), "{said}");
     }

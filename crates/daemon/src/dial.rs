@@ -310,7 +310,7 @@ mod tests {
 
     /// MHP-5
     #[test]
-    fn a_refusal_is_told_as_what_it_is() {
+    fn a_refusal_has_the_error_of_the_connect() {
         let mut reactor = Reactor::new().unwrap();
         let key = Slab::new().insert(());
         let mut dial = Dial::new(vec![closed_port()], Time::from_secs(5));

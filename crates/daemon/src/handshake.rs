@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn silence_the_networks_answer_and_what_does_not_open_are_told_apart() {
+    fn silence_the_networks_answer_and_what_does_not_open_are_distinguished() {
         let own = PublicKey::from_bytes([1; 32]);
         let mobile = Some(Introduction { caller: Caller::Mobile, own });
         let base = Some(Introduction { caller: Caller::Base, own });

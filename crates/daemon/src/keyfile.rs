@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+    fn errors_in_a_file_are_reported_with_their_line() {
         let folder = Folder::new("bad");
         let good = generate().expect("entropy").secret().to_text();
         let cases = [

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_way_says_tells_nothing_of_the_base() {
+    fn errors_of_the_path_are_no_evidence_of_the_base() {
         for what in [Unreachable::Host, Unreachable::Network, Unreachable::Prohibited] {
             let evidence = told(what, &[0, 1000, 2000]);
             assert!(!evidence.is_gone(ms(2000)));

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ip_refuses_is_told_in_its_words() {
+    fn the_refusal_of_ip_is_reported_in_its_words() {
         let Some(a) = Netns::for_test() else { return };
         let e = a.route(None, IpAddr::from(Ipv4Addr::new(10, 9, 9, 9))).unwrap_err().to_string();
         assert!(e.contains("route add default via 10.9.9.9"), "{e}");

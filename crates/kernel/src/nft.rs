@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_with_its_line_and_leaves_nothing() {
+    fn a_refusal_is_reported_with_its_line_and_leaves_nothing() {
         let Some(netns) = Netns::for_test() else { return };
         let script = "table inet lasthop_x { }\nadd rule inet lasthop_x nowhere accept\n";
         let e = netns.enter(|| apply(script)).unwrap().unwrap_err();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_privilege_is_told_apart_from_bad_rules() {
+    fn a_missing_privilege_is_distinguished_from_bad_rules() {
         let said = "/dev/stdin:1:1-10: Error: Could not process rule: Operation not permitted\n\
                     add table inet x\n^^^^^^^\n";
         let e = refused(said);

@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_travel_beside_the_bytes_and_the_end_is_told() {
+    fn descriptors_travel_beside_the_bytes_and_the_end_is_reported() {
         let (a, b) = pair();
         let (mine, yours) = pair();
         send(&a, b"hello", &[yours.as_fd()], SendFlags::empty()).unwrap();

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_fails_is_told_with_its_status_and_its_words() {
+    fn a_command_that_fails_is_reported_with_its_status_and_output() {
         assert!(run(&line("exit 0"), HOOK_TIME).is_ok());
         let error = run(&line("echo no such router >&2; exit 3"), HOOK_TIME).unwrap_err();
         let error = error.to_string();
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_end_of_what_a_command_says_is_kept() {
+    fn only_the_end_of_a_commands_output_is_kept() {
         let script = "i=0; while [ $i -lt 2000 ]; do echo line $i >&2; i=$((i+1)); done; exit 1";
         let Err(MigrateError::Hook { stderr, .. }) = run(&line(script), HOOK_TIME) else {
             panic!("it did not fail");

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_hears_nothing_is_not_there() {
+    fn a_peer_that_receives_nothing_is_not_there() {
         let mut peer = Peer::new(1, ms(0));
         for n in 0..20 {
             assert_eq!(peer.handle_hello(ms(200 * n), B, hello(2, None)), None);

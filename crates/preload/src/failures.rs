@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_once_and_to_its_own_socket_only() {
+    fn a_failure_is_reported_once_and_to_its_own_socket_only() {
         let table = Failures::new();
         let [one, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
         assert_eq!(table.take(one.as_fd()), None);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_failure_of_a_socket_is_the_one_told() {
+    fn the_later_failure_of_a_socket_is_reported() {
         let table = Failures::new();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         table.record(socket.as_fd(), Errno::TIMEDOUT);

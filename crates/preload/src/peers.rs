@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_for_is_told_until_forgotten() {
+    fn a_requested_address_is_returned_until_removed() {
         for (port, peer) in [(0, "192.0.2.7:80"), (65535, "[2001:db8::7]:65535"), (1, "1.2.3.4:0")]
         {
             let peer: SocketAddr = peer.parse().unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_later_connection_of_a_port_is_the_one_told() {
+    fn the_later_connection_of_a_port_is_returned() {
         PEERS.insert(77, "[2001:db8::1]:1".parse().unwrap());
         let later = "192.0.2.1:2".parse().unwrap();
         PEERS.insert(77, later);

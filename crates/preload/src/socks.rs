@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_socks_is_told_apart() {
+    fn what_is_not_socks_is_detected() {
         assert_eq!(method(*b"HT"), Err(Answer::NotSocks));
         assert_eq!(method([5, 255]), Err(Answer::WantsAuthentication));
         assert_eq!(reply(*b"HTTP/"), Err(Answer::NotSocks));

@@ -436,7 +436,7 @@ mod tests {
 
     /// SRP-3: the last in sequence, the latest, and a bitmap of what is missing between.
     #[test]
-    fn an_acknowledgement_tells_each_missing_number() {
+    fn an_acknowledgement_names_each_missing_number() {
         // 100, 101 arrived, 102 is missing, 103 arrived, 104 is missing, 105 arrived.
         let ack = Ack::new(105, 7, 9, (100, 101), &[0b10]);
         round_trip(Frame::Ack(ack));

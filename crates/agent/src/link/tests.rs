@@ -65,7 +65,7 @@ fn a_frame_that_was_overtaken_is_sent_again_at_once() {
 /// DDA-1: of two transmissions the earlier is lost if only the later has come, whether it was the
 /// first of its frame or not.
 #[test]
-fn a_lost_retransmission_is_told_without_a_timeout() {
+fn a_lost_retransmission_is_reported_without_a_timeout() {
     let mut base = base(&LinkConfig::default());
     send(&mut base, at(0), 0..3);
     ack(&mut base, at(10), 2, 0b1);
@@ -209,7 +209,7 @@ fn with_order_kept_frames_wait_behind_a_gap_for_so_long() {
 }
 
 #[test]
-fn a_base_that_restarts_with_other_numbers_is_heard() {
+fn a_base_that_restarts_with_other_numbers_is_accepted() {
     let mut mobile = LinkReceiver::new(&LinkConfig::default());
     for frame in [1_000_000, 1_000_001, 17, 18] {
         mobile.handle_frame(at(0), frame, Fake::hidden(frame));
@@ -297,7 +297,7 @@ fn notifying() -> LinkConfig {
 
 /// EBS-1: each failed attempt is told to the source, not more often than the parameter says.
 #[test]
-fn a_failed_attempt_is_told_to_the_source() {
+fn a_failed_attempt_is_reported_to_the_source() {
     let mut base = base(&notifying());
     for n in 0..4 {
         base.handle_packet(at(0), Side::Fixed, Fake::data(&connection(7), Seq(1000 * n), 1000));
@@ -318,7 +318,7 @@ fn a_failed_attempt_is_told_to_the_source() {
 
 /// EBS-1: a hop that is silent is bad for every source whose data is under way.
 #[test]
-fn a_silent_hop_is_told_to_every_source() {
+fn a_silent_hop_is_reported_to_every_source() {
     let mut base = base(&notifying());
     for port in [1, 2, 1] {
         base.handle_packet(at(0), Side::Fixed, Fake::data(&connection(port), Seq(0), 100));
@@ -341,7 +341,7 @@ fn acknowledgements_and_hidden_packets_make_no_notice() {
 
 /// EBS-3, EBS-4: it is an option, since a sender that does not know it has no use for it.
 #[test]
-fn nobody_is_told_unless_asked_for() {
+fn nothing_is_reported_unless_configured() {
     let config = LinkConfig { notify: false, ..notifying() };
     assert!(!LinkConfig::default().notify);
     let mut base = base(&config);
@@ -516,7 +516,7 @@ fn a_late_answer_to_the_first_of_two_proves_no_more_than_the_first() {
 
 /// DDA-1: the answer to an old frame claims nothing of what lies beyond the receiver's memory.
 #[test]
-fn an_old_frame_is_acknowledged_without_what_is_forgotten() {
+fn an_old_frame_is_acknowledged_without_removed_ones() {
     let mut receiver = LinkReceiver::new(&LinkConfig::default());
     let mut come = |frame| receiver.handle_frame(at(0), frame, Fake::hidden(frame)).come;
     // Of the frames before 50 none has come; from 50 on all have, so that 290 - 256 = 34 may seem to.

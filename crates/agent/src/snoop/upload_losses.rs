@@ -97,7 +97,7 @@ mod tests {
 
     /// SNP-10: what was lost on the hop is distinguished from what was lost further on.
     #[test]
-    fn only_an_acknowledgement_that_asks_for_a_hole_tells_of_a_loss_on_the_hop() {
+    fn only_an_acknowledgement_with_a_hole_shows_a_loss_on_the_hop() {
         let start = u32::MAX - 149;
         let mut half = after(&[(start, 100), (50, 100)]);
         assert!(!half.on_ack(Seq(start)), "this byte crossed the hop");

@@ -130,7 +130,7 @@ fn events(signals: &mut Signals) -> Vec<LinkEvent> {
 }
 
 #[test]
-fn what_an_operator_says_is_passed_on() {
+fn an_operators_events_are_passed_on() {
     let mut signals = unwatched(None);
     let lead = Duration::from_millis(300);
     for (link, expected) in [
@@ -155,7 +155,7 @@ fn what_an_operator_says_is_passed_on() {
 }
 
 #[test]
-fn who_says_that_the_link_is_down_is_believed_until_he_says_otherwise() {
+fn an_operators_link_down_holds_until_his_link_up() {
     let mut signals = unwatched(None);
     signals.handle_link(Time::ZERO, &Link::Down { interface: None }).unwrap();
     assert_eq!(signals.carries(), Some(false));
@@ -172,7 +172,7 @@ fn tell(signals: &mut Signals, now: Time, dbm: i16) {
 
 /// LLT-2: what a script tells of the level is enough for a warning, which its recovery takes back.
 #[test]
-fn a_level_that_a_script_tells_of_warns_and_recovers() {
+fn a_level_from_a_script_warns_and_recovers() {
     let mut signals = unwatched(Some(SignalConfig::default()));
     let mut now = Time::ZERO;
     for step in 0..60_i16 {

@@ -226,7 +226,7 @@ fn a_line_that_is_too_long_is_refused_before_it_ends() {
 }
 
 #[test]
-fn who_says_nothing_for_a_second_is_told_so_and_goes() {
+fn a_client_that_is_silent_for_a_second_is_notified_and_removed() {
     let mut service = Service::new("control-silent");
     let mut silent = service.client();
     let mut halting = service.client();
@@ -377,7 +377,7 @@ proptest! {
     /// Whatever is said, and however it is cut, there is one line of answer, and only what is a
     /// request is handed over.
     #[test]
-    fn anything_said_is_answered_once(
+    fn any_request_is_answered_once(
         said in prop_oneof![
             vec(any::<u8>(), 0..200),
             "[{}\":,a-z_]{0,60}\n".prop_map(String::into_bytes),

@@ -46,19 +46,19 @@ with_each_hop! {
     a_fixed_host_may_speak_first_and_end_first,
     a_reset_by_the_fixed_host_is_a_reset_at_the_application,
     a_reset_by_the_application_is_a_reset_at_the_fixed_host,
-    refusals_are_told_as_what_they_are,
+    refusals_have_the_error_of_the_fixed_host,
     with_early_opening_a_refusal_arrives_as_a_reset,
     a_reader_that_stops_stops_the_sender,
     two_hundred_connections_at_once_are_all_served,
     a_wrong_mobile_key_gets_no_connection,
     garbage_on_the_bases_port_changes_a_counter_only,
     a_base_that_comes_back_is_found_again,
-    an_opening_is_refused_as_unreachable_while_the_network_says_that_no_base_is_there,
+    an_opening_is_refused_as_unreachable_while_the_network_reports_no_base,
     an_opening_whose_application_has_gone_is_never_carried_out,
     an_opening_that_the_base_carries_out_ends_with_its_application,
     stopping_lets_open_connections_end,
     a_second_stop_does_not_wait,
-    the_status_socket_tells_of_associations_and_connections,
+    the_status_socket_reports_associations_and_connections,
     curl_goes_through_socks_and_through_connect,
     urgent_data_arrive_in_line_both_ways,
     urgent_data_that_were_sent_ahead_are_not_lost,
@@ -143,7 +143,7 @@ fn a_reset_by_the_application_is_a_reset_at_the_fixed_host(hop: HopKind) {
 }
 
 /// MHP-5
-fn refusals_are_told_as_what_they_are(hop: HopKind) {
+fn refusals_have_the_error_of_the_fixed_host(hop: HopKind) {
     let pair = Pair::sealed(hop);
     assert_eq!(pair.socks(closed_port()).unwrap_err(), 5, "connection refused");
     assert_eq!(pair.socks_name("no.such.name.invalid", 80).unwrap_err(), 4, "host unreachable");
@@ -237,7 +237,7 @@ fn a_base_that_comes_back_is_found_again(hop: HopKind) {
     assert_eq!(read_all(&mut client), b"again");
 }
 
-fn an_opening_is_refused_as_unreachable_while_the_network_says_that_no_base_is_there(hop: HopKind) {
+fn an_opening_is_refused_as_unreachable_while_the_network_reports_no_base(hop: HopKind) {
     let mut pair = Pair::sealed(hop);
     drop(pair.connect(echo_server()));
     pair.stop_base();
@@ -302,7 +302,7 @@ fn a_second_stop_does_not_wait(hop: HopKind) {
     assert!(matches!(error, Ok(0) | Err(_)), "{error:?}");
 }
 
-fn the_status_socket_tells_of_associations_and_connections(hop: HopKind) {
+fn the_status_socket_reports_associations_and_connections(hop: HopKind) {
     let pair = Pair::sealed(hop);
     let mut client = pair.connect(echo_server());
     client.write_all(&pattern(1000)).unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_told_of_at_once_and_then_once_a_minute_with_how_often_it_called() {
+    fn a_caller_is_reported_at_once_and_then_once_a_minute_with_a_count() {
         let (mut refusals, mut now) = (Refusals::default(), Time::ZERO);
         let mut lines = Vec::new();
         for _ in 0..600 {

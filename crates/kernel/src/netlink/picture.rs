@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_fell_and_rose_unseen_is_told_as_both() {
+    fn an_interface_that_fell_and_rose_unseen_is_reported_as_both() {
         let mut now = Picture::default();
         now.set_interface(interface(1, "wlan0", true));
         let mut told = now.clone();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_are_told_before_gains() {
+    fn losses_are_reported_before_gains() {
         let mut now = Picture::default();
         now.set_interface(interface(1, "wlan0", true));
         now.set_interface(interface(2, "eth0", false));
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_taken_anew_tells_the_difference_only() {
+    fn a_picture_taken_anew_reports_the_difference_only() {
         let mut now = Picture::default();
         now.set_interface(interface(1, "eth0", true));
         now.set_interface(interface(2, "wlan0", true));
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn another_default_route_is_told_for_its_family() {
+    fn another_default_route_is_reported_for_its_family() {
         let mut now = Picture::default();
         let mut told = now.clone();
         let route = DefaultRoute {

@@ -293,7 +293,7 @@ mod tests {
 
     /// Of a route with several next hops the first counts, and one that is cut off is none.
     #[test]
-    fn the_first_of_several_next_hops_is_told() {
+    fn the_first_of_several_next_hops_is_reported() {
         let hop = |index: u32, gateway: [u8; 4]| {
             let attributes = attributes(&[(GATEWAY, &gateway)]);
             let length = (8 + attributes.len()) as u16;

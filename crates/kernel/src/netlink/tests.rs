@@ -240,7 +240,7 @@ fn proxies_come_and_go() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_told_with_its_words() {
+fn the_kernels_refusal_is_reported_with_its_message() {
     let Some((a, _b)) = pair() else { return };
     let mut requests = requests(&a);
     let route = Route { via: Some(ip("192.0.2.1")), ..Route::to((ip("10.9.0.7"), 32)) };
@@ -252,7 +252,7 @@ fn what_the_kernel_refuses_is_told_with_its_words() {
 }
 
 #[test]
-fn a_carrier_that_is_lost_and_found_is_told() {
+fn a_carrier_that_is_lost_and_found_is_reported() {
     let Some((a, b)) = pair() else { return };
     let mut monitor = monitor(&a);
     assert!(monitor.interfaces().any(|i| i.name == "left" && i.works()));
@@ -277,7 +277,7 @@ fn an_interface_switched_off_or_taken_away_is_down() {
 }
 
 #[test]
-fn addresses_are_told_as_they_come_and_go() {
+fn addresses_are_reported_as_they_come_and_go() {
     let Some((a, _b)) = pair() else { return };
     let mut monitor = monitor(&a);
     let left = monitor.interfaces().find(|i| i.name == "left").unwrap().index;
@@ -292,7 +292,7 @@ fn addresses_are_told_as_they_come_and_go() {
 }
 
 #[test]
-fn the_default_route_is_told_when_it_changes() {
+fn the_default_route_is_reported_when_it_changes() {
     let Some((a, _b)) = pair() else { return };
     let mut monitor = monitor(&a);
     let route = |via: &str, metric| {

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_applications_are_told_is_what_the_fixed_host_said() {
+    fn applications_get_the_fixed_hosts_error() {
         for (refusal, answer) in [
             (Refusal::Refused, Answer::Reset),
             (Refusal::ConnectionReset, Answer::Reset),

@@ -499,7 +499,7 @@ fn the_server_sees_the_mobiles_own_address_and_port() {
 /// What the network says of a base's own connection from a mobile's address is for the base; all other
 /// ICMP goes to the mobile.
 #[test]
-fn icmp_errors_are_heard_by_the_socket_whose_packet_they_tell_of() {
+fn icmp_errors_reach_the_socket_whose_packet_they_quote() {
     let Some((base, router)) = base_and_server() else { return };
     let (Some(far), Some(mobile)) = (Netns::for_test(), Netns::for_test()) else { return };
     let (near, beyond) = (["10.8.0.1/24", "fd08::1/64"], ["10.8.0.2/24", "fd08::2/64"]);
@@ -609,7 +609,7 @@ fn tcp_to_a_mobile_without_a_socket_here_is_neither_answered_nor_passed_on() {
 }
 
 #[test]
-fn without_privilege_it_is_said_what_is_missing_and_what_still_works() {
+fn without_privilege_the_error_names_what_is_missing_and_what_still_works() {
     let Some(host) = Netns::for_test() else { return };
     let before = picture(&host);
     let error = host
@@ -628,7 +628,7 @@ fn without_privilege_it_is_said_what_is_missing_and_what_still_works() {
 }
 
 #[test]
-fn without_nft_it_is_said_how_to_get_it_and_what_still_works() {
+fn without_nft_the_error_names_the_remedy_and_what_still_works() {
     let error = TransparentError::from(NftError::Missing).to_string();
     assert!(error.contains("install nftables") && error.contains("SOCKS5"), "{error}");
     assert!(!error.contains('\n'), "{error}");

@@ -122,7 +122,7 @@ fn what_is_restored_and_closed_at_once_is_reset_and_not_ended() {
 }
 
 #[test]
-fn what_is_frozen_says_and_hears_nothing_until_it_is_thawed() {
+fn a_frozen_connection_sends_and_receives_nothing_until_it_is_thawed() {
     for family in [Family::V4, Family::V6] {
         let Some(mut world) = Testbed::new(family) else { return };
         let (fd, mut stream) = talk(&mut world);
@@ -203,7 +203,7 @@ fn other_addresses_than_the_helper_was_started_for_are_refused() {
 }
 
 #[test]
-fn without_the_privilege_the_probe_says_what_was_tried_and_the_connection_goes_on() {
+fn without_the_privilege_the_probe_names_what_was_tried_and_the_connection_goes_on() {
     let Some(mut world) = Testbed::new(Family::V4) else { return };
     let (fd, mut stream) = talk(&mut world);
     let place = &mut world.places[0];
@@ -355,7 +355,7 @@ fn a_segment_follows_announcements() {
 
 /// What is answered for another's address needs forwarding on the interface, and no more.
 #[test]
-fn a_kernel_that_does_not_forward_answers_for_no_mobile_and_that_is_said_before() {
+fn a_kernel_that_does_not_forward_answers_for_no_mobile_and_that_is_reported_before() {
     let Some(world) = Testbed::new(Family::V4) else { return };
     let Testbed { router, places, .. } = &world;
     let mobile: IpAddr = "10.0.2.99".parse().unwrap();

@@ -80,7 +80,7 @@ fn hellos_and_messages_arrive_from_whom_they_are() {
 }
 
 #[test]
-fn what_cannot_be_said_or_read_is_refused_with_its_reason() {
+fn what_cannot_be_sent_or_read_is_refused_with_its_reason() {
     let pool = Pool::new(8);
     let mixed = Connection {
         fixed: ([192, 0, 2, 1], 80).into(),

@@ -158,7 +158,7 @@ fn identifiers_of_the_base_before_are_refused() {
 /// A base that has forgotten all says so: what still names its connections is reset, not mixed with
 /// new ones, and the mobile opens new connections there.
 #[test]
-fn a_base_that_forgets_all_resets_what_is_left() {
+fn a_base_that_loses_its_state_resets_what_is_left() {
     let plan = Plan::new(mobile_tcp());
     let mut world = plan.build();
     world.deal(at(0), world.mobiles[0], world.fixed, Deal::new(80, 60_000, 60_000));

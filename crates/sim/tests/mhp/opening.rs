@@ -96,7 +96,7 @@ fn the_mobile_is_connected_after_the_fixed_host_is() {
 /// MHP-13: what a base keeps of a connection is buffers and sequence positions: when all is over
 /// nothing is left.
 #[test]
-fn a_base_forgets_connections_that_are_over() {
+fn a_base_removes_connections_that_are_over() {
     for hop in schemes() {
         let mut plan = Plan::new(hop);
         plan.wired_tcp.time_wait = ms(1000);

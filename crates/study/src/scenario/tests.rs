@@ -462,7 +462,7 @@ fn the_message_names_file_line_key_and_remedy() {
 }
 
 #[test]
-fn what_is_no_toml_is_told_with_its_line() {
+fn what_is_no_toml_is_reported_with_its_line() {
     let found = problems("duration = \"1s\"\nrate 5\n");
     assert_eq!(found[0].line, 2, "{}", found[0]);
     let found = problems("duration = \"1s\"\nduration = \"2s\"\n");

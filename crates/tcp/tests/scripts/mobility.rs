@@ -77,7 +77,7 @@ fn the_last_two_bytes_wait_half_a_second_at_most() {
 
 /// ATR-2, ATR-3, ATR-6, ATR-8.
 #[test]
-fn a_reconnection_is_told_by_two_acknowledgements() {
+fn a_reconnection_sends_two_acknowledgements() {
     play("atcp/reconnection.pkt");
 }
 

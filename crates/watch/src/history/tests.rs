@@ -75,7 +75,7 @@ fn a_connection_that_began_since_has_a_rate_at_once_and_one_of_before_has_not() 
 }
 
 #[test]
-fn a_restart_forgets_what_was_counted_but_not_the_plots() {
+fn a_restart_resets_the_counters_but_not_the_plots() {
     let mut history = History::default();
     history.feed(at(0.0), &report(10.0, vec![connection(7, 5.0, 100, 100)]));
     history.feed(at(1.0), &report(11.0, vec![connection(7, 6.0, 200, 100)]));

@@ -26,7 +26,7 @@ fn the_scale_of_a_window_follows_from_both_syns() {
 }
 
 #[test]
-fn one_syn_tells_as_much_as_it_can() {
+fn one_syn_gives_as_much_as_it_can() {
     let (f, m) = (Side::Fixed, Side::Mobile);
     assert_eq!(shift(&[]), None);
     assert_eq!(shift(&[(m, syn(Some(7), false))]), None);
@@ -37,7 +37,7 @@ fn one_syn_tells_as_much_as_it_can() {
 }
 
 #[test]
-fn blocks_of_data_that_came_twice_are_told_apart() {
+fn blocks_of_data_that_came_twice_are_distinguished() {
     let above = |blocks: &[(u32, u32)]| held_above(&with_sack(5000, blocks)).as_slice().len();
     assert_eq!(above(&[(6000, 7000), (8000, 9000)]), 2);
     assert_eq!(above(&[(3000, 4000), (8000, 9000)]), 1);

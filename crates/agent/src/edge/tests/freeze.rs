@@ -52,7 +52,7 @@ fn copies_are_counted() {
 
 /// FRZ-2, LLT-3: what was under way still comes and is acknowledged, with a window of zero.
 #[test]
-fn what_is_acknowledged_while_frozen_says_that_the_window_is_zero() {
+fn acknowledgements_while_frozen_advertise_a_zero_window() {
     let mut path = path(freeze());
     path.event(10, WARNING);
     assert_eq!(path.data(20, 2000, 1000), [Data(2000, 1000)]);

@@ -304,7 +304,7 @@ fn a_queue_is_not_taken_for_a_longer_way() {
 
 /// RWC-1: behind another base rate and way are measured anew.
 #[test]
-fn a_handoff_forgets_what_was_measured() {
+fn a_handoff_resets_the_measurements() {
     for event in [Up, Complete] {
         let mut it = Windows::new(Total::AUTO, 2);
         let mut us = AFTER_OPENING;

@@ -59,7 +59,7 @@ fn what_has_nothing_left_to_say_goes_no_further() {
 /// ATR-2, ATR-3: nothing goes while disconnected, the delay stands still; on reconnection the first
 /// of the two bytes is acknowledged with window zero, the second with the full one.
 #[test]
-fn a_reconnection_is_told_by_two_acknowledgements() {
+fn a_reconnection_sends_two_acknowledgements() {
     let mut path = path();
     path.burst(0, 0, 1);
     path.give(0, Side::Mobile, stamped(acking(1000), 40, 41));
@@ -87,7 +87,7 @@ fn what_was_acknowledged_before_is_acknowledged_again() {
 
 /// ATR-2, ATR-6: what the mobile says while disconnected is lost, and told afterwards, in order.
 #[test]
-fn what_was_said_into_the_void_is_said_again() {
+fn acknowledgements_sent_while_cut_off_are_repeated() {
     let mut path = path();
     path.burst(0, 0, 2);
     path.ack(0, 1000);
@@ -198,7 +198,7 @@ fn the_end_of_the_stream_is_acknowledged_at_once() {
 }
 
 #[test]
-fn a_changed_window_passes_with_the_number_that_was_told() {
+fn a_changed_window_passes_with_the_number_that_was_forwarded() {
     let mut path = path();
     path.burst(0, 0, 1);
     path.ack(0, 1000);

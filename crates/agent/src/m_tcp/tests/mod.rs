@@ -395,7 +395,7 @@ fn another_supervisor_host_goes_on() {
 /// MTC-7: a base of the same supervisor host is none of its business; a mobile that goes elsewhere
 /// without its state leaves nothing behind.
 #[test]
-fn a_forgotten_mobile_leaves_nothing() {
+fn a_removed_mobile_leaves_nothing() {
     let mut sh = sh();
     sh.burst(0, 1000, 3);
     sh.0.remove_mobile(connection(1).mobile.ip());

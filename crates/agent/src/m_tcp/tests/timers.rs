@@ -5,7 +5,7 @@ use super::*;
 /// A mobile that vanished with data on its way is asked after until its connection has been silent
 /// for long enough, and not for ever.
 #[test]
-fn a_mobile_that_never_returns_is_forgotten() {
+fn a_mobile_that_never_returns_is_removed() {
     let config = MTcpConfig { idle: 5000 * MS, ..MTcpConfig::default() };
     let mut sh = Sh::new(&config);
     sh.burst(0, 1000, 3);

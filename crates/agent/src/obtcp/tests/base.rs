@@ -221,7 +221,7 @@ fn what_is_not_understood_passes_the_base_untouched() {
 }
 
 #[test]
-fn a_connection_that_ends_or_begins_anew_is_forgotten() {
+fn a_connection_that_ends_or_begins_anew_is_removed() {
     let flagged = |flags| packet(Side::Fixed, Segment { seq: seq(0), flags, ..Segment::default() });
     for flags in [Flags::SYN, Flags::RST] {
         let mut base = base(BaseConfig::default());

@@ -277,7 +277,7 @@ fn what_is_not_understood_passes_the_router_untouched() {
 /// OBM-12: with SACK a duplicate is one whatever its window, unless that was closed; a report of a
 /// copy that was not needed is none.
 #[test]
-fn sack_tells_a_duplicate_from_other_acknowledgements() {
+fn sack_distinguishes_a_duplicate_from_other_acknowledgements() {
     let with = |window, (from, to): (u32, u32)| {
         let mut segment = Segment { window, ..ack(10).segment.unwrap() };
         segment.options.sack.push(seq(from), seq(to));
@@ -324,7 +324,7 @@ fn copies_carry_the_senders_own_timestamps() {
 /// OBB-9: the hop keeps its order, so bytes that come before others that were asked for earlier
 /// show that those were lost again. They are asked for at once, if so configured.
 #[test]
-fn a_lost_retransmission_can_be_told_from_the_order() {
+fn a_lost_retransmission_is_detected_by_the_order() {
     for detect_lost_retransmissions in [false, true] {
         let config = RouterConfig { detect_lost_retransmissions, ..RouterConfig::default() };
         let mut router = running(config);
@@ -390,7 +390,7 @@ fn gaps_and_copies_stay_within_their_bounds() {
 }
 
 #[test]
-fn a_connection_that_ends_begins_anew_or_moves_is_forgotten() {
+fn a_connection_that_ends_begins_anew_or_moves_is_removed() {
     let flagged = |flags| packet(Side::Fixed, Segment { seq: seq(0), flags, ..Segment::default() });
     for flags in [Flags::SYN, Flags::RST] {
         let mut router = running(RouterConfig::default());

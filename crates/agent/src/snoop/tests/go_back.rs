@@ -42,7 +42,7 @@ fn unless_asked_for_the_next_one_waits_for_the_timer() {
 }
 
 #[test]
-fn a_duplicate_after_the_copy_tells_that_others_came() {
+fn a_duplicate_after_the_copy_shows_that_others_came() {
     let mut base = silent(true);
     assert_eq!(base.ack(1), []);
     base.wait(80);

@@ -513,7 +513,7 @@ fn a_second_copy_excuses_one_duplicate() {
 /// SNP-9: a fixed host that sends again what is acknowledged has not heard so. The mobile's reply is
 /// a duplicate here and news there; kept back, it would never end the fixed host's timeouts.
 #[test]
-fn an_acknowledgement_that_the_fixed_host_has_not_heard_passes_again() {
+fn an_acknowledgement_that_never_reached_the_fixed_host_passes_again() {
     let mut base = base(Config::default(), 3);
     base.data(3..6);
     assert_eq!(base.ack(3), [Data(3)]);

@@ -159,7 +159,7 @@ fn what_is_not_understood_passes_as_it_came() {
 }
 
 #[test]
-fn connections_that_vanish_are_forgotten() {
+fn connections_that_vanish_are_removed() {
     let mut base = Base::new(Config { idle: Duration::from_secs(20), ..pinned() });
     base.data(0..3);
     base.wait(30_000);

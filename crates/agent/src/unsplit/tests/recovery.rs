@@ -90,7 +90,7 @@ fn one_request_of_many_is_enough() {
 /// MOB-31, figure 5: the retransmission of 3 is lost. Requests of 5 and 6, which went before it, are
 /// ignored; that of 7, which went behind it, is obeyed.
 #[test]
-fn a_lost_retransmission_is_told_from_one_under_way() {
+fn a_lost_retransmission_is_distinguished_from_one_under_way() {
     let mut hop = Hop::open();
     let from = Side::Fixed;
     stream(&mut hop, from, &[(1, false, 0), (0, false, 2), (2, false, 3), (3, true, 0)]);

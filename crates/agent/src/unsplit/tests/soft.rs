@@ -7,7 +7,7 @@ use super::*;
 /// ALT-7: a half that does not know a CID says so; the other sends whole packets, and on these the
 /// CIDs are agreed on anew.
 #[test]
-fn an_unknown_cid_is_told_and_agreed_on_anew() {
+fn an_unknown_cid_is_reported_and_agreed_on_anew() {
     let mut hop = Hop::open();
     hop.cross(Side::Mobile, data(Side::Mobile, 0));
     hop.base = Unsplit::at_base(&Config::default());

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_at_which_nobody_listens_is_told() {
+    fn a_port_without_a_listener_is_reported() {
         for ip in ["127.0.0.1", "::1"] {
             assert_eq!(said_of(closed_port(ip)), Some(Unreachable::Port), "{ip}");
         }
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_that_a_host_is_unreachable_is_told_apart() {
+    fn the_reporter_of_an_unreachable_host_is_distinguished() {
         let Some((mobile, router)) = link() else { return };
         let said = |to: &str| {
             let to = to.parse().unwrap();

@@ -180,7 +180,7 @@ fn garbage_changes_nothing_but_a_counter() {
 }
 
 #[test]
-fn a_stranger_is_told_so_and_nothing_is_kept_of_it() {
+fn a_stranger_gets_unknown_and_nothing_is_kept_of_it() {
     let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"\xffwords").unwrap();
@@ -261,7 +261,7 @@ fn an_unknown_is_not_answered() {
 }
 
 #[test]
-fn a_restarted_base_says_that_it_knows_nobody_and_old_streams_are_reset() {
+fn a_restarted_base_answers_unknown_and_old_streams_are_reset() {
     for seed in 0..20 {
         let mut w = Ends::new(if seed == 0 { 0.0 } else { 0.3 }, seed);
         let old = w.mobile().open().unwrap();
@@ -432,7 +432,7 @@ fn a_full_table_refuses_and_counts() {
 }
 
 #[test]
-fn an_idle_mobile_that_answers_is_not_forgotten() {
+fn an_idle_mobile_that_answers_is_not_removed() {
     let mut w = Ends::new(0.3, 1);
     w.base = new_base(1, BareBounds { idle: Duration::from_secs(20), ..BareBounds::default() });
     w.run(Duration::from_secs(600));
@@ -456,7 +456,7 @@ fn an_answer_to_another_life_is_refused() {
 
 /// A mobile that was removed is a stranger, and gets "unknown".
 #[test]
-fn a_mobile_that_was_forgotten_is_told_so() {
+fn a_mobile_that_was_removed_gets_unknown() {
     let mut w = Ends::new(0.0, 1);
     w.mobiles.clear();
     w.base.handle_datagram(w.now, 10, &mut greeting(10));
@@ -494,7 +494,7 @@ fn a_mobile_that_goes_away_with_idle_connections_is_noticed() {
 }
 
 #[test]
-fn a_close_is_told_to_the_other_end() {
+fn a_close_is_sent_to_the_other_end() {
     let mut w = Ends::new(0.0, 1);
     w.run(Duration::from_secs(1));
     w.mobile().close(CloseReason::Shutdown);
@@ -544,7 +544,7 @@ fn a_base_knows_on_which_ports_its_mobile_listens() {
 }
 
 #[test]
-fn a_base_tells_of_mobiles_that_have_a_seal_or_no_room_and_answers_neither() {
+fn a_base_reports_mobiles_that_have_a_seal_or_no_room_and_answers_neither() {
     let bounds = BareBounds { peers_max: 1, ..BareBounds::default() };
     let mut base = new_base(1, bounds);
     let mut out = [0; 2000];

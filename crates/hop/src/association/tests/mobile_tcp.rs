@@ -169,7 +169,7 @@ fn a_restarted_mobile_replaces_its_association_at_the_base() {
 }
 
 #[test]
-fn a_close_is_told_to_the_other_end() {
+fn a_close_is_sent_to_the_other_end() {
     let mut w = Paper::over(0.0, 1);
     w.run(Duration::from_secs(1));
     w.mobile().close(CloseReason::Shutdown);

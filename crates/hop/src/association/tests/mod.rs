@@ -159,7 +159,7 @@ fn strangers_and_wrong_keys_get_no_answer() {
 }
 
 #[test]
-fn a_base_tells_the_operator_whom_it_does_not_answer_and_why() {
+fn a_base_reports_whom_it_does_not_answer_and_why() {
     let mut w = Ends::new(0.0, 1);
     let sealless = Mobile::unsealed(
         HopConfig::default(),
@@ -190,7 +190,7 @@ fn a_base_tells_the_operator_whom_it_does_not_answer_and_why() {
 }
 
 #[test]
-fn a_base_tells_of_mobiles_that_speak_another_transport() {
+fn a_base_reports_mobiles_that_use_another_transport() {
     let mut base = new_base::<crate::mobile_tcp::MobileTcp>(1);
     let mut out = [0; 2000];
     let mut mobile: Mobile<Addr> = new_mobile(1, Time::ZERO, *keys(0).public());
@@ -274,7 +274,7 @@ fn what_was_lost_before_a_base_was_restarted_is_not_taken_for_the_hop_s_loss() {
 }
 
 #[test]
-fn a_restarted_base_says_that_it_does_not_know_the_association() {
+fn a_restarted_base_answers_that_it_does_not_know_the_association() {
     let mut w = Ends::new(0.0, 1);
     let old = w.mobile().open().unwrap();
     w.mobile().write(old, b"a").unwrap();
@@ -289,7 +289,7 @@ fn a_restarted_base_says_that_it_does_not_know_the_association() {
 }
 
 #[test]
-fn whoever_says_that_the_association_is_unknown_costs_a_handshake_and_no_more() {
+fn a_forged_unknown_costs_a_handshake_and_no_more() {
     let mut w = Ends::new(0.0, 1);
     let id = w.mobile().open().unwrap();
     w.mobile().write(id, b"before ").unwrap();
@@ -379,7 +379,7 @@ fn a_peer_that_may_have_many_associations_loses_its_oldest_to_one_too_many() {
 }
 
 #[test]
-fn a_greeting_is_heard_before_the_association_stands_and_once() {
+fn a_greeting_is_reported_before_the_association_stands_and_once() {
     let mut w = Ends::new(0.0, 1);
     w.mobile().greet(Time::ZERO, b"on my way");
     let heard = |w: &mut Ends| {
@@ -408,7 +408,7 @@ fn a_greeting_is_heard_before_the_association_stands_and_once() {
 }
 
 #[test]
-fn a_close_is_told_to_the_other_end() {
+fn a_close_is_sent_to_the_other_end() {
     let mut w = Ends::new(0.0, 1);
     w.run(Duration::from_secs(1));
     w.mobile().close(CloseReason::Shutdown);
@@ -536,7 +536,7 @@ fn forged_words_of_the_network_do_not_end_an_association() {
 
 /// A dead zone behind a router: what the way says ends nothing.
 #[test]
-fn an_association_outlives_a_way_that_is_said_to_lead_nowhere() {
+fn an_association_outlives_a_path_that_is_reported_as_unreachable() {
     for what in [Unreachable::Network, Unreachable::Host, Unreachable::Prohibited] {
         let mut w = Ends::new(0.0, 1);
         let id = w.mobile().open().unwrap();

@@ -181,7 +181,7 @@ fn a_restart_ends_all_streams_and_numbers_go_on() {
 
 /// What failed before a restart, and what is not reported to the session yet, leave nothing behind.
 #[test]
-fn a_restart_forgets_what_failed_before() {
+fn a_restart_removes_what_failed_before() {
     let mut world = Pair::new();
     let id = world.connection();
     world.base.reset(id, 7);
@@ -256,7 +256,7 @@ fn a_ping_is_repeated_until_it_is_answered() {
 }
 
 #[test]
-fn an_idle_end_is_heard_of_if_it_should_be() {
+fn an_idle_end_is_probed_if_configured() {
     let config = Config { keepalive: Some(Duration::from_secs(15)), ..Config::default() };
     let mut world = Pair::with(&config);
     world.pass(Duration::from_secs(100));
@@ -287,7 +287,7 @@ fn link_events_stop_and_start_the_timers() {
 /// LNK-14: the news that the link is up may never come: after a second it is tried all the same, and as
 /// often from then on as without any news.
 #[test]
-fn a_link_that_is_down_is_tried_although_nobody_says_that_it_is_up() {
+fn a_link_that_is_down_is_tried_without_a_link_up_event() {
     let mut world = Pair::new();
     let id = world.connection();
     world.mobile.write(id, b"into the dark").unwrap();
@@ -326,7 +326,7 @@ fn a_move_tries_what_is_unanswered_at_once() {
 
 /// Close is sent three times, and closes the other end too.
 #[test]
-fn a_shutdown_is_told_to_the_peer() {
+fn a_shutdown_is_sent_to_the_peer() {
     let mut world = Pair::new();
     world.connection();
     world.mobile.close(CloseReason::Shutdown);

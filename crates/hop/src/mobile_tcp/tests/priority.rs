@@ -56,7 +56,7 @@ fn downloads_follow_the_windows_that_priorities_grant() {
 
 /// RWC-9: a window that was advertised is never taken back; it gets smaller as it is used.
 #[test]
-fn a_window_that_was_told_stays_told() {
+fn an_advertised_window_is_not_taken_back() {
     let mut world = Pair::new();
     let ids = [world.connection(), world.connection()];
     let mut told = [0u64; 2];

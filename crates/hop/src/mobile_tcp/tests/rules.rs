@@ -77,7 +77,7 @@ fn the_low_bits_of_a_stream_are_read_near_the_first() {
 
 /// MOB-7: only the answer to the present SYN slows its repetition down.
 #[test]
-fn a_word_that_the_opening_was_heard_has_its_number() {
+fn the_answer_that_the_opening_arrived_has_its_number() {
     let mut world = Pair::new();
     let id = world.mobile.open().unwrap();
     world.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
@@ -235,7 +235,7 @@ fn what_rests_is_bounded() {
 
 /// A reset that is not reported to the session yet is kept for it, however long that takes.
 #[test]
-fn what_the_session_has_not_heard_of_does_not_go_away() {
+fn what_was_not_reported_to_the_session_is_kept() {
     let mut world = Pair::new();
     let id = world.connection();
     world.base.reset(id, 7);

@@ -27,7 +27,7 @@ fn interpreter() -> Interpreter {
 /// One that waits for the answer to question 7.
 fn asking() -> Interpreter {
     let mut it = interpreter();
-    it.asked = Some(Asked { sequence: 7, interface: WLAN0, level: None, overdue: 0 });
+    it.asked = Some(PendingQuery { sequence: 7, interface: WLAN0, level: None, overdue: 0 });
     it
 }
 
@@ -150,7 +150,7 @@ fn a_question_that_is_never_answered_is_given_up() {
 
 /// LNK-14: connecting, roaming and disconnecting are told as they happen.
 #[test]
-fn what_happens_to_the_connection_is_told() {
+fn events_of_the_connection_are_reported() {
     let on = |more: &[(u16, &[u8])]| {
         [interface(), attributes(&[(MAC, &[2, 0, 0, 0, 0, 1])]), attributes(more)].concat()
     };
@@ -172,7 +172,7 @@ fn what_happens_to_the_connection_is_told() {
 }
 
 #[test]
-fn what_is_of_no_interest_says_nothing() {
+fn other_messages_report_nothing() {
     let mut it = interpreter();
     let ssid = [interface(), attributes(&[(SSID, &[0xff; 32])])].concat();
     hear(&mut it, &bytes(0, NEW_SCAN_RESULTS, &ssid));
@@ -214,7 +214,7 @@ fn a_kernel_is_asked_or_has_no_such_thing() {
 
 /// Wherever it ends, what is left is read or not, and nothing else is made of it.
 #[test]
-fn a_message_that_is_cut_off_says_less_and_nothing_wrong() {
+fn a_message_that_is_cut_off_gives_less_and_nothing_wrong() {
     let whole = station(&[(SIGNAL, &dbm(-67)), (SIGNAL_AVERAGE, &dbm(-64))]);
     let mut said = 0;
     for length in 0..=whole.len() {

@@ -403,7 +403,7 @@ fn a_closed_window_is_asked_after_with_a_backoff() {
 }
 
 #[test]
-fn a_peer_that_is_never_heard_is_given_up() {
+fn a_connection_whose_peer_never_answers_is_terminated() {
     let config = Config { give_up_after: 4, ..small() };
     let (mut sender, _) = pair(&config, 0, 0);
     write(&mut sender, &[1; 10]);

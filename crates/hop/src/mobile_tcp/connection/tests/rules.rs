@@ -138,7 +138,7 @@ fn an_end_above_a_gap_asks_for_it() {
 
 /// MOB-29: the cycle of the last packet received is reported, whatever the packet was.
 #[test]
-fn the_cycle_of_an_acknowledgement_is_told_too() {
+fn the_cycle_of_an_acknowledgement_is_reported_too() {
     let (mut c, _) = pair(&small(), 0, 0);
     c.handle(ms(0), &forged(0, 0, Code::RC, 0), &[]);
     write(&mut c, &[1; 10]);
@@ -189,7 +189,7 @@ fn an_odd_packet_at_the_end_of_a_flight_is_not_left_to_the_tick() {
 /// A reader advertises a window that was nearly closed at once when it has room for a packet, and one
 /// that was not when two packets more have room (RFC 1122 section 4.2.3.3).
 #[test]
-fn a_window_that_opens_is_told_in_good_time() {
+fn a_window_that_opens_is_advertised_in_good_time() {
     let (mut sender, mut receiver) = pair(&Config { window: Bytes::new(2048), ..small() }, 0, 0);
     write(&mut sender, &[1; 4000]);
     for packet in poll_all(&mut sender, ms(0)) {
