@@ -1,5 +1,6 @@
 //! An agent's state of each connection and its timer, within a bound.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -14,7 +15,8 @@ use crate::lru::LruList;
 /// and deadline of a connection go with it.
 #[derive(Clone, Debug)]
 pub struct Table<S> {
-    entries: BTreeMap<Connection, Entry<S>>,
+    /// Boxed, so that the map's code is the same for all states.
+    entries: BTreeMap<Connection, Box<Entry<S>>>,
     recency: LruList,
     deadlines: Timers<Connection>,
     weight: u64,
@@ -72,7 +74,7 @@ impl<S> Table<S> {
         self.remove(&connection);
         self.make_room();
         let place = self.recency.push(now, connection);
-        let entry = Entry { place, weight: 0, due: None, state };
+        let entry = Box::new(Entry { place, weight: 0, due: None, state });
         &mut self.entries.entry(connection).or_insert(entry).state
     }
 

@@ -1,5 +1,6 @@
 //! The end that answers, for many mobiles over one carrier.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
@@ -85,12 +86,13 @@ pub(super) struct Entry<K: BaseLinks> {
 /// A base's end of all its associations, over links of one kind.
 pub struct BaseEnd<K: BaseLinks> {
     pub(super) links: K,
-    pub(super) entries: BTreeMap<u64, Entry<K>>,
+    /// Boxed, so that the map's code is the same for links of all kinds.
+    pub(super) entries: BTreeMap<u64, Box<Entry<K>>>,
     next_id: u64,
     schedule: Schedule,
     events: VecDeque<(AssociationId, AssociationEvent)>,
     /// Associations whose loss is among the events, or was the last that was polled.
-    lost: BTreeMap<u64, AssociationOf<K>>,
+    lost: BTreeMap<u64, Box<AssociationOf<K>>>,
     /// The association whose loss was polled last.
     told_lost: Option<u64>,
     pub(super) refusals: Refusals<K::Address>,
@@ -141,14 +143,16 @@ impl<K: BaseLinks> BaseEnd<K> {
     /// An association, read only.
     pub fn association(&self, id: AssociationId) -> Option<&AssociationOf<K>> {
         let entry = self.entries.get(&id.0).map(|e| &e.association);
-        entry.or_else(|| self.lost.get(&id.0))
+        entry.or_else(|| self.lost.get(&id.0).map(|lost| &**lost))
     }
 
     /// An association, to read and write its streams. What a lost one on a numbered link has received
     /// can be read, and its streams can be taken out, until it is [released](Self::release) or the
     /// event after its loss is polled.
     pub fn association_mut(&mut self, id: AssociationId) -> Option<&mut AssociationOf<K>> {
-        let Some(entry) = self.entries.get_mut(&id.0) else { return self.lost.get_mut(&id.0) };
+        let Some(entry) = self.entries.get_mut(&id.0) else {
+            return self.lost.get_mut(&id.0).map(|lost| &mut **lost);
+        };
         self.schedule.queue(id.0, &mut entry.slot);
         Some(&mut entry.association)
     }
@@ -222,7 +226,7 @@ impl<K: BaseLinks> BaseEnd<K> {
         self.next_id += 1;
         let mut slot = Slot::default();
         self.schedule.touch(id, &mut slot);
-        self.entries.insert(id, Entry { association, slot });
+        self.entries.insert(id, Box::new(Entry { association, slot }));
         self.events.push_back((AssociationId(id), AssociationEvent::Up));
         id
     }
@@ -233,7 +237,7 @@ impl<K: BaseLinks> BaseEnd<K> {
         self.links.handle_removed(id, &entry.association);
         self.schedule.remove(id, &entry.slot);
         if K::KEEPS_LOST {
-            self.lost.insert(id, entry.association);
+            self.lost.insert(id, Box::new(entry.association));
         }
         self.events.push_back((AssociationId(id), AssociationEvent::Lost(reason)));
     }

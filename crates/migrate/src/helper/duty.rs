@@ -215,7 +215,8 @@ impl Duty {
             return Err(format!("more than {} connections are frozen", freeze::FROZEN_MAX));
         }
         // Where their connections will be is open from here on.
-        let moving: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.local.ip()).collect();
+        let mut moving: BTreeSet<IpAddr> = BTreeSet::new();
+        moving.extend(flows.iter().map(|flow| flow.local.ip()));
         let answered = &self.exceptions.answered - &moving;
         let then = Exceptions { answered, ..self.exceptions.clone() };
         self.freezer.freeze(flows, self.exceptions.change(&then))?;
@@ -254,7 +255,9 @@ impl Duty {
     /// Guarded addresses whose packets another base gets.
     fn away(&self) -> BTreeSet<IpAddr> {
         let is_guarded = |address: &IpAddr| self.guarded.iter().any(|n| n.contains(*address));
-        self.ways.leading_away().filter(is_guarded).collect()
+        let mut away = BTreeSet::new();
+        away.extend(self.ways.leading_away().filter(is_guarded));
+        away
     }
 
     fn answer(&mut self, holdings: &Holdings, addresses: Vec<IpAddr>) -> Result<(), String> {
@@ -262,7 +265,8 @@ impl Duty {
         if !holdings.guards {
             return Err("nothing is guarded, so nothing is answered".into());
         }
-        let answered = addresses.into_iter().collect();
+        let mut answered = BTreeSet::new();
+        answered.extend(addresses);
         self.except(Exceptions { answered, ..self.exceptions.clone() })
     }
 

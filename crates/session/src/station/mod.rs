@@ -396,7 +396,8 @@ where
         self.stands(mobile);
         let Some((own, mut streams)) = world.session(id) else { return };
         let state = own.freeze(now, &mut streams, session);
-        let moved: BTreeSet<u64> = state.connections.iter().map(|c| c.id).collect();
+        let mut moved: BTreeSet<u64> = BTreeSet::new();
+        moved.extend(state.connections.iter().map(|c| c.id));
         own.adopt(now, state);
         own.set_handoff(self.machine.attempt(session));
         // What is being opened goes on, though the session says anew that it is to be; but for what the

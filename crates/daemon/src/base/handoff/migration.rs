@@ -90,7 +90,8 @@ impl Migration {
         let routing = routing
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
-        let addresses = mobiles.iter().map(|m| (m.key, m.addresses.clone())).collect();
+        let mut addresses = BTreeMap::new();
+        addresses.extend(mobiles.iter().map(|m| (m.key, m.addresses.clone())));
         Some(Self {
             helper,
             routing,
