@@ -2,7 +2,6 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Unknown};
@@ -10,27 +9,22 @@ use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Unknown};
 use super::super::base::{AssociationId, AssociationOf, BaseEnd, BaseLinks};
 use super::super::refusal::Refusal;
 use super::super::{Association, Link, Transmit};
+use super::handshakes::{Candidate, Handshakes};
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;
-use crate::seal::{Fingerprint, Hello, Keypair, PublicKey, Responder};
+use crate::seal::{Hello, Keypair, PublicKey, Responder};
 use crate::srp::Srp;
 use crate::tokens::Tokens;
 use crate::transport::{CloseReason, Role, Transport};
 
 /// Greetings that wait to be polled.
 const CALLS_MAX: usize = 64;
-/// Handshakes that are answered but not yet confirmed, at most.
-const CANDIDATES_MAX: usize = 64;
-/// How long a candidate waits for its first authentic datagram.
-const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
-/// Diffie-Hellmans are done for so many inits a second, and so many at once.
-const HANDSHAKES_PER_SECOND: f64 = 100.0;
-const HANDSHAKES_AT_ONCE: f64 = 50.0;
-
 /// The rate limit of answers to unknown associations: a second, and at once.
 const UNKNOWN_PER_SECOND: f64 = 200.0;
 const UNKNOWN_AT_ONCE: f64 = 100.0;
+/// Such answers that wait to be sent.
+const UNKNOWN_MAX: usize = 64;
 
 /// Counters of a base beside those of its associations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,20 +37,6 @@ pub struct BaseStats {
     pub throttled: u64,
     /// Datagrams that were garbage, forged, replayed or for nobody.
     pub refused: u64,
-}
-
-/// An answered handshake whose keys nobody has used yet.
-pub(in super::super) struct Candidate {
-    fingerprint: Fingerprint,
-    /// When its reply was sent, if it was sent exactly once so far.
-    replied: Option<Time>,
-    replies: u32,
-    mobile: PublicKey,
-    stamp: u64,
-    link: Numbered,
-    limits: Limits,
-    reply: Vec<u8>,
-    expires: Time,
 }
 
 /// The keys of the mobiles that are served: any, if the hop is unsealed.
@@ -74,15 +54,12 @@ pub struct NumberedLinks<A, T: Transport> {
     by_mobile: BTreeMap<[u8; 32], VecDeque<u64>>,
     /// Associations of one mobile at once.
     per_mobile: usize,
-    pub(in super::super) candidates: Vec<Candidate>,
-    /// Replies to send: where to, and which candidate's.
-    pub(in super::super) replies: VecDeque<(A, u32)>,
+    pub(in super::super) handshakes: Handshakes<A>,
     /// Answers to unknown associations: where to, and the number that the datagram had.
     unknown: VecDeque<(A, u32)>,
     unknown_tokens: Tokens,
     /// Greetings that have come, with their mobiles' keys.
     calls: VecDeque<(PublicKey, Vec<u8>)>,
-    tokens: Tokens,
     stats: BaseStats,
 }
 
@@ -143,7 +120,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
     }
 
     fn handle_init(&mut self, now: Time, from: A, init: &[u8]) -> bool {
-        self.links.candidates.retain(|c| c.expires > now);
+        self.links.handshakes.expire(now);
         let fingerprint = match self.links.responder.check(init) {
             Ok(fingerprint) => fingerprint,
             Err(e) => {
@@ -153,12 +130,10 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
                 return false;
             }
         };
-        if let Some(known) = self.links.candidates.iter().find(|c| c.fingerprint == fingerprint) {
-            let receiver = known.link.local;
-            self.links.queue_reply(from, receiver);
+        if self.links.handshakes.reply_again(from, fingerprint) {
             return true;
         }
-        if !self.links.tokens.take(now) {
+        if !self.links.handshakes.admit(now) {
             self.links.stats.throttled += 1;
             return true;
         }
@@ -174,7 +149,7 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             return false;
         };
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
-        if !self.links.evict_older(stamp) {
+        if !self.links.handshakes.make_room(&mobile, stamp) {
             self.links.stats.throttled += 1;
             return true;
         }
@@ -195,19 +170,9 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };
         reply.truncate(len);
         self.links.stats.handshakes += 1;
-        let expires = now + CANDIDATE_LIFE;
-        self.links.candidates.push(Candidate {
-            fingerprint,
-            replied: None,
-            replies: 0,
-            mobile,
-            stamp,
-            link: Numbered::new(keys, receiver, remote, Some(mobile)),
-            limits,
-            reply,
-            expires,
-        });
-        self.links.queue_reply(from, receiver);
+        let link = Numbered::new(keys, receiver, remote, Some(mobile));
+        let candidate = Candidate::new(now, fingerprint, (mobile, stamp), link, limits, reply);
+        self.links.handshakes.insert(from, candidate);
         true
     }
 
@@ -217,21 +182,24 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         let id = self.links.by_receiver.get(&receiver);
         let entry = id.and_then(|id| self.entries.get(id));
         entry.is_some_and(|e| e.association.mobile() == Some(*mobile))
-            || self.links.candidates.iter().any(|c| c.link.local == receiver && c.mobile == *mobile)
+            || self.links.handshakes.get(receiver).is_some_and(|c| c.mobile == *mobile)
     }
 
     /// A candidate becomes the mobile's association when it has proved to hold the keys.
     fn promote(&mut self, now: Time, from: A, receiver: u32, datagram: &mut [u8]) -> bool {
         let links = &mut self.links;
-        let Some(at) = links.candidates.iter().position(|c| c.link.local == receiver) else {
+        let Some(candidate) = links.handshakes.get_mut(receiver) else {
             // The mobile need not find out by silence that this base was restarted.
-            if links.unknown.len() < CANDIDATES_MAX && links.unknown_tokens.take(now) {
+            if links.unknown.len() < UNKNOWN_MAX && links.unknown_tokens.take(now) {
                 links.unknown.push_back((from, receiver));
             }
             return false;
         };
-        let Some(opened) = links.candidates[at].link.open(now, datagram) else { return false };
-        let Candidate { link, mobile, limits, replied, .. } = links.candidates.swap_remove(at);
+        let Some(opened) = candidate.link.open(now, datagram) else { return false };
+        let Some(Candidate { link, mobile, limits, replied, .. }) = links.handshakes.take(receiver)
+        else {
+            return false;
+        };
         let overhead = overhead::<T>(&links.config, links.is_sealed());
         let mut association = Association::<A, T>::new(&links.config, Role::Base, overhead, now);
         association.establish(now, link, from, &limits);
@@ -263,12 +231,10 @@ impl<A: Copy, T: Transport> NumberedLinks<A, T> {
             by_receiver: BTreeMap::new(),
             by_mobile: BTreeMap::new(),
             per_mobile: 1,
-            candidates: Vec::new(),
-            replies: VecDeque::new(),
+            handshakes: Handshakes::default(),
             unknown: VecDeque::new(),
             unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),
             calls: VecDeque::new(),
-            tokens: Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE),
             stats: BaseStats::default(),
         }
     }
@@ -277,32 +243,11 @@ impl<A: Copy, T: Transport> NumberedLinks<A, T> {
         self.allowed.is_some()
     }
 
-    fn queue_reply(&mut self, to: A, receiver: u32) {
-        if self.replies.len() < CANDIDATES_MAX {
-            self.replies.push_back((to, receiver));
-        }
-    }
-
-    /// A place for a candidate of this stamp: an older one yields, a newer one does not.
-    fn evict_older(&mut self, stamp: u64) -> bool {
-        if self.candidates.len() < CANDIDATES_MAX {
-            return true;
-        }
-        let oldest = (0..self.candidates.len()).min_by_key(|i| self.candidates[*i].stamp);
-        match oldest {
-            Some(i) if self.candidates[i].stamp < stamp => {
-                self.candidates.swap_remove(i);
-                true
-            }
-            _ => false,
-        }
-    }
-
     fn new_receiver(&mut self) -> u32 {
         loop {
             let receiver = self.numbers.next_u64() as u32;
-            let taken = self.by_receiver.contains_key(&receiver)
-                || self.candidates.iter().any(|c| c.link.local == receiver);
+            let taken =
+                self.by_receiver.contains_key(&receiver) || self.handshakes.get(receiver).is_some();
             if !taken {
                 return receiver;
             }
@@ -331,14 +276,8 @@ impl<A: Copy + Eq, T: Transport> BaseLinks for NumberedLinks<A, T> {
     }
 
     fn poll_answer(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
-        while let Some((to, receiver)) = self.replies.pop_front() {
-            let candidate = self.candidates.iter_mut().find(|c| c.link.local == receiver);
-            let Some(candidate) = candidate else { continue };
-            candidate.replies += 1;
-            candidate.replied = (candidate.replies == 1).then_some(now);
-            let reply = &candidate.reply;
-            out.get_mut(..reply.len())?.copy_from_slice(reply);
-            return Some(Transmit { to, len: reply.len() });
+        if let Some(reply) = self.handshakes.poll_reply(now, out) {
+            return Some(reply);
         }
         let (to, receiver) = self.unknown.pop_front()?;
         let unknown = Unknown { receiver }.to_bytes();

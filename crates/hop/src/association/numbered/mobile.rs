@@ -9,7 +9,7 @@ use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Kind, Unknown};
 
 use super::super::mobile::{LossHint, MobileEnd, MobileLink};
-use super::limits::GREETING_MAX;
+use super::hello_limits::GREETING_MAX;
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};

@@ -2,14 +2,15 @@
 //! plain: an association is known by its name, wherever it is.
 
 mod base;
-mod limits;
+mod handshakes;
+mod hello_limits;
 mod mobile;
 
 use lasthop_units::Time;
 use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, DataHeader, TAG_LEN, recover_number};
 
 pub use base::{Base, BaseStats, NumberedLinks};
-pub use limits::GREETING_MAX;
+pub use hello_limits::GREETING_MAX;
 pub use mobile::{Mobile, MobileStats, NumberedLink};
 
 use super::{Link, Opened};

@@ -218,10 +218,38 @@ fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
         let t = m.poll_transmit(Time::from_nanos(n), &mut out).unwrap();
         w.base.handle_datagram(w.now, 9, &mut out[..t.len]);
     }
-    assert!(w.base.links.candidates.len() <= 64 && w.base.links.replies.len() <= 64);
+    assert!(
+        w.base.links.handshakes.candidates.len() <= 64
+            && w.base.links.handshakes.replies.len() <= 64
+    );
     assert!(w.base.stats().throttled > 1_900);
     // A genuine mobile still gets in.
     w.run(Duration::from_secs(8));
+    assert!(w.mobile().is_up());
+}
+
+/// A mobile that is allowed here calls and calls, with the greatest stamps: others get in all the same.
+#[test]
+fn one_mobile_does_not_take_all_the_places_of_handshakes() {
+    let mut w = Ends::new(0.0, 1);
+    let mut out = [0; 2000];
+    for n in 0..400 {
+        let seed = Seed::from_u64(n).child("insider");
+        let base = *keys(0).public();
+        let mut insider: Mobile<Addr> =
+            Mobile::new(HopConfig::default(), keys(2), base, BASE, seed, w.now)
+                .with_wall_clock(w.now, u64::MAX / 2);
+        let init = insider.poll_transmit(w.now, &mut out).unwrap();
+        w.base.handle_datagram(w.now, 9, &mut out[..init.len]);
+        assert!(w.base.links.handshakes.candidates.len() <= 5);
+        // The other mobile begins when the insider has had three seconds.
+        if n < 200 {
+            while w.base.poll_transmit(w.now, &mut out).is_some() {}
+            w.now += Duration::from_millis(15);
+        } else {
+            w.run(Duration::from_millis(15));
+        }
+    }
     assert!(w.mobile().is_up());
 }
 
