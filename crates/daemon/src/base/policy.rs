@@ -4,25 +4,33 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use lasthop_kernel::network::Network;
 
-/// Networks in which an address means the base itself, its link, or nobody in particular. A mobile
-/// that could reach them would stand inside the base.
+/// Networks in which an address means the base itself, its link, nobody in particular, or the service that
+/// gives a cloud's machine its credentials. A mobile that could reach them would stand inside the base.
 pub(super) const INWARD: &[Network] = &[
     Network::v4(0, 0, 0, 0, 8),
     Network::v4(127, 0, 0, 0, 8),
     Network::v4(169, 254, 0, 0, 16),
     Network::v4(224, 0, 0, 0, 4),
     Network::v4(255, 255, 255, 255, 32),
+    Network::v4(100, 100, 100, 200, 32),
+    Network::v4(168, 63, 129, 16, 32),
+    Network::v4(192, 0, 0, 192, 32),
+    Network::v6_of([0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254], 128),
+    Network::v6_of([0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254], 128),
     Network::v6(0, 0, 128),
     Network::v6(0, 1, 128),
     Network::v6(0xfe80, 0, 10),
     Network::v6(0xff00, 0, 8),
 ];
 
-/// Networks in which the last four bytes are an IPv4 address that a host in between translates to
-/// (RFC 6052 section 2.1, RFC 8215).
-const TRANSLATED: &[Network] = &[
-    Network::v6_of([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96),
-    Network::v6_of([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48),
+/// Networks whose addresses hold an IPv4 address that a host in between translates to or tunnels to, and how
+/// many bits stand behind it: RFC 6052 section 2.1, RFC 8215, RFC 3056 section 2 (6to4), RFC 4291
+/// section 2.5.5.1 (IPv4-compatible).
+const EMBEDDED: &[(Network, u32)] = &[
+    (Network::v6_of([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96), 0),
+    (Network::v6_of([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), 0),
+    (Network::v6_of([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), 80),
+    (Network::v6_of([0, 0, 0, 0, 0, 0, 0, 0], 96), 0),
 ];
 
 /// The rules: the most specific network that holds the target decides, and of two equally specific
@@ -42,7 +50,7 @@ impl TargetPolicy {
     /// many leading bits the local route has that leads to it.
     pub fn allows(&self, ip: IpAddr, own: impl Fn(IpAddr) -> Option<u8>) -> bool {
         let ip = ip.to_canonical();
-        self.allows_form(ip, &own) && translated(ip).is_none_or(|ip| self.allows_form(ip, &own))
+        self.allows_form(ip, &own) && embedded(ip).is_none_or(|ip| self.allows_form(ip, &own))
     }
 
     /// The same for one of the forms that an address has.
@@ -57,11 +65,13 @@ impl TargetPolicy {
     }
 }
 
-/// The IPv4 address that an IPv6 address is translated to.
-fn translated(ip: IpAddr) -> Option<IpAddr> {
+/// The IPv4 address in an IPv6 address.
+fn embedded(ip: IpAddr) -> Option<IpAddr> {
     let IpAddr::V6(v6) = ip else { return None };
-    let is_translated = TRANSLATED.iter().any(|net| net.contains(ip));
-    is_translated.then(|| Ipv4Addr::from_bits(v6.to_bits() as u32).into())
+    let holds = |(net, _): &&(Network, u32)| net.contains(ip);
+    // `::` and `::1` mean nothing but themselves.
+    let (_, behind) = EMBEDDED.iter().find(holds).filter(|_| v6.to_bits() > 1)?;
+    Some(Ipv4Addr::from_bits((v6.to_bits() >> behind) as u32).into())
 }
 
 #[cfg(test)]
@@ -100,6 +110,42 @@ mod tests {
         for no in inward {
             assert!(!policy.allows(ip(no), nobodys), "{no}");
         }
+    }
+
+    /// A cloud gives its machines' credentials to whoever asks from inside.
+    #[test]
+    fn metadata_services_and_embedded_ipv4_addresses_are_denied_unless_allowed() {
+        let inward = [
+            "169.254.169.254",
+            "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
+            "fd00:ec2::254",
+            "fd20:ce::254",
+            "64:ff9b::169.254.169.254",
+            "64:ff9b:1::127.0.0.1",
+            "2002:a9fe:a9fe::1",
+            "2002:7f00:1:9:9:9:9:9",
+            "::127.0.0.1",
+            "::ffff:100.100.100.200",
+        ];
+        let everything = networks(&["0.0.0.0/0", "::/0"]);
+        let broad = TargetPolicy { allow: everything, deny: Vec::new() };
+        for no in inward {
+            for policy in [&TargetPolicy::default(), &broad] {
+                assert!(!policy.allows(ip(no), nobodys), "{no}");
+            }
+        }
+        let allow = ["169.254.169.254", "2002::/16", "fd00:ec2::254", "::1"];
+        let open = TargetPolicy { allow: networks(&allow), deny: Vec::new() };
+        let opened = ["2002:a9fe:a9fe::1", "fd00:ec2::254", "::1"];
+        for yes in opened.into_iter().chain(["2002:c000:201::1", "64:ff9b::c000:201"]) {
+            assert!(open.allows(ip(yes), nobodys), "{yes}");
+        }
+        assert!(!open.allows(ip("2002:7f00:1::1"), nobodys));
+        let closed = TargetPolicy { allow: Vec::new(), deny: networks(&["10.0.0.0/8"]) };
+        assert!(!closed.allows(ip("2002:a00:1::1"), nobodys));
+        assert!(closed.allows(ip("2002:b00:1::1"), nobodys));
     }
 
     #[test]
