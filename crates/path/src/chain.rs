@@ -127,9 +127,7 @@ impl Chain {
 
     /// What the machines have counted.
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
-        let mut counters = BTreeMap::new();
-        counters.extend(self.machines.iter().flat_map(Machine::counters));
-        counters
+        self.machines.iter().flat_map(Machine::counters).collect()
     }
 
     /// Moves what the machines have to say from one to the next until all of it has been handled or

@@ -108,7 +108,7 @@ impl Flows {
             ..ConnectionReport::default()
         };
         let mut reports: Vec<_> = self.table.iter().map(report).collect();
-        reports.sort_unstable_by_key(|report| report.key);
+        reports.sort_by_key(|report| report.key);
         reports
     }
 }

@@ -41,9 +41,10 @@ pub(super) fn all(config: &AgentConfig) -> Result<Vec<Machine>, AgentError> {
     }
     // Which of them are first follows from the hop: what recovers its losses is next to it.
     let recovery = |machine: &Machine| machine.needs_peer();
-    let is_last = |machine: &Machine| recovery(machine) == (config.end == HopEnd::Base);
-    let (last, mut machines): (Vec<_>, Vec<_>) = machines.into_iter().partition(is_last);
-    machines.extend(last);
+    match config.end {
+        HopEnd::Base => machines.sort_by_key(recovery),
+        HopEnd::Mobile => machines.sort_by_key(|machine| !recovery(machine)),
+    }
     machines.dedup_by(|a, b| recovery(a) && recovery(b));
     Ok(machines)
 }

@@ -286,10 +286,8 @@ impl<'de> Deserialize<'de> for Scheme {
 impl AgentRole {
     /// All of them; those that need something of the fixed host are last.
     pub fn all() -> Vec<Self> {
-        let all = Scheme::ALL.map(Scheme::roles).concat().into_iter();
-        let (last, mut all): (Vec<_>, Vec<_>) =
-            all.partition(|role| role.scheme.traits().changes_fixed);
-        all.extend(last);
+        let mut all = Scheme::ALL.map(Scheme::roles).concat();
+        all.sort_by_key(|role| role.scheme.traits().changes_fixed);
         all
     }
 

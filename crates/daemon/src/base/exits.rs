@@ -86,10 +86,10 @@ impl Exits {
     ///
     /// The helper that the configuration names is not there.
     pub(super) fn open(config: &BaseConfig) -> Result<Self, RunError> {
-        let mut none = Self { helper: None, watch: None, away: None, sources: BTreeMap::new() };
-        none.sources.extend(config.mobiles.iter().map(|mobile| {
+        let sources = config.mobiles.iter().map(|mobile| {
             (mobile.key, SourceAddresses::new(mobile.addresses.clone(), mobile.networks.clone()))
-        }));
+        });
+        let none = Self { helper: None, watch: None, away: None, sources: sources.collect() };
         if config.mobiles.is_empty() {
             return Ok(none);
         }

@@ -54,8 +54,7 @@ impl Ports {
     /// The ports for the next association, to be announced to its base.
     pub(super) fn restarted(&self) -> Self {
         let open = self.ours.iter().filter(|(_, port)| port.open);
-        let mut ours = BTreeMap::new();
-        ours.extend(open.map(|(n, _)| (*n, OwnPort::announcing(true))));
+        let ours: BTreeMap<_, _> = open.map(|(n, _)| (*n, OwnPort::announcing(true))).collect();
         Self { due: ours.len(), ours, theirs: BTreeSet::new() }
     }
 

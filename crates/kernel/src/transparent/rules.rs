@@ -260,9 +260,10 @@ fn everything(ipv6: bool) -> (IpAddr, IpAddr) {
 
 /// Each once.
 fn prefixes(prefixes: impl Iterator<Item = Prefix>) -> Vec<Prefix> {
-    let mut once = BTreeSet::new();
-    once.extend(prefixes);
-    once.into_iter().collect()
+    let mut prefixes: Vec<_> = prefixes.collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    prefixes
 }
 
 /// A set for each family under these names: `near4` and `near6` for `near`.

@@ -215,8 +215,7 @@ impl Duty {
             return Err(format!("more than {} connections are frozen", freeze::FROZEN_MAX));
         }
         // Where their connections will be is open from here on.
-        let mut moving: BTreeSet<IpAddr> = BTreeSet::new();
-        moving.extend(flows.iter().map(|flow| flow.local.ip()));
+        let moving: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.local.ip()).collect();
         let answered = &self.exceptions.answered - &moving;
         let then = Exceptions { answered, ..self.exceptions.clone() };
         self.freezer.freeze(flows, self.exceptions.change(&then))?;
@@ -255,9 +254,7 @@ impl Duty {
     /// Guarded addresses whose packets another base gets.
     fn away(&self) -> BTreeSet<IpAddr> {
         let is_guarded = |address: &IpAddr| self.guarded.iter().any(|n| n.contains(*address));
-        let mut away = BTreeSet::new();
-        away.extend(self.ways.leading_away().filter(is_guarded));
-        away
+        self.ways.leading_away().filter(is_guarded).collect()
     }
 
     fn answer(&mut self, holdings: &Holdings, addresses: Vec<IpAddr>) -> Result<(), String> {
@@ -265,8 +262,7 @@ impl Duty {
         if !holdings.guards {
             return Err("nothing is guarded, so nothing is answered".into());
         }
-        let mut answered = BTreeSet::new();
-        answered.extend(addresses);
+        let answered = addresses.into_iter().collect();
         self.except(Exceptions { answered, ..self.exceptions.clone() })
     }
 

@@ -38,8 +38,8 @@ impl Session {
         if untried.is_empty() {
             return false;
         }
-        let mut known: BTreeMap<u64, &ConnectionState> = BTreeMap::new();
-        known.extend(state.connections.iter().map(|connection| (connection.id, connection)));
+        let known: BTreeMap<u64, &ConnectionState> =
+            state.connections.iter().map(|connection| (connection.id, connection)).collect();
         for (stream, reopen) in untried {
             if !is_later(state.turn, reopen.turn)
                 && let Some(connection) = known.get(&reopen.connection)

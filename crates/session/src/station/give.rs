@@ -139,8 +139,7 @@ where
         let hop = world.hop_state(id);
         let (own, mut streams) = world.session(id)?;
         let mut state = SessionState { hop, ..own.freeze(now, &mut streams, session) };
-        let mut wired: BTreeMap<ConnId, S> = BTreeMap::new();
-        wired.extend(world.wired(id));
+        let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
         let mut left = AnchoredConnections { connections: Vec::new(), sockets: BTreeMap::new() };
         let mut leaving = Vec::new();
         for connection in &mut state.connections {
@@ -219,8 +218,8 @@ where
             let images = world.previews(id, mobile, left);
             left = left
                 .saturating_sub(images.iter().map(|(_, image)| image.len()).sum::<usize>().into());
-            let mut wired: BTreeMap<u64, Wired<A>> = BTreeMap::new();
-            wired.extend(images.into_iter().map(|(conn, image)| (conn.0, Wired::Image(image))));
+            let mut wired: BTreeMap<u64, Wired<A>> =
+                images.into_iter().map(|(conn, image)| (conn.0, Wired::Image(image))).collect();
             for (link, base) in self.far.anchors(session) {
                 let Some((far, streams)) = world.session(link) else { continue };
                 let far = far.preview(&streams, session, left);

@@ -396,8 +396,7 @@ where
         self.stands(mobile);
         let Some((own, mut streams)) = world.session(id) else { return };
         let state = own.freeze(now, &mut streams, session);
-        let mut moved: BTreeSet<u64> = BTreeSet::new();
-        moved.extend(state.connections.iter().map(|c| c.id));
+        let moved: BTreeSet<u64> = state.connections.iter().map(|c| c.id).collect();
         own.adopt(now, state);
         own.set_handoff(self.machine.attempt(session));
         // What is being opened goes on, though the session says anew that it is to be; but for what the

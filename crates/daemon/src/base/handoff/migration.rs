@@ -90,8 +90,7 @@ impl Migration {
         let routing = routing
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
-        let mut addresses = BTreeMap::new();
-        addresses.extend(mobiles.iter().map(|m| (m.key, m.addresses.clone())));
+        let addresses = mobiles.iter().map(|m| (m.key, m.addresses.clone())).collect();
         Some(Self {
             helper,
             routing,
