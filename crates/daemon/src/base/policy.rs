@@ -29,8 +29,8 @@ pub(super) const INWARD: &[Network] = &[
 const EMBEDDED: &[(Network, u32)] = &[
     (Network::v6_of([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96), 0),
     (Network::v6_of([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48), 0),
-    (Network::v6_of([0x2002, 0, 0, 0, 0, 0, 0, 0], 16), 80),
-    (Network::v6_of([0, 0, 0, 0, 0, 0, 0, 0], 96), 0),
+    (Network::v6(0x2002, 0, 16), 80),
+    (Network::v6(0, 0, 96), 0),
 ];
 
 /// The rules: the most specific network that holds the target decides, and of two equally specific

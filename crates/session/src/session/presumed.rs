@@ -12,7 +12,7 @@ use lasthop_wire::mhp::{Message, ResetReason};
 
 use super::Session;
 use crate::ConnId;
-use crate::table::Phase;
+use crate::table::{Conn, Phase};
 
 /// Unread bytes of a connection behind which a base takes no more so.
 const UNREAD_MAX: usize = 64 * 1024;
@@ -27,23 +27,26 @@ impl Session {
         let rest = conn.rest.as_ref().filter(|rest| rest.early.is_none());
         let Some(from) = rest.and_then(|rest| rest.presumed) else { return };
         let kept = conn.kept_from(from).unwrap_or_default();
-        let bytes = &kept[..kept.len().min(self.moves.blind())];
-        let Some(last) = bytes.len().checked_sub(1).map(|n| n / PRESUMED_MAX) else { return };
+        let bytes = &kept[..kept.len().min(self.moves.blind)];
+        if bytes.is_empty() {
+            return;
+        }
+        let (mut from, sent) = (from, bytes.len());
+        let mut pieces = bytes.chunks(PRESUMED_MAX).peekable();
         let mut messages = Vec::new();
-        for (n, piece) in bytes.chunks(PRESUMED_MAX).enumerate() {
-            let (from, last) = (from + (n * PRESUMED_MAX) as u64, n == last);
-            let (connection, bytes) = (id.0, piece.to_vec());
+        while let Some(piece) = pieces.next() {
+            let (connection, bytes, last) = (id.0, piece.to_vec(), pieces.peek().is_none());
             let presumed = Presumed { session, turn, connection, from, bytes, last };
             Message::Presumed(presumed).encode(&mut messages);
+            from += piece.len() as u64;
         }
-        let sent = bytes.len();
         let Ok(stream) = hop.open() else { return };
         if hop.write(stream, &messages) == Ok(messages.len()) {
             hop.finish(stream);
         } else {
             hop.reset(stream, ResetReason::Aborted.code());
         }
-        self.moves.spend_blind(sent);
+        self.moves.blind -= sent;
     }
 
     /// Base: takes those of the bytes that come next, if Continue has yet to say the same; whether another
@@ -56,7 +59,7 @@ impl Session {
         presumed: &Presumed,
     ) -> bool {
         let id = ConnId(presumed.connection);
-        let waits = |conn: &&mut crate::table::Conn| {
+        let waits = |conn: &&mut Conn| {
             let room = conn.unread().len() < UNREAD_MAX && !conn.has_end();
             room && conn.phase() == Phase::Open && (conn.stream.is_none() || conn.resumes)
         };

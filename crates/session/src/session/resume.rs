@@ -34,7 +34,7 @@ pub(super) struct Moves {
     /// The roll has changed since.
     recall: bool,
     /// Bytes that may yet be sent though they may have come over the hop before.
-    blind: usize,
+    pub(super) blind: usize,
     /// The base uses the session's state: what it says is final.
     pub(super) resumed: bool,
 }
@@ -42,16 +42,6 @@ pub(super) struct Moves {
 impl Moves {
     pub(super) fn is_suspended(&self) -> bool {
         self.suspended
-    }
-
-    /// Bytes that may yet be sent though they may have come over the hop before.
-    pub(super) fn blind(&self) -> usize {
-        self.blind
-    }
-
-    /// So many of them were sent.
-    pub(super) fn spend_blind(&mut self, n: usize) {
-        self.blind = self.blind.saturating_sub(n);
     }
 
     /// There is nothing to suspend.
@@ -175,7 +165,7 @@ impl Session {
             return true;
         };
         self.table.park(id);
-        let presumed = hop.presumed(stream).filter(|_| self.role == Role::Mobile);
+        let presumed = (self.role == Role::Mobile).then(|| hop.presumed(stream)).flatten();
         let Some(state) = hop.detach(stream) else {
             self.abort(hop, id, ResetReason::AssociationLost);
             return false;
@@ -317,7 +307,7 @@ impl Session {
         if kept > self.moves.blind {
             return Ok(());
         }
-        self.moves.spend_blind(kept);
+        self.moves.blind -= kept;
         self.send_early(hop, id, from)
     }
 

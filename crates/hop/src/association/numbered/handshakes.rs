@@ -81,9 +81,9 @@ impl<A: Copy> Handshakes<A> {
     /// Replies as before to an init that was answered; whether it was.
     pub(super) fn reply_again(&mut self, to: A, fingerprint: Fingerprint) -> bool {
         let known = self.candidates.iter().find(|c| c.fingerprint == fingerprint);
-        let receiver = known.map(|c| c.link.local);
-        receiver.into_iter().for_each(|receiver| self.queue_reply(to, receiver));
-        receiver.is_some()
+        let Some(receiver) = known.map(|c| c.link.local) else { return false };
+        self.queue_reply(to, receiver);
+        true
     }
 
     /// Makes room for a mobile's candidate of this stamp: an older one yields, a newer one does not. It is

@@ -364,6 +364,17 @@ impl Upload {
         assert_eq!(mobile.waiting(), [], "it does not wait any more");
     }
 
+    /// All that the base where the mobile is has got.
+    fn read_all(&mut self) -> Vec<u8> {
+        let mut got = Vec::new();
+        for _ in 0..10 {
+            got.extend(self.trip.world.read_base(self.id));
+            self.trip.world.settle();
+        }
+        got.extend(self.trip.world.read_base(self.id));
+        got
+    }
+
     /// What comes up to the new base, to which nothing is answered, until it has the state, and then.
     fn ask(&mut self) -> Vec<u8> {
         let world = &mut self.trip.world;
@@ -398,13 +409,7 @@ fn an_upload_goes_on_with_what_the_old_base_had_got() {
 fn an_upload_of_which_nothing_is_known_waits_for_the_answer() {
     let mut upload = Upload::new(None);
     assert_eq!(upload.ask(), b"");
-    let world = &mut upload.trip.world;
-    let mut got = Vec::new();
-    for _ in 0..10 {
-        world.settle();
-        got.extend(world.read_base(upload.id));
-    }
-    assert_eq!(got, upload.sent[Upload::ARRIVED..]);
+    assert_eq!(upload.read_all(), upload.sent[Upload::ARRIVED..]);
 }
 
 /// MHP-19: a hole is never papered over, whoever is wrong.
@@ -428,12 +433,7 @@ fn what_was_sent_early_in_vain_is_sent_again() {
     upload.trip.leave();
     upload.trip.arrive();
     upload.trip.adopt();
-    let mut got = Vec::new();
-    for _ in 0..10 {
-        got.extend(upload.trip.world.read_base(upload.id));
-        upload.trip.world.settle();
-    }
-    assert_eq!(got, upload.sent[Upload::ARRIVED..]);
+    assert_eq!(upload.read_all(), upload.sent[Upload::ARRIVED..]);
 }
 
 /// MHP-19: a few bytes from where the old base presumably got to need not wait for any answer. A presumption
@@ -445,12 +445,9 @@ fn an_upload_goes_on_from_where_the_old_base_presumably_got_to() {
         let mut upload = Upload::new(Some(more));
         let mut got = upload.ask();
         assert_eq!(got.len(), new, "{more}");
-        let (id, world) = (upload.id, &mut upload.trip.world);
-        for _ in 0..10 {
-            world.settle();
-            got.extend(world.read_base(id));
-        }
+        got.extend(upload.read_all());
         assert_eq!(got, upload.sent[Upload::ARRIVED..], "{more}");
+        let world = &upload.trip.world;
         assert_eq!(world.base.stats().malformed + world.mobile.stats().malformed, 0);
     }
 }
@@ -469,10 +466,5 @@ fn presumed_bytes_go_on_with_the_session() {
     assert_eq!(state.connections[0].up.bytes.len(), 16 * 1024);
     upload.trip.arrive();
     upload.trip.adopt();
-    let mut got = Vec::new();
-    for _ in 0..10 {
-        got.extend(upload.trip.world.read_base(upload.id));
-        upload.trip.world.settle();
-    }
-    assert_eq!(got, upload.sent[Upload::ARRIVED..]);
+    assert_eq!(upload.read_all(), upload.sent[Upload::ARRIVED..]);
 }
