@@ -1,8 +1,8 @@
 //! Every decoder of the outer form, on any bytes.
 
 use lasthop_wire::datagram::{
-    Data, HandshakeInit, HandshakeReply, Hello, Kind, PlainInit, PlainReply, recover_number,
-    reply_receiver,
+    CookieReply, Data, HandshakeInit, HandshakeReply, Hello, Kind, PlainInit, PlainReply, Token,
+    recover_number, reply_receiver,
 };
 
 /// One input.
@@ -15,9 +15,17 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(Hello::parse(&out[..len]), Ok(hello));
     }
     if let Ok(view) = HandshakeInit::new_checked(bytes) {
-        let (message, mac) = view.split_mac();
-        assert_eq!(message.len() + mac.len(), bytes.len());
+        let (message, shown) = view.split_cookie_mac();
+        let (covered, mac) = view.split_mac();
+        assert_eq!(covered.len() + mac.len(), message.len());
+        assert_eq!(message.len() + shown.len(), bytes.len());
         let _ = (view.path(), view.noise());
+    }
+    if let Ok(reply) = CookieReply::parse(bytes) {
+        assert_eq!(CookieReply::parse(&reply.to_bytes()).map(|again| again.sealed), Ok(reply.sealed));
+    }
+    if let Ok(token) = Token::parse(bytes) {
+        assert_eq!(Token::parse(&token.to_bytes()), Ok(token));
     }
     if let Ok(view) = HandshakeReply::new_checked(bytes) {
         let (message, mac) = view.split_mac();

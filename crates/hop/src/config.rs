@@ -117,6 +117,8 @@ pub struct Limits {
     /// The association that the mobile takes to be standing when it asks for a new one, by the base's
     /// name for it; in the answer, the same if the base knows it too.
     pub standing: Option<u32>,
+    /// If an association stands, the least packet number that this end will use under the new keys.
+    pub first_number: u64,
 }
 
 impl Limits {
@@ -128,6 +130,7 @@ impl Limits {
             streams_max: config.streams_max as u64,
             first_stream: 0,
             standing: None,
+            first_number: 0,
         }
     }
 }

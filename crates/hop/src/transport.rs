@@ -33,6 +33,8 @@ pub enum CloseReason {
     Replaced,
     /// The base's host says, again and again, that nobody is there.
     Unreachable,
+    /// The mobile is no longer allowed at the base.
+    Revoked,
     /// The peer gave a reason that this version does not know.
     Other(u64),
 }
@@ -45,6 +47,7 @@ impl CloseReason {
             Self::Silence => 2,
             Self::Replaced => 3,
             Self::Unreachable => 4,
+            Self::Revoked => 5,
             Self::Other(code) => code,
         }
     }
@@ -56,6 +59,7 @@ impl CloseReason {
             2 => Self::Silence,
             3 => Self::Replaced,
             4 => Self::Unreachable,
+            5 => Self::Revoked,
             other => Self::Other(other),
         }
     }
@@ -132,6 +136,12 @@ pub trait Transport: Movable + Sized {
     /// transport that numbers its own packets returns its number, which must be at least that; any
     /// other returns `fresh`.
     fn poll(&mut self, now: Time, fresh: u64, out: &mut [u8]) -> Option<Packet>;
+
+    /// The least number that [`poll`](Self::poll) may return, whatever is fresh; 0 for a transport that does not
+    /// number its packets.
+    fn next_number(&self) -> u64 {
+        0
+    }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     fn next_timeout(&self) -> Option<Time>;

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lasthop_units::CarrierAddress;
+
 /// The address of an Ethernet interface.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Mac(pub [u8; 6]);
@@ -14,6 +16,13 @@ impl Mac {
     /// Whether the address stands for more than one interface.
     pub const fn is_group(&self) -> bool {
         self.0[0] & 1 == 1
+    }
+}
+
+impl CarrierAddress for Mac {
+    fn source(&self) -> [u8; 8] {
+        let [a, b, c, d, e, g] = self.0;
+        [0, 0, a, b, c, d, e, g]
     }
 }
 

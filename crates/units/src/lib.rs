@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod address;
 mod deadlines;
 mod line;
 mod link;
@@ -18,6 +19,7 @@ mod seed;
 mod time;
 mod watch;
 
+pub use address::CarrierAddress;
 pub use deadlines::{Deadlines, Timers};
 pub use line::one_line;
 pub use link::LinkEvent;

@@ -15,7 +15,7 @@ pub const VERSION: u8 = 1;
 /// Length of an authentication tag: of a sealed datagram, of each sealed handshake field.
 pub const TAG_LEN: usize = 16;
 
-/// Length of the keyed hash at the end of a sealed handshake message.
+/// Length of each keyed hash at the end of a sealed handshake message, and of a cookie.
 pub const MAC_LEN: usize = 16;
 
 /// Length of a public key.
@@ -33,9 +33,9 @@ pub const MAX_INIT_LEN: usize = MIN_INIT_LEN + MAX_LIMITS;
 /// The longest [`HandshakeReply`].
 pub const MAX_REPLY_LEN: usize = MIN_REPLY_LEN + MAX_LIMITS;
 
-/// An ephemeral key, a sealed static key and a sealed hello with no limits.
+/// An ephemeral key, a sealed static key, a sealed hello with no limits, and two hashes.
 const MIN_INIT_LEN: usize =
-    field::PATH + 1 + KEY_LEN + (KEY_LEN + TAG_LEN) + (Hello::FIXED_LEN + TAG_LEN) + MAC_LEN;
+    field::PATH + 1 + KEY_LEN + (KEY_LEN + TAG_LEN) + (Hello::FIXED_LEN + TAG_LEN) + 2 * MAC_LEN;
 /// An ephemeral key and a sealed hello with no limits.
 const MIN_REPLY_LEN: usize = field::RECEIVER.end + KEY_LEN + (Hello::FIXED_LEN + TAG_LEN) + MAC_LEN;
 const MIN_PLAIN_INIT_LEN: usize = field::PATH + 1 + KEY_LEN + Hello::FIXED_LEN;
@@ -52,6 +52,14 @@ mod field {
     pub(super) const NUMBER: Range<usize> = 6..10;
     /// In a plain init.
     pub(super) const PUBLIC: Range<usize> = 2..34;
+    /// In a cookie reply.
+    pub(super) const NONCE: Range<usize> = 2..14;
+    /// In a cookie reply.
+    pub(super) const COOKIE: Range<usize> = 14..46;
+    /// In a path challenge and its response.
+    pub(super) const TOKEN: Range<usize> = 6..14;
+    /// In a path challenge and its response.
+    pub(super) const TOKEN_MAC: Range<usize> = 14..30;
 }
 
 /// Why bytes are not the datagram they were taken for.
@@ -83,7 +91,7 @@ pub enum DatagramError {
 
 /// What a datagram is.
 ///
-/// Numbers 6 to 15 are free. There is no trusted "unsupported version" or "refused" message: it
+/// Numbers 9 to 15 are free. There is no trusted "unsupported version" or "refused" message: it
 /// could not be authenticated, so whoever receives an unknown kind counts it and does nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -100,6 +108,12 @@ pub enum Kind {
     PlainReply = 4,
     /// A base has no association of the name that a data datagram was for. Anybody can say so.
     Unknown = 5,
+    /// A base with many handshakes to do asks for proof of the sender's address first.
+    CookieReply = 6,
+    /// A base asks a mobile that has moved whether it is where its datagrams come from.
+    Challenge = 7,
+    /// The mobile answers a challenge from there.
+    Response = 8,
 }
 
 impl Kind {
@@ -122,6 +136,9 @@ impl Kind {
             3 => Ok(Self::PlainInit),
             4 => Ok(Self::PlainReply),
             5 => Ok(Self::Unknown),
+            6 => Ok(Self::CookieReply),
+            7 => Ok(Self::Challenge),
+            8 => Ok(Self::Response),
             n => Err(DatagramError::Kind(n)),
         }
     }
@@ -245,6 +262,90 @@ impl Unknown {
     }
 }
 
+/// What a base that has many handshakes to do says instead of a reply: a cookie, sealed for whoever made the
+/// init. An init that shows it came from an address that receives.
+#[derive(Clone, Copy, Debug)]
+pub struct CookieReply {
+    /// The nonce under which the cookie is sealed.
+    pub nonce: [u8; 12],
+    /// The cookie, encrypted, and its tag.
+    pub sealed: [u8; MAC_LEN + TAG_LEN],
+}
+
+impl CookieReply {
+    /// Its length: less than that of any init that it answers.
+    pub const LEN: usize = field::COOKIE.end;
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let mut out = [0; Self::LEN];
+        out[field::VERSION_KIND] = Kind::CookieReply.first_byte();
+        out[field::NONCE].copy_from_slice(&self.nonce);
+        out[field::COOKIE].copy_from_slice(&self.sealed);
+        out
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// Another version or kind, too short or too long.
+    pub fn parse(datagram: &[u8]) -> Result<Self, DatagramError> {
+        Kind::CookieReply.expect(datagram, Self::LEN, Self::LEN)?;
+        let (mut nonce, mut sealed) = ([0; 12], [0; MAC_LEN + TAG_LEN]);
+        nonce.copy_from_slice(&datagram[field::NONCE]);
+        sealed.copy_from_slice(&datagram[field::COOKIE]);
+        Ok(Self { nonce, sealed })
+    }
+}
+
+/// A path challenge or its response (RFC 9000, section 8.2, as a datagram of the seal): a token that whoever
+/// receives it sends back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Token {
+    /// The response, and not the challenge.
+    pub response: bool,
+    /// The association, by the number that the receiver of this chose.
+    pub receiver: u32,
+    /// What the response must repeat.
+    pub token: [u8; 8],
+    /// The keyed hash of all before it.
+    pub mac: [u8; MAC_LEN],
+}
+
+impl Token {
+    /// Its length.
+    pub const LEN: usize = field::TOKEN_MAC.end;
+    /// How much of it the keyed hash covers.
+    pub const COVERED: usize = field::TOKEN.end;
+
+    /// Its bytes.
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let kind = if self.response { Kind::Response } else { Kind::Challenge };
+        let mut out = [0; Self::LEN];
+        out[field::VERSION_KIND] = kind.first_byte();
+        out[field::RECEIVER].copy_from_slice(&self.receiver.to_be_bytes());
+        out[field::TOKEN].copy_from_slice(&self.token);
+        out[field::TOKEN_MAC].copy_from_slice(&self.mac);
+        out
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    ///
+    /// Another version or kind, too short or too long.
+    pub fn parse(datagram: &[u8]) -> Result<Self, DatagramError> {
+        let response = Kind::of(datagram)? == Kind::Response;
+        let kind = if response { Kind::Response } else { Kind::Challenge };
+        kind.expect(datagram, Self::LEN, Self::LEN)?;
+        let (mut token, mut mac) = ([0; 8], [0; MAC_LEN]);
+        token.copy_from_slice(&datagram[field::TOKEN]);
+        mac.copy_from_slice(&datagram[field::TOKEN_MAC]);
+        Ok(Self { response, receiver: be32(datagram, field::RECEIVER), token, mac })
+    }
+}
+
 /// The 64-bit number nearest to the one expected next whose low half is `low`
 /// (the idea of RFC 9000, appendix A.3).
 ///
@@ -313,7 +414,8 @@ pub struct Hello {
     /// This side has AES and carry-less multiplication in hardware.
     pub fast_aes: bool,
     /// Greater in every handshake that one mobile starts: its wall clock in nanoseconds, or zero
-    /// where it has none. A base uses it to tell old handshakes from new. Zero from a base.
+    /// where it has none. A base uses it to tell old handshakes from new. From a base zero; or, where the mobile's
+    /// is not above it, the greatest with which this mobile has made an association.
     pub stamp: u64,
     /// What this side's transport announces.
     pub limits: Limits,
@@ -391,11 +493,17 @@ impl<T: AsRef<[u8]>> HandshakeInit<T> {
     /// The Noise message.
     pub fn noise(&self) -> &[u8] {
         let b = self.0.as_ref();
-        &b[field::PATH + 1..b.len() - MAC_LEN]
+        &b[field::PATH + 1..b.len() - 2 * MAC_LEN]
     }
 
-    /// All that the keyed hash covers, and the hash.
+    /// All that the first keyed hash covers, and that hash.
     pub fn split_mac(&self) -> (&[u8], &[u8]) {
+        let b = self.split_cookie_mac().0;
+        b.split_at(b.len() - MAC_LEN)
+    }
+
+    /// All that the hash keyed by a cookie covers, and that hash: zeros where the mobile has no cookie.
+    pub fn split_cookie_mac(&self) -> (&[u8], &[u8]) {
         let b = self.0.as_ref();
         b.split_at(b.len() - MAC_LEN)
     }

@@ -9,7 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use lasthop_hop::Unreachable;
-use lasthop_units::{LinkEvent, Time};
+use lasthop_units::{CarrierAddress, LinkEvent, Time};
 
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Readiness;
@@ -19,7 +19,7 @@ use lasthop_kernel::turn::Turn;
 /// One carrier: its sockets, and the batches in which datagrams pass them.
 pub(crate) trait Carrier: Send + 'static {
     /// Where a datagram goes to, or comes from: the peer, and what of ours it used.
-    type Route: Copy + Ord + Debug + Send;
+    type Route: CarrierAddress + Ord + Debug + Send;
 
     /// A route to nowhere: what goes there is dropped.
     const NOWHERE: Self::Route;

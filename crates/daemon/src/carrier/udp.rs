@@ -16,7 +16,7 @@ use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Turn;
-use lasthop_units::Time;
+use lasthop_units::{CarrierAddress, Time};
 
 use self::errors::Errors;
 pub(crate) use self::errors::local_towards;
@@ -45,6 +45,12 @@ pub(crate) struct Route {
     pub(crate) local: Option<IpAddr>,
     /// Which of our sockets.
     pub(crate) socket: usize,
+}
+
+impl CarrierAddress for Route {
+    fn source(&self) -> [u8; 8] {
+        self.peer.source()
+    }
 }
 
 /// A UDP socket.

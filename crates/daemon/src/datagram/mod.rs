@@ -40,6 +40,7 @@ fn why(reason: CloseReason) -> String {
         CloseReason::Unreachable => {
             "the base's host says that the base is not there any more".to_owned()
         }
+        CloseReason::Revoked => "the mobile is no longer allowed".to_owned(),
         CloseReason::Other(code) => format!("the peer's reason {code} is unknown"),
     }
 }

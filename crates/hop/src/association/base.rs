@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use lasthop_units::Time;
 
 use super::refusal::{Refusals, Refused};
-use super::{Association, AssociationEvent, Link, Transmit};
+use super::{Association, AssociationEvent, Link, Opened, Transmit};
 use crate::schedule::{Schedule, Slot};
 use crate::seal::PublicKey;
 use crate::stats::HopStats;
@@ -210,14 +210,26 @@ impl<K: BaseLinks> BaseEnd<K> {
         datagram: &mut [u8],
     ) -> bool {
         let Some(entry) = self.entries.get_mut(&id) else { return false };
-        let Some(moved) = entry.association.handle_datagram(now, from, datagram) else {
-            return false;
-        };
-        if moved {
+        let link = entry.association.link_mut();
+        let Some(opened) = link.and_then(|link| link.open(now, datagram)) else { return false };
+        self.handle_opened(now, id, from, opened);
+        true
+    }
+
+    /// An association takes in what was opened under its keys.
+    pub(super) fn handle_opened(&mut self, now: Time, id: u64, from: K::Address, what: Opened<'_>) {
+        let Some(entry) = self.entries.get_mut(&id) else { return };
+        if entry.association.handle_opened(now, from, what) {
             self.events.push_back((AssociationId(id), AssociationEvent::Moved));
         }
         self.schedule.touch(id, &mut entry.slot);
-        true
+    }
+
+    /// An association has something to do.
+    pub(super) fn touch(&mut self, id: u64) {
+        if let Some(entry) = self.entries.get_mut(&id) {
+            self.schedule.touch(id, &mut entry.slot);
+        }
     }
 
     /// An association stands from now on; its number.

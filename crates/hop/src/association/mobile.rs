@@ -52,6 +52,11 @@ pub trait MobileLink: Sized {
         datagram: &mut [u8],
     ) -> bool;
 
+    /// When timers are due that only this kind has.
+    fn next_timeout(_mobile: &MobileEnd<Self>) -> Option<Time> {
+        None
+    }
+
     /// Lets timers act that only this kind has.
     fn handle_timeout(_mobile: &mut MobileEnd<Self>, _now: Time) {}
 
@@ -84,6 +89,13 @@ pub(super) struct PendingQuestion<Q> {
     next_try: Time,
     tries: u32,
     first_sent: Time,
+}
+
+impl<Q> PendingQuestion<Q> {
+    /// The question is due at once.
+    pub(super) fn try_at(&mut self, now: Time) {
+        self.next_try = now;
+    }
 }
 
 /// A mobile's end of its association with one base, over a link of one kind.
@@ -374,7 +386,7 @@ impl<K: MobileLink> MobileEnd<K> {
         let asking = self.pending.as_ref().map(|asking| asking.next_try);
         // What is due of a transport that may not send waits for the answer.
         let transport = if self.is_mute() { None } else { self.association.next_timeout() };
-        [transport, asking].into_iter().flatten().min()
+        [transport, asking, K::next_timeout(self)].into_iter().flatten().min()
     }
 
     /// Lets timers that are due act; follow with [`poll_transmit`](Self::poll_transmit).

@@ -79,6 +79,14 @@ pub trait Link {
     fn check_at(&self) -> Option<Time> {
         None
     }
+
+    /// Until when nothing may be sent, whatever the transport has.
+    fn blocked_until(&self) -> Option<Time> {
+        None
+    }
+
+    /// The peer's datagrams come from another address.
+    fn handle_moved(&mut self, _now: Time) {}
 }
 
 /// An authentic datagram that was not seen before.
@@ -168,15 +176,23 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     /// Takes in a datagram: `None` if it is refused and nothing has changed, else whether it moved
     /// the association to another address.
     fn handle_datagram(&mut self, now: Time, from: A, datagram: &mut [u8]) -> Option<bool> {
-        let standing = self.standing.as_mut()?;
-        let Opened { number, packet, locates } = standing.link.open(now, datagram)?;
-        let moved = locates && from != standing.peer;
-        if moved {
+        let opened = self.link_mut()?.open(now, datagram)?;
+        Some(self.handle_opened(now, from, opened))
+    }
+
+    /// Takes in what was opened: whether it moved the association to another address.
+    fn handle_opened(&mut self, now: Time, from: A, opened: Opened<'_>) -> bool {
+        let Opened { number, packet, locates } = opened;
+        let elsewhere = |standing: &&mut Standing<A, L>| locates && from != standing.peer;
+        let moved = self.standing.as_mut().filter(elsewhere);
+        let has_moved = moved.is_some();
+        if let Some(standing) = moved {
             standing.peer = from;
+            standing.link.handle_moved(now);
             self.transport.handle_moved(now);
         }
         self.transport.handle(now, number, packet);
-        Some(moved)
+        has_moved
     }
 
     fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
@@ -186,8 +202,11 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let check_at = self.link()?.check_at();
-        [self.transport.next_timeout(), check_at].into_iter().flatten().min()
+        let link = self.link()?;
+        // What is due of a transport that may not send waits.
+        link.blocked_until().or_else(|| {
+            [self.transport.next_timeout(), link.check_at()].into_iter().flatten().min()
+        })
     }
 }
 

@@ -136,6 +136,7 @@ impl MobileTcp {
             streams_max: config.connections_max.min(CONNECTIONS_MAX) as u64,
             first_stream: 0,
             standing: None,
+            first_number: 0,
         }
     }
 

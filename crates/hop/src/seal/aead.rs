@@ -77,7 +77,7 @@ fn nonce(number: u64) -> Nonce {
     Nonce::assume_unique_for_key(bytes)
 }
 
-fn derive(secret: &Secret, label: &[u8]) -> Secret {
+pub(super) fn derive(secret: &Secret, label: &[u8]) -> Secret {
     let mut hash = Blake2sMac256::new((&**secret).into());
     hash.update(label);
     let mut out = Zeroizing::new([0; 32]);
@@ -128,6 +128,14 @@ impl SealingKey {
     /// No seal at all: datagrams can be read and written by anybody.
     pub(super) const fn unsealed() -> Self {
         Self { next: 0, sealer: None }
+    }
+
+    /// Nothing was sealed yet, and no number below `first` will be: epochs count from that number's.
+    pub(super) fn start_at(&mut self, first: u64) {
+        self.next = first;
+        if let Some(sealer) = &mut self.sealer {
+            sealer.ratchet.epoch = first >> EPOCH_BITS;
+        }
     }
 
     /// The cipher; `None` if the hop goes unsealed.
@@ -236,6 +244,14 @@ impl OpeningKey {
     /// No seal at all: everything opens.
     pub(super) const fn unsealed() -> Self {
         Self { opener: None }
+    }
+
+    /// Nothing was opened yet, and the peer seals no number below `first`: epochs count from that number's.
+    pub(super) fn start_at(&mut self, first: u64) {
+        if let Some(opener) = &mut self.opener {
+            opener.epoch = first >> EPOCH_BITS;
+            opener.ratchet.epoch = opener.epoch + 1;
+        }
     }
 
     /// Checks `sealed` (ciphertext and tag) with its header and decrypts it where it is. The

@@ -3,18 +3,20 @@ use alloc::boxed::Box;
 use blake2::digest::consts::U16;
 use blake2::digest::{Digest, FixedOutput, KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac};
-use lasthop_units::{Seed, Stream};
+use lasthop_units::{Seed, Stream, Time};
 use lasthop_wire::datagram::{
-    DatagramError, HandshakeInit, HandshakeReply, Hello, MAC_LEN, MAX_INIT_LEN, PlainInit,
-    PlainReply,
+    CookieReply, DatagramError, HandshakeInit, HandshakeReply, Hello, MAC_LEN, MAX_INIT_LEN,
+    PlainInit, PlainReply,
 };
 use snow::HandshakeState;
 use thiserror::Error;
 use zeroize::Zeroizing;
 
 use super::aead::{Cipher, OpeningKey, SealingKey};
+use super::cookie::{Cookie, Cookies};
 use super::keys::{Keypair, PublicKey};
 use super::noise;
+use super::tokens::TokenKeys;
 
 /// Why a handshake message was refused, or could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -49,11 +51,24 @@ pub struct Keys {
     pub send: SealingKey,
     /// For what this side receives.
     pub recv: OpeningKey,
+    /// For challenges of the peer's address and their responses. Absent on a hop that goes unsealed.
+    pub tokens: Option<Box<TokenKeys>>,
 }
 
 impl Keys {
     fn unsealed() -> Self {
-        Self { send: SealingKey::unsealed(), recv: OpeningKey::unsealed() }
+        Self { send: SealingKey::unsealed(), recv: OpeningKey::unsealed(), tokens: None }
+    }
+
+    /// Neither key was used yet. The least packet numbers that either side will use with them are these.
+    pub fn start_at(&mut self, send: u64, recv: u64) {
+        self.send.start_at(send);
+        self.recv.start_at(recv);
+    }
+
+    /// Whether anything is encrypted and authenticated.
+    pub fn is_sealed(&self) -> bool {
+        self.tokens.is_some()
     }
 
     /// The keys of a finished Noise handshake: the first half of its split is the initiator's.
@@ -62,7 +77,9 @@ impl Keys {
         let (initiator, responder) = (Zeroizing::new(initiator), Zeroizing::new(responder));
         let (send, recv) =
             if noise.is_initiator() { (initiator, responder) } else { (responder, initiator) };
-        Self { send: SealingKey::new(cipher, send), recv: OpeningKey::new(cipher, recv) }
+        let tokens = Some(Box::new(TokenKeys::new(&send, &recv)));
+        let (send, recv) = (SealingKey::new(cipher, send), OpeningKey::new(cipher, recv));
+        Self { send, recv, tokens }
     }
 }
 
@@ -76,7 +93,7 @@ pub struct Established {
 
 /// Names one init. Equal only for copies of the same message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fingerprint([u8; MAC_LEN]);
+pub struct Fingerprint(pub(super) [u8; MAC_LEN]);
 
 /// The keyed hash in front of the Diffie-Hellmans (WireGuard's "mac1"): whoever does not even know
 /// the base's public key is turned away at the price of one hash.
@@ -136,7 +153,7 @@ fn read_sealed(noise: &mut HandshakeState, message: &[u8]) -> Result<Hello, Hand
 }
 
 enum Waiting {
-    Sealed { noise: Box<HandshakeState>, mac: OuterMac },
+    Sealed { noise: Box<HandshakeState>, mac: OuterMac, base: PublicKey },
     Unsealed,
     Nothing,
 }
@@ -172,8 +189,9 @@ impl Initiator {
         let mac = OuterMac::new(base);
         let mut datagram = [0; MAX_INIT_LEN];
         let header = HandshakeInit::header(path);
-        let len = write_sealed(&mut noise, &mac, &header, &hello, &mut datagram)?;
-        let waiting = Waiting::Sealed { noise: Box::new(noise), mac };
+        // No cookie is shown yet: the hash that would is all zeros.
+        let len = write_sealed(&mut noise, &mac, &header, &hello, &mut datagram)? + MAC_LEN;
+        let waiting = Waiting::Sealed { noise: Box::new(noise), mac, base: *base };
         Ok(Self { waiting, path, hello, datagram, len })
     }
 
@@ -196,6 +214,31 @@ impl Initiator {
         self.datagram.get(..self.len).unwrap_or_default()
     }
 
+    /// Has the init show a cookie that the base sent to the address from which this is sent. It stays the same
+    /// init.
+    pub fn show(&mut self, cookie: &Cookie) {
+        if let Waiting::Sealed { .. } = self.waiting
+            && let Some((message, shown)) =
+                self.datagram.get_mut(..self.len).and_then(<[u8]>::split_last_chunk_mut)
+        {
+            *shown = cookie.sign(message);
+        }
+    }
+
+    /// Takes a datagram that may be the base's demand for a cookie: the cookie, if it is in answer to this init.
+    pub fn take_cookie(&self, datagram: &[u8]) -> Option<Cookie> {
+        let Waiting::Sealed { base, .. } = &self.waiting else { return None };
+        let reply = CookieReply::parse(datagram).ok()?;
+        let view = HandshakeInit::new_checked(self.datagram()).ok()?;
+        let fingerprint = Fingerprint(view.split_mac().1.try_into().ok()?);
+        Cookie::open(base, &fingerprint, &reply)
+    }
+
+    /// What this side says of itself.
+    pub fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
     /// Takes a datagram that may be the reply.
     ///
     /// # Errors
@@ -204,7 +247,7 @@ impl Initiator {
     /// cannot stop a genuine one.
     pub fn finish(&mut self, reply: &[u8]) -> Result<Established, HandshakeError> {
         let established = match &mut self.waiting {
-            Waiting::Sealed { noise, mac } => {
+            Waiting::Sealed { noise, mac, .. } => {
                 let view = HandshakeReply::new_checked(reply)?;
                 expect_ours(view.path(), view.receiver(), self.path, &self.hello)?;
                 mac.verify(view.split_mac())?;
@@ -236,6 +279,7 @@ fn expect_ours(path: u8, receiver: u32, ours: u8, hello: &Hello) -> Result<(), H
 struct Identity {
     keys: Keypair,
     mac: OuterMac,
+    cookies: Cookies,
     seeds: Stream,
 }
 
@@ -258,8 +302,9 @@ impl Responder {
     /// protect anything.
     pub fn new(keys: Keypair, seed: Seed) -> Self {
         let mac = OuterMac::new(keys.public());
+        let cookies = Cookies::new(keys.public(), seed.child("cookies"));
         let seeds = seed.stream("responder");
-        Self { identity: Some(Box::new(Identity { keys, mac, seeds })) }
+        Self { identity: Some(Box::new(Identity { keys, mac, cookies, seeds })) }
     }
 
     /// Answers unsealed inits, and no others, **without any protection**: anybody on the hop can
@@ -285,6 +330,23 @@ impl Responder {
             print.copy_from_slice(&Blake2s256::digest(init)[..MAC_LEN]);
         }
         Ok(Fingerprint(print))
+    }
+
+    /// Whether an init that was [checked](Self::check) shows a cookie that was sent to `source` lately. On a hop
+    /// without a seal there are none.
+    pub fn shows_cookie(&mut self, now: Time, source: &[u8], init: &[u8]) -> bool {
+        let cookies = self.identity.as_mut().map(|identity| &mut identity.cookies);
+        cookies.is_some_and(|cookies| cookies.verify(now, source, init))
+    }
+
+    /// What to answer an init that is to show a cookie first; nothing on a hop without a seal.
+    pub fn demand_cookie(
+        &mut self,
+        now: Time,
+        source: &[u8],
+        init: &Fingerprint,
+    ) -> Option<CookieReply> {
+        self.identity.as_mut()?.cookies.reply(now, source, init)
     }
 
     /// Reads an init and learns whose it is: it was made by the holder of that key's secret, for

@@ -34,13 +34,16 @@
 //! key, and a new one follows from it every 2^23 packets, with no bits on the wire.
 
 mod aead;
+mod cookie;
 mod grant;
 mod handshake;
 mod keys;
 mod noise;
+mod tokens;
 mod window;
 
 pub use aead::{Cipher, Forged, OpeningKey, SealError, SealingKey};
+pub use cookie::Cookie;
 pub use grant::GrantKey;
 pub use handshake::{
     Established, Fingerprint, HandshakeError, Initiator, Keys, Request, Responder,
@@ -48,6 +51,7 @@ pub use handshake::{
 pub use keys::{KeyError, Keypair, PublicKey, SecretKey};
 pub use lasthop_wire::datagram::{Hello, Limits};
 pub use lasthop_wire::mhp::handoff::Grant;
+pub use tokens::TokenKeys;
 pub use window::ReplayWindow;
 
 #[cfg(test)]

@@ -20,6 +20,17 @@ impl ReplayWindow {
         Self { words: [0; WORDS], highest: None }
     }
 
+    /// Nothing received, and nothing below `first` will be accepted.
+    pub fn starting_at(first: u64) -> Self {
+        let mut window = Self::new();
+        if let Some(highest) = first.checked_sub(1) {
+            window.highest = Some(highest);
+            window.words = [u64::MAX; WORDS];
+            window.words[slot(highest)] = u64::MAX >> (BITS - 1 - highest % BITS);
+        }
+        window
+    }
+
     /// The highest number accepted.
     pub fn highest(&self) -> Option<u64> {
         self.highest
@@ -139,8 +150,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_window_agrees_with_a_set_of_all_numbers(start in 0u64..1_000_000, steps in steps()) {
-            let (mut window, mut oracle) = (ReplayWindow::new(), Oracle::default());
+        fn the_window_agrees_with_a_set_of_all_numbers(
+            first in prop_oneof![Just(0), 1u64..1_000_000],
+            start in 0u64..1_000_000,
+            steps in steps(),
+        ) {
+            let (mut window, mut oracle) = (ReplayWindow::starting_at(first), Oracle::default());
+            // A window that starts later has seen all before.
+            oracle.seen.extend((0..first).rev().take(ReplayWindow::WIDTH as usize));
             let mut number = start;
             for step in steps {
                 number = number.saturating_add_signed(step);

@@ -102,6 +102,10 @@ impl Transport for Srp {
         self.poll(now, out)
     }
 
+    fn next_number(&self) -> u64 {
+        self.recovery.log().next_number()
+    }
+
     fn next_timeout(&self) -> Option<Time> {
         self.next_timeout()
     }

@@ -283,8 +283,12 @@ where
     }
 
     /// A mobile sends this before it has an association. It may be a replay: the
-    /// machine takes nothing that is outdated, and grants are for this base.
+    /// machine takes nothing that is outdated, and grants are for this base. A mobile that is present says it
+    /// over its association, and a call changes nothing of it.
     pub fn handle_call(&mut self, now: Time, mobile: A, message: &[u8]) {
+        if self.mobiles.get(mobile).is_some_and(|known| known.at.is_some()) {
+            return;
+        }
         let until = now + CALL_PATIENCE;
         let call = self.mobiles.entry(mobile).call.get_or_insert(Call { state: None, until });
         self.due.set(Due::Call(mobile), Some(call.until));

@@ -19,7 +19,16 @@ fn decode_all(bytes: &mut [u8]) {
     let _ = PlainInit::parse(bytes);
     let _ = PlainReply::parse(bytes);
     if let Ok(view) = HandshakeInit::new_checked(&*bytes) {
-        let _ = (view.path(), view.noise(), view.split_mac());
+        let _ = (view.path(), view.noise(), view.split_mac(), view.split_cookie_mac());
+    }
+    if let Ok(reply) = CookieReply::parse(bytes) {
+        assert_eq!(
+            CookieReply::parse(&reply.to_bytes()).map(|again| again.sealed),
+            Ok(reply.sealed)
+        );
+    }
+    if let Ok(token) = Token::parse(bytes) {
+        assert_eq!(Token::parse(&token.to_bytes()), Ok(token));
     }
     if let Ok(view) = HandshakeReply::new_checked(&*bytes) {
         let _ = (view.path(), view.receiver(), view.noise(), view.split_mac());
@@ -60,8 +69,8 @@ fn other_versions_and_kinds_are_told_apart() {
 #[test]
 fn handshake_messages_have_a_least_and_a_greatest_length() {
     let init = |n| HandshakeInit::new_checked(vec![0x11; n]).is_ok();
-    assert!(!init(127) && init(128) && init(383) && !init(384));
-    assert_eq!((MIN_INIT_LEN, MAX_INIT_LEN), (128, 383));
+    assert!(!init(143) && init(144) && init(399) && !init(400));
+    assert_eq!((MIN_INIT_LEN, MAX_INIT_LEN), (144, 399));
     let reply = |n| HandshakeReply::new_checked(vec![0x12; n]).is_ok();
     assert!(!reply(83) && reply(84) && reply(339) && !reply(340));
 }
@@ -69,6 +78,7 @@ fn handshake_messages_have_a_least_and_a_greatest_length() {
 #[test]
 fn an_answer_is_never_longer_than_an_equally_limited_question() {
     const { assert!(MIN_REPLY_LEN < MIN_INIT_LEN && MIN_PLAIN_REPLY_LEN < MIN_PLAIN_INIT_LEN) };
+    const { assert!(CookieReply::LEN < MIN_INIT_LEN) };
 }
 
 #[test]

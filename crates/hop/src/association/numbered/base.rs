@@ -3,17 +3,18 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use lasthop_units::{Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Unknown};
+use lasthop_units::{CarrierAddress, Seed, Stream as Numbers, Time};
+use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Token, Unknown};
 
 use super::super::base::{AssociationId, AssociationOf, BaseEnd, BaseLinks};
 use super::super::refusal::Refusal;
-use super::super::{Association, Link, Transmit};
-use super::handshakes::{Candidate, Handshakes};
+use super::super::{Association, Opened, Transmit};
+use super::handshakes::{Admission, Candidate, Handshakes};
+use super::keyset::Keyset;
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;
-use crate::seal::{Hello, Keypair, PublicKey, Responder};
+use crate::seal::{Hello, Keypair, Keys, PublicKey, Request, Responder};
 use crate::srp::Srp;
 use crate::tokens::Tokens;
 use crate::transport::{CloseReason, Role, Transport};
@@ -35,6 +36,10 @@ pub struct BaseStats {
     pub strangers: u64,
     /// Handshakes passed over because too many came at once.
     pub throttled: u64,
+    /// Handshakes that were to show a cookie first.
+    pub cookies: u64,
+    /// Handshakes that are not newer than the mobile's association.
+    pub stale: u64,
     /// Datagrams that were garbage, forged, replayed or for nobody.
     pub refused: u64,
 }
@@ -49,7 +54,8 @@ pub struct NumberedLinks<A, T: Transport> {
     allowed: Allowed,
     fast_aes: bool,
     numbers: Numbers,
-    by_receiver: BTreeMap<u32, u64>,
+    /// Under which names datagrams come: of the keys in use, of those before, and the first.
+    pub(in super::super) by_receiver: BTreeMap<u32, u64>,
     /// The oldest first.
     by_mobile: BTreeMap<[u8; 32], VecDeque<u64>>,
     /// Associations of one mobile at once.
@@ -66,7 +72,7 @@ pub struct NumberedLinks<A, T: Transport> {
 /// A base's end of associations on numbered links.
 pub type Base<A, T = Srp> = BaseEnd<NumberedLinks<A, T>>;
 
-impl<A: Copy + Eq, T: Transport> Base<A, T> {
+impl<A: CarrierAddress, T: Transport> Base<A, T> {
     /// A base that serves the mobiles with the `allowed` keys. `seed` must be entropy if the seal
     /// is to protect anything.
     pub fn new(config: T::Config, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
@@ -130,12 +136,20 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
                 return false;
             }
         };
-        if self.links.handshakes.reply_again(from, fingerprint) {
+        if self.links.handshakes.reply_again(now, from, &fingerprint) {
             return true;
         }
-        if !self.links.handshakes.admit(now) {
-            self.links.stats.throttled += 1;
-            return true;
+        let responder = (&mut self.links.responder, init);
+        match self.links.handshakes.admit(now, from, &fingerprint, responder) {
+            Admission::Read => {}
+            Admission::Cookie => {
+                self.links.stats.cookies += 1;
+                return true;
+            }
+            Admission::Throttled => {
+                self.links.stats.throttled += 1;
+                return true;
+            }
         }
         let Ok(request) = self.links.responder.read(init) else { return false };
         let mobile = *request.mobile();
@@ -149,6 +163,17 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             return false;
         };
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
+        if self.links.is_sealed()
+            && let Some(greatest) = self.links.handshakes.outdone(&mobile, stamp)
+        {
+            // It was recorded, or the mobile's clock was set back: then the mobile begins behind this stamp.
+            self.links.stats.stale += 1;
+            let limits = self.links.limits(None, 0);
+            if let Some((reply, _)) = self.links.answer(request, 0, greatest, &limits) {
+                self.links.handshakes.reply(from, reply);
+            }
+            return true;
+        }
         if !self.links.handshakes.make_room(&mobile, stamp) {
             self.links.stats.throttled += 1;
             return true;
@@ -158,22 +183,28 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             self.links.calls.push_back((mobile, greeting.to_vec()));
         }
         let receiver = self.links.new_receiver();
-        let standing = limits.standing.filter(|receiver| self.has_mobile(*receiver, &mobile));
-        let hello = Hello {
-            receiver,
-            fast_aes: self.links.fast_aes,
-            stamp: 0,
-            limits: Limits { first_stream: 1, standing, ..T::limits(&self.links.config) }
-                .encode(T::ID, &[]),
+        let standing = limits.standing.filter(|name| self.has_mobile(*name, &mobile));
+        let limits = Limits { standing, ..limits };
+        let numbers = match standing {
+            Some(name) => (self.next_number(name), limits.first_number),
+            None => (0, 0),
         };
-        let mut reply = alloc::vec![0; MAX_REPLY_LEN];
-        let Ok((len, keys)) = request.accept(&hello, &mut reply) else { return false };
-        reply.truncate(len);
+        let own = self.links.limits(standing, numbers.0);
+        let Some((reply, keys)) = self.links.answer(request, receiver, 0, &own) else {
+            return false;
+        };
         self.links.stats.handshakes += 1;
-        let link = Numbered::new(keys, receiver, remote, Some(mobile));
-        let candidate = Candidate::new(now, fingerprint, (mobile, stamp), link, limits, reply);
-        self.links.handshakes.insert(from, candidate);
+        let keyset = Keyset::new(now, keys, (receiver, remote), numbers);
+        let candidate = Candidate::new(now, fingerprint, (mobile, stamp), keyset, limits, reply);
+        self.links.handshakes.insert(now, from, candidate);
         true
+    }
+
+    /// The least packet number that an association, if it stands, may use.
+    fn next_number(&self, name: u32) -> u64 {
+        let id = self.links.by_receiver.get(&name);
+        let entry = id.and_then(|id| self.entries.get(id));
+        entry.map_or(0, |entry| entry.association.transport.next_number())
     }
 
     /// Whether `receiver` names an association with this mobile, or a handshake that may become one
@@ -185,28 +216,43 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
             || self.links.handshakes.get(receiver).is_some_and(|c| c.mobile == *mobile)
     }
 
-    /// A candidate becomes the mobile's association when it has proved to hold the keys.
+    /// A candidate's keys are used when the mobile has proved to hold them.
     fn promote(&mut self, now: Time, from: A, receiver: u32, datagram: &mut [u8]) -> bool {
-        let links = &mut self.links;
-        let Some(candidate) = links.handshakes.get_mut(receiver) else {
+        let Some(candidate) = self.links.handshakes.get_mut(receiver) else {
             // The mobile need not find out by silence that this base was restarted.
-            if links.unknown.len() < UNKNOWN_MAX && links.unknown_tokens.take(now) {
-                links.unknown.push_back((from, receiver));
-            }
+            self.links.reply_unknown(now, from, receiver);
             return false;
         };
-        let Some(opened) = candidate.link.open(now, datagram) else { return false };
-        let Some(Candidate { link, mobile, limits, replied, .. }) = links.handshakes.take(receiver)
-        else {
-            return false;
+        let Some(opened) = candidate.keyset.open(now, datagram) else { return false };
+        let opened = Opened { number: opened.number, packet: opened.packet, locates: true };
+        let Some(candidate) = self.links.handshakes.take(receiver) else { return false };
+        self.links.handshakes.confirm(&candidate.mobile, candidate.stamp);
+        let id = match candidate.renews {
+            None => self.stand(now, from, candidate),
+            Some(name) => match self.renew(now, from, name, candidate) {
+                Some(id) => id,
+                None => {
+                    self.links.reply_unknown(now, from, receiver);
+                    return false;
+                }
+            },
         };
-        let overhead = overhead::<T>(&links.config, links.is_sealed());
+        self.handle_opened(now, id, from, opened);
+        true
+    }
+
+    /// A candidate becomes the mobile's association.
+    fn stand(&mut self, now: Time, from: A, candidate: Candidate) -> u64 {
+        let links = &mut self.links;
+        let Candidate { keyset, mobile, limits, replied, .. } = candidate;
+        let (receiver, sealed) = (keyset.local, links.is_sealed());
+        let overhead = overhead::<T>(&links.config, sealed);
         let mut association = Association::<A, T>::new(&links.config, Role::Base, overhead, now);
+        let link = Numbered::new(keyset, receiver, Some(mobile));
         association.establish(now, link, from, &limits);
         if let Some(replied) = replied {
             association.transport.seed_round_trip(now, now.since(replied));
         }
-        association.transport.handle(now, opened.number, opened.packet);
         // The mobile has given its old association up: so does the base.
         let known = links.by_mobile.get(mobile.as_bytes());
         let oldest = known.filter(|ids| ids.len() >= links.per_mobile).and_then(VecDeque::front);
@@ -216,11 +262,64 @@ impl<A: Copy + Eq, T: Transport> Base<A, T> {
         let id = self.insert(association);
         self.links.by_receiver.insert(receiver, id);
         self.links.by_mobile.entry(*mobile.as_bytes()).or_default().push_back(id);
+        id
+    }
+
+    /// The association of this name goes on under a candidate's keys; `None` if it is no more.
+    fn renew(&mut self, now: Time, from: A, name: u32, candidate: Candidate) -> Option<u64> {
+        let id = match self.links.by_receiver.get(&name) {
+            Some(id) => *id,
+            // The mobile takes it to be standing: nothing has come under its first keys yet.
+            None => {
+                let first = self.links.handshakes.take(name)?;
+                self.stand(now, from, first)
+            }
+        };
+        let association = &mut self.entries.get_mut(&id)?.association;
+        let link = association.link_mut().filter(|link| link.mobile == Some(candidate.mobile))?;
+        let receiver = candidate.keyset.local;
+        let (_, unused) = link.locals();
+        link.renew(candidate.keyset);
+        let name = link.name;
+        if let Some(unused) = unused.filter(|unused| *unused != name) {
+            self.links.by_receiver.remove(&unused);
+        }
+        self.links.by_receiver.insert(receiver, id);
+        Some(id)
+    }
+
+    /// A mobile that was challenged responds.
+    fn handle_response(&mut self, now: Time, from: A, datagram: &[u8]) -> bool {
+        let Ok(token) = Token::parse(datagram) else { return false };
+        let Some(&id) = self.links.by_receiver.get(&token.receiver) else { return false };
+        let Some(entry) = self.entries.get_mut(&id) else { return false };
+        let there = entry.association.peer() == Some(from);
+        let link = entry.association.link_mut().filter(|_| there);
+        if !link.is_some_and(|link| link.on_response(now, &token)) {
+            return false;
+        }
+        self.touch(id);
         true
+    }
+
+    /// Serves the mobiles with the `allowed` keys from now on. Associations of others are over, without a word to
+    /// them, and what they have begun is forgotten.
+    pub fn set_allowed(&mut self, allowed: &[PublicKey]) {
+        if self.links.allowed.is_none() {
+            return;
+        }
+        let allowed: BTreeSet<[u8; 32]> = allowed.iter().map(|k| *k.as_bytes()).collect();
+        self.links.handshakes.retain(|mobile| allowed.contains(mobile));
+        let revoked = self.links.by_mobile.iter().filter(|(mobile, _)| !allowed.contains(*mobile));
+        let revoked: Vec<u64> = revoked.flat_map(|(_, ids)| ids.iter().copied()).collect();
+        self.links.allowed = Some(allowed);
+        for id in revoked {
+            self.remove(id, CloseReason::Revoked);
+        }
     }
 }
 
-impl<A: Copy, T: Transport> NumberedLinks<A, T> {
+impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
     fn new(config: T::Config, responder: Responder, allowed: Allowed, seed: Seed) -> Self {
         Self {
             config,
@@ -243,6 +342,34 @@ impl<A: Copy, T: Transport> NumberedLinks<A, T> {
         self.allowed.is_some()
     }
 
+    /// What this end announces: of the association that is known, and from which packet number it goes on.
+    fn limits(&self, standing: Option<u32>, first_number: u64) -> Limits {
+        Limits { first_stream: 1, standing, first_number, ..T::limits(&self.config) }
+    }
+
+    /// The reply to an init, and the keys that follow from it.
+    fn answer(
+        &self,
+        request: Request,
+        receiver: u32,
+        stamp: u64,
+        limits: &Limits,
+    ) -> Option<(Vec<u8>, Keys)> {
+        let limits = limits.encode(T::ID, &[]);
+        let hello = Hello { receiver, fast_aes: self.fast_aes, stamp, limits };
+        let mut reply = alloc::vec![0; MAX_REPLY_LEN];
+        let (len, keys) = request.accept(&hello, &mut reply).ok()?;
+        reply.truncate(len);
+        Some((reply, keys))
+    }
+
+    /// There is no such association.
+    fn reply_unknown(&mut self, now: Time, to: A, receiver: u32) {
+        if self.unknown.len() < UNKNOWN_MAX && self.unknown_tokens.take(now) {
+            self.unknown.push_back((to, receiver));
+        }
+    }
+
     fn new_receiver(&mut self) -> u32 {
         loop {
             let receiver = self.numbers.next_u64() as u32;
@@ -255,7 +382,7 @@ impl<A: Copy, T: Transport> NumberedLinks<A, T> {
     }
 }
 
-impl<A: Copy + Eq, T: Transport> BaseLinks for NumberedLinks<A, T> {
+impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
     type Address = A;
     type Transport = T;
     type Link = Numbered;
@@ -266,6 +393,7 @@ impl<A: Copy + Eq, T: Transport> BaseLinks for NumberedLinks<A, T> {
         match Kind::of(datagram) {
             Ok(Kind::Data) => base.handle_data(now, from, datagram),
             Ok(Kind::HandshakeInit | Kind::PlainInit) => base.handle_init(now, from, datagram),
+            Ok(Kind::Response) => base.handle_response(now, from, datagram),
             _ => {
                 if greeting::is_greeting(datagram) {
                     base.refusals.record(now, from, Refusal::OtherSeal);
@@ -290,8 +418,12 @@ impl<A: Copy + Eq, T: Transport> BaseLinks for NumberedLinks<A, T> {
     }
 
     fn handle_removed(&mut self, id: u64, association: &AssociationOf<Self>) {
-        let Some(Numbered { local, mobile: Some(mobile), .. }) = association.link() else { return };
-        self.by_receiver.remove(local);
+        let Some(link) = association.link() else { return };
+        let (local, previous) = link.locals();
+        for receiver in [Some(local), previous, Some(link.name)].into_iter().flatten() {
+            self.by_receiver.remove(&receiver);
+        }
+        let Some(mobile) = link.mobile else { return };
         if let Some(ids) = self.by_mobile.get_mut(mobile.as_bytes()) {
             ids.retain(|other| *other != id);
             if ids.is_empty() {

@@ -1,26 +1,36 @@
 //! Handshakes that a base has answered and that nobody has confirmed: how many, from whom, and how often.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use lasthop_units::Time;
+use lasthop_units::{CarrierAddress, Time};
+use lasthop_wire::datagram::CookieReply;
 
 use super::super::Transmit;
-use super::Numbered;
+use super::keyset::Keyset;
+use super::sources::Sources;
 use crate::config::Limits;
-use crate::seal::{Fingerprint, PublicKey};
+use crate::seal::{Fingerprint, PublicKey, Responder};
 use crate::tokens::Tokens;
 
 /// Handshakes that are answered but not yet confirmed, at most.
-const CANDIDATES_MAX: usize = 64;
+const CANDIDATES_MAX: usize = 256;
 /// And of one mobile: what it repeats is one, and it has reason for another where its network has changed.
 const CANDIDATES_OF_ONE: usize = 4;
 /// How long a candidate waits for its first authentic datagram.
 const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
-/// Diffie-Hellmans are done for so many inits a second, and so many at once.
-const HANDSHAKES_PER_SECOND: f64 = 100.0;
-const HANDSHAKES_AT_ONCE: f64 = 50.0;
+/// A reply is not sent again sooner: a mobile repeats its init less often.
+const REPLY_AGAIN: Duration = Duration::from_millis(100);
+/// Diffie-Hellmans are done for so many inits a second, and so many at once, whose addresses may be forged. Where
+/// half of that is used up a cookie is demanded.
+const UNPROVEN_PER_SECOND: f64 = 100.0;
+const UNPROVEN_AT_ONCE: f64 = 50.0;
+/// And for so many that show a cookie, of all sources together.
+const PROVEN_PER_SECOND: f64 = 2000.0;
+const PROVEN_AT_ONCE: f64 = 1000.0;
+/// Replies, and demands for a cookie, that wait to be sent.
+const REPLIES_MAX: usize = 256;
 
 /// An answered handshake whose keys nobody has used yet.
 pub(in super::super) struct Candidate {
@@ -28,9 +38,13 @@ pub(in super::super) struct Candidate {
     /// When its reply was sent, if it was sent exactly once so far.
     pub(super) replied: Option<Time>,
     replies: u32,
+    /// Until when its reply is not sent again.
+    quiet_until: Time,
     pub(super) mobile: PublicKey,
-    stamp: u64,
-    pub(super) link: Numbered,
+    pub(super) stamp: u64,
+    pub(super) keyset: Keyset,
+    /// The association whose keys these are to be, by its name: none if it is a new one.
+    pub(super) renews: Option<u32>,
     pub(super) limits: Limits,
     reply: Vec<u8>,
     expires: Time,
@@ -42,100 +56,198 @@ impl Candidate {
         now: Time,
         fingerprint: Fingerprint,
         (mobile, stamp): (PublicKey, u64),
-        link: Numbered,
+        keyset: Keyset,
         limits: Limits,
         reply: Vec<u8>,
     ) -> Self {
-        let expires = now + CANDIDATE_LIFE;
-        let (replied, replies) = (None, 0);
-        Self { fingerprint, replied, replies, mobile, stamp, link, limits, reply, expires }
+        Self {
+            fingerprint,
+            replied: None,
+            replies: 0,
+            quiet_until: Time::ZERO,
+            mobile,
+            stamp,
+            keyset,
+            renews: limits.standing,
+            limits,
+            reply,
+            expires: now + CANDIDATE_LIFE,
+        }
     }
+}
+
+/// What is sent to somebody with whom no association stands.
+pub(in super::super) enum Reply {
+    /// To a handshake, by our name for the candidate.
+    Candidate(u32),
+    /// To a handshake of which nothing is kept.
+    Other(Vec<u8>),
+    Cookie(CookieReply),
+}
+
+/// What becomes of an init that was not answered before.
+pub(super) enum Admission {
+    /// It may be read.
+    Read,
+    /// It must show a cookie, which is on its way.
+    Cookie,
+    /// There are too many.
+    Throttled,
 }
 
 /// All candidates of a base, and their replies.
 pub(in super::super) struct Handshakes<A> {
     pub(in super::super) candidates: Vec<Candidate>,
-    /// Replies to send: where to, and which candidate's.
-    pub(in super::super) replies: VecDeque<(A, u32)>,
-    tokens: Tokens,
+    /// Replies to send, and where to.
+    pub(in super::super) replies: VecDeque<(A, Reply)>,
+    unproven: Tokens,
+    proven: Tokens,
+    sources: Sources,
+    /// The greatest stamp with which each mobile has made an association: what is not above it is old.
+    confirmed: BTreeMap<[u8; 32], u64>,
 }
 
 impl<A> Default for Handshakes<A> {
     fn default() -> Self {
-        let tokens = Tokens::new(HANDSHAKES_PER_SECOND, HANDSHAKES_AT_ONCE);
-        Self { candidates: Vec::new(), replies: VecDeque::new(), tokens }
+        Self {
+            candidates: Vec::new(),
+            replies: VecDeque::new(),
+            unproven: Tokens::new(UNPROVEN_PER_SECOND, UNPROVEN_AT_ONCE),
+            proven: Tokens::new(PROVEN_PER_SECOND, PROVEN_AT_ONCE),
+            sources: Sources::default(),
+            confirmed: BTreeMap::new(),
+        }
     }
 }
 
-impl<A: Copy> Handshakes<A> {
+impl<A: CarrierAddress> Handshakes<A> {
     /// Removes candidates that nobody has confirmed in time.
     pub(super) fn expire(&mut self, now: Time) {
         self.candidates.retain(|c| c.expires > now);
     }
 
     /// Whether one more init may be read, which takes Diffie-Hellmans.
-    pub(super) fn admit(&mut self, now: Time) -> bool {
-        self.tokens.take(now)
+    pub(super) fn admit(
+        &mut self,
+        now: Time,
+        from: A,
+        fingerprint: &Fingerprint,
+        (responder, init): (&mut Responder, &[u8]),
+    ) -> Admission {
+        let source = from.source();
+        let low = self.unproven.is_low(now);
+        let admitted = if low && responder.shows_cookie(now, &source, init) {
+            self.sources.admit(now, source) && self.proven.take(now)
+        } else if low && let Some(cookie) = responder.demand_cookie(now, &source, fingerprint) {
+            self.queue_reply(from, Reply::Cookie(cookie));
+            return Admission::Cookie;
+        } else {
+            self.unproven.take(now)
+        };
+        if admitted { Admission::Read } else { Admission::Throttled }
     }
 
     /// Replies as before to an init that was answered; whether it was.
-    pub(super) fn reply_again(&mut self, to: A, fingerprint: Fingerprint) -> bool {
-        let known = self.candidates.iter().find(|c| c.fingerprint == fingerprint);
-        let Some(receiver) = known.map(|c| c.link.local) else { return false };
-        self.queue_reply(to, receiver);
+    pub(super) fn reply_again(&mut self, now: Time, to: A, fingerprint: &Fingerprint) -> bool {
+        let known = self.candidates.iter_mut().find(|c| c.fingerprint == *fingerprint);
+        let Some(candidate) = known else { return false };
+        if candidate.quiet_until <= now {
+            candidate.quiet_until = now + REPLY_AGAIN;
+            let receiver = candidate.keyset.local;
+            self.queue_reply(to, Reply::Candidate(receiver));
+        }
         true
     }
 
-    /// Makes room for a mobile's candidate of this stamp: an older one yields, a newer one does not. It is
-    /// one of the mobile's own if that has as many as it may, so that no mobile keeps others out.
+    /// The greatest stamp with which a mobile has made an association, if `stamp` is not above it.
+    pub(super) fn outdone(&self, mobile: &PublicKey, stamp: u64) -> Option<u64> {
+        self.confirmed.get(mobile.as_bytes()).copied().filter(|greatest| stamp <= *greatest)
+    }
+
+    /// Makes room for a mobile's candidate of this stamp. If the mobile has as many as it may, the oldest of them
+    /// yields to a newer one; else the one that has waited longest, whosever it is.
     pub(super) fn make_room(&mut self, mobile: &PublicKey, stamp: u64) -> bool {
-        let own = self.candidates.iter().filter(|c| c.mobile == *mobile).count();
-        let full = own >= CANDIDATES_OF_ONE;
-        if !full && self.candidates.len() < CANDIDATES_MAX {
+        let all = self.candidates.iter().enumerate();
+        let own = all.filter(|(_, c)| c.mobile == *mobile).map(|(at, c)| (c.stamp, at));
+        let (own, oldest) = own.fold((0, None), |(n, oldest), c| {
+            (n + 1, Some(oldest.map_or(c, |oldest| c.min(oldest))))
+        });
+        let yields = if own >= CANDIDATES_OF_ONE {
+            oldest.filter(|(theirs, _)| *theirs < stamp).map(|(_, at)| at)
+        } else if self.candidates.len() >= CANDIDATES_MAX {
+            let all = self.candidates.iter().enumerate();
+            all.min_by_key(|(_, c)| c.expires).map(|(at, _)| at)
+        } else {
             return true;
-        }
-        let yields = |(_, c): &(usize, &Candidate)| !full || c.mobile == *mobile;
-        let oldest = self.candidates.iter().enumerate().filter(yields).min_by_key(|(_, c)| c.stamp);
-        let Some((at, _)) = oldest.filter(|(_, c)| c.stamp < stamp) else { return false };
+        };
+        let Some(at) = yields else { return false };
         self.candidates.swap_remove(at);
         true
     }
 
     /// Adds a candidate and replies to it.
-    pub(super) fn insert(&mut self, to: A, candidate: Candidate) {
-        let receiver = candidate.link.local;
+    pub(super) fn insert(&mut self, now: Time, to: A, mut candidate: Candidate) {
+        let receiver = candidate.keyset.local;
+        candidate.quiet_until = now + REPLY_AGAIN;
         self.candidates.push(candidate);
-        self.queue_reply(to, receiver);
+        self.queue_reply(to, Reply::Candidate(receiver));
     }
 
-    fn queue_reply(&mut self, to: A, receiver: u32) {
-        if self.replies.len() < CANDIDATES_MAX {
-            self.replies.push_back((to, receiver));
+    /// Replies to a handshake of which nothing is kept.
+    pub(super) fn reply(&mut self, to: A, reply: Vec<u8>) {
+        self.queue_reply(to, Reply::Other(reply));
+    }
+
+    fn queue_reply(&mut self, to: A, reply: Reply) {
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push_back((to, reply));
         }
     }
 
     pub(super) fn get(&self, receiver: u32) -> Option<&Candidate> {
-        self.candidates.iter().find(|c| c.link.local == receiver)
+        self.candidates.iter().find(|c| c.keyset.local == receiver)
     }
 
     pub(super) fn get_mut(&mut self, receiver: u32) -> Option<&mut Candidate> {
-        self.candidates.iter_mut().find(|c| c.link.local == receiver)
+        self.candidates.iter_mut().find(|c| c.keyset.local == receiver)
     }
 
-    /// Takes out a candidate that was confirmed.
+    /// Takes out a candidate that is no more: it was confirmed, or is another's by now.
     pub(super) fn take(&mut self, receiver: u32) -> Option<Candidate> {
-        let at = self.candidates.iter().position(|c| c.link.local == receiver)?;
+        let at = self.candidates.iter().position(|c| c.keyset.local == receiver)?;
         Some(self.candidates.swap_remove(at))
+    }
+
+    /// A mobile has used the keys of the handshake with this stamp.
+    pub(super) fn confirm(&mut self, mobile: &PublicKey, stamp: u64) {
+        let greatest = self.confirmed.entry(*mobile.as_bytes()).or_default();
+        *greatest = stamp.max(*greatest);
+    }
+
+    /// Removes all that is known of mobiles that are not to be `kept`.
+    pub(super) fn retain(&mut self, kept: impl Fn(&[u8; 32]) -> bool) {
+        self.candidates.retain(|c| kept(c.mobile.as_bytes()));
+        self.confirmed.retain(|mobile, _| kept(mobile));
     }
 
     /// Writes the next reply.
     pub(super) fn poll_reply(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<A>> {
         loop {
-            let (to, receiver) = self.replies.pop_front()?;
-            let Some(candidate) = self.get_mut(receiver) else { continue };
-            candidate.replies += 1;
-            candidate.replied = (candidate.replies == 1).then_some(now);
-            let reply = &candidate.reply;
+            let (to, reply) = self.replies.pop_front()?;
+            let cookie;
+            let reply = match &reply {
+                Reply::Candidate(receiver) => {
+                    let Some(candidate) = self.get_mut(*receiver) else { continue };
+                    candidate.replies += 1;
+                    candidate.replied = (candidate.replies == 1).then_some(now);
+                    &candidate.reply
+                }
+                Reply::Other(reply) => reply.as_slice(),
+                Reply::Cookie(reply) => {
+                    cookie = reply.to_bytes();
+                    &cookie
+                }
+            };
             out.get_mut(..reply.len())?.copy_from_slice(reply);
             return Some(Transmit { to, len: reply.len() });
         }

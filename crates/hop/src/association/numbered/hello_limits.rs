@@ -17,10 +17,12 @@ impl Limits {
         streams_max: u64::MAX,
         first_stream: 0,
         standing: None,
+        first_number: 0,
     };
 
-    /// Five numbers and, unless it is 0, the [`Transport::ID`] of the transport that they bound; behind
-    /// them the greeting, if there is one, with its length. A later version may append more.
+    /// Five numbers; unless it is 0, the [`Transport::ID`] of the transport that they bound; unless it is 0,
+    /// the first packet number; behind them the greeting, if there is one, with its length. A later version
+    /// may append more.
     pub(super) fn encode(&self, transport: u64, greeting: &[u8]) -> datagram::Limits {
         let fields = [
             self.stream_window.get(),
@@ -29,9 +31,15 @@ impl Limits {
             self.first_stream,
             self.standing.map_or(0, |n| u64::from(n) + 1),
             transport,
+            self.first_number,
         ];
-        let bare = transport == 0 && greeting.is_empty();
-        let fields = if bare { &fields[..5] } else { &fields[..] };
+        let needed = match (self.first_number, transport) {
+            _ if !greeting.is_empty() => 7,
+            (0, 0) => 5,
+            (0, _) => 6,
+            _ => 7,
+        };
+        let fields = &fields[..needed];
         let mut bytes = [0; datagram::MAX_LIMITS];
         let mut len = 0;
         let mut put = |bytes: &mut [u8], n: u64| {
@@ -56,7 +64,7 @@ impl Limits {
     pub(super) fn greeting(limits: &datagram::Limits) -> &[u8] {
         let read = || {
             let mut rest: &[u8] = limits;
-            for _ in 0..6 {
+            for _ in 0..7 {
                 rest = varint::get(rest)?.1;
             }
             let (len, rest) = varint::get(rest)?;
@@ -72,7 +80,8 @@ impl Limits {
         let (streams_max, rest) = varint::get(rest)?;
         let (first_stream, rest) = varint::get(rest)?;
         let (standing, rest) = varint::get(rest)?;
-        let theirs = if rest.is_empty() { 0 } else { varint::get(rest)?.0 };
+        let (theirs, rest) = optional(rest)?;
+        let (first_number, _) = optional(rest)?;
         if theirs != transport {
             return None;
         }
@@ -82,8 +91,14 @@ impl Limits {
             streams_max,
             first_stream,
             standing: standing.checked_sub(1).and_then(|n| u32::try_from(n).ok()),
+            first_number,
         })
     }
+}
+
+/// A number that may be absent, which is 0 then.
+fn optional(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    if bytes.is_empty() { Some((0, bytes)) } else { varint::get(bytes) }
 }
 
 #[cfg(test)]
@@ -98,8 +113,10 @@ mod tests {
             streams_max: 4096,
             first_stream: 12,
             standing: Some(0),
+            first_number: 0,
         };
-        for transport in [0, 1] {
+        for (transport, first_number) in [(0, 0), (1, 0), (0, 1 << 40), (1, 1 << 40)] {
+            let limits = Limits { first_number, ..limits };
             let encoded = limits.encode(transport, &[]);
             assert_eq!(Limits::greeting(&encoded), b"");
             let greeting = [7; GREETING_MAX];

@@ -6,24 +6,33 @@ use core::marker::PhantomData;
 use core::time::Duration;
 
 use lasthop_units::{Seed, Stream as Numbers, Time};
-use lasthop_wire::datagram::{Kind, Unknown};
+use lasthop_wire::datagram::{Kind, Token, Unknown};
 
 use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::hello_limits::GREETING_MAX;
+use super::keyset::{Keyset, RENEW_AFTER};
 use super::{Numbered, overhead};
 use crate::config::Limits;
-use crate::seal::{Established, Hello, Initiator, Keypair, PublicKey};
+use crate::seal::{Cookie, Established, Hello, Initiator, Keypair, PublicKey};
 use crate::srp::Srp;
 use crate::transport::Transport;
 
 /// After so long a silence the base may have lost the association: a new one is requested beside.
 const DOUBT_AFTER: Duration = Duration::from_millis(500);
+/// A base that finds our stamps old twice in a row is asked again after so long.
+const STAMP_AGAIN: Duration = Duration::from_secs(1);
+/// How long a cookie is shown: the base may know it for as long again.
+const COOKIE_LIFE: Duration = Duration::from_secs(120);
+/// Keys are renewed earlier by up to so much, so that mobiles that began together do not stay together.
+const RENEW_SPREAD_MS: u64 = 16_384;
 
 /// An init on its way.
 pub struct Init {
     initiator: Box<Initiator>,
     /// Our name for the association.
     receiver: u32,
+    /// The least packet number that we shall use if it renews the association's keys.
+    first_number: u64,
 }
 
 /// Counters of a mobile beside those of its transport.
@@ -51,6 +60,12 @@ pub struct NumberedLink<A, T> {
     /// The greeting for the first datagram.
     greeting: Vec<u8>,
     handshakes: u64,
+    /// The greatest stamp that the base has had of us, if our clock is behind it.
+    outdone_by: Option<u64>,
+    /// What the base wants to be shown, and since when we have it.
+    cookie: Option<(Cookie, Time)>,
+    /// When the keys are to be renewed.
+    renew_at: Time,
     of: PhantomData<(A, T)>,
 }
 
@@ -108,7 +123,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
 
     fn handle_data(&mut self, now: Time, from: A, datagram: &mut [u8]) -> bool {
         let taken = self.deliver(now, from, datagram);
-        if taken {
+        if taken && now < self.link.renew_at {
             // The old association lives: nothing else is needed.
             self.pending = None;
         }
@@ -122,26 +137,67 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         };
         let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
         let Some(asked) = self.take_pending() else { return false };
-        self.link.handshakes += 1;
-        if self.association.link().is_some_and(|link| limits.standing == Some(link.remote)) {
-            // The base knows the old association: it is the radio that was silent.
-            self.association.transport.probe(now);
+        let Init { initiator, receiver, first_number } = &asked.question;
+        if hello.stamp > 0 {
+            // Our clock was set back. From now on our stamps are above what the base has had.
+            let again = self.link.outdone_by.is_some_and(|stamp| stamp < initiator.hello().stamp);
+            self.link.outdone_by = Some(hello.stamp);
+            self.start_question(if again { now + STAMP_AGAIN } else { now });
             return true;
         }
-        let link = Numbered::new(keys, asked.question.receiver, hello.receiver, None);
-        self.establish(now, &asked, link, &limits);
-        // It arrived. A later handshake is for another reason.
-        self.link.greeting = Vec::new();
-        // The base trusts the new keys once it has seen them used.
-        self.association.transport.ping();
+        self.link.handshakes += 1;
+        let names = (*receiver, hello.receiver);
+        let standing =
+            self.association.link_mut().filter(|link| Some(link.name) == limits.standing);
+        let sealed = keys.is_sealed();
+        // In either case something is sent: the base trusts the new keys once it has seen them used.
+        if let Some(link) = standing {
+            // The base knows the association, which goes on under new keys.
+            link.renew(Keyset::new(now, keys, names, (*first_number, limits.first_number)));
+            let silent_for = self.association.transport.silent_for(now);
+            if silent_for.is_some_and(|d| d >= DOUBT_AFTER) {
+                self.association.transport.probe(now);
+            } else {
+                self.association.transport.ping();
+            }
+        } else {
+            let keyset = Keyset::new(now, keys, names, (0, 0));
+            let link = Numbered::new(keyset, hello.receiver, None);
+            self.establish(now, &asked, link, &limits);
+            // It arrived. A later handshake is for another reason.
+            self.link.greeting = Vec::new();
+            self.association.transport.ping();
+        }
+        let spread = Duration::from_millis(self.link.numbers.next_u64() % RENEW_SPREAD_MS);
+        self.link.renew_at = if sealed { now + (RENEW_AFTER - spread) } else { Time::NEVER };
         true
+    }
+
+    /// The base wants to see that we receive where we send from.
+    fn handle_cookie(&mut self, now: Time, datagram: &[u8]) -> bool {
+        let Some(asking) = &mut self.pending else { return false };
+        let initiator = &mut asking.question.initiator;
+        let Some(cookie) = initiator.take_cookie(datagram) else { return false };
+        if self.link.cookie.is_none_or(|(known, _)| known != cookie) {
+            self.link.cookie = Some((cookie, now));
+            initiator.show(&cookie);
+            asking.try_at(now);
+        }
+        true
+    }
+
+    /// The base wants to know whether we are where our datagrams come from.
+    fn handle_challenge(&mut self, now: Time, datagram: &[u8]) -> bool {
+        let Ok(token) = Token::parse(datagram) else { return false };
+        self.association.link_mut().is_some_and(|link| link.on_challenge(now, &token))
     }
 
     /// A packet, perhaps forged, says that the base has no such association. The answer
     /// to a handshake decides.
     fn handle_unknown(&mut self, now: Time, datagram: &[u8]) -> bool {
         let Ok(unknown) = Unknown::parse(datagram) else { return false };
-        if self.association.link().is_none_or(|link| link.remote != unknown.receiver) {
+        let remote = self.association.link().map(|link| link.current.remote);
+        if remote != Some(unknown.receiver) {
             return false;
         }
         self.check_loss(now, LossHint::Unknown);
@@ -160,6 +216,9 @@ impl<A, T> NumberedLink<A, T> {
             fast_aes: false,
             greeting: Vec::new(),
             handshakes: 0,
+            outdone_by: None,
+            cookie: None,
+            renew_at: Time::NEVER,
             of: PhantomData,
         }
     }
@@ -186,13 +245,17 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
         let receiver = link.numbers.next_u64() as u32;
         let mut entropy = [0; 32];
         link.numbers.fill(&mut entropy);
+        let clock = link.stamp.saturating_add(at.as_nanos());
+        let standing = association.link().map(|link| link.name);
+        let first_number = standing.map_or(0, |_| association.transport.next_number());
         let hello = Hello {
             receiver,
             fast_aes: link.fast_aes,
-            stamp: link.stamp.saturating_add(at.as_nanos()).saturating_add(link.inits),
+            stamp: clock.max(link.outdone_by.unwrap_or(0)).saturating_add(link.inits),
             limits: Limits {
                 first_stream: association.transport.first_stream(),
-                standing: association.link().map(|link| link.remote),
+                standing,
+                first_number,
                 ..T::limits(&mobile.config)
             }
             .encode(T::ID, &link.greeting),
@@ -202,7 +265,11 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
             None => Initiator::unsealed(&link.key, 0, hello),
         };
         // A base key with which no handshake is possible never answers, like a wrong one.
-        initiator.ok().map(|initiator| Init { initiator: Box::new(initiator), receiver })
+        let mut initiator = Box::new(initiator.ok()?);
+        if let Some((cookie, _)) = link.cookie.filter(|(_, since)| at.since(*since) < COOKIE_LIFE) {
+            initiator.show(&cookie);
+        }
+        Some(Init { initiator, receiver, first_number })
     }
 
     fn write(_mobile: &MobileEnd<Self>, question: &Init, out: &mut [u8]) -> Option<usize> {
@@ -216,12 +283,22 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
             Ok(Kind::Data) => mobile.handle_data(now, from, datagram),
             Ok(Kind::HandshakeReply | Kind::PlainReply) => mobile.handle_reply(now, datagram),
             Ok(Kind::Unknown) => mobile.handle_unknown(now, datagram),
+            Ok(Kind::CookieReply) => mobile.handle_cookie(now, datagram),
+            Ok(Kind::Challenge) => mobile.handle_challenge(now, datagram),
             _ => false,
         }
     }
 
-    /// An association on which nothing comes is doubted.
+    fn next_timeout(mobile: &MobileEnd<Self>) -> Option<Time> {
+        let renews = mobile.is_up() && mobile.pending.is_none();
+        renews.then_some(mobile.link.renew_at).filter(|at| *at < Time::NEVER)
+    }
+
+    /// An association on which nothing comes is doubted, and one whose keys are old gets others.
     fn handle_timeout(mobile: &mut MobileEnd<Self>, now: Time) {
+        if Self::next_timeout(mobile).is_some_and(|at| at <= now) {
+            mobile.start_question(now);
+        }
         let silent_for = mobile.association.transport.silent_for(now);
         if mobile.is_up() && silent_for.is_some_and(|d| d >= DOUBT_AFTER) {
             mobile.check_loss(now, LossHint::Silence);

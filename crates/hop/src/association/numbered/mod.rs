@@ -4,30 +4,46 @@
 mod base;
 mod handshakes;
 mod hello_limits;
+mod keyset;
 mod mobile;
+mod probation;
+mod sources;
+
+use alloc::boxed::Box;
+use core::time::Duration;
 
 use lasthop_units::Time;
-use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, DataHeader, TAG_LEN, recover_number};
+use lasthop_wire::datagram::{DATA_HEADER_LEN, Data, TAG_LEN, Token};
 
 pub use base::{Base, BaseStats, NumberedLinks};
 pub use hello_limits::GREETING_MAX;
 pub use mobile::{Mobile, MobileStats, NumberedLink};
 
+use self::keyset::Keyset;
+use self::probation::Probation;
 use super::{Link, Opened};
-use crate::seal::{Keys, PublicKey, ReplayWindow};
-use crate::transport::{Packet, Transport};
+use crate::seal::PublicKey;
+use crate::transport::Transport;
+
+/// Without keys nothing can be sent; whether the transport has given up is looked at again after so long.
+const KEYLESS: Duration = Duration::from_secs(30);
 
 /// Keys, names and numbers of an association that stands.
 pub struct Numbered {
-    keys: Keys,
-    replay: ReplayWindow,
-    /// Our name for this association, and the peer's.
-    local: u32,
-    remote: u32,
+    current: Keyset,
+    /// What was used before: datagrams under it may be on their way.
+    previous: Option<Box<Keyset>>,
+    /// The association's name in handshakes: what the base called it first. Keys come and go.
+    name: u32,
     /// Whose it is, if the peer is a mobile.
     mobile: Option<PublicKey>,
-    /// The least packet number that nothing was sealed under. It lives and dies with the keys.
-    fresh: u64,
+    has_received: bool,
+    /// Whether the peer, a mobile, is where its datagrams come from.
+    probation: Probation,
+    /// The response to the peer's challenge.
+    response: Option<Token>,
+    /// Until when nothing may be sent, whatever the transport has.
+    blocked_until: Option<Time>,
 }
 
 fn overhead<T: Transport>(config: &T::Config, sealed: bool) -> usize {
@@ -36,49 +52,117 @@ fn overhead<T: Transport>(config: &T::Config, sealed: bool) -> usize {
 }
 
 impl Numbered {
-    fn new(keys: Keys, local: u32, remote: u32, mobile: Option<PublicKey>) -> Self {
-        Self { keys, replay: ReplayWindow::new(), local, remote, mobile, fresh: 0 }
+    fn new(keyset: Keyset, name: u32, mobile: Option<PublicKey>) -> Self {
+        Self {
+            current: keyset,
+            previous: None,
+            name,
+            mobile,
+            has_received: false,
+            probation: Probation::default(),
+            response: None,
+            blocked_until: None,
+        }
+    }
+
+    /// The same association goes on under other keys.
+    fn renew(&mut self, keyset: Keyset) {
+        let old = core::mem::replace(&mut self.current, keyset);
+        self.previous = Some(Box::new(old));
+        self.blocked_until = None;
+    }
+
+    /// Our names for the association: of the keys in use, and of those before.
+    fn locals(&self) -> (u32, Option<u32>) {
+        (self.current.local, self.previous.as_ref().map(|previous| previous.local))
+    }
+
+    fn keyset(&self, local: u32) -> &Keyset {
+        self.previous.as_deref().filter(|previous| previous.local == local).unwrap_or(&self.current)
+    }
+
+    /// The base asks whether we are where our datagrams come from: the response follows.
+    fn on_challenge(&mut self, now: Time, challenge: &Token) -> bool {
+        let keyset = self.keyset(challenge.receiver);
+        if challenge.response || !keyset.verify_token(now, challenge) {
+            return false;
+        }
+        self.response = keyset.token(true, challenge.token);
+        true
+    }
+
+    /// The mobile has shown that it is where it was challenged.
+    fn on_response(&mut self, now: Time, response: &Token) -> bool {
+        let keyset = self.keyset(response.receiver);
+        if !response.response || !keyset.verify_token(now, response) {
+            return false;
+        }
+        let right = self.probation.on_response(response.token);
+        if right {
+            self.blocked_until = None;
+        }
+        right
+    }
+
+    /// A challenge or a response that is due.
+    fn poll_token(&mut self, now: Time, out: &mut [u8]) -> Option<usize> {
+        let token = match self.response.take() {
+            Some(response) => response,
+            None => self.current.token(false, self.probation.poll_challenge(now)?)?,
+        };
+        out.get_mut(..Token::LEN)?.copy_from_slice(&token.to_bytes());
+        Some(Token::LEN)
     }
 }
 
 impl Link for Numbered {
-    fn open<'d>(&mut self, _now: Time, datagram: &'d mut [u8]) -> Option<Opened<'d>> {
-        let header = Data::new_checked(&*datagram).ok()?.header();
-        // Without a seal nothing else distinguishes an earlier association's datagrams from this one's.
-        if header.receiver != self.local {
-            return None;
-        }
-        let highest = self.replay.highest();
-        let number = recover_number(header.number_low, highest);
-        if !self.replay.check(number) {
-            return None;
-        }
-        let (header, body) = datagram.split_at_mut_checked(DATA_HEADER_LEN)?;
-        let packet = &*self.keys.recv.open_in_place(number, header, body).ok()?;
+    fn open<'d>(&mut self, now: Time, datagram: &'d mut [u8]) -> Option<Opened<'d>> {
+        let (receiver, len) =
+            (Data::new_checked(&*datagram).ok()?.header().receiver, datagram.len());
+        let late = self.previous.as_deref_mut().filter(|previous| previous.local == receiver);
+        let is_late = late.is_some();
+        let opened = late.unwrap_or(&mut self.current).open(now, datagram)?;
+        self.has_received = true;
+        self.probation.on_received(len);
         // Only the newest datagram shows where the peer is: an old one may have been held back. A
         // base does not move: whoever sends on a copy of its datagram is not the base.
-        let locates = self.mobile.is_some() && highest.is_none_or(|highest| number > highest);
-        self.replay.accept(number).then_some(Opened { number, packet, locates })
+        let locates = self.mobile.is_some() && opened.newest && !is_late;
+        Some(Opened { number: opened.number, packet: opened.packet, locates })
     }
 
     fn write<T: Transport>(&mut self, now: Time, of: &mut T, out: &mut [u8]) -> Option<usize> {
-        let tag_len = self.keys.send.tag_len();
-        let room = out.len().checked_sub(DATA_HEADER_LEN + tag_len)?;
-        let (head, rest) = out.split_at_mut_checked(DATA_HEADER_LEN)?;
-        let Packet { number, len } = of.poll(now, self.fresh, rest.get_mut(..room)?)?;
-        let header = DataHeader::new(0, self.remote, number).to_bytes();
-        head.copy_from_slice(&header);
-        let (frames, tag) = rest.split_at_mut_checked(len)?;
-        let tag_len = self.keys.send.seal_in_place(number, &header, frames, tag).ok()?;
-        self.fresh = number.saturating_add(1);
-        Some(DATA_HEADER_LEN + len + tag_len)
+        if let Some(len) = self.poll_token(now, out) {
+            return Some(len);
+        }
+        let keyless = self.current.is_expired(now).then(|| now + KEYLESS);
+        self.blocked_until = keyless.or_else(|| self.probation.blocked_until(now));
+        if self.blocked_until.is_some() {
+            return None;
+        }
+        let len = self.current.write(now, of, out)?;
+        self.probation.on_sent(len);
+        Some(len)
     }
 
     fn has_received(&self) -> bool {
-        self.replay.highest().is_some()
+        self.has_received
     }
 
     fn mobile(&self) -> Option<PublicKey> {
         self.mobile
+    }
+
+    fn blocked_until(&self) -> Option<Time> {
+        self.blocked_until
+    }
+
+    fn check_at(&self) -> Option<Time> {
+        self.probation.next_timeout()
+    }
+
+    fn handle_moved(&mut self, now: Time) {
+        if let Some(token) = self.current.draw_token(self.probation.count) {
+            self.probation.begin(now, token);
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Mobiles and a base over a lossy carrier in virtual time.
 
+mod floods;
+mod keys;
 mod mobile_tcp;
+mod paths;
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -220,9 +223,9 @@ fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
     }
     assert!(
         w.base.links.handshakes.candidates.len() <= 64
-            && w.base.links.handshakes.replies.len() <= 64
+            && w.base.links.handshakes.replies.len() <= 256
     );
-    assert!(w.base.stats().throttled > 1_900);
+    assert!(w.base.stats().throttled + w.base.stats().cookies > 1_900);
     // A genuine mobile still gets in.
     w.run(Duration::from_secs(8));
     assert!(w.mobile().is_up());

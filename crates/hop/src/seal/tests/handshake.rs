@@ -2,9 +2,11 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
+use lasthop_units::Time;
 use lasthop_wire::datagram::{
-    DATA_HEADER_LEN, DatagramError, HandshakeInit, HandshakeReply, Kind, MAX_LIMITS,
+    DATA_HEADER_LEN, DatagramError, HandshakeInit, HandshakeReply, Kind, MAC_LEN, MAX_LIMITS,
 };
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -46,16 +48,26 @@ fn seal(keys: &mut Keys, number: u64) -> Vec<u8> {
 }
 
 /// Recomputes the keyed hash, as anybody can who knows the base's public key.
-fn with_right_mac(mut message: Vec<u8>) -> Vec<u8> {
+fn with_right_mac(message: Vec<u8>) -> Vec<u8> {
+    with_right_mac_before(message, 0)
+}
+
+/// The same in an init, where the hash that shows a cookie follows.
+fn with_right_init_mac(message: Vec<u8>) -> Vec<u8> {
+    with_right_mac_before(message, MAC_LEN)
+}
+
+fn with_right_mac_before(mut message: Vec<u8>, behind: usize) -> Vec<u8> {
     use blake2::digest::{FixedOutput, KeyInit, Update, consts::U16};
     use blake2::{Blake2s256, Blake2sMac, Digest};
     let mut key = Blake2s256::new();
     Digest::update(&mut key, b"lasthop mac1");
     Digest::update(&mut key, keypair(2).public().as_bytes());
     let mut mac = <Blake2sMac<U16> as KeyInit>::new(&key.finalize());
-    let at = message.len() - 16;
+    let end = message.len() - behind;
+    let at = end - MAC_LEN;
     mac.update(&message[..at]);
-    message[at..].copy_from_slice(&mac.finalize_fixed());
+    message[at..end].copy_from_slice(&mac.finalize_fixed());
     message
 }
 
@@ -72,7 +84,7 @@ fn an_init_for_another_base_is_refused_by_its_hash() {
     let mut responder = responder(4);
     assert_eq!(responder.check(init.datagram()), Err(HandshakeError::WrongBase));
     assert_eq!(responder.read(init.datagram()).err(), Some(HandshakeError::WrongBase));
-    let forced = with_right_mac(init.datagram().to_vec());
+    let forced = with_right_init_mac(init.datagram().to_vec());
     assert!(responder.check(&forced).is_ok());
     assert_eq!(responder.read(&forced).err(), Some(HandshakeError::NotAuthentic));
 }
@@ -92,13 +104,14 @@ fn a_base_with_another_secret_cannot_reply() {
 fn a_change_of_any_byte_of_an_init_is_noticed() {
     let init = initiator(&keypair(2), 5);
     let mut responder = responder(4);
-    for at in 0..init.datagram().len() {
+    // Behind them is the hash that shows a cookie: none is demanded here.
+    for at in 0..init.datagram().len() - MAC_LEN {
         let mut bad = init.datagram().to_vec();
         bad[at] ^= 0x40;
         assert!(responder.check(&bad).is_err(), "byte {at}");
         assert!(responder.read(&bad).is_err(), "byte {at}");
-        if at < bad.len() - 16 {
-            let forced = with_right_mac(bad);
+        if at < bad.len() - 2 * MAC_LEN {
+            let forced = with_right_init_mac(bad);
             assert!(responder.read(&forced).is_err(), "byte {at} with the hash made right");
         }
     }
@@ -331,17 +344,53 @@ fn a_hundred_thousand_mutated_messages_panic_nowhere_and_open_nothing() {
             }
         }
         // Few with the hash made right: each of those costs Diffie-Hellmans.
-        if i % 200 == 0 && bad.len() >= 16 {
+        if i % 200 == 0 && bad.len() >= 2 * MAC_LEN {
             bad = with_right_mac(bad);
+        } else if i % 200 == 1 && bad.len() >= 2 * MAC_LEN {
+            bad = with_right_init_mac(bad);
         }
-        if samples.contains(&bad) {
+        // An init is the same whatever cookie it shows.
+        let covered = samples[0].split_last_chunk::<MAC_LEN>().map(|(covered, _)| covered);
+        let shows = |bad: &[u8]| bad.split_last_chunk::<MAC_LEN>().map(|(b, _)| b) == covered;
+        if samples.contains(&bad) || shows(&bad) {
             continue;
         }
-        assert!(responder.check(&bad).is_err() || i % 200 == 0);
+        assert!(responder.check(&bad).is_err() || i % 200 < 2);
         assert!(responder.read(&bad).is_err());
         assert!(init.finish(&bad).is_err());
         let _ = Responder::unsealed().read(&bad);
         let number = random.below(2 * EPOCH);
         assert!(keys.recv.open_in_place(number, &[], &mut bad).is_err());
     }
+}
+
+#[test]
+fn a_cookie_shows_one_source_for_some_minutes_and_is_only_for_who_made_the_init() {
+    let (mut init, mut responder) = (initiator(&keypair(2), 5), responder(4));
+    let (now, source) = (Time::from_nanos(1), [1; 8]);
+    let fingerprint = responder.check(init.datagram()).expect("well formed");
+    assert!(!responder.shows_cookie(now, &source, init.datagram()));
+    let reply = responder.demand_cookie(now, &source, &fingerprint).expect("sealed").to_bytes();
+    assert!(reply.len() < init.datagram().len());
+    // Another init's maker cannot read it, nor is a changed one believed.
+    assert_eq!(initiator(&keypair(2), 6).take_cookie(&reply), None);
+    for at in 0..reply.len() {
+        let mut forged = reply;
+        forged[at] ^= 1;
+        // The path's byte says nothing here.
+        assert!(at == 1 || init.take_cookie(&forged).is_none(), "byte {at}");
+    }
+    let cookie = init.take_cookie(&reply).expect("ours");
+    init.show(&cookie);
+    assert_eq!(responder.check(init.datagram()), Ok(fingerprint), "it is the same init");
+    let shown = init.datagram().to_vec();
+    let mut shows = |seconds, source: &[u8; 8], init: &[u8]| {
+        responder.shows_cookie(now + Duration::from_secs(seconds), source, init)
+    };
+    assert!(shows(1, &source, &shown) && !shows(1, &[2; 8], &shown));
+    let mut forged = shown.clone();
+    *forged.last_mut().expect("long") ^= 1;
+    assert!(!shows(1, &source, &forged));
+    // The secret before counts, and no older one.
+    assert!(shows(130, &source, &shown) && !shows(251, &source, &shown));
 }

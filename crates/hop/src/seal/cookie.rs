@@ -1,0 +1,127 @@
+//! Proof of address (WireGuard's cookies): a base that has many handshakes to do answers with a cookie that only
+//! the holder of the sender's address sees, and calculates nothing before an init shows it.
+
+use core::time::Duration;
+
+use blake2::digest::consts::U16;
+use blake2::digest::{Digest, FixedOutput, KeyInit, Mac};
+use blake2::{Blake2s256, Blake2sMac};
+use lasthop_units::{Seed, Stream, Time};
+use lasthop_wire::datagram::{CookieReply, HandshakeInit, MAC_LEN, TAG_LEN};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use zeroize::Zeroizing;
+
+use super::handshake::Fingerprint;
+use super::keys::PublicKey;
+
+/// A cookie is made from a secret that is new so often; one of the secret before still counts.
+const SECRET_LIFE: Duration = Duration::from_secs(120);
+
+/// What an init is to show: good for one address, for two to four minutes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cookie([u8; MAC_LEN]);
+
+impl Cookie {
+    fn keyed(&self, message: &[u8]) -> Blake2sMac<U16> {
+        mac(&self.0, message)
+    }
+
+    /// The hash that shows it.
+    pub(super) fn sign(&self, message: &[u8]) -> [u8; MAC_LEN] {
+        self.keyed(message).finalize_fixed().into()
+    }
+
+    /// Opens the cookie in a base's answer to the init with this fingerprint; `None` if that is not authentic.
+    pub(super) fn open(base: &PublicKey, init: &Fingerprint, reply: &CookieReply) -> Option<Self> {
+        let mut sealed = reply.sealed;
+        let nonce = Nonce::assume_unique_for_key(reply.nonce);
+        let opened = cookie_key(base).open_in_place(nonce, Aad::from(&init.0), &mut sealed).ok()?;
+        Some(Self(*opened.first_chunk()?))
+    }
+}
+
+#[expect(clippy::expect_used, reason = "BLAKE2s takes keys of up to 32 bytes")]
+fn mac(key: &[u8], message: &[u8]) -> Blake2sMac<U16> {
+    let mac = <Blake2sMac<U16> as KeyInit>::new_from_slice(key);
+    mac.expect("a key of at most 32 bytes").chain_update(message)
+}
+
+#[expect(clippy::expect_used, reason = "the algorithm has keys of 32 bytes")]
+fn cookie_key(base: &PublicKey) -> LessSafeKey {
+    let hash = Blake2s256::new().chain_update(b"lasthop cookie").chain_update(base.as_bytes());
+    let key = UnboundKey::new(&CHACHA20_POLY1305, &hash.finalize());
+    LessSafeKey::new(key.expect("a key of the algorithm's length"))
+}
+
+/// A base's cookies. It keeps nothing of any sender.
+pub(super) struct Cookies {
+    key: LessSafeKey,
+    /// Draws secrets and nonces.
+    numbers: Stream,
+    secret: Zeroizing<[u8; 32]>,
+    previous: Zeroizing<[u8; 32]>,
+    /// When the secret is to be replaced.
+    until: Time,
+}
+
+impl Cookies {
+    pub(super) fn new(base: &PublicKey, seed: Seed) -> Self {
+        let mut numbers = seed.stream("cookies");
+        let mut draw = || {
+            let mut secret = Zeroizing::new([0; 32]);
+            numbers.fill(&mut secret[..]);
+            secret
+        };
+        let (secret, previous) = (draw(), draw());
+        Self { key: cookie_key(base), numbers, secret, previous, until: Time::ZERO + SECRET_LIFE }
+    }
+
+    fn renew(&mut self, now: Time) {
+        if now < self.until {
+            return;
+        }
+        let stale = now >= self.until + SECRET_LIFE;
+        core::mem::swap(&mut self.secret, &mut self.previous);
+        self.numbers.fill(&mut self.secret[..]);
+        if stale {
+            self.numbers.fill(&mut self.previous[..]);
+        }
+        self.until = now + SECRET_LIFE;
+    }
+
+    fn cookie(secret: &[u8; 32], source: &[u8]) -> Cookie {
+        Cookie(mac(secret, source).finalize_fixed().into())
+    }
+
+    /// Whether an init shows a cookie that was sent to this source.
+    pub(super) fn verify(&mut self, now: Time, source: &[u8], init: &[u8]) -> bool {
+        let Ok(view) = HandshakeInit::new_checked(init) else { return false };
+        let (message, shown) = view.split_cookie_mac();
+        if shown.iter().all(|byte| *byte == 0) {
+            return false;
+        }
+        self.renew(now);
+        [&self.secret, &self.previous]
+            .into_iter()
+            .any(|secret| Self::cookie(secret, source).keyed(message).verify_slice(shown).is_ok())
+    }
+
+    /// A cookie for this source, sealed for whoever made the init with this fingerprint.
+    pub(super) fn reply(
+        &mut self,
+        now: Time,
+        source: &[u8],
+        init: &Fingerprint,
+    ) -> Option<CookieReply> {
+        self.renew(now);
+        let mut nonce = [0; 12];
+        self.numbers.fill(&mut nonce);
+        let mut sealed = [0; MAC_LEN + TAG_LEN];
+        let (body, tag) = sealed.split_at_mut(MAC_LEN);
+        body.copy_from_slice(&Self::cookie(&self.secret, source).0);
+        let sealing = Nonce::assume_unique_for_key(nonce);
+        let made = self.key.seal_in_place_separate_tag(sealing, Aad::from(&init.0), body).ok()?;
+        tag.copy_from_slice(made.as_ref());
+        Some(CookieReply { nonce, sealed })
+    }
+}
