@@ -154,8 +154,8 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         if let Some(link) = standing {
             // The base knows the association, which goes on under new keys.
             link.renew(Keyset::new(now, keys, names, (*first_number, limits.first_number)));
-            let silent_for = self.association.transport.silent_for(now);
-            if silent_for.is_some_and(|d| d >= DOUBT_AFTER) {
+            if now < self.link.renew_at {
+                // It was in doubt, and it is the radio that was silent.
                 self.association.transport.probe(now);
             } else {
                 self.association.transport.ping();

@@ -1,6 +1,9 @@
 //! Single ways of a session through bases.
 
+use lasthop_wire::mhp::handoff::{Datagram, Message};
+
 use super::*;
+use crate::handoff::Address;
 
 /// A world with a connection that has carried something both ways.
 fn world(mode: Mode) -> (Roaming, ConnId) {
@@ -87,4 +90,30 @@ fn wired_halves_that_nobody_comes_for_are_reset_in_the_end() {
     world.run(Duration::from_secs(70));
     assert_eq!((world.nodes[0].station.anchored(), world.nodes[0].sockets.left().1), (0, 0));
     assert!(world.apps[&id].closed);
+}
+
+/// What the mobile said before it had its association may be said again by anybody who heard it.
+#[test]
+fn a_call_of_a_mobile_that_is_present_changes_nothing() {
+    for mode in [Mode::Anchor, Mode::Migrate] {
+        let (mut world, id) = world(mode);
+        moves(&mut world, id, 2);
+        let (session, attempt) = (world.mobile.session(), world.mobile.attempt());
+        for attempt in [attempt, attempt + 1] {
+            let holder = 1_u32.to_name();
+            let message = Message::Greet { holder, since: 0, grants: Vec::new() };
+            let mut call = Vec::new();
+            Datagram { session, attempt, message }.encode(&mut call);
+            let now = world.now;
+            world.node(2).station.handle_call(now, MOBILE, &call);
+            let present = &world.node(2).station;
+            assert!(present.mobiles.get(MOBILE).is_some_and(|known| known.call.is_none()));
+            world.write(id, 1000);
+            let up = world.up(id);
+            world.run(Duration::from_millis(500));
+            assert_eq!(world.up(id), up + 1000, "{mode:?}");
+        }
+        assert!(world.apps[&id].open);
+        moves(&mut world, id, 3);
+    }
 }
