@@ -4,18 +4,12 @@
 //! is. AckFacts go in, the windows change.
 
 mod cubic;
-mod newreno;
 mod reno;
-mod sack;
-mod tahoe;
 
 use lasthop_units::{Duration, Time};
 
 pub use cubic::Cubic;
-pub use newreno::NewReno;
 pub use reno::Reno;
-pub use sack::Sack;
-pub use tahoe::Tahoe;
 
 /// Which answer to loss a connection has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -197,20 +191,14 @@ impl Windows {
 /// The responses that exist, so that none costs an allocation or an indirect call.
 #[derive(Clone, Debug)]
 pub(crate) enum Control {
-    Tahoe(Tahoe),
     Reno(Reno),
-    NewReno(NewReno),
-    Sack(Sack),
     Cubic(Cubic),
 }
 
 macro_rules! each {
     ($self:ident, $part:ident => $call:expr) => {
         match $self {
-            Control::Tahoe($part) => $call,
             Control::Reno($part) => $call,
-            Control::NewReno($part) => $call,
-            Control::Sack($part) => $call,
             Control::Cubic($part) => $call,
         }
     };
@@ -219,10 +207,10 @@ macro_rules! each {
 impl Control {
     pub(crate) fn new(algorithm: Algorithm) -> Self {
         match algorithm {
-            Algorithm::Tahoe => Self::Tahoe(Tahoe),
-            Algorithm::Reno => Self::Reno(Reno),
-            Algorithm::NewReno => Self::NewReno(NewReno),
-            Algorithm::Sack => Self::Sack(Sack),
+            Algorithm::Tahoe => Self::Reno(Reno(Repair::GoBack)),
+            Algorithm::Reno => Self::Reno(Reno(Repair::Once)),
+            Algorithm::NewReno => Self::Reno(Reno(Repair::Partial)),
+            Algorithm::Sack => Self::Reno(Reno(Repair::Sack)),
             Algorithm::Cubic => Self::Cubic(Cubic::default()),
         }
     }
