@@ -68,7 +68,6 @@ enum Sending {
 
 #[derive(Clone, Debug)]
 pub(crate) struct AtcpState {
-    link: LinkWatch,
     delay: Duration,
     sending: Sending,
     /// The last bytes are withheld, as far as they lie at or after this position.
@@ -82,7 +81,6 @@ pub(crate) struct AtcpState {
 impl AtcpState {
     pub(crate) fn new(config: Atcp) -> Self {
         Self {
-            link: LinkWatch::new(config.thaw, None),
             delay: config.delay.min(Atcp::MOST),
             sending: Sending::Ordinary,
             floor: None,
@@ -135,7 +133,7 @@ impl AtcpState {
     }
 
     /// ATR-1, and where it ends.
-    fn withhold(&mut self, view: &ConnectionView, arrived: ArrivedSegment) -> Action {
+    fn withhold(&mut self, view: &ConnectionView, arrived: ArrivedSegment, cut: bool) -> Action {
         // The SYN is no byte.
         let news = arrived.before > 0 && view.received > arrived.before;
         let filled = core::mem::replace(&mut self.gap, view.gap);
@@ -157,7 +155,7 @@ impl AtcpState {
             return Action::default();
         }
         let floor = *self.floor.get_or_insert(arrived.before);
-        if !self.link.is_cut() {
+        if !cut {
             self.due = view.now + self.delay;
         }
         Action { withhold: Some(Withhold::From(floor)), ..Action::default() }
@@ -165,10 +163,6 @@ impl AtcpState {
 }
 
 impl MobilityScheme for AtcpState {
-    fn link(&mut self) -> &mut LinkWatch {
-        &mut self.link
-    }
-
     fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Nothing | LinkNews::Warned => Action::default(),
@@ -177,8 +171,13 @@ impl MobilityScheme for AtcpState {
         }
     }
 
-    fn on_segment(&mut self, view: &ConnectionView, arrived: ArrivedSegment) -> Action {
-        if self.link.on_segment(view.now) == LinkNews::Back {
+    fn on_segment(
+        &mut self,
+        link: &mut LinkWatch,
+        view: &ConnectionView,
+        arrived: ArrivedSegment,
+    ) -> Action {
+        if link.on_segment(view.now) == LinkNews::Back {
             self.gap = view.gap;
             return self.connected(view);
         }
@@ -187,10 +186,10 @@ impl MobilityScheme for AtcpState {
         {
             self.sending = Sending::Ordinary;
         }
-        self.withhold(view, arrived)
+        self.withhold(view, arrived, link.is_cut())
     }
 
-    fn on_timer(&mut self, view: &ConnectionView) -> Action {
+    fn on_timer(&mut self, _link: &mut LinkWatch, view: &ConnectionView) -> Action {
         if self.due > view.now {
             return Action::default();
         }
@@ -199,7 +198,7 @@ impl MobilityScheme for AtcpState {
         Action { withhold: Some(Withhold::No), acks: Acks::Soon, ..Action::default() }
     }
 
-    fn deadline(&self) -> Time {
+    fn deadline(&self, _link: &LinkWatch) -> Time {
         self.due
     }
 

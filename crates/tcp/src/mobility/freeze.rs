@@ -1,4 +1,4 @@
-use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw};
 
 use super::{Acks, Action, ConnectionView, MobilityScheme};
 use crate::ack_request::AckWindow;
@@ -33,18 +33,6 @@ impl Default for Freeze {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct FreezeState {
-    config: Freeze,
-    link: LinkWatch,
-}
-
-impl FreezeState {
-    pub(crate) const fn new(config: Freeze) -> Self {
-        Self { config, link: LinkWatch::new(config.thaw, Some(config.bound)) }
-    }
-}
-
 /// The window is shut, and that is advertised.
 pub(super) fn shut(copies: u8) -> Action {
     let acks = Acks::Copies(copies, AckWindow::Real);
@@ -61,20 +49,12 @@ pub(super) fn open(view: &ConnectionView, frozen: u8, unwarned: u8) -> Action {
     Action { shut: Some(false), acks, ..Action::default() }
 }
 
-impl MobilityScheme for FreezeState {
-    fn link(&mut self) -> &mut LinkWatch {
-        &mut self.link
-    }
-
+impl MobilityScheme for Freeze {
     fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action {
         match news {
-            LinkNews::Warned => shut(self.config.copies_before),
-            LinkNews::Back => open(view, self.config.acks_after, self.config.acks_after),
+            LinkNews::Warned => shut(self.copies_before),
+            LinkNews::Back => open(view, self.acks_after, self.acks_after),
             LinkNews::Cut | LinkNews::Nothing => Action::default(),
         }
-    }
-
-    fn deadline(&self) -> Time {
-        self.link.deadline()
     }
 }

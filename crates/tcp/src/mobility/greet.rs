@@ -1,4 +1,4 @@
-use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
+use lasthop_units::{Duration, LinkNews, Thaw};
 
 use super::{Acks, Action, ConnectionView, MobilityScheme, PATIENCE, Resend, TimerChange};
 use crate::ack_request::AckWindow;
@@ -22,23 +22,12 @@ impl Default for Greet {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct GreetState {
-    link: LinkWatch,
     cut: bool,
 }
 
-impl GreetState {
-    pub(crate) const fn new(config: Greet) -> Self {
-        Self { link: LinkWatch::new(config.thaw, None), cut: false }
-    }
-}
-
 impl MobilityScheme for GreetState {
-    fn link(&mut self) -> &mut LinkWatch {
-        &mut self.link
-    }
-
     fn on_news(&mut self, _view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Nothing | LinkNews::Warned => Action::default(),
@@ -54,9 +43,5 @@ impl MobilityScheme for GreetState {
                 Action { hold: Some(false), resend, acks, ..Action::default() }
             }
         }
-    }
-
-    fn deadline(&self) -> Time {
-        self.link.deadline()
     }
 }

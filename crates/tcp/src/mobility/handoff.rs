@@ -1,4 +1,4 @@
-use lasthop_units::{LinkNews, LinkWatch, Thaw, Time};
+use lasthop_units::{LinkNews, LinkWatch, Thaw};
 
 use super::{Acks, Action, ArrivedSegment, ConnectionView, MobilityScheme, Resend};
 use crate::ack_request::AckWindow;
@@ -29,38 +29,23 @@ impl Default for FastRetransmit {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct FastRetransmitState {
-    config: FastRetransmit,
-    link: LinkWatch,
-}
-
-impl FastRetransmitState {
-    pub(crate) const fn new(config: FastRetransmit) -> Self {
-        Self { config, link: LinkWatch::new(config.thaw, None) }
-    }
-}
-
-impl MobilityScheme for FastRetransmitState {
-    fn link(&mut self) -> &mut LinkWatch {
-        &mut self.link
-    }
-
+impl MobilityScheme for FastRetransmit {
     fn on_news(&mut self, _view: &ConnectionView, news: LinkNews) -> Action {
         if news != LinkNews::Back {
             return Action::default();
         }
-        let resend = if self.config.sender { Resend::AsLost } else { Resend::Nothing };
-        let acks = Acks::Copies(self.config.copies, AckWindow::Unchanged);
+        let resend = if self.sender { Resend::AsLost } else { Resend::Nothing };
+        let acks = Acks::Copies(self.copies, AckWindow::Unchanged);
         Action { resend, acks, ..Action::default() }
     }
 
     /// A sender to which the peer sends again needs no help.
-    fn on_segment(&mut self, _view: &ConnectionView, _arrived: ArrivedSegment) -> Action {
+    fn on_segment(
+        &mut self,
+        _link: &mut LinkWatch,
+        _view: &ConnectionView,
+        _arrived: ArrivedSegment,
+    ) -> Action {
         Action::default()
-    }
-
-    fn deadline(&self) -> Time {
-        self.link.deadline()
     }
 }

@@ -1,4 +1,4 @@
-use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, Time};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw};
 
 use super::{Action, ConnectionView, MobilityScheme, PATIENCE, TimerChange, freeze};
 
@@ -52,43 +52,25 @@ impl Default for LinkLayerFreeze {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct LinkLayerFreezeState {
-    config: LinkLayerFreeze,
-    link: LinkWatch,
-}
-
-impl LinkLayerFreezeState {
-    pub(crate) const fn new(config: LinkLayerFreeze) -> Self {
-        Self { config, link: LinkWatch::new(config.thaw, Some(config.bound)) }
-    }
-
+impl LinkLayerFreeze {
     fn stop(&self, action: Action) -> Action {
-        if !self.config.sender {
+        if !self.sender {
             return action;
         }
         Action { hold: Some(true), timer: TimerChange::Cancel, ..action }
     }
 }
 
-impl MobilityScheme for LinkLayerFreezeState {
-    fn link(&mut self) -> &mut LinkWatch {
-        &mut self.link
-    }
-
+impl MobilityScheme for LinkLayerFreeze {
     fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action {
         match news {
             LinkNews::Nothing => Action::default(),
-            LinkNews::Warned => self.stop(freeze::shut(self.config.copies_before)),
+            LinkNews::Warned => self.stop(freeze::shut(self.copies_before)),
             LinkNews::Cut => self.stop(Action::default()),
             LinkNews::Back => {
-                let open = freeze::open(view, self.config.acks_after, self.config.acks_unforeseen);
+                let open = freeze::open(view, self.acks_after, self.acks_unforeseen);
                 Action { hold: Some(false), ..open }
             }
         }
-    }
-
-    fn deadline(&self) -> Time {
-        self.link.deadline()
     }
 }

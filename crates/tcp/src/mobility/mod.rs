@@ -21,6 +21,9 @@ pub use handoff::FastRetransmit;
 pub use lasthop_units::Thaw;
 pub use link_layer::LinkLayerFreeze;
 
+use atcp::AtcpState;
+use greet::GreetState;
+
 use crate::ack_request::AckWindow;
 
 /// Which scheme the mobile end of a connection follows.
@@ -144,32 +147,36 @@ pub(crate) enum OnTimeout {
     Collapse(u64),
 }
 
-/// One scheme's state. News of the link has been sorted before it comes here.
+/// One scheme, with its state. News of the link has been sorted before it comes here.
 pub(crate) trait MobilityScheme {
-    /// The link as this scheme sees it.
-    fn link(&mut self) -> &mut LinkWatch;
-
     /// The link's state changed.
     fn on_news(&mut self, view: &ConnectionView, news: LinkNews) -> Action;
 
     /// A segment was taken in.
-    fn on_segment(&mut self, view: &ConnectionView, _arrived: ArrivedSegment) -> Action {
-        match self.link().on_segment(view.now) {
+    fn on_segment(
+        &mut self,
+        link: &mut LinkWatch,
+        view: &ConnectionView,
+        _arrived: ArrivedSegment,
+    ) -> Action {
+        match link.on_segment(view.now) {
             LinkNews::Nothing => Action::default(),
             news => self.on_news(view, news),
         }
     }
 
     /// [`deadline`](Self::deadline) has come.
-    fn on_timer(&mut self, view: &ConnectionView) -> Action {
-        match self.link().on_timer(view.now) {
+    fn on_timer(&mut self, link: &mut LinkWatch, view: &ConnectionView) -> Action {
+        match link.on_timer(view.now) {
             LinkNews::Nothing => Action::default(),
             news => self.on_news(view, news),
         }
     }
 
     /// When [`on_timer`](Self::on_timer) wants to be called.
-    fn deadline(&self) -> Time;
+    fn deadline(&self, link: &LinkWatch) -> Time {
+        link.deadline()
+    }
 
     /// The retransmission timer expired with data outstanding.
     fn on_timeout(&mut self, _view: &ConnectionView, held: bool) -> OnTimeout {
@@ -179,47 +186,54 @@ pub(crate) trait MobilityScheme {
 
 /// The schemes that exist, so that none costs an allocation or an indirect call.
 #[derive(Clone, Debug)]
-pub(crate) enum MobilityState {
+enum Scheme {
     None,
-    FastRetransmit(handoff::FastRetransmitState),
-    Freeze(freeze::FreezeState),
-    LinkLayerFreeze(link_layer::LinkLayerFreezeState),
-    Atcp(atcp::AtcpState),
-    Greet(greet::GreetState),
+    FastRetransmit(FastRetransmit),
+    Freeze(Freeze),
+    LinkLayerFreeze(LinkLayerFreeze),
+    Atcp(AtcpState),
+    Greet(GreetState),
 }
 
 macro_rules! each {
-    ($self:ident, $none:expr, $part:ident => $call:expr) => {
-        match $self {
-            MobilityState::None => $none,
-            MobilityState::FastRetransmit($part) => $call,
-            MobilityState::Freeze($part) => $call,
-            MobilityState::LinkLayerFreeze($part) => $call,
-            MobilityState::Atcp($part) => $call,
-            MobilityState::Greet($part) => $call,
+    ($scheme:ident, $none:expr, $part:ident => $call:expr) => {
+        match $scheme {
+            Scheme::None => $none,
+            Scheme::FastRetransmit($part) => $call,
+            Scheme::Freeze($part) => $call,
+            Scheme::LinkLayerFreeze($part) => $call,
+            Scheme::Atcp($part) => $call,
+            Scheme::Greet($part) => $call,
         }
     };
 }
 
+/// A connection's scheme, and the link as that sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct MobilityState {
+    link: LinkWatch,
+    scheme: Scheme,
+}
+
 impl MobilityState {
     pub(crate) fn new(mobility: Mobility) -> Self {
-        match mobility {
-            Mobility::None => Self::None,
-            Mobility::FastRetransmit(config) => {
-                Self::FastRetransmit(handoff::FastRetransmitState::new(config))
-            }
-            Mobility::Freeze(config) => Self::Freeze(freeze::FreezeState::new(config)),
+        let (thaw, bound, scheme) = match mobility {
+            Mobility::None => (Thaw::Up, None, Scheme::None),
+            Mobility::FastRetransmit(config) => (config.thaw, None, Scheme::FastRetransmit(config)),
+            Mobility::Freeze(config) => (config.thaw, Some(config.bound), Scheme::Freeze(config)),
             Mobility::LinkLayerFreeze(config) => {
-                Self::LinkLayerFreeze(link_layer::LinkLayerFreezeState::new(config))
+                (config.thaw, Some(config.bound), Scheme::LinkLayerFreeze(config))
             }
-            Mobility::Atcp(config) => Self::Atcp(atcp::AtcpState::new(config)),
-            Mobility::Greet(config) => Self::Greet(greet::GreetState::new(config)),
-        }
+            Mobility::Atcp(config) => (config.thaw, None, Scheme::Atcp(AtcpState::new(config))),
+            Mobility::Greet(config) => (config.thaw, None, Scheme::Greet(GreetState::default())),
+        };
+        Self { link: LinkWatch::new(thaw, bound), scheme }
     }
 
     pub(crate) fn on_link_event(&mut self, view: &ConnectionView, event: LinkEvent) -> Action {
-        each!(self, Action::default(), part => {
-            match part.link().on_event(view.now, event) {
+        let Self { link, scheme } = self;
+        each!(scheme, Action::default(), part => {
+            match link.on_event(view.now, event) {
                 LinkNews::Nothing => Action::default(),
                 news => part.on_news(view, news),
             }
@@ -227,19 +241,23 @@ impl MobilityState {
     }
 
     pub(crate) fn on_segment(&mut self, view: &ConnectionView, arrived: ArrivedSegment) -> Action {
-        each!(self, Action::default(), part => part.on_segment(view, arrived))
+        let Self { link, scheme } = self;
+        each!(scheme, Action::default(), part => part.on_segment(link, view, arrived))
     }
 
     pub(crate) fn on_timer(&mut self, view: &ConnectionView) -> Action {
-        each!(self, Action::default(), part => part.on_timer(view))
+        let Self { link, scheme } = self;
+        each!(scheme, Action::default(), part => part.on_timer(link, view))
     }
 
     pub(crate) fn on_timeout(&mut self, view: &ConnectionView, held: bool) -> OnTimeout {
-        each!(self, OnTimeout::Ordinary, part => part.on_timeout(view, held))
+        let Self { scheme, .. } = self;
+        each!(scheme, OnTimeout::Ordinary, part => part.on_timeout(view, held))
     }
 
     pub(crate) fn deadline(&self) -> Time {
-        each!(self, Time::NEVER, part => part.deadline())
+        let Self { link, scheme } = self;
+        each!(scheme, Time::NEVER, part => part.deadline(link))
     }
 }
 
