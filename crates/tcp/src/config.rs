@@ -239,13 +239,10 @@ impl Config {
         Self {
             mss: 1000,
             initial_cwnd: Window::Segments(2),
-            initial_ssthresh: None,
             cwnd_max: Some(Window::Segments(20)),
             recv_buffer: Bytes::from_mib(4),
             send_buffer: Bytes::new(u64::MAX),
             window_scale: true,
-            timestamps: false,
-            sack: false,
             delayed_ack: None,
             rto: Rto {
                 initial: Duration::from_secs(3),
@@ -258,23 +255,10 @@ impl Config {
                 give_up_after: None,
             },
             nagle: false,
-            persist: Persist {
-                min: Duration::from_secs(5),
-                max: Duration::from_secs(60),
-                gives_up: false,
-            },
-            shrunk_window: ShrunkWindow::Persist,
             limited_transmit: true,
-            restart_after_idle: false,
-            cwnd_validation: false,
-            loss_base: LossBase::Window,
             time_wait: Duration::ZERO,
             algorithm: Algorithm::Reno,
-            mobility: Mobility::None,
-            ecn: false,
-            coherence: None,
-            delayed_dupacks: None,
-            eln: false,
+            ..Self::bsd_1990s()
         }
     }
 
@@ -285,8 +269,6 @@ impl Config {
         Self {
             mss: 1460,
             initial_cwnd: Window::Segments(10),
-            initial_ssthresh: None,
-            cwnd_max: None,
             recv_buffer: Bytes::from_mib(4),
             send_buffer: Bytes::from_mib(4),
             window_scale: true,
@@ -307,24 +289,17 @@ impl Config {
                 forget_after: None,
                 give_up_after: Some(15),
             },
-            nagle: true,
             persist: Persist {
                 min: Duration::from_millis(200),
                 max: Duration::from_secs(120),
                 gives_up: true,
             },
-            shrunk_window: ShrunkWindow::Persist,
             limited_transmit: true,
             restart_after_idle: true,
             cwnd_validation: true,
             loss_base: LossBase::Flight,
-            time_wait: Duration::from_secs(60),
             algorithm: Algorithm::Cubic,
-            mobility: Mobility::None,
-            ecn: false,
-            coherence: None,
-            delayed_dupacks: None,
-            eln: false,
+            ..Self::bsd_1990s()
         }
     }
 }
