@@ -19,14 +19,16 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, SocketAddr};
 
 use thiserror::Error;
 
+mod field;
 pub mod handoff;
 mod outcome;
 pub mod reach;
 
+use field::{Field, Reader, flag, put};
 use handoff::{Presumed, Reopen, Reopened, Roll, SessionId};
 pub use outcome::{Refusal, ResetReason};
 
@@ -50,10 +52,6 @@ const FLAG_EARLY: u8 = 1;
 const FLAG_NUMBERED: u8 = 2;
 const FLAG_SOURCE: u8 = 4;
 const FLAG_RESUMED: u8 = 8;
-
-const ADDRESS_IPV4: u8 = 1;
-const ADDRESS_IPV6: u8 = 2;
-const ADDRESS_NAME: u8 = 3;
 
 /// A host name that is fit to be sent: 1 to 255 bytes, without white space or control characters.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -177,6 +175,12 @@ pub enum Opening {
     Early,
 }
 
+impl Opening {
+    const fn of_flags(flags: u8) -> Self {
+        if flags & FLAG_EARLY == 0 { Self::Faithful } else { Self::Early }
+    }
+}
+
 /// The message at the start of a stream.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Message {
@@ -277,39 +281,20 @@ impl Message {
         out.extend_from_slice(&[VERSION, self.kind(), 0, 0]);
         match self {
             Self::Open { opening, target, connection, source, resumed } => {
-                let early = if *opening == Opening::Early { FLAG_EARLY } else { 0 };
-                let numbered = if connection.is_some() { FLAG_NUMBERED } else { 0 };
-                let sourced = if source.is_some() { FLAG_SOURCE } else { 0 };
-                let later = if resumed.is_some() { FLAG_RESUMED } else { 0 };
-                out.push(early | numbered | sourced | later);
-                put_target(out, target);
-                if let Some(n) = connection {
-                    out.extend_from_slice(&n.to_be_bytes());
-                }
-                if let Some(source) = source {
-                    put_addr(out, source);
-                }
-                if let Some((session, turn)) = resumed {
-                    out.extend_from_slice(&session.0.to_be_bytes());
-                    out.extend_from_slice(&turn.to_be_bytes());
-                }
+                let flags = flag(*opening == Opening::Early, FLAG_EARLY)
+                    | flag(connection.is_some(), FLAG_NUMBERED)
+                    | flag(source.is_some(), FLAG_SOURCE)
+                    | flag(resumed.is_some(), FLAG_RESUMED);
+                put!(out, flags, target, connection, source, resumed);
             }
-            Self::Opened { bound } => put_addr(out, bound),
-            Self::Refused(refusal) => {
-                out.push(refusal.code());
-                out.extend_from_slice(&refusal.detail().to_be_bytes());
-            }
+            Self::Opened { bound } => bound.put(out),
+            Self::Refused(refusal) => refusal.put(out),
             Self::Offer { to, from, connection } => {
-                out.push(if connection.is_some() { FLAG_NUMBERED } else { 0 });
-                put_addr(out, to);
-                put_addr(out, from);
-                if let Some(n) = connection {
-                    out.extend_from_slice(&n.to_be_bytes());
-                }
+                put!(out, flag(connection.is_some(), FLAG_NUMBERED), to, from, connection);
             }
             Self::Reopen(reopen) => reopen.encode(out),
             Self::Reopened(reopened) => reopened.encode(out),
-            Self::Continue { from } => out.extend_from_slice(&from.to_be_bytes()),
+            Self::Continue { from } => from.put(out),
             Self::Roll(roll) => roll.encode(out),
             Self::Presumed(presumed) => presumed.encode(out),
         }
@@ -368,120 +353,30 @@ pub fn decode(bytes: &[u8]) -> Result<Decoded, MhpError> {
 fn decode_body(kind: u8, mut body: Reader<'_>) -> Result<Message, MhpError> {
     match kind {
         TYPE_OPEN => {
-            let [flags] = body.take("flags")?;
-            let opening = if flags & FLAG_EARLY == 0 { Opening::Faithful } else { Opening::Early };
-            let target = take_target(&mut body)?;
-            let connection = match flags & FLAG_NUMBERED {
-                0 => None,
-                _ => Some(u64::from_be_bytes(body.take("connection")?)),
-            };
-            let source = match flags & FLAG_SOURCE {
-                0 => None,
-                _ => {
-                    let [kind] = body.take("address kind")?;
-                    Some(take_addr(&mut body, kind)?)
-                }
-            };
-            let resumed = match flags & FLAG_RESUMED {
-                0 => None,
-                _ => {
-                    let session = u64::from_be_bytes(body.take("session")?);
-                    Some((SessionId(session), u32::from_be_bytes(body.take("turn")?)))
-                }
-            };
-            Ok(Message::Open { opening, target, connection, source, resumed })
+            let flags: u8 = body.get("flags")?;
+            let is = |flag| flags & flag != 0;
+            Ok(Message::Open {
+                opening: Opening::of_flags(flags),
+                target: body.get("address kind")?,
+                connection: body.take_if(is(FLAG_NUMBERED), "connection")?,
+                source: body.take_if(is(FLAG_SOURCE), "address kind")?,
+                resumed: body.take_if(is(FLAG_RESUMED), "session")?,
+            })
         }
-        TYPE_OPENED => {
-            let [kind] = body.take("address kind")?;
-            Ok(Message::Opened { bound: take_addr(&mut body, kind)? })
-        }
-        TYPE_REFUSED => {
-            let [code] = body.take("refusal code")?;
-            let detail = u16::from_be_bytes(body.take("refusal detail")?);
-            Ok(Message::Refused(Refusal::from_code(code, detail)))
-        }
+        TYPE_OPENED => Ok(Message::Opened { bound: body.get("address kind")? }),
+        TYPE_REFUSED => Ok(Message::Refused(body.get("refusal")?)),
         TYPE_OFFER => {
-            let [flags, kind] = body.take("flags")?;
-            let to = take_addr(&mut body, kind)?;
-            let [kind] = body.take("address kind")?;
-            let from = take_addr(&mut body, kind)?;
-            let connection = match flags & FLAG_NUMBERED {
-                0 => None,
-                _ => Some(u64::from_be_bytes(body.take("connection")?)),
-            };
+            let flags: u8 = body.get("flags")?;
+            let (to, from) = body.get("address kind")?;
+            let connection = body.take_if(flags & FLAG_NUMBERED != 0, "connection")?;
             Ok(Message::Offer { to, from, connection })
         }
         handoff::TYPE_REOPEN => Reopen::decode(&mut body).map(Message::Reopen),
         handoff::TYPE_REOPENED => Reopened::decode(&mut body).map(Message::Reopened),
-        handoff::TYPE_CONTINUE => {
-            Ok(Message::Continue { from: u64::from_be_bytes(body.take("first byte")?) })
-        }
+        handoff::TYPE_CONTINUE => Ok(Message::Continue { from: body.get("first byte")? }),
         handoff::TYPE_ROLL => Roll::decode(&mut body).map(Message::Roll),
         handoff::TYPE_PRESUMED => Presumed::decode(&mut body).map(Message::Presumed),
         _ => Err(MhpError::Type(kind)),
-    }
-}
-
-fn put_target(out: &mut Vec<u8>, target: &Target) {
-    match target {
-        Target::Addr(addr) => put_addr(out, addr),
-        Target::Name(name, port) => {
-            out.push(ADDRESS_NAME);
-            out.extend_from_slice(&port.to_be_bytes());
-            // A HostName has at most 255 bytes.
-            out.push(name.0.len() as u8);
-            out.extend_from_slice(name.0.as_bytes());
-        }
-    }
-}
-
-fn put_addr(out: &mut Vec<u8>, addr: &SocketAddr) {
-    out.push(if addr.is_ipv4() { ADDRESS_IPV4 } else { ADDRESS_IPV6 });
-    out.extend_from_slice(&addr.port().to_be_bytes());
-    match addr.ip() {
-        IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
-        IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
-    }
-}
-
-fn take_target(body: &mut Reader<'_>) -> Result<Target, MhpError> {
-    let [kind] = body.take("address kind")?;
-    if kind != ADDRESS_NAME {
-        return take_addr(body, kind).map(Target::Addr);
-    }
-    let port = u16::from_be_bytes(body.take("port")?);
-    let [len] = body.take("name length")?;
-    let name = body.take_slice(usize::from(len), "name")?;
-    Ok(Target::Name(HostName::from_bytes(name)?, port))
-}
-
-fn take_addr(body: &mut Reader<'_>, kind: u8) -> Result<SocketAddr, MhpError> {
-    if !matches!(kind, ADDRESS_IPV4 | ADDRESS_IPV6) {
-        return Err(MhpError::Address(kind));
-    }
-    let port = u16::from_be_bytes(body.take("port")?);
-    let ip: IpAddr = if kind == ADDRESS_IPV4 {
-        Ipv4Addr::from(body.take::<4>("IPv4 address")?).into()
-    } else {
-        Ipv6Addr::from(body.take::<16>("IPv6 address")?).into()
-    };
-    Ok(SocketAddr::new(ip, port))
-}
-
-/// The part of a body that was not read yet.
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], MhpError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(MhpError::Truncated(field))?;
-        self.0 = rest;
-        Ok(*head)
-    }
-
-    fn take_slice(&mut self, n: usize, field: &'static str) -> Result<&'a [u8], MhpError> {
-        let (head, rest) = self.0.split_at_checked(n).ok_or(MhpError::Truncated(field))?;
-        self.0 = rest;
-        Ok(head)
     }
 }
 

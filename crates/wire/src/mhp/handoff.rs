@@ -12,10 +12,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 
-use super::{
-    FLAG_EARLY, HEADER_LEN, MhpError, Opening, Reader, Target, VERSION, put_addr, put_target,
-    take_addr, take_target,
-};
+use super::field::{Field, Reader, flag, put, take_addr};
+use super::{FLAG_EARLY, HEADER_LEN, MhpError, Opening, Target, VERSION};
 use crate::varint;
 
 mod message;
@@ -56,7 +54,8 @@ pub const PULL_MAX: usize = 16;
 /// Bytes of a [`Message::State`] or [`Message::Ahead`] datagram in front of its piece.
 pub const STATE_OVERHEAD: usize = HEADER_LEN + COMMON_LEN + 20;
 
-const COMMON_LEN: usize = 14;
+/// Bytes of the envelope behind the header.
+pub(super) const COMMON_LEN: usize = 14;
 
 /// Names a mobile's session at every base: chosen by the mobile, the same for its whole life.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -151,87 +150,68 @@ pub struct Presumed {
 impl Reopen {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let asking = self.asking.as_ref();
-        let source = asking.and_then(|asking| asking.source.as_ref());
+        let source = asking.and_then(|asking| asking.source);
         let flags = flag(asking.is_some_and(|a| a.opening == Opening::Early), FLAG_EARLY)
             | flag(self.ended, FLAG_ENDED)
             | flag(asking.is_some(), FLAG_ASKING)
             | flag(source.is_some(), FLAG_SOURCE);
-        out.extend_from_slice(&[0, flags]);
-        for n in [self.session.0, self.connection, self.expected, self.kept] {
-            out.extend_from_slice(&n.to_be_bytes());
-        }
+        let Self { session, connection, expected, kept, turn, .. } = self;
+        put!(out, 0u8, flags, session, connection, expected, kept);
         if let Some(asking) = asking {
-            put_target(out, &asking.target);
+            put!(out, asking.target, source);
         }
-        if let Some(source) = source {
-            put_addr(out, source);
-        }
-        out.extend_from_slice(&self.turn.to_be_bytes());
+        turn.put(out);
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
         let [_path, flags] = body.take("flags")?;
-        let session = SessionId(body.take_u64("session")?);
-        let connection = body.take_u64("connection")?;
-        let expected = body.take_u64("expected byte")?;
-        let kept = body.take_u64("kept byte")?;
-        let opening = if flags & FLAG_EARLY == 0 { Opening::Faithful } else { Opening::Early };
-        let asking = match flags & FLAG_ASKING {
-            0 => None,
-            _ => Some(Asking {
-                opening,
-                target: take_target(body)?,
-                source: match flags & FLAG_SOURCE {
-                    0 => None,
-                    _ => take_bound(body)?,
-                },
+        let is = |flag| flags & flag != 0;
+        let (session, connection) = body.get("session")?;
+        let (expected, kept) = body.get("expected byte")?;
+        let asking = match is(FLAG_ASKING) {
+            false => None,
+            true => Some(Asking {
+                opening: Opening::of_flags(flags),
+                target: body.get("address kind")?,
+                source: if is(FLAG_SOURCE) { take_bound(body)? } else { None },
             }),
         };
-        let ended = flags & FLAG_ENDED != 0;
-        Ok(Self { session, connection, expected, kept, ended, asking, turn: take_turn(body) })
+        let (ended, turn) = (is(FLAG_ENDED), take_turn(body));
+        Ok(Self { session, connection, expected, kept, ended, asking, turn })
     }
 }
 
 impl Reopened {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(
-            flag(self.over, FLAG_OVER)
-                | flag(self.ended, FLAG_ENDED)
-                | flag(self.tentative, FLAG_TENTATIVE),
-        );
-        out.extend_from_slice(&self.expected.to_be_bytes());
-        put_bound(out, self.bound.as_ref());
+        let flags = flag(self.over, FLAG_OVER)
+            | flag(self.ended, FLAG_ENDED)
+            | flag(self.tentative, FLAG_TENTATIVE);
+        put!(out, flags, self.expected);
+        put_bound(out, self.bound);
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
-        let [flags] = body.take("flags")?;
-        let expected = body.take_u64("expected byte")?;
-        let bound = take_bound(body)?;
+        let flags: u8 = body.get("flags")?;
         let is = |flag| flags & flag != 0;
         let (ended, over, tentative) = (is(FLAG_ENDED), is(FLAG_OVER), is(FLAG_TENTATIVE));
-        Ok(Self { expected, ended, over, tentative, bound })
+        let expected = body.get("expected byte")?;
+        Ok(Self { expected, ended, over, tentative, bound: take_bound(body)? })
     }
 }
 
 impl Presumed {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(flag(self.last, FLAG_LAST));
-        out.extend_from_slice(&self.session.0.to_be_bytes());
-        out.extend_from_slice(&self.turn.to_be_bytes());
-        out.extend_from_slice(&self.connection.to_be_bytes());
-        out.extend_from_slice(&self.from.to_be_bytes());
+        let Self { session, turn, connection, from, .. } = self;
         let bytes = &self.bytes[..self.bytes.len().min(PRESUMED_MAX)];
-        out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
-        out.extend_from_slice(bytes);
+        put!(out, flag(self.last, FLAG_LAST), session, turn, connection, from);
+        put!(out, bytes.len() as u16, bytes);
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
-        let [flags] = body.take("flags")?;
-        let session = SessionId(body.take_u64("session")?);
-        let turn = body.take_u32("turn")?;
-        let connection = body.take_u64("connection")?;
-        let from = body.take_u64("first byte")?;
-        let len = usize::from(body.take_u16("length")?);
+        let flags: u8 = body.get("flags")?;
+        let (session, turn) = body.get("session")?;
+        let (connection, from) = body.get("connection")?;
+        let len = usize::from(body.get::<u16>("length")?);
         if len > PRESUMED_MAX {
             return Err(MhpError::TooLong(len));
         }
@@ -242,22 +222,20 @@ impl Presumed {
 
 impl Roll {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.push(flag(self.last, FLAG_LAST));
-        out.extend_from_slice(&self.session.0.to_be_bytes());
         let connections = &self.connections[..self.connections.len().min(ROLL_MAX)];
-        out.push(connections.len() as u8);
+        put!(out, flag(self.last, FLAG_LAST), self.session, connections.len() as u8);
         let mut before = 0;
         for id in connections {
             put_varint(out, id.saturating_sub(before));
             before = *id;
         }
-        out.extend_from_slice(&self.turn.to_be_bytes());
+        self.turn.put(out);
     }
 
     pub(super) fn decode(body: &mut Reader<'_>) -> Result<Self, MhpError> {
-        let [flags] = body.take("flags")?;
-        let session = SessionId(body.take_u64("session")?);
-        let [count] = body.take("count")?;
+        let flags: u8 = body.get("flags")?;
+        let session = body.get("session")?;
+        let count: u8 = body.get("count")?;
         if usize::from(count) > ROLL_MAX {
             return Err(MhpError::TooLong(usize::from(count)));
         }
@@ -272,11 +250,7 @@ impl Roll {
 }
 
 fn take_turn(body: &mut Reader<'_>) -> u32 {
-    body.take_u32("turn").unwrap_or(0)
-}
-
-const fn flag(on: bool, bit: u8) -> u8 {
-    if on { bit } else { 0 }
+    body.get("turn").unwrap_or(0)
 }
 
 fn put_varint(out: &mut Vec<u8>, n: u64) {
@@ -286,37 +260,18 @@ fn put_varint(out: &mut Vec<u8>, n: u64) {
     out.extend_from_slice(&buf[..varint::len(n)]);
 }
 
-fn put_bound(out: &mut Vec<u8>, bound: Option<&SocketAddr>) {
+/// An address, or the kind 0 for none.
+fn put_bound(out: &mut Vec<u8>, bound: Option<SocketAddr>) {
     match bound {
-        Some(bound) => put_addr(out, bound),
+        Some(bound) => bound.put(out),
         None => out.push(0),
     }
 }
 
 fn take_bound(body: &mut Reader<'_>) -> Result<Option<SocketAddr>, MhpError> {
-    match body.take("address kind")? {
-        [0] => Ok(None),
-        [kind] => take_addr(body, kind).map(Some),
-    }
-}
-
-impl Reader<'_> {
-    fn take_u64(&mut self, field: &'static str) -> Result<u64, MhpError> {
-        self.take(field).map(u64::from_be_bytes)
-    }
-
-    fn take_u32(&mut self, field: &'static str) -> Result<u32, MhpError> {
-        self.take(field).map(u32::from_be_bytes)
-    }
-
-    fn take_u16(&mut self, field: &'static str) -> Result<u16, MhpError> {
-        self.take(field).map(u16::from_be_bytes)
-    }
-
-    fn take_varint(&mut self, field: &'static str) -> Result<u64, MhpError> {
-        let (n, rest) = varint::get(self.0).ok_or(MhpError::Truncated(field))?;
-        self.0 = rest;
-        Ok(n)
+    match body.get("address kind")? {
+        0 => Ok(None),
+        kind => take_addr(body, kind).map(Some),
     }
 }
 
@@ -335,15 +290,16 @@ impl BaseName {
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
+}
 
+impl Field<'_> for BaseName {
     fn put(&self, out: &mut Vec<u8>) {
         // At most MAX_BASE_NAME_LEN bytes.
-        out.push(self.0.len() as u8);
-        out.extend_from_slice(&self.0);
+        put!(out, self.0.len() as u8, self.0.as_slice());
     }
 
-    fn take(body: &mut Reader<'_>) -> Result<Self, MhpError> {
-        let [len] = body.take("name length")?;
+    fn take(body: &mut Reader<'_>, _: &'static str) -> Result<Self, MhpError> {
+        let len: u8 = body.get("name length")?;
         let name = body.take_slice(usize::from(len), "base's name")?;
         Self::new(name).ok_or(MhpError::TooLong(name.len()))
     }
@@ -371,16 +327,10 @@ impl CopyName {
     /// Says that there is none where more follows.
     const NONE: Self = Self { len: 0, digest: 0 };
 
-    fn put(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.len.to_be_bytes());
-        out.extend_from_slice(&self.digest.to_be_bytes());
-    }
-
     /// Absent where the sender had none, or is too old to say.
     fn take(body: &mut Reader<'_>) -> Option<Self> {
-        let len = body.take_u64("copy's length").ok()?;
-        let copy = Self { len, digest: body.take_u64("copy's digest").ok()? };
-        (copy != Self::NONE).then_some(copy)
+        let (len, digest) = body.get("copy's name").ok()?;
+        Some(Self { len, digest }).filter(|copy| *copy != Self::NONE)
     }
 }
 
@@ -537,8 +487,7 @@ impl Envelope {
         let (&[version, kind, ..], body) = bytes.split_first_chunk::<HEADER_LEN>()?;
         let mut body = Reader(body);
         let [_path, flags] = body.take("flags").ok()?;
-        let session = SessionId(body.take_u64("session").ok()?);
-        let attempt = body.take_u32("attempt").ok()?;
+        let (session, attempt) = body.get("session").ok()?;
         Some(Self { version, kind, critical: flags & FLAG_CRITICAL != 0, session, attempt })
     }
 
@@ -565,8 +514,7 @@ impl<'a> Datagram<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[VERSION, self.message.kind(), 0, 0, 0, 0]);
-        out.extend_from_slice(&self.session.0.to_be_bytes());
-        out.extend_from_slice(&self.attempt.to_be_bytes());
+        put!(out, self.session, self.attempt);
         self.message.encode(out);
         let body = u16::try_from(out.len() - start - HEADER_LEN).unwrap_or(u16::MAX);
         out[start + 2..start + HEADER_LEN].copy_from_slice(&body.to_be_bytes());
@@ -588,8 +536,7 @@ impl<'a> Datagram<'a> {
         let len = usize::from(u16::from_be_bytes([high, low]));
         let mut body = Reader(rest.get(..len).ok_or(MhpError::Truncated("body"))?);
         let [_path, _flags] = body.take("flags")?;
-        let session = SessionId(body.take_u64("session")?);
-        let attempt = body.take_u32("attempt")?;
+        let (session, attempt) = body.get("session")?;
         Ok(Self { session, attempt, message: Message::decode(kind, body)? })
     }
 }

@@ -6,13 +6,12 @@
 
 use alloc::vec::Vec;
 
-use super::handoff::Envelope;
+use super::field::flag;
+use super::handoff::{COMMON_LEN, Envelope};
 use super::{HEADER_LEN, VERSION};
 
 const TYPE_ASK: u8 = 48;
 const TYPE_TOLD: u8 = 49;
-/// Bytes of the envelope behind the header.
-const COMMON_LEN: usize = 14;
 
 const FLAG_IPV4: u8 = 1;
 const FLAG_IPV6: u8 = 2;
@@ -51,7 +50,6 @@ impl Reach {
         let (kind, flags) = match self {
             Self::Ask => (TYPE_ASK, None),
             Self::Told(Families { ipv4, ipv6 }) => {
-                let flag = |on: bool, flag: u8| if on { flag } else { 0 };
                 (TYPE_TOLD, Some(flag(ipv4, FLAG_IPV4) | flag(ipv6, FLAG_IPV6)))
             }
         };

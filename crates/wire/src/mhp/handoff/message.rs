@@ -2,196 +2,118 @@
 
 use alloc::vec::Vec;
 
-use super::super::{MhpError, Reader};
-use super::{BaseName, CopyName, Message, PULL_MAX, Pieces, Reason, Warrant, trust};
+use super::super::MhpError;
+use super::super::field::{Field, Reader, put};
+use super::{CopyName, Message, PULL_MAX, Pieces, Reason, Warrant};
 
-const TYPE_GREET: u8 = 20;
-const TYPE_RESUME: u8 = 21;
-const TYPE_HANDOVER: u8 = 22;
-const TYPE_PULL: u8 = 23;
-const TYPE_STATE: u8 = 24;
-const TYPE_COMMIT: u8 = 25;
-const TYPE_COMMITTED: u8 = 26;
-const TYPE_MOVED: u8 = 27;
 pub(super) const TYPE_REFUSE: u8 = 28;
-const TYPE_SUPERSEDED: u8 = 29;
-const TYPE_EXPECT: u8 = 30;
-const TYPE_EXPECTED: u8 = 31;
-const TYPE_AHEAD: u8 = 32;
-const TYPE_FETCH: u8 = 33;
-const TYPE_HAVE: u8 = 34;
-const TYPE_ATTACH: u8 = 35;
-const TYPE_ATTACHED: u8 = 36;
-const TYPE_HERE: u8 = 37;
 
-impl<'a> Message<'a> {
-    pub(super) fn kind(&self) -> u8 {
-        match self {
-            Self::Greet { .. } => TYPE_GREET,
-            Self::Resume { .. } => TYPE_RESUME,
-            Self::Handover { .. } => TYPE_HANDOVER,
-            Self::Pull { .. } => TYPE_PULL,
-            Self::State { .. } => TYPE_STATE,
-            Self::Commit { .. } => TYPE_COMMIT,
-            Self::Committed { .. } => TYPE_COMMITTED,
-            Self::Superseded { .. } => TYPE_SUPERSEDED,
-            Self::Moved { .. } => TYPE_MOVED,
-            Self::Refuse(_) => TYPE_REFUSE,
-            Self::Expect { .. } => TYPE_EXPECT,
-            Self::Expected { .. } => TYPE_EXPECTED,
-            Self::Ahead { .. } => TYPE_AHEAD,
-            Self::Fetch { .. } => TYPE_FETCH,
-            Self::Have { .. } => TYPE_HAVE,
-            Self::Attach { .. } => TYPE_ATTACH,
-            Self::Attached => TYPE_ATTACHED,
-            Self::Here { .. } => TYPE_HERE,
+const GENERATION: &str = "state's generation";
+const COPY: &str = "copy's number";
+
+/// Each message with its type and its fields in the order in which they are sent.
+macro_rules! messages {
+    ($(
+        $kind:ident = $type:tt
+        $(($one:ident: $what_one:expr))?
+        $({
+            $($field:ident: $what:expr),+
+            $(; ($($more:ident),+) by $put:ident, $take:ident)?
+        })?;
+    )+) => {
+        impl<'a> Message<'a> {
+            pub(super) fn kind(&self) -> u8 {
+                match self {
+                    $(Self::$kind { .. } => $type,)+
+                }
+            }
+
+            pub(super) fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $(Self::$kind $(($one))? $({ $($field,)+ $($($more),+)? })? => {
+                        $($one.put(out);)?
+                        $(put!(out, $($field),+); $($put(out, $($more),+);)?)?
+                    })+
+                }
+            }
+
+            pub(super) fn decode(kind: u8, mut body: Reader<'a>) -> Result<Self, MhpError> {
+                match kind {
+                    $($type => {
+                        $(let $one = body.get($what_one)?;)?
+                        $(
+                            $(let $field = body.get($what)?;)+
+                            $(let ($($more),+) = $take(&mut body)?;)?
+                        )?
+                        Ok(Self::$kind $(($one))? $({ $($field,)+ $($($more),+)? })?)
+                    })+
+                    _ => Err(MhpError::Type(kind)),
+                }
+            }
         }
-    }
+    };
+}
 
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Resume { since: generation }
-            | Self::Here { since: generation }
-            | Self::Committed { generation }
-            | Self::Superseded { generation }
-            | Self::Have { number: generation } => {
-                out.extend_from_slice(&generation.to_be_bytes());
-            }
-            Self::Commit { generation, warrant } => {
-                out.extend_from_slice(&generation.to_be_bytes());
-                if let Some(warrant) = warrant {
-                    warrant.put(out);
-                }
-            }
-            Self::Greet { holder, since, grants } => {
-                out.extend_from_slice(&since.to_be_bytes());
-                holder.put(out);
-                trust::put_grants(out, grants);
-            }
-            Self::Moved { to, since } => {
-                out.extend_from_slice(&since.to_be_bytes());
-                to.put(out);
-            }
-            Self::Handover { limit, piece, window, since, copy, warrant } => {
-                out.extend_from_slice(&limit.to_be_bytes());
-                out.extend_from_slice(&piece.to_be_bytes());
-                out.extend_from_slice(&window.to_be_bytes());
-                out.extend_from_slice(&since.to_be_bytes());
-                if copy.is_some() || warrant.is_some() {
-                    copy.unwrap_or(CopyName::NONE).put(out);
-                }
-                if let Some(warrant) = warrant {
-                    warrant.put(out);
-                }
-            }
-            Self::Pull { piece, pieces } => put_pieces(out, *piece, pieces),
-            Self::Fetch { number, piece, pieces } => {
-                out.extend_from_slice(&number.to_be_bytes());
-                put_pieces(out, *piece, pieces);
-            }
-            Self::State { generation, total, offset, bytes }
-            | Self::Ahead { number: generation, total, offset, bytes } => {
-                out.extend_from_slice(&generation.to_be_bytes());
-                out.extend_from_slice(&total.to_be_bytes());
-                out.extend_from_slice(&offset.to_be_bytes());
-                out.extend_from_slice(bytes);
-            }
-            Self::Refuse(reason) => out.push(reason.code()),
-            Self::Expect { candidate } => candidate.put(out),
-            Self::Expected { candidate, refused } => {
-                candidate.put(out);
-                out.extend(refused.map(Reason::code));
-            }
-            Self::Attach { warrant } => warrant.put(out),
-            Self::Attached => {}
-        }
-    }
+messages! {
+    Greet = 20 { since: GENERATION, holder: "holder", grants: "number of grants" };
+    Resume = 21 { since: GENERATION };
+    Handover = 22 {
+        limit: "limit", piece: "piece size", window: "window", since: GENERATION;
+        (copy, warrant) by put_copy_and_warrant, take_copy_and_warrant
+    };
+    Pull = 23 { piece: "piece size", pieces: "count" };
+    State = 24 { generation: GENERATION, total: "total", offset: "offset", bytes: "bytes" };
+    Commit = 25 { generation: GENERATION, warrant: "warrant" };
+    Committed = 26 { generation: GENERATION };
+    Moved = 27 { since: GENERATION, to: "new holder" };
+    Refuse = TYPE_REFUSE (reason: "reason");
+    Superseded = 29 { generation: GENERATION };
+    Expect = 30 { candidate: "candidate" };
+    Expected = 31 { candidate: "candidate", refused: "reason" };
+    Ahead = 32 { number: COPY, total: "total", offset: "offset", bytes: "bytes" };
+    Fetch = 33 { number: COPY, piece: "piece size", pieces: "count" };
+    Have = 34 { number: COPY };
+    Attach = 35 { warrant: "warrant" };
+    Attached = 36;
+    Here = 37 { since: GENERATION };
+}
 
-    pub(super) fn decode(kind: u8, mut body: Reader<'a>) -> Result<Self, MhpError> {
-        Ok(match kind {
-            TYPE_GREET => {
-                let since = body.take_u32("state's generation")?;
-                let holder = BaseName::take(&mut body)?;
-                Self::Greet { holder, since, grants: trust::take_grants(&mut body)? }
-            }
-            TYPE_RESUME => Self::Resume { since: body.take_u32("state's generation")? },
-            TYPE_HANDOVER => Self::Handover {
-                limit: body.take_u64("limit")?,
-                piece: body.take_u16("piece size")?,
-                window: body.take_u16("window")?,
-                since: body.take_u32("state's generation")?,
-                copy: CopyName::take(&mut body),
-                warrant: Warrant::take_last(&mut body)?,
-            },
-            TYPE_PULL => {
-                let (piece, pieces) = take_pieces(&mut body)?;
-                Self::Pull { piece, pieces }
-            }
-            TYPE_STATE => Self::State {
-                generation: body.take_u32("state's generation")?,
-                total: body.take_u64("total")?,
-                offset: body.take_u64("offset")?,
-                bytes: body.0,
-            },
-            TYPE_COMMIT => Self::Commit {
-                generation: body.take_u32("state's generation")?,
-                warrant: Warrant::take_last(&mut body)?,
-            },
-            TYPE_COMMITTED => Self::Committed { generation: body.take_u32("state's generation")? },
-            TYPE_SUPERSEDED => {
-                Self::Superseded { generation: body.take_u32("state's generation")? }
-            }
-            TYPE_MOVED => {
-                let since = body.take_u32("state's generation")?;
-                Self::Moved { to: BaseName::take(&mut body)?, since }
-            }
-            TYPE_REFUSE => {
-                let [code] = body.take("reason")?;
-                Self::Refuse(Reason::from_code(code))
-            }
-            TYPE_EXPECT => Self::Expect { candidate: BaseName::take(&mut body)? },
-            TYPE_EXPECTED => Self::Expected {
-                candidate: BaseName::take(&mut body)?,
-                refused: body.0.first().map(|code| Reason::from_code(*code)),
-            },
-            TYPE_AHEAD => Self::Ahead {
-                number: body.take_u32("copy's number")?,
-                total: body.take_u64("total")?,
-                offset: body.take_u64("offset")?,
-                bytes: body.0,
-            },
-            TYPE_FETCH => {
-                let number = body.take_u32("copy's number")?;
-                let (piece, pieces) = take_pieces(&mut body)?;
-                Self::Fetch { number, piece, pieces }
-            }
-            TYPE_HAVE => Self::Have { number: body.take_u32("copy's number")? },
-            TYPE_ATTACH => Self::Attach { warrant: Warrant::take(&mut body)? },
-            TYPE_ATTACHED => Self::Attached,
-            TYPE_HERE => Self::Here { since: body.take_u32("state's generation")? },
-            _ => return Err(MhpError::Type(kind)),
-        })
+/// Where a warrant follows, the copy that there is not is said to be none.
+fn put_copy_and_warrant(out: &mut Vec<u8>, copy: &Option<CopyName>, warrant: &Option<Warrant>) {
+    if copy.is_some() || warrant.is_some() {
+        let CopyName { len, digest } = copy.unwrap_or(CopyName::NONE);
+        put!(out, len, digest, warrant);
     }
 }
 
-fn put_pieces(out: &mut Vec<u8>, piece: u16, pieces: &[Pieces]) {
-    let pieces = &pieces[..pieces.len().min(PULL_MAX)];
-    out.extend_from_slice(&piece.to_be_bytes());
-    out.push(pieces.len() as u8);
-    for run in pieces {
-        out.extend_from_slice(&run.first.to_be_bytes());
-        out.extend_from_slice(&run.count.to_be_bytes());
+fn take_copy_and_warrant(
+    body: &mut Reader<'_>,
+) -> Result<(Option<CopyName>, Option<Warrant>), MhpError> {
+    Ok((CopyName::take(body), body.get("warrant")?))
+}
+
+impl Field<'_> for Reason {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.code().put(out);
+    }
+
+    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
+        body.get(what).map(Self::from_code)
     }
 }
 
-/// Bytes in each piece, and the runs that are wanted.
-fn take_pieces(body: &mut Reader<'_>) -> Result<(u16, Vec<Pieces>), MhpError> {
-    let piece = body.take_u16("piece size")?;
-    let [count] = body.take("count")?;
-    let mut pieces = Vec::new();
-    for _ in 0..usize::from(count).min(PULL_MAX) {
-        let first = body.take_u32("first piece")?;
-        pieces.push(Pieces { first, count: body.take_u16("number of pieces")? });
+impl Field<'_> for Vec<Pieces> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let pieces = &self[..self.len().min(PULL_MAX)];
+        out.push(pieces.len() as u8);
+        for run in pieces {
+            put!(out, run.first, run.count);
+        }
     }
-    Ok((piece, pieces))
+
+    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
+        let count: u8 = body.get(what)?;
+        let one = |_| body.get("run of pieces").map(|(first, count)| Pieces { first, count });
+        (0..usize::from(count).min(PULL_MAX)).map(one).collect()
+    }
 }

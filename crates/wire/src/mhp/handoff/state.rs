@@ -5,7 +5,8 @@ use core::net::SocketAddr;
 
 use thiserror::Error;
 
-use super::super::{MhpError, Opening, Reader, Refusal, Target, put_target, take_target};
+use super::super::field::{Field, Reader, flag, put};
+use super::super::{MhpError, Opening, Refusal, Target};
 use super::{SessionId, put_bound, take_bound};
 
 /// The version of the state's format.
@@ -122,25 +123,21 @@ impl SessionState {
     /// may append to it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.encoded_len());
-        out.extend_from_slice(&[STATE_VERSION, 0]);
-        out.extend_from_slice(&self.session.0.to_be_bytes());
-        out.extend_from_slice(&self.forgotten.to_be_bytes());
-        put_bytes(&mut out, &self.hop);
-        put_len(&mut out, self.ended.len());
-        for ended in &self.ended {
-            out.extend_from_slice(&ended.id.to_be_bytes());
-            out.push(u8::from(ended.reset.is_some()));
-            out.extend_from_slice(&ended.reset.unwrap_or(0).to_be_bytes());
+        let hop = Counted(&self.hop);
+        put!(&mut out, STATE_VERSION, 0u8, self.session, self.forgotten, hop);
+        (self.ended.len() as u32).put(&mut out);
+        for Ended { id, reset } in &self.ended {
+            put!(&mut out, id, u8::from(reset.is_some()), reset.unwrap_or(0));
         }
-        put_len(&mut out, self.connections.len());
+        (self.connections.len() as u32).put(&mut out);
         for connection in &self.connections {
             let start = out.len();
-            put_len(&mut out, 0);
+            0u32.put(&mut out);
             connection.encode(&mut out);
             let len = (out.len() - start - 4) as u32;
             out[start..start + 4].copy_from_slice(&len.to_be_bytes());
         }
-        out.extend_from_slice(&self.turn.to_be_bytes());
+        self.turn.put(&mut out);
         out
     }
 
@@ -162,30 +159,27 @@ impl SessionState {
         if version != STATE_VERSION {
             return Err(StateError::Version(version));
         }
-        let session = SessionId(body.take_u64("session")?);
-        let forgotten = body.take_u64("forgotten number")?;
-        let hop = take_bytes(&mut body, "hop's state")?.to_vec();
+        let (session, forgotten) = body.get("session")?;
+        let Counted(hop) = body.get("hop's state")?;
         let mut ended = Vec::new();
-        for _ in 0..body.take_u32("number of ended connections")? {
-            let id = body.take_u64("ended connection")?;
-            let [is_reset] = body.take("end")?;
-            let code = body.take_u64("reset code")?;
+        for _ in 0..body.get::<u32>("number of ended connections")? {
+            let (id, [is_reset]) = (body.get("ended connection")?, body.take("end")?);
+            let code = body.get("reset code")?;
             ended.push(Ended { id, reset: (is_reset != 0).then_some(code) });
         }
         let mut connections = Vec::new();
-        for _ in 0..body.take_u32("number of connections")? {
-            let record = take_bytes(&mut body, "connection")?;
+        for _ in 0..body.get::<u32>("number of connections")? {
+            let Counted(record) = body.get("connection")?;
             connections.push(ConnectionState::decode(Reader(record))?);
         }
         // Absent where the peer is too old to say.
-        let turn = if body.0.is_empty() { 0 } else { body.take_u32("turn")? };
-        Ok(Self { session, connections, ended, forgotten, turn, hop })
+        let turn = body.get::<Option<_>>("turn")?.unwrap_or(0);
+        Ok(Self { session, connections, ended, forgotten, turn, hop: hop.to_vec() })
     }
 }
 
 impl ConnectionState {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.id.to_be_bytes());
         let (stage, refusal) = match self.stage {
             Stage::Connecting(Opening::Faithful) => (STAGE_CONNECTING, None),
             Stage::Connecting(Opening::Early) => (STAGE_CONNECTING_EARLY, None),
@@ -194,62 +188,52 @@ impl ConnectionState {
             Stage::Over => (STAGE_OVER, None),
         };
         let (code, detail) = refusal.map_or((0, 0), |r| (r.code(), r.detail()));
-        let up = if self.up.ended { FLAG_UP_ENDED } else { 0 };
-        let down = if self.down.ended { FLAG_DOWN_ENDED } else { 0 };
-        out.extend_from_slice(&[stage, code]);
-        out.extend_from_slice(&detail.to_be_bytes());
-        out.push(up | down);
-        put_target(out, &self.target);
-        put_bound(out, self.bound.as_ref());
+        let flags = flag(self.up.ended, FLAG_UP_ENDED) | flag(self.down.ended, FLAG_DOWN_ENDED);
+        put!(out, self.id, stage, code, detail, flags, self.target);
+        put_bound(out, self.bound);
         for direction in [&self.up, &self.down] {
-            out.extend_from_slice(&direction.start.to_be_bytes());
-            put_bytes(out, &direction.bytes);
+            put!(out, direction.start, Counted(&direction.bytes));
         }
-        put_bytes(out, &self.wired);
-        if self.source.is_some() {
-            put_bound(out, self.source.as_ref());
-        }
+        put!(out, Counted(&self.wired), self.source);
     }
 
     fn decode(mut body: Reader<'_>) -> Result<Self, StateError> {
-        let id = body.take_u64("connection")?;
-        let [stage, code] = body.take("stage")?;
-        let detail = body.take_u16("refusal detail")?;
-        let [flags] = body.take("flags")?;
+        let (id, stage) = body.get("connection")?;
+        let refusal = body.get("refusal")?;
+        let flags: u8 = body.get("flags")?;
         let stage = match stage {
             STAGE_CONNECTING => Stage::Connecting(Opening::Faithful),
             STAGE_CONNECTING_EARLY => Stage::Connecting(Opening::Early),
-            STAGE_REFUSING => Stage::Refusing(Refusal::from_code(code, detail)),
+            STAGE_REFUSING => Stage::Refusing(refusal),
             STAGE_OPEN => Stage::Open,
             STAGE_OVER => Stage::Over,
             other => return Err(StateError::Stage(other)),
         };
-        let target = take_target(&mut body)?;
+        let target = body.get("address kind")?;
         let bound = take_bound(&mut body)?;
-        let up = take_direction(&mut body, flags & FLAG_UP_ENDED != 0)?;
-        let down = take_direction(&mut body, flags & FLAG_DOWN_ENDED != 0)?;
-        let wired = take_bytes(&mut body, "wired half")?.to_vec();
+        let mut direction = |ended| {
+            let (start, Counted(bytes)) = body.get("bytes")?;
+            Ok::<_, MhpError>(Direction { start, bytes: bytes.to_vec(), ended })
+        };
+        let up = direction(flags & FLAG_UP_ENDED != 0)?;
+        let down = direction(flags & FLAG_DOWN_ENDED != 0)?;
+        let Counted(wired) = body.get("wired half")?;
         // Absent where it is not known, or the peer is too old to say.
         let source = if body.0.is_empty() { None } else { take_bound(&mut body)? };
-        Ok(Self { id, stage, target, bound, up, down, wired, source })
+        Ok(Self { id, stage, target, bound, up, down, wired: wired.to_vec(), source })
     }
 }
 
-fn take_direction(body: &mut Reader<'_>, ended: bool) -> Result<Direction, MhpError> {
-    let start = body.take_u64("offset")?;
-    Ok(Direction { start, bytes: take_bytes(body, "bytes")?.to_vec(), ended })
-}
+/// Bytes behind their number.
+struct Counted<'a>(&'a [u8]);
 
-fn put_len(out: &mut Vec<u8>, len: usize) {
-    out.extend_from_slice(&(len as u32).to_be_bytes());
-}
+impl<'a> Field<'a> for Counted<'a> {
+    fn put(&self, out: &mut Vec<u8>) {
+        put!(out, self.0.len() as u32, self.0);
+    }
 
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_len(out, bytes.len());
-    out.extend_from_slice(bytes);
-}
-
-fn take_bytes<'a>(body: &mut Reader<'a>, field: &'static str) -> Result<&'a [u8], MhpError> {
-    let len = body.take_u32(field)?;
-    body.take_slice(len as usize, field)
+    fn take(body: &mut Reader<'a>, what: &'static str) -> Result<Self, MhpError> {
+        let len: u32 = body.get(what)?;
+        body.take_slice(len as usize, what).map(Self)
+    }
 }

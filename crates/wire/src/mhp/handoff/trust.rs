@@ -2,7 +2,8 @@
 
 use alloc::vec::Vec;
 
-use super::super::{MhpError, Reader};
+use super::super::MhpError;
+use super::super::field::{Field, Reader, put};
 use super::BaseName;
 
 /// Grants that one [`Message::Greet`](super::Message::Greet) brings at most.
@@ -18,8 +19,14 @@ pub struct Grant(pub [u8; Grant::LEN]);
 impl Grant {
     /// Bytes of a grant.
     pub const LEN: usize = 16;
+}
 
-    fn take(body: &mut Reader<'_>) -> Result<Self, MhpError> {
+impl Field<'_> for Grant {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+
+    fn take(body: &mut Reader<'_>, _: &'static str) -> Result<Self, MhpError> {
         body.take("grant").map(Self)
     }
 }
@@ -33,43 +40,31 @@ pub struct Warrant {
     pub grant: Grant,
 }
 
-impl Warrant {
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        self.mobile.put(out);
-        out.extend_from_slice(&self.grant.0);
+impl Field<'_> for Warrant {
+    fn put(&self, out: &mut Vec<u8>) {
+        put!(out, self.mobile, self.grant);
     }
 
-    pub(super) fn take(body: &mut Reader<'_>) -> Result<Self, MhpError> {
-        Ok(Self { mobile: BaseName::take(body)?, grant: Grant::take(body)? })
-    }
-
-    /// Absent where the sender had none, or is too old to say.
-    pub(super) fn take_last(body: &mut Reader<'_>) -> Result<Option<Self>, MhpError> {
-        if body.0.is_empty() { Ok(None) } else { Self::take(body).map(Some) }
+    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
+        Ok(Self { mobile: body.get(what)?, grant: body.get(what)? })
     }
 }
 
-pub(super) fn put_grants(out: &mut Vec<u8>, grants: &[(BaseName, Grant)]) {
-    if grants.is_empty() {
-        return;
+/// None are not written; a peer that is too old to say has none.
+impl Field<'_> for Vec<(BaseName, Grant)> {
+    fn put(&self, out: &mut Vec<u8>) {
+        let grants = &self[..self.len().min(GRANTS_MAX)];
+        if !grants.is_empty() {
+            out.push(grants.len() as u8);
+        }
+        grants.iter().for_each(|grant| grant.put(out));
     }
-    let grants = &grants[..grants.len().min(GRANTS_MAX)];
-    out.push(grants.len() as u8);
-    for (holder, grant) in grants {
-        holder.put(out);
-        out.extend_from_slice(&grant.0);
-    }
-}
 
-/// None where the sender is too old to say.
-pub(super) fn take_grants(body: &mut Reader<'_>) -> Result<Vec<(BaseName, Grant)>, MhpError> {
-    if body.0.is_empty() {
-        return Ok(Vec::new());
+    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
+        let count: u8 = body.get::<Option<u8>>(what)?.unwrap_or(0);
+        if usize::from(count) > GRANTS_MAX {
+            return Err(MhpError::TooLong(usize::from(count)));
+        }
+        (0..count).map(|_| body.get(what)).collect()
     }
-    let [count] = body.take("number of grants")?;
-    if usize::from(count) > GRANTS_MAX {
-        return Err(MhpError::TooLong(usize::from(count)));
-    }
-    let one = |_| Ok((BaseName::take(body)?, Grant::take(body)?));
-    (0..count).map(one).collect()
 }
