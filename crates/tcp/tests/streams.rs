@@ -316,7 +316,7 @@ fn garbage() -> impl Strategy<Value = Segment> {
     );
     (numbers, options, 0u32..3000).prop_map(|((seq, ack, flags, window), o, len)| {
         let mut sack = SackBlocks::default();
-        o.4.iter().for_each(|(a, b)| sack.push(Seq(*a), Seq(*b)));
+        o.4.iter().for_each(|(a, b)| assert!(sack.push(Seq(*a), Seq(*b))));
         Segment {
             src_port: 1,
             dst_port: 2,

@@ -8,7 +8,7 @@ pub use bytes::{EmitError, ParseError};
 
 use core::net::SocketAddr;
 
-use crate::tcp::Seq;
+use crate::tcp::SeqRanges;
 use crate::unsplit::Request;
 
 /// The UDP port of agents, and of hosts that listen to them, at both ends of a datagram.
@@ -23,45 +23,8 @@ pub struct Connection {
     pub mobile: SocketAddr,
 }
 
-/// Ranges of sequence numbers, each from its first byte up to but not including its end.
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct Ranges {
-    ranges: [(Seq, Seq); Self::MAX],
-    len: u8,
-}
-
-impl Ranges {
-    /// Ranges that a message can name.
-    pub const MAX: usize = 32;
-
-    /// Adds a range; false if there is no room.
-    pub fn push(&mut self, start: Seq, end: Seq) -> bool {
-        match self.ranges.get_mut(usize::from(self.len)) {
-            Some(slot) => {
-                *slot = (start, end);
-                self.len += 1;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// The ranges in the order in which they were added.
-    pub fn as_slice(&self) -> &[(Seq, Seq)] {
-        &self.ranges[..usize::from(self.len)]
-    }
-
-    /// There is none.
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-}
-
-impl core::fmt::Debug for Ranges {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_list().entries(self.as_slice()).finish()
-    }
-}
+/// Ranges of sequence numbers, as many as a message can name.
+pub type Ranges = SeqRanges<32>;
 
 /// A message.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,6 +10,7 @@ pub mod checksum;
 pub mod datagram;
 pub mod frame;
 pub mod ip;
+mod kinds;
 pub mod mhp;
 pub mod mobile_tcp;
 pub mod tcp;

@@ -7,7 +7,8 @@ pub use bytes::{EmitError, ParseError};
 pub use rewrite::HeaderBytes;
 
 use core::fmt;
-use core::ops::{Add, AddAssign, Sub};
+
+use crate::kinds::{bits, reads_as_number, wraps};
 
 /// A sequence number: arithmetic is modulo 2^32 (RFC 9293 section 3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -20,134 +21,67 @@ impl Seq {
     }
 }
 
-impl Add<u32> for Seq {
-    type Output = Self;
+wraps!(Seq(u32));
+reads_as_number!(Seq);
 
-    fn add(self, n: u32) -> Self {
-        Self(self.0.wrapping_add(n))
+bits! {
+    /// The control bits (RFC 9293 section 3.1, RFC 3168).
+    pub struct Flags(u8) {
+        /// No more data from the sender.
+        FIN = 0x01,
+        /// Synchronize sequence numbers.
+        SYN = 0x02,
+        /// Reset the connection.
+        RST = 0x04,
+        /// Push.
+        PSH = 0x08,
+        /// The acknowledgement field is significant.
+        ACK = 0x10,
+        /// The urgent pointer is significant.
+        URG = 0x20,
+        /// ECN echo.
+        ECE = 0x40,
+        /// Congestion window reduced.
+        CWR = 0x80,
     }
 }
 
-impl AddAssign<u32> for Seq {
-    fn add_assign(&mut self, n: u32) {
-        *self = *self + n;
-    }
-}
+/// Up to four ranges that the receiver holds above its acknowledgement (RFC 2018 section 3), most recent
+/// first (section 4).
+pub type SackBlocks = SeqRanges<4>;
 
-impl Sub<u32> for Seq {
-    type Output = Self;
-
-    fn sub(self, n: u32) -> Self {
-        Self(self.0.wrapping_sub(n))
-    }
-}
-
-impl fmt::Debug for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Seq {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// The control bits (RFC 9293 section 3.1, RFC 3168).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Flags(u8);
-
-impl Flags {
-    /// No more data from the sender.
-    pub const FIN: Self = Self(0x01);
-    /// Synchronize sequence numbers.
-    pub const SYN: Self = Self(0x02);
-    /// Reset the connection.
-    pub const RST: Self = Self(0x04);
-    /// Push.
-    pub const PSH: Self = Self(0x08);
-    /// The acknowledgement field is significant.
-    pub const ACK: Self = Self(0x10);
-    /// The urgent pointer is significant.
-    pub const URG: Self = Self(0x20);
-    /// ECN echo.
-    pub const ECE: Self = Self(0x40);
-    /// Congestion window reduced.
-    pub const CWR: Self = Self(0x80);
-
-    /// No flag.
-    pub const fn empty() -> Self {
-        Self(0)
-    }
-
-    /// Flags from the header's octet.
-    pub const fn from_bits(bits: u8) -> Self {
-        Self(bits)
-    }
-
-    /// The header's octet.
-    pub const fn bits(self) -> u8 {
-        self.0
-    }
-
-    /// Both.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// These without `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// All of `other` are set.
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Any of `other` is set.
-    pub const fn intersects(self, other: Self) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-impl fmt::Debug for Flags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
-        let mut set = names.iter().enumerate().filter(|(bit, _)| self.0 & (1 << bit) != 0);
-        match set.next() {
-            Some((_, first)) => f.write_str(first)?,
-            None => return f.write_str("-"),
-        }
-        set.try_for_each(|(_, name)| write!(f, "|{name}"))
-    }
-}
-
-/// Up to four ranges that the receiver holds above its acknowledgement (RFC 2018 section 3).
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-pub struct SackBlocks {
-    blocks: [(Seq, Seq); 4],
+/// Up to `N` ranges of sequence numbers, each from its first byte up to but not including its end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SeqRanges<const N: usize> {
+    ranges: [(Seq, Seq); N],
     len: u8,
 }
 
-impl SackBlocks {
-    /// Blocks that an option can hold at most.
-    pub const MAX: usize = 4;
+impl<const N: usize> Default for SeqRanges<N> {
+    fn default() -> Self {
+        Self { ranges: [(Seq(0), Seq(0)); N], len: 0 }
+    }
+}
 
-    /// Adds the block from `start` up to but not including `end`; one too many is left out.
-    pub fn push(&mut self, start: Seq, end: Seq) {
-        if let Some(slot) = self.blocks.get_mut(usize::from(self.len)) {
-            *slot = (start, end);
-            self.len += 1;
+impl<const N: usize> SeqRanges<N> {
+    /// Ranges that can be held at most.
+    pub const MAX: usize = N;
+
+    /// Adds a range from `start` up to but not including `end`. False if there is no room for it.
+    pub fn push(&mut self, start: Seq, end: Seq) -> bool {
+        match self.ranges.get_mut(usize::from(self.len)) {
+            Some(slot) => {
+                *slot = (start, end);
+                self.len += 1;
+                true
+            }
+            None => false,
         }
     }
 
-    /// The blocks, most recent first (RFC 2018 section 4).
+    /// The ranges, in the order in which they were added.
     pub fn as_slice(&self) -> &[(Seq, Seq)] {
-        &self.blocks[..usize::from(self.len)]
+        &self.ranges[..usize::from(self.len)]
     }
 
     /// There is none.
@@ -160,11 +94,11 @@ impl SackBlocks {
     pub fn truncate(&mut self, n: usize) {
         self.len = self.len.min(u8::try_from(n).unwrap_or(u8::MAX));
         // What is cut off must not tell two equal values apart.
-        self.blocks[usize::from(self.len)..].fill(<(Seq, Seq)>::default());
+        self.ranges[usize::from(self.len)..].fill(<(Seq, Seq)>::default());
     }
 }
 
-impl fmt::Debug for SackBlocks {
+impl<const N: usize> fmt::Debug for SeqRanges<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.as_slice()).finish()
     }

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::kinds::numbered;
+
 // The numbers of Linux's asm-generic/errno.h. They are part of the format: `Other` carries one.
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
@@ -64,44 +66,31 @@ pub enum Refusal {
     Unknown(u8),
 }
 
-impl Refusal {
-    /// Every refusal that has a meaning of its own; `Other` and `Unknown` are families.
-    pub const NAMED: [Self; 13] = [
-        Self::Refused,
-        Self::NetworkUnreachable,
-        Self::HostUnreachable,
-        Self::TimedOut,
-        Self::ConnectionReset,
-        Self::NotPermitted,
-        Self::NameNotFound,
-        Self::ResolverFailed,
-        Self::NotAllowed,
-        Self::TooMany,
-        Self::ShuttingDown,
-        Self::Protocol,
-        Self::AssociationLost,
-    ];
+numbered!(Refusal: u8 {
+    Refused = 1,
+    NetworkUnreachable = 2,
+    HostUnreachable = 3,
+    TimedOut = 4,
+    ConnectionReset = 5,
+    NotPermitted = 6,
+    NameNotFound = 7,
+    ResolverFailed = 8,
+    NotAllowed = 9,
+    TooMany = 10,
+    ShuttingDown = 11,
+    Protocol = 12,
+    AssociationLost = 13,
+});
 
+impl Refusal {
     const OTHER: u8 = 255;
 
     /// The code on the wire.
     pub const fn code(self) -> u8 {
         match self {
-            Self::Refused => 1,
-            Self::NetworkUnreachable => 2,
-            Self::HostUnreachable => 3,
-            Self::TimedOut => 4,
-            Self::ConnectionReset => 5,
-            Self::NotPermitted => 6,
-            Self::NameNotFound => 7,
-            Self::ResolverFailed => 8,
-            Self::NotAllowed => 9,
-            Self::TooMany => 10,
-            Self::ShuttingDown => 11,
-            Self::Protocol => 12,
-            Self::AssociationLost => 13,
             Self::Unknown(code) => code,
             Self::Other(_) => Self::OTHER,
+            named => named.number(),
         }
     }
 
@@ -115,10 +104,11 @@ impl Refusal {
 
     /// The refusal that a peer meant by `code` and `detail`.
     pub fn from_code(code: u8, detail: u16) -> Self {
-        if code == Self::OTHER {
-            return Self::Other(detail);
+        match Self::of_number(code) {
+            Some(named) => named,
+            None if code == Self::OTHER => Self::Other(detail),
+            None => Self::Unknown(code),
         }
-        Self::NAMED.into_iter().find(|r| r.code() == code).unwrap_or(Self::Unknown(code))
     }
 
     /// The refusal for what `connect` returned, by its Linux errno.
@@ -180,6 +170,15 @@ pub enum ResetReason {
     Unknown(u64),
 }
 
+numbered!(ResetReason: u64 {
+    Aborted = 1,
+    Policy = 2,
+    TimedOut = 3,
+    Shutdown = 4,
+    Protocol = 5,
+    AssociationLost = 6,
+});
+
 impl ResetReason {
     /// A refusal's code is this, plus the refusal's own code, plus 65536 times its detail.
     const REFUSED: u64 = 0x100;
@@ -187,31 +186,21 @@ impl ResetReason {
     /// The code on the wire; of all but `Unknown` below 2³².
     pub const fn code(self) -> u64 {
         match self {
-            Self::Aborted => 1,
-            Self::Policy => 2,
-            Self::TimedOut => 3,
-            Self::Shutdown => 4,
-            Self::Protocol => 5,
-            Self::AssociationLost => 6,
             Self::Refused(r) => Self::REFUSED | r.code() as u64 | (r.detail() as u64) << 16,
             Self::Unknown(code) => code,
+            named => named.number(),
         }
     }
 
     /// The reason that a peer meant by `code`.
     pub fn from_code(code: u64) -> Self {
-        match code {
-            1 => Self::Aborted,
-            2 => Self::Policy,
-            3 => Self::TimedOut,
-            4 => Self::Shutdown,
-            5 => Self::Protocol,
-            6 => Self::AssociationLost,
+        match Self::of_number(code) {
+            Some(named) => named,
             // Eight bits of code, then the flag bit, then sixteen bits of detail from bit 16.
-            _ if code & !0xffff_00ff == Self::REFUSED => {
+            None if code & !0xffff_00ff == Self::REFUSED => {
                 Self::Refused(Refusal::from_code(code as u8, (code >> 16) as u16))
             }
-            _ => Self::Unknown(code),
+            None => Self::Unknown(code),
         }
     }
 

@@ -1,7 +1,6 @@
 //! Numbers of 16 bits: places in a stream, and connections.
 
-use core::fmt;
-use core::ops::{Add, AddAssign, Sub};
+use crate::kinds::{reads_as_number, wraps};
 
 /// A sequence number: a byte's place in its stream, modulo 2^16 (MOB-13).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -29,42 +28,7 @@ impl Seq16 {
     }
 }
 
-impl Add<u16> for Seq16 {
-    type Output = Self;
-
-    #[inline]
-    fn add(self, n: u16) -> Self {
-        Self(self.0.wrapping_add(n))
-    }
-}
-
-impl AddAssign<u16> for Seq16 {
-    #[inline]
-    fn add_assign(&mut self, n: u16) {
-        *self = *self + n;
-    }
-}
-
-impl Sub<u16> for Seq16 {
-    type Output = Self;
-
-    #[inline]
-    fn sub(self, n: u16) -> Self {
-        Self(self.0.wrapping_sub(n))
-    }
-}
-
-impl fmt::Debug for Seq16 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Seq16 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+wraps!(Seq16(u16));
 
 /// A connection's identifier in one direction, allotted by whoever receives packets under it
 /// (MOB-16).
@@ -83,14 +47,4 @@ impl Cid {
     }
 }
 
-impl fmt::Debug for Cid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Display for Cid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+reads_as_number!(Seq16 Cid);

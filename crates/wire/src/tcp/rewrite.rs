@@ -326,7 +326,7 @@ mod tests {
         // Authenticated: 30 bytes that are not to be moved out.
         let signed = [&[29, 30][..], &[7; 28], &[1, 1]].concat();
         let mut sack = SackBlocks::default();
-        (0..4).for_each(|n| sack.push(Seq(n), Seq(n + 1)));
+        (0..4).for_each(|n| assert!(sack.push(Seq(n), Seq(n + 1))));
         assert_eq!(changed(&signed, |options| options.sack = sack), {
             let mut one = signed[..30].to_vec();
             one.extend([5, 10, 0, 0, 0, 0, 0, 0, 0, 1]);
@@ -347,7 +347,9 @@ mod tests {
         (rest, sack).prop_map(|((mss, window_scale, sack_permitted, stamps, eln, cid), ranges)| {
             let timestamps = stamps.map(|(value, echo)| Timestamps { value, echo });
             let mut sack = SackBlocks::default();
-            ranges.into_iter().for_each(|(start, end)| sack.push(Seq(start), Seq(end)));
+            ranges.into_iter().for_each(|(start, end)| {
+                sack.push(Seq(start), Seq(end));
+            });
             Options { mss, window_scale, sack_permitted, timestamps, sack, eln, cid }
         })
     }
