@@ -18,6 +18,7 @@ mod lru;
 pub mod m_tcp;
 pub mod obtcp;
 mod packet;
+mod progress;
 mod rtt;
 pub mod snoop;
 pub mod table;

@@ -4,16 +4,15 @@
 use core::ops::Range;
 
 use lasthop_units::Time;
-use lasthop_wire::tcp::{Flags, Segment, Seq};
+use lasthop_wire::tcp::{Segment, Seq};
 
 use super::config::{Config, Timer};
 use super::timer::{Estimator, Sample};
 use super::{AckAction, Context};
 use crate::backlog::Backlog;
 use crate::cache::{Cache, CachedSegment, SPAN, Stored};
+use crate::progress::Progress;
 use crate::{Packet, Side};
-
-const FIN_SYN: Flags = Flags::FIN.with(Flags::SYN);
 
 /// What is noted about a segment that is kept.
 #[derive(Clone, Copy, Debug)]
@@ -39,13 +38,6 @@ struct Note {
     bytes: u64,
 }
 
-/// The mobile's latest acknowledgement.
-#[derive(Clone, Copy, Debug)]
-struct Acked {
-    ack: Seq,
-    window: u16,
-}
-
 /// A copy that the timer sent, while nothing has come back since.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
@@ -61,20 +53,14 @@ struct Probe {
 #[derive(Clone, Debug)]
 pub(super) struct Downloads<P> {
     cache: Cache<P, Note>,
-    /// After the highest byte that the fixed host has sent.
-    seen: Option<Seq>,
-    acked: Option<Acked>,
-    /// Duplicates of it, each the answer to another segment.
-    duplicates: u64,
+    /// Each duplicate is the answer to another segment.
+    progress: Progress,
     /// Segments that went over the hop, the same one again included. Each that arrives is answered
     /// by one acknowledgement, and a duplicate while there is a hole below it.
     sent: u64,
     /// The latest acknowledgement that was new answered this one of them or a later one. As the hop
     /// keeps the order, what went before has arrived or is lost.
     answered: u64,
-    /// The fixed host has sent again what is acknowledged: the acknowledgement was lost on its way,
-    /// so that the same again is news to it.
-    unheard: bool,
     estimator: Estimator,
     backlog: Backlog,
     deadline: Option<Time>,
@@ -88,12 +74,9 @@ impl<P: Packet> Downloads<P> {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             cache: Cache::new(config.segments),
-            seen: None,
-            acked: None,
-            duplicates: 0,
+            progress: Progress::default(),
             sent: 0,
             answered: 0,
-            unheard: false,
             estimator: Estimator::new(config),
             backlog: Backlog::default(),
             deadline: None,
@@ -120,9 +103,7 @@ impl<P: Packet> Downloads<P> {
 
     /// A connection begins with this SYN of the fixed host.
     pub(super) fn begin(&mut self, context: &mut Context<'_, P>, syn: &Segment) {
-        self.restart(context);
-        self.acked = None;
-        self.seen = Some(syn.end());
+        self.restart(context, Some(syn.end()));
     }
 
     /// The fixed host has sent data, which is handed on (SNP-1, SNP-7).
@@ -130,22 +111,21 @@ impl<P: Packet> Downloads<P> {
         if segment.seq_len() > SPAN {
             return;
         }
-        if !self.is_near(segment) {
-            self.restart(context);
-            self.acked = None;
+        if !self.progress.is_near(segment) {
+            self.restart(context, None);
         }
         self.sent += 1;
-        let again = self.seen.is_some_and(|seen| segment.seq.ahead_of(seen) < 0);
+        let again = self.progress.is_again(segment);
         if again && !self.front_is(segment.seq) {
             // The fixed host goes back itself.
             self.lost = 0..0;
         }
-        if self.is_new_to_mobile(segment) {
+        if self.progress.is_new(segment) {
             self.keep(context, segment, packet, again);
         } else if segment.seq_len() > 0 {
-            self.unheard = true;
+            self.progress.unheard = true;
         }
-        self.raise_seen(segment.end());
+        self.progress.pass(segment);
         if self.deadline.is_none() || again && self.front_is(segment.seq) {
             self.arm(context);
         }
@@ -154,17 +134,17 @@ impl<P: Packet> Downloads<P> {
     /// The same ahead of a handoff: it does not cross this hop (SNP-11).
     pub(super) fn prime(&mut self, context: &mut Context<'_, P>, segment: &Segment, packet: &P) {
         let known = self.cache.covering(segment.seq).is_some();
-        if known || segment.seq_len() > SPAN || !self.is_near(segment) {
+        if known || segment.seq_len() > SPAN || !self.progress.is_near(segment) {
             return;
         }
-        if self.is_new_to_mobile(segment) {
+        if self.progress.is_new(segment) {
             self.keep(context, segment, packet, false);
             if let Some(kept) = self.cache.covering(segment.seq) {
                 kept.note.primed = true;
                 kept.note.clean = false;
             }
         }
-        self.raise_seen(segment.end());
+        self.progress.pass(segment);
     }
 
     /// The mobile is here: what was kept for it goes out (SNP-11).
@@ -187,14 +167,11 @@ impl<P: Packet> Downloads<P> {
 
     /// The mobile acknowledges.
     pub(super) fn on_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
-        let ack = segment.ack;
-        if self.seen.is_some_and(|seen| ack.ahead_of(seen) > 0) {
-            // What it acknowledges went another way, or is a lie: nothing kept is worth anything.
-            self.restart(context);
-            self.acked = None;
-            self.seen = Some(ack);
+        if self.progress.is_beyond(segment.ack) {
+            // Nothing kept is worth anything.
+            self.restart(context, Some(segment.ack));
         }
-        match self.acked.map(|acked| ack.ahead_of(acked.ack)) {
+        match self.progress.advance(segment.ack) {
             Some(..0) => AckAction::Pass,
             Some(0) => self.on_same_ack(context, segment),
             Some(_) | None => self.on_new_ack(context, segment),
@@ -206,7 +183,7 @@ impl<P: Packet> Downloads<P> {
         if self.deadline.is_none_or(|at| at > context.now) {
             return;
         }
-        let wanted = self.acked.map(|acked| acked.ack);
+        let wanted = self.progress.acked();
         let answered = self.latest_answered();
         if let Some(kept) = wanted_in(&mut self.cache, wanted)
             && kept.note.tries < context.config.tries
@@ -229,8 +206,8 @@ impl<P: Packet> Downloads<P> {
                 self.backlog.sample(context.now.since(sample.at));
             }
         }
-        self.backlog.acknowledged(context.now, segment.ack, self.duplicates == 0);
-        if self.seen == Some(segment.ack) {
+        self.backlog.acknowledged(context.now, segment.ack, self.progress.duplicates == 0);
+        if self.progress.seen() == Some(segment.ack) {
             self.backlog.drained();
         }
         if context.config.go_back {
@@ -240,9 +217,7 @@ impl<P: Packet> Downloads<P> {
             };
             self.go_back(context, 2 * came);
         }
-        self.acked = Some(Acked { ack: segment.ack, window: segment.window });
-        self.duplicates = 0;
-        self.unheard = false;
+        self.progress.acknowledge(segment);
         self.arm(context);
         self.use_sack(context, segment);
         let hidden = context.config.hide_sack && !segment.options.sack.is_empty();
@@ -255,15 +230,14 @@ impl<P: Packet> Downloads<P> {
 
     /// SNP-3 to SNP-5.
     fn on_same_ack(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
-        if !self.is_duplicate(segment) {
+        if !self.progress.count_duplicate(segment) {
             if self.deadline.is_none() {
                 self.arm(context);
             }
             return AckAction::Pass;
         }
-        self.duplicates += 1;
         self.probe = None;
-        if core::mem::take(&mut self.unheard) {
+        if core::mem::take(&mut self.progress.unheard) {
             return AckAction::Pass;
         }
         let action = self.answer_duplicate(context, segment);
@@ -273,7 +247,7 @@ impl<P: Packet> Downloads<P> {
 
     /// At least this one has been answered, taking each duplicate for the answer to the next.
     fn latest_answered(&self) -> u64 {
-        self.answered + self.duplicates
+        self.answered + self.progress.duplicates
     }
 
     fn answer_duplicate(&mut self, context: &mut Context<'_, P>, segment: &Segment) -> AckAction {
@@ -289,7 +263,7 @@ impl<P: Packet> Downloads<P> {
             // Blocks are of what went after it.
             let before = note.first.saturating_sub(self.answered + 1);
             let blocks = !segment.options.sack.is_empty();
-            let telling = self.duplicates.saturating_sub(if blocks { 0 } else { before });
+            let telling = self.progress.duplicates.saturating_sub(if blocks { 0 } else { before });
             if telling == 0 {
                 return AckAction::Suppress;
             }
@@ -308,25 +282,6 @@ impl<P: Packet> Downloads<P> {
             return AckAction::PassDuplicate;
         }
         AckAction::Suppress
-    }
-
-    /// A segment that acknowledges the same again, says nothing else and does so because something
-    /// else came (RFC 5681 section 2). Not data, an update of the window, the reply to a probe of a
-    /// closed one, a reply while nothing is under way, or word that something came twice (RFC 2883).
-    fn is_duplicate(&mut self, segment: &Segment) -> bool {
-        let Some(acked) = &mut self.acked else { return false };
-        let same_window = acked.window == segment.window;
-        acked.window = segment.window;
-        let outstanding = self.seen.is_some_and(|seen| seen.ahead_of(segment.ack) > 0);
-        let says_more = segment.len > 0 || segment.flags.intersects(FIN_SYN);
-        if says_more || !outstanding || segment.window == 0 {
-            return false;
-        }
-        let sack = segment.options.sack.as_slice();
-        if sack.is_empty() {
-            return same_window;
-        }
-        sack.iter().any(|(start, _)| start.ahead_of(segment.ack) > 0)
     }
 
     /// SACK blocks name the other holes, if that is wanted.
@@ -405,8 +360,8 @@ impl<P: Packet> Downloads<P> {
 
     /// Frees what is acknowledged; what it tells of the hop's round trip, if anything.
     fn free(&mut self, now: Time, ack: Seq) -> Option<Sample> {
-        let mut next = self.acked.map(|acked| acked.ack);
-        let mut clean = self.duplicates == 0;
+        let mut next = self.progress.acked();
+        let mut clean = self.progress.duplicates == 0;
         let mut at = None;
         // Something that went after the answered ones has brought the mobile what it waited for.
         let mut answered = self.latest_answered() + u64::from(next.is_some());
@@ -476,10 +431,9 @@ impl<P: Packet> Downloads<P> {
     /// the mobile can take it. A measured one runs from that segment's own transmission, as there is
     /// one for each packet in the papers, but leaves a tick for a duplicate to come first.
     fn arm(&mut self, context: &Context<'_, P>) {
-        let wanted = self.acked.map(|acked| acked.ack);
-        let closed = self.acked.is_some_and(|acked| acked.window == 0);
+        let wanted = self.progress.acked();
         self.deadline = wanted_in(&mut self.cache, wanted)
-            .filter(|_| !closed)
+            .filter(|_| !self.progress.is_closed())
             .filter(|kept| kept.note.tries < context.config.tries)
             .filter(|kept| wanted.is_some() || !kept.note.primed)
             .map(|kept| {
@@ -495,42 +449,22 @@ impl<P: Packet> Downloads<P> {
 
     /// Snoop sees to the next hole itself.
     fn is_repairing(&mut self, config: &Config) -> bool {
-        let wanted = self.acked.map(|acked| acked.ack);
+        let wanted = self.progress.acked();
         wanted_in(&mut self.cache, wanted)
             .is_some_and(|kept| !kept.note.by_sender && kept.note.tries < config.tries)
     }
 
-    /// Forgets what was sent and acknowledged; the hop's round trip stays.
-    fn restart(&mut self, context: &mut Context<'_, P>) {
+    /// Forgets what was sent, up to `seen`, and acknowledged; the hop's round trip stays.
+    fn restart(&mut self, context: &mut Context<'_, P>, seen: Option<Seq>) {
         context.stats.evicted += self.cache.len() as u64;
         self.cache.clear();
         self.bytes = 0;
-        self.seen = None;
+        self.progress = Progress::at(seen);
         self.backlog.drained();
-        self.duplicates = 0;
         self.answered = self.sent;
         self.deadline = None;
         self.probe = None;
         self.lost = 0..0;
-    }
-
-    /// It belongs to the same stretch of the sequence space as what was seen.
-    fn is_near(&self, segment: &Segment) -> bool {
-        [self.seen, self.acked.map(|acked| acked.ack)]
-            .into_iter()
-            .flatten()
-            .all(|known| segment.seq.ahead_of(known).unsigned_abs() <= SPAN)
-    }
-
-    /// The mobile has not acknowledged all of it.
-    fn is_new_to_mobile(&self, segment: &Segment) -> bool {
-        self.acked.is_none_or(|acked| segment.end().ahead_of(acked.ack) > 0)
-    }
-
-    fn raise_seen(&mut self, end: Seq) {
-        if self.seen.is_none_or(|seen| end.ahead_of(seen) > 0) {
-            self.seen = Some(end);
-        }
     }
 
     fn front_is(&self, seq: Seq) -> bool {

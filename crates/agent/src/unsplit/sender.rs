@@ -3,14 +3,13 @@
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
-use lasthop_wire::tcp::{Flags, Segment, Seq};
+use lasthop_wire::tcp::{Segment, Seq};
 use lasthop_wire::unsplit::Request;
 
 use super::{Config, Stats};
 use crate::cache::{Cache, CachedSegment, SPAN, Stored};
+use crate::progress::Progress;
 use crate::rtt::{LONGEST, RtoBounds, Rtt};
-
-const FIN_SYN: Flags = Flags::FIN.with(Flags::SYN);
 
 /// The longest header of IP and TCP, as kept with each segment.
 const HEADERS: u64 = 100;
@@ -36,13 +35,6 @@ struct Note {
     by_sender: bool,
 }
 
-/// The latest acknowledgement that came back over the hop.
-#[derive(Clone, Copy, Debug)]
-struct Acked {
-    ack: Seq,
-    window: u16,
-}
-
 /// What becomes of an acknowledgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AckAction {
@@ -65,14 +57,7 @@ pub(super) struct Context<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Sender<P> {
     cache: Cache<P, Note>,
-    /// After the highest byte that has passed.
-    seen: Option<Seq>,
-    acked: Option<Acked>,
-    /// Duplicates of it.
-    duplicates: u64,
-    /// The end on this side has sent again what is acknowledged: the acknowledgement was lost on its
-    /// way, so that the same again is news to it.
-    unheard: bool,
+    progress: Progress,
     /// The other half has had all before it.
     delivered: Option<Seq>,
     /// Segments that went over the hop, copies included.
@@ -96,10 +81,7 @@ impl<P: Clone> Sender<P> {
         let bounds = RtoBounds { initial: config.initial, least: tick, most };
         Self {
             cache: Cache::new(config.segments),
-            seen: None,
-            acked: None,
-            duplicates: 0,
-            unheard: false,
+            progress: Progress::default(),
             delivered: None,
             sent: 0,
             cycle: false,
@@ -113,9 +95,7 @@ impl<P: Clone> Sender<P> {
 
     /// The connection begins, and the first byte after the SYN is `seq`.
     pub(super) fn begin(&mut self, seq: Seq) {
-        self.restart();
-        self.acked = None;
-        self.seen = Some(seq);
+        self.restart(Some(seq));
     }
 
     /// RC.
@@ -154,20 +134,17 @@ impl<P: Clone> Sender<P> {
         if segment.seq_len() == 0 || segment.seq_len() > SPAN {
             return;
         }
-        if !self.is_near(segment) {
-            self.restart();
-            self.acked = None;
+        if !self.progress.is_near(segment) {
+            self.restart(None);
         }
         self.sent += 1;
-        let again = self.seen.is_some_and(|seen| segment.seq.ahead_of(seen) < 0);
-        if self.acked.is_none_or(|acked| segment.end().ahead_of(acked.ack) > 0) {
+        let again = self.progress.is_again(segment);
+        if self.progress.is_new(segment) {
             self.keep(context, segment, packet, again, room);
         } else {
-            self.unheard = true;
+            self.progress.unheard = true;
         }
-        if self.seen.is_none_or(|seen| segment.end().ahead_of(seen) > 0) {
-            self.seen = Some(segment.end());
-        }
+        self.progress.pass(segment);
         if self.due.is_none() {
             self.arm(context);
         }
@@ -176,7 +153,7 @@ impl<P: Clone> Sender<P> {
     /// The other half says what has come and what is missing (ALT-6, MOB-24, MOB-26, MOB-30).
     pub(super) fn on_request(&mut self, context: &mut Context<'_>, request: Request, reply: bool) {
         let Request { ack, nis } = request;
-        let Some(seen) = self.seen else { return };
+        let Some(seen) = self.progress.seen() else { return };
         let held = nis.ahead_of(ack);
         let before = |known: Option<Seq>| known.is_some_and(|known| ack.ahead_of(known) < 0);
         if held < 0 || nis.ahead_of(seen) > 0 || ack.ahead_of(seen) > 0 || before(self.delivered) {
@@ -210,14 +187,11 @@ impl<P: Clone> Sender<P> {
 
     /// An acknowledgement of the far end came over the hop.
     pub(super) fn on_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> AckAction {
-        let ack = segment.ack;
-        if self.seen.is_some_and(|seen| ack.ahead_of(seen) > 0) {
-            // What it acknowledges went another way, or is a lie: nothing kept is worth anything.
-            self.restart();
-            self.acked = None;
-            self.seen = Some(ack);
+        if self.progress.is_beyond(segment.ack) {
+            // Nothing kept is worth anything.
+            self.restart(Some(segment.ack));
         }
-        match self.acked.map(|acked| ack.ahead_of(acked.ack)) {
+        match self.progress.advance(segment.ack) {
             Some(..0) => AckAction::Pass,
             Some(0) => self.on_same_ack(context, segment),
             Some(_) | None => self.on_new_ack(context, segment),
@@ -248,12 +222,10 @@ impl<P: Clone> Sender<P> {
         }
     }
 
-    /// Forgets copies and what was acknowledged; the round trip stays.
-    fn restart(&mut self) {
+    /// Forgets copies, what was sent, up to `seen`, and what was acknowledged; the round trip stays.
+    fn restart(&mut self, seen: Option<Seq>) {
         self.cache.clear();
-        self.seen = None;
-        self.duplicates = 0;
-        self.unheard = false;
+        self.progress = Progress::at(seen);
         self.delivered = None;
         self.asked = None;
         self.filled = None;
@@ -324,8 +296,7 @@ impl<P: Clone> Sender<P> {
 
     /// The segment that the other half waits for, if it is to be had and may be tried again.
     fn next_repair(&mut self, config: &Config) -> Option<&CachedSegment<P, Note>> {
-        let acked = self.acked.map(|acked| acked.ack);
-        let after = match (acked, self.delivered) {
+        let after = match (self.progress.acked(), self.delivered) {
             (Some(acked), Some(delivered)) if delivered.ahead_of(acked) > 0 => Some(delivered),
             (Some(acked), _) => Some(acked),
             (None, delivered) => delivered,
@@ -339,7 +310,7 @@ impl<P: Clone> Sender<P> {
 
     /// Starts the timer for it, unless the far end can take nothing.
     fn arm(&mut self, context: &Context<'_>) {
-        let closed = self.acked.is_some_and(|acked| acked.window == 0);
+        let closed = self.progress.is_closed();
         let note = self.next_repair(context.config).filter(|_| !closed).map(|kept| kept.note);
         self.due = note.map(|note| {
             let due = self.rtt.deadline(note.at, note.tries.min(DOUBLINGS));
@@ -348,8 +319,8 @@ impl<P: Clone> Sender<P> {
     }
 
     fn on_new_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> AckAction {
-        let mut next = self.acked.map(|acked| acked.ack);
-        let mut clean = self.duplicates == 0;
+        let mut next = self.progress.acked();
+        let mut clean = self.progress.duplicates == 0;
         let mut sample = None;
         while let Some(kept) = self.cache.pop_acknowledged(segment.ack) {
             let in_order = next.is_none_or(|next| kept.seq.ahead_of(next) <= 0);
@@ -360,9 +331,7 @@ impl<P: Clone> Sender<P> {
         if let Some(at) = sample.filter(|_| clean && next == Some(segment.ack)) {
             self.rtt.sample(context.now.since(at));
         }
-        self.acked = Some(Acked { ack: segment.ack, window: segment.window });
-        self.duplicates = 0;
-        self.unheard = false;
+        self.progress.acknowledge(segment);
         self.arm(context);
         let hides = context.config.hide_sack && !segment.options.sack.is_empty();
         let repairs = |kept: &mut CachedSegment<P, Note>| kept.note.lacking && !kept.note.by_sender;
@@ -376,15 +345,14 @@ impl<P: Clone> Sender<P> {
     /// crossed between the one that was lost and its latest copy. More than those tell of a loss
     /// beyond the hop.
     fn on_same_ack(&mut self, context: &mut Context<'_>, segment: &Segment) -> AckAction {
-        if !self.is_duplicate(segment) {
+        if !self.progress.count_duplicate(segment) {
             if self.due.is_none() {
                 self.arm(context);
             }
             return AckAction::Pass;
         }
-        self.duplicates += 1;
-        let duplicates = self.duplicates;
-        let unheard = core::mem::take(&mut self.unheard);
+        let duplicates = self.progress.duplicates;
+        let unheard = core::mem::take(&mut self.progress.unheard);
         let is_due_to_repair = |kept: &mut CachedSegment<P, Note>| {
             let Note { first, last, lacking, by_sender, .. } = kept.note;
             lacking && !by_sender && duplicates <= last - first
@@ -395,32 +363,6 @@ impl<P: Clone> Sender<P> {
         }
         context.stats.suppressed += 1;
         AckAction::Suppress
-    }
-
-    /// A segment that acknowledges the same again, says nothing else and does so because something
-    /// else came (RFC 5681 section 2): as snoop has it.
-    fn is_duplicate(&mut self, segment: &Segment) -> bool {
-        let Some(acked) = &mut self.acked else { return false };
-        let same_window = acked.window == segment.window;
-        acked.window = segment.window;
-        let outstanding = self.seen.is_some_and(|seen| seen.ahead_of(segment.ack) > 0);
-        let says_more = segment.len > 0 || segment.flags.intersects(FIN_SYN);
-        if says_more || !outstanding || segment.window == 0 {
-            return false;
-        }
-        let sack = segment.options.sack.as_slice();
-        if sack.is_empty() {
-            return same_window;
-        }
-        sack.iter().any(|(start, _)| start.ahead_of(segment.ack) > 0)
-    }
-
-    /// It belongs to the same stretch of the sequence space as what was seen.
-    fn is_near(&self, segment: &Segment) -> bool {
-        [self.seen, self.acked.map(|acked| acked.ack)]
-            .into_iter()
-            .flatten()
-            .all(|known| segment.seq.ahead_of(known).unsigned_abs() <= SPAN)
     }
 }
 
