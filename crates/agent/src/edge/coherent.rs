@@ -2,7 +2,6 @@ use lasthop_stream::{Marks, RangeSet};
 use lasthop_units::{Duration, Time};
 use lasthop_wire::tcp::{Flags, SackBlocks, Segment, Seq};
 
-use super::FlowView;
 use super::flow::{AckKind, Flow, acknowledges, held_above};
 use super::waiting::{DupackStats, Waiting};
 use crate::table::Table;
@@ -161,19 +160,6 @@ impl<P: Packet> CoherentDupacks<P> {
     /// What it did.
     pub const fn stats(&self) -> &DupackStats {
         &self.stats
-    }
-
-    /// Connections that are known.
-    pub fn connections(&self) -> usize {
-        self.flows.len()
-    }
-
-    /// The connections that are known.
-    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows.iter().map(|(connection, flow)| FlowView {
-            held: flow.state.waiting.len(),
-            ..flow.view(*connection)
-        })
     }
 
     /// The packet, if it is to pass.

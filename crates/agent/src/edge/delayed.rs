@@ -1,6 +1,5 @@
 use lasthop_units::{Duration, Time};
 
-use super::FlowView;
 use super::flow::{AckKind, Flow, acknowledges};
 use super::waiting::{DupackStats, Waiting};
 use crate::table::Table;
@@ -41,7 +40,7 @@ impl Default for DelayedDupacksConfig {
 #[derive(Clone, Debug)]
 pub struct DelayedDupacks<P> {
     config: DelayedDupacksConfig,
-    flows: Table<Flow<Waiting<P>>>,
+    pub(super) flows: Table<Flow<Waiting<P>>>,
     queue: Queue<P>,
     stats: DupackStats,
 }
@@ -60,18 +59,6 @@ impl<P: Packet> DelayedDupacks<P> {
     /// What it did.
     pub const fn stats(&self) -> &DupackStats {
         &self.stats
-    }
-
-    /// Connections that are known.
-    pub fn connections(&self) -> usize {
-        self.flows.len()
-    }
-
-    /// The connections that are known.
-    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows
-            .iter()
-            .map(|(connection, flow)| FlowView { held: flow.state.len(), ..flow.view(*connection) })
     }
 
     /// The packet, if it is to pass.

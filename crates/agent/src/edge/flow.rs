@@ -1,9 +1,8 @@
 //! What the headers of one connection tell.
 
-use lasthop_units::{Bytes, Time};
+use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
-use super::FlowView;
 use crate::table::Table;
 use crate::{Connection, Side, Tcp};
 
@@ -50,9 +49,6 @@ pub(super) struct Syn {
 pub(super) struct Seen {
     pub(super) fixed: FlowEnd,
     pub(super) mobile: FlowEnd,
-    /// Payload that passed.
-    to_mobile: u64,
-    to_fixed: u64,
 }
 
 /// A connection and what a helper keeps of it.
@@ -82,18 +78,6 @@ impl<S: Default> Flow<S> {
         }
         flows.get(now, &connection)
     }
-
-    pub(super) fn view(&self, connection: Connection) -> FlowView {
-        FlowView {
-            connection,
-            to_mobile: Bytes::new(self.seen.to_mobile),
-            to_fixed: Bytes::new(self.seen.to_fixed),
-            frozen: false,
-            held: 0,
-            priority: None,
-            window: None,
-        }
-    }
 }
 
 impl Seen {
@@ -105,12 +89,10 @@ impl Seen {
     }
 
     pub(super) fn observe(&mut self, from: Side, segment: &Segment) {
-        let (end, bytes) = match from {
-            Side::Fixed => (&mut self.fixed, &mut self.to_mobile),
-            Side::Mobile => (&mut self.mobile, &mut self.to_fixed),
-        };
-        *bytes += u64::from(segment.len);
-        end.observe(segment);
+        match from {
+            Side::Fixed => self.fixed.observe(segment),
+            Side::Mobile => self.mobile.observe(segment),
+        }
     }
 
     /// How far the window fields of an end are shifted; none if that is not known.

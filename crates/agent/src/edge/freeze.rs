@@ -1,8 +1,8 @@
 use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
+use super::HopEnd;
 use super::flow::{Acknowledgement, Flow, Seen, Window, acknowledges};
-use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -103,17 +103,17 @@ pub struct Freeze<P> {
     config: FreezeConfig,
     link: LinkWatch,
     /// Windows pass as zero.
-    frozen: bool,
-    flows: Table<Flow<Shut>>,
+    pub(super) frozen: bool,
+    pub(super) flows: Table<Flow<Shut>>,
     queue: Queue<P>,
     stats: FreezeStats,
 }
 
 /// Whose windows were stated as zero.
 #[derive(Clone, Copy, Default, Debug)]
-struct Shut {
-    fixed: bool,
-    mobile: bool,
+pub(super) struct Shut {
+    pub(super) fixed: bool,
+    pub(super) mobile: bool,
 }
 
 impl Shut {
@@ -141,24 +141,6 @@ impl<P: Packet> Freeze<P> {
     /// What it did.
     pub const fn stats(&self) -> &FreezeStats {
         &self.stats
-    }
-
-    /// Connections that are known.
-    pub fn connections(&self) -> usize {
-        self.flows.len()
-    }
-
-    /// Windows are shut.
-    pub const fn is_frozen(&self) -> bool {
-        self.frozen
-    }
-
-    /// The connections that are known.
-    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows.iter().map(|(connection, flow)| FlowView {
-            frozen: flow.state.mobile || flow.state.fixed,
-            ..flow.view(*connection)
-        })
     }
 
     fn on_news(&mut self, news: LinkNews) {

@@ -26,26 +26,3 @@ pub use withhold::{Withhold, WithholdConfig, WithholdStats};
 
 #[cfg(test)]
 mod tests;
-
-use lasthop_units::Bytes;
-
-use crate::Connection;
-
-/// One connection as a helper sees it, for status reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FlowView {
-    /// Which one.
-    pub connection: Connection,
-    /// Payload that passed to the mobile.
-    pub to_mobile: Bytes,
-    /// Payload that passed to the fixed host.
-    pub to_fixed: Bytes,
-    /// Its sender was sent a window of zero that is not the receiver's.
-    pub frozen: bool,
-    /// What is kept back of it: acknowledgements, or bytes that are left out of them.
-    pub held: u32,
-    /// Its priority, where there are priorities.
-    pub priority: Option<u32>,
-    /// The widest window that it is left with, where windows are divided and it takes part.
-    pub window: Option<Bytes>,
-}

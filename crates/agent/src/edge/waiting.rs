@@ -31,7 +31,7 @@ pub struct DupackStats {
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<P> {
     held: HeldDupacks,
-    packets: VecDeque<P>,
+    pub(super) packets: VecDeque<P>,
 }
 
 impl<P> Default for Waiting<P> {
@@ -44,11 +44,6 @@ impl<P: Packet> Waiting<P> {
     /// Duplicates that came for this gap before.
     pub(super) fn run(&self) -> u32 {
         self.held.run()
-    }
-
-    /// How many wait.
-    pub(super) fn len(&self) -> u32 {
-        self.packets.len() as u32
     }
 
     /// When they are to go; none if none waits.

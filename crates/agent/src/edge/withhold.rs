@@ -1,8 +1,8 @@
 use lasthop_units::{Bytes, Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{SackBlocks, Segment, Seq};
 
+use super::HopEnd;
 use super::flow::{AckKind, Flow, Window, acknowledges, held_above};
-use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -88,14 +88,14 @@ pub struct WithholdStats {
 pub struct Withhold<P> {
     config: WithholdConfig,
     link: LinkWatch,
-    flows: Table<Flow<State>>,
+    pub(super) flows: Table<Flow<State>>,
     queue: Queue<P>,
     stats: WithholdStats,
 }
 
 /// What the fixed host of one connection was sent.
 #[derive(Clone, Copy, Default, Debug)]
-struct State {
+pub(super) struct State {
     /// The highest acknowledgement that has passed.
     forwarded: Option<Seq>,
     /// The window field beside it.
@@ -173,19 +173,6 @@ impl<P: Packet> Withhold<P> {
     /// What it did.
     pub const fn stats(&self) -> &WithholdStats {
         &self.stats
-    }
-
-    /// Connections that are known.
-    pub fn connections(&self) -> usize {
-        self.flows.len()
-    }
-
-    /// The connections that are known; what is held back is bytes.
-    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows.iter().map(|(connection, flow)| FlowView {
-            held: pending(flow).unsigned_abs(),
-            ..flow.view(*connection)
-        })
     }
 
     fn on_news(&mut self, news: LinkNews) {
@@ -312,7 +299,7 @@ impl State {
 }
 
 /// Bytes that the mobile has acknowledged and that were not forwarded to the fixed host.
-fn pending(flow: &Flow<State>) -> i32 {
+pub(super) fn pending(flow: &Flow<State>) -> i32 {
     match (flow.seen.mobile.last, flow.state.forwarded) {
         (Some(last), Some(forwarded)) => last.ack.ahead_of(forwarded),
         _ => 0,

@@ -15,8 +15,8 @@ use lasthop_stream::Shares;
 use lasthop_units::{Bytes, Duration, LinkEvent, Rate, Time};
 use lasthop_wire::tcp::Segment;
 
+use super::HopEnd;
 use super::flow::{Flow, acknowledges};
-use super::{FlowView, HopEnd};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use meter::{BIN, Meter};
@@ -92,17 +92,12 @@ impl<P: Packet> ReceiverWindows<P> {
         &self.stats
     }
 
-    /// Connections that are known.
-    pub fn connections(&self) -> usize {
-        self.flows.len()
-    }
-
-    /// The connections that are known.
-    pub fn flows(&self) -> impl Iterator<Item = FlowView> + '_ {
-        self.flows.iter().map(|(connection, flow)| FlowView {
-            priority: Some(self.priority_of(connection, &flow.state)),
-            window: flow.state.share.filter(|_| flow.state.takes_part).map(Bytes::new),
-            ..flow.view(*connection)
+    /// The priority of each connection, and the widest window that it is left with if it takes part.
+    #[cfg(test)]
+    pub(super) fn windows(&self) -> impl Iterator<Item = (u32, Option<u64>)> + '_ {
+        self.flows.iter().map(|(connection, flow)| {
+            let window = flow.state.share.filter(|_| flow.state.takes_part);
+            (self.priority_of(connection, &flow.state), window)
         })
     }
 

@@ -110,10 +110,10 @@ fn a_total_is_divided_by_priority() {
     assert_eq!(it.run(&mut us, 400, 100, [1, 2]), [16_000, 16_000]);
     it.set(us, 1, 2);
     assert_eq!(it.run(&mut us, 40, 100, [1, 2]), [21_000, 11_000]);
-    let shares: Vec<_> = it.agent.flows().map(|flow| (flow.priority, flow.window)).collect();
-    let share = |n| Some(lasthop_units::Bytes::new(n));
-    assert_eq!(shares, [(Some(2), share(21_000)), (Some(1), share(11_000))]);
-    assert_eq!((it.agent.total(), it.agent.divided()), (share(32_000), 2));
+    let shares: Vec<_> = it.agent.windows().collect();
+    assert_eq!(shares, [(2, Some(21_000)), (1, Some(11_000))]);
+    let total = it.agent.total().map(|total| total.get());
+    assert_eq!((total, it.agent.divided()), (Some(32_000), 2));
     let now = Time::from_micros(us);
     it.agent.set_priority(now, &connection(1), None);
     assert_eq!(it.run(&mut us, 40, 100, [1, 2]), [16_000, 16_000]);
@@ -262,7 +262,7 @@ fn flows_that_want_little_take_no_part() {
         it.step(us, 3);
     }
     assert_eq!(it.agent.divided(), 2);
-    let shares: Vec<_> = it.agent.flows().map(|flow| flow.window.is_some()).collect();
+    let shares: Vec<_> = it.agent.windows().map(|(_, window)| window.is_some()).collect();
     assert_eq!(shares, [true, true, false]);
 }
 
@@ -385,7 +385,7 @@ proptest! {
                     edges[n] = edges[n].max(edge);
                 }
             }
-            let shares: u64 = it.agent.flows().filter_map(|flow| flow.window).map(|b| b.get()).sum();
+            let shares: u64 = it.agent.windows().filter_map(|(_, window)| window).sum();
             let divided = it.agent.divided() as u64;
             prop_assert!(divided == 0 || shares == 1000 * packets.max(divided));
         }
