@@ -2,13 +2,12 @@
 
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use lasthop_hop::CloseReason;
-use lasthop_hop::mobile_tcp::{self, MobileTcp};
+use lasthop_hop::mobile_tcp;
 use lasthop_hop::seal::Keypair;
 use lasthop_hop::{
-    Association, AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd,
-    BaseLinks, HopConfig, Mobile, MobileEnd, MobileLink, Movable, RecvState, StreamError,
-    StreamEvent, StreamId, StreamState, Streams,
+    AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd, BaseLinks,
+    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, Movable, RecvState, StreamError,
+    StreamEvent, StreamId, StreamState, Streams, Transmit,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Scheme, Seed, Time};
@@ -52,35 +51,196 @@ impl HopKind {
     }
 }
 
-/// A mobile's end of the hop to one base.
-pub enum MobileHop {
+/// An end of the hop between one mobile and one base.
+pub enum Hop<S, M> {
     /// TCP's.
     Tcp(Box<TcpStreams>),
     /// SRP's.
-    Srp(Box<Mobile<SocketAddrV4>>),
+    Srp(Box<S>),
     /// Mobile TCP's; stations have their nodes' addresses.
-    MobileTcp(Box<BareMobile<Ipv4Addr>>),
+    MobileTcp(Box<M>),
+}
+
+/// A mobile's end.
+pub type MobileHop = Hop<Mobile<SocketAddrV4>, BareMobile<Ipv4Addr>>;
+
+/// A base's end.
+pub type BaseHop = Hop<Standing<Base<SocketAddrV4>>, Standing<BareBase<Ipv4Addr>>>;
+
+/// A base's end for one mobile, and the association that stands.
+pub struct Standing<B> {
+    base: B,
+    standing: Option<AssociationId>,
 }
 
 /// Whether the association, and with it all its streams, was lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lost(pub(super) bool);
 
-/// A base's end of the hop to one mobile.
-pub enum BaseHop {
-    /// TCP's.
-    Tcp(Box<TcpStreams>),
-    /// SRP's, and the association that stands.
-    Srp(Box<Base<SocketAddrV4>>, Option<AssociationId>),
-    /// Mobile TCP's, and the mobile's life that is known.
-    MobileTcp(Box<BareBase<Ipv4Addr>>, Option<AssociationId>),
-}
-
 /// Whose packets they are.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
     pub(super) here: Ipv4Addr,
     pub(super) there: Ipv4Addr,
+}
+
+/// How the hop's datagrams travel in the network.
+trait Carrier: Copy {
+    /// Who sent a packet; `None` if it is none of this carrier's.
+    fn source(packet: &Packet) -> Option<Self>;
+
+    fn send(self, ctx: &mut Context<'_>, here: Ipv4Addr, datagram: &[u8]);
+}
+
+/// In UDP.
+impl Carrier for SocketAddrV4 {
+    fn source(packet: &Packet) -> Option<Self> {
+        udp_source(packet)
+    }
+
+    fn send(self, ctx: &mut Context<'_>, here: Ipv4Addr, datagram: &[u8]) {
+        send_udp(ctx, Self::new(here, self.port()), self, datagram);
+    }
+}
+
+/// As frames of Mobile TCP's.
+impl Carrier for Ipv4Addr {
+    fn source(packet: &Packet) -> Option<Self> {
+        matches!(packet.body, Body::Frame { ethertype: ETHERTYPE }).then_some(packet.src)
+    }
+
+    fn send(self, ctx: &mut Context<'_>, here: Ipv4Addr, datagram: &[u8]) {
+        let mut packet = ctx.packet(here, self, Body::Frame { ethertype: ETHERTYPE });
+        packet.set_bytes(datagram);
+        let _ = ctx.send(packet);
+    }
+}
+
+/// An end of an association.
+trait End {
+    type Address: Carrier;
+
+    fn handle_datagram(&mut self, now: Time, from: Self::Address, datagram: &mut [u8]);
+
+    fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<Self::Address>>;
+
+    fn next_timeout(&self) -> Option<Time>;
+
+    fn handle_timeout(&mut self, now: Time);
+
+    /// Takes note of what became of the association.
+    fn take_events(&mut self) -> Lost;
+
+    /// While no association stands there are none.
+    fn streams(&self) -> Option<&dyn Movable>;
+
+    fn streams_mut(&mut self) -> Option<&mut dyn Movable>;
+
+    fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
+        let from = Self::Address::source(packet);
+        if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
+            self.handle_datagram(now, from, bytes);
+        }
+        self.take_events()
+    }
+
+    fn take_timeout(&mut self, now: Time) -> Lost {
+        self.handle_timeout(now);
+        self.take_events()
+    }
+
+    fn transmit(&mut self, ctx: &mut Context<'_>, here: Ipv4Addr, room: &mut [u8]) {
+        while let Some(Transmit { to, len }) = self.poll_transmit(ctx.now(), room) {
+            to.send(ctx, here, &room[..len]);
+        }
+    }
+}
+
+impl<K: MobileLink<Address: Carrier>> End for MobileEnd<K> {
+    type Address = K::Address;
+
+    fn handle_datagram(&mut self, now: Time, from: K::Address, datagram: &mut [u8]) {
+        self.handle_datagram(now, from, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<K::Address>> {
+        self.poll_transmit(now, out)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.next_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.handle_timeout(now);
+    }
+
+    fn take_events(&mut self) -> Lost {
+        let mut lost = false;
+        while let Some(event) = self.poll_association_event() {
+            lost |= matches!(event, AssociationEvent::Lost(_));
+        }
+        Lost(lost)
+    }
+
+    fn streams(&self) -> Option<&dyn Movable> {
+        Some(self)
+    }
+
+    fn streams_mut(&mut self) -> Option<&mut dyn Movable> {
+        Some(self)
+    }
+}
+
+impl<K: BaseLinks<Address: Carrier>> End for Standing<BaseEnd<K>> {
+    type Address = K::Address;
+
+    fn handle_datagram(&mut self, now: Time, from: K::Address, datagram: &mut [u8]) {
+        self.base.handle_datagram(now, from, datagram);
+    }
+
+    fn poll_transmit(&mut self, now: Time, out: &mut [u8]) -> Option<Transmit<K::Address>> {
+        self.base.poll_transmit(now, out)
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.base.next_timeout()
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.base.handle_timeout(now);
+    }
+
+    fn take_events(&mut self) -> Lost {
+        let Self { base, standing } = self;
+        let mut lost = false;
+        while let Some((id, event)) = base.poll_event() {
+            match event {
+                AssociationEvent::Up => *standing = Some(id),
+                // The mobile has come back with a new one, on which it says what becomes of connections.
+                AssociationEvent::Lost(CloseReason::Replaced) => {
+                    standing.take_if(|standing| *standing == id);
+                }
+                AssociationEvent::Lost(_) if *standing == Some(id) => {
+                    lost = true;
+                    *standing = None;
+                }
+                AssociationEvent::Lost(_) | AssociationEvent::Moved => {}
+            }
+        }
+        while base.poll_touched().is_some() {}
+        Lost(lost)
+    }
+
+    fn streams(&self) -> Option<&dyn Movable> {
+        let association: &dyn Movable = self.base.association(self.standing?)?;
+        Some(association)
+    }
+
+    fn streams_mut(&mut self) -> Option<&mut dyn Movable> {
+        let association: &mut dyn Movable = self.base.association_mut(self.standing?)?;
+        Some(association)
+    }
 }
 
 impl MobileHop {
@@ -108,25 +268,62 @@ impl MobileHop {
         }
     }
 
-    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
+    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         match self {
-            Self::Tcp(streams) => handle_segment(streams, now, packet),
-            Self::Srp(mobile) => {
-                let from = udp_source(packet);
-                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
-                    mobile.handle_datagram(now, from, bytes);
-                }
-                return take_lost(mobile.as_mut());
+            // Ordinary TCP listens to nobody.
+            Self::Tcp(_) => {}
+            Self::Srp(mobile) => mobile.handle_link_event(now, event),
+            Self::MobileTcp(mobile) => mobile.handle_link_event(now, event),
+        }
+    }
+}
+
+impl BaseHop {
+    /// The base's end of a hop to one mobile.
+    pub fn new(kind: &HopKind, seed: Seed) -> Self {
+        let standing = None;
+        match kind {
+            HopKind::SplitTcp(config) | HopKind::ITcp(config) => {
+                Self::Tcp(Box::new(TcpStreams::base(*config, seed.stream("iss"))))
             }
-            Self::MobileTcp(mobile) => {
-                let from = station(packet);
-                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
-                    mobile.handle_datagram(now, from, bytes);
-                }
-                return take_lost(mobile.as_mut());
+            HopKind::Srp(config) => {
+                let base = Base::unsealed(config.clone(), seed);
+                Self::Srp(Box::new(Standing { base, standing }))
+            }
+            HopKind::MobileTcp(config) => {
+                let base = BareBase::new(config.clone(), BareBounds::default(), seed);
+                Self::MobileTcp(Box::new(Standing { base, standing }))
             }
         }
-        Lost(false)
+    }
+
+    /// Whether the mobile is known to accept connections on that port; `None` if it must be asked
+    /// (MOB-8).
+    pub fn listens(&self, port: u16) -> Option<bool> {
+        match self {
+            Self::MobileTcp(end) => end.base.listens(end.standing?, port),
+            Self::Tcp(_) | Self::Srp(..) => None,
+        }
+    }
+}
+
+#[expect(private_bounds, reason = "both ends are aliases")]
+impl<S: End, M: End> Hop<S, M> {
+    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
+        match self {
+            Self::Tcp(streams) => {
+                if let Some(segment) = packet.tcp() {
+                    let bytes = match packet.payload() {
+                        Payload::Real(bytes) => bytes,
+                        Payload::Virtual(_) => &[],
+                    };
+                    streams.handle_segment(now, segment, bytes);
+                }
+                Lost(false)
+            }
+            Self::Srp(end) => end.handle_packet(now, packet),
+            Self::MobileTcp(end) => end.handle_packet(now, packet),
+        }
     }
 
     /// What TCP behind a stream has learned of the path.
@@ -146,176 +343,53 @@ impl MobileHop {
 
     /// Sends all that is to be sent.
     pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends, scratch: &mut Scratch) {
-        let now = ctx.now();
+        let room = scratch.room();
         match self {
-            Self::Tcp(streams) => send_segments(streams, ctx, ends, scratch),
-            Self::Srp(mobile) => {
-                while let Some(t) = mobile.poll_transmit(now, &mut scratch.0) {
-                    send_datagram(ctx, ends.here, t.to, &scratch.0[..t.len]);
+            Self::Tcp(streams) => {
+                while let Some(segment) = streams.poll_transmit(ctx.now(), room) {
+                    let mut packet = ctx.packet(ends.here, ends.there, Body::Tcp(segment));
+                    packet.set_bytes(&room[..segment.len as usize]);
+                    // What the link does not take is lost, as on any network.
+                    let _ = ctx.send(packet);
                 }
             }
-            Self::MobileTcp(mobile) => {
-                while let Some(t) = mobile.poll_transmit(now, &mut scratch.0) {
-                    send_frame(ctx, ends.here, t.to, &scratch.0[..t.len]);
-                }
-            }
+            Self::Srp(end) => end.transmit(ctx, ends.here, room),
+            Self::MobileTcp(end) => end.transmit(ctx, ends.here, room),
         }
     }
 
     pub(super) fn next_timeout(&self) -> Option<Time> {
         match self {
             Self::Tcp(streams) => streams.next_timeout(),
-            Self::Srp(mobile) => mobile.next_timeout(),
-            Self::MobileTcp(mobile) => mobile.next_timeout(),
+            Self::Srp(end) => end.next_timeout(),
+            Self::MobileTcp(end) => end.next_timeout(),
         }
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) -> Lost {
         match self {
-            Self::Tcp(streams) => streams.handle_timeout(now),
-            Self::Srp(mobile) => {
-                mobile.handle_timeout(now);
-                return take_lost(mobile.as_mut());
+            Self::Tcp(streams) => {
+                streams.handle_timeout(now);
+                Lost(false)
             }
-            Self::MobileTcp(mobile) => {
-                mobile.handle_timeout(now);
-                return take_lost(mobile.as_mut());
-            }
+            Self::Srp(end) => end.take_timeout(now),
+            Self::MobileTcp(end) => end.take_timeout(now),
         }
-        Lost(false)
     }
 
-    pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
+    fn streams(&self) -> Option<&dyn Movable> {
         match self {
-            // Ordinary TCP listens to nobody.
-            Self::Tcp(_) => {}
-            Self::Srp(mobile) => mobile.handle_link_event(now, event),
-            Self::MobileTcp(mobile) => mobile.handle_link_event(now, event),
-        }
-    }
-}
-
-impl BaseHop {
-    /// The base's end of a hop to one mobile.
-    pub fn new(kind: &HopKind, seed: Seed) -> Self {
-        match kind {
-            HopKind::SplitTcp(config) | HopKind::ITcp(config) => {
-                Self::Tcp(Box::new(TcpStreams::base(*config, seed.stream("iss"))))
-            }
-            HopKind::Srp(config) => Self::Srp(Box::new(Base::unsealed(config.clone(), seed)), None),
-            HopKind::MobileTcp(config) => {
-                let base = BareBase::new(config.clone(), BareBounds::default(), seed);
-                Self::MobileTcp(Box::new(base), None)
-            }
+            Self::Tcp(streams) => Some(streams.as_ref()),
+            Self::Srp(end) => end.streams(),
+            Self::MobileTcp(end) => end.streams(),
         }
     }
 
-    pub(super) fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
-        match self {
-            Self::Tcp(streams) => handle_segment(streams, now, packet),
-            Self::Srp(base, standing) => {
-                let from = udp_source(packet);
-                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
-                    base.handle_datagram(now, from, bytes);
-                }
-                return note_associations(base.as_mut(), standing);
-            }
-            Self::MobileTcp(base, standing) => {
-                let from = station(packet);
-                if let (Some(from), Some(bytes)) = (from, packet.bytes_mut()) {
-                    base.handle_datagram(now, from, bytes);
-                }
-                return note_associations(base.as_mut(), standing);
-            }
-        }
-        Lost(false)
-    }
-
-    /// What TCP behind a stream has learned of the path.
-    pub(super) fn estimates(&self, id: StreamId) -> Option<tcp::Estimates> {
-        match self {
-            Self::Tcp(streams) => streams.estimates(id),
-            Self::Srp(..) | Self::MobileTcp(..) => None,
-        }
-    }
-
-    /// Lets the TCP behind a stream take that for its own.
-    pub(super) fn adopt(&mut self, id: StreamId, estimates: tcp::Estimates) {
-        if let Self::Tcp(streams) = self {
-            streams.adopt(id, estimates);
-        }
-    }
-
-    pub(super) fn transmit(&mut self, ctx: &mut Context<'_>, ends: Ends, scratch: &mut Scratch) {
-        let now = ctx.now();
-        match self {
-            Self::Tcp(streams) => send_segments(streams, ctx, ends, scratch),
-            Self::Srp(base, _) => {
-                while let Some(t) = base.poll_transmit(now, &mut scratch.0) {
-                    send_datagram(ctx, ends.here, t.to, &scratch.0[..t.len]);
-                }
-            }
-            Self::MobileTcp(base, _) => {
-                while let Some(t) = base.poll_transmit(now, &mut scratch.0) {
-                    send_frame(ctx, ends.here, t.to, &scratch.0[..t.len]);
-                }
-            }
-        }
-    }
-
-    pub(super) fn next_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Tcp(streams) => streams.next_timeout(),
-            Self::Srp(base, _) => base.next_timeout(),
-            Self::MobileTcp(base, _) => base.next_timeout(),
-        }
-    }
-
-    pub(super) fn handle_timeout(&mut self, now: Time) -> Lost {
-        match self {
-            Self::Tcp(streams) => streams.handle_timeout(now),
-            Self::Srp(base, standing) => {
-                base.handle_timeout(now);
-                return note_associations(base.as_mut(), standing);
-            }
-            Self::MobileTcp(base, standing) => {
-                base.handle_timeout(now);
-                return note_associations(base.as_mut(), standing);
-            }
-        }
-        Lost(false)
-    }
-
-    /// Whether the mobile is known to accept connections on that port; `None` if it must be asked
-    /// (MOB-8).
-    pub fn listens(&self, port: u16) -> Option<bool> {
-        match self {
-            Self::MobileTcp(base, standing) => base.listens((*standing)?, port),
-            Self::Tcp(_) | Self::Srp(..) => None,
-        }
-    }
-
-    fn association(&self) -> Option<&Association<SocketAddrV4>> {
-        let Self::Srp(base, Some(standing)) = self else { return None };
-        base.associations().find(|(id, _, _)| id == standing).map(|(_, _, found)| found)
-    }
-
-    fn connections(&self) -> Option<&MobileTcp> {
-        let Self::MobileTcp(base, Some(standing)) = self else { return None };
-        Some(base.association(*standing)?.transport())
-    }
-
-    fn streams(&mut self) -> Option<&mut dyn Movable> {
+    fn streams_mut(&mut self) -> Option<&mut dyn Movable> {
         match self {
             Self::Tcp(streams) => Some(streams.as_mut()),
-            Self::Srp(base, standing) => {
-                let found = base.association_mut((*standing)?)?;
-                Some(found)
-            }
-            Self::MobileTcp(base, standing) => {
-                let found = base.association_mut((*standing)?)?;
-                Some(found)
-            }
+            Self::Srp(end) => end.streams_mut(),
+            Self::MobileTcp(end) => end.streams_mut(),
         }
     }
 }
@@ -335,79 +409,6 @@ impl Scratch {
     }
 }
 
-fn take_lost<K: MobileLink>(mobile: &mut MobileEnd<K>) -> Lost {
-    let mut lost = false;
-    while let Some(event) = mobile.poll_association_event() {
-        lost |= matches!(event, AssociationEvent::Lost(_));
-    }
-    Lost(lost)
-}
-
-fn note_associations<K: BaseLinks>(
-    base: &mut BaseEnd<K>,
-    standing: &mut Option<AssociationId>,
-) -> Lost {
-    let mut lost = false;
-    while let Some((id, event)) = base.poll_event() {
-        match event {
-            AssociationEvent::Up => *standing = Some(id),
-            // The mobile has come back with a new one, on which it says what becomes of connections.
-            AssociationEvent::Lost(CloseReason::Replaced) => {
-                standing.take_if(|standing| *standing == id);
-            }
-            AssociationEvent::Lost(_) if *standing == Some(id) => {
-                lost = true;
-                *standing = None;
-            }
-            AssociationEvent::Lost(_) | AssociationEvent::Moved => {}
-        }
-    }
-    while base.poll_touched().is_some() {}
-    Lost(lost)
-}
-
-fn handle_segment(streams: &mut TcpStreams, now: Time, packet: &Packet) {
-    if let (Some(segment), Payload::Real(bytes)) = (packet.tcp(), packet.payload()) {
-        streams.handle_segment(now, segment, bytes);
-    } else if let Some(segment) = packet.tcp() {
-        streams.handle_segment(now, segment, &[]);
-    }
-}
-
-fn send_segments(
-    streams: &mut TcpStreams,
-    ctx: &mut Context<'_>,
-    ends: Ends,
-    scratch: &mut Scratch,
-) {
-    let now = ctx.now();
-    while let Some(segment) = streams.poll_transmit(now, &mut scratch.0) {
-        let len = segment.len as usize;
-        send_segment(ctx, ends, segment, &scratch.0[..len]);
-    }
-}
-
-pub(super) fn send_segment(
-    ctx: &mut Context<'_>,
-    ends: Ends,
-    segment: lasthop_wire::tcp::Segment,
-    payload: &[u8],
-) {
-    let mut packet = ctx.packet(ends.here, ends.there, Body::Tcp(segment));
-    packet.set_bytes(payload);
-    // What the link does not take is lost, as on any network.
-    let _ = ctx.send(packet);
-}
-
-pub(super) fn send_datagram(
-    ctx: &mut Context<'_>,
-    here: Ipv4Addr,
-    to: SocketAddrV4,
-    datagram: &[u8],
-) {
-    send_udp(ctx, SocketAddrV4::new(here, to.port()), to, datagram);
-}
-
 pub(super) fn send_udp(
     ctx: &mut Context<'_>,
     from: SocketAddrV4,
@@ -420,18 +421,6 @@ pub(super) fn send_udp(
     let _ = ctx.send(packet);
 }
 
-/// Sends a packet of Mobile TCP's as it is.
-fn send_frame(ctx: &mut Context<'_>, here: Ipv4Addr, to: Ipv4Addr, bytes: &[u8]) {
-    let mut packet = ctx.packet(here, to, Body::Frame { ethertype: ETHERTYPE });
-    packet.set_bytes(bytes);
-    let _ = ctx.send(packet);
-}
-
-/// Which station of the hop sent a frame of Mobile TCP's.
-fn station(packet: &Packet) -> Option<Ipv4Addr> {
-    matches!(packet.body, Body::Frame { ethertype: ETHERTYPE }).then_some(packet.src)
-}
-
 /// Who sent a UDP datagram.
 pub(super) fn udp_source(packet: &Packet) -> Option<SocketAddrV4> {
     match packet.body {
@@ -440,97 +429,73 @@ pub(super) fn udp_source(packet: &Packet) -> Option<SocketAddrV4> {
     }
 }
 
-lasthop_hop::streams_of!([] MobileHop, Movable, |it| it.inner(), it.inner_mut());
-
-impl MobileHop {
-    fn inner(&self) -> &dyn Movable {
-        match self {
-            Self::Tcp(streams) => streams.as_ref(),
-            Self::Srp(mobile) => mobile.as_ref(),
-            Self::MobileTcp(mobile) => mobile.as_ref(),
-        }
-    }
-
-    fn inner_mut(&mut self) -> &mut dyn Movable {
-        match self {
-            Self::Tcp(streams) => streams.as_mut(),
-            Self::Srp(mobile) => mobile.as_mut(),
-            Self::MobileTcp(mobile) => mobile.as_mut(),
-        }
-    }
-}
-
 /// While no association stands there are no streams.
-impl Streams for BaseHop {
+impl<S: End, M: End> Streams for Hop<S, M> {
     fn open(&mut self) -> Result<StreamId, StreamError> {
-        self.streams().ok_or(StreamError::TooMany)?.open()
+        self.streams_mut().ok_or(StreamError::TooMany)?.open()
     }
 
     fn poll_event(&mut self) -> Option<StreamEvent> {
-        self.streams()?.poll_event()
+        self.streams_mut()?.poll_event()
     }
 
     fn send_space(&mut self, id: StreamId) -> Result<&mut [u8], StreamError> {
-        self.streams().ok_or(StreamError::Unknown)?.send_space(id)
+        self.streams_mut().ok_or(StreamError::Unknown)?.send_space(id)
     }
 
     fn commit(&mut self, id: StreamId, n: usize) {
-        if let Some(streams) = self.streams() {
+        if let Some(streams) = self.streams_mut() {
             streams.commit(id, n);
         }
     }
 
     fn finish(&mut self, id: StreamId) {
-        if let Some(streams) = self.streams() {
+        if let Some(streams) = self.streams_mut() {
             streams.finish(id);
         }
     }
 
     fn reset(&mut self, id: StreamId, code: u64) {
-        if let Some(streams) = self.streams() {
+        if let Some(streams) = self.streams_mut() {
             streams.reset(id, code);
         }
     }
 
     fn received(&self, id: StreamId) -> &[u8] {
-        match self {
-            Self::Tcp(streams) => streams.received(id),
-            Self::Srp(..) => self.association().map_or(&[], |a| a.received(id)),
-            Self::MobileTcp(..) => self.connections().map_or(&[], |c| c.received(id)),
-        }
+        self.streams().map_or(&[], |streams| streams.received(id))
     }
 
     fn consume(&mut self, id: StreamId, n: usize) {
-        if let Some(streams) = self.streams() {
+        if let Some(streams) = self.streams_mut() {
             streams.consume(id, n);
         }
     }
 
     fn recv_state(&self, id: StreamId) -> RecvState {
-        match self {
-            Self::Tcp(streams) => streams.recv_state(id),
-            Self::Srp(..) => self.association().map_or(RecvState::Open, |a| a.recv_state(id)),
-            Self::MobileTcp(..) => self.connections().map_or(RecvState::Open, |c| c.recv_state(id)),
-        }
+        self.streams().map_or(RecvState::Open, |streams| streams.recv_state(id))
     }
 
     fn set_priority(&mut self, id: StreamId, priority: u32) {
-        if let Some(streams) = self.streams() {
+        if let Some(streams) = self.streams_mut() {
             streams.set_priority(id, priority);
         }
     }
 }
 
-impl Movable for BaseHop {
+impl<S: End, M: End> Movable for Hop<S, M> {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        self.streams()?.detach(id)
+        self.streams_mut()?.detach(id)
     }
 
     fn snapshot(&self, id: StreamId) -> Option<StreamState> {
-        match self {
-            Self::Tcp(streams) => streams.snapshot(id),
-            Self::Srp(..) => self.association()?.snapshot(id),
-            Self::MobileTcp(..) => self.connections()?.snapshot(id),
-        }
+        self.streams()?.snapshot(id)
+    }
+
+    fn arrived(&self, id: StreamId) -> Option<u64> {
+        self.streams()?.arrived(id)
+    }
+
+    fn presumed(&self, id: StreamId) -> Option<u64> {
+        self.streams()?.presumed(id)
     }
 }
