@@ -5,7 +5,7 @@ use lasthop_wire::tcp::{Flags, SackBlocks, Segment, Seq};
 use super::flow::{AckKind, Flow, acknowledges, held_above};
 use super::waiting::{DupackStats, Waiting};
 use crate::table::Table;
-use crate::{Agent, Output, Packet, Queue, Side, Tcp};
+use crate::{Packet, Queue, Side, Tcp};
 
 /// Runs of data above a gap that are remembered; where more come a gap may seem longer than it is.
 const RUNS_MAX: usize = 64;
@@ -226,26 +226,8 @@ fn hide<P: Packet>(
     }
 }
 
-impl<P: Packet> Agent<P> for CoherentDupacks<P> {
-    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
-        self.flows.expire(now);
-        let passes = match packet.tcp() {
-            Some(tcp) => self.handle_tcp(now, from, &tcp, packet),
-            None => Some(packet),
-        };
-        if let Some(packet) = passes {
-            self.stats.passed += 1;
-            self.queue.packet(from.other(), packet);
-        }
-    }
-
-    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
-        self.flows.take_mobile(mobile);
-    }
-
-    fn poll_output(&mut self) -> Option<Output<P>> {
-        self.queue.pop()
-    }
+helper! {
+    CoherentDupacks:
 
     fn next_timeout(&self) -> Option<Time> {
         self.flows.next_due()

@@ -3,7 +3,7 @@ use lasthop_units::{Duration, Time};
 use super::flow::{AckKind, Flow, acknowledges};
 use super::waiting::{DupackStats, Waiting};
 use crate::table::Table;
-use crate::{Agent, Output, Packet, Queue, Side, Tcp};
+use crate::{Packet, Queue, Side, Tcp};
 
 /// How a [`DelayedDupacks`] works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,26 +88,8 @@ impl<P: Packet> DelayedDupacks<P> {
     }
 }
 
-impl<P: Packet> Agent<P> for DelayedDupacks<P> {
-    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
-        self.flows.expire(now);
-        let passes = match packet.tcp() {
-            Some(tcp) => self.handle_tcp(now, from, &tcp, packet),
-            None => Some(packet),
-        };
-        if let Some(packet) = passes {
-            self.stats.passed += 1;
-            self.queue.packet(from.other(), packet);
-        }
-    }
-
-    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
-        self.flows.take_mobile(mobile);
-    }
-
-    fn poll_output(&mut self) -> Option<Output<P>> {
-        self.queue.pop()
-    }
+helper! {
+    DelayedDupacks:
 
     fn next_timeout(&self) -> Option<Time> {
         self.flows.next_due()

@@ -4,7 +4,7 @@ use lasthop_wire::tcp::{Flags, Segment, Seq};
 use super::HopEnd;
 use super::flow::{Acknowledgement, Flow, Seen, Window, acknowledges};
 use crate::table::Table;
-use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
+use crate::{Connection, Packet, Queue, Side, Tcp};
 
 /// Copies of one acknowledgement that are sent at most.
 const COPIES_MAX: u8 = 8;
@@ -210,10 +210,14 @@ impl<P: Packet> Freeze<P> {
         self.frozen && (of == Side::Mobile || self.config.sender)
     }
 
-    fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, packet: &mut P) {
+    fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, mut packet: P) -> Option<P> {
+        if from == Side::of_hop(self.config.place) {
+            let news = self.link.on_segment(now);
+            self.on_news(news);
+        }
         let shuts = self.shuts(from);
         let answers = self.link.is_cut() && from == Side::of_hop(self.config.place).other();
-        let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return };
+        let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return Some(packet) };
         let probed = from.other();
         let probe = answers && *flow.state.of(probed) && is_probe(&flow.seen, from, &tcp.segment);
         flow.seen.observe(from, &tcp.segment);
@@ -224,15 +228,14 @@ impl<P: Packet> Freeze<P> {
                 self.stats.rewritten += 1;
             }
         }
-        if !probe {
-            return;
-        }
         let connection = tcp.connection(from);
-        let made = flow.seen.end(probed).acknowledgement(&connection, Window::Zero);
-        if let Some(made) = made {
+        if probe
+            && let Some(made) = flow.seen.end(probed).acknowledgement(&connection, Window::Zero)
+        {
             self.stats.probes_answered += 1;
             repeat(&mut self.queue, &connection, probed, &made, 1);
         }
+        Some(packet)
     }
 }
 
@@ -263,32 +266,13 @@ fn is_probe(seen: &Seen, from: Side, segment: &Segment) -> bool {
     }
 }
 
-impl<P: Packet> Agent<P> for Freeze<P> {
-    fn handle_packet(&mut self, now: Time, from: Side, mut packet: P) {
-        self.flows.expire(now);
-        if let Some(tcp) = packet.tcp() {
-            if from == Side::of_hop(self.config.place) {
-                let news = self.link.on_segment(now);
-                self.on_news(news);
-            }
-            self.handle_tcp(now, from, &tcp, &mut packet);
-        }
-        self.stats.passed += 1;
-        self.queue.packet(from.other(), packet);
-    }
+helper! {
+    Freeze:
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         self.flows.expire(now);
         let news = self.link.on_event(now, event);
         self.on_news(news);
-    }
-
-    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
-        self.flows.take_mobile(mobile);
-    }
-
-    fn poll_output(&mut self) -> Option<Output<P>> {
-        self.queue.pop()
     }
 
     fn next_timeout(&self) -> Option<Time> {

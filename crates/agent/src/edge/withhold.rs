@@ -4,7 +4,7 @@ use lasthop_wire::tcp::{SackBlocks, Segment, Seq};
 use super::HopEnd;
 use super::flow::{AckKind, Flow, Window, acknowledges, held_above};
 use crate::table::Table;
-use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
+use crate::{Connection, Packet, Queue, Side, Tcp};
 
 /// Bytes that are left out of acknowledgements (ATR-1).
 const RESERVE: u32 = 2;
@@ -213,6 +213,10 @@ impl<P: Packet> Withhold<P> {
 
     /// The packet, if it is to pass.
     fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, mut packet: P) -> Option<P> {
+        if from == Side::of_hop(self.config.place) {
+            let news = self.link.on_segment(now);
+            self.on_news(news);
+        }
         let connection = tcp.connection(from);
         let segment = &tcp.segment;
         let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return Some(packet) };
@@ -306,37 +310,13 @@ pub(super) fn pending(flow: &Flow<State>) -> i32 {
     }
 }
 
-impl<P: Packet> Agent<P> for Withhold<P> {
-    fn handle_packet(&mut self, now: Time, from: Side, packet: P) {
-        self.flows.expire(now);
-        let passes = match packet.tcp() {
-            Some(tcp) => {
-                if from == Side::of_hop(self.config.place) {
-                    let news = self.link.on_segment(now);
-                    self.on_news(news);
-                }
-                self.handle_tcp(now, from, &tcp, packet)
-            }
-            None => Some(packet),
-        };
-        if let Some(packet) = passes {
-            self.stats.passed += 1;
-            self.queue.packet(from.other(), packet);
-        }
-    }
+helper! {
+    Withhold:
 
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
         self.flows.expire(now);
         let news = self.link.on_event(now, event);
         self.on_news(news);
-    }
-
-    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
-        self.flows.take_mobile(mobile);
-    }
-
-    fn poll_output(&mut self) -> Option<Output<P>> {
-        self.queue.pop()
     }
 
     fn next_timeout(&self) -> Option<Time> {

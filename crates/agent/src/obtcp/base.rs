@@ -7,9 +7,9 @@ use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::timer::Retry;
-use super::{BaseConfig, ConfigError, Eviction, Outcome, Stretch, keep};
+use super::{BaseConfig, ConfigError, Eviction, Stretch, keep};
 use crate::backlog::Backlog;
-use crate::cache::Cache;
+use crate::cache::{Cache, Stored};
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 
@@ -214,13 +214,13 @@ impl<P: Packet> Flow<P> {
         let (outcome, evicted) = keep(&mut self.cache, limits, (seq, end), packet, note);
         stats.evicted += evicted;
         match outcome {
-            Outcome::New => stats.cached += 1,
-            Outcome::Again => {
+            Stored::New => stats.cached += 1,
+            Stored::Again => {
                 if let Some(kept) = self.cache.covering(seq) {
                     kept.note.copies += 1;
                 }
             }
-            Outcome::Refused => stats.refused += 1,
+            Stored::Refused => stats.refused += 1,
         }
         if let Some(retry) = &mut self.retry {
             retry.sent(now);

@@ -7,8 +7,8 @@ use lasthop_wire::tcp::{Segment, Seq};
 use super::holes::{Hole, Holes};
 use super::stats::RouterStats;
 use super::timer::Retry;
-use super::{Outcome, Repair, RouterConfig, Stretch, keep};
-use crate::cache::Cache;
+use super::{Repair, RouterConfig, Stretch, keep};
+use crate::cache::{Cache, Stored};
 use crate::rtt::Rtt;
 use crate::{Connection, Packet, Queue, Side};
 
@@ -147,14 +147,14 @@ impl<P: Packet> Flow<P> {
         let (outcome, evicted) = keep(&mut self.cache, limits, (seq, end), packet, note);
         shared.stats.evicted += evicted;
         match outcome {
-            Outcome::New => {}
-            Outcome::Again => {
+            Stored::New => {}
+            Stored::Again => {
                 if let Some(kept) = self.cache.covering(seq) {
                     kept.note.last = self.sent;
                     kept.note.copies += 1;
                 }
             }
-            Outcome::Refused => shared.stats.refused += 1,
+            Stored::Refused => shared.stats.refused += 1,
         }
         if let Some(retry) = &mut self.retry {
             retry.sent(now);

@@ -323,16 +323,6 @@ impl Stretch {
     }
 }
 
-/// What became of a segment that was to be kept.
-enum Outcome {
-    /// Kept; it is new.
-    New,
-    /// One with the same first byte was kept already.
-    Again,
-    /// Not kept.
-    Refused,
-}
-
 /// Keeps a segment, if it finds `room` for its bytes beside all that is kept; what became of it, and
 /// how many others gave way.
 fn keep<P, M>(
@@ -341,7 +331,7 @@ fn keep<P, M>(
     (seq, end): (Seq, Seq),
     packet: P,
     note: M,
-) -> (Outcome, u64) {
+) -> (Stored, u64) {
     let len = u64::try_from(end.ahead_of(seq)).unwrap_or(0);
     let most = cache.bytes().saturating_add(room);
     let mut evicted = 0;
@@ -355,15 +345,10 @@ fn keep<P, M>(
         // A segment below all others would be the next to go.
         let lower = cache.front().is_some_and(|front| seq.ahead_of(front.seq) > 0);
         if len > most || eviction == Eviction::Newest || !lower {
-            return (Outcome::Refused, evicted);
+            return (Stored::Refused, evicted);
         }
         cache.pop_front();
         evicted += 1;
     }
-    let outcome = match cache.store(seq, end, packet, note) {
-        Stored::New => Outcome::New,
-        Stored::Again => Outcome::Again,
-        Stored::Refused => Outcome::Refused,
-    };
-    (outcome, evicted)
+    (cache.store(seq, end, packet, note), evicted)
 }

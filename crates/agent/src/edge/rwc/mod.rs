@@ -18,7 +18,7 @@ use lasthop_wire::tcp::Segment;
 use super::HopEnd;
 use super::flow::{Flow, acknowledges};
 use crate::table::Table;
-use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
+use crate::{Connection, Packet, Queue, Side, Tcp};
 use meter::{BIN, Meter};
 use rules::Rules;
 use total::Granted;
@@ -142,11 +142,11 @@ impl<P: Packet> ReceiverWindows<P> {
         state.set.unwrap_or_else(|| self.rules.priority(connection))
     }
 
-    fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, packet: &mut P) {
+    fn handle_tcp(&mut self, now: Time, from: Side, tcp: &Tcp, mut packet: P) -> Option<P> {
         let queued = self.queued(now, tcp, from);
         let place = self.config.place;
         let quiet = self.config.quiet;
-        let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return };
+        let Some(flow) = Flow::of(&mut self.flows, now, from, tcp) else { return Some(packet) };
         let segment = &tcp.segment;
         let before = flow.seen.mobile.last.map(|last| last.ack);
         flow.seen.observe(from, segment);
@@ -187,6 +187,7 @@ impl<P: Packet> ReceiverWindows<P> {
         if woke && matches!(self.config.total, Total::Packets(_)) {
             self.divide(now, Some(tcp.connection(from)));
         }
+        Some(packet)
     }
 
     /// What waits in the hop's queue, for a handshake that ends with this segment.
@@ -309,15 +310,8 @@ fn floor(taking: &[(Connection, u32)], least: u64) -> u64 {
     (weights().sum::<u64>().saturating_mul(least)).div_ceil(lowest)
 }
 
-impl<P: Packet> Agent<P> for ReceiverWindows<P> {
-    fn handle_packet(&mut self, now: Time, from: Side, mut packet: P) {
-        self.flows.expire(now);
-        if let Some(tcp) = packet.tcp() {
-            self.handle_tcp(now, from, &tcp, &mut packet);
-        }
-        self.stats.passed += 1;
-        self.queue.packet(from.other(), packet);
-    }
+helper! {
+    ReceiverWindows:
 
     /// Behind another base the hop may be another, and so may the way there: both are measured anew.
     fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
@@ -328,14 +322,6 @@ impl<P: Packet> Agent<P> for ReceiverWindows<P> {
         self.total = None;
         self.flows.iter_mut().for_each(|(_, flow)| flow.state.trips.reset());
         self.divide(now, None);
-    }
-
-    fn remove_mobile(&mut self, mobile: core::net::IpAddr) {
-        self.flows.take_mobile(mobile);
-    }
-
-    fn poll_output(&mut self) -> Option<Output<P>> {
-        self.queue.pop()
     }
 
     fn next_timeout(&self) -> Option<Time> {
