@@ -2,12 +2,11 @@ pub(crate) mod held;
 mod line;
 mod plain;
 
-use alloc::collections::{BinaryHeap, VecDeque};
-use core::cmp::Reverse;
+use alloc::collections::{BTreeMap, VecDeque};
 
 use lasthop_units::{Bytes, Duration, Rate, Seed, Stream, Time};
 
-use self::held::{Delivery, Flying, Late, OnAir, QueuedPacket, Refusal, Refused};
+use self::held::{Delivery, Flying, OnAir, QueuedPacket, Refusal, Refused};
 use self::line::Line;
 use crate::loss_and_fades::{ErrorProcesses, Outcome};
 use crate::pacer::{Pacer, Work};
@@ -46,8 +45,8 @@ pub struct Link<P> {
     on_air: Option<OnAir<P>>,
     /// In order of arrival, which without reordering is the order of sending (LNK-11).
     flying: VecDeque<Flying<P>>,
-    /// Those held back, earliest first.
-    late: BinaryHeap<Reverse<Late<P>>>,
+    /// Those held back, by when they arrive and their number.
+    late: BTreeMap<(Time, u64), Flying<P>>,
     late_number: u64,
     stats: LinkStats,
     queue: QueueMeter,
@@ -98,7 +97,7 @@ impl<P: Clone> Link<P> {
             waiting: VecDeque::new(),
             on_air: None,
             flying: VecDeque::new(),
-            late: BinaryHeap::new(),
+            late: BTreeMap::new(),
             late_number: 0,
             stats: LinkStats { since: now, ..LinkStats::default() },
             queue: QueueMeter::new(now),
@@ -192,7 +191,7 @@ impl<P: Clone> Link<P> {
     #[inline(never)]
     fn next_in_general(&self) -> Time {
         let flying = self.flying.front().map(|f| f.arrives);
-        let late = self.late.peek().map(|Reverse(l)| l.flying.arrives);
+        let late = self.late.keys().next().map(|&(arrives, _)| arrives);
         let arrival = flying.into_iter().chain(late).min();
         let transmission = match self.next_transmission() {
             Time::NEVER => Time::NEVER,
@@ -214,7 +213,7 @@ impl<P: Clone> Link<P> {
         let flying = if self.flying.front().is_some_and(|f| f.arrives == at) {
             self.flying.pop_front()?
         } else {
-            self.late.pop()?.0.flying
+            self.late.pop_first()?.1
         };
         self.stats.delivered.add(flying.size);
         if flying.corrupted {
@@ -251,7 +250,7 @@ impl<P: Clone> Link<P> {
         }
         self.advance(now);
         let flying = self.flying.front().map(|f| f.arrives);
-        let late = self.late.peek().map(|Reverse(l)| l.flying.arrives);
+        let late = self.late.keys().next().map(|&(arrives, _)| arrives);
         flying.into_iter().chain(late).min().filter(|&at| at <= self.now)
     }
 
@@ -539,7 +538,7 @@ impl<P: Clone> Link<P> {
         if let Some(extra) = self.held_back() {
             self.stats.reordered.add(size);
             let flying = Flying { arrives: arrives + extra, ..flying };
-            self.late.push(Reverse(Late { number: self.late_number, flying }));
+            self.late.insert((flying.arrives, self.late_number), flying);
             self.late_number += 1;
         } else {
             self.flying.push_back(flying);
@@ -586,12 +585,8 @@ impl<P: Clone> Link<P> {
         while self.flying.back().is_some_and(|f| f.arrives >= now) {
             self.flying.pop_back().iter().for_each(|flying| dropped.add(flying.size));
         }
-        self.late.retain(|Reverse(late)| {
-            let arrived = late.flying.arrives < now;
-            if !arrived {
-                dropped.add(late.flying.size);
-            }
-            arrived
-        });
+        for flying in self.late.split_off(&(now, 0)).values() {
+            dropped.add(flying.size);
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! Packets in a link, and how they leave it.
 
-use core::cmp::Ordering;
-
 use lasthop_units::{Bytes, Time};
 use thiserror::Error;
 
@@ -75,36 +73,4 @@ pub(crate) struct Flying<P> {
     pub(crate) arrives: Time,
     pub(crate) corrupted: bool,
     pub(crate) duplicate: bool,
-}
-
-#[derive(Debug)]
-pub(crate) struct Late<P> {
-    pub(crate) number: u64,
-    pub(crate) flying: Flying<P>,
-}
-
-impl<P> Late<P> {
-    fn key(&self) -> (Time, u64) {
-        (self.flying.arrives, self.number)
-    }
-}
-
-impl<P> PartialEq for Late<P> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<P> Eq for Late<P> {}
-
-impl<P> PartialOrd for Late<P> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<P> Ord for Late<P> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
 }

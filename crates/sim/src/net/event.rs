@@ -1,8 +1,7 @@
 //! Scheduled events: what happens to a network at given times, whatever its nodes do.
 
-use core::cmp::{Ordering, Reverse};
 use core::net::Ipv4Addr;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 
 use lasthop_radio::{LinkConfig, Pacing};
 use lasthop_units::{Duration, LinkEvent, Time};
@@ -74,55 +73,22 @@ pub enum Event {
 /// Events to come, in order of time and, at one time, of scheduling.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    heap: BinaryHeap<Reverse<Entry>>,
+    events: BTreeMap<(Time, u64), Event>,
     number: u64,
-}
-
-#[derive(Debug)]
-struct Entry {
-    at: Time,
-    number: u64,
-    event: Event,
-}
-
-impl Entry {
-    fn key(&self) -> (Time, u64) {
-        (self.at, self.number)
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
-    }
 }
 
 impl Agenda {
     pub(super) fn add(&mut self, at: Time, event: Event) {
-        self.heap.push(Reverse(Entry { at, number: self.number, event }));
+        self.events.insert((at, self.number), event);
         self.number += 1;
     }
 
     pub(super) fn next_time(&self) -> Time {
-        self.heap.peek().map_or(Time::NEVER, |Reverse(entry)| entry.at)
+        self.events.first_key_value().map_or(Time::NEVER, |(&(at, _), _)| at)
     }
 
     /// The next event and its number.
     pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|Reverse(entry)| (entry.number, entry.event))
+        self.events.pop_first().map(|((_, number), event)| (number, event))
     }
 }

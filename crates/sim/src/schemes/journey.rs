@@ -159,46 +159,37 @@ pub enum JourneyNode {
     Router(Router),
 }
 
+/// The same of whichever node it is.
+macro_rules! each {
+    ($self:ident, $node:ident => $call:expr) => {
+        match $self {
+            Self::Host($node) => $call,
+            Self::Mobile($node) => $call,
+            Self::Base($node) => $call,
+            Self::Router($node) => $call,
+        }
+    };
+}
+
 impl Node for JourneyNode {
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
-        match self {
-            Self::Host(n) => n.handle_packet(ctx, link, packet),
-            Self::Mobile(n) => n.handle_packet(ctx, link, packet),
-            Self::Base(n) => n.handle_packet(ctx, link, packet),
-            Self::Router(n) => n.handle_packet(ctx, link, packet),
-        }
+        each!(self, node => node.handle_packet(ctx, link, packet));
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Host(n) => n.next_timeout(),
-            Self::Mobile(n) => n.next_timeout(),
-            Self::Base(n) => n.next_timeout(),
-            Self::Router(n) => n.next_timeout(),
-        }
+        each!(self, node => node.next_timeout())
     }
 
     fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
-        match self {
-            Self::Host(n) => n.handle_timeout(ctx),
-            Self::Mobile(n) => n.handle_timeout(ctx),
-            Self::Base(n) => n.handle_timeout(ctx),
-            Self::Router(n) => n.handle_timeout(ctx),
-        }
+        each!(self, node => node.handle_timeout(ctx));
     }
 
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
-        match self {
-            Self::Host(n) => n.handle_link_event(ctx, link, event),
-            Self::Mobile(n) => n.handle_link_event(ctx, link, event),
-            Self::Base(_) | Self::Router(_) => {}
-        }
+        each!(self, node => node.handle_link_event(ctx, link, event));
     }
 
     fn handle_token(&mut self, ctx: &mut Context<'_>, token: u64) {
-        if let Self::Mobile(n) = self {
-            n.handle_token(ctx, token);
-        }
+        each!(self, node => node.handle_token(ctx, token));
     }
 }
 

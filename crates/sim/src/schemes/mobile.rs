@@ -418,6 +418,10 @@ fn conn_of(flow: FlowId) -> ConnId {
 }
 
 impl Sockets for Carried {
+    fn addr(&self) -> Ipv4Addr {
+        self.addr
+    }
+
     fn connect(
         &mut self,
         ctx: &mut Context<'_>,
@@ -440,18 +444,6 @@ impl Sockets for Carried {
 
     fn open_udp(&mut self, port: u16) {
         self.udp.insert(port);
-    }
-
-    fn send_udp(
-        &mut self,
-        ctx: &mut Context<'_>,
-        src_port: u16,
-        (dst, dst_port): (Ipv4Addr, u16),
-        len: Bytes,
-    ) -> bool {
-        let mut packet = ctx.packet(self.addr, dst, Body::Udp { src_port, dst_port });
-        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
-        ctx.send(packet).is_ok()
     }
 
     /// The hop carries real bytes: those of a virtual stream are made up.
@@ -519,8 +511,6 @@ impl Sockets for Carried {
     fn connection(&self, _flow: FlowId) -> Option<&tcp::Connection> {
         None
     }
-
-    fn set_window_share(&mut self, _flow: FlowId, _share: Option<Bytes>) {}
 
     fn set_priority(&mut self, flow: FlowId, priority: u32) {
         self.session.set_priority(&mut self.hop, conn_of(flow), priority);

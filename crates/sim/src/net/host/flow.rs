@@ -65,6 +65,16 @@ pub(super) enum Machine {
     Real(Box<tcp::Socket>),
 }
 
+/// The same of whichever machine it is.
+macro_rules! each {
+    ($self:ident, $machine:ident => $call:expr) => {
+        match $self {
+            Self::Virtual($machine) => $call,
+            Self::Real($machine) => $call,
+        }
+    };
+}
+
 impl Machine {
     pub(super) fn connect(
         content: Content,
@@ -132,37 +142,27 @@ impl Machine {
     ) {
         let now = ctx.now();
         let (src, dst) = (key.local_addr(), key.remote_addr());
-        match self {
-            Self::Virtual(connection) => {
-                while let Some(outgoing) = connection.poll_transmit(now) {
-                    let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
-                    packet.encrypted = encrypted;
-                    if outgoing.ecn_capable {
-                        packet.ecn = Ecn::Capable;
-                    }
-                    // What a link does not take is lost, as in any network.
-                    ctx.send(packet).ok();
-                }
+        loop {
+            let outgoing = match self {
+                Self::Virtual(connection) => connection.poll_transmit(now),
+                Self::Real(socket) => socket.poll_outgoing(now, scratch),
+            };
+            let Some(outgoing) = outgoing else { break };
+            let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
+            packet.encrypted = encrypted;
+            if outgoing.ecn_capable {
+                packet.ecn = Ecn::Capable;
             }
-            Self::Real(socket) => {
-                while let Some(outgoing) = socket.poll_outgoing(now, scratch) {
-                    let mut packet = ctx.packet(src, dst, Body::Tcp(outgoing.segment));
-                    packet.encrypted = encrypted;
-                    if outgoing.ecn_capable {
-                        packet.ecn = Ecn::Capable;
-                    }
-                    packet.set_bytes(&scratch[..outgoing.segment.len as usize]);
-                    ctx.send(packet).ok();
-                }
+            if matches!(self, Self::Real(_)) {
+                packet.set_bytes(&scratch[..outgoing.segment.len as usize]);
             }
+            // What a link does not take is lost, as in any network.
+            ctx.send(packet).ok();
         }
     }
 
     pub(super) fn poll_event(&mut self) -> Option<tcp::Event> {
-        match self {
-            Self::Virtual(connection) => connection.poll_event(),
-            Self::Real(socket) => socket.poll_event(),
-        }
+        each!(self, machine => machine.poll_event())
     }
 
     #[inline]
@@ -171,24 +171,15 @@ impl Machine {
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        match self {
-            Self::Virtual(connection) => connection.handle_timeout(now),
-            Self::Real(socket) => socket.handle_timeout(now),
-        }
+        each!(self, machine => machine.handle_timeout(now))
     }
 
     pub(super) fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        match self {
-            Self::Virtual(connection) => connection.handle_link_event(now, event),
-            Self::Real(socket) => socket.handle_link_event(now, event),
-        }
+        each!(self, machine => machine.handle_link_event(now, event))
     }
 
     pub(super) fn handle_bad_state(&mut self, now: Time) {
-        match self {
-            Self::Virtual(connection) => connection.handle_bad_state(now),
-            Self::Real(socket) => socket.handle_bad_state(now),
-        }
+        each!(self, machine => machine.handle_bad_state(now))
     }
 
     pub(super) fn write(&mut self, n: Bytes) -> Bytes {
@@ -221,23 +212,14 @@ impl Machine {
     }
 
     pub(super) fn set_window_share(&mut self, share: Option<Bytes>) {
-        match self {
-            Self::Virtual(connection) => connection.set_window_share(share),
-            Self::Real(socket) => socket.set_window_share(share),
-        }
+        each!(self, machine => machine.set_window_share(share))
     }
 
     pub(super) fn finish(&mut self) {
-        match self {
-            Self::Virtual(connection) => connection.finish(),
-            Self::Real(socket) => socket.finish(),
-        }
+        each!(self, machine => machine.finish())
     }
 
     pub(super) fn abort(&mut self) {
-        match self {
-            Self::Virtual(connection) => connection.abort(),
-            Self::Real(socket) => socket.abort(),
-        }
+        each!(self, machine => machine.abort())
     }
 }

@@ -8,8 +8,11 @@ use lasthop_units::{Bytes, LinkEvent};
 use super::{Content, FlowId};
 use crate::net::Context;
 
-/// The calls behind [`Io`](super::Io), which says what each does.
+/// What an application does with its connections, through [`Io`](super::Io).
 pub trait Sockets {
+    /// The host's address.
+    fn addr(&self) -> Ipv4Addr;
+
     /// See [`Io::connect`](super::Io::connect).
     fn connect(
         &mut self,
@@ -18,38 +21,50 @@ pub trait Sockets {
         config: tcp::Config,
         content: Content,
     ) -> Option<FlowId>;
-    /// See [`Io::listen`](super::Io::listen).
+
+    /// Accepts connections to a port. The SYN's MSS option is no more than the interface towards
+    /// the peer carries (LNK-3).
     fn listen(&mut self, port: u16, config: tcp::Config, content: Content);
-    /// See [`Io::open_udp`](super::Io::open_udp).
+
+    /// Receives UDP datagrams for a port.
     fn open_udp(&mut self, port: u16);
-    /// See [`Io::send_udp`](super::Io::send_udp).
-    fn send_udp(
-        &mut self,
-        ctx: &mut Context<'_>,
-        src_port: u16,
-        dst: (Ipv4Addr, u16),
-        len: Bytes,
-    ) -> bool;
-    /// See [`Io::write`](super::Io::write).
+
+    /// `n` more bytes of a virtual stream exist; how many there was room for. If fewer,
+    /// [`Event::Writable`](super::Event::Writable) says when to go on.
     fn write(&mut self, flow: FlowId, n: Bytes) -> Bytes;
-    /// See [`Io::write_bytes`](super::Io::write_bytes).
+
+    /// Writes real bytes; how many there was room for. If fewer,
+    /// [`Event::Writable`](super::Event::Writable) says when to go on.
     fn write_bytes(&mut self, flow: FlowId, data: &[u8]) -> usize;
-    /// See [`Io::received`](super::Io::received).
+
+    /// Real bytes that have arrived in order: one contiguous piece.
     fn received(&self, flow: FlowId) -> &[u8];
-    /// See [`Io::readable`](super::Io::readable).
+
+    /// Bytes that have arrived in order and were not consumed.
     fn readable(&self, flow: FlowId) -> Bytes;
-    /// See [`Io::consume`](super::Io::consume).
+
+    /// Takes bytes that have arrived; at most what is readable, and of real bytes at most the
+    /// piece that [`received`](Self::received) gives. How many were taken.
     fn consume(&mut self, flow: FlowId, n: Bytes) -> Bytes;
-    /// See [`Io::finish`](super::Io::finish).
+
+    /// Ends our stream after what was written.
     fn finish(&mut self, flow: FlowId);
-    /// See [`Io::abort`](super::Io::abort).
+
+    /// Gives the connection up.
     fn abort(&mut self, flow: FlowId);
-    /// See [`Io::connection`](super::Io::connection).
+
+    /// A connection, to watch.
     fn connection(&self, flow: FlowId) -> Option<&tcp::Connection>;
-    /// See [`Io::set_window_share`](super::Io::set_window_share).
-    fn set_window_share(&mut self, flow: FlowId, share: Option<Bytes>);
-    /// See [`Io::set_priority`](super::Io::set_priority).
-    fn set_priority(&mut self, flow: FlowId, priority: u32);
+
+    /// Keeps the window that a connection of TCP's advertises at or below `share`, without taking
+    /// back what it has promised (RWC-6, RWC-9); none lifts it. Does nothing to a connection that a
+    /// session carries.
+    fn set_window_share(&mut self, _flow: FlowId, _share: Option<Bytes>) {}
+
+    /// Gives a connection that a session carries a priority relative to the session's others (UFB-3).
+    /// Does nothing to a connection of TCP's: its priority is a share of the window.
+    fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
+
     /// See [`Io::report_link_event`](super::Io::report_link_event).
     fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent);
 }

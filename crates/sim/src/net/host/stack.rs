@@ -279,6 +279,10 @@ impl Stack {
 }
 
 impl Sockets for Stack {
+    fn addr(&self) -> Ipv4Addr {
+        self.addr
+    }
+
     fn connect(
         &mut self,
         ctx: &mut Context<'_>,
@@ -300,18 +304,6 @@ impl Sockets for Stack {
 
     fn open_udp(&mut self, port: u16) {
         self.udp.insert(port);
-    }
-
-    fn send_udp(
-        &mut self,
-        ctx: &mut Context<'_>,
-        src_port: u16,
-        (dst, dst_port): (Ipv4Addr, u16),
-        len: Bytes,
-    ) -> bool {
-        let mut packet = ctx.packet(self.addr, dst, Body::Udp { src_port, dst_port });
-        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
-        ctx.send(packet).is_ok()
     }
 
     fn write(&mut self, id: FlowId, n: Bytes) -> Bytes {
@@ -364,8 +356,6 @@ impl Sockets for Stack {
             flow.machine.set_window_share(share);
         }
     }
-
-    fn set_priority(&mut self, _flow: FlowId, _priority: u32) {}
 
     /// Every connection is notified.
     fn report_link_event(&mut self, ctx: &mut Context<'_>, event: LinkEvent) {
