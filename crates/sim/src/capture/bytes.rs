@@ -36,18 +36,6 @@ impl Scratch {
         &self.packet
     }
 
-    pub(super) fn segment(
-        &mut self,
-        between: Addresses,
-        segment: &Segment,
-        payload: Payload<'_>,
-    ) -> Result<(), PacketError> {
-        self.packet.clear();
-        let len = segment.header_len() as usize + payload.len() as usize;
-        Header::new(between, Protocol::TCP).emit(len, &mut self.packet)?;
-        self.push_segment(&between, segment, payload)
-    }
-
     pub(super) fn datagram(&mut self, packet: &Datagram) -> Result<(), PacketError> {
         self.packet.clear();
         match &packet.body {

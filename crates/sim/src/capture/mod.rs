@@ -17,9 +17,7 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, Write};
 
 use lasthop_units::Time;
-use lasthop_wire::ip::{self, Addresses};
-use lasthop_wire::tcp::Segment;
-use lasthop_wire::{tcp, udp, unsplit};
+use lasthop_wire::{ip, tcp, udp, unsplit};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
@@ -29,7 +27,7 @@ use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeade
 use pcap_file::{DataLink, Endianness, PcapError};
 use thiserror::Error;
 
-use crate::net::{Datagram, Observer, Payload, Sight, TapPoint};
+use crate::net::{Datagram, Observer, Sight, TapPoint};
 use bytes::Scratch;
 
 /// Timestamps count units of ten to the minus ninth of a second.
@@ -242,24 +240,6 @@ impl<W: Write> Capture<W> {
     pub fn record(&mut self, seen: Sighting<'_>, packet: &Datagram) -> Result<(), CaptureError> {
         let seen = Sighting { interface: self.interface_for(seen.interface, packet)?, ..seen };
         let built = self.scratch.datagram(packet);
-        self.check(seen, built)?;
-        self.write(seen)
-    }
-
-    /// Writes a segment on its own, with its IP header.
-    ///
-    /// # Errors
-    ///
-    /// The payload is not as long as the segment says or longer than IP allows, or the file cannot
-    /// be written.
-    pub fn record_segment(
-        &mut self,
-        seen: Sighting<'_>,
-        between: Addresses,
-        segment: &Segment,
-        payload: Payload<'_>,
-    ) -> Result<(), CaptureError> {
-        let built = self.scratch.segment(between, segment, payload);
         self.check(seen, built)?;
         self.write(seen)
     }

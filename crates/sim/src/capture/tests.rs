@@ -1,4 +1,4 @@
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv4Addr;
 use std::cell::RefCell;
 use std::path::Path;
 use std::process::Command;
@@ -225,15 +225,11 @@ fn every_header_and_checksum_in_the_file_is_right() {
 
 #[test]
 fn a_retransmission_carries_the_bytes_of_its_original() {
-    let mut capture = Capture::new(Vec::new(), None).unwrap();
-    let interface = capture.add_interface("any", "").unwrap();
-    let between = Addresses::new(Ipv6Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()).unwrap();
-    for segment in [segment(1000, 1000), segment(1500, 200)] {
-        let payload = Payload::Virtual(segment.len);
-        capture.record_segment(seen(Time::ZERO, interface), between, &segment, payload).unwrap();
-    }
-    let (_, packets) = read(&capture.finish().unwrap());
-    let [whole, part] = [0, 1].map(|n| &packets[n].data[60..]);
+    let mut stand = Stand::new(None);
+    stand.send(Body::Tcp(segment(1000, 1000)), |_| {});
+    stand.send(Body::Tcp(segment(1500, 200)), |_| {});
+    let (_, packets) = read(&stand.file());
+    let [whole, part] = [0, 1].map(|n| &packets[n].data[40..]);
     assert_eq!(whole[500..700], *part);
 }
 
@@ -267,20 +263,13 @@ fn the_same_run_gives_the_same_file() {
 }
 
 #[test]
-fn what_cannot_be_written_is_named() {
-    let mut capture = Capture::new(Vec::new(), None).unwrap();
-    let interface = capture.add_interface("any", "").unwrap();
-    let between = Addresses::new(A.into(), B.into()).unwrap();
-    let at = Time::from_secs(3);
-    let huge = segment(1, 70_000);
-    let error = capture
-        .record_segment(seen(at, interface), between, &huge, Payload::Virtual(70_000))
-        .unwrap_err()
-        .to_string();
-    assert!(error.contains("3.000000000s") && error.contains("70020"), "{error}");
-    let stranger = Interface(4);
-    let payload = Payload::Virtual(1);
-    let error = capture.record_segment(seen(at, stranger), between, &segment(1, 1), payload);
+fn an_interface_of_another_capture_is_none() {
+    let mut stand = Stand::new(None);
+    let mut capture = stand.capture.borrow_mut();
+    let error = stand.network.with_node(stand.from, |_, ctx| {
+        let packet = ctx.packet(A, B, Body::Tcp(segment(1, 1)));
+        capture.record(seen(Time::ZERO, Interface(4)), &packet)
+    });
     assert!(matches!(error, Err(CaptureError::NoInterface(4))));
 }
 
@@ -293,6 +282,8 @@ fn an_observers_first_error_is_told_at_the_end() {
     drop(stand.network);
     let error = Rc::into_inner(stand.capture).unwrap().into_inner().finish().unwrap_err();
     assert!(matches!(error, CaptureError::Packet { at: Time::ZERO, .. }), "{error}");
+    let error = error.to_string();
+    assert!(error.contains("0.000000000s") && error.contains("70020"), "{error}");
 }
 
 #[test]

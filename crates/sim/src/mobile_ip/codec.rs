@@ -38,32 +38,13 @@ const PREVIOUS_AGENT_EXTENSION: u8 = 200;
 /// Lifetime, two addresses, SPI and authenticator.
 const PREVIOUS_AGENT_LEN: u8 = 30;
 
-const LONGEST: usize = 24 + 8 + 32 + 22;
+/// A message's bytes in the making.
+#[derive(Default)]
+struct Writer(Vec<u8>);
 
-/// A message's bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Encoded {
-    bytes: [u8; LONGEST],
-    len: usize,
-}
-
-impl Encoded {
-    const fn new() -> Self {
-        Self { bytes: [0; LONGEST], len: 0 }
-    }
-
-    /// The bytes.
-    pub fn as_slice(&self) -> &[u8] {
-        self.bytes.get(..self.len).unwrap_or_default()
-    }
-
+impl Writer {
     fn put(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        debug_assert!(end <= LONGEST, "no message is longer than {LONGEST} bytes");
-        if let Some(place) = self.bytes.get_mut(self.len..end) {
-            place.copy_from_slice(bytes);
-            self.len = end;
-        }
+        self.0.extend_from_slice(bytes);
     }
 
     fn address(&mut self, address: Ipv4Addr) {
@@ -95,12 +76,12 @@ impl Message {
     /// The length of the IP datagram that carries it, headers included.
     pub fn size(&self) -> Bytes {
         let udp = if self.is_icmp() { 0 } else { UDP };
-        Bytes::new(IP + udp) + Bytes::from(self.encode().as_slice().len())
+        Bytes::new(IP + udp) + Bytes::from(self.encode().len())
     }
 
     /// What the IP header (of ICMP) or the UDP header is followed by.
-    pub fn encode(&self) -> Encoded {
-        let mut out = Encoded::new();
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Writer::default();
         match self {
             Self::Solicitation => out.put(&[ICMP_SOLICITATION, 0, 0, 0, 0, 0, 0, 0]),
             Self::Advertisement(advertisement) => encode_advertisement(&mut out, advertisement),
@@ -121,7 +102,7 @@ impl Message {
                 out.authentication();
             }
         }
-        out
+        out.0
     }
 
     /// Reads what follows the IP header: a solicitation or an advertisement. None if it is
@@ -170,7 +151,7 @@ impl Message {
     }
 }
 
-fn encode_advertisement(out: &mut Encoded, advertisement: &Advertisement) {
+fn encode_advertisement(out: &mut Writer, advertisement: &Advertisement) {
     out.put(&[ICMP_ADVERTISEMENT, 0, 0, 0, 1, 2]);
     out.seconds(advertisement.validity);
     out.address(advertisement.agent);
@@ -189,7 +170,7 @@ fn encode_advertisement(out: &mut Encoded, advertisement: &Advertisement) {
     }
 }
 
-fn encode_request(out: &mut Encoded, request: &Request) {
+fn encode_request(out: &mut Writer, request: &Request) {
     out.put(&[REQUEST, 0]);
     out.seconds(request.lifetime);
     out.address(request.home);
@@ -389,8 +370,7 @@ mod tests {
         #[test]
         fn what_is_written_is_read_and_what_is_cut_short_is_not(message in messages()) {
             let bytes = message.encode();
-            let bytes = bytes.as_slice();
-            prop_assert_eq!(decode(&message, bytes), Some(message));
+            prop_assert_eq!(decode(&message, &bytes), Some(message));
             let fixed = if message.is_icmp() { bytes.len() } else { 20 };
             for len in 0..fixed {
                 prop_assert_eq!(decode(&message, &bytes[..len]), None);

@@ -5,8 +5,8 @@
 //! and is the tunnel's end, and a [`MobileRegistration`] in the mobile, which tells the layers
 //! above of its handoffs ([`Upcall`]).
 //!
-//! In a network they are worn by nodes: [`HomeRouter`] and [`BaseStation`] are nodes as they are;
-//! [`BaseIp`] and [`MobileIp`] are the IP layer of nodes that do more.
+//! In a network they are worn by nodes: [`HomeRouter`] is a node as it is; [`BaseIp`] and
+//! [`MobileIp`] are the IP layer of nodes that do more.
 
 mod advertiser;
 mod codec;
@@ -18,7 +18,6 @@ mod node;
 mod outbox;
 
 pub use advertiser::AdvertiserConfig;
-pub use codec::Encoded;
 pub use foreign::{Delivery, ForeignAgent, ForeignAgentConfig, ForeignStats};
 pub use home::{Binding, HomeAgent, HomeAgentConfig, HomeStats, Route, ServeError};
 pub use message::{
@@ -28,4 +27,4 @@ pub use message::{
 pub use mobile::{
     HandoffTiming, MobileConfig, MobileRegistration, MobileStats, MoveDetection, Upcall,
 };
-pub use node::{BaseIp, BaseStation, HomeRouter, MobileIp, Passage};
+pub use node::{BaseIp, HomeRouter, MobileIp, Passage};

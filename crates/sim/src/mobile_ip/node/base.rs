@@ -5,7 +5,7 @@ use lasthop_units::Time;
 
 use super::{pack, unpack};
 use crate::mobile_ip::{Delivery, Envelope, ForeignAgent};
-use crate::net::{Context, LinkId, Node, Packet, Router};
+use crate::net::{Context, LinkId, Packet};
 
 /// What a packet is to a base station, once Mobile IP has had its part.
 #[derive(Debug)]
@@ -139,54 +139,5 @@ impl BaseIp {
                 let _ = ctx.send(pack(ctx, &envelope));
             }
         }
-    }
-}
-
-/// A base station that does Mobile IP and helps no transport: what the unhelped TCP runs over.
-#[derive(Clone, Debug)]
-pub struct BaseStation {
-    ip: BaseIp,
-    router: Router,
-}
-
-impl BaseStation {
-    /// A base station whose one address is the agent's.
-    pub fn new(agent: ForeignAgent) -> Self {
-        let router = Router::new([agent.address()]);
-        Self { ip: BaseIp::new(agent), router }
-    }
-
-    /// Its Mobile IP layer.
-    pub const fn ip(&self) -> &BaseIp {
-        &self.ip
-    }
-
-    /// Serves a radio, given as [`Network::add_radio`](crate::net::Network::add_radio) gives it.
-    pub fn add_radio(&mut self, radio: [LinkId; 2]) {
-        self.ip.add_radio(radio);
-    }
-}
-
-impl Node for BaseStation {
-    fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
-        match self.ip.handle_packet(ctx, link, packet) {
-            Passage::Taken => {}
-            Passage::ToMobile(mut packet) => {
-                if packet.pass_router() {
-                    self.ip.deliver(ctx, packet);
-                }
-            }
-            Passage::FromMobile(packet) | Passage::Other(packet) => {
-                self.router.handle_packet(ctx, link, packet);
-            }
-        }
-    }
-
-    fn next_timeout(&self) -> Option<Time> {
-        self.ip.next_timeout()
-    }
-
-    fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
-        self.ip.handle_timeout(ctx);
     }
 }

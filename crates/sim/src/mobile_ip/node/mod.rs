@@ -4,7 +4,7 @@ mod base;
 mod home;
 mod mobile;
 
-pub use base::{BaseIp, BaseStation, Passage};
+pub use base::{BaseIp, Passage};
 pub use home::HomeRouter;
 pub use mobile::MobileIp;
 
@@ -21,7 +21,7 @@ fn pack(ctx: &Context<'_>, envelope: &Envelope) -> Packet {
         Body::Udp { src_port: REGISTRATION_PORT, dst_port: REGISTRATION_PORT }
     };
     let mut packet = ctx.packet(envelope.src, envelope.dst, body);
-    packet.set_bytes(envelope.message.encode().as_slice());
+    packet.set_bytes(&envelope.message.encode());
     packet
 }
 
