@@ -46,7 +46,7 @@ pub use lasthop_units::Span;
 pub use link::Link;
 pub use link::held::{Delivery, Refusal, Refused};
 pub use pair::{Direction, Radio};
-pub use settings::{LinkSettings, LossList, PauseList, RadioSettings, Share, StepList};
+pub use settings::{LinkSettings, LossList, PauseList, RadioSettings, Share, StepList, TextList};
 pub use stats::{Count, Drops, LinkStats, QueueStats};
 pub use text::TextError;
 pub use trace::{Trace, TraceError};

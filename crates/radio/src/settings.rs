@@ -198,49 +198,36 @@ impl FromStr for Share {
     }
 }
 
-/// Error processes: one text, or a list of them. `none` is the empty list.
-#[derive(Clone, PartialEq, Default, Debug)]
-pub struct LossList(pub Vec<Loss>);
+/// What one text says, with commas between the members, or a list of texts. `none` is the empty
+/// list.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TextList<T>(pub Vec<T>);
 
-/// Pauses: one text, or a list of them. `none` is the empty list.
-#[derive(Clone, PartialEq, Default, Debug)]
-pub struct PauseList(pub Vec<Pause>);
+/// Error processes.
+pub type LossList = TextList<Loss>;
 
-/// Changes of the rate: one text, or a list of them. `none` is the empty list.
-#[derive(Clone, PartialEq, Default, Debug)]
-pub struct StepList(pub Vec<RateStep>);
+/// Pauses.
+pub type PauseList = TextList<Pause>;
 
-/// Reads what a text says, with commas between the members of a list.
-macro_rules! list_from_text {
-    ($list:ident of $item:ident) => {
-        impl FromStr for $list {
-            type Err = TextError;
+/// Changes of the rate.
+pub type StepList = TextList<RateStep>;
 
-            fn from_str(text: &str) -> Result<Self, TextError> {
-                if text.trim() == "none" {
-                    return Ok(Self(Vec::new()));
-                }
-                text.split(',').map($item::from_str).collect::<Result<_, _>>().map(Self)
-            }
+impl<T: FromStr> FromStr for TextList<T> {
+    type Err = T::Err;
+
+    fn from_str(text: &str) -> Result<Self, T::Err> {
+        if text.trim() == "none" {
+            return Ok(Self(Vec::new()));
         }
-
-        impl<'de> Deserialize<'de> for $list {
-            fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-                d.deserialize_any(TextOrList(PhantomData)).map(Self)
-            }
-        }
-
-        impl AsList for $item {
-            fn list(text: &str) -> Result<Vec<Self>, TextError> {
-                text.parse::<$list>().map(|list| list.0)
-            }
-        }
-    };
+        text.split(',').map(T::from_str).collect::<Result<_, _>>().map(Self)
+    }
 }
 
-list_from_text!(LossList of Loss);
-list_from_text!(PauseList of Pause);
-list_from_text!(StepList of RateStep);
+impl<'de, T: FromStr<Err = TextError>> Deserialize<'de> for TextList<T> {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        d.deserialize_any(TextOrList(PhantomData))
+    }
+}
 
 macro_rules! deserialize_from_text {
     ($($type:ident)*) => {$(
@@ -254,30 +241,26 @@ macro_rules! deserialize_from_text {
 
 deserialize_from_text!(Share QueueLimit Reorder);
 
-trait AsList: Sized {
-    fn list(text: &str) -> Result<Vec<Self>, TextError>;
-}
-
 /// Accepts one text as well as a list of texts.
 struct TextOrList<T>(PhantomData<T>);
 
-impl<'de, T: AsList> Visitor<'de> for TextOrList<T> {
-    type Value = Vec<T>;
+impl<'de, T: FromStr<Err = TextError>> Visitor<'de> for TextOrList<T> {
+    type Value = TextList<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a text or a list of texts")
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<Vec<T>, E> {
-        T::list(text).map_err(de::Error::custom)
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<TextList<T>, E> {
+        text.parse().map_err(de::Error::custom)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<Vec<T>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut texts: A) -> Result<TextList<T>, A::Error> {
         let mut list = Vec::new();
         while let Some(text) = texts.next_element::<String>()? {
-            list.extend(T::list(&text).map_err(de::Error::custom)?);
+            list.extend(text.parse::<TextList<T>>().map_err(de::Error::custom)?.0);
         }
-        Ok(list)
+        Ok(TextList(list))
     }
 }
 

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use lasthop_radio::{LinkConfig, Pacing};
 use lasthop_units::{Rate, Seed};
 use lasthop_wire::ip::{Header, Protocol};
-use lasthop_wire::tcp::{Flags, Options, SackBlocks, Seq, Timestamps};
+use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::*;
