@@ -3,7 +3,6 @@
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::handoff::SessionId;
 use super::{HostName, MhpError, Refusal, Target};
 use crate::varint;
 
@@ -73,16 +72,6 @@ impl<'a> Field<'a> for &'a [u8] {
 
     fn take(body: &mut Reader<'a>, _: &'static str) -> Result<Self, MhpError> {
         Ok(core::mem::take(&mut body.0))
-    }
-}
-
-impl Field<'_> for SessionId {
-    fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
-    }
-
-    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
-        body.get(what).map(Self)
     }
 }
 

@@ -61,6 +61,16 @@ pub(super) const COMMON_LEN: usize = 14;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SessionId(pub u64);
 
+impl Field<'_> for SessionId {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(body: &mut Reader<'_>, what: &'static str) -> Result<Self, MhpError> {
+        body.get(what).map(Self)
+    }
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
