@@ -1,7 +1,8 @@
 //! What configures and controls running processes, whatever they are: settings, their files, the control
-//! socket, signals of links, priorities.
+//! socket, signals of links, priorities; and how what they report is shown.
 
 pub mod config;
+pub mod grid;
 pub mod link_signals;
 pub mod priority;
 pub mod settings;

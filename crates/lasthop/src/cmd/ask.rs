@@ -1,13 +1,52 @@
-//! Requests to a running mobile.
+//! Requests to running processes.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use lasthop_control::{self as control, Reply, Request, RequestError};
+use lasthop_control::config::listed;
+use lasthop_control::{self as control, Reply, Report, Request, RequestError};
 
 /// The socket of the mobile that is meant.
 pub(super) fn mobile(control: Option<&Path>) -> PathBuf {
     control.map_or_else(|| control::known_path("mobile"), Path::to_owned)
+}
+
+/// The process that was named, or the first of `roles` that answer on this host, `most` at most and
+/// one at least: their sockets and their reports.
+pub(super) fn find(
+    named: Option<&Path>,
+    roles: &[&str],
+    most: usize,
+) -> anyhow::Result<Vec<(PathBuf, Report)>> {
+    let who = listed(roles, "or");
+    if let Some(path) = named {
+        let nobody = || format!("no {who} answers on {}", path.display());
+        let report = control::query(path).with_context(nobody)?;
+        return Ok(vec![(path.to_owned(), report)]);
+    }
+    let paths: Vec<PathBuf> = roles.iter().map(|role| control::known_path(role)).collect();
+    let mut found = Vec::new();
+    for path in &paths {
+        match control::query(path) {
+            Ok(report) => found.push((path.clone(), report)),
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+                return Err(error).with_context(|| format!("cannot ask on {}", path.display()));
+            }
+            Err(_) => {}
+        }
+        if found.len() == most {
+            break;
+        }
+    }
+    if found.is_empty() {
+        let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        let paths = listed(&paths, "or");
+        bail!(
+            "no {who} runs here: nobody answers on {paths} (--control PATH names another socket)"
+        );
+    }
+    Ok(found)
 }
 
 /// Asks the process at `path`.

@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         PriorityCommand::Set { of, priority } => set_priority(control, of, Some(*priority)),
         PriorityCommand::Clear { of } => set_priority(control, of, None),
         PriorityCommand::List { json } => {
-            let report = query_first(control, control::query)?;
+            let (_, report) = find(control)?;
             let text = if *json { lines(&report) } else { tables(&report) };
             match io::stdout().lock().write_all(text.as_bytes()) {
                 Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -104,40 +104,22 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     }
 }
 
+/// The process on `control`, or the first of mobile and agent that answers here, and its report.
+fn find(control: Option<&Path>) -> anyhow::Result<(PathBuf, Report)> {
+    Ok(ask::find(control, &["mobile", "agent"], 1)?.swap_remove(0))
+}
+
 fn set_priority(control: Option<&Path>, of: &Target, priority: Option<u32>) -> anyhow::Result<()> {
     let request = Request::Priority { of: of.clone(), priority };
     let path = match control {
         Some(path) => path.to_owned(),
-        // Finds the one that runs here; a report costs little.
-        None => query_first(None, |path| control::query(path).map(|_| path.to_owned()))?,
+        // A report costs little.
+        None => find(None)?.0,
     };
     match control::request(&path, &request) {
         Ok(_) => Ok(()),
         Err(RequestError::Refused(why)) => bail!(why),
         Err(error) => Err(error).with_context(|| format!("asking on {}", path.display())),
-    }
-}
-
-/// Puts `question` to the process on `control`, or to the first of mobile and agent that answers here.
-fn query_first<T>(
-    control: Option<&Path>,
-    question: impl Fn(&Path) -> io::Result<T>,
-) -> anyhow::Result<T> {
-    if let Some(path) = control {
-        let nobody = || format!("no mobile or agent answers on {}", path.display());
-        return question(path).with_context(nobody);
-    }
-    let (mobile, agent) = (ask::mobile(None), control::known_path("agent"));
-    match (question(&mobile), question(&agent)) {
-        (Ok(answer), _) | (Err(_), Ok(answer)) => Ok(answer),
-        (Err(error), Err(_)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(error).with_context(|| format!("cannot ask on {}", mobile.display()))
-        }
-        _ => bail!(
-            "no mobile or agent runs here: nobody answers on {} or {}",
-            mobile.display(),
-            agent.display()
-        ),
     }
 }
 

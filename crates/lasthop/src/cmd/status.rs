@@ -1,22 +1,21 @@
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
 use clap::Args;
-use lasthop_control::{
-    self as control, AgentReport, AssociationReport, BaseReport, ConnectionReport, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, PeerReport, Report,
-};
-use lasthop_units::{Bytes, Rate};
+use lasthop_control::grid::{self, Grid, key, ms, or_dash, pause, percent, rate};
+use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs, Report};
+use lasthop_units::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::ask;
+
 /// How often `--watch` looks.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// How much of a key people are shown.
-const KEY_SHOWN: usize = 8;
+/// Who is asked, in the order in which they are shown.
+const ROLES: [&str; 3] = ["base", "mobile", "agent"];
 
 /// Shows what a running base, mobile or agent is doing: its associations, its connections, its
 /// counters, and where its connections can move and have moved.
@@ -38,9 +37,9 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     loop {
-        let reports = query_all(options.control.as_deref())?;
+        let reports = ask::find(options.control.as_deref(), &ROLES, ROLES.len())?;
         let mut text = String::new();
-        for report in &reports {
+        for (_, report) in &reports {
             text.push_str(&if options.json { lines(report)? } else { tables(report) });
         }
         let clear = if options.watch && !options.json { "\x1b[H\x1b[2J" } else { "" };
@@ -55,33 +54,6 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         }
         thread::sleep(INTERVAL);
     }
-}
-
-fn query_all(path: Option<&Path>) -> anyhow::Result<Vec<Report>> {
-    if let Some(path) = path {
-        let report = control::query(path)
-            .with_context(|| format!("no base, mobile or agent answers on {}", path.display()))?;
-        return Ok(vec![report]);
-    }
-    let paths = ["base", "mobile", "agent"].map(control::known_path);
-    let mut reports = Vec::new();
-    for path in &paths {
-        match control::query(path) {
-            Ok(report) => reports.push(report),
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(e).with_context(|| format!("cannot ask on {}", path.display()));
-            }
-            Err(_) => {}
-        }
-    }
-    if reports.is_empty() {
-        let [base, mobile, agent] = paths.map(|path| path.display().to_string());
-        bail!(
-            "no base, mobile or agent runs here: nobody answers on {base}, {mobile} or {agent} \
-             (--control PATH names another socket)"
-        );
-    }
-    Ok(reports)
 }
 
 /// One JSON object for the process, and one for each thing that it tells of.
@@ -148,65 +120,32 @@ fn tables(report: &Report) -> String {
         out.push_str(&latest(handoff));
     }
     out.push('\n');
-    let head = [
-        "PEER",
-        "ADDRESS",
-        "STATE",
-        "AGE",
-        "RATE",
-        "DELIVERED",
-        "LOSS",
-        "SRTT",
-        "LEAST",
-        "QUEUE",
-        "MTU",
-        "SENT",
-        "RESENT",
-        "RECEIVED",
-    ];
-    match &report.agent {
-        Some(agent) => out.push_str(&helped(agent)),
-        None => {
-            let rows: Vec<Vec<String>> = report.associations.iter().map(association).collect();
-            out.push_str(&table(&head, &rows));
+    out.push_str(&match &report.agent {
+        Some(agent) => helped(agent),
+        None => associations(report).to_text(),
+    });
+    for grid in [connections(report), bases(report), peers(report)] {
+        if grid.rows() > 0 {
+            out.push('\n');
+            out.push_str(&grid.to_text());
         }
-    }
-    if !report.connections.is_empty() {
-        let head = ["KEY", "PROGRAM", "PRIO", "TARGET", "STATE", "TO HOP", "FROM HOP", "AGE"];
-        let rows: Vec<Vec<String>> = report.connections.iter().map(connection).collect();
-        out.push('\n');
-        out.push_str(&table(&head, &rows));
-    }
-    if !report.bases.is_empty() {
-        let head = ["", "BASE", "ADDRESS", "STATE", "INTERFACE", "MOVES", "LAST PAUSE"];
-        let rows: Vec<Vec<String>> = report.bases.iter().map(base).collect();
-        out.push('\n');
-        out.push_str(&table(&head, &rows));
-    }
-    if !report.peers.is_empty() {
-        let head = ["OTHER BASE", "KEY", "ADDRESS", "STATE"];
-        let rows: Vec<Vec<String>> = report.peers.iter().map(peer).collect();
-        out.push('\n');
-        out.push_str(&table(&head, &rows));
     }
     out
 }
 
 /// What an agent is between, what it has done there, and its peer.
 fn helped(agent: &AgentReport) -> String {
-    let head = ["INTERFACE", "NAME", "STATE", "RECEIVED", "MISSED", "SENT", "UNSENT"];
-    let row = |side: &str, at: &InterfaceReport| {
-        vec![
-            side.to_owned(),
-            at.name.clone(),
-            if at.up { "up" } else { "down" }.to_owned(),
-            at.packets_received.to_string(),
-            at.packets_missed.to_string(),
-            at.packets_sent.to_string(),
-            at.packets_unsent.to_string(),
-        ]
-    };
-    let mut out = table(&head, &[row("fixed", &agent.fixed), row("mobile", &agent.mobile)]);
+    let sides = [("fixed", &agent.fixed), ("mobile", &agent.mobile)];
+    let mut out = Grid::of(&sides)
+        .text("INTERFACE", 0, |(side, _)| (*side).to_owned())
+        .text("NAME", 0, |(_, at)| at.name.clone())
+        .text("STATE", 0, |(_, at)| up(at.up))
+        .text("RECEIVED", 0, |(_, at)| at.packets_received.to_string())
+        .text("MISSED", 0, |(_, at)| at.packets_missed.to_string())
+        .text("SENT", 0, |(_, at)| at.packets_sent.to_string())
+        .text("UNSENT", 0, |(_, at)| at.packets_unsent.to_string())
+        .grid()
+        .to_text();
     out.push_str(&format!("\nlink: {}", agent.link));
     match agent.peer {
         Some(true) => out.push_str("; the agent at the other end is heard"),
@@ -247,103 +186,78 @@ fn latest(handoff: &HandoffReport) -> String {
     }
 }
 
-fn base(b: &BaseReport) -> Vec<String> {
-    vec![
-        if b.current { "*" } else { "" }.to_owned(),
-        b.name.clone(),
-        b.address.clone(),
-        b.state.clone(),
-        show(b.interface.as_deref()),
-        b.handoffs.to_string(),
-        pause(b.last_pause_s),
-    ]
+fn bases(report: &Report) -> Grid {
+    Grid::of(&report.bases)
+        .text("", 0, |b| if b.current { "*" } else { "" }.to_owned())
+        .text("BASE", 0, |b| b.name.clone())
+        .text("ADDRESS", 0, |b| b.address.clone())
+        .text("STATE", 0, |b| b.state.clone())
+        .text("INTERFACE", 0, |b| or_dash(b.interface.as_deref()))
+        .text("MOVES", 0, |b| b.handoffs.to_string())
+        .text("LAST PAUSE", 0, |b| pause(b.last_pause_s))
+        .grid()
 }
 
-fn peer(p: &PeerReport) -> Vec<String> {
-    let key = p.key.chars().take(KEY_SHOWN).collect();
-    let state = if p.up { "up" } else { "down" };
-    vec![p.name.clone(), key, p.address.clone(), state.to_owned()]
+fn peers(report: &Report) -> Grid {
+    Grid::of(&report.peers)
+        .text("OTHER BASE", 0, |p| p.name.clone())
+        .text("KEY", 0, |p| key(&p.key))
+        .text("ADDRESS", 0, |p| p.address.clone())
+        .text("STATE", 0, |p| up(p.up))
+        .grid()
 }
 
-fn pause(seconds: Option<f64>) -> String {
-    seconds.map_or_else(|| "-".to_owned(), |s| format!("{:.1} ms", s * 1e3))
+fn associations(report: &Report) -> Grid {
+    let count = |packets: Option<u64>, bytes| {
+        packets.map_or_else(|| Bytes::new(bytes).to_string(), |n| n.to_string())
+    };
+    Grid::of(&report.associations)
+        .text("PEER", 0, |a| or_dash(a.peer.as_deref().map(key)))
+        .text("ADDRESS", 0, |a| or_dash(a.address.as_deref()))
+        .text("STATE", 0, |a| a.state.clone())
+        .text("AGE", 0, |a| age(a.age_s))
+        .text("RATE", 0, |a| rate(a.pacing_bps))
+        .text("DELIVERED", 0, |a| rate(a.delivery_bps))
+        .text("LOSS", 0, |a| percent(a.loss))
+        .text("SRTT", 0, |a| ms(a.srtt_ms))
+        .text("LEAST", 0, |a| ms(a.min_rtt_ms))
+        .text("QUEUE", 0, |a| ms(a.queue_ms))
+        .text("MTU", 0, |a| or_dash(a.mtu))
+        .text("SENT", 0, |a| count(a.packets_sent, a.bytes_sent))
+        .text("RESENT", 0, |a| or_dash(a.bytes_retransmitted.map(Bytes::new)))
+        .text("RECEIVED", 0, |a| count(a.packets_received, a.bytes_received))
+        .grid()
 }
 
-fn association(a: &AssociationReport) -> Vec<String> {
-    let rate = |bps: Option<u64>| show(bps.map(Rate::from_bps));
-    let ms = |t: Option<f64>| t.map_or("-".to_owned(), |t| format!("{t:.1} ms"));
-    let peer = a.peer.as_deref().map(|key| key.chars().take(KEY_SHOWN).collect::<String>());
-    vec![
-        show(peer),
-        show(a.address.as_deref()),
-        a.state.clone(),
-        age(a.age_s),
-        rate(a.pacing_bps),
-        rate(a.delivery_bps),
-        a.loss.map_or("-".to_owned(), |l| format!("{:.1} %", l * 100.0)),
-        ms(a.srtt_ms),
-        ms(a.min_rtt_ms),
-        ms(a.queue_ms),
-        show(a.mtu),
-        a.packets_sent.map_or_else(|| Bytes::new(a.bytes_sent).to_string(), |n| n.to_string()),
-        show(a.bytes_retransmitted.map(Bytes::new)),
-        a.packets_received
-            .map_or_else(|| Bytes::new(a.bytes_received).to_string(), |n| n.to_string()),
-    ]
+fn connections(report: &Report) -> Grid {
+    Grid::of(&report.connections)
+        .text("KEY", 0, |c| c.key.to_string())
+        .text("PROGRAM", 0, |c| or_dash(c.program.as_deref()))
+        .text("PRIO", 0, |c| or_dash(c.priority))
+        .text("TARGET", 0, |c| c.target.clone())
+        .text("STATE", 0, |c| c.state.clone())
+        .text("TO HOP", 0, |c| Bytes::new(c.bytes_to_hop).to_string())
+        .text("FROM HOP", 0, |c| Bytes::new(c.bytes_from_hop).to_string())
+        .text("AGE", 0, |c| age(c.age_s))
+        .grid()
 }
 
-fn connection(c: &ConnectionReport) -> Vec<String> {
-    vec![
-        c.key.to_string(),
-        show(c.program.as_deref()),
-        show(c.priority),
-        c.target.clone(),
-        c.state.clone(),
-        Bytes::new(c.bytes_to_hop).to_string(),
-        Bytes::new(c.bytes_from_hop).to_string(),
-        age(c.age_s),
-    ]
+fn up(up: bool) -> String {
+    if up { "up" } else { "down" }.to_owned()
 }
 
-fn show<T: ToString>(value: Option<T>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
+/// Of what is young, to a tenth of a second.
 fn age(seconds: f64) -> String {
-    let s = seconds as u64;
-    match s {
-        0..60 => format!("{seconds:.1}s"),
-        60..3600 => format!("{}m{:02}s", s / 60, s % 60),
-        3600..86_400 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
-        _ => format!("{}d{:02}h", s / 86_400, s / 3600 % 24),
-    }
-}
-
-/// Columns as wide as their widest cell.
-fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |i: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(i)).map(|cell| cell.chars().count());
-        cells.chain(head.get(i).map(|h| h.len())).max().unwrap_or(0)
-    };
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let mut out = String::new();
-        for (i, cell) in cells.enumerate() {
-            let gap = if i == 0 { "" } else { "  " };
-            let width = width(i);
-            out.push_str(&format!("{gap}{cell:<width$}"));
-        }
-        format!("{}\n", out.trim_end())
-    };
-    let mut out = line(&mut head.iter().copied());
-    for row in rows {
-        out.push_str(&line(&mut row.iter().map(String::as_str)));
-    }
-    out
+    if seconds < 60.0 { format!("{seconds:.1}s") } else { grid::age(seconds) }
 }
 
 #[cfg(test)]
 mod tests {
-    use lasthop_control::Counters;
+    use std::path::Path;
+
+    use lasthop_control::{
+        AssociationReport, BaseReport, ConnectionReport, Counters, InterfaceReport, PeerReport,
+    };
 
     use super::*;
 
@@ -480,8 +394,9 @@ mod tests {
 
     #[test]
     fn without_a_daemon_it_says_so() {
-        let error =
-            query_all(Some(Path::new("/nonexistent/lasthop.sock"))).unwrap_err().to_string();
+        let error = ask::find(Some(Path::new("/nonexistent/lasthop.sock")), &ROLES, 3)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("/nonexistent/lasthop.sock"), "{error}");
     }
 }

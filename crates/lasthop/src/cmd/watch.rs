@@ -1,13 +1,13 @@
 //! What the commands that are watched and those that watch have in common.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use clap::Args;
 use lasthop_control as control;
 use lasthop_watch::{Bound, Handle};
+
+use super::ask;
 
 /// The roles of processes that can be watched, those first that people look at most.
 const ROLES: [&str; 3] = ["mobile", "base", "agent"];
@@ -88,28 +88,8 @@ pub(crate) fn serve(bound: Option<Bound>) -> anyhow::Result<Option<Handle>> {
 
 /// The socket of the process that is meant: the one that was named, or the first that answers.
 pub(crate) fn socket(named: Option<&Path>) -> anyhow::Result<PathBuf> {
-    if let Some(path) = named {
-        return match control::query(path) {
-            Ok(_) => Ok(path.to_owned()),
-            Err(e) => Err(e)
-                .with_context(|| format!("no base, mobile or agent answers on {}", path.display())),
-        };
-    }
-    let paths = ROLES.map(control::known_path);
-    for path in &paths {
-        match control::query(path) {
-            Ok(_) => return Ok(path.clone()),
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(e).with_context(|| format!("cannot ask on {}", path.display()));
-            }
-            Err(_) => {}
-        }
-    }
-    let [mobile, base, agent] = paths.map(|path| path.display().to_string());
-    bail!(
-        "no mobile, base or agent runs here: nobody answers on {mobile}, {base} or {agent} \
-         (--control PATH names another socket)"
-    );
+    let mut found = ask::find(named, &ROLES, 1)?;
+    Ok(found.swap_remove(0).0)
 }
 
 #[cfg(test)]

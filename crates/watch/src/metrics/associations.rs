@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use lasthop_control::grid::key;
 use lasthop_control::{AssociationReport, Report};
 
 use super::Labels;
 
 /// Peers at once that have series of their own: as many as a base serves by default.
 pub(super) const PEERS_MAX: usize = 256;
-/// How much of a key names a peer, as in `lasthop status`.
-const KEY_SHOWN: usize = 8;
 
 /// An association with its labels.
 #[derive(Debug)]
@@ -37,10 +36,10 @@ pub(super) fn current(report: &Report) -> Vec<Current<'_>> {
     by_peer.into_iter().take(PEERS_MAX).map(labelled).collect()
 }
 
-/// What names a peer: its key, or without a seal where it is.
+/// What names a peer: its key, as in `lasthop status`, or without a seal where it is.
 fn peer(association: &AssociationReport) -> String {
     match (&association.peer, &association.address) {
-        (Some(key), _) => key.chars().take(KEY_SHOWN).collect(),
+        (Some(peer), _) => key(peer),
         (None, Some(address)) => address.clone(),
         (None, None) => "unknown".to_owned(),
     }

@@ -1,6 +1,6 @@
 //! Every metric: what it is called, what it says and where it is read.
 
-use lasthop_control::{AgentReport, BaseReport, HandoffState, InterfaceReport};
+use lasthop_control::{AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport};
 
 use super::{Labels, Metric, MetricKind, Samples, View, programs::Program};
 
@@ -15,389 +15,182 @@ const NEIGHBOURS_MAX: usize = 64;
 /// Counters of an agent's schemes that have series of their own.
 const EVENTS_MAX: usize = 256;
 
+/// A row for each metric: its kind, its name and unit, what it says, and how it is read.
+macro_rules! metrics {
+    ($($kind:ident $name:literal $(in $unit:literal)?: $help:literal, $read:expr;)*) => {
+        &[$(Metric {
+            name: $name,
+            unit: metrics!(@unit $($unit)?),
+            kind: MetricKind::$kind,
+            help: $help,
+            read: $read,
+        }),*]
+    };
+    (@unit) => { None };
+    (@unit $unit:literal) => { Some($unit) };
+}
+
 /// Every metric that a process can show, in the order in which they are shown.
-pub static METRICS: &[Metric] = &[
-    Metric {
-        name: "lasthop_build",
-        unit: None,
-        kind: MetricKind::Info,
-        help: "What runs: its version, its role (base, mobile or agent) and its hop.",
-        read: |view, to| to.add(build(view), Some(true)),
-    },
-    Metric {
-        name: "lasthop_uptime",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "Time since the process was started.",
-        read: |view, to| to.only(Some(view.report.uptime_s)),
-    },
-    Metric {
-        name: "process_cpu",
-        unit: Some("seconds"),
-        kind: MetricKind::Counter,
-        help: "Processor time that the process has used, user and system.",
-        read: |view, to| to.only(view.process.map(|process| process.cpu_s)),
-    },
-    Metric {
-        name: "process_resident_memory",
-        unit: Some("bytes"),
-        kind: MetricKind::Gauge,
-        help: "Memory that the process has in use.",
-        read: |view, to| to.only(view.process.and_then(|process| process.resident_bytes)),
-    },
-    Metric {
-        name: "process_open_fds",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Descriptors that the process has open.",
-        read: |view, to| to.only(view.process.and_then(|process| process.open_fds)),
-    },
-    Metric {
-        name: "lasthop_connections_opened",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Connections that stood.",
-        read: |view, to| to.only(split(view, view.report.counters.opened)),
-    },
-    Metric {
-        name: "lasthop_connections_refused",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Connections that were refused or failed before they stood.",
-        read: |view, to| to.only(split(view, view.report.counters.refused)),
-    },
-    Metric {
-        name: "lasthop_connections_closed",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Connections that are over.",
-        read: |view, to| to.only(split(view, view.report.counters.closed)),
-    },
-    Metric {
-        name: "lasthop_garbage",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Datagrams, or connections on the hop, that were no peer's.",
-        read: |view, to| to.only(split(view, view.report.counters.garbage)),
-    },
-    Metric {
-        name: "lasthop_connections",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Connections at this moment, by their state.",
-        read: connections,
-    },
-    Metric {
-        name: "lasthop_association_state",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "1 for the state that the association with a peer is in, 0 for the others.",
-        read: |view, to| {
+pub static METRICS: &[Metric] = metrics! {
+    Info "lasthop_build": "What runs: its version, its role (base, mobile or agent) and its hop.",
+        |view, to| to.add(build(view), Some(true));
+    Gauge "lasthop_uptime" in "seconds": "Time since the process was started.",
+        |view, to| to.only(Some(view.report.uptime_s));
+    Counter "process_cpu" in "seconds":
+        "Processor time that the process has used, user and system.",
+        |view, to| to.only(view.process.map(|process| process.cpu_s));
+    Gauge "process_resident_memory" in "bytes": "Memory that the process has in use.",
+        |view, to| to.only(view.process.and_then(|process| process.resident_bytes));
+    Gauge "process_open_fds": "Descriptors that the process has open.",
+        |view, to| to.only(view.process.and_then(|process| process.open_fds));
+    Counter "lasthop_connections_opened": "Connections that stood.",
+        |view, to| to.only(split(view, view.report.counters.opened));
+    Counter "lasthop_connections_refused":
+        "Connections that were refused or failed before they stood.",
+        |view, to| to.only(split(view, view.report.counters.refused));
+    Counter "lasthop_connections_closed": "Connections that are over.",
+        |view, to| to.only(split(view, view.report.counters.closed));
+    Counter "lasthop_garbage": "Datagrams, or connections on the hop, that were no peer's.",
+        |view, to| to.only(split(view, view.report.counters.garbage));
+    Gauge "lasthop_connections": "Connections at this moment, by their state.",
+        connections;
+    Gauge "lasthop_association_state":
+        "1 for the state that the association with a peer is in, 0 for the others.",
+        |view, to| {
             for a in view.current {
                 to.states(&a.labels, &ASSOCIATION_STATES, &a.report.state);
             }
-        },
-    },
-    Metric {
-        name: "lasthop_association_age",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "Time since the association came up.",
-        read: |view, to| each_association(view, to, |a| Some(a.age_s)),
-    },
-    Metric {
-        name: "lasthop_association_streams",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Connections that the association carries at this moment.",
-        read: |view, to| each_association(view, to, |a| Some(a.streams)),
-    },
-    Metric {
-        name: "lasthop_association_pacing",
-        unit: Some("bytes_per_second"),
-        kind: MetricKind::Gauge,
-        help: "The rate at which datagrams may leave.",
-        read: |view, to| each_association(view, to, |a| a.pacing_bps.map(bytes)),
-    },
-    Metric {
-        name: "lasthop_association_delivery",
-        unit: Some("bytes_per_second"),
-        kind: MetricKind::Gauge,
-        help: "The rate at which the hop was last measured to deliver.",
-        read: |view, to| each_association(view, to, |a| a.delivery_bps.map(bytes)),
-    },
-    Metric {
-        name: "lasthop_association_loss",
-        unit: Some("ratio"),
-        kind: MetricKind::Gauge,
-        help: "The share of what was sent that was lost, of late.",
-        read: |view, to| each_association(view, to, |a| a.loss),
-    },
-    Metric {
-        name: "lasthop_association_srtt",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "The smoothed round trip.",
-        read: |view, to| each_association(view, to, |a| a.srtt_ms.map(seconds)),
-    },
-    Metric {
-        name: "lasthop_association_min_rtt",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "The least round trip.",
-        read: |view, to| each_association(view, to, |a| a.min_rtt_ms.map(seconds)),
-    },
-    Metric {
-        name: "lasthop_association_queue",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "The queue on the way to the peer: the round trip beyond its least.",
-        read: |view, to| each_association(view, to, |a| a.queue_ms.map(seconds)),
-    },
-    Metric {
-        name: "lasthop_association_mtu",
-        unit: Some("bytes"),
-        kind: MetricKind::Gauge,
-        help: "The longest datagram that is known to pass.",
-        read: |view, to| each_association(view, to, |a| a.mtu),
-    },
-    Metric {
-        name: "lasthop_association_sent_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Datagrams sent to the peer.",
-        read: |view, to| each_association(view, to, |a| a.packets_sent),
-    },
-    Metric {
-        name: "lasthop_association_lost_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Datagrams sent to the peer that were lost on the way.",
-        read: |view, to| each_association(view, to, |a| a.packets_lost),
-    },
-    Metric {
-        name: "lasthop_association_received_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Datagrams received from the peer.",
-        read: |view, to| each_association(view, to, |a| a.packets_received),
-    },
-    Metric {
-        name: "lasthop_association_sent",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of applications sent to the peer.",
-        read: |view, to| each_association(view, to, |a| Some(a.bytes_sent)),
-    },
-    Metric {
-        name: "lasthop_association_retransmitted",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of applications sent to the peer more than once.",
-        read: |view, to| each_association(view, to, |a| a.bytes_retransmitted),
-    },
-    Metric {
-        name: "lasthop_association_received",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of applications received from the peer.",
-        read: |view, to| each_association(view, to, |a| Some(a.bytes_received)),
-    },
-    Metric {
-        name: "lasthop_base_state",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "1 for the state that a base is in as the mobile sees it, 0 for the others.",
-        read: |view, to| {
+        };
+    Gauge "lasthop_association_age" in "seconds": "Time since the association came up.",
+        |view, to| each_association(view, to, |a| Some(a.age_s));
+    Gauge "lasthop_association_streams": "Connections that the association carries at this moment.",
+        |view, to| each_association(view, to, |a| Some(a.streams));
+    Gauge "lasthop_association_pacing" in "bytes_per_second":
+        "The rate at which datagrams may leave.",
+        |view, to| each_association(view, to, |a| a.pacing_bps.map(bytes));
+    Gauge "lasthop_association_delivery" in "bytes_per_second":
+        "The rate at which the hop was last measured to deliver.",
+        |view, to| each_association(view, to, |a| a.delivery_bps.map(bytes));
+    Gauge "lasthop_association_loss" in "ratio":
+        "The share of what was sent that was lost, of late.",
+        |view, to| each_association(view, to, |a| a.loss);
+    Gauge "lasthop_association_srtt" in "seconds": "The smoothed round trip.",
+        |view, to| each_association(view, to, |a| a.srtt_ms.map(seconds));
+    Gauge "lasthop_association_min_rtt" in "seconds": "The least round trip.",
+        |view, to| each_association(view, to, |a| a.min_rtt_ms.map(seconds));
+    Gauge "lasthop_association_queue" in "seconds":
+        "The queue on the way to the peer: the round trip beyond its least.",
+        |view, to| each_association(view, to, |a| a.queue_ms.map(seconds));
+    Gauge "lasthop_association_mtu" in "bytes": "The longest datagram that is known to pass.",
+        |view, to| each_association(view, to, |a| a.mtu);
+    Counter "lasthop_association_sent_packets": "Datagrams sent to the peer.",
+        |view, to| each_association(view, to, |a| a.packets_sent);
+    Counter "lasthop_association_lost_packets":
+        "Datagrams sent to the peer that were lost on the way.",
+        |view, to| each_association(view, to, |a| a.packets_lost);
+    Counter "lasthop_association_received_packets": "Datagrams received from the peer.",
+        |view, to| each_association(view, to, |a| a.packets_received);
+    Counter "lasthop_association_sent" in "bytes": "Bytes of applications sent to the peer.",
+        |view, to| each_association(view, to, |a| Some(a.bytes_sent));
+    Counter "lasthop_association_retransmitted" in "bytes":
+        "Bytes of applications sent to the peer more than once.",
+        |view, to| each_association(view, to, |a| a.bytes_retransmitted);
+    Counter "lasthop_association_received" in "bytes":
+        "Bytes of applications received from the peer.",
+        |view, to| each_association(view, to, |a| Some(a.bytes_received));
+    Gauge "lasthop_base_state":
+        "1 for the state that a base is in as the mobile sees it, 0 for the others.",
+        |view, to| {
             for base in bases(view) {
                 to.states(&base_label(base), &BASE_STATES, &base.state);
             }
-        },
-    },
-    Metric {
-        name: "lasthop_base_current",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "1 for the base that the mobile's connections go through.",
-        read: |view, to| each_base(view, to, |base| Some(u64::from(base.current))),
-    },
-    Metric {
-        name: "lasthop_base_handoffs",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "How often the mobile's connections moved to the base.",
-        read: |view, to| each_base(view, to, |base| Some(base.handoffs)),
-    },
-    Metric {
-        name: "lasthop_base_last_pause",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "How long connections stood still when they last moved to the base.",
-        read: |view, to| each_base(view, to, |base| base.last_pause_s),
-    },
-    Metric {
-        name: "lasthop_peer_up",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Whether a base has an association with another base.",
-        read: |view, to| {
+        };
+    Gauge "lasthop_base_current": "1 for the base that the mobile's connections go through.",
+        |view, to| each_base(view, to, |base| Some(u64::from(base.current)));
+    Counter "lasthop_base_handoffs": "How often the mobile's connections moved to the base.",
+        |view, to| each_base(view, to, |base| Some(base.handoffs));
+    Gauge "lasthop_base_last_pause" in "seconds":
+        "How long connections stood still when they last moved to the base.",
+        |view, to| each_base(view, to, |base| base.last_pause_s);
+    Gauge "lasthop_peer_up": "Whether a base has an association with another base.",
+        |view, to| {
             for peer in view.report.peers.iter().take(NEIGHBOURS_MAX) {
                 to.add(vec![("peer", peer.name.clone())], Some(peer.up));
             }
-        },
-    },
-    Metric {
-        name: "lasthop_handoffs",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Handoffs of sessions: that came here (at a mobile, its own), that were given to \
-               another base, that were refused.",
-        read: handoffs,
-    },
-    Metric {
-        name: "lasthop_handoff_connections",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Connections of sessions that came here: anchored at another base, migrated with \
-               their wired half, or lost.",
-        read: handoff_connections,
-    },
-    Metric {
-        name: "lasthop_handoff_under_way",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Whether the mobile's latest handoff is not over.",
-        read: |view, to| {
+        };
+    Counter "lasthop_handoffs":
+        "Handoffs of sessions: that came here (at a mobile, its own), that were given to \
+            another base, that were refused.",
+        |view, to| outcomes(view, to, |h| {
+            [("here", h.here), ("given", h.given), ("refused", h.refused)]
+        });
+    Counter "lasthop_handoff_connections":
+        "Connections of sessions that came here: anchored at another base, migrated with their \
+            wired half, or lost.",
+        |view, to| outcomes(view, to, |h| {
+            [("anchored", h.anchored), ("migrated", h.migrated), ("lost", h.lost)]
+        });
+    Gauge "lasthop_handoff_under_way": "Whether the mobile's latest handoff is not over.",
+        |view, to| {
             let latest = view.report.handoff.as_ref();
             to.only(latest.map(|handoff| handoff.state == HandoffState::UnderWay));
-        },
-    },
-    Metric {
-        name: "lasthop_handoff_last_pause",
-        unit: Some("seconds"),
-        kind: MetricKind::Gauge,
-        help: "How long connections stood still in the mobile's latest handoff.",
-        read: |view, to| to.only(view.report.handoff.as_ref().and_then(|h| h.pause_s)),
-    },
-    Metric {
-        name: "lasthop_program_connections",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "A program's connections at this moment.",
-        read: |view, to| each_program(view, to, |program| Some(program.connections)),
-    },
-    Metric {
-        name: "lasthop_program_priority",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "The highest priority of a program's connections.",
-        read: |view, to| each_program(view, to, |program| program.priority.map(u64::from)),
-    },
-    Metric {
-        name: "lasthop_program_to_hop",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of a program into the hop, as far as they were looked at.",
-        read: |view, to| each_program(view, to, |program| Some(program.to_hop)),
-    },
-    Metric {
-        name: "lasthop_program_from_hop",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of a program out of the hop, as far as they were looked at.",
-        read: |view, to| each_program(view, to, |program| Some(program.from_hop)),
-    },
-    Metric {
-        name: "lasthop_agent",
-        unit: None,
-        kind: MetricKind::Info,
-        help: "The agent's schemes, from the fixed side to the mobile side, and its interfaces.",
-        read: |view, to| {
+        };
+    Gauge "lasthop_handoff_last_pause" in "seconds":
+        "How long connections stood still in the mobile's latest handoff.",
+        |view, to| to.only(view.report.handoff.as_ref().and_then(|h| h.pause_s));
+    Gauge "lasthop_program_connections": "A program's connections at this moment.",
+        |view, to| each_program(view, to, |program| Some(program.connections));
+    Gauge "lasthop_program_priority": "The highest priority of a program's connections.",
+        |view, to| each_program(view, to, |program| program.priority.map(u64::from));
+    Counter "lasthop_program_to_hop" in "bytes":
+        "Bytes of a program into the hop, as far as they were looked at.",
+        |view, to| each_program(view, to, |program| Some(program.to_hop));
+    Counter "lasthop_program_from_hop" in "bytes":
+        "Bytes of a program out of the hop, as far as they were looked at.",
+        |view, to| each_program(view, to, |program| Some(program.from_hop));
+    Info "lasthop_agent":
+        "The agent's schemes, from the fixed side to the mobile side, and its interfaces.",
+        |view, to| {
             if let Some(agent) = &view.report.agent {
                 to.add(agent_labels(agent), Some(true));
             }
-        },
-    },
-    Metric {
-        name: "lasthop_agent_peer_up",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Whether the agent at the other end of the hop is heard.",
-        read: |view, to| to.only(view.report.agent.as_ref().and_then(|agent| agent.peer)),
-    },
-    Metric {
-        name: "lasthop_agent_link_state",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "1 for what was last heard of the agent's link, 0 for what else it could be.",
-        read: |view, to| {
+        };
+    Gauge "lasthop_agent_peer_up": "Whether the agent at the other end of the hop is heard.",
+        |view, to| to.only(view.report.agent.as_ref().and_then(|agent| agent.peer));
+    Gauge "lasthop_agent_link_state":
+        "1 for what was last heard of the agent's link, 0 for what else it could be.",
+        |view, to| {
             if let Some(agent) = &view.report.agent {
                 to.states(&Labels::new(), &LINK_STATES, &agent.link);
             }
-        },
-    },
-    Metric {
-        name: "lasthop_agent_interface_up",
-        unit: None,
-        kind: MetricKind::Gauge,
-        help: "Whether an interface of the agent is there and carries.",
-        read: |view, to| each_side(view, to, |interface| u64::from(interface.up)),
-    },
-    Metric {
-        name: "lasthop_agent_received_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Packets that came in by an interface and were the agent's.",
-        read: |view, to| each_side(view, to, |interface| interface.packets_received),
-    },
-    Metric {
-        name: "lasthop_agent_received",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of packets that came in by an interface, with Ethernet headers.",
-        read: |view, to| each_side(view, to, |interface| interface.bytes_received),
-    },
-    Metric {
-        name: "lasthop_agent_sent_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Packets that the agent sent by an interface.",
-        read: |view, to| each_side(view, to, |interface| interface.packets_sent),
-    },
-    Metric {
-        name: "lasthop_agent_sent",
-        unit: Some("bytes"),
-        kind: MetricKind::Counter,
-        help: "Bytes of packets that the agent sent by an interface, with Ethernet headers.",
-        read: |view, to| each_side(view, to, |interface| interface.bytes_sent),
-    },
-    Metric {
-        name: "lasthop_agent_missed_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Packets that came in and were lost because the agent did not keep up.",
-        read: |view, to| each_side(view, to, |interface| interface.packets_missed),
-    },
-    Metric {
-        name: "lasthop_agent_unsent_packets",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "Packets that an interface did not take from the agent.",
-        read: |view, to| each_side(view, to, |interface| interface.packets_unsent),
-    },
-    Metric {
-        name: "lasthop_agent_events",
-        unit: None,
-        kind: MetricKind::Counter,
-        help: "What the agent's schemes count, each by its own name.",
-        read: |view, to| {
+        };
+    Gauge "lasthop_agent_interface_up": "Whether an interface of the agent is there and carries.",
+        |view, to| each_side(view, to, |interface| u64::from(interface.up));
+    Counter "lasthop_agent_received_packets":
+        "Packets that came in by an interface and were the agent's.",
+        |view, to| each_side(view, to, |interface| interface.packets_received);
+    Counter "lasthop_agent_received" in "bytes":
+        "Bytes of packets that came in by an interface, with Ethernet headers.",
+        |view, to| each_side(view, to, |interface| interface.bytes_received);
+    Counter "lasthop_agent_sent_packets": "Packets that the agent sent by an interface.",
+        |view, to| each_side(view, to, |interface| interface.packets_sent);
+    Counter "lasthop_agent_sent" in "bytes":
+        "Bytes of packets that the agent sent by an interface, with Ethernet headers.",
+        |view, to| each_side(view, to, |interface| interface.bytes_sent);
+    Counter "lasthop_agent_missed_packets":
+        "Packets that came in and were lost because the agent did not keep up.",
+        |view, to| each_side(view, to, |interface| interface.packets_missed);
+    Counter "lasthop_agent_unsent_packets":
+        "Packets that an interface did not take from the agent.",
+        |view, to| each_side(view, to, |interface| interface.packets_unsent);
+    Counter "lasthop_agent_events": "What the agent's schemes count, each by its own name.",
+        |view, to| {
             let counters = view.report.agent.iter().flat_map(|agent| &agent.counters);
             for (event, count) in counters.take(EVENTS_MAX) {
                 to.add(vec![("event", event.clone())], Some(*count));
             }
-        },
-    },
-];
+        };
+};
 
 fn build(view: &View<'_>) -> Labels {
     let report = view.report;
@@ -420,20 +213,12 @@ fn connections(view: &View<'_>, to: &mut Samples) {
     }
 }
 
-fn handoffs(view: &View<'_>, to: &mut Samples) {
-    let Some(handoffs) = &view.report.handoffs else { return };
-    let outcomes =
-        [("here", handoffs.here), ("given", handoffs.given), ("refused", handoffs.refused)];
-    for (outcome, count) in outcomes {
-        to.add(vec![("outcome", outcome.to_owned())], Some(count));
-    }
-}
-
-fn handoff_connections(view: &View<'_>, to: &mut Samples) {
-    let Some(handoffs) = &view.report.handoffs else { return };
-    let outcomes =
-        [("anchored", handoffs.anchored), ("migrated", handoffs.migrated), ("lost", handoffs.lost)];
-    for (outcome, count) in outcomes {
+fn outcomes(
+    view: &View<'_>,
+    to: &mut Samples,
+    read: impl Fn(&Handoffs) -> [(&'static str, u64); 3],
+) {
+    for (outcome, count) in view.report.handoffs.iter().flat_map(read) {
         to.add(vec![("outcome", outcome.to_owned())], Some(count));
     }
 }

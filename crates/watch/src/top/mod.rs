@@ -1,7 +1,6 @@
 //! The terminal view.
 
 mod app;
-mod grid;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -15,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{self, Event};
+use lasthop_control::grid::printable;
 use lasthop_control::{self as control, Report, Request, Target};
 use lasthop_units::Time;
 use ratatui::DefaultTerminal;
@@ -134,7 +134,7 @@ fn asker(control: &Path) -> io::Result<Asker> {
 
 /// A sample as text for people: everything, in one table after the other.
 pub fn to_text(sample: &Sample) -> String {
-    let line = |text: &str| format!("{}\n", grid::printable(text));
+    let line = |text: &str| format!("{}\n", printable(text));
     let mut out = line(&tables::title(sample));
     out.push_str(&line(&tables::total(sample)));
     out.extend(tables::handoffs(sample).map(|text| line(&text)));
@@ -147,7 +147,7 @@ pub fn to_text(sample: &Sample) -> String {
         tables::programs(sample, &app::programs(sample, Sort::Rate), None),
         tables::connections(sample, &app::connections(sample, Sort::Rate), None),
     ]);
-    for grid in grids.iter().filter(|grid| !grid.rows.is_empty()) {
+    for grid in grids.iter().filter(|grid| grid.rows() > 0) {
         out.push('\n');
         out.push_str(&grid.to_text());
     }

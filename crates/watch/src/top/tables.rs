@@ -1,191 +1,97 @@
 //! The tables that are shown, as text.
 
-use lasthop_control::{BaseReport, HandoffReport, HandoffState, Handoffs, InterfaceReport};
-use lasthop_units::{Bytes, Rate};
+use lasthop_control::grid::{Grid, age, key, ms, or_dash, pause, percent, rate};
+use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs};
+use lasthop_units::Bytes;
 
-use super::grid::{Column, Grid};
 use crate::history::{History, Ring};
-use crate::sample::{Agent, Association, Connection, Program, Sample};
+use crate::sample::{Agent, Association, Program, Sample};
 
-/// How much of a key people are shown.
-const KEY_SHOWN: usize = 8;
 /// How many samples a row's plot shows.
 const PLOT: usize = 12;
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 pub(super) fn associations(sample: &Sample) -> Grid {
-    let columns = vec![
-        Column::text("PEER", 0),
-        Column::text("ADDRESS", 6),
-        Column::text("STATE", 0),
-        Column::number("DOWN", 0),
-        Column::number("UP", 1),
-        Column::number("LOSS", 1),
-        Column::number("SRTT", 2),
-        Column::number("QUEUE", 3),
-        Column::number("PACED", 5),
-        Column::number("AGE", 4),
-    ];
-    let row = |a: &Association| {
-        let key = || a.report.peer.as_deref().map(|key| key.chars().take(KEY_SHOWN).collect());
-        let (down, up) = sample.down_and_up(a.rates);
-        vec![
-            a.base.clone().or_else(key).unwrap_or_else(|| "-".to_owned()),
-            or_dash(a.report.address.as_deref()),
-            a.report.state.clone(),
-            rate(down),
-            rate(up),
-            percent(a.report.loss),
-            ms(a.report.srtt_ms),
-            ms(a.report.queue_ms),
-            rate(a.report.pacing_bps),
-            age(a.report.age_s),
-        ]
-    };
-    Grid { columns, rows: sample.associations.iter().map(row).collect() }
+    let name = |a: &Association| a.base.clone().or_else(|| a.report.peer.as_deref().map(key));
+    Grid::of(&sample.associations)
+        .text("PEER", 0, |a| or_dash(name(a)))
+        .text("ADDRESS", 6, |a| or_dash(a.report.address.as_deref()))
+        .text("STATE", 0, |a| a.report.state.clone())
+        .number("DOWN", 0, |a| rate(sample.down_and_up(a.rates).0))
+        .number("UP", 1, |a| rate(sample.down_and_up(a.rates).1))
+        .number("LOSS", 1, |a| percent(a.report.loss))
+        .number("SRTT", 2, |a| ms(a.report.srtt_ms))
+        .number("QUEUE", 3, |a| ms(a.report.queue_ms))
+        .number("PACED", 5, |a| rate(a.report.pacing_bps))
+        .number("AGE", 4, |a| age(a.report.age_s))
+        .grid()
 }
 
 /// The connections at these places of the sample.
 pub(super) fn connections(sample: &Sample, order: &[usize], history: Option<&History>) -> Grid {
-    let mut columns = vec![
-        Column::text("PROGRAM", 3),
-        Column::text("TARGET", 0),
-        Column::text("CLIENT", 7),
-        Column::number("PRIO", 1),
-        Column::number("DOWN", 0),
-        Column::number("UP", 2),
-        Column::number("TOTAL", 5),
-        Column::number("AGE", 6),
-        Column::text("STATE", 4),
-    ];
-    if history.is_some() {
-        columns.push(Column::text("RATE", 8));
-    }
-    let row = |c: &Connection| {
-        let (down, up) = sample.down_and_up(c.rates);
-        let mut row = vec![
-            or_dash(c.report.program.as_deref()),
-            c.report.target.clone(),
-            or_dash(c.report.client.as_deref()),
-            c.report.priority.map_or_else(|| "-".to_owned(), |p| p.to_string()),
-            rate(down),
-            rate(up),
-            Bytes::new(c.bytes()).to_string(),
-            age(c.report.age_s),
-            c.report.state.clone(),
-        ];
-        if let Some(history) = history {
-            row.push(history.connection(&c.name).map(spark).unwrap_or_default());
-        }
-        row
-    };
-    let rows = order.iter().filter_map(|i| sample.connections.get(*i)).map(row).collect();
-    Grid { columns, rows }
+    let grid = Grid::of(order.iter().filter_map(|i| sample.connections.get(*i)))
+        .text("PROGRAM", 3, |c| or_dash(c.report.program.as_deref()))
+        .text("TARGET", 0, |c| c.report.target.clone())
+        .text("CLIENT", 7, |c| or_dash(c.report.client.as_deref()))
+        .number("PRIO", 1, |c| or_dash(c.report.priority))
+        .number("DOWN", 0, |c| rate(sample.down_and_up(c.rates).0))
+        .number("UP", 2, |c| rate(sample.down_and_up(c.rates).1))
+        .number("TOTAL", 5, |c| Bytes::new(c.bytes()).to_string())
+        .number("AGE", 6, |c| age(c.report.age_s))
+        .text("STATE", 4, |c| c.report.state.clone());
+    let Some(history) = history else { return grid.grid() };
+    grid.text("RATE", 8, |c| history.connection(&c.name).map(spark).unwrap_or_default()).grid()
 }
 
 /// The programs at these places of the sample.
 pub(super) fn programs(sample: &Sample, order: &[usize], history: Option<&History>) -> Grid {
-    let mut columns = vec![
-        Column::text("PROGRAM", 0),
-        Column::number("CONNECTIONS", 3),
-        Column::number("PRIO", 1),
-        Column::number("DOWN", 0),
-        Column::number("UP", 2),
-        Column::number("TOTAL", 4),
-    ];
-    if history.is_some() {
-        columns.push(Column::text("RATE", 5));
-    }
-    let row = |p: &Program| {
-        let (down, up) = sample.down_and_up(p.rates);
-        let priority = match p.priority {
-            _ if p.mixed => "mixed".to_owned(),
-            Some(priority) => priority.to_string(),
-            None => "-".to_owned(),
-        };
-        let mut row = vec![
-            or_dash(p.name.as_deref()),
-            p.connections.to_string(),
-            priority,
-            rate(down),
-            rate(up),
-            Bytes::new(p.bytes).to_string(),
-        ];
-        if let Some(history) = history {
-            row.push(history.program(p.name.as_deref()).map(spark).unwrap_or_default());
-        }
-        row
-    };
-    let rows = order.iter().filter_map(|i| sample.programs.get(*i)).map(row).collect();
-    Grid { columns, rows }
+    let priority = |p: &Program| if p.mixed { "mixed".to_owned() } else { or_dash(p.priority) };
+    let grid = Grid::of(order.iter().filter_map(|i| sample.programs.get(*i)))
+        .text("PROGRAM", 0, |p| or_dash(p.name.as_deref()))
+        .number("CONNECTIONS", 3, |p| p.connections.to_string())
+        .number("PRIO", 1, priority)
+        .number("DOWN", 0, |p| rate(sample.down_and_up(p.rates).0))
+        .number("UP", 2, |p| rate(sample.down_and_up(p.rates).1))
+        .number("TOTAL", 4, |p| Bytes::new(p.bytes).to_string());
+    let Some(history) = history else { return grid.grid() };
+    let plot = |p: &Program| history.program(p.name.as_deref()).map(spark);
+    grid.text("RATE", 5, |p| plot(p).unwrap_or_default()).grid()
 }
 
 pub(super) fn bases(sample: &Sample) -> Grid {
-    let columns = vec![
-        Column::text(" BASE", 0),
-        Column::text("ADDRESS", 3),
-        Column::text("STATE", 0),
-        Column::text("INTERFACE", 2),
-        Column::number("MOVES", 1),
-        Column::number("LAST PAUSE", 1),
-    ];
-    let row = |b: &BaseReport| {
-        vec![
-            format!("{}{}", if b.current { "*" } else { " " }, b.name),
-            b.address.clone(),
-            b.state.clone(),
-            or_dash(b.interface.as_deref()),
-            b.handoffs.to_string(),
-            ms(b.last_pause_s.map(|s| s * 1e3)),
-        ]
-    };
-    Grid { columns, rows: sample.bases.iter().map(row).collect() }
+    Grid::of(&sample.bases)
+        .text(" BASE", 0, |b| format!("{}{}", if b.current { "*" } else { " " }, b.name))
+        .text("ADDRESS", 3, |b| b.address.clone())
+        .text("STATE", 0, |b| b.state.clone())
+        .text("INTERFACE", 2, |b| or_dash(b.interface.as_deref()))
+        .number("MOVES", 1, |b| b.handoffs.to_string())
+        .number("LAST PAUSE", 1, |b| pause(b.last_pause_s))
+        .grid()
 }
 
 pub(super) fn interfaces(agent: &Agent) -> Grid {
-    let columns = vec![
-        Column::text("INTERFACE", 0),
-        Column::text("TO", 0),
-        Column::text("STATE", 1),
-        Column::number("IN", 1),
-        Column::number("OUT", 1),
-        Column::number("BYTES IN", 2),
-        Column::number("BYTES OUT", 2),
-        Column::number("MISSED", 3),
-        Column::number("UNSENT", 3),
-    ];
-    let row = |i: &InterfaceReport, to: &str| {
-        vec![
-            i.name.clone(),
-            to.to_owned(),
-            if i.up { "up" } else { "down" }.to_owned(),
-            i.packets_received.to_string(),
-            i.packets_sent.to_string(),
-            Bytes::new(i.bytes_received).to_string(),
-            Bytes::new(i.bytes_sent).to_string(),
-            i.packets_missed.to_string(),
-            i.packets_unsent.to_string(),
-        ]
-    };
-    let rows = vec![row(&agent.report.fixed, "fixed"), row(&agent.report.mobile, "mobile")];
-    Grid { columns, rows }
+    let AgentReport { fixed, mobile, .. } = &agent.report;
+    Grid::of(&[(fixed, "fixed"), (mobile, "mobile")])
+        .text("INTERFACE", 0, |(i, _)| i.name.clone())
+        .text("TO", 0, |(_, to)| (*to).to_owned())
+        .text("STATE", 1, |(i, _)| if i.up { "up" } else { "down" }.to_owned())
+        .number("IN", 1, |(i, _)| i.packets_received.to_string())
+        .number("OUT", 1, |(i, _)| i.packets_sent.to_string())
+        .number("BYTES IN", 2, |(i, _)| Bytes::new(i.bytes_received).to_string())
+        .number("BYTES OUT", 2, |(i, _)| Bytes::new(i.bytes_sent).to_string())
+        .number("MISSED", 3, |(i, _)| i.packets_missed.to_string())
+        .number("UNSENT", 3, |(i, _)| i.packets_unsent.to_string())
+        .grid()
 }
 
 pub(super) fn counters(agent: &Agent) -> Grid {
-    let columns = vec![
-        Column::text("COUNTER", 0),
-        Column::number("SINCE START", 0),
-        Column::number("PER SECOND", 1),
-    ];
-    let row = |(name, count): (&String, &u64)| {
-        let speed = agent.counters_per_s.get(name);
-        vec![
-            name.clone(),
-            count.to_string(),
-            speed.map_or_else(|| "-".to_owned(), |n| format!("{n:.1}")),
-        ]
-    };
-    Grid { columns, rows: agent.report.counters.iter().map(row).collect() }
+    let speed = |name: &String| agent.counters_per_s.get(name).map(|n| format!("{n:.1}"));
+    let counters: Vec<(&String, &u64)> = agent.report.counters.iter().collect();
+    Grid::of(&counters)
+        .text("COUNTER", 0, |(name, _)| (*name).clone())
+        .number("SINCE START", 0, |(_, count)| count.to_string())
+        .number("PER SECOND", 1, |(name, _)| or_dash(speed(name)))
+        .grid()
 }
 
 /// One line on the process.
@@ -245,7 +151,7 @@ fn latest(handoff: &HandoffReport) -> String {
     match handoff.state {
         HandoffState::UnderWay => format!("to {to}: under way"),
         HandoffState::Done => {
-            let pause = ms(handoff.pause_s.map(|s| s * 1e3));
+            let pause = pause(handoff.pause_s);
             format!("to {to}: {moved} moved, {lost} lost, pause {pause}")
         }
         HandoffState::Broken => {
@@ -266,30 +172,4 @@ pub(super) fn spark(ring: &Ring) -> String {
         BARS.get(step).copied().unwrap_or('█')
     };
     ring.iter().skip(skipped).map(bar).collect()
-}
-
-fn or_dash(text: Option<&str>) -> String {
-    text.unwrap_or("-").to_owned()
-}
-
-fn rate(bps: Option<u64>) -> String {
-    bps.map_or_else(|| "-".to_owned(), |bps| Rate::from_bps(bps).to_string())
-}
-
-fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0))
-}
-
-fn ms(t: Option<f64>) -> String {
-    t.map_or_else(|| "-".to_owned(), |t| format!("{t:.1} ms"))
-}
-
-fn age(seconds: f64) -> String {
-    let s = seconds as u64;
-    match s {
-        0..60 => format!("{s}s"),
-        60..3600 => format!("{}m{:02}s", s / 60, s % 60),
-        3600..86_400 => format!("{}h{:02}m", s / 3600, s / 60 % 60),
-        _ => format!("{}d{:02}h", s / 86_400, s / 3600 % 24),
-    }
 }

@@ -1,5 +1,6 @@
 //! Drawing. Whatever has no room is left out.
 
+use lasthop_control::grid::{Grid, printable};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
@@ -7,7 +8,6 @@ use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Paragraph, Row, Sparkline, Table, TableState};
 
 use super::app::{App, List};
-use super::grid::{Grid, printable};
 use super::tables;
 use crate::history::Ring;
 use crate::sample::Sample;
@@ -73,8 +73,8 @@ fn draw_sample(frame: &mut Frame<'_>, area: Rect, app: &App, sample: &Sample) {
     if sample.bases.len() > 1 {
         grids.push(tables::bases(sample));
     }
-    for grid in grids.iter().filter(|grid| !grid.rows.is_empty()) {
-        let wanted = u16::try_from(grid.rows.len()).unwrap_or(u16::MAX).saturating_add(2);
+    for grid in grids.iter().filter(|grid| grid.rows() > 0) {
+        let wanted = u16::try_from(grid.rows()).unwrap_or(u16::MAX).saturating_add(2);
         let height = wanted.min(room);
         if height < 2 {
             break;
@@ -112,7 +112,7 @@ fn draw_grid(frame: &mut Frame<'_>, area: Rect, grid: &Grid, selected: Option<us
     // Only what can be seen is made: there may be thousands of rows.
     let height = usize::from(area.height.saturating_sub(1)).max(1);
     let first = selected.map_or(0, |at| (at + 1).saturating_sub(height));
-    let rows = grid.rows.iter().skip(first).take(height);
+    let rows = (first..grid.rows()).take(height);
     let rows = rows.map(|row| Row::new(grid.cells(row, &shown)));
     let table = Table::new(rows, widths)
         .header(Row::new(grid.titles(&shown)).style(QUIET))
