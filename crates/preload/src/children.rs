@@ -33,6 +33,24 @@ pub(crate) enum Program {
     Open(c_int),
 }
 
+impl Program {
+    /// The program at `path`, or the descriptor itself if the flags of `execveat(2)` allow for a path
+    /// that is empty and it is.
+    ///
+    /// # Safety
+    /// `path` ends with NUL, or is null.
+    #[cfg(not(test))]
+    pub(crate) unsafe fn at_or_open(directory: c_int, path: *const c_char, flags: c_int) -> Self {
+        let is_open = flags & libc::AT_EMPTY_PATH != 0 && !path.is_null();
+        // SAFETY: not null, and so it has at least its NUL.
+        if is_open && unsafe { *path } == 0 {
+            Self::Open(directory)
+        } else {
+            Self::At(directory, path)
+        }
+    }
+}
+
 /// Reports a `program` that will not be helped in this environment; in this process's own, as it is
 /// now, if `None`.
 ///

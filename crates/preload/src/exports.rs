@@ -217,14 +217,15 @@ fn open(socket: BorrowedFd<'_>, wanted: Tunnelled) -> Result<(), Errno> {
 }
 
 /// Calls the function behind ours.
-pub(crate) fn or_missing<F: Copy, R: From<i8>>(next: &Next<F>, call: impl FnOnce(F) -> R) -> R {
+fn or_missing<F: Copy, R: From<i8>>(next: &Next<F>, call: impl FnOnce(F) -> R) -> R {
     match next.get() {
         Some(function) => call(function),
         None => fail(Errno::NOSYS),
     }
 }
 
-fn fail<R: From<i8>>(errno: Errno) -> R {
+/// Reports `errno` as the functions of C do.
+pub(crate) fn fail<R: From<i8>>(errno: Errno) -> R {
     // SAFETY: the calling thread's own `errno`.
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
     R::from(-1)
