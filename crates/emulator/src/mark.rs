@@ -1,5 +1,7 @@
 //! Marks of congestion on real IP packets (RFC 3168 section 5).
 
+use lasthop_wire::checksum;
+
 /// The field's value that says that some queue on the way was congested; both other values but zero
 /// say that the transport takes part.
 const CONGESTED: u8 = 0b11;
@@ -23,16 +25,11 @@ pub(super) fn mark(packet: &mut [u8]) {
         packet[1] |= CONGESTED << 4;
         return;
     }
-    let old = u16::from_be_bytes([packet[0], packet[1]]);
+    let old = [packet[0], packet[1]];
     packet[1] |= CONGESTED;
-    let new = u16::from_be_bytes([packet[0], packet[1]]);
-    // RFC 1624 equation 3: what covers the rest of the header needs no second look.
-    let checksum = u16::from_be_bytes([packet[10], packet[11]]);
-    let mut sum = u32::from(!checksum) + u32::from(!old) + u32::from(new);
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    packet[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    let sum = u16::from_be_bytes([packet[10], packet[11]]);
+    let sum = checksum::updated(sum, &old, &packet[..2]);
+    packet[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 #[cfg(test)]
