@@ -2,8 +2,9 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use lasthop_kernel::netns::Netns;
+use lasthop_lab::process::run;
 use lasthop_lab::topology::{RADIO, WIRED};
 use lasthop_units::Rate;
 
@@ -48,10 +49,7 @@ pub(crate) fn limit(hosts: &Hosts, rate: Rate) -> Result<()> {
     let mut command = hosts.fixed.command(&tc);
     command.args(["qdisc", "add", "dev", WIRED, "root", "tbf", "burst", BURST]);
     command.args(["limit", QUEUE, "rate", &format!("{}bit", rate.as_bps())]);
-    let output = command.output().context("starting tc")?;
-    if !output.status.success() {
-        bail!("tc: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    run(command)?;
     Ok(())
 }
 

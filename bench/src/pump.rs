@@ -8,15 +8,21 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::Client;
-use lasthop_units::{Duration, Seed};
+use lasthop_units::{Bytes, Duration, Rate, Seed};
+
+use crate::peer::{self, Hosts, Peer};
+use crate::process::children_cpu;
 
 /// Bytes after which the content repeats: a prime.
 const PERIOD: usize = 262_139;
 const CHUNK: usize = 128 << 10;
+/// Left out at the start.
+const SETTLE: Duration = Duration::from_secs(2);
 /// How long a connection may take to stand.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -30,7 +36,7 @@ fn pattern() -> Vec<u8> {
 }
 
 /// A server that sends without end to whoever connects, until the process ends.
-pub(crate) fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
+fn start_source(host: &Netns, address: SocketAddr) -> Result<()> {
     let listener = host
         .enter(|| TcpListener::bind(address))?
         .with_context(|| format!("listening on {address}"))?;
@@ -56,7 +62,7 @@ fn send_without_end(mut stream: TcpStream, pattern: &[u8]) -> io::Result<()> {
 }
 
 /// Connections that receive and compare.
-pub(crate) struct Sinks {
+struct Sinks {
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<bool>>,
 }
@@ -69,7 +75,7 @@ struct Shared {
 
 impl Sinks {
     /// Opens `connections` by `client` and receives on all of them.
-    pub(crate) fn open(client: &Client, connections: usize) -> Result<Self> {
+    fn open(client: &Client, connections: usize) -> Result<Self> {
         let shared = Arc::new(Shared::default());
         let pattern: Arc<[u8]> = pattern().into();
         let mut tasks = Vec::new();
@@ -82,12 +88,12 @@ impl Sinks {
     }
 
     /// Bytes received by all so far.
-    pub(crate) fn total(&self) -> u64 {
+    fn total(&self) -> u64 {
         self.shared.bytes.load(Ordering::Relaxed)
     }
 
     /// Whether all still receive.
-    pub(crate) fn check(&self) -> Result<()> {
+    fn check(&self) -> Result<()> {
         if self.tasks.iter().any(JoinHandle::is_finished) {
             bail!("a connection ended while it was measured");
         }
@@ -95,10 +101,60 @@ impl Sinks {
     }
 
     /// Waits for all to end, now that what carried them is gone; whether every byte was right.
-    pub(crate) fn end(self) -> bool {
+    fn end(self) -> bool {
         self.shared.stop.store(true, Ordering::Relaxed);
         let wrong = |task: JoinHandle<bool>| !task.join().unwrap_or(false);
         self.tasks.into_iter().map(wrong).filter(|wrong| *wrong).count() == 0
+    }
+}
+
+/// What a peer carried from sources to sinks.
+pub(crate) struct Load {
+    /// Bytes in the measured part.
+    pub(crate) bytes: u64,
+    /// How fast that was.
+    pub(crate) rate: Rate,
+    /// CPU time in it of the peer's process at the base, and of the one at the mobile.
+    pub(crate) cpu: [Duration; 2],
+    /// All bytes, from first to last.
+    pub(crate) all_bytes: u64,
+    /// CPU time of the peer's processes, once they have their connections, to their end.
+    pub(crate) all_cpu: Duration,
+    /// Whether every byte was right.
+    pub(crate) right: bool,
+}
+
+impl Load {
+    /// Has `peer` carry without end on so many connections, measured for `span`.
+    pub(crate) fn carry(
+        hosts: &Hosts,
+        peer: &Peer,
+        connections: usize,
+        span: Duration,
+    ) -> Result<Self> {
+        start_source(&hosts.fixed, hosts.server)?;
+        let mut running = peer::start(peer, hosts, 0)?;
+        let ended_before = children_cpu()?;
+        let sinks = Sinks::open(running.client(), connections)?;
+        thread::sleep(SETTLE);
+        let (from, before, cpu_before) = (Instant::now(), sinks.total(), running.cpu()?);
+        thread::sleep(span);
+        let (span, bytes, cpu) = (from.elapsed(), sinks.total() - before, running.cpu()?);
+        running.check()?;
+        sinks.check()?;
+        if bytes == 0 {
+            bail!("nothing was carried");
+        }
+        let all_bytes = sinks.total();
+        drop(running);
+        Ok(Self {
+            bytes,
+            rate: Rate::of(Bytes::new(bytes), span),
+            cpu: [cpu[0] - cpu_before[0], cpu[1] - cpu_before[1]],
+            all_bytes,
+            all_cpu: children_cpu()? - ended_before,
+            right: sinks.end(),
+        })
     }
 }
 
@@ -120,8 +176,6 @@ fn receive(mut stream: TcpStream, pattern: &[u8], shared: &Shared) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use lasthop_lab::client::Via;
 
     use super::*;

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use lasthop_units::one_line;
 use serde_json::{Map, Value, json};
 
 /// One measured cell.
@@ -26,6 +27,23 @@ impl Row {
             claims: Vec::new(),
             note: None,
         }
+    }
+
+    /// The row of what could not be measured at all, which is a missed claim if it `matters`.
+    pub(crate) fn failed(
+        figure: &'static str,
+        peer: impl ToString,
+        cell: impl ToString,
+        error: &anyhow::Error,
+        matters: bool,
+    ) -> Self {
+        let row = Self::new(figure, peer, cell).note(one_line(error.as_ref()));
+        row.claim_if(matters, "measured at all", false)
+    }
+
+    /// Adds whether every byte was right, which is claimed of everybody, under this name.
+    pub(crate) fn every_byte(self, name: &'static str, right: bool) -> Self {
+        self.value(name, right).claim("every byte right", right)
     }
 
     /// Adds a number, rounded to what it is worth; a missing one is `null`.

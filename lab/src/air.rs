@@ -9,9 +9,9 @@ use lasthop_emulator::{
 use lasthop_kernel::netns::Netns;
 use lasthop_kernel::packet_socket::PacketSocket;
 use lasthop_radio::{Direction, LinkStats, RadioConfig};
-use lasthop_units::{Duration, Rate, Seed};
+use lasthop_units::Seed;
 
-use crate::carrier::{Carrier, cable};
+use crate::carrier::{Carrier, cable, quiet};
 use crate::error::LabError;
 use crate::tap::Tap;
 
@@ -22,7 +22,8 @@ const AT_BASE: &str = "base0";
 /// A running link. It ends when this is dropped, and its interfaces vanish with it.
 #[derive(Debug)]
 pub struct Air {
-    control: Control,
+    /// What it did, and what it shall do.
+    pub control: Control,
     thread: Option<JoinHandle<Result<Snapshot, EmulatorError>>>,
     /// Where the far ends of virtual Ethernet interfaces are.
     place: Option<Netns>,
@@ -79,10 +80,7 @@ impl Air {
     ) -> Result<Self, LabError> {
         // The far ends have a place of their own, where no stack answers what passes. It is gone
         // when the emulator has closed its sockets there.
-        let air = Netns::anonymous()?;
-        for quiet in ["ipv6.conf.default.disable_ipv6", "ipv6.conf.all.disable_ipv6"] {
-            air.sysctl(quiet, "1")?;
-        }
+        let air = quiet()?;
         let open = |(host, name): (&Netns, &str), far: &str| -> Result<Port, LabError> {
             cable(host, name, &air, far)?;
             // What the radio loses has to be whole packets of the host's making.
@@ -151,32 +149,7 @@ impl Air {
 
     /// What the link did since the last reset in one direction.
     pub fn stats(&self, direction: Direction) -> LinkStats {
-        *self.snapshot().link(direction)
-    }
-
-    /// What the link did since the last reset, and how punctual it was.
-    pub fn snapshot(&self) -> Snapshot {
-        self.control.fresh_snapshot()
-    }
-
-    /// Begins all statistics anew.
-    pub fn reset_stats(&self) {
-        self.control.reset_stats();
-    }
-
-    /// Makes the link silent in both directions from this moment on (LNK-7).
-    pub fn pause(&self, duration: Duration) {
-        self.control.pause(duration);
-    }
-
-    /// Ends a silence begun by [`pause`](Self::pause).
-    pub fn resume(&self) {
-        self.control.resume();
-    }
-
-    /// Changes the rate of one direction.
-    pub fn set_rate(&self, direction: Direction, rate: Rate) {
-        self.control.set_rate(direction, rate);
+        *self.control.fresh_snapshot().link(direction)
     }
 }
 

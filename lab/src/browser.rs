@@ -14,6 +14,7 @@ use lasthop_kernel::netns::Netns;
 use serde_json::{Value, json};
 
 use crate::error::LabError;
+use crate::wait::wait_for;
 
 /// What Debian calls it, and others.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
@@ -146,17 +147,10 @@ impl Browser {
     ///
     /// It throws, or does not become true in time.
     pub fn wait_for(&mut self, expression: &str) -> Result<Value, LabError> {
-        let deadline = Instant::now() + self.patience;
-        loop {
+        wait_for(self.patience, format!("`{expression}` in the page"), || {
             let value = self.evaluate(expression)?;
-            if !matches!(value, Value::Null | Value::Bool(false)) {
-                return Ok(value);
-            }
-            if Instant::now() >= deadline {
-                return Err(LabError::TooLong(format!("`{expression}` in the page")));
-            }
-            thread::sleep(TICK);
-        }
+            Ok(Some(value).filter(|value| !matches!(value, Value::Null | Value::Bool(false))))
+        })
     }
 
     /// Presses and releases a key, by its name in `KeyboardEvent.key`, as a user would.

@@ -12,6 +12,15 @@ use crate::error::LabError;
 /// Above every number that the kernel would choose for itself.
 const FIRST_INDEX: u32 = 1000;
 
+/// A new namespace that says nothing of its own accord, for what is between hosts.
+pub(crate) fn quiet() -> Result<Netns, LabError> {
+    let place = Netns::anonymous()?;
+    for which in ["default", "all"] {
+        place.sysctl(&format!("ipv6.conf.{which}.disable_ipv6"), "1")?;
+    }
+    Ok(place)
+}
+
 /// Joins `name` in `host` with `far_name` in `far` by a pair of virtual Ethernet interfaces, both
 /// down.
 ///

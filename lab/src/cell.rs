@@ -1,58 +1,25 @@
 //! One measurement: a scheme carries a transfer across a topology, and every byte is checked.
 
-use std::fmt;
 use std::path::Path;
-use std::thread;
 use std::time::Instant;
 
 use lasthop_radio::{LinkStats, Pacing, RadioConfig};
 use lasthop_units::{Bytes, Duration, Rate};
 
-use crate::arrivals::{Received, Watched};
+use crate::arrivals::Received;
 use crate::client::{Client, Stop};
 use crate::error::LabError;
-use crate::http::Server;
+use crate::http;
 use crate::scheme::{Carrier, Scheme};
+use crate::service::Server;
 use crate::topology::{Family, Lab, Topology};
+use crate::transfer::{Direction, ENDLESS, Ended, Transfer};
 
 /// The share of a full packet that is TCP payload: 1500 bytes less IPv4 and TCP headers with
 /// timestamps.
 const PAYLOAD: f64 = 1448.0 / 1500.0;
-/// More than any measurement moves.
-const ENDLESS: u64 = 1 << 40;
-/// How often the transfer is looked at.
-const TICK: Duration = Duration::from_millis(20);
 /// A rate counts as full when this share of the limit holds for this long.
 const FULL: (f64, Duration) = (0.9, Duration::from_millis(250));
-
-/// Which way the data goes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Direction {
-    /// From the fixed host to the mobile.
-    #[default]
-    Download,
-    /// From the mobile to the fixed host.
-    Upload,
-}
-
-impl Direction {
-    /// The direction on the radio in which the data crosses it.
-    pub fn on_radio(self) -> lasthop_radio::Direction {
-        match self {
-            Self::Download => lasthop_radio::Direction::Down,
-            Self::Upload => lasthop_radio::Direction::Up,
-        }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Download => "download",
-            Self::Upload => "upload",
-        })
-    }
-}
 
 /// A silence of the radio in the middle of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -155,37 +122,31 @@ pub fn measure(plan: &Plan, program: &Path, stop: &Stop) -> Result<Measured, Lab
     };
     let mut carrier = Carrier::start(&plan.scheme, &lab, plan.family, program, plan.patience)?;
     let seed = plan.topology.seed.child("content");
-    let server = Server::start(&lab.fixed, lab.server_address(plan.family), seed)?;
+    let server = http::start(&lab.fixed, lab.server_address(plan.family), seed)?;
     let client = Client::new(&lab.mobile, carrier.via(), server.address());
-    let received = match plan.direction {
-        Direction::Download => Watched::default(),
-        Direction::Upload => server.upload("cell"),
-    };
+    measure_on(plan, &lab, &server, &client, || match stop.is_set() {
+        true => Err(LabError::Stopped),
+        false => carrier.check(),
+    })
+}
 
-    let ended = Stop::default();
-    let observed = thread::scope(|scope| {
-        let transfer = scope.spawn(|| match plan.direction {
-            Direction::Download => client.download(ENDLESS, &received, &ended, plan.patience),
-            Direction::Upload => client.upload("cell", ENDLESS, seed, &ended, plan.patience),
-        });
-        let mut watch = || {
-            if stop.is_set() {
-                return Err(LabError::Stopped);
-            }
-            carrier.check()?;
-            Ok(transfer.is_finished())
-        };
-        let observed = observe(plan, &lab, &received, &mut watch);
-        ended.set();
-        match transfer.join() {
-            // Why the transfer ended says more than that it did.
-            Ok(result) => result.and(observed),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })?;
-    drop(server);
-    let received = received.lock().clone();
-    Ok(evaluate(plan, &observed, received, seed))
+/// The same by a `client` and a `server` in a lab that is there, as long as `check` finds nothing
+/// wrong.
+///
+/// # Errors
+///
+/// The connection could not be made or broke, or what `check` found.
+pub fn measure_on(
+    plan: &Plan,
+    lab: &Lab,
+    server: &Server,
+    client: &Client,
+    check: impl FnMut() -> Result<(), LabError>,
+) -> Result<Measured, LabError> {
+    let transfer = Transfer::start(server, client, plan.direction, ENDLESS, plan.patience)?;
+    let observed = observe(plan, lab, &transfer, check);
+    let (observed, ended) = transfer.end(observed)?;
+    Ok(evaluate(plan, &observed, ended))
 }
 
 /// What was seen of the measured part.
@@ -197,70 +158,33 @@ struct Observed {
     silence: Option<(Instant, Instant)>,
 }
 
-/// Waits through the plan's parts, taking note; `watch` says whether the transfer has ended.
+/// Waits through the plan's parts, taking note, as long as `check` finds nothing wrong.
 fn observe(
     plan: &Plan,
     lab: &Lab,
-    received: &Watched,
-    watch: &mut dyn FnMut() -> Result<bool, LabError>,
+    transfer: &Transfer,
+    mut check: impl FnMut() -> Result<(), LabError>,
 ) -> Result<Observed, LabError> {
-    let first = first_byte(received, plan.patience, watch)?;
-    wait_until(first + plan.settle, watch)?;
-    lab.radio.reset_stats();
+    let first = transfer.first_byte_while(&mut check)?;
+    transfer.until_while(first + plan.settle, &mut check)?;
+    lab.radio.control.reset_stats();
     let from = Instant::now();
     let mut end = from + plan.measured;
     let mut silence = None;
     if let Some(planned) = plan.silence {
-        wait_until(from + planned.after, watch)?;
+        transfer.until_while(from + planned.after, &mut check)?;
         let fell = Instant::now();
-        lab.radio.pause(planned.lasting);
+        lab.radio.control.pause(planned.lasting);
         silence = Some((fell, fell + planned.lasting));
         end += planned.lasting;
     }
-    wait_until(end, watch)?;
+    transfer.until_while(end, &mut check)?;
     let radio = lab.radio.stats(plan.direction.on_radio());
     Ok(Observed { from, to: Instant::now(), radio, silence })
 }
 
-fn first_byte(
-    received: &Watched,
-    patience: Duration,
-    watch: &mut dyn FnMut() -> Result<bool, LabError>,
-) -> Result<Instant, LabError> {
-    let deadline = Instant::now() + patience;
-    loop {
-        if let Some(first) = received.lock().first() {
-            return Ok(first);
-        }
-        if Instant::now() >= deadline || watch()? {
-            return Err(LabError::TooLong("the first byte".into()));
-        }
-        thread::sleep(TICK);
-    }
-}
-
-fn wait_until(
-    moment: Instant,
-    watch: &mut dyn FnMut() -> Result<bool, LabError>,
-) -> Result<(), LabError> {
-    loop {
-        let left = moment.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        if watch()? {
-            return Err(LabError::Early);
-        }
-        thread::sleep(left.min(TICK));
-    }
-}
-
-fn evaluate(
-    plan: &Plan,
-    observed: &Observed,
-    received: Received,
-    seed: lasthop_units::Seed,
-) -> Measured {
+fn evaluate(plan: &Plan, observed: &Observed, ended: Ended) -> Measured {
+    let Ended { received, is_right } = ended;
     let Observed { from, to, radio, silence } = *observed;
     let silent = silence.map_or(Duration::ZERO, |(fell, returned)| returned - fell);
     let goodput = Rate::of(received.between(from, to), (to - from).saturating_sub(silent));
@@ -282,7 +206,7 @@ fn evaluate(
         full_rate: after(full),
         watched: after(Some(to)),
         total: received.total(),
-        sha256_ok: received.is_prefix_of(seed),
+        sha256_ok: is_right,
         received,
     }
 }
@@ -335,7 +259,8 @@ mod tests {
     fn a_radio_filled_with_segments_is_the_limit() {
         let start = Instant::now();
         let received = arrivals(start, 4000, 0..0);
-        let m = evaluate(&Plan::default(), &observed(start, 4000, None), received, SEED);
+        let m =
+            evaluate(&Plan::default(), &observed(start, 4000, None), Ended::new(received, SEED));
         let share = m.share_of_limit.unwrap();
         assert!((share - 1.0).abs() < 0.002, "{share}");
         assert_eq!((m.recovery, m.full_rate, m.loss), (None, None, 0.0));
@@ -348,7 +273,8 @@ mod tests {
         // Silent from 2 s to 4 s, and nothing arrives for half a second more.
         let received = arrivals(start, 6000, 2000..4500);
         let silence = Some((2000, 4000));
-        let m = evaluate(&Plan::default(), &observed(start, 6000, silence), received, SEED);
+        let m =
+            evaluate(&Plan::default(), &observed(start, 6000, silence), Ended::new(received, SEED));
         let share = m.share_of_limit.unwrap();
         assert!((share - 2.5 / 3.0).abs() < 0.002, "{share}");
         let back = m.recovery.unwrap();
@@ -364,7 +290,7 @@ mod tests {
         observed.radio.hit.packets = 450;
         observed.radio.dropped.queue.packets = 100;
         let received = arrivals(start, 2000, 0..0);
-        let m = evaluate(&Plan::default(), &observed, received, SEED);
+        let m = evaluate(&Plan::default(), &observed, Ended::new(received, SEED));
         assert!((m.share_of_limit.unwrap() - 2.0).abs() < 0.005);
         assert_eq!((m.loss, m.queue_drop_share), (0.5, 0.1));
     }
@@ -376,7 +302,7 @@ mod tests {
         plan.topology.radio.down.pacing = Pacing::Rate(Rate::UNLIMITED);
         let received = arrivals(start, 2000, 0..0);
         let other = Seed::from_u64(3);
-        let m = evaluate(&plan, &observed(start, 2000, None), received, other);
+        let m = evaluate(&plan, &observed(start, 2000, None), Ended::new(received, other));
         assert_eq!(m.share_of_limit, None);
         assert!(!m.sha256_ok);
     }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lasthop_kernel::netns::Netns;
+use lasthop_session::socks::{self, ClientProgress};
 use lasthop_units::Seed;
+use lasthop_wire::mhp::Target;
 
 use crate::arrivals::Watched;
 use crate::content::Content;
@@ -163,17 +165,8 @@ impl Client {
              Content-Length: {n}\r\n\r\n",
             self.server
         );
-        let mut content = Content::new(seed);
-        let mut buffer = vec![0; CHUNK];
-        let mut left = n;
-        let mut sent = patient.write_or_stop(request.as_bytes()).map_err(sending)?;
-        while sent && left > 0 {
-            let now = left.min(CHUNK as u64) as usize;
-            content.fill(&mut buffer[..now]);
-            sent = patient.write_or_stop(&buffer[..now]).map_err(sending)?;
-            left -= now as u64;
-        }
-        if sent {
+        let head = patient.write_or_stop(request.as_bytes()).map_err(sending)?;
+        if head && patient.write_content(n, seed).map_err(sending)? {
             read_answer(&mut BufReader::new(patient), stop)?;
         }
         Ok(())
@@ -181,9 +174,9 @@ impl Client {
 }
 
 /// A stream with short timeouts that goes on trying until it is told to stop.
-struct Patient<'a> {
-    stream: &'a TcpStream,
-    stop: &'a Stop,
+pub(crate) struct Patient<'a> {
+    pub(crate) stream: &'a TcpStream,
+    pub(crate) stop: &'a Stop,
 }
 
 impl Patient<'_> {
@@ -198,6 +191,22 @@ impl Patient<'_> {
                 Err(e) if is_timeout(&e) => {}
                 Err(e) => return Err(e),
             }
+        }
+        Ok(true)
+    }
+
+    /// Writes the first `n` bytes of the content of `seed`; false if told to stop before.
+    pub(crate) fn write_content(&mut self, n: u64, seed: Seed) -> io::Result<bool> {
+        let mut content = Content::new(seed);
+        let mut buffer = vec![0; CHUNK];
+        let mut left = n;
+        while left > 0 {
+            let now = left.min(CHUNK as u64) as usize;
+            content.fill(&mut buffer[..now]);
+            if !self.write_or_stop(&buffer[..now])? {
+                return Ok(false);
+            }
+            left -= now as u64;
         }
         Ok(true)
     }
@@ -247,45 +256,25 @@ fn read_answer(reader: &mut impl BufRead, stop: &Stop) -> Result<bool, LabError>
     }
 }
 
-/// Asks the proxy at the other end of `stream` for a connection (RFC 1928, sections 3 to 6).
+/// Asks the proxy at the other end of `stream` for a connection.
 fn socks5_connect(mut stream: &TcpStream, to: SocketAddr) -> Result<(), LabError> {
     let talking = |e| LabError::io("talking to the SOCKS5 proxy", e);
-    let mut request = vec![5, 1, 0];
-    match to {
-        SocketAddr::V4(a) => {
-            request.push(1);
-            request.extend(a.ip().octets());
-        }
-        SocketAddr::V6(a) => {
-            request.push(4);
-            request.extend(a.ip().octets());
+    let mut asking = socks::Client::new(Target::Addr(to));
+    loop {
+        let output = asking.output();
+        stream.write_all(output).map_err(talking)?;
+        asking.sent(output.len());
+        // No more than belongs to the conversation: what follows is the server's.
+        let mut byte = [0];
+        stream.read_exact(&mut byte).map_err(talking)?;
+        match asking.handle_input(&byte).1 {
+            ClientProgress::NeedMore => {}
+            ClientProgress::Connected(_) => return Ok(()),
+            ClientProgress::Failed(why) => {
+                return Err(LabError::Answer { who: "the SOCKS5 proxy", what: why.to_string() });
+            }
         }
     }
-    request.extend(to.port().to_be_bytes());
-
-    stream.write_all(&[5, 1, 0]).map_err(talking)?;
-    let mut method = [0; 2];
-    stream.read_exact(&mut method).map_err(talking)?;
-    if method != [5, 0] {
-        let what = format!("method {method:?} to an offer of none");
-        return Err(LabError::Answer { who: "the SOCKS5 proxy", what });
-    }
-    stream.write_all(&request).map_err(talking)?;
-    let mut reply = [0; 4];
-    stream.read_exact(&mut reply).map_err(talking)?;
-    if reply[1] != 0 {
-        let what = format!("reply {} to connect", reply[1]);
-        return Err(LabError::Answer { who: "the SOCKS5 proxy", what });
-    }
-    let rest = match reply[3] {
-        1 => 4 + 2,
-        4 => 16 + 2,
-        other => {
-            let what = format!("address type {other}");
-            return Err(LabError::Answer { who: "the SOCKS5 proxy", what });
-        }
-    };
-    stream.read_exact(&mut [0; 18][..rest]).map_err(talking)
 }
 
 #[cfg(test)]
@@ -294,13 +283,14 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::http::Server;
+    use crate::http;
+    use crate::service::Server;
 
     const SEED: Seed = Seed::from_u64(5);
     const PATIENCE: Duration = Duration::from_secs(10);
 
     fn server() -> Server {
-        Server::serve(TcpListener::bind("127.0.0.1:0").unwrap(), SEED).unwrap()
+        http::start(&Netns::current().unwrap(), "127.0.0.1:0".parse().unwrap(), SEED).unwrap()
     }
 
     fn client(server: SocketAddr, via: Via) -> Client {
@@ -342,7 +332,7 @@ mod tests {
         client(server.address(), Via::Direct)
             .upload("it", 300_000, SEED, &Stop::default(), PATIENCE)
             .unwrap();
-        let upload = server.upload("it");
+        let upload = server.arrivals("it");
         assert_eq!(upload.lock().total().get(), 300_000);
         assert!(upload.lock().is_prefix_of(SEED));
     }
@@ -378,6 +368,6 @@ mod tests {
         let through = |reply| client(server, Via::Socks5(proxy(reply))).connect(PATIENCE);
         assert!(through(&[5, 0, 0, 1, 10, 0, 0, 9, 1, 1]).is_ok());
         let e = through(&[5, 5, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap_err().to_string();
-        assert_eq!(e, "the SOCKS5 proxy answered reply 5 to connect");
+        assert_eq!(e, "the SOCKS5 proxy answered connection refused");
     }
 }

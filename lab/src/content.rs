@@ -53,9 +53,9 @@ pub fn digest_of_prefix(seed: Seed, n: u64) -> Sha256Digest {
     hasher.finalize().into()
 }
 
-/// A digest as people compare it.
-pub fn hex(digest: &Sha256Digest) -> String {
-    digest.iter().map(|b| format!("{b:02x}")).collect()
+/// Bytes as people compare them.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]

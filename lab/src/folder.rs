@@ -1,10 +1,10 @@
 //! A folder for what processes of the lab read: keys, configuration files, sockets.
 
-use std::fs::{self, DirBuilder};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+
+use tempfile::TempDir;
 
 use crate::error::LabError;
 
@@ -13,44 +13,30 @@ const PREFIX: &str = "lasthop-lab-";
 
 /// A folder for the owner alone, which is removed with everything in it.
 #[derive(Debug)]
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
     /// A new one. Those of processes that were killed are removed first.
     pub(crate) fn new() -> Result<Self, LabError> {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let parent = std::env::temp_dir();
-        sweep(&parent);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = parent.join(format!("{PREFIX}{}-{number}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .map_err(|e| LabError::io(format!("making {}", path.display()), e))?;
-        Ok(Self(path))
+        sweep(&std::env::temp_dir());
+        let folder = tempfile::Builder::new()
+            .prefix(&format!("{PREFIX}{}-", std::process::id()))
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir();
+        folder.map(Self).map_err(|e| LabError::io("making a folder", e))
     }
 
     /// A path in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.0.path().join(name)
     }
 
-    /// Writes a file that only the owner can read.
+    /// Writes a file.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf, LabError> {
         let path = self.path(name);
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        options
-            .open(&path)
-            .and_then(|mut file| file.write_all(text.as_bytes()))
+        fs::write(&path, text)
             .map_err(|e| LabError::io(format!("writing {}", path.display()), e))?;
         Ok(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -5,7 +5,7 @@
 //! alive. One thread a connection, and a bounded number of connections.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;
 
 use lasthop_kernel::netns::Netns;
@@ -14,7 +14,7 @@ use lasthop_units::Seed;
 use crate::arrivals::Watched;
 use crate::content::{Content, hex};
 use crate::error::LabError;
-use crate::service::{Habits, Service, Shared};
+use crate::service::{Habits, Server, Shared};
 
 /// Connections served at once, and uploads remembered.
 const MOST: usize = 1024;
@@ -22,47 +22,14 @@ const MOST: usize = 1024;
 const HEAD: u64 = 16 * 1024;
 const CHUNK: usize = 64 * 1024;
 
-/// The server. It stops, and its connections are cut, when this is dropped.
-#[derive(Debug)]
-pub struct Server(Service);
-
-impl Server {
-    /// Listens on `address` inside `netns`; port 0 takes any.
-    ///
-    /// # Errors
-    ///
-    /// The namespace cannot be entered, or the address cannot be listened on.
-    pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Self, LabError> {
-        let what = || format!("listening on {address}");
-        let listener =
-            netns.enter(|| TcpListener::bind(address))?.map_err(|e| LabError::io(what(), e))?;
-        Self::serve(listener, seed).map_err(|e| LabError::io(what(), e))
-    }
-
-    /// Serves connections to `listener`.
-    ///
-    /// # Errors
-    ///
-    /// What the system said.
-    pub fn serve(listener: TcpListener, seed: Seed) -> io::Result<Self> {
-        let habits = Habits { name: "http", most: MOST, stack: None, converse };
-        Service::start(listener, seed, habits).map(Self)
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    /// How many connections were accepted so far.
-    pub fn accepted(&self) -> u64 {
-        self.0.accepted()
-    }
-
-    /// What arrived, or will arrive, at `/upload/NAME`.
-    pub fn upload(&self, name: &str) -> Watched {
-        self.0.arrivals(name)
-    }
+/// Serves on `address` inside `netns`; port 0 takes any.
+///
+/// # Errors
+///
+/// The namespace cannot be entered, or the address cannot be listened on.
+pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
+    let habits = Habits { name: "http", most: MOST, stack: None, converse };
+    Server::start(netns, address, seed, habits)
 }
 
 /// A request's head, as far as it matters here.
@@ -212,7 +179,7 @@ mod tests {
     const SEED: Seed = Seed::from_u64(3);
 
     fn server() -> Server {
-        Server::serve(TcpListener::bind("127.0.0.1:0").unwrap(), SEED).unwrap()
+        start(&Netns::current().unwrap(), "127.0.0.1:0".parse().unwrap(), SEED).unwrap()
     }
 
     fn ask(server: &Server, request: &[u8]) -> Vec<u8> {
@@ -227,7 +194,7 @@ mod tests {
     fn a_burst_of_connections_waits_to_be_accepted() {
         let server = server();
         // Nothing is accepted meanwhile.
-        let held = server.0.hold();
+        let held = server.hold();
         let patience = std::time::Duration::from_secs(5);
         let burst: Result<Vec<_>, _> =
             (0..500).map(|_| TcpStream::connect_timeout(&server.address(), patience)).collect();
@@ -262,8 +229,8 @@ mod tests {
         let reply = String::from_utf8(ask(&server, &request)).unwrap();
         assert!(reply.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK"), "{reply}");
         assert!(reply.ends_with(&format!("{} 5000\n", hex(&digest_of_prefix(SEED, 5000)))));
-        assert!(server.upload("a").lock().is_prefix_of(SEED));
-        assert_eq!(server.upload("b").lock().total().get(), 0);
+        assert!(server.arrivals("a").lock().is_prefix_of(SEED));
+        assert_eq!(server.arrivals("b").lock().total().get(), 0);
         assert_eq!(server.accepted(), 1);
     }
 

@@ -133,6 +133,22 @@ impl Drop for Daemon {
     }
 }
 
+/// Runs `command` to its end, and returns what it printed.
+///
+/// # Errors
+///
+/// It could not be started; [`LabError::Ended`] with what it wrote to its standard error if it failed.
+pub fn run(mut command: Command) -> Result<String, LabError> {
+    let name = short_name(&command);
+    let output = command.output().map_err(|e| LabError::io(format!("starting `{name}`"), e))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let (status, message) = (output.status.to_string(), text(&output.stderr).trim().to_owned());
+    Err(LabError::Ended { command: name, status, message })
+}
+
 /// The program's name and its subcommand, which is what people know it by.
 fn short_name(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();

@@ -1,27 +1,19 @@
 //! Ways of carrying a connection across the lab.
 
 use std::fmt;
-use std::fs::{File, Permissions};
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::thread;
-use std::time::Instant;
 
-use lasthop_daemon::keyfile;
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
-use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::client::Via;
 use crate::error::LabError;
+use crate::key::Key;
 use crate::process::Daemon;
 use crate::topology::{BASE_MAC, Family, Lab, RADIO, has_congestion_control};
-
-const TICK: Duration = Duration::from_millis(20);
+use crate::wait::wait_for_listener;
 
 /// A way of carrying a connection.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -57,6 +49,12 @@ impl Hop {
     /// The hop called `name`, over UDP and sealed.
     pub fn new(name: &str) -> Self {
         Self { both: words(&["--hop", name]), ..Self::default() }
+    }
+
+    /// The kernel's TCP on the hop, with this congestion control.
+    pub fn split_tcp(congestion: &str) -> Self {
+        let both = words(&["--hop", "split-tcp", "--congestion", congestion]);
+        Self { both, ..Self::default() }
     }
 }
 
@@ -104,6 +102,23 @@ impl FromStr for Scheme {
     }
 }
 
+/// Between which hosts a hop is, and by which addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    /// The base.
+    pub base: &'a Netns,
+    /// The mobile.
+    pub mobile: &'a Netns,
+    /// Where the base listens.
+    pub listen: SocketAddr,
+    /// Where the mobile reaches it.
+    pub reached: SocketAddr,
+    /// Where the mobile's proxy listens.
+    pub proxy: SocketAddr,
+    /// The fixed host.
+    pub server: IpAddr,
+}
+
 /// A scheme at work: the processes that it needs, until it is dropped.
 #[derive(Debug)]
 pub struct Carrier {
@@ -132,30 +147,27 @@ impl Carrier {
         program: &Path,
         patience: Duration,
     ) -> Result<Self, LabError> {
-        match scheme {
+        let hop = match scheme {
             Scheme::Kernel(name) => {
                 lab.set_congestion(name)?;
-                Ok(Self {
+                return Ok(Self {
                     via: Via::Direct,
                     daemons: Vec::new(),
                     base: None,
                     program: program.to_owned(),
                     _keys: None,
-                })
+                });
             }
             Scheme::SplitTcp(name) => {
                 if !has_congestion_control(&lab.base, name)? {
                     return Err(LabError::NoCongestionControl(name.clone()));
                 }
-                let mut hop = Hop::new("split-tcp");
-                hop.both.extend(words(&["--congestion", name]));
-                Self::start_hop(&hop, lab, family, program, patience)
+                Hop::split_tcp(name)
             }
-            Scheme::Srp => Self::start_hop(&Hop::new("srp"), lab, family, program, patience),
-            Scheme::MobileTcp => {
-                Self::start_hop(&Hop::new("mobile-tcp"), lab, family, program, patience)
-            }
-        }
+            Scheme::Srp => Hop::new("srp"),
+            Scheme::MobileTcp => Hop::new("mobile-tcp"),
+        };
+        Self::start_hop(&hop, lab, family, program, patience)
     }
 
     /// Starts `lasthop base` and `lasthop mobile` with this hop between them.
@@ -170,15 +182,37 @@ impl Carrier {
         program: &Path,
         patience: Duration,
     ) -> Result<Self, LabError> {
-        let proxy = lab.proxy_address();
+        let places = Places {
+            base: &lab.base,
+            mobile: &lab.mobile,
+            listen: lab.base_address(family),
+            reached: lab.base_from_mobile(family),
+            proxy: lab.proxy_address(),
+            server: lab.server_address(family).ip(),
+        };
+        Self::between(hop, &places, program, patience)
+    }
+
+    /// The same between any two hosts.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    pub fn between(
+        hop: &Hop,
+        places: &Places<'_>,
+        program: &Path,
+        patience: Duration,
+    ) -> Result<Self, LabError> {
+        let Places { listen, reached, proxy, server, .. } = *places;
         let (mut base, mut mobile) = (words(&["base"]), words(&["mobile"]));
         if hop.ethernet {
             base.extend(words(&["--carrier", "ethernet", "--interface", RADIO]));
             let mac = if hop.find { String::new() } else { format!("/{BASE_MAC}") };
             mobile.extend(words(&["--base", &format!("ether:{RADIO}{mac}")]));
         } else {
-            base.extend(words(&["--listen", &lab.base_address(family).to_string()]));
-            mobile.extend(words(&["--base", &lab.base_from_mobile(family).to_string()]));
+            base.extend(words(&["--listen", &listen.to_string()]));
+            mobile.extend(words(&["--base", &reached.to_string()]));
         }
         let keys = if hop.bare { None } else { Some([Key::generate()?, Key::generate()?]) };
         match &keys {
@@ -191,7 +225,6 @@ impl Carrier {
                 .for_each(|args| args.extend(words(&["--seal", "none"]))),
         }
         mobile.extend(words(&["--proxy", &proxy.to_string()]));
-        let server = lab.server_address(family).ip();
         if server.is_loopback() {
             // A base does not let mobiles reach itself unless told to.
             base.extend(words(&["--allow-target", &server.to_string()]));
@@ -199,15 +232,16 @@ impl Carrier {
         base.extend(hop.both.iter().chain(&hop.base).cloned());
         mobile.extend(hop.both.iter().chain(&hop.mobile).cloned());
         let daemons =
-            vec![spawn(&lab.base, program, &base)?, spawn(&lab.mobile, program, &mobile)?];
+            vec![spawn(places.base, program, &base)?, spawn(places.mobile, program, &mobile)?];
         let mut carrier = Self {
             via: Via::Socks5(proxy),
             daemons,
-            base: Some((lab.base.clone(), base)),
+            base: Some((places.base.clone(), base)),
             program: program.to_owned(),
             _keys: keys,
         };
-        carrier.wait_for_proxy(&lab.mobile, proxy, patience)?;
+        let what = "the start of base and mobile";
+        wait_for_listener(places.mobile, proxy, patience, what, || carrier.check())?;
         Ok(carrier)
     }
 
@@ -238,21 +272,9 @@ impl Carrier {
         }
     }
 
-    fn wait_for_proxy(
-        &mut self,
-        mobile: &Netns,
-        proxy: SocketAddr,
-        patience: Duration,
-    ) -> Result<(), LabError> {
-        let deadline = Instant::now() + patience;
-        while mobile.enter(|| TcpStream::connect(proxy).is_err())? {
-            self.check()?;
-            if Instant::now() >= deadline {
-                return Err(LabError::TooLong("the start of base and mobile".into()));
-            }
-            thread::sleep(TICK);
-        }
-        Ok(())
+    /// The processes at the base and at the mobile, if the scheme has some.
+    pub fn daemons(&self) -> &[Daemon] {
+        &self.daemons
     }
 
     /// How a client at the mobile uses the scheme.
@@ -275,31 +297,6 @@ fn spawn(host: &Netns, program: &Path, args: &[String]) -> Result<Daemon, LabErr
     // No status socket is wanted at the usual place, where a base at work may have its own.
     command.args(args).env("XDG_RUNTIME_DIR", "/dev/null");
     Daemon::spawn(command)
-}
-
-/// A new key pair whose secret is in a file without a name, which no crash can leave behind.
-#[derive(Debug)]
-struct Key {
-    secret: File,
-    public: String,
-}
-
-impl Key {
-    fn generate() -> Result<Self, LabError> {
-        let make = || {
-            let keys = keyfile::generate()?;
-            let mut secret = File::from(memfd_create("lasthop-key", MemfdFlags::CLOEXEC)?);
-            secret.set_permissions(Permissions::from_mode(0o600))?;
-            secret.write_all(keys.secret().to_text().as_bytes())?;
-            Ok(Self { secret, public: keys.public().to_string() })
-        };
-        make().map_err(|e| LabError::io("making a key", e))
-    }
-
-    /// Where children find the secret while this is held.
-    fn path(&self) -> String {
-        format!("/proc/{}/fd/{}", std::process::id(), self.secret.as_raw_fd())
-    }
 }
 
 #[cfg(test)]

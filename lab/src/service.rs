@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::arrivals::Watched;
+use crate::error::LabError;
 
 /// Connections that the kernel completes before they are accepted. Std's listeners have 128, and
 /// where a burst overflows that, the kernel forgets openings that the client holds for made, and
@@ -36,9 +38,9 @@ pub(crate) struct Habits {
     pub(crate) converse: fn(TcpStream, &Shared) -> io::Result<()>,
 }
 
-/// A service. It stops, and its connections are cut, when this is dropped.
+/// A server. It stops, and its connections are cut, when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub struct Server {
     address: SocketAddr,
     listener: TcpListener,
     shared: Arc<Shared>,
@@ -60,13 +62,19 @@ struct State {
     arrivals: HashMap<String, Watched>,
 }
 
-impl Service {
-    /// Serves connections to `listener`.
-    ///
-    /// # Errors
-    ///
-    /// What the system said.
-    pub(crate) fn start(listener: TcpListener, seed: Seed, habits: Habits) -> io::Result<Self> {
+impl Server {
+    /// Listens on `address` inside `netns`; port 0 takes any.
+    pub(crate) fn start(
+        netns: &Netns,
+        address: SocketAddr,
+        seed: Seed,
+        habits: Habits,
+    ) -> Result<Self, LabError> {
+        let start = || Self::serve(TcpListener::bind(address)?, seed, habits);
+        netns.enter(start)?.map_err(|e| LabError::io(format!("listening on {address}"), e))
+    }
+
+    fn serve(listener: TcpListener, seed: Seed, habits: Habits) -> io::Result<Self> {
         // On a listener this changes only the backlog.
         let socket = SockRef::from(&listener);
         socket.listen(BACKLOG)?;
@@ -81,18 +89,23 @@ impl Service {
         Ok(Self { address, listener, shared })
     }
 
+    /// Whose content it sends, and is sent.
+    pub fn seed(&self) -> Seed {
+        self.shared.seed
+    }
+
     /// Where it listens.
-    pub(crate) fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// How many connections were accepted so far.
-    pub(crate) fn accepted(&self) -> u64 {
+    pub fn accepted(&self) -> u64 {
         self.shared.lock().accepted
     }
 
     /// What arrived, or will arrive, under this name.
-    pub(crate) fn arrivals(&self, name: &str) -> Watched {
+    pub fn arrivals(&self, name: &str) -> Watched {
         self.shared.arrivals(name)
     }
 
@@ -103,7 +116,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for Server {
     fn drop(&mut self) {
         // Shutting a listener down wakes the thread in `accept`.
         let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);

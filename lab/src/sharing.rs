@@ -6,20 +6,19 @@ use std::thread;
 use std::time::Instant;
 
 use lasthop_control as control;
-use lasthop_units::{Duration, Rate, Seed};
+use lasthop_units::{Duration, Rate};
 
-use crate::arrivals::Watched;
-use crate::cell::Direction;
-use crate::client::{Client, Stop};
+use crate::client::Client;
 use crate::error::LabError;
 use crate::folder::Folder;
-use crate::http::Server;
+use crate::http;
+use crate::process;
 use crate::scheme::{Carrier, Hop};
+use crate::service::Server;
 use crate::topology::{Family, Lab, Topology};
+use crate::transfer::{Direction, ENDLESS, Transfer};
+use crate::wait::wait_for;
 
-/// More than any measurement moves.
-const ENDLESS: u64 = 1 << 40;
-const TICK: Duration = Duration::from_millis(20);
 /// How long connecting, and the wait for the first byte, may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -91,24 +90,61 @@ impl Shared {
     }
 }
 
-/// Watches two transfers while `set` changes their priorities step by step. The first row is of the
-/// time before anything was said.
+/// Two transfers at once, and what they have by each pair of priorities, which are set on `control` by
+/// the command at `program`; true if every byte was right. The first row is of the time before
+/// anything was said.
 ///
 /// # Errors
 ///
-/// No byte comes, or `set` fails.
-pub fn watch(
-    flows: [&Watched; 2],
+/// A transfer broke, or the command failed.
+pub(crate) fn measure(
+    server: &Server,
+    client: &Client,
+    direction: Direction,
+    control: &Path,
+    program: &Path,
+    steps: &[[u32; 2]],
+    times: Times,
+) -> Result<(Vec<Shared>, bool), LabError> {
+    let start = || Transfer::start(server, client, direction, ENDLESS, PATIENCE);
+    // One after the other, so that it is known which connection is whose.
+    let first = start()?;
+    let begun = keys(control, 1);
+    let second = start()?;
+    let flows = [&first, &second];
+    let rows = begun.and_then(|_| keys(control, 2)).and_then(|keys| {
+        watch(flows, steps, times, |step| {
+            let mut pairs = keys.iter().zip(step);
+            pairs.try_for_each(|(key, priority)| {
+                set_priority(program, control, &key.to_string(), priority)
+            })
+        })
+    });
+    let [first, second] = [first, second].map(Transfer::stop);
+    let right = first?.is_right & second?.is_right;
+    Ok((rows?, right))
+}
+
+/// The numbers of a process's connections, the oldest first, once there are so many.
+fn keys(control: &Path, count: usize) -> Result<Vec<u64>, LabError> {
+    wait_for(PATIENCE, format!("{count} connections"), || {
+        let report =
+            control::query(control).map_err(|e| LabError::io("asking for connections", e))?;
+        let mut keys: Vec<u64> = report.connections.iter().map(|c| c.key).collect();
+        keys.sort_unstable();
+        Ok(Some(keys).filter(|keys| keys.len() >= count))
+    })
+}
+
+/// Watches two transfers while `set` changes their priorities step by step.
+fn watch(
+    flows: [&Transfer; 2],
     steps: &[[u32; 2]],
     times: Times,
     mut set: impl FnMut([u32; 2]) -> Result<(), LabError>,
 ) -> Result<Vec<Shared>, LabError> {
-    let deadline = Instant::now() + PATIENCE;
-    while flows.iter().any(|flow| flow.lock().first().is_none()) {
-        if Instant::now() >= deadline {
-            return Err(LabError::TooLong("the first byte".into()));
-        }
-        thread::sleep(TICK);
+    for flow in flows {
+        flow.first_byte()?;
     }
     thread::sleep(times.settle);
     let mut rows = vec![measure_step(flows, None, times.measured)];
@@ -116,24 +152,22 @@ pub fn watch(
         set(*step)?;
         let changed = Instant::now();
         thread::sleep(times.follow);
-        let anew = |row: &Shared| {
-            let patience = |p: Patience| row.error() >= p.error && changed.elapsed() < p.lasting;
-            times.patience.is_some_and(patience)
-        };
-        let mut row = measure_step(flows, Some(*step), times.measured);
-        while anew(&row) {
-            row = measure_step(flows, Some(*step), times.measured);
-        }
-        rows.push(row);
+        rows.push(loop {
+            let row = measure_step(flows, Some(*step), times.measured);
+            let anew = |p: Patience| row.error() >= p.error && changed.elapsed() < p.lasting;
+            if !times.patience.is_some_and(anew) {
+                break row;
+            }
+        });
     }
     Ok(rows)
 }
 
-fn measure_step(flows: [&Watched; 2], priorities: Option<[u32; 2]>, span: Duration) -> Shared {
+fn measure_step(flows: [&Transfer; 2], priorities: Option<[u32; 2]>, span: Duration) -> Shared {
     let from = Instant::now();
     thread::sleep(span);
     let to = Instant::now();
-    let rates = flows.map(|flow| Rate::of(flow.lock().between(from, to), to - from));
+    let rates = flows.map(|flow| Rate::of(flow.received().lock().between(from, to), to - from));
     Shared { priorities, rates }
 }
 
@@ -150,15 +184,7 @@ pub fn set_priority(
 ) -> Result<(), LabError> {
     let mut command = Command::new(program);
     command.args(["priority", "set", of, &priority.to_string(), "--control"]).arg(socket);
-    let output = command.output().map_err(|e| LabError::io("running lasthop priority", e))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(LabError::Ended {
-        command: "lasthop priority set".to_owned(),
-        status: output.status.to_string(),
-        message: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    })
+    process::run(command).map(drop)
 }
 
 /// A lab with a hop and two endless transfers, whose priorities can be changed.
@@ -185,7 +211,7 @@ impl Scene {
         hop.mobile.extend(["--control".to_owned(), socket.display().to_string()]);
         let lab = Lab::start(topology)?;
         let seed = topology.seed.child("content");
-        let server = Server::start(&lab.fixed, lab.server_address(Family::V4), seed)?;
+        let server = http::start(&lab.fixed, lab.server_address(Family::V4), seed)?;
         let carrier = Carrier::start_hop(&hop, &lab, Family::V4, program, PATIENCE)?;
         Ok(Self { socket, program: program.to_owned(), carrier, server, lab, _folder: folder })
     }
@@ -205,19 +231,6 @@ impl Scene {
         &mut self.carrier
     }
 
-    /// The numbers of the mobile's connections, the oldest first.
-    ///
-    /// # Errors
-    ///
-    /// The mobile does not answer.
-    pub fn keys(&self) -> Result<Vec<u64>, LabError> {
-        let report =
-            control::query(&self.socket).map_err(|e| LabError::io("asking the mobile", e))?;
-        let mut keys: Vec<u64> = report.connections.iter().map(|c| c.key).collect();
-        keys.sort_unstable();
-        Ok(keys)
-    }
-
     /// Two transfers, and what they have by each pair of priorities; true if every byte was right.
     ///
     /// # Errors
@@ -228,74 +241,11 @@ impl Scene {
         direction: Direction,
         steps: &[[u32; 2]],
         times: Times,
-        seed: Seed,
     ) -> Result<(Vec<Shared>, bool), LabError> {
-        let content = seed.child("content");
         let client = Client::new(&self.lab.mobile, self.carrier.via(), self.server.address());
-        let flows = match direction {
-            Direction::Download => [Watched::default(), Watched::default()],
-            Direction::Upload => ["first", "second"].map(|name| self.server.upload(name)),
-        };
-        let stop = Stop::default();
-        let rows = thread::scope(|scope| {
-            let transfer = |name: &'static str, flow: Watched| {
-                let (client, stop) = (client.clone(), stop.clone());
-                scope.spawn(move || match direction {
-                    Direction::Download => client.download(ENDLESS, &flow, &stop, PATIENCE),
-                    Direction::Upload => client.upload(name, ENDLESS, content, &stop, PATIENCE),
-                })
-            };
-            // One after the other, so that it is known which connection is whose.
-            let first = transfer("first", flows[0].clone());
-            let key = self.only_key(&flows[0]);
-            let second = transfer("second", flows[1].clone());
-            let rows = key.and_then(|key| self.watch(&flows, key, steps, times));
-            stop.set();
-            for transfer in [first, second] {
-                match transfer.join() {
-                    Ok(result) => result?,
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            rows
-        })?;
+        let (server, control, program) = (&self.server, &self.socket, &self.program);
+        let shared = measure(server, &client, direction, control, program, steps, times)?;
         self.carrier.check()?;
-        let right = flows.iter().all(|flow| flow.lock().is_prefix_of(content));
-        Ok((rows, right))
-    }
-
-    fn watch(
-        &self,
-        flows: &[Watched; 2],
-        first: u64,
-        steps: &[[u32; 2]],
-        times: Times,
-    ) -> Result<Vec<Shared>, LabError> {
-        watch([&flows[0], &flows[1]], steps, times, |step| {
-            let keys = self.keys()?;
-            let other = keys.iter().find(|key| **key != first).copied();
-            let Some(other) = other.filter(|_| keys.len() == 2) else {
-                return Err(LabError::Answer { who: "the mobile", what: format!("{keys:?}") });
-            };
-            for (key, priority) in [first, other].into_iter().zip(step) {
-                set_priority(&self.program, &self.socket, &key.to_string(), priority)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// The only connection that there is, once `flow` has begun.
-    fn only_key(&self, flow: &Watched) -> Result<u64, LabError> {
-        let deadline = Instant::now() + PATIENCE;
-        while flow.lock().first().is_none() {
-            if Instant::now() >= deadline {
-                return Err(LabError::TooLong("the first byte".into()));
-            }
-            thread::sleep(TICK);
-        }
-        match self.keys()?.as_slice() {
-            [key] => Ok(*key),
-            other => Err(LabError::Answer { who: "the mobile", what: format!("{other:?}") }),
-        }
+        Ok(shared)
     }
 }

@@ -5,7 +5,7 @@
 //! `lines`: every line is answered by the same line.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,10 @@ use lasthop_kernel::netns::Netns;
 use lasthop_units::Seed;
 
 use crate::arrivals::Watched;
-use crate::client::{Client, Stop};
-use crate::content::Content;
+use crate::client::{Client, Patient, Stop};
+use crate::content::{Content, hex};
 use crate::error::LabError;
-use crate::service::{Habits, Service, Shared};
+use crate::service::{Habits, Server, Shared};
 
 const CHUNK: usize = 64 * 1024;
 /// Conversations at once.
@@ -38,36 +38,19 @@ pub fn client_seed(seed: Seed) -> Seed {
     seed.child("client speaks")
 }
 
-/// The server. It stops, and its conversations are cut, when this is dropped.
-#[derive(Debug)]
-pub struct TalkServer(Service);
-
-impl TalkServer {
-    /// Listens on `address` inside `netns`.
-    ///
-    /// # Errors
-    ///
-    /// The namespace cannot be entered, or the address cannot be listened on.
-    pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Self, LabError> {
-        let habits = Habits { name: "talk", most: MOST, stack: Some(STACK), converse };
-        let start = || Service::start(TcpListener::bind(address)?, seed, habits).map(Self);
-        netns.enter(start)?.map_err(|e| LabError::io(format!("listening on {address}"), e))
-    }
-
-    /// Where it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.0.address()
-    }
-
-    /// What came, or will come, from the client that calls itself `name`.
-    pub fn heard(&self, name: &str) -> Watched {
-        self.0.arrivals(name)
-    }
+/// Serves on `address` inside `netns`. A client's name is that under which arrives what it says.
+///
+/// # Errors
+///
+/// The namespace cannot be entered, or the address cannot be listened on.
+pub fn start(netns: &Netns, address: SocketAddr, seed: Seed) -> Result<Server, LabError> {
+    let habits = Habits { name: "talk", most: MOST, stack: Some(STACK), converse };
+    Server::start(netns, address, seed, habits)
 }
 
 fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
-    let stream = &stream;
-    let mut reader = BufReader::with_capacity(CHUNK, stream);
+    let (stream, stop) = (&stream, &Stop::default());
+    let mut reader = BufReader::with_capacity(CHUNK, Patient { stream, stop });
     let mut line = String::new();
     (&mut reader).take(LINE).read_line(&mut line)?;
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -77,7 +60,7 @@ fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
             let n = n.parse().map_err(|_| io::ErrorKind::InvalidData)?;
             let heard = shared.arrivals(name);
             thread::scope(|scope| {
-                let speak = || say(stream, n, server_seed(shared.seed), &Stop::default());
+                let speak = || say(stream, n, server_seed(shared.seed), stop);
                 let speaker =
                     thread::Builder::new().stack_size(STACK).spawn_scoped(scope, speak)?;
                 let listened = listen(&mut reader, &heard);
@@ -100,45 +83,22 @@ fn answer_lines(mut reader: impl BufRead, mut stream: &TcpStream) -> io::Result<
 }
 
 /// Sends the first `n` bytes of the content of `seed`, then the end; less if told to stop.
-fn say(mut stream: &TcpStream, n: u64, seed: Seed, stop: &Stop) -> io::Result<()> {
-    let mut content = Content::new(seed);
-    let mut buffer = vec![0; CHUNK];
-    let mut left = n;
-    while left > 0 && !stop.is_set() {
-        let now = left.min(CHUNK as u64) as usize;
-        content.fill(&mut buffer[..now]);
-        let mut rest = &buffer[..now];
-        while !rest.is_empty() && !stop.is_set() {
-            match stream.write(rest) {
-                Ok(written) => rest = &rest[written..],
-                Err(e) if is_timeout(&e) => {}
-                Err(e) => return Err(e),
-            }
-        }
-        left -= now as u64;
-    }
+fn say(stream: &TcpStream, n: u64, seed: Seed, stop: &Stop) -> io::Result<()> {
+    Patient { stream, stop }.write_content(n, seed)?;
     stream.shutdown(Shutdown::Write)
 }
 
-/// Takes what comes up to its end.
-fn listen(reader: &mut impl BufRead, heard: &Watched) -> io::Result<()> {
+/// Takes what comes up to its end, or until told to stop.
+fn listen(stream: &mut BufReader<Patient<'_>>, heard: &Watched) -> io::Result<()> {
     loop {
-        let n = match reader.fill_buf() {
-            Ok([]) => return Ok(()),
-            Ok(bytes) => {
-                heard.lock().take(Instant::now(), bytes);
-                bytes.len()
-            }
-            Err(e) if is_timeout(&e) => 0,
-            Err(e) => return Err(e),
-        };
-        reader.consume(n);
+        let bytes = stream.fill_buf()?;
+        let n = bytes.len();
+        if n == 0 {
+            return Ok(());
+        }
+        heard.lock().take(Instant::now(), bytes);
+        stream.consume(n);
     }
-}
-
-fn is_timeout(e: &io::Error) -> bool {
-    use io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
-    matches!(e.kind(), WouldBlock | TimedOut | Interrupted)
 }
 
 /// How many bytes of content go which way.
@@ -176,7 +136,7 @@ pub fn both(
     thread::scope(|scope| {
         let speak = || say(&stream, amounts.up, client_seed(seed), stop);
         let speaker = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, speak)?;
-        let listened = listen(&mut BufReader::new(Until { stream: &stream, stop }), received);
+        let listened = listen(&mut BufReader::new(Patient { stream: &stream, stop }), received);
         let spoken = speaker.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         spoken.and(listened)
     })
@@ -201,7 +161,7 @@ pub fn lines(
     let talk = |e| LabError::io("a line now and then", e);
     (&stream).write_all(b"lines\n").map_err(talk)?;
     stream.set_read_timeout(Some(TICK)).map_err(talk)?;
-    let mut reader = BufReader::new(Until { stream: &stream, stop });
+    let mut reader = BufReader::new(Patient { stream: &stream, stop });
     let mut content = Content::new(seed);
     let mut next = Instant::now();
     loop {
@@ -231,28 +191,7 @@ pub fn lines(
 fn line(content: &mut Content) -> Vec<u8> {
     let mut bytes = [0; 16];
     content.fill(&mut bytes);
-    let mut line = String::new();
-    bytes.iter().for_each(|b| line.push_str(&format!("{b:02x}")));
-    line.push('\n');
-    line.into_bytes()
-}
-
-/// Reads as if the stream ended where it was told to stop.
-struct Until<'a> {
-    stream: &'a TcpStream,
-    stop: &'a Stop,
-}
-
-impl Read for Until<'_> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        while !self.stop.is_set() {
-            match (&mut &*self.stream).read(out) {
-                Err(e) if is_timeout(&e) => {}
-                other => return other,
-            }
-        }
-        Ok(0)
-    }
+    format!("{}\n", hex(&bytes)).into_bytes()
 }
 
 #[cfg(test)]
@@ -263,9 +202,9 @@ mod tests {
     const SEED: Seed = Seed::from_u64(11);
     const PATIENCE: Duration = Duration::from_secs(10);
 
-    fn server() -> (TalkServer, Client) {
+    fn server() -> (Server, Client) {
         let here = Netns::current().unwrap();
-        let server = TalkServer::start(&here, "127.0.0.1:0".parse().unwrap(), SEED).unwrap();
+        let server = start(&here, "127.0.0.1:0".parse().unwrap(), SEED).unwrap();
         let client = Client::new(&here, Via::Direct, server.address());
         (server, client)
     }
@@ -276,7 +215,7 @@ mod tests {
         let received = Watched::default();
         let amounts = Amounts { up: 1_000_000, down: 10_000 };
         both(&client, "a", amounts, SEED, &received, &Stop::default(), PATIENCE).unwrap();
-        let heard = server.heard("a");
+        let heard = server.arrivals("a");
         for (watched, amount, seed) in
             [(&received, amounts.down, server_seed(SEED)), (&heard, amounts.up, client_seed(SEED))]
         {

@@ -54,6 +54,11 @@ pub enum Family {
     V6,
 }
 
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+}
+
 /// What to build.
 #[derive(Clone, Debug)]
 pub struct Topology {
@@ -195,11 +200,8 @@ impl Lab {
         ];
         for (host, interface, mtu, net, n) in ends {
             host.ip(&format!("link set dev {interface} mtu {mtu}\n"))?;
-            let mut addresses = vec![prefix(Family::V4, net, n)];
-            if mtu >= 1280 {
-                addresses.push(prefix(Family::V6, net, n));
-            }
-            host.interface_up(interface, &addresses)?;
+            let addresses = prefixes(net, n);
+            host.interface_up(interface, if mtu >= 1280 { &addresses } else { &addresses[..1] })?;
         }
         Ok(())
     }
@@ -222,7 +224,7 @@ impl Lab {
         }
         for (host, n) in [(&self.base, 1), (&self.fixed, 2)] {
             let own = address(Family::V4, 1, n);
-            let (net, length) = prefix(Family::V4, 1, 0);
+            let [(net, length), _] = prefixes(1, 0);
             host.ip(&format!(
                 "route change {net}/{length} dev {WIRED} proto kernel scope link src {own} \
                  congctl {name}\n"
@@ -236,7 +238,7 @@ impl Lab {
         let read = || std::fs::read_to_string("/proc/thread-self/net/if_inet6");
         let table = self.mobile.enter(read)?.unwrap_or_default();
         let has_v6 = table.lines().any(|l| l.ends_with(RADIO) && l.starts_with("fd"));
-        Ok(if has_v6 { vec![Family::V4, Family::V6] } else { vec![Family::V4] })
+        Ok(if has_v6 { Family::ALL.to_vec() } else { vec![Family::V4] })
     }
 
     /// Makes connections between the fixed host and the mobile use this congestion control, from
@@ -325,17 +327,28 @@ fn interface_mtu(radio: &RadioConfig) -> u32 {
     radio.up.mtu.min(radio.down.mtu).min(65_535)
 }
 
-fn address(family: Family, net: u8, n: u8) -> IpAddr {
+/// The address of host `n` of network `net`: the numbers read alike in both families.
+pub(crate) fn address(family: Family, net: u16, n: u16) -> IpAddr {
     match family {
-        Family::V4 => Ipv4Addr::new(10, 0, net, n).into(),
-        Family::V6 => Ipv6Addr::new(0xfd00, net.into(), 0, 0, 0, 0, 0, n.into()).into(),
+        Family::V4 => Ipv4Addr::new(10, 0, net as u8, n as u8).into(),
+        Family::V6 => Ipv6Addr::new(0xfd00, digits(net), 0, 0, 0, 0, 0, digits(n)).into(),
     }
 }
 
-fn prefix(family: Family, net: u8, n: u8) -> Prefix {
-    let length = match family {
+/// The number whose hexadecimal digits are `n`'s decimal ones.
+fn digits(n: u16) -> u16 {
+    ((n / 100 % 10) << 8) | ((n / 10 % 10) << 4) | (n % 10)
+}
+
+/// How long the prefixes of networks are.
+pub(crate) fn prefix_length(family: Family) -> u8 {
+    match family {
         Family::V4 => 24,
         Family::V6 => 64,
-    };
-    (address(family, net, n), length)
+    }
+}
+
+/// The addresses of host `n` of network `net`, with their prefixes.
+pub(crate) fn prefixes(net: u16, n: u16) -> [Prefix; 2] {
+    Family::ALL.map(|family| (address(family, net, n), prefix_length(family)))
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use lasthop_kernel::netns::Netns;
@@ -13,16 +12,19 @@ use crate::arrivals::Watched;
 use crate::client::{Client, Stop, Via};
 use crate::content::{Content, Sha256Digest};
 use crate::error::LabError;
-use crate::http::Server;
-use crate::talk::{self, Amounts, TalkServer};
+use crate::http;
+use crate::service::Server;
+use crate::talk::{self, Amounts};
+use crate::transfer::{ENDLESS, Task};
 
-/// More than any transfer moves.
-const ENDLESS: u64 = 1 << 40;
 /// How often an idle connection says something.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 /// What rates are measured over.
 const WINDOW: Duration = Duration::from_millis(500);
 const CHUNK: usize = 64 * 1024;
+
+/// What a connection does until it is told to stop.
+type Run = Box<dyn FnOnce(&Stop) -> Result<(), LabError> + Send>;
 
 /// A kind of connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -56,9 +58,12 @@ impl fmt::Display for Traffic {
 /// What the connections go to.
 #[derive(Debug)]
 pub struct Servers {
-    http: Server,
-    talk: TalkServer,
-    seed: Seed,
+    /// The HTTP server.
+    pub http: Server,
+    /// The server for conversations.
+    pub talk: Server,
+    /// What contents are made of.
+    pub seed: Seed,
 }
 
 impl Servers {
@@ -73,23 +78,8 @@ impl Servers {
         talk: SocketAddr,
         seed: Seed,
     ) -> Result<Self, LabError> {
-        let http = Server::start(netns, http, seed)?;
-        Ok(Self { http, talk: TalkServer::start(netns, talk, seed)?, seed })
-    }
-
-    /// The HTTP server.
-    pub fn http(&self) -> &Server {
-        &self.http
-    }
-
-    /// The server for conversations.
-    pub fn talk(&self) -> &TalkServer {
-        &self.talk
-    }
-
-    /// What contents are made of.
-    pub fn seed(&self) -> Seed {
-        self.seed
+        let http = http::start(netns, http, seed)?;
+        Ok(Self { http, talk: talk::start(netns, talk, seed)?, seed })
     }
 
     /// Opens an endless connection of this kind from `netns`, by `via`; `name` tells it from
@@ -111,36 +101,33 @@ impl Servers {
             Traffic::Both | Traffic::Idle => self.talk.address(),
         };
         let client = Client::new(netns, via, server);
-        let (stop, seed, name) = (Stop::default(), self.seed, name.replace(' ', "-"));
-        let (ended, received) = (stop.clone(), Watched::default());
+        let (seed, name, received) = (self.seed, name.replace(' ', "-"), Watched::default());
         let into = received.clone();
-        let (ways, run): (_, Box<dyn FnOnce() -> Result<(), LabError> + Send>) = match kind {
+        let (ways, run): (_, Run) = match kind {
             Traffic::Download => (
                 vec![Way::new("download", received, seed)],
-                Box::new(move || client.download(ENDLESS, &into, &ended, patience)),
+                Box::new(move |stop| client.download(ENDLESS, &into, stop, patience)),
             ),
             Traffic::Upload => (
-                vec![Way::new("upload", self.http.upload(&name), seed)],
-                Box::new(move || client.upload(&name, ENDLESS, seed, &ended, patience)),
+                vec![Way::new("upload", self.http.arrivals(&name), seed)],
+                Box::new(move |stop| client.upload(&name, ENDLESS, seed, stop, patience)),
             ),
             Traffic::Both => (
                 vec![
                     Way::new("down", received, talk::server_seed(seed)),
-                    Way::new("up", self.talk.heard(&name), talk::client_seed(seed)),
+                    Way::new("up", self.talk.arrivals(&name), talk::client_seed(seed)),
                 ],
-                Box::new(move || {
+                Box::new(move |stop| {
                     let endless = Amounts { up: ENDLESS, down: ENDLESS };
-                    talk::both(&client, &name, endless, seed, &into, &ended, patience)
+                    talk::both(&client, &name, endless, seed, &into, stop, patience)
                 }),
             ),
             Traffic::Idle => (
                 vec![Way { watched: received, expected: None, name: "idle" }],
-                Box::new(move || talk::lines(&client, LINE_EVERY, seed, &into, &ended, patience)),
+                Box::new(move |stop| talk::lines(&client, LINE_EVERY, seed, &into, stop, patience)),
             ),
         };
-        let thread = thread::Builder::new().name(kind.to_string()).stack_size(256 << 10);
-        let task = thread.spawn(run).map_err(|e| LabError::io("starting a thread", e))?;
-        Ok(Flow { kind, ways, stop, task: Some(task), over: None })
+        Ok(Flow { kind, ways, task: Task::start(&kind.to_string(), run)?, over: None })
     }
 }
 
@@ -191,8 +178,7 @@ impl Expected {
 pub struct Flow {
     kind: Traffic,
     ways: Vec<Way>,
-    stop: Stop,
-    task: Option<JoinHandle<Result<(), LabError>>>,
+    task: Task,
     over: Option<String>,
 }
 
@@ -242,35 +228,23 @@ impl Flow {
 
     /// Ends it soon, without waiting for that.
     pub fn stop(&self) {
-        self.stop.set();
+        self.task.stop();
     }
 
     /// Why it is over; none while it runs.
     pub fn failure(&mut self) -> Option<&str> {
-        if self.task.as_ref().is_some_and(JoinHandle::is_finished) {
-            let why = match self.task.take().map(JoinHandle::join) {
-                Some(Ok(Err(e))) => e.to_string(),
-                Some(Err(_)) => "its thread panicked".to_owned(),
-                Some(Ok(Ok(()))) | None => "it ended".to_owned(),
-            };
+        if self.over.is_none() && self.task.is_over() {
+            let why = self.task.join().err().map_or("it ended".to_owned(), |e| e.to_string());
             self.over = Some(format!("{}: {why}", self.kind));
         }
         self.over.as_deref()
     }
 }
 
-impl Drop for Flow {
-    fn drop(&mut self) {
-        self.stop.set();
-        if let Some(task) = self.task.take() {
-            // Why it ended concerns nobody any more.
-            let _ = task.join();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
     use crate::content::digest_of_prefix;
 

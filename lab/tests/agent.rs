@@ -16,7 +16,7 @@ use lasthop_lab::agent::placement;
 use lasthop_lab::agent::sender::Sender;
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Stop, Via};
-use lasthop_lab::http::Server;
+use lasthop_lab::http;
 use lasthop_lab::topology::{Family, link};
 use lasthop_lab::traffic::Traffic;
 use lasthop_radio::{Errors, LinkConfig, Loss, RadioConfig};
@@ -102,7 +102,7 @@ fn when_an_agent_is_killed_connections_go_on_and_the_next_one_takes_them_over() 
         let Some((mut scene, mut flow)) = helped(scheme) else { return };
         for round in 0..2 {
             for helper in &mut scene.helpers {
-                helper.kill();
+                helper.daemon.kill();
             }
             // More than was on its way.
             moves(&mut flow, 500_000);
@@ -121,7 +121,7 @@ fn when_an_agent_is_killed_connections_go_on_and_the_next_one_takes_them_over() 
 #[test]
 fn when_an_agent_is_stopped_connections_go_on() {
     let Some((mut scene, mut flow)) = helped("m-tcp") else { return };
-    assert!(scene.helpers.iter_mut().all(|helper| helper.stop()));
+    assert!(scene.helpers.iter_mut().all(|helper| helper.daemon.stop()));
     moves(&mut flow, 500_000);
     assert!(flow.sha256_ok());
     let rules = scene.path.base.command("nft").args(["list", "ruleset"]).output().unwrap();
@@ -155,7 +155,7 @@ fn connections_to_the_bridge_itself_are_its_own() {
     let seed = Seed::from_u64(5);
     for family in FAMILIES {
         let address = (scene.path.base_address(family), 22).into();
-        let server = Server::start(&scene.path.base, address, seed).unwrap();
+        let server = http::start(&scene.path.base, address, seed).unwrap();
         for host in [&scene.path.fixed, &scene.path.mobile] {
             let (received, stop) = (Watched::default(), Stop::default());
             let client = Client::new(host, Via::Direct, server.address());

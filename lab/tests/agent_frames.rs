@@ -16,8 +16,9 @@ use lasthop_lab::agent::path::{Behind, HOST_IF, Path, Settings};
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Stop, Via};
 use lasthop_lab::content::{digest_of_prefix, hex};
-use lasthop_lab::http::Server;
+use lasthop_lab::http;
 use lasthop_lab::process::Daemon;
+use lasthop_lab::service::Server;
 use lasthop_lab::topology::Family;
 use lasthop_units::{AgentRole, Seed};
 
@@ -43,7 +44,7 @@ struct Scene {
 impl Scene {
     fn new(path: &Path, program: &std::path::Path, hop: &str) -> Self {
         let address = path.server_address(Family::V4);
-        let server = Server::start(&path.fixed, address, SEED).unwrap();
+        let server = http::start(&path.fixed, address, SEED).unwrap();
         let allow = address.ip().to_string();
         let args = ["--carrier", "ethernet", "--interface", HOST_IF, "--allow-target", &allow];
         let base = daemon(&path.fixed, program, "base", hop, &args);

@@ -328,7 +328,7 @@ fn what_is_no_plain_tcp_of_a_known_connection_leaves_as_it_came() {
             let Some(ends) = ends() else { return };
             let mut helper = Helper::start(&ends.base, &program, &args, PATIENCE).unwrap();
             is_unchanged(&samples, &pass(&ends, &samples, Some(&bare)), &bare, &args.join(" "));
-            helper.check().unwrap_or_else(|e| panic!("{scheme}: {e}"));
+            helper.daemon.check().unwrap_or_else(|e| panic!("{scheme}: {e}"));
         }
     }
 }

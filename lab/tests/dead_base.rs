@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_lab::client::Client;
-use lasthop_lab::http::Server;
+use lasthop_lab::http;
 use lasthop_lab::scheme::{Carrier, Hop};
 use lasthop_lab::topology::{Family, Topology};
 use lasthop_units::Seed;
@@ -21,7 +21,7 @@ const SEED: Seed = Seed::from_u64(7);
 fn a_download_ends_with_its_base(hop: &Hop) {
     let Some(program) = common::program() else { return };
     let Some(lab) = common::lab(&Topology::default()) else { return };
-    let server = Server::start(&lab.fixed, lab.server_address(Family::V4), SEED).unwrap();
+    let server = http::start(&lab.fixed, lab.server_address(Family::V4), SEED).unwrap();
     let mut carrier = Carrier::start_hop(hop, &lab, Family::V4, &program, PATIENCE).unwrap();
     let client = Client::new(&lab.mobile, carrier.via(), server.address());
     let mut stream = client.connect(PATIENCE).unwrap();

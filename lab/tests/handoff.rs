@@ -130,9 +130,9 @@ fn the_server_sees_the_mobiles_own_address() {
 /// One direction is over long before the other.
 fn half_closed_connections_move(mode: Mode, amounts: Amounts) {
     let Some(mut scene) = Scene::start(&settings(mode, "srp"), &[]) else { return };
-    let (client, seed) = (scene.client(81), scene.servers.seed());
+    let (client, seed) = (scene.client(81), scene.servers.seed);
     let (received, stop) = (Watched::default(), Stop::default());
-    let heard = scene.servers.talk().heard("half");
+    let heard = scene.servers.talk.arrivals("half");
     let done = thread::scope(|scope| {
         let talk = || talk::both(&client, "half", amounts, seed, &received, &stop, PATIENCE);
         let task = scope.spawn(talk);
@@ -212,7 +212,7 @@ fn curl_fetches_a_file_across_three_moves() {
         let mut received = Received::default();
         received.take(Instant::now(), &fs::read(&file).unwrap());
         assert_eq!(received.total().get(), MUCH);
-        assert!(received.is_prefix_of(scene.servers.seed()));
+        assert!(received.is_prefix_of(scene.servers.seed));
         assert!(!scene.capture.take().any_reset());
     }
 }
@@ -229,12 +229,12 @@ fn connections_opened_after_a_move_work_and_old_ones_too() {
             scene.all_move_since(arrived);
         }
         scene.check_bytes();
-        let content = &mut Content::new(scene.servers.seed());
+        let content = &mut Content::new(scene.servers.seed);
         let mut expected = vec![0; 10_000];
         content.fill(&mut expected);
         let received = Watched::default();
         scene.client(80).download(10_000, &received, &Stop::default(), PATIENCE).unwrap();
         assert_eq!(received.lock().total().get(), 10_000);
-        assert!(received.lock().is_prefix_of(scene.servers.seed()));
+        assert!(received.lock().is_prefix_of(scene.servers.seed));
     }
 }

@@ -31,7 +31,7 @@ fn a_new_connection(scene: &Scene) -> IpAddr {
     let (received, stop) = (Watched::default(), Stop::default());
     let fetched = scene.client(80).download(50_000, &received, &stop, PATIENCE);
     fetched.unwrap_or_else(|e| panic!("{e}\n{}", scene.said()));
-    assert!(received.lock().is_prefix_of(scene.servers.seed()));
+    assert!(received.lock().is_prefix_of(scene.servers.seed));
     let mut from = BTreeSet::new();
     scene.says(|scene| {
         from.extend(scene.capture.take().openings.keys().map(|who| who.client.ip()));

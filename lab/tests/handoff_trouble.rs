@@ -39,7 +39,7 @@ fn a_new_connection_works(scene: &Scene) {
     wait_or(PATIENCE, done, || format!("no download\n{}", scene.said()));
     assert!(failure.is_none());
     assert_eq!(received.lock().total().get(), 50_000);
-    assert!(received.lock().is_prefix_of(scene.servers.seed()));
+    assert!(received.lock().is_prefix_of(scene.servers.seed));
 }
 
 /// Migrated connections need the base that they left no more.

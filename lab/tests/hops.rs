@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Stop, Via};
 use lasthop_lab::content::{digest_of_prefix, hex};
-use lasthop_lab::http::Server;
+use lasthop_lab::http;
 use lasthop_lab::scheme::{Carrier, Hop};
+use lasthop_lab::service::Server;
 use lasthop_lab::tap::Kind;
 use lasthop_lab::topology::{BASE_MAC, Family, Lab, MOBILE_MAC, Medium, Topology};
 use lasthop_radio::{Direction, Errors, Loss};
@@ -59,7 +60,7 @@ impl Scene {
     fn across(hop: &Hop, topology: &Topology, program: &Path) -> Option<Self> {
         let family = Family::V4;
         let lab = common::lab(topology)?;
-        let server = Server::start(&lab.fixed, lab.server_address(family), SEED).unwrap();
+        let server = http::start(&lab.fixed, lab.server_address(family), SEED).unwrap();
         let carrier = Carrier::start_hop(hop, &lab, family, program, PATIENCE).unwrap();
         Some(Self { server, carrier, program: program.to_owned(), lab })
     }
@@ -81,7 +82,7 @@ impl Scene {
 
     /// An upload whose every byte is checked.
     fn upload(&mut self) {
-        let received = self.server.upload("up");
+        let received = self.server.arrivals("up");
         let result = self.client().upload("up", SIZE, SEED, &Stop::default(), PATIENCE);
         self.carrier.check().unwrap();
         result.unwrap();
@@ -192,7 +193,7 @@ fn publishes(mut hop: Hop) {
     hop.mobile = words(&["--publish", "80 -> 127.0.0.1:8000", "--publish", "82->[::1]:1"]);
     let Some(mut scene) = Scene::new(&hop, 0.05) else { return };
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 8000));
-    let server = Server::start(&scene.lab.mobile, local, SEED).unwrap();
+    let server = http::start(&scene.lab.mobile, local, SEED).unwrap();
     // The mobile is known to be here once something of its own has crossed.
     scene.download();
     for address in ["10.0.1.1", "[fd00:1::1]"] {
@@ -207,7 +208,7 @@ fn publishes(mut hop: Hop) {
     let through = SocketAddr::from(([10, 0, 1, 1], 8080));
     let client = Client::new(&scene.lab.fixed, Via::Direct, through);
     client.upload("in", SIZE, SEED, &Stop::default(), PATIENCE).unwrap();
-    assert!(server.upload("in").lock().is_prefix_of(SEED));
+    assert!(server.arrivals("in").lock().is_prefix_of(SEED));
 
     let closed = ["--silent", "--max-time", "30", "http://10.0.1.1:8081/"];
     let (code, _) = scene.at_fixed("curl", &closed);

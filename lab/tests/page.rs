@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::browser::Browser;
 use lasthop_lab::client::{Client, Stop};
-use lasthop_lab::http::Server;
+use lasthop_lab::http;
 use lasthop_lab::scheme::{Carrier, Hop};
 use lasthop_lab::topology::{Family, Topology, link};
 use lasthop_radio::RadioConfig;
@@ -74,7 +74,7 @@ fn a_slider_in_a_browser_moves_the_shares_of_two_downloads() {
     let mut servers = Vec::new();
     for (port, received) in [8001, 8002].into_iter().zip(&downloads) {
         let address = SocketAddr::new(lab.server_address(Family::V4).ip(), port);
-        servers.push(Server::start(&lab.fixed, address, seed).unwrap());
+        servers.push(http::start(&lab.fixed, address, seed).unwrap());
         let client = Client::new(&lab.mobile, carrier.via(), address);
         let (received, stop) = (received.clone(), stop.clone());
         ends.push(thread::spawn(move || client.download(ENDLESS, &received, &stop, PATIENCE)));

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use lasthop_control::{self as control, ConnectionReport};
-use lasthop_lab::cell::Direction;
 use lasthop_lab::scheme::Hop;
 use lasthop_lab::sharing::{Patience, Scene, Times};
 use lasthop_lab::topology::{Topology, link};
+use lasthop_lab::transfer::Direction;
 use lasthop_radio::RadioConfig;
 use lasthop_testing::wait_until;
 use lasthop_units::Rate;
@@ -40,7 +40,7 @@ fn shares_follow(hop: &Hop, direction: Direction, near: f64) {
     let Some(mut scene) = scene(hop) else { return };
     let patience = Some(Patience { error: near, lasting: PATIENCE });
     let times = Times { patience, ..Times::default() };
-    let (rows, right) = scene.run(direction, &STEPS, times, topology().seed).unwrap();
+    let (rows, right) = scene.run(direction, &STEPS, times).unwrap();
     for row in &rows {
         eprintln!(
             "{:?} {direction} {:?}: share {:.3}, due {:.3}",

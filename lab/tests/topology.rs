@@ -77,7 +77,7 @@ fn flood(lab: &Lab, count: u64) -> u64 {
 #[test]
 fn the_radio_loses_what_it_is_told_to_and_counts_it() {
     let Some(lab) = common::lab(&Topology::losing(Errors::Uniform(0.2))) else { return };
-    lab.radio.reset_stats();
+    lab.radio.control.reset_stats();
     let arrived = flood(&lab, 1000);
     let stats = lab.radio.stats(Direction::Down);
     assert_eq!(stats.queue_drop_share(), 0.0);
@@ -90,8 +90,8 @@ fn the_radio_loses_what_it_is_told_to_and_counts_it() {
 #[test]
 fn nothing_crosses_a_silent_radio() {
     let Some(lab) = common::lab(&Topology::default()) else { return };
-    lab.radio.pause(Duration::from_secs(3600));
-    lab.radio.reset_stats();
+    lab.radio.control.pause(Duration::from_secs(3600));
+    lab.radio.control.reset_stats();
     assert_eq!(flood(&lab, 100), 0);
     // The hosts' own chatter may come on top.
     assert!(lab.radio.stats(Direction::Down).dropped.silence.packets >= 100);

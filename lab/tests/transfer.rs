@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lasthop_lab::LabError;
-use lasthop_lab::cell::{Direction, Measured, Plan, measure};
+use lasthop_lab::cell::{Measured, Plan, measure};
 use lasthop_lab::client::{Client, Stop, Via};
 use lasthop_lab::condition::Condition;
 use lasthop_lab::content::Content;
@@ -18,6 +18,7 @@ use lasthop_lab::lasthop_program;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::scheme::{Carrier, Scheme};
 use lasthop_lab::topology::{Family, Lab, Topology};
+use lasthop_lab::transfer::Direction;
 use lasthop_testing::wait_until;
 use lasthop_units::Seed;
 

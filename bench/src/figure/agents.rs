@@ -9,7 +9,7 @@ use lasthop_lab::agent::sender::Sender;
 use lasthop_lab::client::Stop;
 use lasthop_lab::topology::link;
 use lasthop_radio::{Errors, LinkConfig, Loss, RadioConfig};
-use lasthop_units::{Duration, one_line};
+use lasthop_units::Duration;
 
 use super::{DELAY, RATE, Setting};
 use crate::process;
@@ -73,16 +73,13 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
             if !wanted && first.is_some() {
                 continue;
             }
-            let row = Row::new(FIGURE, scheme, contest.name);
-            match attempt(setting, contest, scheme) {
+            report.row(&match attempt(setting, contest, scheme) {
                 Ok(figures) => {
                     let first = first.get_or_insert_with(|| figures.clone());
-                    report.row(&shown(contest, row, scheme, &figures, first));
+                    shown(contest, scheme, &figures, first)
                 }
-                Err(e) => {
-                    report.row(&row.note(one_line(e.as_ref())).claim("measured at all", false))
-                }
-            }
+                Err(error) => Row::failed(FIGURE, scheme, contest.name, &error, true),
+            });
         }
     }
 }
@@ -95,15 +92,14 @@ fn attempt(setting: &Setting, contest: &Contest, scheme: &str) -> Result<Figures
     Ok(measure(&cell, seed, process::lasthop()?, &Stop::default())?)
 }
 
-fn shown(contest: &Contest, row: Row, scheme: &str, figures: &Figures, first: &Figures) -> Row {
-    let row = row
+fn shown(contest: &Contest, scheme: &str, figures: &Figures, first: &Figures) -> Row {
+    let row = Row::new(FIGURE, scheme, contest.name)
         .number("goodput_mbps", figures.goodput.as_bps() as f64 / 1e6)
         .number("gain", gain(figures, first))
         .number("loss", figures.loss)
         .value("timeouts", figures.timeouts)
         .value("retransmitted", figures.retransmitted)
-        .value("sha256_ok", figures.is_right)
-        .claim("every byte right", figures.is_right);
+        .every_byte("sha256_ok", figures.is_right);
     (contest.row)(row, scheme, figures, first)
 }
 
@@ -134,7 +130,7 @@ fn at_a_lossy_hop(row: Row, scheme: &str, figures: &Figures, none: &Figures) -> 
 /// bound: snoop has little to repair there, and must not be what holds the sender up.
 fn gaps(scheme: &str, setting: &Setting) -> Option<Cell> {
     let measured = Duration::from_secs(setting.choose(15, 40));
-    Cell::league(scheme, Sender::CUBIC, Hop::Gaps { told: true }, measured)
+    Cell::league(scheme, Sender::CUBIC, Hop::Gaps, measured)
 }
 
 fn over_gaps(row: Row, scheme: &str, figures: &Figures, none: &Figures) -> Row {

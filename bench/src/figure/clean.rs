@@ -1,16 +1,12 @@
 //! Speed and CPU where nothing is in the way: three hosts joined by plain virtual cables.
 
-use std::thread;
-use std::time::Instant;
-
-use anyhow::{Result, bail};
-use lasthop_units::{Bytes, Duration, Rate};
+use anyhow::Result;
+use lasthop_units::{Duration, Rate};
 
 use super::Setting;
 use crate::cables::cabled;
-use crate::peer::{self, Below, Peer};
-use crate::process::children_cpu;
-use crate::pump::{Sinks, start_source};
+use crate::peer::{Below, Peer};
+use crate::pump::Load;
 use crate::report::{Report, Row};
 
 const FIGURE: &str = "clean";
@@ -19,8 +15,6 @@ const RATE: Rate = Rate::from_mbps(1500);
 /// CPU seconds of both ends together for each GB.
 const CPU: f64 = 5.0;
 const GB: f64 = 1e9;
-/// Left out at the start.
-const SETTLE: Duration = Duration::from_secs(2);
 
 /// Runs all cells.
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
@@ -49,32 +43,15 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
 /// CPU is that of the peer's processes at both ends from their start to their end, over all bytes
 /// that they carried; source, sink and the kernel's work outside of those processes are not in it.
 fn measure(setting: &Setting, peer: &Peer, connections: usize, cell: &str) -> Result<Row> {
-    let hosts = cabled()?;
-    start_source(&hosts.fixed, hosts.server)?;
-    let mut running = peer::start(peer, &hosts, 0)?;
-    let cpu_before = children_cpu()?;
-    let sinks = Sinks::open(running.client(), connections)?;
-    thread::sleep(SETTLE);
-    let (from, bytes_before) = (Instant::now(), sinks.total());
-    thread::sleep(Duration::from_secs(setting.choose(4, 10)));
-    let (span, bytes) = (from.elapsed(), sinks.total() - bytes_before);
-    running.check()?;
-    sinks.check()?;
-    if bytes == 0 {
-        bail!("nothing was carried");
-    }
-    let carried = sinks.total() as f64 / GB;
-    drop(running);
-    let cpu = (children_cpu()? - cpu_before).as_secs_f64() / carried;
-    let right = sinks.end();
-
-    let rate = Rate::of(Bytes::new(bytes), span);
+    let span = Duration::from_secs(setting.choose(4, 10));
+    let load = Load::carry(&cabled()?, peer, connections, span)?;
+    let Load { rate, right, .. } = load;
+    let cpu = load.all_cpu.as_secs_f64() / (load.all_bytes as f64 / GB);
     let ours = peer.is_ours();
     Ok(Row::new(FIGURE, peer, cell)
         .number("gbit_s", rate.as_bps() as f64 / 1e9)
         .number("cpu_s_per_gb", cpu)
-        .value("bytes_ok", right)
-        .claim("every byte right", right)
+        .every_byte("bytes_ok", right)
         .claim_if(ours, "at least 1.5 Gbit/s", rate >= RATE)
         .claim_if(ours, "at most 5 CPU seconds per GB", cpu <= CPU))
 }

@@ -1,23 +1,19 @@
 //! CPU time per GB on a clean path of 1 Gbit/s, at either end, beside SRP's of the same run.
 
 use std::fmt;
-use std::thread;
-use std::time::Instant;
 
-use anyhow::{Result, bail};
-use lasthop_units::{Bytes, Duration, Rate};
+use anyhow::Result;
+use lasthop_units::{Duration, Rate};
 
 use super::Setting;
 use crate::cables::{cabled, cut, limit};
-use crate::peer::{self, Below, Peer, Running};
-use crate::pump::{Sinks, start_source};
+use crate::peer::{Below, Peer};
+use crate::pump::Load;
 use crate::report::{Report, Row};
 
 const FIGURE: &str = "cost";
 const RATE: Rate = Rate::from_mbps(1000);
 const GB: f64 = 1e9;
-/// Left out at the start.
-const SETTLE: Duration = Duration::from_secs(2);
 
 /// Runs all cells; SRP first, which the others are compared with.
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
@@ -81,8 +77,7 @@ impl Cost {
             .number("mobile_s_per_gb", self.mobile)
             .number("cpu_s_per_gb", self.sum())
             .number("beside_srp", of_srp.map(|srp| self.sum() / srp))
-            .value("bytes_ok", self.right)
-            .claim("every byte right", self.right)
+            .every_byte("bytes_ok", self.right)
     }
 }
 
@@ -93,38 +88,10 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Cost> {
     if !cell.offload {
         cut(&hosts)?;
     }
-    start_source(&hosts.fixed, hosts.server)?;
-    let mut running = peer::start(peer, &hosts, 0)?;
-    let sinks = Sinks::open(running.client(), cell.connections)?;
-    thread::sleep(SETTLE);
-    let before = Sample::take(&running, &sinks)?;
-    thread::sleep(Duration::from_secs(setting.choose(4, 10)));
-    let after = Sample::take(&running, &sinks)?;
-    running.check()?;
-    sinks.check()?;
-    drop(running);
-    let right = sinks.end();
-
-    let bytes = after.bytes - before.bytes;
-    if bytes == 0 {
-        bail!("nothing was carried");
-    }
-    let per_gb = |n: usize| (after.cpu[n] - before.cpu[n]).as_secs_f64() / (bytes as f64 / GB);
-    let rate = Rate::of(Bytes::new(bytes), after.at - before.at);
-    Ok(Cost { rate, base: per_gb(0), mobile: per_gb(1), right })
-}
-
-/// How far everything was at some moment.
-struct Sample {
-    at: Instant,
-    bytes: u64,
-    cpu: [Duration; 2],
-}
-
-impl Sample {
-    fn take(running: &Running, sinks: &Sinks) -> Result<Self> {
-        Ok(Sample { at: Instant::now(), bytes: sinks.total(), cpu: running.cpu()? })
-    }
+    let span = Duration::from_secs(setting.choose(4, 10));
+    let Load { bytes, rate, cpu, right, .. } = Load::carry(&hosts, peer, cell.connections, span)?;
+    let [base, mobile] = cpu.map(|cpu| cpu.as_secs_f64() / (bytes as f64 / GB));
+    Ok(Cost { rate, base, mobile, right })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod traffic;
 use std::fmt;
 
 use anyhow::Result;
-use lasthop_units::{Duration, one_line};
+use lasthop_units::Duration;
 
 use super::Setting;
 use crate::process::cpu_of;
@@ -25,6 +25,7 @@ use path::Path;
 use traffic::{Delays, FULL, Load, SMALL};
 
 const FIGURE: &str = "forward";
+const CELL: &str = "one-core";
 /// Claimed of the agent: small packets a second, bits a second in full ones, and the time added to
 /// each.
 const PACKETS: f64 = 150e3;
@@ -62,15 +63,9 @@ impl fmt::Display for Way {
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
     let mut bridge = None;
     for way in [Way::Bridge, Way::Agent, Way::Nfqueue, Way::AfXdp] {
-        let name = way.to_string();
-        if !setting.wants(&name) {
-            continue;
-        }
-        let row = measure(setting, way, &mut bridge).unwrap_or_else(|error| {
-            let row = Row::new(FIGURE, way, "one-core").note(one_line(error.as_ref()));
-            row.claim_if(way == Way::Agent, "measured at all", false)
+        setting.attempt_named(report, FIGURE, way, way == Way::Agent, CELL, || {
+            measure(setting, way, &mut bridge)
         });
-        report.row(&row);
     }
 }
 
@@ -88,7 +83,7 @@ fn measure(setting: &Setting, way: Way, bridge: &mut Option<f64>) -> Result<Row>
     }
     let added = bridge.map(|bridge| median - bridge);
     let ours = way == Way::Agent;
-    Ok(Row::new(FIGURE, way, "one-core")
+    Ok(Row::new(FIGURE, way, CELL)
         .number("packets_s", small.rate)
         .number("us_a_packet", small.cpu_us)
         .number("gbit_s", bits / 1e9)

@@ -10,7 +10,7 @@ use lasthop_lab::roam::{Config, Handoff, Mode, Settings};
 use lasthop_lab::topology::link;
 use lasthop_lab::traffic::Traffic;
 use lasthop_radio::RadioConfig;
-use lasthop_units::{Duration, Rate, one_line};
+use lasthop_units::{Duration, Rate};
 
 use super::Setting;
 use crate::process;
@@ -48,25 +48,11 @@ pub(crate) fn run(setting: &Setting, report: &mut Report) {
     for mode in [Mode::Anchor, Mode::Migrate] {
         for predicted in [false, true] {
             let cell = Cell { mode, predicted };
-            attempt(setting, report, cell.to_string(), || pauses(setting, cell));
+            setting.attempt_named(report, FIGURE, PEER, true, cell, || pauses(setting, cell));
         }
-        attempt(setting, report, format!("{mode}-{CROWD}"), || crowd(setting, mode));
+        let cell = format!("{mode}-{CROWD}");
+        setting.attempt_named(report, FIGURE, PEER, true, &cell, || crowd(setting, mode, &cell));
     }
-}
-
-fn attempt(
-    setting: &Setting,
-    report: &mut Report,
-    cell: String,
-    measure: impl FnOnce() -> Result<Row>,
-) {
-    if !setting.wants(PEER) {
-        return;
-    }
-    let row = measure().unwrap_or_else(|error| {
-        Row::new(FIGURE, PEER, cell).note(one_line(error.as_ref())).claim("measured at all", false)
-    });
-    report.row(&row);
 }
 
 fn settings(mode: Mode) -> Settings {
@@ -124,7 +110,7 @@ fn download(crossing: &Crossing) -> Option<Duration> {
 }
 
 /// A thousand connections at once, on a path of 1 Gbit/s between the bases.
-fn crowd(setting: &Setting, mode: Mode) -> Result<Row> {
+fn crowd(setting: &Setting, mode: Mode, cell: &str) -> Result<Row> {
     let plan = crowd::Plan {
         topology: Config {
             radio: RadioConfig::both(link(Rate::from_mbps(50), Duration::from_millis(10), 200)),
@@ -141,7 +127,7 @@ fn crowd(setting: &Setting, mode: Mode) -> Result<Row> {
     let moves = crowd::travel(&plan, process::lasthop()?, &Stop::default())?;
     let most = moves.iter().map(|moved| moved.took).max().unwrap_or_default();
     let whole = moves.iter().all(|m| m.broken.is_empty() && m.connections == CROWD && !m.noticed);
-    Ok(Row::new(FIGURE, PEER, format!("{mode}-{CROWD}"))
+    Ok(Row::new(FIGURE, PEER, cell)
         .value("connections", CROWD)
         .value("moves", moves.len())
         .number("took_s", most.as_secs_f64())

@@ -4,14 +4,14 @@ use std::fmt;
 use std::time::Instant;
 
 use anyhow::Result;
-use lasthop_lab::cell::Direction;
 use lasthop_lab::condition::Condition;
+use lasthop_lab::transfer::{Direction, Ended, Transfer};
 use lasthop_units::{Duration, Rate};
 
 use super::{DELAY, RATE, Setting, with_radio};
 use crate::peer::{Below, Peer};
 use crate::report::{Report, Row};
-use crate::stage::{Ended, Flow, Stage, limit};
+use crate::stage::{Stage, limit};
 
 const FIGURE: &str = "loss";
 /// The share of the limit that is claimed.
@@ -131,7 +131,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
     topology.medium = peer.medium();
     let stage = Stage::build(&setting.seeded(topology, cell))?;
     let mut running = stage.start(peer, 0)?;
-    let flows: Vec<Flow> = (0..cell.transfers)
+    let flows: Vec<Transfer> = (0..cell.transfers)
         .map(|_| stage.endless(running.client(), cell.direction))
         .collect::<Result<_>>()?;
     let span = Duration::from_secs(setting.choose(6, 12));
@@ -140,7 +140,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
     let radio = stage.radio(cell.direction);
     let ((from, to), ended) = end_all(flows, measured)?;
     let bytes = ended.iter().map(|one| one.received.between(from, to)).sum();
-    let right = ended.iter().all(|one| one.sha256_ok);
+    let right = ended.iter().all(|one| one.is_right);
     let goodput = Rate::of(bytes, to - from);
     let most = limit(cell.rate, radio.loss());
     let share = goodput.as_bps() as f64 / most.as_bps() as f64;
@@ -154,8 +154,7 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
         .number("loss", radio.loss())
         .number("queue_drops", radio.queue_drop_share())
         .number("queue_ms", wait.as_secs_f64() * 1e3)
-        .value("sha256_ok", right)
-        .claim("every byte right", right)
+        .every_byte("sha256_ok", right)
         .claim_if(ours, format!("share >= {SHARE}"), share >= SHARE)
         .claim_if(fillable, format!("share >= {FILLED}"), share >= FILLED)
         .claim_if(ours, format!("queue drops <= {DROPPED}"), radio.queue_drop_share() <= DROPPED)
@@ -163,23 +162,23 @@ fn measure(setting: &Setting, peer: &Peer, cell: Cell) -> Result<Row> {
 }
 
 /// Ends all transfers, and checks every byte of each.
-fn end_all<T>(flows: Vec<Flow>, measured: Result<T>) -> Result<(T, Vec<Ended>)> {
+fn end_all<T>(flows: Vec<Transfer>, measured: Result<T>) -> Result<(T, Vec<Ended>)> {
     // Every one is stopped, whatever became of the others.
-    let all: Vec<Result<Ended>> = flows.into_iter().map(|flow| Ok(flow.end(Ok(()))?.1)).collect();
-    let all: Vec<Ended> = all.into_iter().collect::<Result<_>>()?;
+    let all: Vec<_> = flows.into_iter().map(Transfer::stop).collect();
+    let all = all.into_iter().collect::<Result<_, _>>()?;
     Ok((measured?, all))
 }
 
 /// Waits through start-up and the measured span, which the radio's statistics then cover.
 pub(super) fn span_of(
     stage: &Stage,
-    flow: &Flow,
+    flow: &Transfer,
     settle: Duration,
     span: Duration,
 ) -> Result<(Instant, Instant)> {
     let first = flow.first_byte()?;
     flow.until(first + settle)?;
-    stage.lab.radio.reset_stats();
+    stage.lab.radio.control.reset_stats();
     let from = Instant::now();
     flow.until(from + span)?;
     Ok((from, Instant::now()))

@@ -3,14 +3,14 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lasthop_lab::cell::Direction;
 use lasthop_lab::condition::Condition;
+use lasthop_lab::transfer::{Direction, Transfer};
 use lasthop_units::one_line;
 
 use super::{RATE, Setting};
 use crate::peer::Peer;
 use crate::report::{Report, Row};
-use crate::stage::{Flow, Stage, limit};
+use crate::stage::{Stage, limit};
 
 const FIGURE: &str = "many";
 const CONNECTIONS: usize = 500;
@@ -30,8 +30,8 @@ fn measure(setting: &Setting, peer: &Peer, cell: Condition) -> Result<Row> {
     let stage = Stage::build(&setting.seeded(cell.topology(), cell))?;
     let mut running = stage.start(peer, 0)?;
     let began = Instant::now();
-    let flows: Result<Vec<Flow>> = (0..CONNECTIONS)
-        .map(|_| stage.transfer(running.client(), Direction::Download, Some(SIZE)))
+    let flows: Result<Vec<Transfer>> = (0..CONNECTIONS)
+        .map(|_| stage.transfer(running.client(), Direction::Download, SIZE))
         .collect();
     let mut whole = 0;
     let mut wrong = None;
@@ -54,9 +54,9 @@ fn measure(setting: &Setting, peer: &Peer, cell: Condition) -> Result<Row> {
         .claim_if(peer.is_ours(), "all whole", whole == CONNECTIONS))
 }
 
-fn check(flow: Flow) -> Result<()> {
+fn check(flow: Transfer) -> Result<()> {
     let ended = flow.finish()?;
-    if !ended.sha256_ok || ended.received.total().get() != SIZE {
+    if !ended.is_right || ended.received.total().get() != SIZE {
         bail!("wrong bytes arrived");
     }
     Ok(())

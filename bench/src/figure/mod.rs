@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Result, bail};
 use lasthop_lab::topology::{Topology, link};
 use lasthop_radio::{LinkConfig, RadioConfig};
-use lasthop_units::{Duration, Rate, Seed, one_line};
+use lasthop_units::{Duration, Rate, Seed};
 
 use crate::peer::Peer;
 use crate::report::{Report, Row};
@@ -95,18 +95,23 @@ impl Setting {
         cell: impl Display,
         measure: impl FnOnce() -> Result<Row>,
     ) {
-        let name = peer.to_string();
-        if !self.wants(&name) {
-            return;
+        self.attempt_named(report, figure, peer, peer.is_ours(), cell, measure);
+    }
+
+    /// The same for what is no peer; whether a failure `matters` is said.
+    fn attempt_named(
+        &self,
+        report: &mut Report,
+        figure: &'static str,
+        name: impl Display,
+        matters: bool,
+        cell: impl Display,
+        measure: impl FnOnce() -> Result<Row>,
+    ) {
+        if self.wants(&name.to_string()) {
+            let failed = |error| Row::failed(figure, name, cell, &error, matters);
+            report.row(&measure().unwrap_or_else(failed));
         }
-        let row = measure().unwrap_or_else(|error| {
-            Row::new(figure, &name, cell).note(one_line(error.as_ref())).claim_if(
-                peer.is_ours(),
-                "measured at all",
-                false,
-            )
-        });
-        report.row(&row);
     }
 
     /// A topology's seed for this cell: peers meet the same radio, cells do not.

@@ -4,11 +4,11 @@ use anyhow::{Context, Result};
 use lasthop_lab::agent::path::{Behind, Settings};
 use lasthop_lab::agent::sender::Sender;
 use lasthop_lab::agent::sharing;
-use lasthop_lab::cell::Direction;
 use lasthop_lab::scheme::Hop;
 use lasthop_lab::sharing::{Scene, Shared, Times};
 use lasthop_lab::topology::Topology;
-use lasthop_units::{Duration, one_line};
+use lasthop_lab::transfer::Direction;
+use lasthop_units::Duration;
 
 use super::{RATE, Setting};
 use crate::peer::{Below, Peer};
@@ -26,11 +26,9 @@ const SUM: f64 = 0.05;
 
 /// Runs all hops, SRP both ways: each a row for the time before anything was said, and one for each step.
 pub(crate) fn run(setting: &Setting, report: &mut Report) {
-    let mut split = Hop::new("split-tcp");
-    split.both.extend(["--congestion", "cubic"].map(str::to_owned));
     for (peer, hop) in [
         (Peer::Srp, Hop::new("srp")),
-        (Peer::SplitTcp("cubic"), split),
+        (Peer::SplitTcp("cubic"), Hop::split_tcp("cubic")),
         (Peer::MobileTcp(Below::Udp), Hop::new("mobile-tcp")),
     ] {
         let name = peer.to_string();
@@ -55,11 +53,9 @@ fn tell(name: &str, way: &str, measured: Result<(Vec<Shared>, bool)>, report: &m
                 report.row(&shown(name, way, row, &rows[0], right));
             }
         }
-        Err(error) => report.row(
-            &Row::new(FIGURE, name, format!("all{way}"))
-                .note(one_line(error.as_ref()))
-                .claim("measured at all", false),
-        ),
+        Err(error) => {
+            report.row(&Row::failed(FIGURE, name, format!("all{way}"), &error, true));
+        }
     }
 }
 
@@ -70,7 +66,7 @@ fn times(setting: &Setting) -> Times {
 fn measure(setting: &Setting, hop: &Hop, direction: Direction) -> Result<(Vec<Shared>, bool)> {
     let topology = setting.seeded(Topology::default(), FIGURE);
     let mut scene = Scene::start(hop, &topology, process::lasthop()?)?;
-    scene.run(direction, &STEPS, times(setting), topology.seed).context("two transfers")
+    scene.run(direction, &STEPS, times(setting)).context("two transfers")
 }
 
 /// The same radio and wire, kernel CUBIC from end to end, and an agent in front of the mobile.
@@ -98,8 +94,7 @@ fn shown(name: &str, way: &str, row: &Shared, before: &Shared, right: bool) -> R
         .number("due", row.due())
         .number("sum_share", sum / limit(RATE, 0.0).as_bps() as f64)
         .number("sum_kept", kept)
-        .value("sha256_ok", right)
-        .claim("every byte right", right)
+        .every_byte("sha256_ok", right)
         .claim_if(said, "shares within 10 % after 2 s", row.error() <= SHARE)
         .claim_if(said, "sum within 5 %", (kept - 1.0).abs() <= SUM)
 }

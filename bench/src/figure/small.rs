@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use lasthop_lab::cell::Direction;
 use lasthop_lab::condition::Condition;
+use lasthop_lab::transfer::Direction;
 use lasthop_units::Duration;
 
 use super::Setting;
@@ -47,10 +47,10 @@ fn measure(setting: &Setting, peer: &Peer, cell: Condition, claimed: f64) -> Res
     let mut times = Vec::new();
     for _ in 0..setting.choose(15, 50) {
         let opened = Instant::now();
-        let ended = stage.transfer(running.client(), Direction::Download, Some(SIZE))?.finish()?;
+        let ended = stage.transfer(running.client(), Direction::Download, SIZE)?.finish()?;
         let last = ended.received.arrivals().last().map_or(opened, |a| a.at);
         times.push(last.duration_since(opened).as_secs_f64());
-        if !ended.sha256_ok || ended.received.total().get() != SIZE {
+        if !ended.is_right || ended.received.total().get() != SIZE {
             bail!("wrong bytes arrived");
         }
         if began.elapsed() > LONGEST {

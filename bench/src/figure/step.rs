@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use lasthop_lab::cell::Direction;
 use lasthop_lab::topology::Topology;
+use lasthop_lab::transfer::{Direction, Transfer};
 use lasthop_radio::{Direction as Way, LinkStats};
 use lasthop_units::{Duration, Rate};
 
 use super::{DELAY, RATE, Setting};
 use crate::peer::Peer;
 use crate::report::{Report, Row};
-use crate::stage::{Flow, Stage, limit};
+use crate::stage::{Stage, limit};
 
 const FIGURE: &str = "step";
 const LOW: Rate = Rate::from_mbps(4);
@@ -48,8 +48,7 @@ fn measure(setting: &Setting, peer: &Peer) -> Result<Row> {
         .number("low_share", low)
         .number("rise_s", risen.map(|d| d.as_secs_f64()))
         .number("standing_s", standing.as_secs_f64())
-        .value("sha256_ok", ended.sha256_ok)
-        .claim("every byte right", ended.sha256_ok)
+        .every_byte("sha256_ok", ended.is_right)
         .claim_if(ours, "at 4 Mbit/s after 1 s", low >= SHARE)
         .claim_if(ours, "at 20 Mbit/s within 1 s", risen.is_some_and(|d| d <= SOON))
         .claim_if(ours, "no queue above a round trip for over 1 s", standing <= SOON))
@@ -63,7 +62,7 @@ struct Seen {
     standing: Duration,
 }
 
-fn watch(stage: &Stage, flow: &Flow) -> Result<Seen> {
+fn watch(stage: &Stage, flow: &Transfer) -> Result<Seen> {
     let first = flow.first_byte()?;
     // Start-up is not what this figure is about.
     flow.until(first + PART)?;
@@ -77,7 +76,7 @@ fn watch(stage: &Stage, flow: &Flow) -> Result<Seen> {
 
 fn change(stage: &Stage, rate: Rate) -> Instant {
     for way in [Way::Up, Way::Down] {
-        stage.lab.radio.set_rate(way, rate);
+        stage.lab.radio.control.set_rate(way, rate);
     }
     Instant::now()
 }
@@ -96,7 +95,7 @@ impl Standing {
         Standing { longest: Duration::ZERO, running: Duration::ZERO, looked: Instant::now(), stats }
     }
 
-    fn watch(&mut self, stage: &Stage, flow: &Flow, end: Instant, rate: Rate) -> Result<()> {
+    fn watch(&mut self, stage: &Stage, flow: &Transfer, end: Instant, rate: Rate) -> Result<()> {
         while self.looked < end {
             flow.until(self.looked + SAMPLE)?;
             let (stats, now) = (stage.radio(Direction::Download), Instant::now());

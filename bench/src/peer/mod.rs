@@ -10,22 +10,21 @@ mod tunnel;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
-use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::client::{Client, Via};
 use lasthop_lab::process::Daemon;
+use lasthop_lab::scheme::{Carrier, Hop};
 use lasthop_lab::topology::Medium;
+use lasthop_lab::wait::wait_for_listener;
 use lasthop_units::{Duration, Rate};
 use tempfile::TempDir;
 
 use crate::process::cpu_of;
-use lasthop::Hop;
 
 /// How long a peer may take until it can be used.
 const PATIENCE: Duration = Duration::from_secs(20);
-const TICK: Duration = Duration::from_millis(20);
 
 /// A way of carrying connections.
 #[derive(Clone, PartialEq, Debug)]
@@ -127,9 +126,14 @@ impl Hosts {
 /// A peer at work, until it is dropped.
 pub(crate) struct Running {
     client: Client,
-    // Ended before the files that they may still read.
-    daemons: Vec<Daemon>,
-    _files: Option<TempDir>,
+    work: Work,
+}
+
+enum Work {
+    /// Of lasthop.
+    Lasthop(Box<Carrier>),
+    /// Of others, with the files that they may read, which go after them.
+    Others { daemons: Vec<Daemon>, _files: Option<TempDir> },
 }
 
 /// Why there is no figure for a peer.
@@ -148,19 +152,17 @@ impl std::error::Error for NotInstalled {}
 /// thread at the latest.
 pub(crate) fn start(peer: &Peer, hosts: &Hosts, place: u16) -> Result<Running> {
     match peer {
-        Peer::Srp => lasthop::start(hosts, place, &Hop::named(&["srp"])),
+        Peer::Srp => lasthop::start(hosts, place, &Hop::new("srp")),
         Peer::SrpEarly => {
-            let hop = Hop { mobile: &["--connect", "early"], ..Hop::named(&["srp"]) };
-            lasthop::start(hosts, place, &hop)
+            let mobile = ["--connect", "early"].map(str::to_owned).to_vec();
+            lasthop::start(hosts, place, &Hop { mobile, ..Hop::new("srp") })
         }
         Peer::MobileTcp(below) => {
-            let frames = *below != Below::Udp;
-            let hop = Hop { frames, bare: *below == Below::Frames, ..Hop::named(&["mobile-tcp"]) };
+            let (ethernet, bare) = (*below != Below::Udp, *below == Below::Frames);
+            let hop = Hop { ethernet, find: true, bare, ..Hop::new("mobile-tcp") };
             lasthop::start(hosts, place, &hop)
         }
-        Peer::SplitTcp(name) => {
-            lasthop::start(hosts, place, &Hop::named(&["split-tcp", "--congestion", name]))
-        }
+        Peer::SplitTcp(name) => lasthop::start(hosts, place, &Hop::split_tcp(name)),
         Peer::Kernel(name) => kernel::start(hosts, name),
         Peer::Proxy(name) => proxy::start(hosts, place, name),
         Peer::Quic => tunnel::start(hosts, place, None),
@@ -171,7 +173,7 @@ pub(crate) fn start(peer: &Peer, hosts: &Hosts, place: u16) -> Result<Running> {
 impl Running {
     /// A peer that needs no process.
     fn bare(client: Client) -> Self {
-        Running { client, daemons: Vec::new(), _files: None }
+        Running { client, work: Work::Others { daemons: Vec::new(), _files: None } }
     }
 
     /// A client at the mobile.
@@ -181,7 +183,11 @@ impl Running {
 
     /// CPU time so far of its process at the base, and of the one at the mobile.
     pub(crate) fn cpu(&self) -> Result<[Duration; 2]> {
-        let of = |n: usize| match self.daemons.get(n) {
+        let daemons = match &self.work {
+            Work::Lasthop(carrier) => carrier.daemons(),
+            Work::Others { daemons, .. } => daemons,
+        };
+        let of = |n: usize| match daemons.get(n) {
             Some(daemon) => cpu_of(daemon.id()),
             None => Ok(Duration::ZERO),
         };
@@ -190,7 +196,10 @@ impl Running {
 
     /// An error with its last words if a process has ended.
     pub(crate) fn check(&mut self) -> Result<()> {
-        Ok(self.daemons.iter_mut().try_for_each(Daemon::check)?)
+        Ok(match &mut self.work {
+            Work::Lasthop(carrier) => carrier.check(),
+            Work::Others { daemons, .. } => daemons.iter_mut().try_for_each(Daemon::check),
+        }?)
     }
 }
 
@@ -205,21 +214,16 @@ fn launch(
     hosts: &Hosts,
     via: Via,
     server: SocketAddr,
-    daemons: Vec<Daemon>,
+    mut daemons: Vec<Daemon>,
     ready: &Wait<'_>,
     files: Option<TempDir>,
 ) -> Result<Running> {
     let client = Client::new(&hosts.mobile, via, server);
-    let mut running = Running { client, daemons, _files: files };
-    let deadline = Instant::now() + PATIENCE;
-    while ready.from.enter(|| std::net::TcpStream::connect(ready.at).is_err())? {
-        running.check()?;
-        if Instant::now() > deadline {
-            bail!("nothing listened at {} after {PATIENCE:?}", ready.at);
-        }
-        std::thread::sleep(TICK);
-    }
-    Ok(running)
+    let what = format!("the start of what listens at {}", ready.at);
+    wait_for_listener(ready.from, ready.at, PATIENCE, &what, || {
+        daemons.iter_mut().try_for_each(Daemon::check)
+    })?;
+    Ok(Running { client, work: Work::Others { daemons, _files: files } })
 }
 
 /// The file of a program of this name, in the directories of `PATH` and where Debian keeps daemons.

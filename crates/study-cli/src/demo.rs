@@ -14,11 +14,12 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use lasthop_kernel::netns::become_root_of_a_user_namespace;
-use lasthop_lab::cell::{Direction, Isolation, Measured, Plan, measure};
+use lasthop_lab::cell::{Isolation, Measured, Plan, measure};
 use lasthop_lab::client::Stop;
 use lasthop_lab::condition::Condition;
 use lasthop_lab::scheme::Scheme;
 use lasthop_lab::topology::{Lab, Topology};
+use lasthop_lab::transfer::Direction;
 use lasthop_lab::{LabError, lasthop_program};
 use lasthop_units::{Seed, one_line};
 

@@ -15,16 +15,13 @@ use super::path::{Behind, Path, Settings};
 use super::placement;
 use super::script::{Gap, Script};
 use super::sender::{self, Sender};
-use crate::arrivals::{Received, Watched};
-use crate::cell::Direction;
+use crate::arrivals::Received;
 use crate::client::{Client, Stop, Via};
 use crate::error::LabError;
-use crate::http::Server;
+use crate::http;
 use crate::topology::{Family, link};
+use crate::transfer::{Direction, ENDLESS, Ended, Transfer};
 
-/// More than any measurement moves.
-const ENDLESS: u64 = 1 << 40;
-const TICK: Duration = Duration::from_millis(20);
 /// How long agents may take to start, and the first byte to come.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The headers that the limit does not count, and the full packet that they are part of.
@@ -35,15 +32,8 @@ const HEADERS: f64 = 40.0;
 pub enum Hop {
     /// It loses nothing.
     Clean,
-    /// It loses each packet by itself with this probability, both ways.
-    Loss(f64),
-    /// Nothing arrives in 10 % of the time, 100 ms on average, both ways at once.
-    Fades,
-    /// A second of silence in each ten, told 250 ms ahead or not.
-    Gaps {
-        /// Whether agents hear that it is imminent.
-        told: bool,
-    },
+    /// A second of silence in each ten, of which agents hear 250 ms ahead.
+    Gaps,
     /// A mobile router with a second hop, 11 Mbit/s and 5 ms; both lose with this probability.
     TwoHops(f64),
 }
@@ -73,22 +63,21 @@ impl Cell {
     /// which it would take every loss for the radio's.
     pub fn league(scheme: &str, sender: Sender, hop: Hop, measured: Duration) -> Option<Self> {
         let agents = placement::of(scheme)?;
-        let two_hops = matches!(hop, Hop::TwoHops(_));
-        if scheme == "obtcp" && !two_hops {
+        if scheme == "obtcp" && !matches!(hop, Hop::TwoHops(_)) {
             return None;
         }
-        let behind = match hop {
-            Hop::TwoHops(loss) => Behind::Router(Box::new(RadioConfig::both(lossy(wlan(), loss)))),
-            // Every scheme meets the same bridges.
-            _ => Behind::Edge,
-        };
-        let gaps = match hop {
-            Hop::Gaps { told } => gaps(measured, told),
-            _ => Vec::new(),
+        // Every scheme meets the same bridges.
+        let (radio, behind, gaps) = match hop {
+            Hop::Clean => (cellular(), Behind::Edge, Vec::new()),
+            Hop::Gaps => (cellular(), Behind::Edge, gaps(measured)),
+            Hop::TwoHops(loss) => {
+                let second = RadioConfig::both(lossy(wlan(), loss));
+                (lossy(cellular(), loss), Behind::Router(Box::new(second)), Vec::new())
+            }
         };
         let path = Settings {
             wire: Some(RadioConfig::both(wire())),
-            radio: Some(radio(hop)),
+            radio: Some(RadioConfig::both(radio)),
             behind,
             sender: Sender { ecn: sender.ecn || scheme == "congestion-coherence", ..sender },
             ..Settings::default()
@@ -125,22 +114,10 @@ fn lossy(link: LinkConfig, loss: f64) -> LinkConfig {
     LinkConfig { losses: vec![Loss::lose(Errors::Uniform(loss))], ..link }
 }
 
-fn radio(hop: Hop) -> RadioConfig {
-    match hop {
-        Hop::Clean | Hop::Gaps { .. } => RadioConfig::both(cellular()),
-        Hop::Loss(loss) | Hop::TwoHops(loss) => RadioConfig::both(lossy(cellular(), loss)),
-        Hop::Fades => {
-            let fade = Errors::Fade { mean: Duration::from_millis(100), share: 0.1 };
-            let link = LinkConfig { losses: vec![Loss::lose(fade)], ..cellular() };
-            RadioConfig { shared_fades: true, ..RadioConfig::both(link) }
-        }
-    }
-}
-
 /// The middle of the league's spread: 7.5 s after the start and then every 10 s.
-fn gaps(measured: Duration, told: bool) -> Vec<Gap> {
+fn gaps(measured: Duration) -> Vec<Gap> {
     let lasting = Duration::from_secs(1);
-    let lead = told.then_some(Duration::from_millis(250));
+    let lead = Some(Duration::from_millis(250));
     (0..)
         .map(|n| Gap { at: Duration::from_millis(7500 + 10_000 * n), lasting, lead })
         .take_while(|gap| gap.end() < measured)
@@ -197,35 +174,17 @@ pub fn measure(
     let path = Path::start(&Settings { seed, ..cell.path.clone() })?;
     let mut helpers = helper::start_all(&path, &cell.agents, program, PATIENCE)?;
     let content = seed.child("content");
-    let server = Server::start(&path.fixed, path.server_address(cell.family), content)?;
+    let server = http::start(&path.fixed, path.server_address(cell.family), content)?;
     let Settings { sender, mtu, .. } = cell.path;
     let window = sender.window.map(|packets| sender::bytes(packets, mtu));
     let client = Client::new(&path.mobile, Via::Direct, server.address()).with_window(window);
-    let received = match cell.direction {
-        Direction::Download => Watched::default(),
-        Direction::Upload => server.upload("cell"),
-    };
-    let (ended, script) = (Stop::default(), Script::new(&cell.gaps, &helpers));
-    let observed = thread::scope(|scope| {
-        let transfer = scope.spawn(|| match cell.direction {
-            Direction::Download => client.download(ENDLESS, &received, &ended, PATIENCE),
-            Direction::Upload => client.upload("cell", ENDLESS, content, &ended, PATIENCE),
-        });
-        let mut watch = || {
-            if stop.is_set() {
-                return Err(LabError::Stopped);
-            }
-            helpers.iter_mut().try_for_each(helper::Helper::check)?;
-            if transfer.is_finished() { Err(LabError::Early) } else { Ok(()) }
-        };
-        let observed = observe(cell, &path, &received, &script, &ended, &mut watch);
-        ended.set();
-        match transfer.join() {
-            // Why the transfer ended says more than that it did.
-            Ok(result) => result.and(observed),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })?;
+    let transfer = Transfer::start(&server, &client, cell.direction, ENDLESS, PATIENCE)?;
+    let script = Script::new(&cell.gaps, &helpers);
+    let observed = observe(cell, &path, &transfer, &script, || match stop.is_set() {
+        true => Err(LabError::Stopped),
+        false => helpers.iter_mut().try_for_each(|helper| helper.daemon.check()),
+    });
+    let (observed, ended) = transfer.end(observed)?;
     let counters = helpers.iter().map(|h| h.report().map(|r| r.counters));
     let counters = counters.collect::<Result<_, _>>()?;
     let sender = match cell.direction {
@@ -234,10 +193,9 @@ pub fn measure(
     };
     let (timeouts, retransmitted) = retransmissions(sender)?;
     let links = [&path.wire, &path.radio, &path.second].into_iter().flatten();
-    let late = links.map(|link| link.snapshot().lateness.p99).max().unwrap_or_default();
-    drop(server);
-    let received = received.lock().clone();
-    let figures = evaluate(cell, &observed, received, content);
+    let late =
+        links.map(|link| link.control.fresh_snapshot().lateness.p99).max().unwrap_or_default();
+    let figures = evaluate(cell, &observed, ended);
     Ok(Figures { timeouts, retransmitted, late, counters, ..figures })
 }
 
@@ -253,40 +211,30 @@ struct Observed {
 fn observe(
     cell: &Cell,
     path: &Path,
-    received: &Watched,
+    transfer: &Transfer,
     script: &Script,
-    ended: &Stop,
-    watch: &mut dyn FnMut() -> Result<(), LabError>,
+    mut check: impl FnMut() -> Result<(), LabError>,
 ) -> Result<Observed, LabError> {
-    let deadline = Instant::now() + PATIENCE;
-    let first = loop {
-        if let Some(first) = received.lock().first() {
-            break first;
-        }
-        if Instant::now() >= deadline {
-            return Err(LabError::TooLong("the first byte".into()));
-        }
-        watch()?;
-        thread::sleep(TICK);
-    };
+    let first = transfer.first_byte_while(&mut check)?;
     let hops: Vec<_> = [&path.radio, &path.second].into_iter().flatten().collect();
+    let enough = Stop::default();
     thread::scope(|scope| {
         let playing = scope.spawn(|| match &path.radio {
-            Some(radio) => script.play(radio, first, ended),
+            Some(radio) => script.play(radio, first, &enough),
             None => Ok(()),
         });
         let mut observed = || {
-            wait_until(first + cell.settle, watch)?;
-            hops.iter().for_each(|hop| hop.reset_stats());
+            transfer.until_while(first + cell.settle, &mut check)?;
+            hops.iter().for_each(|hop| hop.control.reset_stats());
             let from = Instant::now();
-            wait_until(from + cell.measured, watch)?;
+            transfer.until_while(from + cell.measured, &mut check)?;
             let to = Instant::now();
             let direction = cell.direction.on_radio();
             let hops = hops.iter().map(|hop| hop.stats(direction)).collect();
             Ok(Observed { first, from, to, hops })
         };
         let observed = observed();
-        ended.set();
+        enough.set();
         match playing.join() {
             Ok(played) => played.and(observed),
             Err(panic) => std::panic::resume_unwind(panic),
@@ -294,21 +242,8 @@ fn observe(
     })
 }
 
-fn wait_until(
-    moment: Instant,
-    watch: &mut dyn FnMut() -> Result<(), LabError>,
-) -> Result<(), LabError> {
-    loop {
-        let left = moment.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Ok(());
-        }
-        watch()?;
-        thread::sleep(left.min(TICK));
-    }
-}
-
-fn evaluate(cell: &Cell, observed: &Observed, received: Received, content: Seed) -> Figures {
+fn evaluate(cell: &Cell, observed: &Observed, ended: Ended) -> Figures {
+    let Ended { received, is_right } = ended;
     let Observed { first, from, to, hops } = observed;
     let (from, to) = (*from, *to);
     let silent: Duration = cell
@@ -330,7 +265,7 @@ fn evaluate(cell: &Cell, observed: &Observed, received: Received, content: Seed)
         loss: 1.0 - passed,
         radio: hops.first().copied().unwrap_or_default(),
         total: received.total(),
-        is_right: received.is_prefix_of(content),
+        is_right,
         received,
         ..Figures::default()
     }
@@ -375,9 +310,7 @@ mod tests {
     #[test]
     fn the_leagues_cells_are_valid_and_obtcp_needs_two_hops() {
         let measured = Duration::from_secs(30);
-        let hops =
-            [Hop::Clean, Hop::Loss(0.05), Hop::Fades, Hop::Gaps { told: true }, Hop::TwoHops(0.05)];
-        for hop in hops {
+        for hop in [Hop::Clean, Hop::Gaps, Hop::TwoHops(0.05)] {
             let cell = Cell::league("snoop", Sender::CUBIC, hop, measured).unwrap();
             let radio = cell.path.radio.unwrap();
             assert_eq!((radio.up.validate(), radio.down.validate()), (Ok(()), Ok(())));
@@ -385,7 +318,7 @@ mod tests {
             assert_eq!(obtcp.is_some(), matches!(hop, Hop::TwoHops(_)));
         }
         assert!(Cell::league("srp", Sender::CUBIC, Hop::Clean, measured).is_none());
-        assert_eq!(gaps(measured, true).len(), 3);
+        assert_eq!(gaps(measured).len(), 3);
     }
 
     #[test]
@@ -399,7 +332,7 @@ mod tests {
         let mut received = Received::default();
         (0..100).for_each(|n| received.take(at(n * 100), &[0; 9000]));
         let observed = Observed { first, from: at(0), to: at(10_000), hops: Vec::new() };
-        let figures = evaluate(&cell, &observed, received, Seed::from_u64(1));
+        let figures = evaluate(&cell, &observed, Ended::new(received, Seed::from_u64(1)));
         assert_eq!(figures.goodput, Rate::from_bps(100 * 9000 * 8 / 9));
         assert_eq!(figures.limit, Rate::from_bps(1_946_666));
         assert!(!figures.is_right);

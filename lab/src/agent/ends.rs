@@ -7,7 +7,8 @@ use lasthop_kernel::netns::Netns;
 use lasthop_kernel::tun::Tun;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::path::{BRIDGE, FIXED_IF, MOBILE_IF};
+use super::path::{BRIDGE, FIXED_IF, MOBILE_IF, make_bridge};
+use crate::carrier::quiet;
 use crate::error::LabError;
 
 const LONGEST: usize = 70_000;
@@ -50,18 +51,11 @@ impl Ends {
     ///
     /// Namespaces or interfaces are not permitted.
     pub fn start(mtu: u32) -> Result<Self, LabError> {
-        let base = Netns::anonymous()?;
-        for quiet in ["ipv6.conf.default.disable_ipv6", "ipv6.conf.all.disable_ipv6"] {
-            base.sysctl(quiet, "1")?;
-        }
+        let base = quiet()?;
         let open = |name| base.enter(|| Tun::open_ethernet(name))?.map_err(LabError::Tun);
         let (fixed, mobile) = (open(FIXED_IF)?, open(MOBILE_IF)?);
-        let mut lines = format!("link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0\n");
-        for port in [FIXED_IF, MOBILE_IF] {
-            lines.push_str(&format!("link set dev {port} mtu {mtu} master {BRIDGE} up\n"));
-        }
-        lines.push_str(&format!("link set dev {BRIDGE} up\n"));
-        base.ip(&lines)?;
+        make_bridge(&base, mtu, mtu)?;
+        base.ip(&format!("link set dev {BRIDGE} up\n"))?;
         Ok(Self { fixed, mobile, base })
     }
 

@@ -20,7 +20,8 @@ const TICK: Duration = Duration::from_millis(10);
 /// It ends with the thread that started it at the latest.
 #[derive(Debug)]
 pub struct Helper {
-    daemon: Daemon,
+    /// Its process.
+    pub daemon: Daemon,
     host: Netns,
     program: PathBuf,
     args: Vec<String>,
@@ -104,16 +105,6 @@ impl Helper {
         }
     }
 
-    /// Ends it without asking (`kill -9`).
-    pub fn kill(&mut self) {
-        self.daemon.kill();
-    }
-
-    /// Asks it to end and waits; false if it had to be killed.
-    pub fn stop(&mut self) -> bool {
-        self.daemon.stop()
-    }
-
     /// Starts it again as it was started.
     ///
     /// # Errors
@@ -123,25 +114,6 @@ impl Helper {
         self.daemon.kill();
         self.daemon = spawn(&self.host, &self.program, &self.args)?;
         self.wait_until(patience, |_| true).map(drop)
-    }
-
-    /// Whether it still runs.
-    ///
-    /// # Errors
-    ///
-    /// [`LabError::Ended`] with its last words if it does not.
-    pub fn check(&mut self) -> Result<(), LabError> {
-        self.daemon.check()
-    }
-
-    /// The last that it said.
-    pub fn said(&self) -> String {
-        self.daemon.said()
-    }
-
-    /// The process's number.
-    pub fn id(&self) -> u32 {
-        self.daemon.id()
     }
 }
 

@@ -12,9 +12,9 @@
 //! bridge in front of the mobile, on its side of the radio. Offloads are as the kernel sets them, so
 //! that a bridge sees the large packets of a neighbour that is joined by a plain cable.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
-use lasthop_kernel::netns::{Netns, Prefix};
+use lasthop_kernel::netns::Netns;
 use lasthop_radio::RadioConfig;
 use lasthop_units::{Duration, Rate, Seed};
 
@@ -22,7 +22,7 @@ use super::sender::Sender;
 use crate::air::Air;
 use crate::carrier::cable;
 use crate::error::LabError;
-use crate::topology::{Family, link};
+use crate::topology::{Family, address, link, prefixes};
 
 /// The only interface of the fixed host and of the mobile.
 pub const HOST_IF: &str = "eth0";
@@ -36,10 +36,12 @@ pub const MOBILE_IF: &str = "mobile0";
 /// What a hop carries beyond the hosts' MTU: what agents put before a frame that they number.
 pub const HEADROOM: u32 = 32;
 
-const FIXED: u8 = 2;
-const BASE: u8 = 1;
-const MOBILE: u8 = 3;
-const BEHIND: u8 = 4;
+/// The only network, and who is in it.
+const NET: u16 = 0;
+const FIXED: u16 = 2;
+const BASE: u16 = 1;
+const MOBILE: u16 = 3;
+const BEHIND: u16 = 4;
 const SERVER_PORT: u16 = 80;
 
 /// What is behind the radio.
@@ -152,7 +154,7 @@ impl Path {
             let Some(bridge) = bridge else { continue };
             let toward_fixed = if n == BASE { mtu } else { mtu + HEADROOM };
             make_bridge(bridge, toward_fixed, mtu + HEADROOM)?;
-            bridge.interface_up(BRIDGE, &prefixes(n))?;
+            bridge.interface_up(BRIDGE, &prefixes(NET, n))?;
         }
         configure_host(&self.fixed, FIXED, MOBILE, sender, mtu)?;
         configure_host(&self.mobile, MOBILE, FIXED, sender, mtu)
@@ -186,7 +188,8 @@ impl Path {
     /// `ip` refused.
     pub fn make_strangers(&self) -> Result<(), LabError> {
         for (host, n) in [(&self.fixed, MOBILE), (&self.mobile, FIXED)] {
-            let lines = FAMILIES.map(|f| format!("neigh del {} dev {HOST_IF}\n", address(f, n)));
+            let lines =
+                Family::ALL.map(|f| format!("neigh del {} dev {HOST_IF}\n", address(f, NET, n)));
             host.ip(&lines.concat())?;
         }
         Ok(())
@@ -194,21 +197,19 @@ impl Path {
 
     /// Where a server at the fixed host listens.
     pub fn server_address(&self, family: Family) -> SocketAddr {
-        SocketAddr::new(address(family, FIXED), SERVER_PORT)
+        SocketAddr::new(address(family, NET, FIXED), SERVER_PORT)
     }
 
     /// The mobile's address.
     pub fn mobile_address(&self, family: Family) -> IpAddr {
-        address(family, MOBILE)
+        address(family, NET, MOBILE)
     }
 
     /// The address of the base's bridge itself.
     pub fn base_address(&self, family: Family) -> IpAddr {
-        address(family, BASE)
+        address(family, NET, BASE)
     }
 }
-
-const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// The same link, for packets of up to `mtu` bytes.
 fn carrying(link: &RadioConfig, mtu: u32) -> RadioConfig {
@@ -221,25 +222,25 @@ fn carrying(link: &RadioConfig, mtu: u32) -> RadioConfig {
 /// Sets up host `n`, whose only peer is host `other`.
 fn configure_host(
     host: &Netns,
-    n: u8,
-    other: u8,
+    n: u16,
+    other: u16,
     sender: Sender,
     mtu: u32,
 ) -> Result<(), LabError> {
     let mac = ethernet_address(n);
     host.ip(&format!("link set dev {HOST_IF} mtu {mtu} address {mac}\n"))?;
-    host.interface_up(HOST_IF, &prefixes(n))?;
-    let routes = FAMILIES.map(|family| (address(family, 0), address(family, n)));
+    host.interface_up(HOST_IF, &prefixes(NET, n))?;
+    let routes = Family::ALL.map(|family| (address(family, NET, 0), address(family, NET, n)));
     sender.configure(host, HOST_IF, &routes, mtu)?;
     introduce(host, other)
 }
 
 /// Tells `host` the Ethernet address of host `n`: a question for it, which the radio may lose, is
 /// nobody's here.
-fn introduce(host: &Netns, n: u8) -> Result<(), LabError> {
+fn introduce(host: &Netns, n: u16) -> Result<(), LabError> {
     let mac = ethernet_address(n);
-    let lines = FAMILIES.map(|family| {
-        let ip = address(family, n);
+    let lines = Family::ALL.map(|family| {
+        let ip = address(family, NET, n);
         format!("neigh replace {ip} lladdr {mac} dev {HOST_IF} nud permanent\n")
     });
     Ok(host.ip(&lines.concat())?)
@@ -259,7 +260,7 @@ fn join(
 
 /// A bridge of both ports, which does not look at who listens to which group: that takes seconds to
 /// learn.
-fn make_bridge(host: &Netns, fixed_mtu: u32, mobile_mtu: u32) -> Result<(), LabError> {
+pub(super) fn make_bridge(host: &Netns, fixed_mtu: u32, mobile_mtu: u32) -> Result<(), LabError> {
     let mut lines = format!("link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0\n");
     for (port, mtu) in [(FIXED_IF, fixed_mtu), (MOBILE_IF, mobile_mtu)] {
         lines.push_str(&format!("link set dev {port} mtu {mtu} master {BRIDGE} up\n"));
@@ -268,17 +269,6 @@ fn make_bridge(host: &Netns, fixed_mtu: u32, mobile_mtu: u32) -> Result<(), LabE
 }
 
 /// The Ethernet address of host `n`.
-fn ethernet_address(n: u8) -> String {
+fn ethernet_address(n: u16) -> String {
     format!("02:00:5e:30:00:{n:02x}")
-}
-
-fn address(family: Family, n: u8) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(10, 0, 0, n).into(),
-        Family::V6 => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n.into()).into(),
-    }
-}
-
-fn prefixes(n: u8) -> [Prefix; 2] {
-    [(address(Family::V4, n), 24), (address(Family::V6, n), 64)]
 }

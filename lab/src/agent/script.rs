@@ -86,13 +86,13 @@ impl Script {
                 self.tell(&Link::Imminent { to: None, in_ms })
             }
             Step::Fall => {
-                air.pause(FOREVER);
+                air.control.pause(FOREVER);
                 self.tell(&Link::Down { interface: None })
             }
             // Nobody is told before it is so: what is sent at once would be lost.
             Step::Return => {
-                air.resume();
-                air.snapshot();
+                air.control.resume();
+                air.control.fresh_snapshot();
                 self.tell(&Link::Up { interface: None })?;
                 self.tell(&Link::Complete {})
             }

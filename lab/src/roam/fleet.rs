@@ -2,26 +2,25 @@
 
 use std::fmt::{self, Write};
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::thread;
 use std::time::Instant;
 
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::trust::Key;
-use super::{BASES, FAMILIES, Roam, WIRED, base_address, hop_address, index, own_address};
+use super::{BASES, Roam, WIRED, base_address, hop_address, index, own_address};
 use super::{peer_address, radios};
 use crate::client::Via;
 use crate::error::LabError;
 use crate::folder::Folder;
-use crate::process::Daemon;
+use crate::key::Key;
+use crate::process::{self, Daemon};
 use crate::topology::Family;
+use crate::wait::{wait_for, wait_for_listener};
 
-const TICK: Duration = Duration::from_millis(20);
 const PROXY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
 
 /// What becomes of wired connections at a handoff.
@@ -138,11 +137,8 @@ impl Fleet {
     ) -> Result<Self, LabError> {
         let folder = Folder::new()?;
         let count = if settings.handoff.is_some() { BASES } else { 1 };
-        let bases = (1..=count).map(|n| Key::generate(&folder, &format!("base{n}.key")));
-        let keys = Keys {
-            bases: bases.collect::<Result<_, _>>()?,
-            mobile: Key::generate(&folder, "mobile.key")?,
-        };
+        let bases = (0..count).map(|_| Key::generate()).collect::<Result<_, _>>()?;
+        let keys = Keys { bases, mobile: Key::generate()? };
         let mut fleet = Self {
             bases: Vec::new(),
             helpers: (0..count).map(|_| None).collect(),
@@ -166,7 +162,8 @@ impl Fleet {
             fleet.start_base(number)?;
         }
         fleet.start_mobile()?;
-        fleet.wait_for_proxy(patience)?;
+        let (mobile, what) = (&roam.mobile, "the start of bases and mobile");
+        wait_for_listener(mobile, PROXY, patience, what, || fleet.check())?;
         Ok(fleet)
     }
 
@@ -176,7 +173,7 @@ impl Fleet {
         let mut text = format!(
             "listen = [\"{}\"]\nkey = {:?}\nallow = [\"{}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
             hop_address(*family, number),
-            bases[index(number)].file,
+            bases[index(number)].path(),
             mobile.public,
             self.control_of_base(number),
         );
@@ -207,7 +204,7 @@ impl Fleet {
             );
         }
         if handoff.mode == Mode::Migrate {
-            let own = FAMILIES.map(|family| format!("\"{}\"", own_address(family))).join(", ");
+            let own = Family::ALL.map(|family| format!("\"{}\"", own_address(family))).join(", ");
             let _ = write!(text, "[[mobiles]]\nkey = \"{}\"\naddress = [{own}]\n", mobile.public);
         }
         text
@@ -217,7 +214,7 @@ impl Fleet {
         let Settings { hop, family, handoff, .. } = &self.settings;
         let mut text = format!(
             "key = {:?}\nproxy = [\"{PROXY}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
-            self.keys.mobile.file,
+            self.keys.mobile.path(),
             self.control(),
         );
         if handoff.is_none() {
@@ -250,13 +247,7 @@ impl Fleet {
     /// It could not be started.
     pub fn start_base(&mut self, number: usize) -> Result<(), LabError> {
         let at = index(number);
-        let (Some(host), Some(file)) = (self.hosts.get(at), self.files.get(at)) else {
-            return Ok(());
-        };
-        let daemon = self.spawn(host, "base", file)?;
-        if let Some(base) = self.bases.get_mut(at) {
-            *base = Some(daemon);
-        }
+        self.bases[at] = Some(self.spawn(&self.hosts[at], "base", &self.files[at])?);
         Ok(())
     }
 
@@ -275,44 +266,36 @@ impl Fleet {
     /// It could not be started, or does not serve within `patience`.
     pub fn start_helper(&mut self, number: usize, patience: Duration) -> Result<(), LabError> {
         let (socket, at) = (self.helper_socket(number), index(number));
-        let Some(host) = self.hosts.get(at) else { return Ok(()) };
-        let mut command = host.command(&self.program);
+        let mut command = self.hosts[at].command(&self.program);
         command.arg("helper").arg("--socket").arg(&socket).env("NO_COLOR", "1");
-        for family in FAMILIES {
+        for family in Family::ALL {
             command.args(["--address", &own_address(family).to_string()]);
         }
         // One that was killed leaves its socket, which nobody serves.
         let _ = fs::remove_file(&socket);
         let mut helper = Daemon::spawn(command)?;
-        let deadline = Instant::now() + patience;
-        while !socket.exists() {
-            helper.check()?;
-            if Instant::now() >= deadline {
-                return Err(LabError::TooLong("the start of a helper".into()));
-            }
-            thread::sleep(TICK);
-        }
-        if let Some(slot) = self.helpers.get_mut(at) {
-            *slot = Some(helper);
-        }
+        wait_for(patience, "the start of a helper", || {
+            helper.check().map(|()| socket.exists().then_some(()))
+        })?;
+        self.helpers[at] = Some(helper);
         Ok(())
     }
 
     /// Kills the helper of base `number` without a word to anybody.
     pub fn kill_helper(&mut self, number: usize) {
-        if let Some(mut helper) = self.helpers.get_mut(index(number)).and_then(Option::take) {
+        if let Some(mut helper) = self.helpers[index(number)].take() {
             helper.kill();
         }
     }
 
     /// Ends the helper of base `number` in good order: it takes back what it did.
     pub fn stop_helper(&mut self, number: usize) {
-        self.helpers.get_mut(index(number)).map(Option::take);
+        self.helpers[index(number)].take();
     }
 
     /// Kills the helper that base `number` has started itself.
     pub fn kill_own_helper(&self, number: usize) {
-        let Some(base) = self.bases.get(index(number)).and_then(Option::as_ref) else { return };
+        let Some(base) = self.base(number) else { return };
         let id = base.id();
         let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
         for child in children.unwrap_or_default().split_ascii_whitespace() {
@@ -339,15 +322,18 @@ impl Fleet {
 
     /// Kills base `number` without a word to anybody.
     pub fn kill_base(&mut self, number: usize) {
-        if let Some(mut base) = self.bases.get_mut(index(number)).and_then(Option::take) {
+        if let Some(mut base) = self.bases[index(number)].take() {
             base.kill();
         }
     }
 
+    fn base(&self, number: usize) -> Option<&Daemon> {
+        self.bases.get(index(number))?.as_ref()
+    }
+
     /// The last that base `number` said.
     pub fn base_said(&self, number: usize) -> String {
-        let base = self.bases.get(index(number)).and_then(Option::as_ref);
-        base.map(Daemon::said).unwrap_or_default()
+        self.base(number).map(Daemon::said).unwrap_or_default()
     }
 
     /// The last that the mobile said.
@@ -357,13 +343,12 @@ impl Fleet {
 
     /// When base `number` first said something with `text` in it, from `moment` on.
     pub fn base_said_at(&self, number: usize, moment: Instant, text: &str) -> Option<Instant> {
-        let base = self.bases.get(index(number)).and_then(Option::as_ref);
-        base.and_then(|base| base.said_at(moment, text))
+        self.base(number)?.said_at(moment, text)
     }
 
     /// When the mobile did.
     pub fn mobile_said_at(&self, moment: Instant, text: &str) -> Option<Instant> {
-        self.mobile.as_ref().and_then(|mobile| mobile.said_at(moment, text))
+        self.mobile.as_ref()?.said_at(moment, text)
     }
 
     /// The last that every process said.
@@ -387,21 +372,11 @@ impl Fleet {
     ///
     /// # Errors
     ///
-    /// [`LabError::Answer`] with what it said if it failed.
+    /// [`LabError::Ended`] with what it said if it failed.
     pub fn ask(&self, args: &[&str]) -> Result<String, LabError> {
-        let output = self
-            .at_mobile
-            .command(&self.program)
-            .args(args)
-            .arg("--control")
-            .arg(self.control())
-            .output()
-            .map_err(|e| LabError::io("starting a command", e))?;
-        if output.status.success() {
-            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-        }
-        let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        Err(LabError::Answer { who: "the mobile", what })
+        let mut command = self.at_mobile.command(&self.program);
+        command.args(args).arg("--control").arg(self.control());
+        process::run(command)
     }
 
     /// How a client at the mobile uses it.
@@ -417,18 +392,6 @@ impl Fleet {
     pub fn check(&mut self) -> Result<(), LabError> {
         let all = self.bases.iter_mut().chain(&mut self.helpers).chain([&mut self.mobile]);
         all.flatten().try_for_each(Daemon::check)
-    }
-
-    fn wait_for_proxy(&mut self, patience: Duration) -> Result<(), LabError> {
-        let deadline = Instant::now() + patience;
-        while self.at_mobile.enter(|| TcpStream::connect(PROXY).is_err())? {
-            self.check()?;
-            if Instant::now() >= deadline {
-                return Err(LabError::TooLong("the start of bases and mobile".into()));
-            }
-            thread::sleep(TICK);
-        }
-        Ok(())
     }
 }
 

@@ -12,23 +12,22 @@
 
 mod fleet;
 mod radios;
-mod trust;
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Instant;
+use std::net::{IpAddr, SocketAddr};
 
-use lasthop_kernel::netns::{Netns, Prefix};
+use lasthop_kernel::netns::Netns;
 use lasthop_radio::{LinkConfig, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed};
 
 pub use fleet::{Fleet, Handoff, Mode, Routing, Settings};
-use radios::Radios;
+use radios::Radio;
 
 use crate::air::Air;
 use crate::capture::Capture;
-use crate::carrier::cable;
+use crate::carrier::{cable, quiet};
 use crate::error::LabError;
-use crate::topology::{Family, link};
+use crate::process;
+use crate::topology::{Family, address, link, prefix_length, prefixes};
 
 /// How many bases there are.
 pub const BASES: usize = 3;
@@ -43,8 +42,6 @@ pub const RADIO: &str = "radio0";
 const HOP_PORT: u16 = 4433;
 /// Where bases listen for bases.
 const PEER_PORT: u16 = 4434;
-
-const FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
 /// What to build.
 #[derive(Clone, Debug)]
@@ -93,7 +90,10 @@ impl Config {
 #[derive(Debug)]
 pub struct Roam {
     // Links are dropped before the hosts: they hold interfaces there.
-    radios: Radios,
+    radios: Vec<Radio>,
+    /// Where the mobile is, and where it was last.
+    place: Option<usize>,
+    last_place: usize,
     /// What is emulated of the wires.
     _wires: Vec<Air>,
     /// The server.
@@ -138,48 +138,14 @@ impl Roam {
             wires.extend(attach_base(base, &segment, i + 1, config)?);
         }
         routes(&server, &router, &bases)?;
-        let radios = Radios::start(&bases, &mobile, config)?;
-        Ok(Self { radios, _wires: wires, server, router, _segment: segment, bases, mobile })
+        let radios = radios::start(&bases, &mobile, config)?;
+        let (place, last_place, _wires, _segment) = (Some(1), 1, wires, segment);
+        Ok(Self { radios, place, last_place, _wires, server, router, _segment, bases, mobile })
     }
 
     /// The base with this number, from 1 on; the last one if there are not so many.
     pub fn base(&self, number: usize) -> &Netns {
         &self.bases[index(number)]
-    }
-
-    /// Where the mobile is; nowhere in a dead zone.
-    pub fn place(&self) -> Option<usize> {
-        self.radios.place()
-    }
-
-    /// The base that the mobile is at, or was at last.
-    pub fn last_place(&self) -> usize {
-        self.radios.last_place()
-    }
-
-    /// The mobile leaves the base that it is at: its radio has no carrier, and what is on the air
-    /// is lost. The moment is when.
-    ///
-    /// # Errors
-    ///
-    /// The carrier could not be taken away.
-    pub fn leave(&mut self) -> Result<Instant, LabError> {
-        self.radios.leave()
-    }
-
-    /// The mobile arrives at base `number`: the radio there has a carrier from that moment on,
-    /// which is returned. It leaves another first.
-    ///
-    /// # Errors
-    ///
-    /// The carrier could not be given.
-    pub fn arrive(&mut self, number: usize) -> Result<Instant, LabError> {
-        self.radios.arrive(number)
-    }
-
-    /// The radio at base `number`.
-    pub fn radio(&self, number: usize) -> &Air {
-        self.radios.air(number)
     }
 
     /// Notes what the server receives and sends from here on.
@@ -199,10 +165,7 @@ impl Roam {
 
 /// What joins router and bases: an Ethernet switch without a stack of its own.
 fn bridge() -> Result<Netns, LabError> {
-    let segment = Netns::anonymous()?;
-    for quiet in ["ipv6.conf.default.disable_ipv6", "ipv6.conf.all.disable_ipv6"] {
-        segment.sysctl(quiet, "1")?;
-    }
+    let segment = quiet()?;
     segment.ip("link add switch type bridge stp_state 0 mcast_snooping 0\nlink set switch up\n")?;
     Ok(segment)
 }
@@ -254,26 +217,17 @@ fn attach_base(
 /// Limits what leaves an interface.
 fn limit(host: &Netns, interface: &str, rate: Rate) -> Result<(), LabError> {
     let rate = format!("{}bit", rate.as_bps());
-    let args = ["qdisc", "add", "dev", interface, "root", "tbf", "rate", &rate];
-    let rest = ["burst", "512k", "latency", "50ms"];
-    let output = host
-        .command("tc")
-        .args(args)
-        .args(rest)
-        .output()
-        .map_err(|e| LabError::io("starting `tc`", e))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(LabError::Answer { who: "`tc`", what })
+    let mut command = host.command("tc");
+    command.args(["qdisc", "add", "dev", interface, "root", "tbf", "rate", &rate]);
+    command.args(["burst", "512k", "latency", "50ms"]);
+    process::run(command).map(drop)
 }
 
 fn routes(server: &Netns, router: &Netns, bases: &[Netns; BASES]) -> Result<(), LabError> {
-    for family in FAMILIES {
+    for family in Family::ALL {
         server.route(None, address(family, 1, 1))?;
         for at in 1..=BASES {
-            let network = (address(family, radio_net(at), 0), length(family));
+            let network = (address(family, radio_net(at), 0), prefix_length(family));
             router.route(Some(network), base_address(family, at))?;
             for (_, base) in (1..).zip(bases).filter(|(number, _)| *number != at) {
                 base.route(Some(network), base_address(family, at))?;
@@ -313,28 +267,4 @@ pub fn peer_address(family: Family, number: usize) -> SocketAddr {
 /// An address of the segment that is the mobile's own and moves with it.
 pub fn own_address(family: Family) -> IpAddr {
     address(family, 9, 100)
-}
-
-fn address(family: Family, net: u16, n: u16) -> IpAddr {
-    match family {
-        Family::V4 => Ipv4Addr::new(10, 0, net as u8, n as u8).into(),
-        // The numbers read alike in both families.
-        Family::V6 => Ipv6Addr::new(0xfd00, digits(net), 0, 0, 0, 0, 0, digits(n)).into(),
-    }
-}
-
-/// The number whose hexadecimal digits are `n`'s decimal ones.
-fn digits(n: u16) -> u16 {
-    ((n / 100 % 10) << 8) | ((n / 10 % 10) << 4) | (n % 10)
-}
-
-fn length(family: Family) -> u8 {
-    match family {
-        Family::V4 => 24,
-        Family::V6 => 64,
-    }
-}
-
-fn prefixes(net: u16, n: u16) -> [Prefix; 2] {
-    FAMILIES.map(|family| (address(family, net, n), length(family)))
 }

@@ -5,26 +5,27 @@ use std::time::Instant;
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 
-use super::{BASES, Config, FAMILIES, RADIO, address, index, prefixes, radio_net};
+use super::{BASES, Config, RADIO, Roam, index, radio_net};
 use crate::air::Air;
 use crate::carrier::Carrier;
 use crate::error::LabError;
+use crate::topology::{Family, address, prefixes};
 
 /// Longer than any lab lives.
 const FOREVER: Duration = Duration::from_secs(1 << 30);
 
-/// All radios, and which of them is up.
+/// The radio to a base.
 #[derive(Debug)]
-pub(super) struct Radios {
-    radios: Vec<Radio>,
-    place: Option<usize>,
-    last: usize,
-}
-
-#[derive(Debug)]
-struct Radio {
+pub(super) struct Radio {
     carrier: Carrier,
     air: Air,
+}
+
+impl Radio {
+    fn silence(&mut self) -> Result<Instant, LabError> {
+        self.air.control.pause(FOREVER);
+        self.carrier.set(false)
+    }
 }
 
 /// The mobile's interface to base `number`.
@@ -32,70 +33,68 @@ pub(super) fn name(number: usize) -> String {
     format!("radio{number}")
 }
 
-impl Radios {
-    /// One radio for each base; that of the first is up.
-    pub(super) fn start(
-        bases: &[Netns; BASES],
-        mobile: &Netns,
-        config: &Config,
-    ) -> Result<Self, LabError> {
-        for family in ["ipv4", "ipv6"] {
-            for conf in ["all", "default"] {
-                mobile.sysctl(&format!("{family}.conf.{conf}.ignore_routes_with_linkdown"), "1")?;
-            }
+/// One radio for each base; that of the first is up.
+pub(super) fn start(
+    bases: &[Netns; BASES],
+    mobile: &Netns,
+    config: &Config,
+) -> Result<Vec<Radio>, LabError> {
+    for family in ["ipv4", "ipv6"] {
+        for conf in ["all", "default"] {
+            mobile.sysctl(&format!("{family}.conf.{conf}.ignore_routes_with_linkdown"), "1")?;
         }
-        let mut radios = Vec::new();
-        for (i, base) in bases.iter().enumerate() {
-            let number = i + 1;
-            let seed = config.seed.child(&name(number));
-            let ends = ((base, RADIO), (mobile, name(number)));
-            let air = Air::joining(ends.0, (ends.1.0, &ends.1.1), &config.radio, seed)?;
-            configure(base, mobile, number)?;
-            let carrier = air.carrier()?;
-            radios.push(Radio { carrier, air });
-        }
-        let mut radios = Self { radios, place: Some(1), last: 1 };
-        for number in 2..=BASES {
-            radios.silence(number)?;
-        }
-        Ok(radios)
     }
+    let mut radios = Vec::new();
+    for (number, base) in (1..).zip(bases) {
+        let name = name(number);
+        let seed = config.seed.child(&name);
+        let air = Air::joining((base, RADIO), (mobile, &name), &config.radio, seed)?;
+        configure(base, mobile, number)?;
+        let carrier = air.carrier()?;
+        radios.push(Radio { carrier, air });
+    }
+    radios[1..].iter_mut().try_for_each(|radio| radio.silence().map(drop))?;
+    Ok(radios)
+}
 
-    pub(super) fn place(&self) -> Option<usize> {
+impl Roam {
+    /// Where the mobile is; nowhere in a dead zone.
+    pub fn place(&self) -> Option<usize> {
         self.place
     }
 
-    pub(super) fn last_place(&self) -> usize {
-        self.last
+    /// The base that the mobile is at, or was at last.
+    pub fn last_place(&self) -> usize {
+        self.last_place
     }
 
-    pub(super) fn air(&self, number: usize) -> &Air {
-        &self.radios[index(number)].air
-    }
-
-    pub(super) fn leave(&mut self) -> Result<Instant, LabError> {
+    /// The mobile leaves the base that it is at: its radio has no carrier, and what is on the air
+    /// is lost. The moment is when.
+    ///
+    /// # Errors
+    ///
+    /// The carrier could not be taken away.
+    pub fn leave(&mut self) -> Result<Instant, LabError> {
         match self.place.take() {
-            Some(number) => self.silence(number),
+            Some(number) => self.radios[index(number)].silence(),
             None => Ok(Instant::now()),
         }
     }
 
-    pub(super) fn arrive(&mut self, number: usize) -> Result<Instant, LabError> {
-        if self.place.is_some() {
-            self.leave()?;
-        }
+    /// The mobile arrives at base `number`: the radio there has a carrier from that moment on,
+    /// which is returned. It leaves another first.
+    ///
+    /// # Errors
+    ///
+    /// The carrier could not be given.
+    pub fn arrive(&mut self, number: usize) -> Result<Instant, LabError> {
+        self.leave()?;
         let radio = &mut self.radios[index(number)];
-        radio.air.resume();
+        radio.air.control.resume();
         let since = radio.carrier.set(true)?;
-        self.last = index(number) + 1;
-        self.place = Some(self.last);
+        self.last_place = index(number) + 1;
+        self.place = Some(self.last_place);
         Ok(since)
-    }
-
-    fn silence(&mut self, number: usize) -> Result<Instant, LabError> {
-        let radio = &mut self.radios[index(number)];
-        radio.air.pause(FOREVER);
-        radio.carrier.set(false)
     }
 }
 
@@ -111,7 +110,7 @@ fn configure(base: &Netns, mobile: &Netns, number: usize) -> Result<(), LabError
         host.ip(&format!("link set dev {interface} address {mac}\n"))?;
         host.interface_up(interface, &prefixes(net, n))?;
     }
-    for family in FAMILIES {
+    for family in Family::ALL {
         for ((host, interface, n), mac) in ends.into_iter().zip(macs.iter().rev()) {
             let peer = address(family, net, 3 - n);
             host.ip(&format!("neigh replace {peer} lladdr {mac} dev {interface} nud permanent\n"))?;

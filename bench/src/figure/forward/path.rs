@@ -1,12 +1,12 @@
 //! Two hosts, a bridge between them, and what forwards there.
 
-use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use lasthop_kernel::netns::Netns;
-use lasthop_lab::process::Daemon;
-use lasthop_lab::topology::{RADIO, WIRED};
+use lasthop_lab::agent;
+use lasthop_lab::agent::path::{FIXED_IF, MOBILE_IF, Settings};
+use lasthop_lab::process::{Daemon, run};
 use lasthop_units::Duration;
 use rustix::thread::Pid;
 
@@ -15,39 +15,26 @@ use super::{Way, traffic};
 use crate::peer::{NotInstalled, which};
 use crate::process::lasthop;
 
-const BRIDGE: &str = "br0";
 /// How long a process may take until packets cross.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A way across, at work until it is dropped.
 pub(super) struct Path {
-    fixed: Netns,
-    mobile: Netns,
     process: Option<Daemon>,
-    _base: Netns,
+    path: agent::path::Path,
 }
 
 impl Path {
     pub(super) fn build(way: Way) -> Result<Self> {
-        let (fixed, base, mobile) = (Netns::anonymous()?, Netns::anonymous()?, Netns::anonymous()?);
-        fixed.veth(WIRED, &base, WIRED)?;
-        base.veth(RADIO, &mobile, RADIO)?;
-        for (host, name, last) in [(&fixed, WIRED, 1), (&mobile, RADIO, 2)] {
-            host.interface_up(name, &[(Ipv4Addr::new(10, 0, 1, last).into(), 24)])?;
-        }
-        base.ip(&format!(
-            "link add {BRIDGE} type bridge mcast_snooping 0\nlink set {BRIDGE} up\n"
-        ))?;
-        for name in [WIRED, RADIO] {
-            base.ip(&format!("link set {name} master {BRIDGE}\nlink set {name} up\n"))?;
-        }
+        let cables = Settings { wire: None, radio: None, ..Settings::default() };
+        let path = agent::path::Path::start(&cables)?;
         let process = match way {
             Way::Bridge => None,
-            Way::Agent => Some(agent(&base)?),
-            Way::Nfqueue => Some(nfqueue(&base)?),
-            Way::AfXdp => Some(testpmd(&base)?),
+            Way::Agent => Some(agent(&path.base)?),
+            Way::Nfqueue => Some(nfqueue(&path.base)?),
+            Way::AfXdp => Some(testpmd(&path.base)?),
         };
-        let mut path = Path { fixed, mobile, process, _base: base };
+        let mut path = Path { process, path };
         // What is not ours chooses its core by itself, and says nothing when it stands.
         path.wait(way != Way::AfXdp)?;
         Ok(path)
@@ -55,7 +42,7 @@ impl Path {
 
     /// Where packets come from, and where they go.
     pub(super) fn hosts(&self) -> [&Netns; 2] {
-        [&self.fixed, &self.mobile]
+        [&self.path.fixed, &self.path.mobile]
     }
 
     /// The process that forwards, if it is one.
@@ -95,7 +82,7 @@ pub(super) const READY: &str = "in the path";
 
 fn agent(base: &Netns) -> Result<Daemon> {
     let mut command = base.command(lasthop()?);
-    command.args(["agent", "none", "--fixed-if", WIRED, "--mobile-if", RADIO]);
+    command.args(["agent", "none", "--fixed-if", FIXED_IF, "--mobile-if", MOBILE_IF]);
     Ok(Daemon::spawn(command)?)
 }
 
@@ -105,10 +92,8 @@ fn nfqueue(base: &Netns) -> Result<Daemon> {
     base.sysctl("bridge.bridge-nf-call-iptables", "1").context("filtering what is bridged")?;
     let mut command = base.command(iptables);
     let rule = "-A FORWARD -p tcp ! -f -j NFQUEUE --queue-num 0 --queue-bypass";
-    let output = command.args(rule.split(' ')).output().context("starting iptables")?;
-    if !output.status.success() {
-        bail!("iptables: {}", String::from_utf8_lossy(&output.stderr).trim());
-    }
+    command.args(rule.split(' '));
+    run(command)?;
     let mut command = base.command(std::env::current_exe().context("this command")?);
     command.arg("answer-queue");
     Ok(Daemon::spawn(command)?)
@@ -122,7 +107,7 @@ fn testpmd(base: &Netns) -> Result<Daemon> {
     let mut command = base.command(testpmd);
     command.arg(format!("--lcores=0@{core},1@{core}"));
     command.args("--no-pci --no-huge -m 512 --no-telemetry --no-shconf".split(' '));
-    for (n, name) in [WIRED, RADIO].into_iter().enumerate() {
+    for (n, name) in [FIXED_IF, MOBILE_IF].into_iter().enumerate() {
         command.arg(format!("--vdev=net_af_xdp{n},iface={name},force_copy=1"));
     }
     // Without statistics it ends when it can read nothing.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use lasthop_kernel::netns::Netns;
 use lasthop_kernel::offload::{HEADER_LENGTH, NOTHING_LEFT};
 use lasthop_kernel::packet_socket::PacketSocket;
-use lasthop_lab::topology::{RADIO, WIRED};
+use lasthop_lab::agent::path::HOST_IF;
 use lasthop_units::Duration;
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
@@ -79,7 +79,7 @@ pub(super) fn offer(
     rate: f64,
     span: Duration,
 ) -> Result<Load> {
-    let socket = open(near, WIRED)?;
+    let socket = open(near, HOST_IF)?;
     let frame = frame(size, 0)?;
     let received = || received(far);
     let before = received()?;
@@ -113,7 +113,7 @@ pub(super) fn offer(
 /// Packets that have come to the mobile's interface so far.
 fn received(host: &Netns) -> Result<u64> {
     let text = host.enter(|| std::fs::read_to_string("/proc/thread-self/net/dev"))??;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix(RADIO)?.strip_prefix(':'));
+    let line = text.lines().find_map(|line| line.trim().strip_prefix(HOST_IF)?.strip_prefix(':'));
     let field = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
     field.context("the interface has no counters")
 }
@@ -121,7 +121,7 @@ fn received(host: &Netns) -> Result<u64> {
 /// Sends `count` small packets one by one from one host to the other and looks how long each takes.
 /// The receiver asks without end: it need not be woken.
 pub(super) fn delays([near, far]: [&Netns; 2], count: u32) -> Result<Delays> {
-    let (near, far) = (open(near, WIRED)?, open(far, RADIO)?);
+    let (near, far) = (open(near, HOST_IF)?, open(far, HOST_IF)?);
     let (sent, arrived) = thread::scope(|scope| {
         let receiver = scope.spawn(|| arrivals(&far, count));
         let sender = scope.spawn(|| one_by_one(&near, count));

@@ -233,7 +233,7 @@ fn title(condition: Condition) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lasthop_lab::cell::Direction;
+    use lasthop_lab::transfer::Direction;
     use lasthop_units::Rate;
 
     use super::*;
