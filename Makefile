@@ -29,7 +29,7 @@ test:
 	tools/need test
 	$(MAKE) lint purity requirements
 	$(CARGO) build --locked --workspace --profile test
-	$(CARGO) test --locked --workspace --no-fail-fast
+	tools/tests --locked --workspace --no-fail-fast
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 	$(MAKE) fuzz-smoke
 

@@ -112,7 +112,7 @@ mod tests {
         }
     }
 
-    /// A cloud gives its machines' credentials to whoever asks from inside.
+    /// SEC-7: a cloud gives its machines' credentials to whoever asks from inside.
     #[test]
     fn metadata_services_and_embedded_ipv4_addresses_are_denied_unless_allowed() {
         let inward = [

@@ -47,7 +47,7 @@ fn time_until_up(flood: &[Vec<u8>], per_second: u64, from: impl Fn(usize) -> Add
     panic!("never up: {:?}", w.base.stats());
 }
 
-/// Forged, recorded and insiders' handshakes, in any number, keep no mobile out.
+/// SEC-1: forged, recorded and insiders' handshakes, in any number, keep no mobile out.
 #[test]
 fn a_mobile_is_up_at_once_whatever_floods_the_base() {
     let recorded = inits(1, 238, 1 << 50);
@@ -64,7 +64,7 @@ fn a_mobile_is_up_at_once_whatever_floods_the_base() {
     }
 }
 
-/// Whoever receives where it floods from can show cookies: it has what one source has.
+/// SEC-1: whoever receives where it floods from can show cookies: it has what one source has.
 #[test]
 fn an_insider_that_shows_cookies_has_one_sources_share() {
     let mut w = Ends::new(0.0, 1);
@@ -105,7 +105,7 @@ fn an_insider_that_shows_cookies_has_one_sources_share() {
     assert!(w.base.stats().handshakes < 50 + 100 + 6 * 200, "{:?}", w.base.stats());
 }
 
-/// What was recorded makes no candidate once its mobile has come with a later one.
+/// SEC-2: what was recorded makes no candidate once its mobile has come with a later one.
 #[test]
 fn a_recorded_handshake_makes_no_candidate() {
     let mut w = Ends::new(0.0, 1);
@@ -118,7 +118,7 @@ fn a_recorded_handshake_makes_no_candidate() {
     assert!(w.base.poll_call().is_none());
 }
 
-/// And a mobile whose clock was set back is not locked out, be it under a flood of its own recorded
+/// SEC-3: a mobile whose clock was set back is not locked out, be it under a flood of its own recorded
 /// handshakes.
 #[test]
 fn a_clock_that_was_set_back_locks_nobody_out() {

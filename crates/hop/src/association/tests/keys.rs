@@ -54,7 +54,7 @@ fn stream_for_ten_minutes<T: Transport<Config: Default>>(loss: f64, seed: u64) {
     assert!(w.base.links.by_receiver.len() <= 3, "seed {seed}");
 }
 
-/// Keys are renewed at least every two minutes, and none is used for more than three.
+/// SEC-4: keys are renewed at least every two minutes, and none is used for more than three.
 #[test]
 fn keys_are_renewed_without_a_stream_noticing() {
     for seed in 0..6 {
@@ -64,7 +64,7 @@ fn keys_are_renewed_without_a_stream_noticing() {
     stream_for_ten_minutes::<MobileTcp>(0.1, 2);
 }
 
-/// What was sealed more than three minutes ago is refused.
+/// SEC-4: what was sealed more than three minutes ago is refused.
 #[test]
 fn a_datagram_under_old_keys_is_refused() {
     let mut w = Ends::new(0.0, 1);
@@ -91,7 +91,7 @@ fn a_datagram_under_old_keys_is_refused() {
     assert_eq!(w.base.stats().refused, refused + 1);
 }
 
-/// A dead zone that outlasts the keys costs a handshake, and no connection.
+/// SEC-4: a dead zone that outlasts the keys costs a handshake, and no connection.
 #[test]
 fn a_silence_longer_than_the_keys_ends_nothing() {
     let mut w = Ends::new(0.0, 1);
@@ -114,7 +114,7 @@ fn a_silence_longer_than_the_keys_ends_nothing() {
     assert_eq!(w.base_events.len(), 1, "{:?}", w.base_events);
 }
 
-/// A mobile that is no longer allowed is out at once, and the others notice nothing.
+/// SEC-5: a mobile that is no longer allowed is out at once, and the others notice nothing.
 #[test]
 fn a_revoked_mobile_is_out_and_stays_out() {
     let mut w = Ends::new(0.0, 1);

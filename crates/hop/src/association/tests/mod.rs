@@ -231,7 +231,7 @@ fn a_flood_of_handshakes_is_throttled_and_keeps_no_memory() {
     assert!(w.mobile().is_up());
 }
 
-/// A mobile that is allowed here calls and calls, with the greatest stamps: others get in all the same.
+/// SEC-1: a mobile that is allowed here calls and calls, with the greatest stamps: others get in all the same.
 #[test]
 fn one_mobile_does_not_take_all_the_places_of_handshakes() {
     let mut w = Ends::new(0.0, 1);

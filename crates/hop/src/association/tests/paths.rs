@@ -23,7 +23,7 @@ fn download(w: &mut Ends, id: StreamId, time: Duration) -> usize {
     got
 }
 
-/// Whoever writes others' addresses into its datagrams has them sent little.
+/// SEC-6: whoever writes others' addresses into its datagrams has them sent little.
 #[test]
 fn an_address_that_does_not_answer_is_sent_little() {
     let (mut w, id) = downloading();
@@ -50,7 +50,7 @@ fn an_address_that_does_not_answer_is_sent_little() {
     assert!((bytes as f64) < allowed + 3_000.0, "{bytes} of {allowed}, {claimed} came");
 }
 
-/// A mobile that really moves is challenged, responds, and has its rate again after a round trip.
+/// SEC-6: a mobile that really moves is challenged, responds, and has its rate again after a round trip.
 #[test]
 fn a_mobile_that_moves_has_its_rate_again_after_a_round_trip() {
     let (mut w, id) = downloading();
@@ -64,7 +64,7 @@ fn a_mobile_that_moves_has_its_rate_again_after_a_round_trip() {
     assert!(w.association().link().unwrap().blocked_until().is_none());
 }
 
-/// A response from elsewhere, a recorded or a forged one, shows nothing.
+/// SEC-6: a response from elsewhere, a recorded or a forged one, shows nothing.
 #[test]
 fn only_the_challenged_address_can_respond() {
     let (mut w, id) = downloading();

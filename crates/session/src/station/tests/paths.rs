@@ -92,7 +92,7 @@ fn wired_halves_that_nobody_comes_for_are_reset_in_the_end() {
     assert!(world.apps[&id].closed);
 }
 
-/// What the mobile said before it had its association may be said again by anybody who heard it.
+/// SEC-2: what the mobile said before it had its association may be said again by anybody who heard it.
 #[test]
 fn a_call_of_a_mobile_that_is_present_changes_nothing() {
     for mode in [Mode::Anchor, Mode::Migrate] {
