@@ -18,8 +18,8 @@ use lasthop_kernel::turn::Turn;
 use lasthop_session::station::Farewell;
 use lasthop_units::{Bytes, Duration, Seed, Time};
 
-use crate::carrier::Carrier;
-use crate::carrier::udp::{Route, Udp};
+use crate::carrier::udp::Udp;
+use crate::carrier::{Carrier, Route};
 use crate::config::SrpFile;
 use crate::datagram::settings::{self, Passage};
 use crate::datagram::{DatagramBase, DatagramMobile};
@@ -62,8 +62,8 @@ pub(crate) enum BaseAssociationId {
     Link(u32),
 }
 
-type Link = DatagramMobile<NumberedLink<Route, Srp>, Udp>;
-type Listener = DatagramBase<NumberedLinks<Route, Srp>, Udp>;
+type Link = DatagramMobile<NumberedLink<Route, Srp>>;
+type Listener = DatagramBase<NumberedLinks<Route, Srp>>;
 
 /// A hop to mobiles, with associations between bases beside it.
 pub(crate) struct WithPeers {
@@ -155,7 +155,7 @@ impl WithPeers {
             seed.child("listener"),
         );
         let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
-        let listener = DatagramBase::new("srp", machine, udp);
+        let listener = DatagramBase::new("srp", machine, Box::new(udp));
         let links = HopSet::new(LINKS);
         let peers = Peers { listener, links, keys_of: BTreeMap::new(), keys, seed, made: 0 };
         Ok(Self { mobiles, peers: Some(peers) })
@@ -191,7 +191,7 @@ impl WithPeers {
             settings,
             peers.keys.clone(),
             peer.key,
-            Udp::NOWHERE,
+            Route::Nowhere,
             peers.seed.child(&format!("link {}", peers.made)),
             turn.now,
         );
@@ -199,7 +199,8 @@ impl WithPeers {
             .with_fast_aes(turn.now, cpu::fast_aes())
             .with_wall_clock(turn.now, clock::wall_nanos());
         let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };
-        let link = Link::new("srp", machine, udp, Some(peer.key), route).with_introduction(own);
+        let link =
+            Link::new("srp", machine, Box::new(udp), Some(peer.key), route).with_introduction(own);
         let part = peers.links.add(Box::new(link));
         peers.keys_of.insert(part, peer.key);
         let started = peers.links.with(turn, part, |hop, turn| hop.start(turn));

@@ -76,13 +76,13 @@ impl Base {
                 let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
                 let udp = Udp::bind(listen)
                     .map_err(|(addr, source)| RunError::Listen { addr, source })?;
-                datagrams(&own, udp, Passage::udp(ipv6))?
+                datagrams(&own, Box::new(udp), Passage::udp(ipv6))?
             }
             (_, HopAddress::Ethernet { interface, .. }) => {
                 let framing = settings::framing(config.hop, config.seal);
                 let ether = Ether::open(interface, framing)?;
                 let passage = Passage::ether(ether.mtu(), framing.overhead());
-                datagrams(&own, ether, passage)?
+                datagrams(&own, Box::new(ether), passage)?
             }
         };
         Ok(Self { driver: driver(hop, own)? })
@@ -142,9 +142,9 @@ struct HopContext<'a> {
 }
 
 /// The hop of a transport over `carrier`.
-fn datagrams<C: Carrier>(
+fn datagrams(
     own: &HopContext<'_>,
-    carrier: C,
+    carrier: Box<dyn Carrier>,
     passage: Passage,
 ) -> Result<Box<dyn BaseHop>, RunError> {
     let HopContext { config, keys, seed } = own;

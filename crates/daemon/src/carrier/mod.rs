@@ -4,7 +4,6 @@
 pub(crate) mod ether;
 pub(crate) mod udp;
 
-use std::fmt::Debug;
 use std::io;
 use std::net::SocketAddr;
 
@@ -12,18 +11,35 @@ use lasthop_hop::Unreachable;
 use lasthop_units::{CarrierAddress, LinkEvent, Time};
 
 use lasthop_kernel::clock::Clock;
+use lasthop_kernel::mac::Mac;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Turn;
 
+/// Where a datagram goes to, or comes from: the peer, and what of ours it used. It is one type, so that
+/// every machine exists once, whatever carries its datagrams.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Route {
+    /// What goes there is dropped.
+    Nowhere,
+    /// By UDP.
+    Internet(udp::Route),
+    /// By a frame, to the interface that has this address.
+    Ethernet(Mac),
+}
+
+impl CarrierAddress for Route {
+    fn source(&self) -> [u8; 8] {
+        match self {
+            Self::Nowhere => [0; 8],
+            Self::Internet(route) => route.peer.source(),
+            Self::Ethernet(mac) => mac.source(),
+        }
+    }
+}
+
 /// One carrier: its sockets, and the batches in which datagrams pass them.
-pub(crate) trait Carrier: Send + 'static {
-    /// Where a datagram goes to, or comes from: the peer, and what of ours it used.
-    type Route: CarrierAddress + Ord + Debug + Send;
-
-    /// A route to nowhere: what goes there is dropped.
-    const NOWHERE: Self::Route;
-
+pub(crate) trait Carrier: Send {
     /// Watches every socket; the events of socket `n` come back with `keys(n)`.
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()>;
 
@@ -39,14 +55,14 @@ pub(crate) trait Carrier: Send + 'static {
 
     /// Hands every datagram that the kernel has to `take`, up to a turn's share, with the time at
     /// which it was read.
-    fn receive(&mut self, clock: &Clock, take: impl FnMut(Time, Self::Route, &mut [u8]));
+    fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, Route, &mut [u8]));
 
     /// Sends what `poll` writes until it has nothing more, in batches. While the kernel takes no
     /// more, `poll` is left alone.
     fn send(
         &mut self,
         turn: &mut Turn<'_>,
-        poll: impl FnMut(&mut [u8]) -> Option<(Self::Route, usize)>,
+        poll: &mut dyn FnMut(&mut [u8]) -> Option<(Route, usize)>,
     );
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
@@ -63,18 +79,18 @@ pub(crate) trait Carrier: Send + 'static {
     }
 
     /// The network's next error for datagrams to `peer`.
-    fn poll_unreachable(&mut self, _peer: Self::Route) -> Option<Unreachable> {
+    fn poll_unreachable(&mut self, _peer: Route) -> Option<Unreachable> {
         None
     }
 
     /// The route to an Internet address; `None` if the carrier knows no such addresses.
-    fn route_to(&self, _peer: SocketAddr) -> Option<Self::Route> {
+    fn route_to(&self, _peer: SocketAddr) -> Option<Route> {
         None
     }
 
     /// The route that reaches whoever is there, if there is one: a peer that nobody has named is
     /// found by its answer.
-    fn everyone(&self) -> Option<Self::Route> {
+    fn everyone(&self) -> Option<Route> {
         None
     }
 
@@ -87,5 +103,5 @@ pub(crate) trait Carrier: Send + 'static {
     fn places(&self) -> Vec<String>;
 
     /// A route's far end, for people.
-    fn show(&self, route: Self::Route) -> String;
+    fn show(&self, route: Route) -> String;
 }

@@ -16,11 +16,11 @@ use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Turn;
-use lasthop_units::{CarrierAddress, Time};
+use lasthop_units::Time;
 
 use self::errors::Errors;
 pub(crate) use self::errors::local_towards;
-use crate::carrier::Carrier;
+use crate::carrier::{self, Carrier};
 
 /// What the kernel should hold when the loop is late: 80 ms at 400 Mbit/s.
 const SOCKET_BUFFER: usize = 4 * 1024 * 1024;
@@ -47,11 +47,9 @@ pub(crate) struct Route {
     pub(crate) socket: usize,
 }
 
-impl CarrierAddress for Route {
-    fn source(&self) -> [u8; 8] {
-        self.peer.source()
-    }
-}
+/// Before there is one.
+const UNKNOWN: Route =
+    Route { peer: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0), local: None, socket: 0 };
 
 /// A UDP socket.
 struct Socket {
@@ -85,7 +83,7 @@ impl Batch {
             segment: 0,
             segments: 0,
             ended: false,
-            route: Udp::NOWHERE,
+            route: UNKNOWN,
             next: None,
         }
     }
@@ -153,9 +151,8 @@ impl Udp {
     /// Sends the batch. False if the kernel would not take it now: it is kept.
     fn flush(&mut self) -> bool {
         let Batch { len, segment, segments, route, .. } = self.batch;
-        let nowhere = segments == 0 || route == Udp::NOWHERE;
         if let Some(socket) = self.sockets.get_mut(route.socket)
-            && !nowhere
+            && segments > 0
             && !socket.send(&self.batch.buf[..len], (segments > 1).then_some(segment), route)
         {
             return false;
@@ -166,14 +163,6 @@ impl Udp {
 }
 
 impl Carrier for Udp {
-    type Route = Route;
-
-    const NOWHERE: Route = Route {
-        peer: SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0),
-        local: None,
-        socket: 0,
-    };
-
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         for (n, socket) in self.sockets.iter().enumerate() {
             turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(keys(n)))?;
@@ -201,13 +190,13 @@ impl Carrier for Udp {
 
     /// The clock is read after each call to the kernel: a stamp from before it would make datagrams
     /// that arrived meanwhile look early, and the hop's least delay shorter than it is.
-    fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Route, &mut [u8])) {
+    fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, carrier::Route, &mut [u8])) {
         for (n, socket) in self.sockets.iter_mut().enumerate() {
             for _ in 0..CALLS_MAX {
                 if !socket.readable {
                     break;
                 }
-                socket.readable = socket.receive(n, &mut self.pieces, clock, &mut take);
+                socket.readable = socket.receive(n, &mut self.pieces, clock, take);
             }
         }
     }
@@ -215,13 +204,14 @@ impl Carrier for Udp {
     fn send(
         &mut self,
         _turn: &mut Turn<'_>,
-        mut poll: impl FnMut(&mut [u8]) -> Option<(Route, usize)>,
+        poll: &mut dyn FnMut(&mut [u8]) -> Option<(carrier::Route, usize)>,
     ) {
         // What the kernel did not take before goes first.
         if self.batch.segments > 0 && !self.flush() {
             return;
         }
         while let Some((route, len)) = poll(&mut self.batch.buf[self.batch.len..]) {
+            let carrier::Route::Internet(route) = route else { continue };
             let max = self.sockets.get(route.socket).map_or(1, |s| s.state.max_gso_segments());
             if self.batch.fits(route, len, max) {
                 self.batch.push(route, len);
@@ -235,19 +225,20 @@ impl Carrier for Udp {
         self.flush();
     }
 
-    fn poll_unreachable(&mut self, peer: Route) -> Option<Unreachable> {
+    fn poll_unreachable(&mut self, peer: carrier::Route) -> Option<Unreachable> {
+        let carrier::Route::Internet(peer) = peer else { return None };
         self.sockets.get_mut(peer.socket)?.errors.as_mut()?.poll(peer.peer)
     }
 
     /// By the first socket.
-    fn route_to(&self, peer: SocketAddr) -> Option<Route> {
+    fn route_to(&self, peer: SocketAddr) -> Option<carrier::Route> {
         let peer = match (self.sockets.first(), peer.ip()) {
             (Some(socket), IpAddr::V4(ip)) if socket.ipv6 => {
                 SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
             }
             _ => peer,
         };
-        Some(Route { peer, local: None, socket: 0 })
+        Some(carrier::Route::Internet(Route { peer, local: None, socket: 0 }))
     }
 
     fn local_addrs(&self) -> Vec<SocketAddr> {
@@ -258,8 +249,11 @@ impl Carrier for Udp {
         self.local_addrs().iter().map(ToString::to_string).collect()
     }
 
-    fn show(&self, route: Route) -> String {
-        tcp::canonical(route.peer).to_string()
+    fn show(&self, route: carrier::Route) -> String {
+        let carrier::Route::Internet(Route { peer, .. }) = route else {
+            return UNKNOWN.peer.to_string();
+        };
+        tcp::canonical(peer).to_string()
     }
 }
 
@@ -299,7 +293,7 @@ impl Socket {
         n: usize,
         pieces: &mut [u8],
         clock: &Clock,
-        take: &mut impl FnMut(Time, Route, &mut [u8]),
+        take: &mut dyn FnMut(Time, carrier::Route, &mut [u8]),
     ) -> bool {
         let mut meta = [RecvMeta::default(); PIECES];
         let mut buffers = pieces.chunks_exact_mut(PIECE).map(IoSliceMut::new);
@@ -318,6 +312,7 @@ impl Socket {
         let now = clock.now();
         for (slice, meta) in slices.iter_mut().zip(&meta).take(count) {
             let route = Route { peer: meta.addr, local: meta.dst_ip, socket: n };
+            let route = carrier::Route::Internet(route);
             let Some(filled) = slice.get_mut(..meta.len) else { continue };
             for datagram in filled.chunks_mut(meta.stride.max(1)) {
                 take(now, route, datagram);
@@ -386,11 +381,11 @@ mod tests {
         Udp::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap()
     }
 
-    fn send_all(udp: &mut Udp, route: Route, datagrams: &[Vec<u8>]) {
+    fn send_all(udp: &mut Udp, route: carrier::Route, datagrams: &[Vec<u8>]) {
         let mut waiting: VecDeque<_> = datagrams.iter().collect();
         let mut reactor = Reactor::new().unwrap();
         let mut turn = Turn::new(Time::ZERO, Clock::start(), &mut reactor);
-        udp.send(&mut turn, |out| {
+        udp.send(&mut turn, &mut |out| {
             let datagram = waiting.pop_front()?;
             out[..datagram.len()].copy_from_slice(datagram);
             Some((route, datagram.len()))
@@ -410,7 +405,7 @@ mod tests {
             assert!(!ready.is_empty(), "{} of {count} came", got.len());
             let mut turn = Turn::new(Time::ZERO, clock, &mut reactor);
             udp.ready(&mut turn, 0, ready[0].1);
-            udp.receive(&clock, |_, _, datagram| got.push(datagram.to_vec()));
+            udp.receive(&clock, &mut |_, _, datagram| got.push(datagram.to_vec()));
         }
         got
     }
@@ -438,6 +433,6 @@ mod tests {
     #[test]
     fn what_goes_nowhere_is_dropped() {
         let mut a = loopback();
-        send_all(&mut a, Udp::NOWHERE, &[vec![1; 100], vec![2; 200]]);
+        send_all(&mut a, carrier::Route::Nowhere, &[vec![1; 100], vec![2; 200]]);
     }
 }

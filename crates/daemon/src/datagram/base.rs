@@ -15,24 +15,24 @@ use lasthop_kernel::turn::Turn;
 use lasthop_units::Time;
 
 use super::{next_timeout, report, why};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Route};
 use crate::hop::BaseHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
 
 /// The base's end.
-pub(crate) struct DatagramBase<K: BaseLinks, C> {
+pub(crate) struct DatagramBase<K: BaseLinks> {
     name: &'static str,
     machine: BaseEnd<K>,
-    carrier: C,
+    carrier: Box<dyn Carrier>,
     /// Which socket an event is for.
     sockets: Slab<usize>,
     since: BTreeMap<AssociationId, Time>,
     now: Time,
 }
 
-impl<K: BaseLinks, C> DatagramBase<K, C> {
+impl<K: BaseLinks> DatagramBase<K> {
     /// Runs `machine` over `carrier`, as the hop called `name`.
-    pub(crate) fn new(name: &'static str, machine: BaseEnd<K>, carrier: C) -> Self {
+    pub(crate) fn new(name: &'static str, machine: BaseEnd<K>, carrier: Box<dyn Carrier>) -> Self {
         let (sockets, since) = (Slab::new(), BTreeMap::new());
         Self { name, machine, carrier, sockets, since, now: Time::ZERO }
     }
@@ -45,11 +45,10 @@ impl<K: BaseLinks, C> DatagramBase<K, C> {
     }
 }
 
-impl<K, C> Hop for DatagramBase<K, C>
+impl<K> Hop for DatagramBase<K>
 where
-    K: BaseLinks<Address = C::Route> + 'static,
+    K: BaseLinks<Address = Route> + 'static,
     BaseEnd<K>: Send,
-    C: Carrier,
 {
     type Id = AssociationId;
 
@@ -64,7 +63,7 @@ where
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        next_timeout(&self.carrier, self.machine.next_timeout(), self.now)
+        next_timeout(self.carrier.as_ref(), self.machine.next_timeout(), self.now)
     }
 
     fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
@@ -75,7 +74,7 @@ where
     fn pump(&mut self, turn: &mut Turn<'_>) {
         self.now = turn.now;
         let machine = &mut self.machine;
-        self.carrier.receive(&turn.clock, |now, from, datagram| {
+        self.carrier.receive(&turn.clock, &mut |now, from, datagram| {
             machine.handle_datagram(now, from, datagram);
         });
     }
@@ -83,7 +82,7 @@ where
     fn flush(&mut self, turn: &mut Turn<'_>) {
         let (machine, now) = (&mut self.machine, turn.now);
         self.now = now;
-        self.carrier.send(turn, |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+        self.carrier.send(turn, &mut |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<AssociationId>> {
@@ -94,7 +93,7 @@ where
                 HopEvent::Up(id)
             }
             AssociationEvent::Moved => {
-                let peer = self.machine.peer(id).unwrap_or(C::NOWHERE);
+                let peer = self.machine.peer(id).unwrap_or(Route::Nowhere);
                 HopEvent::Moved(id, self.carrier.show(peer))
             }
             AssociationEvent::Lost(reason) => {
@@ -142,11 +141,10 @@ where
     }
 }
 
-impl<K, C> BaseHop for DatagramBase<K, C>
+impl<K> BaseHop for DatagramBase<K>
 where
-    K: BaseLinks<Address = C::Route> + 'static,
+    K: BaseLinks<Address = Route> + 'static,
     BaseEnd<K>: Send,
-    C: Carrier,
 {
     fn local_addrs(&self) -> Vec<SocketAddr> {
         self.carrier.local_addrs()

@@ -15,7 +15,7 @@ use lasthop_kernel::turn::Turn;
 use lasthop_units::{Bytes, LinkEvent, Time};
 
 use super::{next_timeout, report, why};
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Route};
 use crate::handshake::{self, HandshakeFailure, Introduction};
 use crate::hop::MobileHop;
 use crate::hop::{AnyStreams, Hop, HopEvent};
@@ -24,11 +24,11 @@ use crate::hop::{AnyStreams, Hop, HopEvent};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Where the base is.
-enum Whereabouts<R> {
+enum Whereabouts {
     /// Where [`MobileHop::set_base`] says, or the configuration.
-    Told(Option<R>),
+    Told(Option<Route>),
     /// Where the first authentic answer came from, once there was one.
-    Found(Option<R>),
+    Found(Option<Route>),
 }
 
 /// An error that the network has reported for the base, and when it came.
@@ -39,12 +39,12 @@ struct NetworkError {
 }
 
 /// The mobile's end.
-pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
+pub(crate) struct DatagramMobile<K: MobileLink> {
     name: &'static str,
     machine: MobileEnd<K>,
     base_key: Option<PublicKey>,
-    base: Whereabouts<C::Route>,
-    carrier: C,
+    base: Whereabouts,
+    carrier: Box<dyn Carrier>,
     sockets: Slab<usize>,
     ports: Vec<u16>,
     events: VecDeque<HopEvent<()>>,
@@ -63,20 +63,19 @@ pub(crate) struct DatagramMobile<K: MobileLink, C: Carrier> {
     strange: u64,
 }
 
-impl<K, C> DatagramMobile<K, C>
+impl<K> DatagramMobile<K>
 where
-    K: MobileLink<Address = C::Route> + 'static,
+    K: MobileLink<Address = Route> + 'static,
     MobileEnd<K>: Send,
-    C: Carrier,
 {
     /// Runs `machine`, whose base is nowhere yet, over `carrier`, as the hop called `name`. Without a `base` it is where
     /// [`MobileHop::set_base`] sets; on a carrier that reaches everyone it is found.
     pub(crate) fn new(
         name: &'static str,
         machine: MobileEnd<K>,
-        carrier: C,
+        carrier: Box<dyn Carrier>,
         base_key: Option<PublicKey>,
-        base: Option<C::Route>,
+        base: Option<Route>,
     ) -> Self {
         let base = match (base, carrier.everyone()) {
             (None, Some(_)) => Whereabouts::Found(None),
@@ -171,11 +170,10 @@ fn handle_datagram<K: MobileLink>(
     machine.is_up() && heard(machine) != before
 }
 
-impl<K, C> Hop for DatagramMobile<K, C>
+impl<K> Hop for DatagramMobile<K>
 where
-    K: MobileLink<Address = C::Route> + 'static,
+    K: MobileLink<Address = Route> + 'static,
     MobileEnd<K>: Send,
-    C: Carrier,
 {
     type Id = ();
 
@@ -190,7 +188,7 @@ where
     }
 
     fn next_timeout(&self) -> Option<Time> {
-        let below = next_timeout(&self.carrier, self.machine.next_timeout(), self.now);
+        let below = next_timeout(self.carrier.as_ref(), self.machine.next_timeout(), self.now);
         [below, Some(self.report_at)].into_iter().flatten().min()
     }
 
@@ -214,7 +212,7 @@ where
         let before = self.received_count();
         let (machine, now) = (&mut self.machine, turn.now);
         let (mut some, base) = (false, &mut self.base);
-        self.carrier.receive(&turn.clock, |now, from, datagram| {
+        self.carrier.receive(&turn.clock, &mut |now, from, datagram| {
             some = true;
             match base {
                 Whereabouts::Found(found @ None) => {
@@ -255,7 +253,7 @@ where
     fn flush(&mut self, turn: &mut Turn<'_>) {
         let (machine, now) = (&mut self.machine, turn.now);
         self.now = now;
-        self.carrier.send(turn, |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
+        self.carrier.send(turn, &mut |out| machine.poll_transmit(now, out).map(|t| (t.to, t.len)));
     }
 
     fn poll_event(&mut self) -> Option<HopEvent<()>> {
@@ -297,23 +295,22 @@ where
     }
 }
 
-impl<K: MobileLink, C: Carrier> DatagramMobile<K, C> {
-    fn known_base(&self) -> Option<C::Route> {
+impl<K: MobileLink> DatagramMobile<K> {
+    fn known_base(&self) -> Option<Route> {
         match self.base {
             Whereabouts::Told(base) | Whereabouts::Found(base) => base,
         }
     }
 
     fn shown_base(&self) -> String {
-        self.carrier.show(self.known_base().unwrap_or(C::NOWHERE))
+        self.carrier.show(self.known_base().unwrap_or(Route::Nowhere))
     }
 }
 
-impl<K, C> MobileHop for DatagramMobile<K, C>
+impl<K> MobileHop for DatagramMobile<K>
 where
-    K: MobileLink<Address = C::Route> + 'static,
+    K: MobileLink<Address = Route> + 'static,
     MobileEnd<K>: Send,
-    C: Carrier,
 {
     fn start(&mut self, turn: &mut Turn<'_>) -> io::Result<()> {
         (self.now, self.report_at) = (turn.now, turn.now + PATIENCE);

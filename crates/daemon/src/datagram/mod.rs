@@ -22,7 +22,7 @@ use crate::carrier::Carrier;
 const BLOCKED_TICK: Duration = Duration::from_millis(1);
 
 /// When the machine or the carrier wants to be called next.
-fn next_timeout<C: Carrier>(carrier: &C, machine: Option<Time>, now: Time) -> Option<Time> {
+fn next_timeout(carrier: &dyn Carrier, machine: Option<Time>, now: Time) -> Option<Time> {
     let machine = match machine {
         Some(at) if carrier.is_blocked() => Some(at.max(now + BLOCKED_TICK)),
         at => at,

@@ -13,9 +13,9 @@ use lasthop_kernel::tcp::Congestion;
 use lasthop_units::{Seed, Time};
 
 use super::config::{Candidate, MobileConfig};
-use crate::carrier::Carrier;
 use crate::carrier::ether::{Ether, Framing};
 use crate::carrier::udp::Udp;
+use crate::carrier::{Carrier, Route};
 use crate::config::{HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile};
 use crate::datagram::DatagramMobile;
 use crate::datagram::settings::{self, Passage};
@@ -83,10 +83,10 @@ impl HopFactory {
         }
     }
 
-    fn over<C: Carrier>(
+    fn over(
         &mut self,
         base: &Candidate,
-        carrier: BaseCarrier<C>,
+        carrier: BaseCarrier,
         now: Time,
     ) -> Result<Box<dyn MobileHop>, RunError> {
         Ok(match (self.hop, self.seal, &base.key) {
@@ -115,11 +115,10 @@ impl HopFactory {
         (self.seal == SealKind::Noise).then_some(Introduction { caller: Caller::Mobile, own })
     }
 
-    fn introduce<K, C>(&self, hop: DatagramMobile<K, C>) -> DatagramMobile<K, C>
+    fn introduce<K>(&self, hop: DatagramMobile<K>) -> DatagramMobile<K>
     where
-        K: MobileLink<Address = C::Route> + 'static,
+        K: MobileLink<Address = Route> + 'static,
         MobileEnd<K>: Send,
-        C: Carrier,
     {
         match self.introduction() {
             Some(introduction) => hop.with_introduction(introduction),
@@ -133,90 +132,86 @@ impl HopFactory {
         self.seed.child(&format!("hop {}", self.made))
     }
 
-    fn srp<C: Carrier>(
+    fn srp(
         &mut self,
         base: &Candidate,
-        carrier: BaseCarrier<C>,
+        carrier: BaseCarrier,
         now: Time,
-    ) -> DatagramMobile<NumberedLink<C::Route, Srp>, C> {
+    ) -> DatagramMobile<NumberedLink<Route, Srp>> {
         let settings = settings::srp(&self.srp, carrier.passage, self.streams);
         let seed = self.next_seed();
         let machine = match self.seal(base) {
             Seal::Noise(keys, base) => {
-                lasthop_hop::Mobile::new(settings, keys, base, C::NOWHERE, seed, now)
+                lasthop_hop::Mobile::new(settings, keys, base, Route::Nowhere, seed, now)
             }
             Seal::Off(claim) => {
-                lasthop_hop::Mobile::unsealed(settings, claim, C::NOWHERE, seed, now)
+                lasthop_hop::Mobile::unsealed(settings, claim, Route::Nowhere, seed, now)
             }
         };
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
         self.introduce(carrier.into_hop("srp", machine, base))
     }
 
-    fn mobile_tcp<C: Carrier>(
+    fn mobile_tcp(
         &mut self,
         base: &Candidate,
         key: &lasthop_hop::seal::PublicKey,
-        carrier: BaseCarrier<C>,
+        carrier: BaseCarrier,
         now: Time,
-    ) -> Result<DatagramMobile<NumberedLink<C::Route, MobileTcp>, C>, RunError> {
+    ) -> Result<DatagramMobile<NumberedLink<Route, MobileTcp>>, RunError> {
         let (passage, seed) = (carrier.passage, self.next_seed());
         let settings =
             settings::mobile_tcp(&self.mobile_tcp, passage, settings::SEALED, self.streams)?;
         let keys = self.keys.clone();
-        let machine = lasthop_hop::Mobile::new(settings, keys, *key, C::NOWHERE, seed, now);
+        let machine = lasthop_hop::Mobile::new(settings, keys, *key, Route::Nowhere, seed, now);
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
         Ok(self.introduce(carrier.into_hop("mobile-tcp", machine, base)))
     }
 
-    fn bare<C: Carrier>(
+    fn bare(
         &mut self,
         base: &Candidate,
-        carrier: BaseCarrier<C>,
+        carrier: BaseCarrier,
         now: Time,
-    ) -> Result<DatagramMobile<BareLink<C::Route>, C>, RunError> {
+    ) -> Result<DatagramMobile<BareLink<Route>>, RunError> {
         let seed = self.next_seed();
         let settings = settings::mobile_tcp(&self.mobile_tcp, carrier.passage, 0, self.streams)?;
-        let machine = BareMobile::new(settings, C::NOWHERE, seed, now);
+        let machine = BareMobile::new(settings, Route::Nowhere, seed, now);
         Ok(carrier.into_hop("mobile-tcp", machine, base))
     }
 }
 
 /// A carrier to one base.
-struct BaseCarrier<C: Carrier> {
-    carrier: C,
+struct BaseCarrier {
+    carrier: Box<dyn Carrier>,
     passage: Passage,
     /// Where the base is, if the carrier finds it by itself.
-    peer: Option<C::Route>,
+    peer: Option<Route>,
 }
 
-impl<C: Carrier> BaseCarrier<C> {
+impl BaseCarrier {
     fn into_hop<K>(
         self,
         name: &'static str,
         machine: MobileEnd<K>,
         base: &Candidate,
-    ) -> DatagramMobile<K, C>
+    ) -> DatagramMobile<K>
     where
-        K: MobileLink<Address = C::Route> + 'static,
+        K: MobileLink<Address = Route> + 'static,
         MobileEnd<K>: Send,
     {
         DatagramMobile::new(name, machine, self.carrier, base.key, self.peer)
     }
 }
 
-fn udp(host: &str) -> Result<BaseCarrier<Udp>, RunError> {
+fn udp(host: &str) -> Result<BaseCarrier, RunError> {
     let is_v4 = host.parse::<Ipv4Addr>().is_ok();
     let carrier = Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
-    Ok(BaseCarrier { carrier, passage: Passage::udp(!is_v4), peer: None })
+    Ok(BaseCarrier { carrier: Box::new(carrier), passage: Passage::udp(!is_v4), peer: None })
 }
 
-fn ether(
-    interface: &str,
-    peer: Option<Mac>,
-    framing: Framing,
-) -> Result<BaseCarrier<Ether>, RunError> {
+fn ether(interface: &str, peer: Option<Mac>, framing: Framing) -> Result<BaseCarrier, RunError> {
     let carrier = Ether::open(interface, framing)?;
     let passage = Passage::ether(carrier.mtu(), framing.overhead());
-    Ok(BaseCarrier { carrier, passage, peer })
+    Ok(BaseCarrier { carrier: Box::new(carrier), passage, peer: peer.map(Route::Ethernet) })
 }

@@ -22,7 +22,7 @@ use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::mobile_tcp::{ETHERTYPE, ETHERTYPE_HOP, HOP_LEN_END};
 use thiserror::Error;
 
-use crate::carrier::Carrier;
+use crate::carrier::{Carrier, Route};
 
 /// Calls in one turn; what is left waits for the next.
 const CALLS_MAX: usize = 16;
@@ -263,10 +263,6 @@ impl Ether {
 }
 
 impl Carrier for Ether {
-    type Route = Mac;
-
-    const NOWHERE: Mac = Mac([0; 6]);
-
     fn watch(&mut self, turn: &mut Turn<'_>, keys: &mut dyn FnMut(usize) -> Key) -> io::Result<()> {
         let key = keys(0);
         let token = turn.reactor.add(&self.socket, Interest::ReadWrite, turn.source(key))?;
@@ -294,7 +290,7 @@ impl Carrier for Ether {
         !self.batch.is_empty()
     }
 
-    fn receive(&mut self, clock: &Clock, mut take: impl FnMut(Time, Mac, &mut [u8])) {
+    fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, Route, &mut [u8])) {
         for _ in 0..CALLS_MAX {
             if !self.readable {
                 return;
@@ -319,7 +315,7 @@ impl Carrier for Ether {
                 if let Some(from) = sender.ethernet().filter(|from| !from.is_group() && !truncated)
                     && let Some(datagram) = self.framing.strip(payload)
                 {
-                    take(now, from, datagram);
+                    take(now, Route::Ethernet(from), datagram);
                 }
             }
         }
@@ -328,7 +324,7 @@ impl Carrier for Ether {
     fn send(
         &mut self,
         turn: &mut Turn<'_>,
-        mut poll: impl FnMut(&mut [u8]) -> Option<(Mac, usize)>,
+        poll: &mut dyn FnMut(&mut [u8]) -> Option<(Route, usize)>,
     ) {
         // What the kernel did not take before goes first.
         while self.flush(turn.now) {
@@ -339,7 +335,7 @@ impl Carrier for Ether {
                 if let (Ok(head), Ok(len)) = (<&mut [u8; 2]>::try_from(head), u16::try_from(len)) {
                     *head = len.to_be_bytes();
                 }
-                if to != Self::NOWHERE {
+                if let Route::Ethernet(to) = to {
                     self.batch.push(to, framing.overhead() + len);
                 }
             }
@@ -366,15 +362,16 @@ impl Carrier for Ether {
         self.event.take()
     }
 
-    fn everyone(&self) -> Option<Mac> {
-        Some(Mac::BROADCAST)
+    fn everyone(&self) -> Option<Route> {
+        Some(Route::Ethernet(Mac::BROADCAST))
     }
 
     fn places(&self) -> Vec<String> {
         vec![format!("ether:{}/{}", self.name, self.interface.mac)]
     }
 
-    fn show(&self, route: Mac) -> String {
-        format!("ether:{}/{route}", self.name)
+    fn show(&self, route: Route) -> String {
+        let mac = if let Route::Ethernet(mac) = route { mac } else { Mac([0; 6]) };
+        format!("ether:{}/{mac}", self.name)
     }
 }

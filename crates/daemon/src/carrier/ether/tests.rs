@@ -73,10 +73,10 @@ impl End {
         while !waiting.is_empty() || self.ether.is_blocked() {
             assert!(Instant::now() < deadline, "{} were not sent", waiting.len());
             self.with(|ether, turn| {
-                ether.send(turn, |out| {
+                ether.send(turn, &mut |out| {
                     let datagram = waiting.pop_front()?;
                     out[..datagram.len()].copy_from_slice(datagram);
-                    Some((to, datagram.len()))
+                    Some((Route::Ethernet(to), datagram.len()))
                 });
             });
             if self.ether.is_blocked() {
@@ -92,7 +92,10 @@ impl End {
             assert!(Instant::now() < deadline, "{} of {count} came", got.len());
             self.turn();
             let clock = self.clock;
-            self.ether.receive(&clock, |_, from, datagram| got.push((from, datagram.to_vec())));
+            self.ether.receive(&clock, &mut |_, from, datagram| {
+                let Route::Ethernet(from) = from else { panic!("from {from:?}") };
+                got.push((from, datagram.to_vec()));
+            });
         }
         got
     }
@@ -118,7 +121,8 @@ fn datagrams_of_all_lengths_arrive_with_their_senders_address() {
 fn everyone_is_reached_by_one_frame_and_the_answer_names_its_sender() {
     let Some([a, b]) = hosts() else { return };
     let (mut a, mut b) = (End::open(&a, Framing::Bare), End::open(&b, Framing::Bare));
-    a.send(a.ether.everyone().unwrap(), &row([60]));
+    assert_eq!(a.ether.everyone(), Some(Route::Ethernet(Mac::BROADCAST)));
+    a.send(Mac::BROADCAST, &row([60]));
     let (from, _) = b.receive(1).remove(0);
     b.send(from, &row([61]));
     assert_eq!(a.receive(1), [(b.ether.mac(), vec![0; 61])]);
