@@ -1,14 +1,19 @@
 //! Configuration files: TOML in which every mistake is answered with file, line and key.
 
+mod value;
+
 use std::borrow::Borrow;
 use std::fs;
 use std::io;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, de};
 use thiserror::Error;
+
+use self::value::Value;
 
 /// No configuration is longer; a wrong path must not be read whole.
 const MAX_LEN: u64 = 1024 * 1024;
@@ -70,11 +75,12 @@ fn read(path: &Path) -> io::Result<String> {
 ///
 /// As [`load`].
 pub fn parse<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
-    toml::from_str(text).map_err(|e| {
-        let at = e.span().map_or(0, |span| span.start.min(text.len()));
+    let read = Value::parse(text).and_then(|file| file.feed(PhantomData::<T>));
+    read.map_err(|mistake| {
+        let at = mistake.at.map_or(0, |at| at.min(text.len()));
         let before = text.get(..at).unwrap_or_default();
         let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
-        let said = e.message().trim().replace('\n', ", ");
+        let said = mistake.message.trim().replace('\n', ", ");
         let message = match key_on(text, line) {
             Some(key) if !said.contains(&format!("`{key}`")) => format!("`{key}`: {said}"),
             _ => said,

@@ -190,11 +190,7 @@ fn print(options: &Options, snapshot: &Snapshot, last: bool) -> anyhow::Result<(
 
 fn config(options: &Options) -> anyhow::Result<RadioConfig> {
     let mut settings = match &options.file {
-        Some(path) => {
-            let name = path.display();
-            let text = fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
-            toml::from_str(&text).with_context(|| format!("in {name}"))?
-        }
+        Some(path) => lasthop_control::config::load(path)?,
         None => RadioSettings::default(),
     };
     settings.both = options.both.settings().over(&settings.both);
