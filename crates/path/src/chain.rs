@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lasthop_agent::{Agent, Output, Side};
-use lasthop_units::{LinkEvent, Time};
+use lasthop_units::{LinkEvent, Time, gather};
 use lasthop_wire::agent::Message;
 
 use super::frame::Frame;
@@ -127,7 +127,7 @@ impl Chain {
 
     /// What the machines have counted.
     pub(super) fn counters(&self) -> BTreeMap<String, u64> {
-        self.machines.iter().flat_map(Machine::counters).collect()
+        gather(self.machines.iter().flat_map(Machine::counters))
     }
 
     /// Moves what the machines have to say from one to the next until all of it has been handled or

@@ -107,9 +107,9 @@ impl Flows {
             age_s: now.since(flow.since).as_secs_f64(),
             ..ConnectionReport::default()
         };
-        let mut reports: Vec<_> = self.table.iter().map(report).collect();
-        reports.sort_by_key(|report| report.key);
-        reports
+        let mut flows: Vec<_> = self.table.iter().collect();
+        flows.sort_unstable_by_key(|(_, flow)| flow.key);
+        flows.into_iter().map(report).collect()
     }
 }
 

@@ -41,10 +41,9 @@ pub(super) fn all(config: &AgentConfig) -> Result<Vec<Machine>, AgentError> {
     }
     // Which of them are first follows from the hop: what recovers its losses is next to it.
     let recovery = |machine: &Machine| machine.needs_peer();
-    match config.end {
-        HopEnd::Base => machines.sort_by_key(recovery),
-        HopEnd::Mobile => machines.sort_by_key(|machine| !recovery(machine)),
-    }
+    let comes_first = |machine: &Machine| recovery(machine) == (config.end == HopEnd::Mobile);
+    let (mut machines, rest): (Vec<_>, Vec<_>) = machines.into_iter().partition(comes_first);
+    machines.extend(rest);
     machines.dedup_by(|a, b| recovery(a) && recovery(b));
     Ok(machines)
 }

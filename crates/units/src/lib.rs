@@ -10,6 +10,7 @@ extern crate alloc;
 
 mod address;
 mod deadlines;
+mod gather;
 mod line;
 mod link;
 mod parse;
@@ -21,6 +22,7 @@ mod watch;
 
 pub use address::CarrierAddress;
 pub use deadlines::{Deadlines, Timers};
+pub use gather::gather;
 pub use line::one_line;
 pub use link::LinkEvent;
 pub use parse::{ParseError, Span};

@@ -286,9 +286,10 @@ impl<'de> Deserialize<'de> for Scheme {
 impl AgentRole {
     /// All of them; those that need something of the fixed host are last.
     pub fn all() -> Vec<Self> {
-        let mut all = Scheme::ALL.map(Scheme::roles).concat();
-        all.sort_by_key(|role| role.scheme.traits().changes_fixed);
-        all
+        let all = Scheme::ALL.into_iter().flat_map(Scheme::roles).copied();
+        let (last, first): (Vec<_>, Vec<_>) =
+            all.partition(|role| role.scheme.traits().changes_fixed);
+        [first, last].concat()
     }
 
     /// Their names, with commas between them.

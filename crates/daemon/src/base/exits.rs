@@ -13,7 +13,7 @@ use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{Admin, MigrateError};
 use lasthop_session::Refusal;
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, Time, gather};
 use rustix::net::sockopt;
 
 use super::BaseConfig;
@@ -89,7 +89,7 @@ impl Exits {
         let sources = config.mobiles.iter().map(|mobile| {
             (mobile.key, SourceAddresses::new(mobile.addresses.clone(), mobile.networks.clone()))
         });
-        let none = Self { helper: None, watch: None, away: None, sources: sources.collect() };
+        let none = Self { helper: None, watch: None, away: None, sources: gather(sources) };
         if config.mobiles.is_empty() {
             return Ok(none);
         }

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use core::net::{Ipv4Addr, SocketAddrV4};
 
-use lasthop_units::Time;
+use lasthop_units::{Time, gather};
 use lasthop_wire::mobile_tcp::{Code, Control};
 
 use super::connection::Ticks;
@@ -54,7 +54,7 @@ impl Ports {
     /// The ports for the next association, to be announced to its base.
     pub(super) fn restarted(&self) -> Self {
         let open = self.ours.iter().filter(|(_, port)| port.open);
-        let ours: BTreeMap<_, _> = open.map(|(n, _)| (*n, OwnPort::announcing(true))).collect();
+        let ours: BTreeMap<_, _> = gather(open.map(|(n, _)| (*n, OwnPort::announcing(true))));
         Self { due: ours.len(), ours, theirs: BTreeSet::new() }
     }
 

@@ -11,6 +11,7 @@ use lasthop_kernel::network::Network;
 use lasthop_kernel::nft;
 use lasthop_kernel::sockopt::{self, Repair};
 use lasthop_kernel::transparent::{Exceptions, Interception, Numbers};
+use lasthop_units::gather;
 use rustix::net::{SocketType, ipproto, sockopt as options};
 
 use super::super::message::{Answer, Request, SocketRequest};
@@ -215,7 +216,7 @@ impl Duty {
             return Err(format!("more than {} connections are frozen", freeze::FROZEN_MAX));
         }
         // Where their connections will be is open from here on.
-        let moving: BTreeSet<IpAddr> = flows.iter().map(|flow| flow.local.ip()).collect();
+        let moving: BTreeSet<IpAddr> = gather(flows.iter().map(|flow| flow.local.ip()));
         let answered = &self.exceptions.answered - &moving;
         let then = Exceptions { answered, ..self.exceptions.clone() };
         self.freezer.freeze(flows, self.exceptions.change(&then))?;
@@ -254,7 +255,7 @@ impl Duty {
     /// Guarded addresses whose packets another base gets.
     fn away(&self) -> BTreeSet<IpAddr> {
         let is_guarded = |address: &IpAddr| self.guarded.iter().any(|n| n.contains(*address));
-        self.ways.leading_away().filter(is_guarded).collect()
+        gather(self.ways.leading_away().filter(is_guarded))
     }
 
     fn answer(&mut self, holdings: &Holdings, addresses: Vec<IpAddr>) -> Result<(), String> {
@@ -262,7 +263,7 @@ impl Duty {
         if !holdings.guards {
             return Err("nothing is guarded, so nothing is answered".into());
         }
-        let answered = addresses.into_iter().collect();
+        let answered = gather(addresses);
         self.except(Exceptions { answered, ..self.exceptions.clone() })
     }
 

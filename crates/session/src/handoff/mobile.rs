@@ -274,8 +274,9 @@ impl<A: Address, G: Granter<A>> Mobile<A, G> {
     pub fn greeting(&self, room: usize) -> Option<Vec<u8>> {
         let pending = self.pending.as_ref()?;
         let holder = self.holder.to_name();
-        let mut grants = pending.grants.clone();
-        grants.sort_by_key(|(name, _)| *name != holder);
+        let (mut grants, others): (Vec<_>, Vec<_>) =
+            pending.grants.iter().cloned().partition(|(name, _)| *name == holder);
+        grants.extend(others);
         loop {
             let message = Message::Greet {
                 holder: holder.clone(),

@@ -6,7 +6,7 @@
 use alloc::collections::BTreeMap;
 
 use lasthop_hop::{StreamId, Streams};
-use lasthop_units::Time;
+use lasthop_units::{Time, gather};
 use lasthop_wire::mhp::handoff::{ConnectionState, Reopen, Reopened, SessionState, Stage};
 use lasthop_wire::mhp::{Message, ResetReason};
 
@@ -39,7 +39,7 @@ impl Session {
             return false;
         }
         let known: BTreeMap<u64, &ConnectionState> =
-            state.connections.iter().map(|connection| (connection.id, connection)).collect();
+            gather(state.connections.iter().map(|connection| (connection.id, connection)));
         for (stream, reopen) in untried {
             if !is_later(state.turn, reopen.turn)
                 && let Some(connection) = known.get(&reopen.connection)

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use lasthop_units::{Bytes, Time};
+use lasthop_units::{Bytes, Time, gather};
 
 use super::wired::{Wired, emptied};
 use super::{Dumped, Fate, NoteKind, READY_PATIENCE, Station, Wires};
@@ -139,7 +139,7 @@ where
         let hop = world.hop_state(id);
         let (own, mut streams) = world.session(id)?;
         let mut state = SessionState { hop, ..own.freeze(now, &mut streams, session) };
-        let wired: BTreeMap<ConnId, S> = world.wired(id).into_iter().collect();
+        let wired: BTreeMap<ConnId, S> = gather(world.wired(id));
         let mut left = AnchoredConnections { connections: Vec::new(), sockets: BTreeMap::new() };
         let mut leaving = Vec::new();
         for connection in &mut state.connections {
@@ -219,7 +219,7 @@ where
             left = left
                 .saturating_sub(images.iter().map(|(_, image)| image.len()).sum::<usize>().into());
             let mut wired: BTreeMap<u64, Wired<A>> =
-                images.into_iter().map(|(conn, image)| (conn.0, Wired::Image(image))).collect();
+                gather(images.into_iter().map(|(conn, image)| (conn.0, Wired::Image(image))));
             for (link, base) in self.far.anchors(session) {
                 let Some((far, streams)) = world.session(link) else { continue };
                 let far = far.preview(&streams, session, left);

@@ -14,7 +14,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
-use lasthop_units::{Deadlines, Duration, Time};
+use lasthop_units::{Deadlines, Duration, Time, gather};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId};
 
 use crate::handoff::{self, Address, Authority, BaseEvent, Denied};
@@ -400,7 +400,7 @@ where
         self.stands(mobile);
         let Some((own, mut streams)) = world.session(id) else { return };
         let state = own.freeze(now, &mut streams, session);
-        let moved: BTreeSet<u64> = state.connections.iter().map(|c| c.id).collect();
+        let moved: BTreeSet<u64> = gather(state.connections.iter().map(|c| c.id));
         own.adopt(now, state);
         own.set_handoff(self.machine.attempt(session));
         // What is being opened goes on, though the session says anew that it is to be; but for what the

@@ -5,6 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use lasthop_units::gather;
 use lasthop_wire::mhp::handoff::BaseName;
 
 use crate::SessionState;
@@ -73,10 +74,10 @@ fn split_base<A: Address>(bytes: &[u8]) -> Option<(A, &[u8])> {
 /// The bases that keep sockets of a session's connections.
 pub(super) fn anchors<A: Address + Ord>(state: &SessionState) -> BTreeSet<A> {
     let anchor = |c: &ConnectionState| match c.wired.split_first()? {
-        (&TAG_ANCHOR, rest) => Some(split_base(rest)?.0),
+        (&TAG_ANCHOR, rest) => Some(split_base::<A>(rest)?.0),
         _ => None,
     };
-    state.connections.iter().filter_map(anchor).collect()
+    gather(state.connections.iter().filter_map(anchor))
 }
 
 /// A state of nothing but these connections.

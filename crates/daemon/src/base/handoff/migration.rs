@@ -10,7 +10,7 @@ use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_migrate::{self as migrate, Admin, Failed, Flow, Image, MigrateError, Routing};
 use lasthop_session::{ConnId, SessionId};
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, Time, gather};
 
 use super::{Fallback, HandoffConfig, MobileAddresses, Mode};
 use crate::base::exits::Helper;
@@ -90,7 +90,7 @@ impl Migration {
         let routing = routing
             .inspect_err(|error| tracing::warn!(%error, "connections cannot migrate"))
             .ok()?;
-        let addresses = mobiles.iter().map(|m| (m.key, m.addresses.clone())).collect();
+        let addresses = gather(mobiles.iter().map(|m| (m.key, m.addresses.clone())));
         Some(Self {
             helper,
             routing,

@@ -3,7 +3,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-use lasthop_units::{CarrierAddress, Seed, Stream as Numbers, Time};
+use lasthop_units::{CarrierAddress, Seed, Stream as Numbers, Time, gather};
 use lasthop_wire::datagram::{Data, Kind, MAX_REPLY_LEN, Token, Unknown};
 
 use super::super::base::{AssociationId, AssociationOf, BaseEnd, BaseLinks};
@@ -77,7 +77,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
     /// is to protect anything.
     pub fn new(config: T::Config, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
         let responder = Responder::new(keys, seed.child("responder"));
-        let allowed = Some(allowed.iter().map(|k| *k.as_bytes()).collect());
+        let allowed = Some(gather(allowed.iter().map(|k| *k.as_bytes())));
         Self::over(NumberedLinks::new(config, responder, allowed, seed))
     }
 
@@ -308,7 +308,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         if self.links.allowed.is_none() {
             return;
         }
-        let allowed: BTreeSet<[u8; 32]> = allowed.iter().map(|k| *k.as_bytes()).collect();
+        let allowed: BTreeSet<[u8; 32]> = gather(allowed.iter().map(|k| *k.as_bytes()));
         self.links.handshakes.retain(|mobile| allowed.contains(mobile));
         let revoked = self.links.by_mobile.iter().filter(|(mobile, _)| !allowed.contains(*mobile));
         let revoked: Vec<u64> = revoked.flat_map(|(_, ids)| ids.iter().copied()).collect();
