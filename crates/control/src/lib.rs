@@ -3,6 +3,7 @@
 
 pub mod config;
 pub mod grid;
+pub mod keyed;
 pub mod link_signals;
 pub mod priority;
 pub mod settings;

@@ -27,18 +27,39 @@ use serde::Serialize;
 /// method of the field's name that gives the value. A default that depends on more stands behind
 /// `=>`, as the documentation says it, alone or behind the value that it is shown in place of. In a
 /// struct of flags a row without one says `#[arg(skip)]`, and one that is a table of flags itself
-/// `#[command(flatten)]`. What is only a flag says `#[serde(skip)]`.
+/// `#[command(flatten)]`. What is only a flag says `#[key(skip)]`,
+/// and what a function of its own reads `#[key(read = FUNCTION)]`.
 #[macro_export]
 macro_rules! settings {
     ($(#[$($meta:tt)*])* $visible:vis struct $name:ident { $($rows:tt)* }) => {
         $crate::settings! {
-            entry
+            @table
             $(#[$($meta)*])*
             #[derive(Default)]
-            #[serde(default)]
             $visible struct $name { $($rows)* }
         }
         $crate::settings!(@lay $name $($rows)*);
+        $crate::settings!(@read $name $($rows)*);
+    };
+    (entry $(#[$($meta:tt)*])* $visible:vis struct $name:ident { $($rows:tt)* }) => {
+        $crate::settings! {
+            @table
+            $(#[$($meta)*])*
+            #[derive(serde::Deserialize)]
+            #[serde(deny_unknown_fields)]
+            $visible struct $name { $($rows)* }
+        }
+    };
+    (@read $name:ident $(
+        $(#[doc = $doc:literal])*
+        $(#[flag($($flag:tt)*)])?
+        $(#[arg($($arg:tt)*)])?
+        $(#[command($($command:tt)*)])?
+        $(#[range($range:expr)])?
+        $(#[key($($key:tt)*)])?
+        $visible:vis $field:ident: $type:ty $(= $default:expr)? $(=> $shown:expr)?,
+    )*) => {
+        $crate::keyed!($name, true, $([$($($key)*)?] $field: $type,)*);
     };
     (@lay $name:ident $(
         $(#[$($attribute:tt)*])*
@@ -51,7 +72,7 @@ macro_rules! settings {
         }
     };
     (
-        entry
+        @table
         $(#[$($meta:tt)*])*
         $visible:vis struct $name:ident {$(
             $(#[doc = $doc:literal])*
@@ -59,12 +80,12 @@ macro_rules! settings {
             $(#[arg($($arg:tt)*)])?
             $(#[command($($command:tt)*)])?
             $(#[range($range:expr)])?
+            $(#[key($($key:tt)*)])?
             $(#[serde($($serde:tt)*)])?
             $also_visible:vis $field:ident: $type:ty $(= $default:expr)? $(=> $shown:expr)?,
         )*}
     ) => {
-        #[derive(Clone, Debug, serde::Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[derive(Clone, Debug)]
         $(#[$($meta)*])*
         $visible struct $name {$(
             $(#[doc = $doc])*
@@ -90,7 +111,7 @@ macro_rules! settings {
         impl $crate::settings::Table for $name {
             const ROWS: &'static [$crate::settings::Row] = &[$($crate::settings::Row {
                 name: stringify!($field),
-                is_key: $crate::settings!(@is_key $($($serde)*)?),
+                is_key: $crate::settings!(@is_key $($($key)*)?),
                 flag: $crate::settings!(@flag $($($flag)*)?),
                 kind: stringify!($type),
                 doc: &[$($doc),*],
@@ -237,7 +258,7 @@ mod tests {
             /// Names.
             names: Vec<String> => "`[\"all\"]`",
             /// Not of files.
-            #[serde(skip)]
+            #[key(skip)]
             only: Option<u8>,
         }
     }

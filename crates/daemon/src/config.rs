@@ -91,7 +91,7 @@ macro_rules! role_settings {
                 ///
                 /// Each end's choice rules what that end sends.
                 #[flag(long = "congestion", value_name = "NAME")]
-                #[serde(deserialize_with = "crate::config::congestion")]
+                #[key(read = $crate::config::congestion)]
                 pub congestion: Option<lasthop_kernel::tcp::Congestion> => "the system's",
                 /// The Unix socket that `lasthop status` asks.
                 ///
@@ -148,19 +148,19 @@ settings! {
         /// a round trip.
         #[flag(long = "window", value_name = "SIZE", value_parser = |s: &str| WINDOW.parse(s))]
         #[range(WINDOW)]
-        #[serde(deserialize_with = "window")]
+        #[key(read = window)]
         pub window: Option<Bytes> = mobile_tcp::Config::default().window,
         /// What a connection may hold unsent or unacknowledged.
         #[arg(skip)]
         #[range(SEND_BUFFER)]
-        #[serde(deserialize_with = "send_buffer")]
+        #[key(read = send_buffer)]
         pub send_buffer: Option<Bytes> = mobile_tcp::Config::default().send_buffer,
         /// Data in one packet.
         ///
         /// More than the interface's frames hold is refused.
         #[arg(skip)]
         #[range(PACKET)]
-        #[serde(deserialize_with = "packet")]
+        #[key(read = packet)]
         pub packet: Option<Bytes> = mobile_tcp::Config::default().max_packet
             => format!("{}, or what fits", shown(&mobile_tcp::Config::default().max_packet)),
         /// The one timer.
@@ -169,7 +169,7 @@ settings! {
         /// (MOB-34).
         #[arg(skip)]
         #[range(format!(", from {} to {}", TICK.0, TICK.1))]
-        #[serde(deserialize_with = "tick")]
+        #[key(read = tick)]
         pub tick: Option<Span> = Span(mobile_tcp::Config::default().tick),
         /// What all connections of mobile-tcp of a mobile together may have on their way, in each
         /// direction, or `none` for no bound.

@@ -6,41 +6,271 @@ use serde::{Deserialize, Serialize};
 
 use super::request::Target;
 
-/// A picture of a running base, mobile or agent.
-#[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct Report {
-    /// `base`, `mobile` or `agent`.
-    pub role: String,
-    /// The program's version.
-    pub version: String,
-    /// Seconds since it was started.
-    pub uptime_s: f64,
-    /// `srp`, `mobile-tcp` or `split-tcp`; empty at an agent.
-    pub hop: String,
-    /// One for each mobile, or one for the base.
-    pub associations: Vec<AssociationReport>,
-    /// Every connection.
-    pub connections: Vec<ConnectionReport>,
-    /// What happened since the start.
-    pub counters: Counters,
-    /// Of a mobile: the bases that it is configured with, in that order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub bases: Vec<BaseReport>,
-    /// Of a base: the other bases that it is configured with.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub peers: Vec<PeerReport>,
-    /// Handoffs since the start, where they are configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handoffs: Option<Handoffs>,
-    /// Of a mobile: the latest handoff.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub handoff: Option<HandoffReport>,
-    /// Of an agent: what it is and does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent: Option<AgentReport>,
-    /// What the user has said of priorities and not taken back, oldest first; the later word counts.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub priorities: Vec<PriorityReport>,
+/// Makes structs that serde writes, and that are read [key by key](crate::keyed): a process of another
+/// version may leave keys out and say others.
+macro_rules! reports {
+    ($(
+        $(#[$meta:meta])*
+        pub struct $name:ident {$(
+            $(#[$about:meta])*
+            pub $field:ident: $type:ty,
+        )*}
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Default, Debug, Serialize)]
+        pub struct $name {$(
+            $(#[$about])*
+            pub $field: $type,
+        )*}
+        crate::keyed!($name, false, $([] $field: $type,)*);
+    )*};
+}
+
+reports! {
+    /// A picture of a running base, mobile or agent.
+    pub struct Report {
+        /// `base`, `mobile` or `agent`.
+        pub role: String,
+        /// The program's version.
+        pub version: String,
+        /// Seconds since it was started.
+        pub uptime_s: f64,
+        /// `srp`, `mobile-tcp` or `split-tcp`; empty at an agent.
+        pub hop: String,
+        /// One for each mobile, or one for the base.
+        pub associations: Vec<AssociationReport>,
+        /// Every connection.
+        pub connections: Vec<ConnectionReport>,
+        /// What happened since the start.
+        pub counters: Counters,
+        /// Of a mobile: the bases that it is configured with, in that order.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub bases: Vec<BaseReport>,
+        /// Of a base: the other bases that it is configured with.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub peers: Vec<PeerReport>,
+        /// Handoffs since the start, where they are configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub handoffs: Option<Handoffs>,
+        /// Of a mobile: the latest handoff.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub handoff: Option<HandoffReport>,
+        /// Of an agent: what it is and does.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub agent: Option<AgentReport>,
+        /// What the user has said of priorities and not taken back, oldest first; the later word counts.
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        pub priorities: Vec<PriorityReport>,
+    }
+
+    /// An agent in the path.
+    pub struct AgentReport {
+        /// Its schemes, from the fixed side to the mobile side.
+        pub schemes: Vec<String>,
+        /// Where the fixed hosts are.
+        pub fixed: InterfaceReport,
+        /// Where the mobiles are.
+        pub mobile: InterfaceReport,
+        /// Whether the agent at the other end of the hop is heard; absent if none is needed.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub peer: Option<bool>,
+        /// What was last heard of the link: `up`, `down` or `imminent`.
+        pub link: String,
+        /// What each scheme counts: `snoop_repaired` and the like.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub counters: BTreeMap<String, u64>,
+    }
+
+    /// An interface of an agent.
+    #[derive(PartialEq, Eq)]
+    pub struct InterfaceReport {
+        /// Its name.
+        pub name: String,
+        /// Whether it is there and carries.
+        pub up: bool,
+        /// TCP packets that came in, those for this host itself among them.
+        pub packets_received: u64,
+        /// Their bytes, with Ethernet headers.
+        pub bytes_received: u64,
+        /// Packets that the agent sent.
+        pub packets_sent: u64,
+        /// Their bytes, with Ethernet headers.
+        pub bytes_sent: u64,
+        /// Packets that came and were lost because the agent did not keep up.
+        pub packets_missed: u64,
+        /// Packets that the interface did not take.
+        pub packets_unsent: u64,
+    }
+
+    /// A base, as a mobile sees it.
+    #[derive(PartialEq)]
+    pub struct BaseReport {
+        /// What the configuration calls it.
+        pub name: String,
+        /// Its public key, by which its association is known; absent without a seal.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub key: Option<String>,
+        /// Where it is.
+        pub address: String,
+        /// `up`, `silent`, `connecting`, `down` or `idle`: no association is wanted.
+        pub state: String,
+        /// Whether the mobile's connections go through it.
+        pub current: bool,
+        /// The interface through which it is reached, where that is configured.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub interface: Option<String>,
+        /// How often the connections moved to it.
+        pub handoffs: u64,
+        /// How long they stood still the last time, in seconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub last_pause_s: Option<f64>,
+    }
+
+    /// Another base, as a base sees it.
+    #[derive(PartialEq, Eq)]
+    pub struct PeerReport {
+        /// What the configuration calls it.
+        pub name: String,
+        /// Its public key.
+        pub key: String,
+        /// Where it is.
+        pub address: String,
+        /// Whether there is an association with it.
+        pub up: bool,
+    }
+
+    /// Handoffs since the start. A session is all connections of a mobile together.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct Handoffs {
+        /// Sessions that moved here from another base; at a mobile, its own handoffs.
+        pub here: u64,
+        /// Sessions that another base took over.
+        pub given: u64,
+        /// Requests that were refused: without authorisation, out of date, or beyond a bound.
+        pub refused: u64,
+        /// Connections that could not be saved.
+        pub lost: u64,
+        /// Connections whose wired half stayed at another base.
+        pub anchored: u64,
+        /// Connections that came with their wired half.
+        pub migrated: u64,
+    }
+
+    /// A mobile's handoff.
+    #[derive(PartialEq)]
+    pub struct HandoffReport {
+        /// Handoffs are numbered from 1 since the start.
+        pub number: u64,
+        /// The name of the base that the connections move to.
+        pub to: String,
+        /// How it stands.
+        pub state: HandoffState,
+        /// How long the connections stood still, in seconds; known when they go on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub pause_s: Option<f64>,
+        /// Connections that moved.
+        pub moved: u64,
+        /// Connections that were reset on the way.
+        pub lost: u64,
+        /// Why the connections could not be saved.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+    }
+
+    /// One association. What a hop does not know is absent.
+    pub struct AssociationReport {
+        /// Its number in this process.
+        pub id: u64,
+        /// The peer's public key.
+        pub peer: Option<String>,
+        /// Where the peer is.
+        pub address: Option<String>,
+        /// `up`, `silent`, `connecting`, `down` or `closing`.
+        pub state: String,
+        /// Seconds since it came up.
+        pub age_s: f64,
+        /// Streams at this moment.
+        pub streams: u64,
+        /// The rate at which it may send, in bit/s.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub pacing_bps: Option<u64>,
+        /// The rate at which the hop delivers, in bit/s.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub delivery_bps: Option<u64>,
+        /// The share of what was sent that was lost, of late.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub loss: Option<f64>,
+        /// Smoothed round trip, milliseconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub srtt_ms: Option<f64>,
+        /// Least round trip, milliseconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub min_rtt_ms: Option<f64>,
+        /// The round trip beyond its least, milliseconds.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub queue_ms: Option<f64>,
+        /// The longest datagram, bytes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub mtu: Option<u64>,
+        /// Packets sent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub packets_sent: Option<u64>,
+        /// Of which were lost on the way.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub packets_lost: Option<u64>,
+        /// Packets received.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub packets_received: Option<u64>,
+        /// Application bytes sent to the peer.
+        pub bytes_sent: u64,
+        /// Application bytes sent again.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub bytes_retransmitted: Option<u64>,
+        /// Application bytes received from the peer.
+        pub bytes_received: u64,
+    }
+
+    /// One connection.
+    pub struct ConnectionReport {
+        /// What names it in this process, as long as it lasts.
+        pub key: u64,
+        /// Its association.
+        pub association: Option<String>,
+        /// Its number in the association.
+        pub id: Option<u64>,
+        /// Where it goes.
+        pub target: String,
+        /// Who wants it: the client's address and port.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub client: Option<String>,
+        /// The program whose it is, where the kernel can tell.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub program: Option<String>,
+        /// Its priority, if priorities are known at this end.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub priority: Option<u32>,
+        /// `opening`, `open`, `sent-end`, `got-end` or `closing`.
+        pub state: String,
+        /// Bytes from here into the hop.
+        pub bytes_to_hop: u64,
+        /// Bytes out of the hop.
+        pub bytes_from_hop: u64,
+        /// Seconds since it was asked for.
+        pub age_s: f64,
+    }
+
+    /// Counts since the start.
+    #[derive(Copy)]
+    pub struct Counters {
+        /// Connections that stood.
+        pub opened: u64,
+        /// Connections that were refused or failed.
+        pub refused: u64,
+        /// Connections that are over.
+        pub closed: u64,
+        /// Datagrams or hop connections that were no peer's.
+        pub garbage: u64,
+    }
 }
 
 /// A word of the user's on priorities.
@@ -50,100 +280,6 @@ pub struct PriorityReport {
     pub of: Target,
     /// Their priority.
     pub priority: u32,
-}
-
-/// An agent in the path.
-#[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct AgentReport {
-    /// Its schemes, from the fixed side to the mobile side.
-    pub schemes: Vec<String>,
-    /// Where the fixed hosts are.
-    pub fixed: InterfaceReport,
-    /// Where the mobiles are.
-    pub mobile: InterfaceReport,
-    /// Whether the agent at the other end of the hop is heard; absent if none is needed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub peer: Option<bool>,
-    /// What was last heard of the link: `up`, `down` or `imminent`.
-    pub link: String,
-    /// What each scheme counts: `snoop_repaired` and the like.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub counters: BTreeMap<String, u64>,
-}
-
-/// An interface of an agent.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct InterfaceReport {
-    /// Its name.
-    pub name: String,
-    /// Whether it is there and carries.
-    pub up: bool,
-    /// TCP packets that came in, those for this host itself among them.
-    pub packets_received: u64,
-    /// Their bytes, with Ethernet headers.
-    pub bytes_received: u64,
-    /// Packets that the agent sent.
-    pub packets_sent: u64,
-    /// Their bytes, with Ethernet headers.
-    pub bytes_sent: u64,
-    /// Packets that came and were lost because the agent did not keep up.
-    pub packets_missed: u64,
-    /// Packets that the interface did not take.
-    pub packets_unsent: u64,
-}
-
-/// A base, as a mobile sees it.
-#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
-pub struct BaseReport {
-    /// What the configuration calls it.
-    pub name: String,
-    /// Its public key, by which its association is known; absent without a seal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
-    /// Where it is.
-    pub address: String,
-    /// `up`, `silent`, `connecting`, `down` or `idle`: no association is wanted.
-    pub state: String,
-    /// Whether the mobile's connections go through it.
-    pub current: bool,
-    /// The interface through which it is reached, where that is configured.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub interface: Option<String>,
-    /// How often the connections moved to it.
-    pub handoffs: u64,
-    /// How long they stood still the last time, in seconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub last_pause_s: Option<f64>,
-}
-
-/// Another base, as a base sees it.
-#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct PeerReport {
-    /// What the configuration calls it.
-    pub name: String,
-    /// Its public key.
-    pub key: String,
-    /// Where it is.
-    pub address: String,
-    /// Whether there is an association with it.
-    pub up: bool,
-}
-
-/// Handoffs since the start. A session is all connections of a mobile together.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-pub struct Handoffs {
-    /// Sessions that moved here from another base; at a mobile, its own handoffs.
-    pub here: u64,
-    /// Sessions that another base took over.
-    pub given: u64,
-    /// Requests that were refused: without authorisation, out of date, or beyond a bound.
-    pub refused: u64,
-    /// Connections that could not be saved.
-    pub lost: u64,
-    /// Connections whose wired half stayed at another base.
-    pub anchored: u64,
-    /// Connections that came with their wired half.
-    pub migrated: u64,
 }
 
 /// How a handoff stands.
@@ -157,123 +293,4 @@ pub enum HandoffState {
     Done,
     /// The connections could not be saved.
     Broken,
-}
-
-/// A mobile's handoff.
-#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
-pub struct HandoffReport {
-    /// Handoffs are numbered from 1 since the start.
-    pub number: u64,
-    /// The name of the base that the connections move to.
-    pub to: String,
-    /// How it stands.
-    pub state: HandoffState,
-    /// How long the connections stood still, in seconds; known when they go on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pause_s: Option<f64>,
-    /// Connections that moved.
-    pub moved: u64,
-    /// Connections that were reset on the way.
-    pub lost: u64,
-    /// Why the connections could not be saved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
-
-/// One association. What a hop does not know is absent.
-#[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct AssociationReport {
-    /// Its number in this process.
-    pub id: u64,
-    /// The peer's public key.
-    pub peer: Option<String>,
-    /// Where the peer is.
-    pub address: Option<String>,
-    /// `up`, `silent`, `connecting`, `down` or `closing`.
-    pub state: String,
-    /// Seconds since it came up.
-    pub age_s: f64,
-    /// Streams at this moment.
-    pub streams: u64,
-    /// The rate at which it may send, in bit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub pacing_bps: Option<u64>,
-    /// The rate at which the hop delivers, in bit/s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delivery_bps: Option<u64>,
-    /// The share of what was sent that was lost, of late.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub loss: Option<f64>,
-    /// Smoothed round trip, milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub srtt_ms: Option<f64>,
-    /// Least round trip, milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub min_rtt_ms: Option<f64>,
-    /// The round trip beyond its least, milliseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub queue_ms: Option<f64>,
-    /// The longest datagram, bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<u64>,
-    /// Packets sent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets_sent: Option<u64>,
-    /// Of which were lost on the way.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets_lost: Option<u64>,
-    /// Packets received.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets_received: Option<u64>,
-    /// Application bytes sent to the peer.
-    pub bytes_sent: u64,
-    /// Application bytes sent again.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bytes_retransmitted: Option<u64>,
-    /// Application bytes received from the peer.
-    pub bytes_received: u64,
-}
-
-/// One connection.
-#[derive(Clone, Default, Debug, Serialize, Deserialize)]
-pub struct ConnectionReport {
-    /// What names it in this process, as long as it lasts.
-    #[serde(default)]
-    pub key: u64,
-    /// Its association.
-    pub association: Option<String>,
-    /// Its number in the association.
-    pub id: Option<u64>,
-    /// Where it goes.
-    pub target: String,
-    /// Who wants it: the client's address and port.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub client: Option<String>,
-    /// The program whose it is, where the kernel can tell.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub program: Option<String>,
-    /// Its priority, if priorities are known at this end.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub priority: Option<u32>,
-    /// `opening`, `open`, `sent-end`, `got-end` or `closing`.
-    pub state: String,
-    /// Bytes from here into the hop.
-    pub bytes_to_hop: u64,
-    /// Bytes out of the hop.
-    pub bytes_from_hop: u64,
-    /// Seconds since it was asked for.
-    pub age_s: f64,
-}
-
-/// Counts since the start.
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-pub struct Counters {
-    /// Connections that stood.
-    pub opened: u64,
-    /// Connections that were refused or failed.
-    pub refused: u64,
-    /// Connections that are over.
-    pub closed: u64,
-    /// Datagrams or hop connections that were no peer's.
-    pub garbage: u64,
 }

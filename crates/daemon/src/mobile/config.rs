@@ -301,7 +301,7 @@ role_settings! {
             require_equals = true,
             default_missing_value = "host"
         )]
-        #[serde(skip)]
+        #[key(skip)]
         pub intercepted: Option<String>,
         /// Bounds, a [table](#limits-1).
         #[command(flatten)]
