@@ -1,10 +1,11 @@
-//! What `snow` needs from outside: random numbers from a seed, and a Diffie-Hellman that wipes its
-//! secrets and refuses keys of low order.
+//! What `snow` needs from outside: random numbers from a seed, a Diffie-Hellman that wipes its
+//! secrets and refuses keys of low order, and the AEAD that seals data, too.
 
 use alloc::boxed::Box;
 
 use lasthop_units::{Seed, Stream};
-use lasthop_wire::datagram::VERSION;
+use lasthop_wire::datagram::{TAG_LEN, VERSION};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, Tag, UnboundKey};
 use snow::params::{CipherChoice, DHChoice, HashChoice, NoiseParams};
 use snow::resolvers::{CryptoResolver, DefaultResolver};
 use snow::types::{Cipher, Dh, Hash, Random};
@@ -65,12 +66,17 @@ impl CryptoResolver for Resolver {
         matches!(choice, DHChoice::Curve25519).then(|| Box::new(X25519::unset()) as Box<dyn Dh>)
     }
 
+    // A constant choice: the program has room for no other hash.
     fn resolve_hash(&self, choice: &HashChoice) -> Option<Box<dyn Hash>> {
-        DefaultResolver.resolve_hash(choice)
+        match choice {
+            HashChoice::Blake2s => DefaultResolver.resolve_hash(&HashChoice::Blake2s),
+            _ => None,
+        }
     }
 
     fn resolve_cipher(&self, choice: &CipherChoice) -> Option<Box<dyn Cipher>> {
-        DefaultResolver.resolve_cipher(choice)
+        let cipher = || Box::new(ChaChaPoly::of(&[0; 32])) as Box<dyn Cipher>;
+        matches!(choice, CipherChoice::ChaChaPoly).then(cipher)
     }
 }
 
@@ -80,6 +86,60 @@ impl Random for Seeded {
     fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), Error> {
         self.0.fill(out);
         Ok(())
+    }
+}
+
+/// RFC 8439's AEAD with Noise's nonces (its section 12.3).
+struct ChaChaPoly(LessSafeKey);
+
+impl ChaChaPoly {
+    #[expect(clippy::expect_used, reason = "the algorithm has keys of 32 bytes")]
+    fn of(key: &[u8; 32]) -> Self {
+        let key = UnboundKey::new(&CHACHA20_POLY1305, key);
+        Self(LessSafeKey::new(key.expect("a key of the algorithm's length")))
+    }
+
+    fn nonce(number: u64) -> Nonce {
+        let mut bytes = [0; 12];
+        bytes[4..].copy_from_slice(&number.to_le_bytes());
+        Nonce::assume_unique_for_key(bytes)
+    }
+}
+
+impl Cipher for ChaChaPoly {
+    fn name(&self) -> &'static str {
+        "ChaChaPoly"
+    }
+
+    fn set(&mut self, key: &[u8; 32]) {
+        *self = Self::of(key);
+    }
+
+    #[expect(clippy::expect_used, reason = "no handshake's message has 256 GiB")]
+    fn encrypt(&self, number: u64, header: &[u8], plaintext: &[u8], out: &mut [u8]) -> usize {
+        let (text, rest) = out.split_at_mut(plaintext.len());
+        text.copy_from_slice(plaintext);
+        let (nonce, header) = (Self::nonce(number), Aad::from(header));
+        let tag = self.0.seal_in_place_separate_tag(nonce, header, text).expect("sealed");
+        rest[..TAG_LEN].copy_from_slice(tag.as_ref());
+        plaintext.len() + TAG_LEN
+    }
+
+    fn decrypt(
+        &self,
+        number: u64,
+        header: &[u8],
+        sealed: &[u8],
+        out: &mut [u8],
+    ) -> Result<usize, Error> {
+        let (text, tag) = sealed.split_last_chunk::<TAG_LEN>().ok_or(Error::Decrypt)?;
+        let out = out.get_mut(..text.len()).ok_or(Error::Decrypt)?;
+        out.copy_from_slice(text);
+        let (nonce, header) = (Self::nonce(number), Aad::from(header));
+        self.0
+            .open_in_place_separate_tag(nonce, header, Tag::from(*tag), out, 0..)
+            .map_err(|_| Error::Decrypt)?;
+        Ok(text.len())
     }
 }
 
