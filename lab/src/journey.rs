@@ -15,6 +15,8 @@ use crate::traffic::{Flow, Servers, Traffic};
 
 const HTTP: u16 = 80;
 const TALK: u16 = 81;
+/// Connections that are opened in one go: more would meet the limit of those that wait.
+const BATCH: usize = 50;
 /// How often everything is looked at.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -78,6 +80,10 @@ pub struct Crossing {
     /// From the moment at which the new radio was there to the next byte, for each direction of
     /// each busy connection: at the client, or at the server if it goes there. None: no byte came.
     pub pauses: Vec<(&'static str, Option<Duration>)>,
+    /// Connections that went on, idle ones too.
+    pub connections: usize,
+    /// From that moment on until the last of them did.
+    pub took: Duration,
     /// From that moment on, when each step of the move was done, as the processes log it: those that
     /// were, of [`STAGES`].
     pub stages: Vec<(&'static str, Duration)>,
@@ -176,7 +182,7 @@ struct Traveller<'a> {
     flows: Vec<Flow>,
     capture: Capture,
     fleet: Fleet,
-    _servers: Servers,
+    servers: Servers,
     roam: Roam,
 }
 
@@ -195,10 +201,6 @@ impl<'a> Traveller<'a> {
         let servers = Servers::start(&roam.server, address(HTTP), address(TALK), seed)?;
         let fleet = Fleet::start(&roam, &plan.settings, program, plan.patience)?;
         let capture = roam.capture()?;
-        let open = |kind: &Traffic| {
-            servers.flow(*kind, &kind.to_string(), &roam.mobile, fleet.via(), plan.patience)
-        };
-        let flows = plan.traffic.iter().map(open).collect::<Result<_, _>>()?;
         let now = Instant::now();
         let mut traveller = Self {
             plan,
@@ -208,20 +210,31 @@ impl<'a> Traveller<'a> {
             told: now,
             warned: false,
             known: BTreeSet::new(),
-            flows,
+            flows: Vec::new(),
             capture,
             fleet,
-            _servers: servers,
+            servers,
             roam,
         };
-        let broken = traveller.wait_for_bytes(now)?;
-        if let Some(what) = broken.into_iter().next() {
-            return Err(LabError::Answer { who: "a connection", what });
-        }
+        plan.traffic.chunks(BATCH).try_for_each(|batch| traveller.open(batch))?;
         traveller.stay(plan.stay)?;
         let seen = traveller.capture.take();
         traveller.known = seen.alive;
         Ok(traveller)
+    }
+
+    /// Opens connections, and waits until each has brought something.
+    fn open(&mut self, batch: &[Traffic]) -> Result<(), LabError> {
+        let now = Instant::now();
+        for kind in batch {
+            let name = format!("{kind}{}", self.flows.len());
+            let (mobile, via) = (&self.roam.mobile, self.fleet.via());
+            self.flows.push(self.servers.flow(*kind, &name, mobile, via, self.plan.patience)?);
+        }
+        match self.wait_for_bytes(now)?.into_iter().next() {
+            Some(what) => Err(LabError::Answer { who: "a connection", what }),
+            None => Ok(()),
+        }
     }
 
     /// From the base where the mobile is to the next one.
@@ -242,6 +255,9 @@ impl<'a> Traveller<'a> {
         self.warned = false;
         let busy = self.flows.iter().filter(|flow| flow.kind() != Traffic::Idle);
         let pauses: Vec<_> = busy.flat_map(|flow| flow.waits(arrived)).collect();
+        let waits = self.flows.iter().flat_map(|flow| flow.waits(arrived));
+        let took = waits.filter_map(|(_, wait)| wait).max().unwrap_or_default();
+        let connections = self.flows.iter().filter(|flow| flow.has_moved_since(arrived)).count();
         self.stay(self.plan.stay)?;
         let stages = self.stages(arrived, [from, to]);
         let over = self.broken();
@@ -254,6 +270,8 @@ impl<'a> Traveller<'a> {
             dead_zone: arrived - left,
             predicted: self.plan.warning.is_some(),
             pauses,
+            connections,
+            took,
             stages,
             sha256_ok: self.flows.iter_mut().all(Flow::sha256_ok) && broken.is_empty(),
             same_four_tuple: !seen.alive.is_empty() && seen.alive.is_subset(&self.known),
@@ -331,5 +349,12 @@ impl<'a> Traveller<'a> {
     /// The base after the last one that the mobile was at.
     fn next(&self) -> usize {
         self.roam.last_place() % BASES + 1
+    }
+}
+
+impl Drop for Traveller<'_> {
+    fn drop(&mut self) {
+        // All at once: each takes a moment to notice.
+        self.flows.iter().for_each(Flow::stop);
     }
 }

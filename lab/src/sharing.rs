@@ -192,9 +192,12 @@ pub struct Scene {
     /// Where the mobile listens to commands.
     pub socket: PathBuf,
     program: PathBuf,
-    carrier: Carrier,
-    server: Server,
-    lab: Lab,
+    /// How clients reach the mobile.
+    pub carrier: Carrier,
+    /// The server at the fixed host.
+    pub server: Server,
+    /// The lab.
+    pub lab: Lab,
     _folder: Folder,
 }
 
@@ -214,21 +217,6 @@ impl Scene {
         let server = http::start(&lab.fixed, lab.server_address(Family::V4), seed)?;
         let carrier = Carrier::start_hop(&hop, &lab, Family::V4, program, PATIENCE)?;
         Ok(Self { socket, program: program.to_owned(), carrier, server, lab, _folder: folder })
-    }
-
-    /// The lab.
-    pub fn lab(&self) -> &Lab {
-        &self.lab
-    }
-
-    /// The server at the fixed host.
-    pub fn server(&self) -> &Server {
-        &self.server
-    }
-
-    /// How clients reach the mobile.
-    pub fn carrier(&mut self) -> &mut Carrier {
-        &mut self.carrier
     }
 
     /// Two transfers, and what they have by each pair of priorities; true if every byte was right.

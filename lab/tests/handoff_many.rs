@@ -33,11 +33,13 @@ fn all_move(mode: Mode) {
     let settings = Settings { handoff: Some(handoff), ..Settings::default() };
     let patience = Duration::from_secs(60);
     let plan = Plan { topology, settings, connections: CONNECTIONS - 2, moves: 2, patience };
-    for moved in travel(&plan, &program, &Stop::default()).unwrap() {
-        println!("{mode}: {} connections in {:?}", moved.connections, moved.took);
-        assert!(moved.broken.is_empty(), "{:?}\n{}", moved.broken, moved.said);
-        assert_eq!(moved.connections, CONNECTIONS);
-        assert!(!moved.noticed, "the server noticed");
+    let crossings = travel(&plan, &program, &Stop::default()).unwrap();
+    assert_eq!(crossings.len(), plan.moves as usize);
+    for crossing in crossings {
+        println!("{mode}: {} connections in {:?}", crossing.connections, crossing.took);
+        assert!(crossing.broken.is_empty(), "{:?}\n{}", crossing.broken, crossing.said);
+        assert_eq!(crossing.connections, CONNECTIONS);
+        assert!(crossing.is_good(), "{crossing:?}");
     }
 }
 

@@ -130,11 +130,11 @@ fn a_program_is_known_by_its_name() {
     std::fs::write(&rules, "[[priority]]\nprogram = \"curl\"\npriority = 4\n").unwrap();
     let mut hop = Hop::new("srp");
     hop.mobile.extend(["--config".to_owned(), rules.display().to_string()]);
-    let Some(mut scene) = scene(&hop) else { return };
-    let server = scene.server().address();
-    let lasthop_lab::client::Via::Socks5(proxy) = scene.carrier().via() else { panic!() };
+    let Some(scene) = scene(&hop) else { return };
+    let server = scene.server.address();
+    let lasthop_lab::client::Via::Socks5(proxy) = scene.carrier.via() else { panic!() };
     let curl = |scene: &Scene| {
-        let mut curl = scene.lab().mobile.command("curl");
+        let mut curl = scene.lab.mobile.command("curl");
         curl.args(["-s", "-o", "/dev/null", "--socks5", &proxy.to_string()]);
         curl.arg(format!("http://{server}/bytes/{}", 1u64 << 40)).stdout(Stdio::null());
         Running(curl.spawn().unwrap())

@@ -126,11 +126,11 @@ fn crowd(setting: &Setting, mode: Mode, cell: &str) -> Result<Row> {
     };
     let moves = crowd::travel(&plan, process::lasthop()?, &Stop::default())?;
     let most = moves.iter().map(|moved| moved.took).max().unwrap_or_default();
-    let whole = moves.iter().all(|m| m.broken.is_empty() && m.connections == CROWD && !m.noticed);
+    let whole = moves.iter().all(|moved| moved.is_good() && moved.connections == CROWD);
     Ok(Row::new(FIGURE, PEER, cell)
         .value("connections", CROWD)
         .value("moves", moves.len())
         .number("took_s", most.as_secs_f64())
-        .claim("all move", whole && moves.len() == plan.moves)
+        .claim("all move", whole && moves.len() == plan.moves as usize)
         .claim("within 1 s", most <= CROWD_LIMIT))
 }

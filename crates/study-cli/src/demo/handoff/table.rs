@@ -171,6 +171,8 @@ mod tests {
                 ("download", Some(Duration::from_millis(50))),
                 ("upload", pause.map(Duration::from_millis)),
             ],
+            connections: 1,
+            took: Duration::ZERO,
             stages: vec![(STAGES[1].0, Duration::from_millis(30))],
             sha256_ok: true,
             seen: Seen::default(),
