@@ -38,6 +38,9 @@ impl CarrierAddress for Route {
     }
 }
 
+/// What writes the next datagram into a buffer: where it goes, and how long it is.
+pub(crate) type Poll<'a> = dyn FnMut(&mut [u8]) -> Option<(Route, usize)> + 'a;
+
 /// One carrier: its sockets, and the batches in which datagrams pass them.
 pub(crate) trait Carrier: Send {
     /// Watches every socket; the events of socket `n` come back with `keys(n)`.
@@ -59,11 +62,7 @@ pub(crate) trait Carrier: Send {
 
     /// Sends what `poll` writes until it has nothing more, in batches. While the kernel takes no
     /// more, `poll` is left alone.
-    fn send(
-        &mut self,
-        turn: &mut Turn<'_>,
-        poll: &mut dyn FnMut(&mut [u8]) -> Option<(Route, usize)>,
-    );
+    fn send(&mut self, turn: &mut Turn<'_>, poll: &mut Poll<'_>);
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     fn next_timeout(&self) -> Option<Time> {

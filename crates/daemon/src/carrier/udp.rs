@@ -201,11 +201,7 @@ impl Carrier for Udp {
         }
     }
 
-    fn send(
-        &mut self,
-        _turn: &mut Turn<'_>,
-        poll: &mut dyn FnMut(&mut [u8]) -> Option<(carrier::Route, usize)>,
-    ) {
+    fn send(&mut self, _turn: &mut Turn<'_>, poll: &mut carrier::Poll<'_>) {
         // What the kernel did not take before goes first.
         if self.batch.segments > 0 && !self.flush() {
             return;

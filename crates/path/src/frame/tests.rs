@@ -104,7 +104,7 @@ fn segment(frame: &Frame) -> Segment {
 
 fn sack(blocks: u32) -> SackBlocks {
     let mut sack = SackBlocks::default();
-    (0..blocks).for_each(|n| sack.push(Seq(100 * n), Seq(100 * n + 50)));
+    (0..blocks).for_each(|n| assert!(sack.push(Seq(100 * n), Seq(100 * n + 50))));
     sack
 }
 

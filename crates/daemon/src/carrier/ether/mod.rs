@@ -22,7 +22,7 @@ use lasthop_units::{LinkEvent, Time};
 use lasthop_wire::mobile_tcp::{ETHERTYPE, ETHERTYPE_HOP, HOP_LEN_END};
 use thiserror::Error;
 
-use crate::carrier::{Carrier, Route};
+use crate::carrier::{Carrier, Poll, Route};
 
 /// Calls in one turn; what is left waits for the next.
 const CALLS_MAX: usize = 16;
@@ -321,11 +321,7 @@ impl Carrier for Ether {
         }
     }
 
-    fn send(
-        &mut self,
-        turn: &mut Turn<'_>,
-        poll: &mut dyn FnMut(&mut [u8]) -> Option<(Route, usize)>,
-    ) {
+    fn send(&mut self, turn: &mut Turn<'_>, poll: &mut Poll<'_>) {
         // What the kernel did not take before goes first.
         while self.flush(turn.now) {
             let framing = self.framing;

@@ -117,14 +117,14 @@ mod tests {
     use lasthop_units::Time;
 
     use super::*;
-    use crate::carrier::Carrier;
-    use crate::carrier::udp::{Route, Udp};
+    use crate::carrier::udp::Udp;
+    use crate::carrier::{Carrier, Route};
 
     fn send(udp: &mut Udp, route: Route) {
         let mut reactor = Reactor::new().unwrap();
         let mut turn = Turn::new(Time::ZERO, Clock::start(), &mut reactor);
         let mut one = Some(b"hello");
-        udp.send(&mut turn, |out| {
+        udp.send(&mut turn, &mut |out| {
             let datagram = one.take()?;
             out[..datagram.len()].copy_from_slice(datagram);
             Some((route, datagram.len()))
@@ -148,7 +148,7 @@ mod tests {
             for (_, readiness) in &ready {
                 udp.ready(&mut Turn::new(Time::ZERO, clock, &mut reactor), 0, *readiness);
             }
-            udp.receive(&clock, |_, _, _| {});
+            udp.receive(&clock, &mut |_, _, _| {});
         }
         None
     }
