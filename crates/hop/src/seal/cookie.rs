@@ -11,7 +11,7 @@ use lasthop_wire::datagram::{CookieReply, HandshakeInit, MAC_LEN, TAG_LEN};
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 use zeroize::Zeroizing;
 
-use super::handshake::Fingerprint;
+use super::fingerprint::Fingerprint;
 use super::keys::PublicKey;
 
 /// A cookie is made from a secret that is new so often; one of the secret before still counts.

@@ -14,6 +14,7 @@ use zeroize::Zeroizing;
 
 use super::aead::{Cipher, OpeningKey, SealingKey};
 use super::cookie::{Cookie, Cookies};
+use super::fingerprint::Fingerprint;
 use super::keys::{Keypair, PublicKey};
 use super::noise;
 use super::tokens::TokenKeys;
@@ -90,10 +91,6 @@ pub struct Established {
     /// The keys. Until the base has opened a datagram sealed with them it does not use them.
     pub keys: Keys,
 }
-
-/// Names one init. Equal only for copies of the same message.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fingerprint(pub(super) [u8; MAC_LEN]);
 
 /// The keyed hash in front of the Diffie-Hellmans (WireGuard's "mac1"): whoever does not even know
 /// the base's public key is turned away at the price of one hash.

@@ -35,6 +35,7 @@
 
 mod aead;
 mod cookie;
+mod fingerprint;
 mod grant;
 mod handshake;
 mod keys;
@@ -44,10 +45,9 @@ mod window;
 
 pub use aead::{Cipher, Forged, OpeningKey, SealError, SealingKey};
 pub use cookie::Cookie;
+pub use fingerprint::Fingerprint;
 pub use grant::GrantKey;
-pub use handshake::{
-    Established, Fingerprint, HandshakeError, Initiator, Keys, Request, Responder,
-};
+pub use handshake::{Established, HandshakeError, Initiator, Keys, Request, Responder};
 pub use keys::{KeyError, Keypair, PublicKey, SecretKey};
 pub use lasthop_wire::datagram::{Hello, Limits};
 pub use lasthop_wire::mhp::handoff::Grant;
