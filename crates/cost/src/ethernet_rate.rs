@@ -1,6 +1,6 @@
 //! Figure 10: throughput of the bidirectional test, measured and computed.
 
-use crate::measured::{Point, StackCost, Throughput};
+use lasthop_study::reproduce::processing::{Point, StackCost, Throughput};
 
 /// What the paper's line had, in bits per second.
 const RATE: f64 = 10e6;

@@ -1,11 +1,7 @@
 //! Medians and straight lines.
 
-use statrs::distribution::{ContinuousCDF, StudentsT};
-
-use crate::measured::{Estimate, Line};
-
-/// The level of every interval.
-const LEVEL: f64 = 0.95;
+use lasthop_study::reproduce::processing::{Estimate, Line};
+use lasthop_study::stats::student_t;
 
 /// The quantile `q` of `values`, between neighbours by proportion; zero if there are none.
 pub(crate) fn quantile(values: &[f64], q: f64) -> f64 {
@@ -42,7 +38,7 @@ pub(crate) fn line(points: &[(f64, f64)]) -> Option<Line> {
     let intercept = my - slope * mx;
     let residual: f64 = points.iter().map(|p| (p.1 - intercept - slope * p.0).powi(2)).sum();
     let variance = residual / (n - 2.0);
-    let t = StudentsT::new(0.0, 1.0, n - 2.0).ok()?.inverse_cdf(0.5 + LEVEL / 2.0);
+    let t = student_t(n - 2.0);
     let around = |value: f64, deviation: f64| Estimate {
         value,
         lo: value - t * deviation,

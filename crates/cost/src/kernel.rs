@@ -7,10 +7,7 @@ use std::thread;
 use lasthop_kernel::netns::{Netns, NetnsError};
 
 use crate::clock::Whose;
-use crate::meter::Subject;
-
-/// The largest buffer.
-const MOST: usize = 16 * 1024;
+use crate::meter::{MOST, Subject};
 
 /// A connection whose two ends are in one thread: what a send starts has arrived when it returns, so
 /// nothing waits and the scheduler has no part in it.
@@ -44,28 +41,12 @@ impl InOneThread {
         }
         Ok(Self { ends: [client, server] })
     }
-
-    fn carry(&mut self, from: usize, data: &[u8], out: &mut [u8]) -> io::Result<()> {
-        self.ends[from].write_all(data)?;
-        self.ends[1 - from].read_exact(out)
-    }
 }
 
 impl Subject for InOneThread {
-    fn ping_pong(&mut self, buffer: &mut [u8], times: u32) -> Result<(), String> {
-        let mut other = [0; MOST];
-        let other = other.get_mut(..buffer.len()).ok_or("too large a buffer")?;
-        for _ in 0..times {
-            self.carry(0, buffer, other).map_err(|e| e.to_string())?;
-            self.carry(1, other, buffer).map_err(|e| e.to_string())?;
-        }
-        Ok(())
-    }
-
-    fn bulk(&mut self, buffer: &[u8], times: u32) -> Result<(), String> {
-        let mut out = [0; MOST];
-        let out = out.get_mut(..buffer.len()).ok_or("too large a buffer")?;
-        (0..times).try_for_each(|_| self.carry(0, buffer, out)).map_err(|e| e.to_string())
+    fn carry(&mut self, from: usize, data: &[u8], out: &mut [u8]) -> Result<(), String> {
+        let carried = self.ends[from].write_all(data);
+        carried.and_then(|()| self.ends[1 - from].read_exact(out)).map_err(|e| e.to_string())
     }
 }
 
@@ -99,7 +80,7 @@ impl Subject for WithEcho {
         (0..times).try_for_each(|_| there_and_back()).map_err(|e: io::Error| e.to_string())
     }
 
-    fn bulk(&mut self, _buffer: &[u8], _times: u32) -> Result<(), String> {
+    fn carry(&mut self, _from: usize, _data: &[u8], _out: &mut [u8]) -> Result<(), String> {
         Err("an echo gives everything back".into())
     }
 

@@ -30,7 +30,6 @@ mod fit;
 mod kernel;
 pub mod link;
 mod measure;
-mod measured;
 mod meter;
 mod options;
 pub mod pair;
@@ -42,8 +41,4 @@ pub mod stack;
 mod stacks;
 
 pub use measure::measure;
-pub use measured::{
-    BulkCost, EngineCost, Estimate, Line, Machine, Measured, Missing, Point, Ratio, Share,
-    StackCost, Throughput,
-};
 pub use options::Options;

@@ -2,9 +2,10 @@
 
 use std::thread;
 
+use lasthop_study::reproduce::processing::{BulkCost, EngineCost, Machine, Missing, Processing};
+
 use crate::clock::{self, Whose};
 use crate::engine::{Engine, MobileTcp, Tcp};
-use crate::measured::{BulkCost, EngineCost, Machine, Measured, Missing};
 use crate::meter::{self, Entry};
 use crate::options::Options;
 use crate::ratios::{self, Facts};
@@ -18,8 +19,8 @@ const WRITES: [u32; 2] = [1460, 16 * 1024];
 const BULK: [&str; 5] = ["tcp-ip", "tcp-ip-shared", "mobile-tcp", "kernel-loopback", "kernel-veth"];
 
 /// Measures everything that can be measured here; `say` hears how far it is. What cannot is named in
-/// [`Measured::not_measured`].
-pub fn measure(options: &Options, say: &mut (dyn FnMut(&str) + Send)) -> Measured {
+/// [`Processing::not_measured`].
+pub fn measure(options: &Options, say: &mut (dyn FnMut(&str) + Send)) -> Processing {
     // A thread of its own, so that nobody else is kept on one core.
     thread::scope(|scope| {
         let worker = scope.spawn(move || on_this_thread(options, say));
@@ -27,7 +28,7 @@ pub fn measure(options: &Options, say: &mut (dyn FnMut(&str) + Send)) -> Measure
     })
 }
 
-fn on_this_thread(options: &Options, say: &mut dyn FnMut(&str)) -> Measured {
+fn on_this_thread(options: &Options, say: &mut dyn FnMut(&str)) -> Processing {
     let mut entries = stacks::ours();
     let mut not_measured = Vec::new();
     say("opening connections");
@@ -48,7 +49,7 @@ fn on_this_thread(options: &Options, say: &mut dyn FnMut(&str)) -> Measured {
     let throughput = ethernet_rate::throughput(&costs);
     let facts = Facts { stacks: &costs, shares: &shares, throughput: &throughput };
     let ratios = ratios::ratios(&facts);
-    Measured {
+    Processing {
         machine,
         effort: options.name.into(),
         engine: engines(options, &mut not_measured),

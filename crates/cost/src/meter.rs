@@ -1,8 +1,9 @@
 //! Rounds over all subjects in turn, and their statistics.
 
+use lasthop_study::reproduce::processing::{Line, Missing, Point, StackCost};
+
 use crate::clock::{Took, Whose, time};
 use crate::fit::{line, median, quantile};
-use crate::measured::{Line, Missing, Point, StackCost};
 use crate::options::Options;
 
 /// The paper's buffers (EXP-H1): from nearly nothing to a full packet.
@@ -13,13 +14,38 @@ const DISTURBED: f64 = 1.05;
 /// How often a disturbed round is measured again.
 const TRIES: u32 = 5;
 
+/// The largest buffer that is sent at once.
+pub(crate) const MOST: usize = 16 * 1024;
+
 /// Something that can be measured by sending buffers to and fro.
 pub(crate) trait Subject {
-    /// Sends the buffer there and back, `times` over.
-    fn ping_pong(&mut self, buffer: &mut [u8], times: u32) -> Result<(), String>;
+    /// Carries `data` from one of its two ends to the other, into `out`, which is as long.
+    fn carry(&mut self, from: usize, data: &[u8], out: &mut [u8]) -> Result<(), String>;
 
-    /// Sends the buffer one way, `times` over.
-    fn bulk(&mut self, buffer: &[u8], times: u32) -> Result<(), String>;
+    /// The end that sends takes what has arrived there, if it has not yet.
+    fn settle(&mut self) {}
+
+    /// Sends the buffer there and back, `times` over.
+    fn ping_pong(&mut self, buffer: &mut [u8], times: u32) -> Result<(), String> {
+        let mut other = [0; MOST];
+        let other = other.get_mut(..buffer.len()).ok_or("too large a buffer")?;
+        for _ in 0..times {
+            self.carry(0, buffer, other)?;
+            self.carry(1, other, buffer)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the buffer one way, `times` over, with the receiver reading along.
+    fn bulk(&mut self, buffer: &[u8], times: u32) -> Result<(), String> {
+        let mut out = [0; MOST];
+        let out = out.get_mut(..buffer.len()).ok_or("too large a buffer")?;
+        for _ in 0..times {
+            self.carry(0, buffer, out)?;
+            self.settle();
+        }
+        Ok(())
+    }
 
     /// Whose CPU time is the subject's.
     fn whose(&self) -> Whose {

@@ -168,41 +168,7 @@ impl<S: Stack, L: Sockets<S>, W: Wire> Pair<S, L, W> {
         }
         Ok(())
     }
-
-    /// Sends a buffer there and the same back, `times` over.
-    ///
-    /// # Errors
-    ///
-    /// A call fails, or nothing moves any more.
-    pub fn ping_pong(&mut self, buffer: &mut [u8], times: u32) -> Result<(), ExchangeError> {
-        let mut other = [0; MOST];
-        let other = other.get_mut(..buffer.len()).ok_or(ExchangeError::Stuck)?;
-        for _ in 0..times {
-            self.carry(0, buffer, other)?;
-            self.carry(1, other, buffer)?;
-        }
-        Ok(())
-    }
-
-    /// Sends a buffer one way, `times` over, with the receiver reading along.
-    ///
-    /// # Errors
-    ///
-    /// A call fails, or nothing moves any more.
-    pub fn bulk(&mut self, buffer: &[u8], times: u32) -> Result<(), ExchangeError> {
-        let mut out = [0; MOST];
-        let out = out.get_mut(..buffer.len()).ok_or(ExchangeError::Stuck)?;
-        for _ in 0..times {
-            self.carry(0, buffer, out)?;
-            // The acknowledgement, if there is one yet.
-            self.take(0);
-        }
-        Ok(())
-    }
 }
-
-/// The largest buffer that is sent at once.
-const MOST: usize = 16 * 1024;
 
 /// A call that would block has moved nothing.
 fn not_yet(result: Result<usize, SocketError>) -> Result<usize, SocketError> {

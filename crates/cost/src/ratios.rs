@@ -1,6 +1,6 @@
 //! The numbers that are held against the paper's.
 
-use crate::measured::{Estimate, Point, Ratio, Share, StackCost, Throughput};
+use lasthop_study::reproduce::processing::{Estimate, Point, Ratio, Share, StackCost, Throughput};
 
 /// All that was measured so far.
 pub(crate) struct Facts<'a> {

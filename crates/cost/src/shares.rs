@@ -4,8 +4,9 @@
 //! same rounds, and the median of the differences taken. What lies inside the transport, its checksum
 //! and its copies, is timed apart and taken off.
 
+use lasthop_study::reproduce::processing::Share;
+
 use crate::fit::median;
-use crate::measured::Share;
 use crate::meter::{Entry, SIZES};
 use crate::options::Options;
 use crate::sections::{self, Sections};

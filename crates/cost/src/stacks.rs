@@ -1,8 +1,9 @@
 //! The stacks that are measured.
 
+use lasthop_study::reproduce::processing::Missing;
+
 use crate::ethernet::Ethernet;
 use crate::kernel::{Hosts, InOneThread, WithEcho};
-use crate::measured::Missing;
 use crate::meter::{Entry, Subject};
 use crate::options::Options;
 use crate::pair::{Pair, Wire};
@@ -10,12 +11,15 @@ use crate::socket::{Buffering, Direct, Light, Sockets, Standard};
 use crate::stack::{Conn, Endpoint, Mobile, Stack, TcpIp, Variant};
 
 impl<S: Stack, L: Sockets<S>, W: Wire> Subject for Pair<S, L, W> {
-    fn ping_pong(&mut self, buffer: &mut [u8], times: u32) -> Result<(), String> {
-        Pair::ping_pong(self, buffer, times).map_err(|e| e.to_string())
+    #[inline]
+    fn carry(&mut self, from: usize, data: &[u8], out: &mut [u8]) -> Result<(), String> {
+        Pair::carry(self, from, data, out).map_err(|e| e.to_string())
     }
 
-    fn bulk(&mut self, buffer: &[u8], times: u32) -> Result<(), String> {
-        Pair::bulk(self, buffer, times).map_err(|e| e.to_string())
+    /// The acknowledgement, if there is one yet.
+    #[inline]
+    fn settle(&mut self) {
+        self.take(0);
     }
 }
 

@@ -6,7 +6,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use lasthop_cost::{Line, Measured, Options, Share, StackCost, Throughput, measure};
+use lasthop_cost::{Options, measure};
+use lasthop_study::reproduce::processing::{Line, Processing, Share, StackCost, Throughput};
 
 struct Counting;
 
@@ -47,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn measured() -> Measured {
+fn measured() -> Processing {
     let mut options = Options::tiny();
     options.allocations = Some(count);
     options.namespaces = false;
@@ -116,15 +117,15 @@ fn every_stack_is_measured_and_every_share_printed() {
     }
 }
 
-fn stack<'a>(measured: &'a Measured, name: &str) -> &'a StackCost {
+fn stack<'a>(measured: &'a Processing, name: &str) -> &'a StackCost {
     measured.stacks.iter().find(|s| s.stack == name).unwrap()
 }
 
-fn ratio(measured: &Measured, id: &str) -> f64 {
+fn ratio(measured: &Processing, id: &str) -> f64 {
     measured.ratios.iter().find(|r| r.id == id).unwrap().value
 }
 
-fn rate(measured: &Measured, stack: &str, size: u32, kind: &str) -> f64 {
+fn rate(measured: &Processing, stack: &str, size: u32, kind: &str) -> f64 {
     let is_it = |t: &&Throughput| t.stack == stack && t.size == size && t.kind == kind;
     measured.throughput.iter().find(is_it).unwrap().bits_per_s
 }

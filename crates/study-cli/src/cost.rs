@@ -1,11 +1,12 @@
 //! `lasthop cost`: what protocol processing costs on this machine (EXP-H1 to EXP-H5).
 
-use std::io::{self, Write as _};
-
 use clap::Args;
-use lasthop_cost::{Estimate, Measured, measure};
+use lasthop_cost::measure;
+use lasthop_study::reproduce::processing::{Estimate, Processing};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::terminal;
 
 #[derive(Args, Debug)]
 pub(crate) struct Options {
@@ -21,21 +22,17 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let measured = measured(options.full);
     let text = if options.json { lines(&measured)? } else { tables(&measured) };
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
-    }
+    terminal::print(&text)
 }
 
 /// Measures, and tells on the standard error how far it is.
-pub(crate) fn measured(full: bool) -> Measured {
+pub(crate) fn measured(full: bool) -> Processing {
     let effort = if full { lasthop_cost::Options::full() } else { lasthop_cost::Options::quick() };
     measure(&effort, &mut |step| eprintln!("measuring: {step}"))
 }
 
 /// What was measured, as tables for people.
-pub(crate) fn tables(measured: &Measured) -> String {
+pub(crate) fn tables(measured: &Processing) -> String {
     let machine = &measured.machine;
     let mut text = format!("{}, {} cores, {}\n\n", machine.cpu, machine.cores, machine.kernel);
     text.push_str(&stacks(measured));
@@ -52,7 +49,7 @@ pub(crate) fn tables(measured: &Measured) -> String {
 }
 
 /// Lines through the costs of buffers: half an exchange, and processor time of both ends.
-fn stacks(measured: &Measured) -> String {
+fn stacks(measured: &Processing) -> String {
     let mut text = format!(
         "{:<26} {:>22} {:>22} {:>6}  {:>10} {:>12}\n",
         "a buffer there", "latency, ns", "ns a byte", "R^2", "CPU ns", "CPU ns a byte"
@@ -74,7 +71,7 @@ fn stacks(measured: &Measured) -> String {
     text
 }
 
-fn engines(measured: &Measured) -> String {
+fn engines(measured: &Processing) -> String {
     let mut text = String::from("\na packet sent and acknowledged, the engine alone\n");
     for engine in &measured.engine {
         text.push_str(&format!(
@@ -85,7 +82,7 @@ fn engines(measured: &Measured) -> String {
     text
 }
 
-fn shares(measured: &Measured) -> String {
+fn shares(measured: &Processing) -> String {
     let mut text = String::from("\nshares of a stack's time\n");
     for share in &measured.shares {
         text.push_str(&format!(
@@ -101,7 +98,7 @@ fn shares(measured: &Measured) -> String {
 /// # Errors
 ///
 /// A number that no JSON can hold.
-pub(crate) fn lines(measured: &Measured) -> serde_json::Result<String> {
+pub(crate) fn lines(measured: &Processing) -> serde_json::Result<String> {
     let mut text = String::new();
     let mut add = |what: &str, value: Value| {
         let mut object = json!({ "what": what });

@@ -6,8 +6,7 @@ mod report;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use lasthop_lab::transfer::Direction;
 use lasthop_lab::{LabError, lasthop_program};
 use lasthop_units::{Seed, one_line};
 
+use crate::terminal;
 use progress::Progress;
 
 /// Shows what kernel TCP, split TCP and srp make of a radio of 20 Mbit/s that loses packets, fades
@@ -233,16 +233,10 @@ fn cells(options: &Options, place: Isolation) -> Vec<Cell> {
     cells
 }
 
-/// The first interrupt ends the run in order, the second at once.
+/// Interrupted, the run ends in order; once more, at once.
 fn stop_on_signals() -> anyhow::Result<Stop> {
-    use signal_hook::consts::{SIGINT, SIGTERM};
     let stop = Stop::default();
-    let flag: Arc<AtomicBool> = stop.flag();
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .context("preparing for signals")?;
-    }
+    terminal::stop_on_signals(&stop.flag(), |_| 130)?;
     Ok(stop)
 }
 

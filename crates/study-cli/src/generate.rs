@@ -2,6 +2,7 @@
 
 mod pages;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -65,21 +66,29 @@ fn manual(command: Command, dir: &Path) -> io::Result<()> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
     let name = command.get_name().to_owned();
-    pages_of(&command, &name, &[], dir)
+    let pages = pages::read().map_err(io::Error::other)?;
+    pages_of(&command, &name, &[], &pages, dir)
 }
 
 /// Writes the page of `command`, and those of its subcommands. `parents` are the pages above it.
-fn pages_of(command: &Command, name: &str, parents: &[&str], dir: &Path) -> io::Result<()> {
+fn pages_of(
+    command: &Command,
+    name: &str,
+    parents: &[&str],
+    pages: &BTreeMap<String, Page>,
+    dir: &Path,
+) -> io::Result<()> {
     let below: Vec<_> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).collect();
     let named = |sub: &Command| format!("{name}-{}", sub.get_name());
     let mut related: Vec<String> = parents.iter().copied().map(str::to_owned).collect();
     related.extend(below.iter().map(|sub| named(sub)));
-    let page = pages::page(name);
-    related.extend(page.see_also.iter().map(|&also| also.to_owned()));
-    let text = render(command, name, &page, &related)?;
+    let none = Page::default();
+    let page = pages.get(name).unwrap_or(&none);
+    related.extend_from_slice(&page.see_also);
+    let text = render(command, name, page, &related)?;
     File::create(dir.join(format!("{name}.1")))?.write_all(&text)?;
     for sub in below {
-        pages_of(sub, &named(sub), &[parents, &[name]].concat(), dir)?;
+        pages_of(sub, &named(sub), &[parents, &[name]].concat(), pages, dir)?;
     }
     Ok(())
 }
@@ -106,9 +115,9 @@ fn render(command: &Command, name: &str, page: &Page, related: &[String]) -> io:
         man.render_extra_section(&mut out)?;
     }
     let mut more = Roff::new();
-    terms(&mut more, "FILES", page.files);
-    terms(&mut more, "EXIT STATUS", page.exit);
-    examples(&mut more, page.examples);
+    terms(&mut more, "FILES", &page.files);
+    terms(&mut more, "EXIT STATUS", &page.exit);
+    examples(&mut more, &page.examples);
     see_also(&mut more, related);
     more.to_writer(&mut out)?;
     Ok(without_idle_breaks(&out))
@@ -124,17 +133,17 @@ fn without_idle_breaks(page: &[u8]) -> Vec<u8> {
     (0..lines.len()).filter(|n| !idle(*n)).flat_map(|n| lines[n]).copied().collect()
 }
 
-fn terms(roff: &mut Roff, title: &str, items: &[(&str, &str)]) {
+fn terms(roff: &mut Roff, title: &str, items: &[(String, String)]) {
     if items.is_empty() {
         return;
     }
     roff.control("SH", [title]);
     for (term, what) in items {
-        roff.control("TP", []).text([bold(*term)]).text([roman(*what)]);
+        roff.control("TP", []).text([bold(term)]).text([roman(what)]);
     }
 }
 
-fn examples(roff: &mut Roff, items: &[(&str, &str)]) {
+fn examples(roff: &mut Roff, items: &[(String, String)]) {
     if items.is_empty() {
         return;
     }
@@ -143,9 +152,9 @@ fn examples(roff: &mut Roff, items: &[(&str, &str)]) {
         if i > 0 {
             roff.control("PP", []);
         }
-        roff.text([roman(*what)]);
+        roff.text([roman(what)]);
         roff.control("PP", []).control("nf", []).control("RS", ["4"]);
-        roff.text([roman(*command)]);
+        roff.text([roman(command)]);
         roff.control("RE", []).control("fi", []);
     }
 }

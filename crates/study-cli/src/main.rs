@@ -5,6 +5,7 @@ mod demo;
 mod generate;
 mod reproduce;
 mod sim;
+mod terminal;
 
 use std::process::ExitCode;
 

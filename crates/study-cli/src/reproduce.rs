@@ -1,23 +1,23 @@
 //! `lasthop reproduce`: published experiments beside ours.
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
-use lasthop_cost::Measured;
+use indicatif::ProgressBar;
 use lasthop_study::report::{Book, Report};
 use lasthop_study::reproduce::league::{self, League};
-use lasthop_study::reproduce::mobile_tcp_2001::{self, Processing};
+use lasthop_study::reproduce::mobile_tcp_2001;
 use lasthop_study::reproduce::{
-    self, Criterion, Label, Only, PAPERS, Paper, Reproduction, Request, lines, print,
+    self, Criterion, Label, Only, PAPERS, Paper, ReproduceError, Reproduction, Request, lines,
+    print as told,
 };
 
-use crate::cost;
+use crate::terminal::print;
+use crate::{cost, terminal};
 
 /// How many runs a cell gets with `--quick` at most; half of the usual number where that is less.
 const QUICK: u32 = 5;
@@ -115,7 +115,7 @@ enum Effort {
 
 pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let Some(id) = &options.paper else {
-        print_text(&papers())?;
+        print(&papers())?;
         return Ok(ExitCode::SUCCESS);
     };
     if let Some(path) = &options.report {
@@ -158,9 +158,9 @@ fn one_league(options: &Options) -> anyhow::Result<ExitCode> {
     write_report(options, &league.report)?;
     if options.json {
         let criteria = lines::criteria(league::ID, &league.criteria)?;
-        print_text(&(league::json_lines(&league.cells)? + &criteria))?;
+        print(&(league::json_lines(&league.cells)? + &criteria))?;
     } else {
-        print_text(&format!("{}{}", league::tables(&league.cells), judged(&league.criteria)))?;
+        print(&format!("{}{}", league::tables(&league.cells), judged(&league.criteria)))?;
     }
     Ok(status(&league.criteria))
 }
@@ -173,7 +173,7 @@ fn status(criteria: &[Criterion]) -> ExitCode {
 
 /// The criteria, and what they come to.
 fn judged(criteria: &[Criterion]) -> String {
-    format!("{}{}\n", print::criteria(criteria), print::verdict(criteria))
+    format!("{}{}\n", told::criteria(criteria), told::verdict(criteria))
 }
 
 /// The league and every paper: a summary, and one report whose first page is the
@@ -187,7 +187,7 @@ fn everything(options: &Options) -> anyhow::Result<ExitCode> {
         for paper in &PAPERS {
             list.push_str(&said_of(paper.id, &(paper.study.labels)()?));
         }
-        print_text(&list)?;
+        print(&list)?;
         return Ok(ExitCode::SUCCESS);
     }
     let league = league_of(options)?;
@@ -210,8 +210,7 @@ fn everything(options: &Options) -> anyhow::Result<ExitCode> {
         ),
         parts,
     };
-    fs::write(path, book.to_html())
-        .with_context(|| format!("writing the report {}", path.display()))?;
+    write_to(path, &book.to_html())?;
     Ok(status)
 }
 
@@ -222,12 +221,12 @@ fn said_of(id: &str, labels: &[Label]) -> String {
 /// How much of what had to be right is right.
 fn summarise(options: &Options, id: &str, criteria: &[Criterion]) -> anyhow::Result<()> {
     if options.json {
-        return print_text(&lines::criteria(id, criteria)?);
+        return print(&lines::criteria(id, criteria)?);
     }
     let needed = || criteria.iter().filter(|c| c.needed.is_some());
     let met = needed().filter(|c| c.verdict() == Some(true)).count();
     let told: String = judged(criteria).lines().map(|line| format!("    {line}\n")).collect();
-    print_text(&format!("{id}: {met} of {} criteria met\n{told}", needed().count()))
+    print(&format!("{id}: {met} of {} criteria met\n{told}", needed().count()))
 }
 
 fn request(options: &Options, usual: u32) -> Request {
@@ -253,32 +252,23 @@ fn reproduced(options: &Options, paper: &Paper) -> anyhow::Result<Reproduction> 
     if let Some(effort) = options.measure.filter(|_| paper.id == mobile_tcp_2001::ID) {
         // Before the runs, which take all cores.
         let costs = cost::measured(matches!(effort, Effort::Full));
-        print_text(&if options.json { cost::lines(&costs)? } else { cost::tables(&costs) + "\n" })?;
-        request.processing = Some(processing(&costs)?);
+        print(&if options.json { cost::lines(&costs)? } else { cost::tables(&costs) + "\n" })?;
+        request.processing = Some(costs);
     }
-    let progress = Progress::default();
-    let result = (paper.study.reproduce)(&request, &progress);
-    progress.0.finish_and_clear();
-    Ok(result?)
-}
-
-/// What protocols cost on this machine, as the report takes it.
-fn processing(costs: &Measured) -> anyhow::Result<Processing> {
-    let plain = serde_json::to_value(costs).context("what was measured is no JSON")?;
-    serde_json::from_value(plain).context("what was measured is not what the report takes")
+    with_progress(|progress| (paper.study.reproduce)(&request, progress))
 }
 
 fn league_of(options: &Options) -> anyhow::Result<League> {
-    let progress = Progress::default();
-    let result = league::reproduce(&request(options, league::RUNS), &progress);
-    progress.0.finish_and_clear();
-    Ok(result?)
+    with_progress(|progress| league::reproduce(&request(options, league::RUNS), progress))
 }
 
 fn write_report(options: &Options, report: &Report) -> anyhow::Result<()> {
     let Some(path) = &options.report else { return Ok(()) };
-    fs::write(path, report.to_html())
-        .with_context(|| format!("writing the report {}", path.display()))
+    write_to(path, &report.to_html())
+}
+
+fn write_to(path: &Path, html: &str) -> anyhow::Result<()> {
+    fs::write(path, html).with_context(|| format!("writing the report {}", path.display()))
 }
 
 /// The version, and the commit if the build knew it.
@@ -296,10 +286,10 @@ fn print_result(
     reproduction: &Reproduction,
 ) -> anyhow::Result<()> {
     if options.json {
-        return print_text(&lines::all(paper, reproduction)?);
+        return print(&lines::all(paper, reproduction)?);
     }
-    let tables = print::tables(&reproduction.comparison);
-    print_text(&format!("{tables}\n{}", judged(&reproduction.criteria)))
+    let tables = told::tables(&reproduction.comparison);
+    print(&format!("{tables}\n{}", judged(&reproduction.criteria)))
 }
 
 /// A paper of which nothing could be run was not reproduced, whatever was printed.
@@ -331,7 +321,7 @@ fn papers() -> String {
 fn listed(options: &Options, labels: Vec<Label>, usual: u32) -> anyhow::Result<ExitCode> {
     let chosen = reproduce::chosen_labels(labels, &options.only)?;
     let lines: String = chosen.iter().map(|label| format!("{label}\n")).collect();
-    print_text(&lines)?;
+    print(&lines)?;
     eprintln!("{} cells; each gets {} runs", chosen.len(), request(options, usual).runs);
     Ok(ExitCode::SUCCESS)
 }
@@ -348,13 +338,11 @@ fn check(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints; a reader that has seen enough is no error.
-fn print_text(text: &str) -> anyhow::Result<()> {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
-    }
+fn with_progress<T>(run: impl FnOnce(&Progress) -> Result<T, ReproduceError>) -> anyhow::Result<T> {
+    let progress = Progress::default();
+    let result = run(&progress);
+    progress.0.finish_and_clear();
+    Ok(result?)
 }
 
 /// A bar on the standard error, if that is a terminal.
@@ -362,15 +350,9 @@ struct Progress(ProgressBar);
 
 impl Default for Progress {
     fn default() -> Self {
-        if !io::stderr().is_terminal() {
-            return Self(ProgressBar::hidden());
-        }
-        let bar = ProgressBar::new(0);
         let template = "[{elapsed}] {bar:40} {pos}/{len} runs, {eta} left";
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Self(bar)
+        let bar = terminal::shown(|| ProgressBar::new(0), template);
+        Self(bar.unwrap_or_else(ProgressBar::hidden))
     }
 }
 

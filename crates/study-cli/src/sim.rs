@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use lasthop_study::engine::Simulator;
 use lasthop_study::results::{Record, Results};
 use lasthop_study::run::{self, Finished, Shard};
 use lasthop_study::scenario::Study;
-use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::terminal;
 
 /// The commit that this command is built from.
 const COMMIT: &str = env!("LASTHOP_COMMIT");
@@ -119,7 +120,8 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         println!("{}: {points} points, {runs} runs each", options.file.display());
         return Ok(());
     }
-    let stop = stop_on_signal()?;
+    let stop = Arc::default();
+    terminal::stop_on_signals(&stop, |signal| 128 + signal)?;
     let results = results(options, &study)?;
     let jobs = run::jobs(&study, &sweep).len();
     let progress = Progress::new(jobs, options.json.is_some());
@@ -174,18 +176,6 @@ fn print(options: &Options, study: &Study, finished: &Finished) -> anyhow::Resul
     io::stdout().lock().write_all(text.as_bytes()).context("printing")
 }
 
-/// The first signal asks the runs to end, a second ends the command at once.
-fn stop_on_signal() -> anyhow::Result<Arc<AtomicBool>> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        let now = 128 + signal;
-        signal_hook::flag::register_conditional_shutdown(signal, now, Arc::clone(&stop))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
-            .context("listening to signals")?;
-    }
-    Ok(stop)
-}
-
 /// How far the sweep is, on a terminal.
 struct Progress {
     bar: Option<ProgressBar>,
@@ -194,17 +184,13 @@ struct Progress {
 
 impl Progress {
     fn new(jobs: usize, json: bool) -> Self {
-        let shown = !json && io::stderr().is_terminal();
-        let bar = shown.then(|| {
-            let bar = ProgressBar::new(jobs as u64);
-            let template =
-                "[{elapsed}] {bar:30} {human_pos}/{human_len} runs, {per_sec}, {eta} left {msg}";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
+        let template =
+            "[{elapsed}] {bar:30} {human_pos}/{human_len} runs, {per_sec}, {eta} left {msg}";
+        let bar = terminal::shown(|| ProgressBar::new(0), template).filter(|_| !json);
+        if let Some(bar) = &bar {
+            bar.set_length(jobs as u64);
             bar.enable_steady_tick(Duration::from_millis(250));
-            bar
-        });
+        }
         Self { bar, incomplete: AtomicBool::new(false) }
     }
 

@@ -2,6 +2,7 @@
 
 pub mod analysis;
 pub mod engine;
+mod ordered;
 pub mod published;
 pub mod report;
 pub mod reproduce;

@@ -176,7 +176,7 @@ fn relative_variance(estimate: &Estimate) -> Option<f64> {
 
 /// The two-sided 95 % quantile of Student's t. Without a degree of freedom nothing is known, and
 /// the quantile is infinite.
-fn student_t(freedom: f64) -> f64 {
+pub fn student_t(freedom: f64) -> f64 {
     StudentsT::new(0.0, 1.0, freedom)
         .map_or(f64::INFINITY, |t| t.inverse_cdf(1.0 - (1.0 - LEVEL) / 2.0))
 }

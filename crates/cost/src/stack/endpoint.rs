@@ -8,7 +8,7 @@ use lasthop_units::Time;
 use lasthop_wire::mobile_tcp::ETHERTYPE;
 
 use super::mobile_tcp::config;
-use super::{Conn, MACS, Stack, Standing};
+use super::{Conn, MACS, Stack, Standing, hand_over};
 use crate::link::{self, ETHERNET, Mac, Queue};
 
 /// A whole endpoint with its link address and its peer's.
@@ -40,17 +40,8 @@ impl Endpoint {
         let stream = ends[0].transport.open().ok()?;
         ends[0].streams.push(stream);
         ends[0].transport.write(stream, &[FIRST]).ok()?;
-        let mut queues = [Queue::default(), Queue::default()];
         // Opening, answer, the byte.
-        for _ in 0..4 {
-            for end in 0..2 {
-                ends[end].output(now, Conn(0), &mut queues[1 - end]);
-                while let Some(frame) = queues[1 - end].front() {
-                    ends[1 - end].input(now, frame);
-                    queues[1 - end].pop();
-                }
-            }
-        }
+        hand_over(&mut ends, now, [0, 1].repeat(4));
         let stream = ends[1].streams.first().copied()?;
         let opened = ends[1].transport.received(stream) == [FIRST];
         ends[1].transport.consume(stream, 1);

@@ -5,7 +5,7 @@ use lasthop_hop::mobile_tcp::{Config, Connection, Terms};
 use lasthop_units::{Bytes, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, ETHERTYPE, Packet, Seq16};
 
-use super::{Conn, MACS, Stack, Standing};
+use super::{Conn, MACS, Stack, Standing, hand_over};
 use crate::link::{self, ETHERNET, Mac, Queue};
 
 /// Nothing but windows limits what is sent (MOB-3).
@@ -51,14 +51,7 @@ impl Mobile {
         let now = Time::ZERO;
         let mut ends = [Self::new(pad, 0), Self::new(pad, 1)];
         ends[0].add(now, None)?;
-        let mut queues = [Queue::default(), Queue::default()];
-        for end in [0, 1, 0] {
-            ends[end].output(now, Conn(0), &mut queues[1 - end]);
-            while let Some(frame) = queues[1 - end].front() {
-                ends[1 - end].input(now, frame);
-                queues[1 - end].pop();
-            }
-        }
+        hand_over(&mut ends, now, [0, 1, 0]);
         let conns = [Conn(0), Conn(0)];
         let open = ends.iter().all(|end| end.standing(Conn(0)) == Standing::Open);
         open.then_some((ends, conns))

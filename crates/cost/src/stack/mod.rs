@@ -59,3 +59,15 @@ pub trait Stack {
 
 /// The addresses of the link's two ends.
 pub(crate) const MACS: [Mac; 2] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]];
+
+/// Lets these ends in turn put what the connection has to send on the link, and the other take it.
+fn hand_over<S: Stack>(ends: &mut [S; 2], now: Time, senders: impl IntoIterator<Item = usize>) {
+    let mut queue = Queue::default();
+    for from in senders {
+        ends[from].output(now, Conn(0), &mut queue);
+        while let Some(frame) = queue.front() {
+            ends[1 - from].input(now, frame);
+            queue.pop();
+        }
+    }
+}

@@ -10,7 +10,7 @@ use lasthop_wire::ip::Addresses;
 use lasthop_wire::tcp::{Segment, Seq};
 
 use super::ip::{Ip, Path};
-use super::{Conn, MACS, Stack, Standing};
+use super::{Conn, MACS, Stack, Standing, hand_over};
 use crate::link::{self, ETHERNET, MTU, Mac, Queue};
 
 /// Bytes of an IPv4 and of a TCP header without options.
@@ -141,20 +141,9 @@ impl TcpIp {
         let ports = Ports { local: 40_000, remote: PORT };
         let client = Socket::connect(hosts[0].config, ports, Seq(1), now);
         let conn = hosts[0].add(client, HOSTS[1]);
-        let mut queues = [Queue::default(), Queue::default()];
-        hosts[0].output(now, conn, &mut queues[1]);
-        let mut conns = [conn, conn];
         // SYN, SYN with ACK, ACK.
-        for receiver in [1, 0, 1] {
-            while let Some(frame) = queues[receiver].front() {
-                if let Some(conn) = hosts[receiver].input(now, frame) {
-                    conns[receiver] = conn;
-                }
-                queues[receiver].pop();
-                hosts[receiver].output(now, conns[receiver], &mut queues[1 - receiver]);
-            }
-        }
-        (hosts, conns)
+        hand_over(&mut hosts, now, [0, 1, 0]);
+        (hosts, [conn; 2])
     }
 
     fn add(&mut self, socket: Socket, remote: Ipv4Addr) -> Conn {

@@ -1,12 +1,12 @@
 //! What is being measured, on the terminal; plain lines where there is none.
 
-use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use super::{Cell, Outcome, lock, report};
+use crate::terminal;
 
 /// Shows how far the run has come, on the standard error.
 pub(super) struct Progress {
@@ -17,15 +17,12 @@ pub(super) struct Progress {
 impl Progress {
     /// Of a run of `cells` cells.
     pub(super) fn new(cells: usize) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(cells as u64);
-            let template = "[{elapsed}] {bar:25} {pos}/{len} {msg}";
-            if let Ok(style) = ProgressStyle::with_template(template) {
-                bar.set_style(style);
-            }
+        let template = "[{elapsed}] {bar:25} {pos}/{len} {msg}";
+        let bar = terminal::shown(|| ProgressBar::new(0), template);
+        if let Some(bar) = &bar {
+            bar.set_length(cells as u64);
             bar.enable_steady_tick(Duration::from_millis(250));
-            bar
-        });
+        }
         Self { bar, running: Mutex::default() }
     }
 

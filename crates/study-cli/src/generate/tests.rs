@@ -75,10 +75,10 @@ fn a_page_has_its_sections() {
 fn what_pages_refer_to_exists() {
     let (_folder, pages) = manual_pages();
     let there = |wanted: &str| pages.iter().any(|(name, _)| name == wanted);
-    for named in pages::NAMED {
-        assert!(there(named), "there is no subcommand for the page {named}");
-        for also in pages::page(named).see_also {
-            assert!(also.contains('(') || there(also), "{named} refers to {also}");
+    for (named, page) in pages::read().unwrap() {
+        assert!(there(&named), "there is no subcommand for the page {named}");
+        for also in page.see_also {
+            assert!(also.contains('(') || there(&also), "{named} refers to {also}");
         }
     }
 }

@@ -105,51 +105,37 @@ impl Machine {
     }
 }
 
+/// Lets whatever stands at the node do something.
+macro_rules! with {
+    ($machine:expr, $node:ident => $does:expr) => {
+        match $machine {
+            Machine::Host($node) => $does,
+            Machine::Linked($node) => $does,
+            Machine::Router($node) => $does,
+            Machine::Agents($node) => $does,
+            Machine::Mobile($node) => $does,
+            Machine::Base($node) => $does,
+        }
+    };
+}
+
 impl Node for Machine {
     #[inline]
     fn handle_packet(&mut self, ctx: &mut Context<'_>, link: LinkId, packet: Packet) {
-        match self {
-            Self::Host(host) => host.handle_packet(ctx, link, packet),
-            Self::Linked(linked) => linked.handle_packet(ctx, link, packet),
-            Self::Router(router) => router.handle_packet(ctx, link, packet),
-            Self::Agents(router) => router.handle_packet(ctx, link, packet),
-            Self::Mobile(mobile) => mobile.handle_packet(ctx, link, packet),
-            Self::Base(base) => base.handle_packet(ctx, link, packet),
-        }
+        with!(self, node => node.handle_packet(ctx, link, packet));
     }
 
     #[inline]
     fn next_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Host(host) => host.next_timeout(),
-            Self::Linked(linked) => linked.next_timeout(),
-            Self::Router(router) => router.next_timeout(),
-            Self::Agents(router) => router.next_timeout(),
-            Self::Mobile(mobile) => mobile.next_timeout(),
-            Self::Base(base) => base.next_timeout(),
-        }
+        with!(self, node => node.next_timeout())
     }
 
     fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
-        match self {
-            Self::Host(host) => host.handle_timeout(ctx),
-            Self::Linked(linked) => linked.handle_timeout(ctx),
-            Self::Router(router) => router.handle_timeout(ctx),
-            Self::Agents(router) => router.handle_timeout(ctx),
-            Self::Mobile(mobile) => mobile.handle_timeout(ctx),
-            Self::Base(base) => base.handle_timeout(ctx),
-        }
+        with!(self, node => node.handle_timeout(ctx));
     }
 
     fn handle_link_event(&mut self, ctx: &mut Context<'_>, link: LinkId, event: LinkEvent) {
-        match self {
-            Self::Host(host) => host.handle_link_event(ctx, link, event),
-            Self::Linked(linked) => linked.handle_link_event(ctx, link, event),
-            Self::Router(router) => router.handle_link_event(ctx, link, event),
-            Self::Agents(router) => router.handle_link_event(ctx, link, event),
-            Self::Mobile(mobile) => mobile.handle_link_event(ctx, link, event),
-            Self::Base(base) => base.handle_link_event(ctx, link, event),
-        }
+        with!(self, node => node.handle_link_event(ctx, link, event));
     }
 
     /// The address of the new base for a mobile, of the mobile that left for an agent.

@@ -334,7 +334,7 @@ impl Running<'_> {
 fn signals(said: &crate::scenario::Signals) -> SignalsConfig {
     let quality = |s: &SaidSignal| Quality { delay: s.delay, miss: s.miss };
     let prediction = |s: &SaidSignal| Prediction {
-        lead: Some(s.lead).filter(|lead| !lead.is_zero()),
+        lead: s.lead.filter(|lead| !lead.is_zero()),
         quality: quality(s),
         false_alarms: None,
     };

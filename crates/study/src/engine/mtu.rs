@@ -38,21 +38,7 @@ fn least_mtu(
     to: NodeIndex,
     usable: impl Fn(LinkIndex) -> bool,
 ) -> u32 {
-    let mut open = vec![(from, u32::MAX)];
-    let mut known = vec![false; scenario.nodes.len()];
-    while let Some((here, least)) = open.pop() {
-        if here == to {
-            return least;
-        }
-        known[here.0] = true;
-        for (i, link) in scenario.links.iter().enumerate() {
-            let there = link.far_end(here);
-            let leads = link.ends.contains(&here) && usable(LinkIndex(i));
-            if leads && !known[there.0] {
-                let mtu = link.radio.up.mtu.min(link.radio.down.mtu);
-                open.push((there, least.min(mtu)));
-            }
-        }
-    }
-    u32::MAX
+    let way = scenario.way_along(from, to, usable);
+    let links = way.into_iter().filter_map(|(_, link)| Some(&scenario.link(link?).radio));
+    links.map(|radio| radio.up.mtu.min(radio.down.mtu)).min().unwrap_or(u32::MAX)
 }

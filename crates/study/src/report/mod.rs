@@ -7,6 +7,7 @@ pub mod chart;
 mod html;
 
 use crate::setup::Parameter;
+use crate::stats::Interval;
 use chart::Chart;
 
 /// A report.
@@ -119,6 +120,40 @@ pub struct Table {
     pub rows: Vec<Vec<Entry>>,
 }
 
+impl Table {
+    /// A table.
+    pub fn new<T: Into<String>>(
+        caption: impl Into<String>,
+        head: impl IntoIterator<Item = T>,
+        rows: Vec<Vec<Entry>>,
+    ) -> Self {
+        let head = head.into_iter().map(Into::into).collect();
+        Self { caption: caption.into(), head, rows }
+    }
+}
+
+impl From<Table> for Block {
+    fn from(table: Table) -> Self {
+        Self::Table(table)
+    }
+}
+
+impl Block {
+    /// A table; none without a row.
+    pub fn table<T: Into<String>>(
+        caption: impl Into<String>,
+        head: impl IntoIterator<Item = T>,
+        rows: Vec<Vec<Entry>>,
+    ) -> Option<Self> {
+        (!rows.is_empty()).then(|| Table::new(caption, head, rows).into())
+    }
+
+    /// A figure; none without a chart.
+    pub fn figure(caption: impl Into<String>, charts: Vec<Chart>) -> Option<Self> {
+        (!charts.is_empty()).then(|| Self::Figure(Figure { caption: caption.into(), charts }))
+    }
+}
+
 /// An entry of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
@@ -139,6 +174,22 @@ impl Entry {
     /// Text with an addition in small print.
     pub fn with_small(text: impl Into<String>, small: impl Into<String>) -> Self {
         Self { text: text.into(), small: small.into(), tone: None }
+    }
+
+    /// A value with its interval in small print, each with so many digits after the point.
+    pub fn with_interval(value: f64, interval: Option<Interval>, digits: usize) -> Self {
+        let small = interval.map(|i| format!("[{:.digits$}, {:.digits$}]", i.lo, i.hi));
+        Self::with_small(format!("{value:.digits$}"), small.unwrap_or_default())
+    }
+
+    /// In place of what there is none of.
+    pub fn dash() -> Self {
+        Self::text("-")
+    }
+
+    /// A row of a table: its heading, and what follows.
+    pub fn row(heading: impl Into<String>, others: impl IntoIterator<Item = Self>) -> Vec<Self> {
+        std::iter::once(Self::text(heading)).chain(others).collect()
     }
 
     /// A judgement.

@@ -1,13 +1,14 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::published::Table;
 use crate::stats::Estimate;
 
 /// Where a cell stands, in the words of its paper.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 pub struct Label {
     /// The table's short name, such as `table1`.
     pub table: String,
@@ -19,10 +20,22 @@ pub struct Label {
     pub scheme: String,
 }
 
+impl Label {
+    /// Of table, row, column and scheme.
+    pub fn new(words: [&str; 4]) -> Self {
+        let [table, row, column, scheme] = words.map(str::to_owned);
+        Self { table, row, column, scheme }
+    }
+
+    /// Table, row, column and scheme.
+    pub fn words(&self) -> [&str; 4] {
+        [&self.table, &self.row, &self.column, &self.scheme]
+    }
+}
+
 impl fmt::Display for Label {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { table, row, column, scheme } = self;
-        write!(f, "{table}/{row}/{column}/{scheme}")
+        f.write_str(&self.words().join("/"))
     }
 }
 
@@ -45,18 +58,13 @@ pub struct Cell<C> {
 impl<C> Cell<C> {
     /// The cell of a published table, with what is printed there.
     pub fn of_table(table: &Table, row: &str, column: &str, unit: &'static str, case: C) -> Self {
-        let label = Label {
-            table: table.id.clone(),
-            row: row.to_owned(),
-            column: column.to_owned(),
-            scheme: table.scheme.clone(),
-        };
+        let label = Label::new([&table.id, row, column, &table.scheme]);
         Self { label, unit, published: table.estimate(row, column), compared: true, case }
     }
 
-    /// A cell that the paper has no counterpart of.
-    pub fn ours(label: Label, unit: &'static str, case: C) -> Self {
-        Self { label, unit, published: None, compared: false, case }
+    /// A cell at a table, row, column and scheme that the paper has no counterpart of.
+    pub fn ours(place: [&str; 4], unit: &'static str, case: C) -> Self {
+        Self { label: Label::new(place), unit, published: None, compared: false, case }
     }
 }
 
@@ -105,7 +113,7 @@ impl fmt::Display for Only {
 impl Only {
     /// Whether the choice takes the cell at `label`.
     pub fn takes(&self, label: &Label) -> bool {
-        self.0.iter().all(|part| words(label).iter().any(|word| squeezed(word) == *part))
+        self.0.iter().all(|part| label.words().iter().any(|word| squeezed(word) == *part))
     }
 }
 
@@ -135,12 +143,7 @@ fn is_chosen(label: &Label, only: &[Only]) -> bool {
 }
 
 fn check(labels: &[&Label], only: &[Only]) -> Result<(), OnlyError> {
-    let mut known: Vec<String> = Vec::new();
-    for word in labels.iter().flat_map(|label| words(label)).map(squeezed) {
-        if !known.contains(&word) {
-            known.push(word);
-        }
-    }
+    let known = once_each(labels.iter().flat_map(|label| label.words()).map(squeezed));
     for choice in only {
         if let Some(label) = choice.0.iter().find(|part| !known.contains(part)) {
             return Err(OnlyError::Unknown { label: label.clone(), known: known.join(", ") });
@@ -152,8 +155,15 @@ fn check(labels: &[&Label], only: &[Only]) -> Result<(), OnlyError> {
     Ok(())
 }
 
-fn words(label: &Label) -> [&str; 4] {
-    [&label.table, &label.row, &label.column, &label.scheme]
+/// What there is, each once, in the order in which it comes first.
+pub(crate) fn once_each<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut known = Vec::new();
+    for one in all {
+        if !known.contains(&one) {
+            known.push(one);
+        }
+    }
+    known
 }
 
 fn squeezed(word: &str) -> String {
@@ -165,8 +175,7 @@ mod tests {
     use super::*;
 
     fn cell(table: &str, row: &str, column: &str, scheme: &str) -> Cell<()> {
-        let [table, row, column, scheme] = [table, row, column, scheme].map(str::to_owned);
-        Cell::ours(Label { table, row, column, scheme }, "s", ())
+        Cell::ours([table, row, column, scheme], "s", ())
     }
 
     fn count(only: &[&str]) -> Result<usize, OnlyError> {

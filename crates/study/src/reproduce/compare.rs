@@ -1,7 +1,8 @@
 use serde::{Deserialize, Serialize};
 
-use super::cell::Label;
+use super::cell::{Label, once_each};
 use super::run::Measured;
+use crate::report::Tone;
 use crate::stats::{self, Estimate, Ratio};
 
 /// How far a ratio of two schemes may be from the published one, as a part of it.
@@ -45,6 +46,16 @@ impl Mark {
             Self::Miss => "miss",
             Self::Unpublished => "unpublished",
             Self::NotRun => "not-run",
+        }
+    }
+
+    /// Whether that is as it should be.
+    pub fn tone(self) -> Tone {
+        match self {
+            Self::Within | Self::Overlaps | Self::Near => Tone::Good,
+            Self::Ratio | Self::Order => Tone::Fair,
+            Self::Miss | Self::NotRun => Tone::Bad,
+            Self::Unpublished => Tone::Neutral,
         }
     }
 }
@@ -139,16 +150,47 @@ impl Comparison {
 
     /// The cell of a table, row, column and scheme; none if it was not run.
     pub fn at(&self, place: [&str; 4]) -> Option<&Measured> {
-        let is_it = |m: &&Measured| {
-            let Label { table, row, column, scheme } = &m.label;
-            [table, row, column, scheme] == place
-        };
-        self.cells.iter().map(|compared| &compared.cell).find(is_it)
+        self.measured().find(|m| m.label.words() == place)
+    }
+
+    /// The mean there; none if no run of it gave a value.
+    pub fn mean(&self, place: [&str; 4]) -> Option<f64> {
+        Some(self.at(place)?.ours.estimate()?.mean)
     }
 
     /// The estimate there; none if it was not run, or a run of it failed.
     pub fn whole(&self, place: [&str; 4]) -> Option<Estimate> {
-        self.at(place).filter(|m| m.ours.failures() == 0)?.ours.estimate()
+        self.at(place)?.whole()
+    }
+
+    /// The mean there; none if it was not run, or a run of it failed.
+    pub fn whole_mean(&self, place: [&str; 4]) -> Option<f64> {
+        Some(self.whole(place)?.mean)
+    }
+
+    /// What was measured, in the order of the experiment.
+    pub fn measured(&self) -> impl Iterator<Item = &Measured> {
+        self.cells.iter().map(|compared| &compared.cell)
+    }
+
+    /// The cells of a table.
+    pub fn of_table(&self, table: &str) -> impl Iterator<Item = &Compared> {
+        self.cells.iter().filter(move |compared| compared.cell.label.table == table)
+    }
+
+    /// The rows of a table, in order.
+    pub fn rows(&self, table: &str) -> Vec<&str> {
+        once_each(self.of_table(table).map(|c| c.cell.label.row.as_str()))
+    }
+
+    /// Its columns.
+    pub fn columns(&self, table: &str) -> Vec<&str> {
+        once_each(self.of_table(table).map(|c| c.cell.label.column.as_str()))
+    }
+
+    /// Its schemes.
+    pub fn schemes(&self, table: &str) -> Vec<&str> {
+        once_each(self.of_table(table).map(|c| c.cell.label.scheme.as_str()))
     }
 
     /// The cells that the paper prints.
@@ -161,8 +203,8 @@ fn pairs(cells: &[Measured]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (i, first) in cells.iter().enumerate() {
         for second in &cells[i + 1..] {
-            let place = |m: &Measured| (m.label.row.clone(), m.label.column.clone());
-            if first.compared && second.compared && place(first) == place(second) {
+            let together = first.label.words()[1..3] == second.label.words()[1..3];
+            if first.compared && second.compared && together {
                 pairs.extend(pair(first, second));
             }
         }
@@ -172,8 +214,7 @@ fn pairs(cells: &[Measured]) -> Vec<Pair> {
 
 fn pair(first: &Measured, second: &Measured) -> Option<Pair> {
     let (printed_first, printed_second) = (first.published?, second.published?);
-    let whole = |m: &Measured| m.ours.estimate().filter(|_| m.ours.failures() == 0);
-    let ours = whole(first).zip(whole(second));
+    let ours = first.whole().zip(second.whole());
     let order = match ours {
         None => Order::Wrong,
         Some((a, b))
@@ -255,6 +296,16 @@ impl Criterion {
             of += 1;
         }
         Self { name: name.to_owned(), met, of, whole, needed }
+    }
+
+    /// Counts the cases where something is right that has to be right in all of them.
+    pub fn all(name: &str, cases: impl IntoIterator<Item = bool>, whole: usize) -> Self {
+        Self::count(name, cases, whole, Some(whole))
+    }
+
+    /// Counts the cases where something is right, only to tell of it.
+    pub fn told(name: &str, cases: impl IntoIterator<Item = bool>, whole: usize) -> Self {
+        Self::count(name, cases, whole, None)
     }
 
     /// Whether it is met; none if nothing is needed, or too few cases were looked at to say.

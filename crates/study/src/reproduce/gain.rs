@@ -1,6 +1,7 @@
 //! What a scheme's mean is above another's in the same place.
 
 use super::compare::Comparison;
+use crate::report::chart::Range;
 use crate::stats::{self, Estimate, Interval};
 
 /// What a mean, of goodputs mostly, is above another (MET-2).
@@ -24,6 +25,12 @@ impl Gain {
     /// The gain is above zero, as far as its interval tells.
     pub fn is_certain(&self) -> bool {
         self.interval.map_or(self.percent, |i| i.lo) > 0.0
+    }
+}
+
+impl From<Gain> for Range {
+    fn from(gain: Gain) -> Self {
+        Self { mean: gain.percent, interval: gain.interval }
     }
 }
 

@@ -24,10 +24,8 @@ struct Line<'a, T> {
 /// A cell beside the published one.
 #[derive(Serialize)]
 struct CellLine<'a> {
-    table: &'a str,
-    row: &'a str,
-    column: &'a str,
-    scheme: &'a str,
+    #[serde(flatten)]
+    place: &'a Label,
     unit: &'a str,
     published: Option<f64>,
     published_lo: Option<f64>,
@@ -48,10 +46,8 @@ struct CellLine<'a> {
 /// Two schemes in the same row and column: the ratio of the first to the second.
 #[derive(Serialize)]
 struct PairLine<'a> {
-    table: &'a str,
-    row: &'a str,
-    column: &'a str,
-    scheme: &'a str,
+    #[serde(flatten)]
+    place: &'a Label,
     other: &'a str,
     published: f64,
     published_lo: Option<f64>,
@@ -66,10 +62,8 @@ struct PairLine<'a> {
 /// What a goodput is above that of the scheme that the paper compares with, in per cent (MET-2).
 #[derive(Serialize)]
 struct GainLine<'a> {
-    table: &'a str,
-    row: &'a str,
-    column: &'a str,
-    scheme: &'a str,
+    #[serde(flatten)]
+    place: &'a Label,
     other: &'a str,
     percent: f64,
     lo: Option<f64>,
@@ -147,22 +141,18 @@ pub(super) fn add<T: Serialize>(
     Ok(())
 }
 
-fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
+pub(super) fn ends(interval: Option<Interval>) -> (Option<f64>, Option<f64>) {
     interval.map(|i| (i.lo, i.hi)).unzip()
 }
 
 fn cell(compared: &Compared) -> CellLine<'_> {
-    let Label { table, row, column, scheme } = &compared.cell.label;
     let cell = &compared.cell;
     let interval = |e: Option<Estimate>| ends(e.and_then(|e| e.interval()));
     let ours = cell.ours.estimate();
     let (published_lo, published_hi) = interval(cell.published);
     let (ours_lo, ours_hi) = interval(ours);
     CellLine {
-        table,
-        row,
-        column,
-        scheme,
+        place: &cell.label,
         unit: cell.unit,
         published: cell.published.map(|e| e.mean),
         published_lo,
@@ -179,14 +169,10 @@ fn cell(compared: &Compared) -> CellLine<'_> {
 }
 
 fn pair_line(pair: &Pair) -> PairLine<'_> {
-    let Label { table, row, column, scheme } = &pair.first;
     let (published_lo, published_hi) = ends(pair.published.interval);
     let (ours_lo, ours_hi) = ends(pair.ours.and_then(|ratio| ratio.interval));
     PairLine {
-        table,
-        row,
-        column,
-        scheme,
+        place: &pair.first,
         other: &pair.second.scheme,
         published: pair.published.value,
         published_lo,
@@ -204,12 +190,12 @@ fn gains<'a>(
     comparison: &'a Comparison,
     other: &'a str,
 ) -> impl Iterator<Item = GainLine<'a>> + 'a {
-    let rates = comparison.cells.iter().map(|c| &c.cell).filter(|m| m.unit.ends_with("/s"));
+    let rates = comparison.measured().filter(|m| m.unit.ends_with("/s"));
     rates.filter(move |m| m.label.scheme != other).filter_map(move |m| {
-        let Label { table, row, column, scheme } = &m.label;
+        let [table, row, column, scheme] = m.label.words();
         let Gain { percent, interval } = comparison.gain([table, row, column], scheme, other)?;
         let (lo, hi) = ends(interval);
-        Some(GainLine { table, row, column, scheme, other, percent, lo, hi })
+        Some(GainLine { place: &m.label, other, percent, lo, hi })
     })
 }
 

@@ -1,34 +1,59 @@
 //! What the reports of all papers have in common.
 
 use super::compare::{Comparison, Criterion, Mark};
+use super::gain::Gain;
 use super::print;
 use super::prose::{Prose, Values};
 use super::run::Measured;
-use super::{Kind, Parameter, ReproduceError, Request};
+use super::{Kind, Parameter, ReproduceError, Reproduction, Request};
 use crate::published::{Inconsistency, Published};
+use crate::report::chart::RangeSeries;
 use crate::report::{Block, Entry, Note, Report, Section, Tone, Verdict};
 use crate::stats::Estimate;
 
-/// The report of a paper, with what its summary tells. Sections without a block are left out.
-///
-/// # Errors
-/// If its words are not those that were asked for.
-pub(super) fn report(
-    prose: &Prose,
-    published: &Published,
-    told: Values<'_>,
-    mut sections: Vec<Section>,
-) -> Result<Report, ReproduceError> {
-    let paper = &published.paper;
-    sections.retain(|section| !section.blocks.is_empty());
-    let summary = prose.summary(told);
-    prose.check()?;
-    Ok(Report {
-        title: format!("{}, reproduced", paper.title),
-        subtitle: format!("{}, {}", listed(&paper.authors), paper.year),
-        summary,
-        sections,
-    })
+/// What a reproduction came to, and what its report is made of.
+pub(super) struct Content<'a, T> {
+    pub(super) prose: &'a Prose,
+    pub(super) published: &'a Published,
+    pub(super) request: &'a Request,
+    pub(super) comparison: Comparison,
+    pub(super) criteria: Vec<Criterion>,
+    /// What else the report of this paper shows.
+    pub(super) own: T,
+}
+
+impl<T> Content<'_, T> {
+    /// The reproduction, whose report has the result with `more` blocks, `sections`, and what the
+    /// paper says. `told` fills the summary. Sections without a block are left out.
+    ///
+    /// # Errors
+    /// If the report's words are not those that were asked for.
+    pub(super) fn reproduction(
+        self,
+        told: Values<'_>,
+        more: Vec<Block>,
+        sections: Vec<Section>,
+    ) -> Result<Reproduction, ReproduceError> {
+        let Self { prose, published, request, comparison, criteria, .. } = self;
+        let paper = &published.paper;
+        let after = [
+            said(prose, published),
+            inconsistencies(prose, published),
+            prose.section("method").noted(),
+        ];
+        let first = result(prose, &criteria, more, request, &paper.id);
+        let mut sections: Vec<Section> = [first].into_iter().chain(sections).chain(after).collect();
+        sections.retain(|section| !section.blocks.is_empty());
+        let summary = prose.summary(told);
+        prose.check()?;
+        let report = Report {
+            title: format!("{}, reproduced", paper.title),
+            subtitle: format!("{}, {}", listed(&paper.authors), paper.year),
+            summary,
+            sections,
+        };
+        Ok(Reproduction { comparison, criteria, report })
+    }
 }
 
 /// Names in a row, such as `A, B and C`.
@@ -77,7 +102,7 @@ pub(super) fn marks(prose: &Prose, comparison: &Comparison) -> Block {
 
 /// The first section: what had to be right, whatever else is to be said of the result, and how to
 /// get it again.
-pub(super) fn result(
+fn result(
     prose: &Prose,
     criteria: &[Criterion],
     more: Vec<Block>,
@@ -119,7 +144,7 @@ pub(super) fn stated(published: &Published) -> Block {
 }
 
 /// What the paper says without numbers.
-pub(super) fn said(prose: &Prose, published: &Published) -> Section {
+fn said(prose: &Prose, published: &Published) -> Section {
     let words = prose.common("said");
     let sourced = |text: &str, source: &str| format!("{text} ({source})");
     let claims = published
@@ -135,33 +160,78 @@ pub(super) fn said(prose: &Prose, published: &Published) -> Section {
 }
 
 /// Where the paper contradicts itself or is silent.
-pub(super) fn inconsistencies(prose: &Prose, published: &Published) -> Section {
+fn inconsistencies(prose: &Prose, published: &Published) -> Section {
     let note = |i: &Inconsistency| Note { name: i.id.clone(), text: i.text.clone() };
     let notes = published.inconsistencies.iter().map(note).collect();
     prose.common("inconsistencies").section(vec![Block::Notes(notes)])
 }
 
-pub(super) fn dash() -> Entry {
-    Entry::text("-")
-}
-
 /// A mean with its interval; a dash where there is none.
 pub(super) fn value(estimate: Option<Estimate>) -> Entry {
-    let Some(estimate) = estimate else { return dash() };
-    let n = print::digits(estimate.mean);
-    let interval = estimate.interval();
-    let small = interval.map(|i| format!("[{:.n$}, {:.n$}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.n$}", estimate.mean), small)
+    estimate.map_or_else(Entry::dash, |e| rounded(e, print::digits(e.mean)))
+}
+
+/// A mean with its interval, to so many digits after the point.
+pub(super) fn rounded(estimate: Estimate, digits: usize) -> Entry {
+    Entry::with_interval(estimate.mean, estimate.interval(), digits)
 }
 
 /// A cell's mean with its interval, and how many of its runs failed.
 pub(super) fn measured(cell: &Measured) -> Entry {
-    let mut entry = value(cell.ours.estimate());
+    with_failures(value(cell.ours.estimate()), cell)
+}
+
+/// Adds to what a cell gave how many of its runs failed.
+pub(super) fn with_failures(mut entry: Entry, cell: &Measured) -> Entry {
     if cell.ours.failures() > 0 {
         let space = if entry.small.is_empty() { "" } else { ", " };
         entry.small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
     }
     entry
+}
+
+/// What was measured in a table, row, column and scheme; a dash if nothing was.
+pub(super) fn at(comparison: &Comparison, place: [&str; 4]) -> Entry {
+    comparison.at(place).map_or_else(Entry::dash, measured)
+}
+
+/// A gain in per cent, to so many digits after the point; a dash if it is not known.
+pub(super) fn percent(gain: Option<Gain>, digits: usize) -> Entry {
+    gain.map_or_else(Entry::dash, |g| Entry::with_interval(g.percent, g.interval, digits))
+}
+
+/// The head of a table: what its rows are, and its other columns.
+pub(super) fn head<T: Into<String>>(
+    rows: &str,
+    columns: impl IntoIterator<Item = T>,
+) -> Vec<String> {
+    std::iter::once(rows.to_owned()).chain(columns.into_iter().map(Into::into)).collect()
+}
+
+/// A row of a table for each of `rows`, with an entry for each of `columns`.
+pub(super) fn grid<C>(
+    rows: &[&str],
+    columns: &[C],
+    entry: impl Fn(&str, &C) -> Entry,
+) -> Vec<Vec<Entry>> {
+    let row = |row: &&str| Entry::row(*row, columns.iter().map(|column| entry(row, column)));
+    rows.iter().map(row).collect()
+}
+
+/// What a scheme gave in the rows of a table and column.
+pub(super) fn series(
+    comparison: &Comparison,
+    [table, column, scheme]: [&str; 3],
+    rows: &[&str],
+    colour: usize,
+) -> RangeSeries {
+    let at = |row: &&str| comparison.at([table, row, column, scheme])?.ours.estimate();
+    RangeSeries::new(scheme, colour, rows.iter().map(at))
+}
+
+/// The colour of a scheme among these; the first where it has none.
+pub(super) fn colour(colours: &[(&str, usize)], scheme: &str) -> usize {
+    colours.iter().find(|(name, _)| *name == scheme).map_or(0, |(_, colour)| *colour)
 }
 
 #[cfg(test)]

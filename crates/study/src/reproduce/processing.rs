@@ -1,51 +1,51 @@
 //! Processing costs (figures 10 to 14 of mobile-tcp-2001), as they were measured: plain data, taken
-//! on a real machine by whoever asks for the report. Nothing here reads a clock.
+//! on a real machine by `lasthop-cost`. Nothing here reads a clock.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::published::Published;
 
-/// What was measured.
-#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+/// All that was measured in one run, on one machine.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Processing {
     /// Where.
     pub machine: Machine,
     /// How thoroughly: `quick` or `full`.
     pub effort: String,
-    /// What each stack costs.
+    /// Each stack's latency and processor time over the size of buffers (EXP-H2 to EXP-H4).
     pub stacks: Vec<StackCost>,
-    /// Stacks that could not be measured.
+    /// What could not be measured, and why.
     pub not_measured: Vec<Missing>,
-    /// What the parts of a stack take of it (figure 14).
+    /// What the parts of a stack take of it (EXP-H5, figure 14).
     pub shares: Vec<Share>,
-    /// What the engines alone cost.
+    /// What the engines alone cost: machine and packet format, no socket layer and no link.
     pub engine: Vec<EngineCost>,
-    /// What bulk transfers cost.
+    /// What bulk transfers one way cost, which exchanges do not show.
     #[serde(default)]
     pub bulk: Vec<BulkCost>,
-    /// What exchanges give (figure 10).
+    /// What exchanges give (EXP-H1, figure 10).
     pub throughput: Vec<Throughput>,
     /// What the paper has numbers of.
     pub ratios: Vec<Ratio>,
 }
 
 /// The machine that it was measured on.
-#[derive(Clone, PartialEq, Default, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
 pub struct Machine {
     /// Its processor.
     pub cpu: String,
-    /// How many cores it has.
+    /// How many cores may be used.
     pub cores: u32,
     /// Its kernel.
     pub kernel: String,
-    /// The program was built with optimisation.
+    /// The program was built with optimisation: without it no figure here means anything.
     pub optimised: bool,
     /// It stayed on one core.
     pub pinned: bool,
 }
 
 /// What a stack costs.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct StackCost {
     /// Its short name, such as `mobile-tcp`.
     pub stack: String,
@@ -60,7 +60,7 @@ pub struct StackCost {
 }
 
 /// What a buffer of one size costs.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Point {
     /// Bytes in a buffer.
     pub size: u32,
@@ -79,7 +79,7 @@ pub struct Point {
 }
 
 /// A straight line over the size of buffers.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Line {
     /// At no bytes, in ns.
     pub intercept_ns: Estimate,
@@ -90,7 +90,7 @@ pub struct Line {
 }
 
 /// A value with its 95 % interval.
-#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Estimate {
     /// The value.
     pub value: f64,
@@ -101,22 +101,24 @@ pub struct Estimate {
 }
 
 /// What a part of a stack takes of it.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Share {
     /// The stack.
     pub stack: String,
     /// Bytes in a buffer.
     pub size: u32,
-    /// The part, such as `ip`.
+    /// `socket-layer` (bookkeeping), `socket-copy`, `transport`, `ip`, `checksum`, `copy` (between the
+    /// transport's buffers and the frame) or `link`.
     pub component: String,
-    /// Its time, in ns.
+    /// Its time for a buffer, both ends, in ns. A small difference of two larger numbers: it may be
+    /// negative.
     pub ns: f64,
     /// Of the whole stack's, in per cent.
     pub percent: f64,
 }
 
 /// What a protocol's engine costs without anything around it.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct EngineCost {
     /// Which: `mobile-tcp` or `tcp`.
     pub engine: String,
@@ -134,7 +136,7 @@ pub struct EngineCost {
 }
 
 /// What a bulk transfer costs.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct BulkCost {
     /// The stack.
     pub stack: String,
@@ -145,21 +147,22 @@ pub struct BulkCost {
 }
 
 /// What exchanges give in bits a second.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Throughput {
     /// The stack.
     pub stack: String,
     /// Bytes in a buffer.
     pub size: u32,
     /// `measured`, without a link's rate; or `computed-10M`, with the time on a 10 Mbit/s Ethernet;
-    /// or `computed-10M-paper-cpu`, that with a processor as slow as the paper's.
+    /// or `computed-10M-paper-cpu`, that with all latencies multiplied by the one factor that makes the
+    /// intercept of `tcp-ip` the paper's.
     pub kind: String,
     /// The throughput of one direction.
     pub bits_per_s: f64,
 }
 
 /// A ratio or share, ready to stand beside the paper's.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Ratio {
     /// Its short name, such as `mobile-tcp-2001.figure13.intercept_ratio`.
     pub id: String,
@@ -171,7 +174,7 @@ pub struct Ratio {
     /// Likewise.
     #[serde(default)]
     pub hi: Option<f64>,
-    /// What it is, in words.
+    /// What it is, in words, and whether it is measured or computed.
     pub meaning: String,
 }
 
@@ -191,11 +194,11 @@ impl Ratio {
 }
 
 /// A stack that could not be measured.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Missing {
     /// Which.
     pub stack: String,
-    /// Why.
+    /// Why not, and what would help.
     pub why: String,
 }
 

@@ -251,11 +251,12 @@ impl Words<'_> {
 
     /// The notes below the section's heading.
     pub(super) fn noted(&self) -> Section {
-        self.section(vec![Block::Notes(self.notes())])
+        self.section([Block::Notes(self.notes())])
     }
 
     /// A section of `blocks` below its heading.
-    pub(super) fn section(&self, blocks: Vec<Block>) -> Section {
+    pub(super) fn section(&self, blocks: impl IntoIterator<Item = Block>) -> Section {
+        let blocks = blocks.into_iter().collect();
         let heading = self.texts.and_then(|texts| texts.heading.as_deref());
         Section { title: self.prose.find(&format!("{}.heading", self.name), heading, &[]), blocks }
     }

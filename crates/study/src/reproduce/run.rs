@@ -2,7 +2,7 @@ use lasthop_units::Seed;
 use rayon::prelude::*;
 use thiserror::Error;
 
-use super::cell::{Cell, Label};
+use super::cell::{Cell, Label, once_each};
 use crate::stats::{Estimate, Sample};
 
 /// What runs a cell; a simulation, or a stand-in of one in tests.
@@ -77,6 +77,13 @@ pub struct Measured {
     pub reasons: Vec<String>,
 }
 
+impl Measured {
+    /// What all runs together gave; none if one of them failed.
+    pub fn whole(&self) -> Option<Estimate> {
+        self.ours.estimate().filter(|_| self.ours.failures() == 0)
+    }
+}
+
 /// Runs each cell `runs` times, on the threads of the current rayon pool.
 ///
 /// A run's seed follows from `seed`, the cell's labels and the number of the run alone: a choice of
@@ -112,20 +119,7 @@ pub fn seed_of(seed: Seed, label: &Label, run: u32) -> Seed {
 }
 
 fn measured<C>(cell: &Cell<C>, results: Vec<Result<f64, Failure>>) -> Measured {
-    let mut ours = Sample::default();
-    let mut reasons: Vec<String> = Vec::new();
-    for result in results {
-        match result {
-            Ok(value) => ours.push(value),
-            Err(failure) => {
-                ours.fail();
-                let reason = failure.to_string();
-                if !reasons.contains(&reason) {
-                    reasons.push(reason);
-                }
-            }
-        }
-    }
+    let (ours, reasons) = gathered(results);
     Measured {
         label: cell.label.clone(),
         unit: cell.unit,
@@ -134,6 +128,23 @@ fn measured<C>(cell: &Cell<C>, results: Vec<Result<f64, Failure>>) -> Measured {
         ours,
         reasons,
     }
+}
+
+/// What runs gave, and the reasons of those without a value, each once.
+pub(super) fn gathered(
+    results: impl IntoIterator<Item = Result<f64, Failure>>,
+) -> (Sample, Vec<String>) {
+    let (mut ours, mut reasons) = (Sample::default(), Vec::new());
+    for result in results {
+        match result {
+            Ok(value) => ours.push(value),
+            Err(failure) => {
+                ours.fail();
+                reasons.push(failure.to_string());
+            }
+        }
+    }
+    (ours, once_each(reasons))
 }
 
 #[cfg(test)]
@@ -166,13 +177,8 @@ mod tests {
     }
 
     fn cells() -> Vec<Cell<f64>> {
-        let label = |column: &str| Label {
-            table: "table1".to_owned(),
-            row: "0 s".to_owned(),
-            column: column.to_owned(),
-            scheme: "tcp".to_owned(),
-        };
-        (0..5).map(|i| Cell::ours(label(&format!("{i} %")), "s", f64::from(i))).collect()
+        let cell = |i| Cell::ours(["table1", "0 s", &format!("{i} %"), "tcp"], "s", f64::from(i));
+        (0..5).map(cell).collect()
     }
 
     #[test]

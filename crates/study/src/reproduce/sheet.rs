@@ -27,13 +27,7 @@ macro_rules! sheet {
     ($folder:literal, $name:literal) => {
         $crate::reproduce::sheet::Sheet {
             path: concat!("papers/", $folder, "/", $name),
-            text: include_str!(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../papers/",
-                $folder,
-                "/",
-                $name
-            )),
+            text: $crate::reproduce::study::beside!($folder, "/", $name),
         }
     };
 }
@@ -51,6 +45,9 @@ impl Settings {
     }
 }
 
+/// A point of a sweep: what is set there, and the scenario.
+pub type SheetPoint = (Settings, Arc<Scenario>);
+
 impl Sheet {
     /// Each point of the sweep with its scenario. Values that a file has drawn at random are those of
     /// seed 0 in every run; what the engine itself draws follows from the run's seed.
@@ -58,13 +55,79 @@ impl Sheet {
     /// # Errors
     ///
     /// None, as long as the file is as its tests saw it.
-    pub fn points(&self) -> Result<Vec<(Settings, Arc<Scenario>)>, ReproduceError> {
+    pub fn points(&self) -> Result<Vec<SheetPoint>, ReproduceError> {
         let study = Study::parse(Path::new(self.path), self.text)?;
         let point = |point: &Point| {
             let settings = Settings(point.parameters().to_vec());
             Ok((settings, study.scenario(point, Seed::from_u64(0))?))
         };
         study.points().iter().map(point).collect()
+    }
+
+    /// The scenario at the point, of these of the file, where the axes have these labels.
+    ///
+    /// # Errors
+    ///
+    /// There is no such point.
+    pub fn find<const N: usize>(
+        &self,
+        points: &[SheetPoint],
+        labels: [(&str, &str); N],
+    ) -> Result<Arc<Scenario>, ReproduceError> {
+        let is_it = |settings: &Settings| labels.iter().all(|(axis, at)| settings.at(axis) == *at);
+        let found = points.iter().find(|(settings, _)| is_it(settings));
+        found.map(|(_, scenario)| Arc::clone(scenario)).ok_or_else(|| {
+            let labels = labels.map(|(_, label)| label).join(", ");
+            ReproduceError::Beside(format!("{}: there is no point {labels}", self.path))
+        })
+    }
+}
+
+/// What a cell takes from runs of scenarios.
+#[derive(Clone, Debug)]
+pub enum Case {
+    /// A metric.
+    Metric {
+        /// What is run.
+        scenario: Arc<Scenario>,
+        /// The metric's name.
+        name: String,
+        /// What it is multiplied by for the cell's unit.
+        scale: f64,
+    },
+    /// How much more a metric is in one scenario than in another with the same luck, in per cent.
+    Change {
+        /// The scenario that it is a change from.
+        from: Arc<Scenario>,
+        /// And to.
+        to: Arc<Scenario>,
+        /// The metric's name.
+        name: String,
+    },
+}
+
+impl Case {
+    /// A metric of a scenario, times `scale`.
+    pub fn metric(scenario: &Arc<Scenario>, name: impl Into<String>, scale: f64) -> Self {
+        Self::Metric { scenario: Arc::clone(scenario), name: name.into(), scale }
+    }
+
+    /// The value, where `metric` runs a scenario and takes the metric of a name from it.
+    ///
+    /// # Errors
+    ///
+    /// As `metric`.
+    pub fn value(
+        &self,
+        metric: impl Fn(&Scenario, &str) -> Result<f64, Failure>,
+    ) -> Result<f64, Failure> {
+        match self {
+            Self::Metric { scenario, name, scale } => Ok(metric(scenario, name)? * scale),
+            Self::Change { from, to, name } => {
+                let [from, to] = [from, to].map(|scenario| metric(scenario, name));
+                Ok(100.0 * (to? / from? - 1.0))
+            }
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use lasthop_units::Seed;
+use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use super::cell::{Cell, Label, Only, OnlyError};
@@ -67,11 +68,22 @@ pub(super) use paper;
 
 /// The text of a file in a folder of `papers`.
 macro_rules! beside {
-    ($folder:literal, $name:literal) => {
-        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../papers/", $folder, $name))
+    ($($path:literal),+) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../papers/", $($path),+))
     };
 }
 pub(super) use beside;
+
+/// Reads a file from a folder of `papers`.
+///
+/// # Errors
+/// It is not what was expected, which tests would have shown.
+pub(super) fn read_beside<T: DeserializeOwned>(
+    name: &str,
+    text: &str,
+) -> Result<T, ReproduceError> {
+    toml::from_str(text).map_err(|e| ReproduceError::Beside(format!("{name}: {e}")))
+}
 
 /// How a paper's experiments are reproduced.
 #[derive(Clone, Copy, Debug)]

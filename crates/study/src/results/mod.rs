@@ -27,7 +27,8 @@ use thiserror::Error;
 use crate::scenario::PointHash;
 use crate::shard::Shard;
 
-pub use record::{Ordered, Record};
+pub use crate::ordered::Ordered;
+pub use record::Record;
 
 /// The format of the files in a results directory.
 const FORMAT: u32 = 2;

@@ -1,20 +1,16 @@
 //! A scenario as its file describes it, before names are looked up and defaults filled in.
 
-use std::fmt;
-use std::marker::PhantomData;
-
 use lasthop_radio::{LinkSettings, Share, Span};
-use lasthop_units::{Bytes, Rate};
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use super::agents::AgentSettings;
 use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
-use super::model::{HandoffMode, Headers, NodeKind};
+use super::model::{HandoffMode, Headers, MobileIp, Node, Signals, Traffic};
 use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
-use super::tree::{Entry, Node, Table, Value};
+use super::tree::{self, Entry, Table, Value};
+use crate::ordered::Ordered;
 
 /// The keys at the top of a file, those of a sweep included.
 pub(crate) const TOP: [&str; 22] = [
@@ -61,9 +57,9 @@ pub(crate) struct ScenarioFile {
     pub(crate) give_up: Option<Span>,
     #[serde(default)]
     pub(crate) headers: Headers,
-    pub(crate) node: Named<NodeFile>,
-    pub(crate) link: Named<LinkFile>,
-    pub(crate) flow: Named<FlowFile>,
+    pub(crate) node: Ordered<Node>,
+    pub(crate) link: Ordered<LinkFile>,
+    pub(crate) flow: Ordered<FlowFile>,
     #[serde(default)]
     pub(crate) tcp: TcpGroups,
     #[serde(default)]
@@ -77,23 +73,11 @@ pub(crate) struct ScenarioFile {
     #[serde(default)]
     pub(crate) rwc: RwcFile,
     pub(crate) handoff: Option<HandoffFile>,
-    pub(crate) mobile_ip: Option<MobileIpFile>,
+    pub(crate) mobile_ip: Option<MobileIp>,
     #[serde(default)]
-    pub(crate) signals: SignalsFile,
+    pub(crate) signals: Signals,
     #[serde(default)]
     pub(crate) measure: MeasureFile,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct NodeFile {
-    pub(crate) kind: NodeKind,
-    #[serde(default)]
-    pub(crate) home_agent: bool,
-    #[serde(default)]
-    pub(crate) foreign_agent: bool,
-    #[serde(default)]
-    pub(crate) supervisor: bool,
 }
 
 #[derive(Debug, Deserialize)]
@@ -117,59 +101,12 @@ pub(crate) struct FlowFile {
     pub(crate) to: String,
     pub(crate) start: Option<Span>,
     #[serde(default)]
-    pub(crate) traffic: TrafficFile,
+    pub(crate) traffic: Traffic,
     pub(crate) scheme: Option<Schemes>,
     #[serde(default)]
     pub(crate) encrypted: bool,
     #[serde(default)]
     pub(crate) tcp: TcpSettings,
-}
-
-#[derive(Default, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum TrafficFile {
-    #[default]
-    Bulk,
-    File(FileTraffic),
-    RequestResponse(RequestResponseFile),
-    Interactive(InteractiveFile),
-    OnOff(OnOffFile),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct FileTraffic {
-    pub(crate) size: Bytes,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct RequestResponseFile {
-    pub(crate) request: Bytes,
-    pub(crate) response: Bytes,
-    pub(crate) think: Option<Span>,
-    pub(crate) count: Option<u32>,
-    #[serde(default)]
-    pub(crate) exponential: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct InteractiveFile {
-    pub(crate) every: Span,
-    pub(crate) count: Option<u32>,
-    #[serde(default)]
-    pub(crate) exponential: bool,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct OnOffFile {
-    pub(crate) rate: Rate,
-    pub(crate) on: Span,
-    pub(crate) off: Span,
-    #[serde(default)]
-    pub(crate) exponential: bool,
 }
 
 #[derive(Default, Debug, Deserialize)]
@@ -189,7 +126,7 @@ pub(crate) struct SrpFile {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct RwcFile {
     pub(crate) packets: Option<u32>,
-    pub(crate) priorities: Option<Named<u32>>,
+    pub(crate) priorities: Option<Ordered<u32>>,
     pub(crate) changes: Vec<RwcChangeFile>,
 }
 
@@ -218,34 +155,6 @@ pub(crate) struct HandoffFile {
     pub(crate) mode: HandoffMode,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct MobileIpFile {
-    pub(crate) advertise: Option<Span>,
-    pub(crate) lifetime: Option<Span>,
-    pub(crate) retry: Option<Span>,
-    #[serde(default)]
-    pub(crate) forward_from_old: bool,
-}
-
-#[derive(Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct SignalsFile {
-    pub(crate) predicted: SignalFile,
-    pub(crate) imminent: SignalFile,
-    pub(crate) down: SignalFile,
-    pub(crate) up: SignalFile,
-    pub(crate) complete: SignalFile,
-}
-
-#[derive(Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct SignalFile {
-    pub(crate) lead: Option<Span>,
-    pub(crate) delay: Option<Span>,
-    pub(crate) miss: Option<Share>,
-}
-
 #[derive(Default, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct MeasureFile {
@@ -256,35 +165,9 @@ pub(crate) struct MeasureFile {
     pub(crate) captures: Vec<String>,
 }
 
-/// Tables by name, in the order of their names; of a list, in its own.
-#[derive(Debug)]
-pub(crate) struct Named<T>(pub(crate) Vec<(String, T)>);
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Named<T> {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Reader<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for Reader<T> {
-            type Value = Vec<(String, T)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("tables with a name each")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut list = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    list.push(entry);
-                }
-                Ok(list)
-            }
-        }
-        d.deserialize_map(Reader(PhantomData)).map(Self)
-    }
-}
-
 /// Brings the short forms that people write into the one form that is read: a node that is only
 /// its kind, `[[flow]]` without names, a link's and TCP's settings that hold for all.
-pub(crate) fn normalise(tree: &mut Node) {
+pub(crate) fn normalise(tree: &mut tree::Node) {
     let Some(top) = tree.as_table_mut() else { return };
     if let Some(nodes) = top.get_mut("node").and_then(|e| e.node.as_table_mut()) {
         for node in nodes.entries_mut() {
@@ -293,7 +176,7 @@ pub(crate) fn normalise(tree: &mut Node) {
                 let kind = entry_at("kind", &node.key_place, node.node.clone());
                 let mut table = Table::default();
                 table.insert(kind);
-                node.node = Node::table(table, place);
+                node.node = tree::Node::table(table, place);
             }
         }
     }
@@ -317,13 +200,13 @@ pub(crate) fn normalise(tree: &mut Node) {
 }
 
 /// Moves every key but `own` into a table of its own.
-fn gather(node: &mut Node, into: &str, own: &[&str]) {
+fn gather(node: &mut tree::Node, into: &str, own: &[&str]) {
     let place = node.place.clone();
     let Some(table) = node.as_table_mut() else { return };
     let rest = table.take_if(|e| !own.contains(&e.key.as_str()));
-    table.insert(entry_at(into, &place, Node::table(rest, place.clone())));
+    table.insert(entry_at(into, &place, tree::Node::table(rest, place.clone())));
 }
 
-fn entry_at(key: &str, place: &super::tree::Span, node: Node) -> Entry {
+fn entry_at(key: &str, place: &tree::Span, node: tree::Node) -> Entry {
     Entry { key: key.to_string(), key_place: place.clone(), node }
 }

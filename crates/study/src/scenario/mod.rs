@@ -149,12 +149,7 @@ impl Study {
             ScenarioError::Invalid { path: path.to_owned(), problems }
         };
         let mut tree = tree::parse(text).map_err(|errors| {
-            let problem = |(place, message): (tree::Span, String)| Problem {
-                line: tree::line(text, place.start),
-                key: String::new(),
-                message,
-                remedy: None,
-            };
+            let problem = |(place, message)| Problem::at(text, &place, "", message);
             invalid(errors.into_iter().map(problem).collect())
         })?;
         let mut problems = Vec::new();
@@ -163,10 +158,8 @@ impl Study {
             Ok(drafts) => drafts,
             Err(wrong) => {
                 problems.extend(wrong.into_iter().map(|fault| Problem {
-                    line: tree::line(text, fault.place.start),
-                    key: fault.key,
-                    message: fault.message,
                     remedy: fault.remedy,
+                    ..Problem::at(text, &fault.place, fault.key, fault.message)
                 }));
                 return Err(invalid(problems));
             }
@@ -267,12 +260,7 @@ impl Around {
             .map(|top| top.take_if(|e| file::AROUND.contains(&e.key.as_str())))
             .unwrap_or_default();
         let mut wrong = |place: &tree::Span, key: &str, message: String| {
-            problems.push(Problem {
-                line: tree::line(text, place.start),
-                key: key.to_string(),
-                message,
-                remedy: None,
-            });
+            problems.push(Problem::at(text, place, key, message));
         };
         let mut number = |around: &mut Table, key: &str, least: i64, most: i64| {
             let entry = around.remove(key)?;
@@ -341,12 +329,7 @@ fn build(
 ) -> Result<Scenario, Vec<Problem>> {
     let mut tree = point.clone();
     if let Err(wrong) = draw::resolve(&mut tree, source) {
-        let problem = |(place, message): (tree::Span, String)| Problem {
-            line: tree::line(text, place.start),
-            key: point.path_at(&place),
-            message,
-            remedy: None,
-        };
+        let problem = |(place, message)| Problem::at(text, &place, point.path_at(&place), message);
         return Err(wrong.into_iter().map(problem).collect());
     }
     let drawn = tree.clone();
@@ -359,11 +342,10 @@ fn build(
 fn place(complaints: Complaints, tree: &Node, text: &str) -> Vec<Problem> {
     let problem = |complaint: complaint::Complaint| {
         let path: Vec<&str> = complaint.path.iter().map(String::as_str).collect();
+        let key = complaint.path.join(".");
         Problem {
-            line: tree::line(text, tree.place_of(&path).start),
-            key: complaint.path.join("."),
-            message: complaint.message,
             remedy: complaint.remedy,
+            ..Problem::at(text, &tree.place_of(&path), key, complaint.message)
         }
     };
     complaints.into_list().into_iter().map(problem).collect()
@@ -424,7 +406,7 @@ fn problem_of(fault: &read::Fault, path: &[String], tree: &Node, text: &str) -> 
     if let Kind::UnknownKey { found, known } = &fault.kind {
         remedy = Some(problem::suggest(found, known.iter().copied().chain(more.iter().copied())));
     }
-    Problem { line: tree::line(text, place.start), key: shown.join("."), message, remedy }
+    Problem { remedy, ..Problem::at(text, &place, shown.join("."), message) }
 }
 
 /// Removes what stands at `path`, of a list the whole, with the tables that this empties. `path`

@@ -1,9 +1,9 @@
 //! A scenario with every name looked up, every default filled in and every random value drawn: what
 //! an [`Engine`](crate::run::Engine) runs.
 
-use lasthop_radio::RadioConfig;
+use lasthop_radio::{RadioConfig, Share, Span};
 use lasthop_units::{Bytes, Duration, Rate, Seed};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::agents::AgentSettings;
 use super::mobile::MobileSettings;
@@ -103,17 +103,22 @@ pub struct NodeIndex(pub usize);
 pub struct LinkIndex(pub usize);
 
 /// A node.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Node {
-    /// Its name in the file.
+    /// Its name in the file, which stands before it there.
+    #[serde(skip)]
     pub name: String,
     /// What it is.
     pub kind: NodeKind,
     /// It keeps the bindings of mobiles whose home is here (MIP-1).
+    #[serde(default)]
     pub home_agent: bool,
     /// It advertises itself and registers mobiles (MIP-2).
+    #[serde(default)]
     pub foreign_agent: bool,
     /// M-TCP's agent for the bases below it lives here (MTC-1).
+    #[serde(default)]
     pub supervisor: bool,
 }
 
@@ -198,9 +203,11 @@ pub struct FlowTcp {
 }
 
 /// What a flow sends.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub enum Traffic {
     /// As much as will go, without end.
+    #[default]
     Bulk,
     /// One file from `from` to `to`, then the end.
     File {
@@ -214,19 +221,23 @@ pub enum Traffic {
         /// The length of an answer.
         response: Bytes,
         /// From the answer's last byte to the next request.
+        #[serde(default, deserialize_with = "span")]
         think: Duration,
         /// How often; without end if `None`.
         count: Option<u32>,
         /// The time to think is the mean of exponential ones.
+        #[serde(default)]
         exponential: bool,
     },
     /// Keystrokes of a byte each, which `to` echoes, whatever happens to those before.
     Interactive {
         /// From one keystroke to the next.
+        #[serde(deserialize_with = "span")]
         every: Duration,
         /// How many; without end if `None`.
         count: Option<u32>,
         /// The time between them is the mean of exponential ones.
+        #[serde(default)]
         exponential: bool,
     },
     /// A constant rate, now and then.
@@ -234,10 +245,13 @@ pub enum Traffic {
         /// While it is on.
         rate: Rate,
         /// How long it is on.
+        #[serde(deserialize_with = "span")]
         on: Duration,
         /// How long it is off.
+        #[serde(deserialize_with = "span")]
         off: Duration,
         /// Both are means of exponential times, instead of the times themselves.
+        #[serde(default)]
         exponential: bool,
     },
 }
@@ -322,20 +336,33 @@ pub struct Move {
 }
 
 /// Mobile IP's parameters (MIP-1, MIP-2, MIP-8).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MobileIp {
     /// From one advertisement to the next.
+    #[serde(deserialize_with = "span")]
     pub advertise: Duration,
     /// How long a binding lasts.
+    #[serde(deserialize_with = "span")]
     pub lifetime: Duration,
     /// After which a registration request is repeated.
+    #[serde(deserialize_with = "span")]
     pub retry: Duration,
     /// The old foreign agent forwards what still comes (MIP-4).
     pub forward_from_old: bool,
 }
 
+impl Default for MobileIp {
+    fn default() -> Self {
+        let second = Duration::from_secs(1);
+        let lifetime = Duration::from_secs(300);
+        Self { advertise: second, lifetime, retry: second, forward_from_old: false }
+    }
+}
+
 /// The link signals that upper layers get (LNK-14).
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Signals {
     /// The link will be lost.
     pub predicted: Signal,
@@ -356,14 +383,30 @@ impl Signals {
 }
 
 /// One kind of link signal.
-#[derive(Clone, Copy, PartialEq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Signal {
-    /// How long before the event it is raised.
-    pub lead: Duration,
+    /// How long before the event it is raised, where it is said.
+    #[serde(deserialize_with = "some_span")]
+    pub lead: Option<Duration>,
     /// How long after that it arrives.
+    #[serde(deserialize_with = "span")]
     pub delay: Duration,
     /// The probability that it never comes.
+    #[serde(deserialize_with = "share")]
     pub miss: f64,
+}
+
+fn span<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    Span::deserialize(d).map(|span| span.0)
+}
+
+fn some_span<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    span(d).map(Some)
+}
+
+fn share<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+    Share::deserialize(d).map(|share| share.0)
 }
 
 /// SRP on the hop.

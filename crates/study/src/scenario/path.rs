@@ -59,13 +59,23 @@ impl Scenario {
         to: NodeIndex,
         cell: Option<LinkIndex>,
     ) -> Vec<(NodeIndex, Option<LinkIndex>)> {
+        self.way_along(from, to, |link| self.serves(link, cell))
+    }
+
+    /// The same along links that are `usable`.
+    pub(crate) fn way_along(
+        &self,
+        from: NodeIndex,
+        to: NodeIndex,
+        usable: impl Fn(LinkIndex) -> bool,
+    ) -> Vec<(NodeIndex, Option<LinkIndex>)> {
         // Found from the far end, so that the way back falls out in order.
         let mut next: Vec<Option<(NodeIndex, LinkIndex)>> = vec![None; self.nodes.len()];
         let mut open = VecDeque::from([to]);
         while let Some(here) = open.pop_front().filter(|here| *here != from) {
             for (i, link) in self.links.iter().enumerate() {
                 let (index, there) = (LinkIndex(i), link.far_end(here));
-                let leads = link.ends.contains(&here) && self.serves(index, cell);
+                let leads = link.ends.contains(&here) && usable(index);
                 if leads && there != to && next[there.0].is_none() {
                     next[there.0] = Some((here, index));
                     open.push_back(there);

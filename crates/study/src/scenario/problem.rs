@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::tree::{self, Span};
+
 /// Why a scenario file cannot be used.
 #[derive(Debug, Error)]
 pub enum ScenarioError {
@@ -48,6 +50,19 @@ pub struct Problem {
     pub message: String,
     /// What to do about it, where that is not plain.
     pub remedy: Option<String>,
+}
+
+impl Problem {
+    /// One at a place of the text, without a remedy.
+    pub(crate) fn at(
+        text: &str,
+        place: &Span,
+        key: impl Into<String>,
+        message: impl Into<String>,
+    ) -> Self {
+        let line = tree::line(text, place.start);
+        Self { line, key: key.into(), message: message.into(), remedy: None }
+    }
 }
 
 impl fmt::Display for Problem {

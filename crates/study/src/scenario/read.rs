@@ -37,6 +37,12 @@ pub(crate) enum Kind {
     Value(String),
 }
 
+impl From<Kind> for Fault {
+    fn from(kind: Kind) -> Self {
+        Self { kind, place: None, way: Vec::new() }
+    }
+}
+
 impl Fault {
     /// What was wrong, in words, and the remedy.
     pub(crate) fn words(&self) -> (String, Option<String>) {
@@ -89,43 +95,31 @@ impl std::error::Error for Fault {}
 
 impl de::Error for Fault {
     fn custom<T: Display>(message: T) -> Self {
-        Self { kind: Kind::Value(message.to_string()), place: None, way: Vec::new() }
+        Kind::Value(message.to_string()).into()
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let number = matches!(found, Unexpected::Signed(_) | Unexpected::Float(_));
         let number_for_text = number && expected.to_string().contains("string");
         let (found, expected) = (plain_found(found), plain_expected(expected));
-        Self { kind: Kind::Type { found, expected, number_for_text }, place: None, way: Vec::new() }
+        Kind::Type { found, expected, number_for_text }.into()
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         let (found, expected) = (plain_found(found), plain_expected(expected));
-        Self {
-            kind: Kind::Type { found, expected, number_for_text: false },
-            place: None,
-            way: Vec::new(),
-        }
+        Kind::Type { found, expected, number_for_text: false }.into()
     }
 
     fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
-        Self {
-            kind: Kind::UnknownName { found: found.to_string(), known },
-            place: None,
-            way: Vec::new(),
-        }
+        Kind::UnknownName { found: found.to_string(), known }.into()
     }
 
     fn unknown_field(found: &str, known: &'static [&'static str]) -> Self {
-        Self {
-            kind: Kind::UnknownKey { found: found.to_string(), known },
-            place: None,
-            way: Vec::new(),
-        }
+        Kind::UnknownKey { found: found.to_string(), known }.into()
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { kind: Kind::Missing(field), place: None, way: Vec::new() }
+        Kind::Missing(field).into()
     }
 }
 
@@ -148,6 +142,7 @@ fn plain_expected(expected: &dyn Expected) -> String {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, zero or more".to_string(),
         "f64" => "a number".to_string(),
         "a sequence" => "a list".to_string(),
+        "an object" => "tables with a name each".to_string(),
         text if text.starts_with("struct ") || text == "a map" => "a table".to_string(),
         text if text.starts_with("enum ") || text == "string or map" => "a name".to_string(),
         text => text.to_string(),
@@ -187,6 +182,7 @@ impl<'de> de::Deserializer<'de> for &'de Node {
         known: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
+        let no_name = |found| Err(de::Error::invalid_type(found, &"a name"));
         let one = match &self.value {
             Value::Text(name) => visitor.visit_enum(Choice { name, node: None }),
             Value::Table(table) => match table.entries() {
@@ -199,10 +195,10 @@ impl<'de> de::Deserializer<'de> for &'de Node {
                     known.join(", ")
                 ))),
             },
-            Value::List(_) => Err(de::Error::invalid_type(Unexpected::Seq, &"a name")),
-            Value::Integer(n) => Err(de::Error::invalid_type(Unexpected::Signed(*n), &"a name")),
-            Value::Float(x) => Err(de::Error::invalid_type(Unexpected::Float(*x), &"a name")),
-            Value::Flag(flag) => Err(de::Error::invalid_type(Unexpected::Bool(*flag), &"a name")),
+            Value::List(_) => no_name(Unexpected::Seq),
+            Value::Integer(n) => no_name(Unexpected::Signed(*n)),
+            Value::Float(x) => no_name(Unexpected::Float(*x)),
+            Value::Flag(flag) => no_name(Unexpected::Bool(*flag)),
         };
         one.map_err(|fault| fault.at(&self.place))
     }
@@ -268,6 +264,14 @@ struct Choice<'de> {
     node: Option<&'de Node>,
 }
 
+impl<'de> Choice<'de> {
+    fn parameters(&self) -> Result<&'de Node, Fault> {
+        let name = self.name;
+        let missing = || format!("`{name}` needs parameters: write {{ {name} = ... }}");
+        self.node.ok_or_else(|| de::Error::custom(missing()))
+    }
+}
+
 impl<'de> EnumAccess<'de> for Choice<'de> {
     type Error = Fault;
     type Variant = Self;
@@ -292,13 +296,8 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Fault> {
-        match self.node {
-            Some(node) => seed.deserialize(node).map_err(|f| f.at(&node.place).under(self.name)),
-            None => Err(de::Error::custom(format!(
-                "`{0}` needs parameters: write {{ {0} = ... }}",
-                self.name
-            ))),
-        }
+        let node = self.parameters()?;
+        seed.deserialize(node).map_err(|f| f.at(&node.place).under(self.name))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, visitor: V) -> Result<V::Value, Fault> {
@@ -310,9 +309,7 @@ impl<'de> VariantAccess<'de> for Choice<'de> {
         _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
-        match self.node {
-            Some(node) => de::Deserializer::deserialize_any(node, visitor),
-            None => visitor.visit_map(Keys { left: [].iter(), value: None }),
-        }
+        let node = self.parameters()?;
+        de::Deserializer::deserialize_any(node, visitor).map_err(|fault| fault.under(self.name))
     }
 }

@@ -9,10 +9,7 @@ use lasthop_radio::{LinkSettings, QueueLimit, RadioConfig, Span};
 use lasthop_units::{Bytes, Rate, Scheme};
 
 use super::complaint::Complaints;
-use super::file::{
-    FlowFile, LinkFile, MeasureFile, MobileIpFile, Named, NodeFile, ScenarioFile, SignalFile,
-    SignalsFile, SrpFile, TrafficFile,
-};
+use super::file::{FlowFile, LinkFile, MeasureFile, ScenarioFile, SrpFile};
 use super::model::{
     Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, MobileIp, Node, NodeIndex, NodeKind,
     Scenario, Signal, Signals, Srp, SrpWindow, Traffic,
@@ -22,6 +19,7 @@ use super::problem::suggest;
 use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::topology;
+use crate::ordered::Ordered;
 
 /// Gives the text of a trace by name.
 pub(crate) type Load<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
@@ -60,11 +58,11 @@ impl Builder<'_> {
         self.tcp(&file.tcp);
         let flows = self.flows(file, &nodes);
         let handoff = file.handoff.as_ref().map(|h| self.handoff(h, end, &nodes, links.as_deref()));
-        let mobile_ip = self.mobile_ip(file.mobile_ip.as_ref(), &nodes);
+        let mobile_ip = self.mobile_ip(file.mobile_ip, &nodes);
         let measure = self.measure(&file.measure, end, &nodes, links.as_deref());
         file.agent.check(&mut self.wrong);
         file.mobile_tcp.check(&mut self.wrong);
-        let signals = self.signals(&file.signals, flows.as_deref().unwrap_or_default());
+        let signals = self.signals(file.signals, flows.as_deref().unwrap_or_default());
         file.mobile.check(&mut self.wrong);
         let rwc = file.rwc.resolve(flows.as_deref().unwrap_or_default(), &mut self.wrong);
         let srp = self.srp(&file.srp);
@@ -131,15 +129,9 @@ impl Builder<'_> {
         })
     }
 
-    fn nodes(&mut self, named: &Named<NodeFile>) -> Vec<Node> {
+    fn nodes(&mut self, named: &Ordered<Node>) -> Vec<Node> {
         self.names("node", named, MOST_NODES);
-        let node = |(name, file): &(String, NodeFile)| Node {
-            name: name.clone(),
-            kind: file.kind,
-            home_agent: file.home_agent,
-            foreign_agent: file.foreign_agent,
-            supervisor: file.supervisor,
-        };
+        let node = |(name, node): &(String, Node)| Node { name: name.clone(), ..node.clone() };
         let nodes: Vec<Node> = named.0.iter().map(node).collect();
         for node in &nodes {
             let agent = node.home_agent || node.foreign_agent;
@@ -158,7 +150,7 @@ impl Builder<'_> {
     }
 
     /// Complains about names that could not be told apart in a path, and about too many.
-    fn names<T>(&mut self, what: &str, named: &Named<T>, most: usize) {
+    fn names<T>(&mut self, what: &str, named: &Ordered<T>, most: usize) {
         if named.0.is_empty() {
             self.wrong.add(&[what], format!("there is no {what}"), "");
         }
@@ -174,7 +166,7 @@ impl Builder<'_> {
         }
     }
 
-    fn links(&mut self, named: &Named<LinkFile>, nodes: &[Node]) -> Option<Vec<Link>> {
+    fn links(&mut self, named: &Ordered<LinkFile>, nodes: &[Node]) -> Option<Vec<Link>> {
         self.names("link", named, MOST_LINKS);
         let links: Vec<Option<Link>> =
             named.0.iter().map(|(name, file)| self.link(name, file, nodes)).collect();
@@ -293,7 +285,7 @@ impl Builder<'_> {
             self.wrong.add(&["flow", name, "to"], "is the host that it comes from", remedy);
         }
         flow.tcp.check(&["flow", name, "tcp"], &mut self.wrong);
-        let traffic = self.traffic(name, &flow.traffic);
+        self.traffic(name, flow.traffic);
         let (from, to) = (from?, to?);
         let group = |host: NodeIndex| {
             let group = match nodes[host.0].kind {
@@ -315,7 +307,7 @@ impl Builder<'_> {
             from,
             to,
             start: or_zero(flow.start),
-            traffic,
+            traffic: flow.traffic,
             schemes: self.schemes(name, schemes, from, to, nodes),
             encrypted: flow.encrypted,
             tcp: FlowTcp {
@@ -353,76 +345,47 @@ impl Builder<'_> {
         Some(index)
     }
 
-    fn traffic(&mut self, flow: &str, traffic: &TrafficFile) -> Traffic {
-        let some = |this: &mut Self, kind: &str, key: &str, size: Bytes| {
+    fn traffic(&mut self, flow: &str, traffic: Traffic) {
+        let path = |kind, key| ["flow", flow, "traffic", kind, key];
+        let mut some = |kind, key, size| {
             if size == Bytes::ZERO {
-                let path = ["flow", flow, "traffic", kind, key];
-                this.wrong.add(&path, "nothing would be sent", "give one byte or more");
+                let remedy = "give one byte or more";
+                self.wrong.add(&path(kind, key), "nothing would be sent", remedy);
             }
-            size
         };
         let tick = Duration::from_micros(1);
         match traffic {
-            TrafficFile::Bulk => Traffic::Bulk,
-            TrafficFile::File(file) => {
-                Traffic::File { size: some(self, "file", "size", file.size) }
+            Traffic::Bulk => {}
+            Traffic::File { size } => some("file", "size", size),
+            Traffic::RequestResponse { request, response, .. } => {
+                some("request-response", "request", request);
+                some("request-response", "response", response);
             }
-            TrafficFile::RequestResponse(r) => Traffic::RequestResponse {
-                request: some(self, "request-response", "request", r.request),
-                response: some(self, "request-response", "response", r.response),
-                think: or_zero(r.think),
-                count: r.count,
-                exponential: r.exponential,
-            },
-            TrafficFile::Interactive(i) => {
-                let path = ["flow", flow, "traffic", "interactive", "every"];
-                self.within(&path, i.every.0, tick, Duration::MAX);
-                Traffic::Interactive {
-                    every: i.every.0,
-                    count: i.count,
-                    exponential: i.exponential,
-                }
+            Traffic::Interactive { every, .. } => {
+                self.within(&path("interactive", "every"), every, tick, Duration::MAX);
             }
-            TrafficFile::OnOff(o) => {
-                let path = ["flow", flow, "traffic", "on-off", "on"];
-                self.within(&path, o.on.0, tick, Duration::MAX);
-                if o.rate == Rate::ZERO || o.rate == Rate::UNLIMITED {
-                    let path = ["flow", flow, "traffic", "on-off", "rate"];
+            Traffic::OnOff { rate, on, .. } => {
+                self.within(&path("on-off", "on"), on, tick, Duration::MAX);
+                if rate == Rate::ZERO || rate == Rate::UNLIMITED {
                     let remedy = "give a rate such as `64kbit/s`; `bulk` sends all that will go";
-                    self.wrong.add(&path, "is neither above zero nor limited", remedy);
-                }
-                Traffic::OnOff {
-                    rate: o.rate,
-                    on: o.on.0,
-                    off: o.off.0,
-                    exponential: o.exponential,
+                    let message = "is neither above zero nor limited";
+                    self.wrong.add(&path("on-off", "rate"), message, remedy);
                 }
             }
         }
     }
 
-    fn mobile_ip(&mut self, file: Option<&MobileIpFile>, nodes: &[Node]) -> Option<MobileIp> {
+    fn mobile_ip(&mut self, said: Option<MobileIp>, nodes: &[Node]) -> Option<MobileIp> {
         let has_home = nodes.iter().any(|n| n.home_agent);
-        if let (Some(_), false) = (file, has_home) {
+        if said.is_some() && !has_home {
             let remedy = "set `home-agent = true` at the router of the mobile's home";
             self.wrong.add(&["mobile-ip"], "no node is a home agent", remedy);
         }
-        has_home.then(|| MobileIp {
-            advertise: file.and_then(|f| f.advertise).map_or(Duration::from_secs(1), |s| s.0),
-            lifetime: file.and_then(|f| f.lifetime).map_or(Duration::from_secs(300), |s| s.0),
-            retry: file.and_then(|f| f.retry).map_or(Duration::from_secs(1), |s| s.0),
-            forward_from_old: file.is_some_and(|f| f.forward_from_old),
-        })
+        has_home.then(|| said.unwrap_or_default())
     }
 
-    fn signals(&mut self, file: &SignalsFile, flows: &[Flow]) -> Signals {
-        let signal = |file: &SignalFile| Signal {
-            lead: or_zero(file.lead),
-            delay: or_zero(file.delay),
-            miss: file.miss.map_or(0.0, |m| m.0),
-        };
-        for (kind, after) in [("down", &file.down), ("up", &file.up), ("complete", &file.complete)]
-        {
+    fn signals(&mut self, said: Signals, flows: &[Flow]) -> Signals {
+        for (kind, after) in [("down", said.down), ("up", said.up), ("complete", said.complete)] {
             if after.lead.is_some() {
                 let remedy = "`predicted` and `imminent` have one";
                 let message = format!("`{kind}` cannot be known before it happens");
@@ -430,18 +393,10 @@ impl Builder<'_> {
             }
         }
         let warned = |f: &Flow| f.schemes.mobile().is_some_and(Scheme::needs_warning);
-        let mut predicted = signal(&file.predicted);
-        if file.predicted.lead.is_none() && file.imminent.lead.is_none() && flows.iter().any(warned)
-        {
-            predicted.lead = Signals::WARNING;
-        }
-        Signals {
-            predicted,
-            imminent: signal(&file.imminent),
-            down: signal(&file.down),
-            up: signal(&file.up),
-            complete: signal(&file.complete),
-        }
+        let warning = Some(Signals::WARNING)
+            .filter(|_| said.imminent.lead.is_none() && flows.iter().any(warned));
+        let predicted = Signal { lead: said.predicted.lead.or(warning), ..said.predicted };
+        Signals { predicted, ..said }
     }
 
     fn srp(&mut self, file: &SrpFile) -> Option<Srp> {

@@ -93,31 +93,13 @@ impl TcpSettings {
     /// These settings where they say something, `base` elsewhere.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
-        Self {
-            stack: self.stack.or(base.stack),
-            variant: self.variant.or(base.variant),
-            mss: self.mss.or(base.mss),
-            initial_window: self.initial_window.or(base.initial_window),
-            max_window: self.max_window.or(base.max_window),
-            initial_ssthresh: self.initial_ssthresh.or(base.initial_ssthresh),
-            initial_rto: self.initial_rto.or(base.initial_rto),
-            min_rto: self.min_rto.or(base.min_rto),
-            max_rto: self.max_rto.or(base.max_rto),
-            tick: self.tick.or(base.tick),
-            timers_on_ticks: self.timers_on_ticks.or(base.timers_on_ticks),
-            give_up_after: self.give_up_after.or(base.give_up_after),
-            delayed_ack: self.delayed_ack.or(base.delayed_ack),
-            ack_every: self.ack_every.or(base.ack_every),
-            sack: self.sack.or(base.sack),
-            timestamps: self.timestamps.or(base.timestamps),
-            window_scale: self.window_scale.or(base.window_scale),
-            nagle: self.nagle.or(base.nagle),
-            receive_buffer: self.receive_buffer.or(base.receive_buffer),
-            send_buffer: self.send_buffer.or(base.send_buffer),
-            limited_transmit: self.limited_transmit.or(base.limited_transmit),
-            shrunk_window: self.shrunk_window.or(base.shrunk_window),
-            ecn: self.ecn.or(base.ecn),
-            eln: self.eln.or(base.eln),
+        macro_rules! or_else {
+            ($($key:ident)+) => { Self { $($key: self.$key.or(base.$key)),+ } };
+        }
+        or_else! {
+            stack variant mss initial_window max_window initial_ssthresh initial_rto min_rto max_rto
+            tick timers_on_ticks give_up_after delayed_ack ack_every sack timestamps window_scale nagle
+            receive_buffer send_buffer limited_transmit shrunk_window ecn eln
         }
     }
 

@@ -153,7 +153,7 @@ fn signals(cell: &Cell) -> Signals {
         }
         _ => None,
     };
-    let predicted = Signal { lead: lead.unwrap_or_default(), ..Signal::default() };
+    let predicted = Signal { lead, ..Signal::default() };
     Signals { predicted, ..Signals::default() }
 }
 

@@ -1,13 +1,14 @@
 //! Who is where, and what moves, on the terminal; plain lines where there is none.
 
 use std::fmt::Write;
-use std::io::IsTerminal;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use lasthop_lab::journey::{Plan, Sight};
 use lasthop_lab::roam::{BASES, Mode};
 use lasthop_radio::Pacing;
 use lasthop_units::{Bytes, Rate};
+
+use crate::terminal;
 
 /// How wide a bar is that is full.
 const BAR: usize = 24;
@@ -24,13 +25,7 @@ pub(super) struct Picture {
 
 impl Picture {
     pub(super) fn new(mode: Mode, plan: &Plan) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let bar = terminal::shown(ProgressBar::new_spinner, "{msg}");
         let title = format!(
             "{mode} over {}: {} moves, dead zones of {:.1} s",
             plan.settings.hop,

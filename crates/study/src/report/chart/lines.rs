@@ -19,6 +19,13 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
+impl Line {
+    /// A line that holds each value until the next.
+    pub fn steps(name: impl Into<String>, colour: usize, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), colour, steps: true, points }
+    }
+}
+
 /// A stretch of time to shade, such as a pause.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Span {

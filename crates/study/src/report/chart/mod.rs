@@ -31,6 +31,37 @@ pub enum Chart {
 }
 
 impl Chart {
+    /// Means with intervals by category, with `[x, y]` labels.
+    pub fn ranges<T: Into<String>>(
+        title: impl Into<String>,
+        [x_label, y_label]: [&str; 2],
+        categories: impl IntoIterator<Item = T>,
+        series: impl IntoIterator<Item = RangeSeries>,
+    ) -> Self {
+        Self::Ranges(Ranges {
+            title: title.into(),
+            x_label: x_label.to_owned(),
+            y_label: y_label.to_owned(),
+            categories: categories.into_iter().map(Into::into).collect(),
+            series: series.into_iter().collect(),
+        })
+    }
+
+    /// Values over time, with a label of what they are.
+    pub fn lines(
+        title: impl Into<String>,
+        y_label: &str,
+        spans: impl IntoIterator<Item = Span>,
+        lines: impl IntoIterator<Item = Line>,
+    ) -> Self {
+        Self::Lines(Lines {
+            title: title.into(),
+            y_label: y_label.to_owned(),
+            spans: spans.into_iter().collect(),
+            lines: lines.into_iter().collect(),
+        })
+    }
+
     pub(super) fn render(&self) -> Markup {
         match self {
             Self::Ranges(chart) => chart.render(),

@@ -2,7 +2,7 @@ use maud::{Markup, html};
 
 use super::frame::{Frame, Scale, px};
 use super::{Key, colour};
-use crate::stats::Interval;
+use crate::stats::{Estimate, Interval, Ratio};
 
 /// A mean with its interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -20,6 +20,24 @@ impl Range {
     }
 }
 
+impl From<f64> for Range {
+    fn from(mean: f64) -> Self {
+        Self { mean, interval: None }
+    }
+}
+
+impl From<Estimate> for Range {
+    fn from(estimate: Estimate) -> Self {
+        Self { mean: estimate.mean, interval: estimate.interval() }
+    }
+}
+
+impl From<Ratio> for Range {
+    fn from(ratio: Ratio) -> Self {
+        Self { mean: ratio.value, interval: ratio.interval }
+    }
+}
+
 /// One series: a range in each category, or none.
 #[derive(Clone, Debug)]
 pub struct RangeSeries {
@@ -34,6 +52,21 @@ pub struct RangeSeries {
 }
 
 impl RangeSeries {
+    /// A series of what was measured: with full dots.
+    pub fn new<R: Into<Range>>(
+        name: impl Into<String>,
+        colour: usize,
+        ranges: impl IntoIterator<Item = Option<R>>,
+    ) -> Self {
+        let ranges = ranges.into_iter().map(|range| range.map(Into::into)).collect();
+        Self { name: name.into(), colour, hollow: false, ranges }
+    }
+
+    /// The same with hollow dots.
+    pub fn hollow(self) -> Self {
+        Self { hollow: true, ..self }
+    }
+
     /// The range of a category or row, if there is one that can be drawn.
     pub(super) fn at(&self, place: usize) -> Option<Range> {
         self.ranges.get(place).copied().flatten().filter(|range| range.mean.is_finite())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lasthop_units::Scheme;
 
+use crate::reproduce::cell::once_each;
 use crate::reproduce::sheet::{Sheet, sheet};
 use crate::reproduce::{Label, ReproduceError};
 use crate::scenario::Scenario;
@@ -41,13 +42,10 @@ pub enum Load {
 }
 
 impl Load {
+    const ALL: [Self; 3] = [Self::Download, Self::Upload, Self::Four];
+
     fn of_name(name: &str) -> Option<Self> {
-        match name {
-            "download" => Some(Self::Download),
-            "upload" => Some(Self::Upload),
-            "four" => Some(Self::Four),
-            _ => None,
-        }
+        Self::ALL.into_iter().find(|load| load.to_string() == name)
     }
 
     /// What is measured under it.
@@ -121,12 +119,7 @@ impl LeagueRun {
             Load::Upload => format!("upload-{}", measure.name()),
             Load::Download | Load::Four => measure.name().to_owned(),
         };
-        Label {
-            table,
-            row: self.sender.clone(),
-            column: self.condition.clone(),
-            scheme: self.scheme.clone(),
-        }
+        Label::new([&table, &self.sender, &self.condition, &self.scheme])
     }
 
     /// What its runs draw from: the same for all schemes, so that they differ by what they do and
@@ -166,12 +159,9 @@ pub(super) fn all() -> Result<Vec<Entry>, ReproduceError> {
     let mut entries = Vec::new();
     for ground in &GROUNDS {
         let run = run_on(ground)?;
-        let mut groups: Vec<&LeagueRun> = Vec::new();
-        for (place, _) in &run {
-            if !groups.iter().any(|known| known.luck() == place.luck()) {
-                groups.push(place);
-            }
-        }
+        let groups = once_each(
+            run.iter().map(|(place, _)| LeagueRun { scheme: String::new(), ..place.clone() }),
+        );
         for group in groups {
             for scheme in Scheme::ALL {
                 let place = LeagueRun { scheme: scheme.name().to_owned(), ..group.clone() };

@@ -6,9 +6,9 @@ use super::cells::GROUNDS;
 use super::gain::{MARGIN, Verdict};
 use super::print::{Told, verdicts};
 use super::{Board, Cell, ID};
-use crate::report::chart::{Chart, Range, RangeSeries, Rows};
-use crate::report::{Block, Entry, Figure, Note, Report, Table, Tone};
-use crate::reproduce::page::{self, dash, value};
+use crate::report::chart::{Chart, RangeSeries, Rows};
+use crate::report::{Block, Entry, Note, Report, Table, Tone};
+use crate::reproduce::page::{self, head, value};
 use crate::reproduce::prose::Prose;
 use crate::reproduce::{Criterion, ReproduceError, Request};
 
@@ -20,7 +20,7 @@ pub(super) fn report(
 ) -> Result<Report, ReproduceError> {
     let board = Board::new(cells);
     let uploads = glance(prose, &board, "upload-", "uploads").into_iter();
-    let uploads = uploads.chain(goodputs(prose, &board, "upload-")).collect();
+    let uploads = uploads.chain(goodputs(prose, &board, "upload-"));
     let mut sections = vec![
         prose.section("helps").section(helps(prose, &board, criteria)),
         prose.section("downloads").section(goodputs(prose, &board, "")),
@@ -29,20 +29,20 @@ pub(super) fn report(
     ];
     let absent = absent(cells);
     if !absent.is_empty() {
-        sections.push(prose.section("absent").section(vec![Block::Notes(absent)]));
+        sections.push(prose.section("absent").section([Block::Notes(absent)]));
     }
     let files = GROUNDS.iter().flat_map(|ground| {
         let path = Block::Paragraph(ground.sheet.path.to_owned());
         [path, Block::Code(ground.sheet.text.to_owned())]
     });
-    sections.push(prose.section("scenarios").section(files.collect()));
-    let command = vec![
+    sections.push(prose.section("scenarios").section(files));
+    let command = [
         Block::Code(request.command(ID)),
         Block::Paragraph(format!("lasthop {}", request.version)),
     ];
     sections.push(prose.section("again").section(command));
     let words = prose.section("title");
-    let title = words.section(Vec::new()).title;
+    let title = words.section([]).title;
     let report =
         Report { title, subtitle: words.text("subtitle"), summary: prose.summary(&[]), sections };
     prose.check()?;
@@ -57,16 +57,11 @@ fn goodputs(prose: &Prose, board: &Board<'_>, before: &str) -> Vec<Block> {
         let small = expired.map_or_else(String::new, |n| format!("{n:.0}"));
         Entry { small, ..mean(cell) }
     };
-    let gain = |cell: &Cell| match cell.gain {
-        None => Entry::text("-"),
-        Some(gain) => {
-            let ratio = format!("{:.2}", gain.ratio.value);
-            let mut entry = Entry::mark(&ratio, tone(gain.verdict()));
-            if let Some(i) = gain.ratio.interval {
-                entry.small = format!("[{:.2}, {:.2}]", i.lo, i.hi);
-            }
-            entry
-        }
+    let gain = |cell: &Cell| {
+        cell.gain.map_or_else(Entry::dash, |gain| Entry {
+            tone: Some(tone(gain.verdict())),
+            ..Entry::with_interval(gain.ratio.value, gain.ratio.interval, 2)
+        })
     };
     let mut blocks = Vec::new();
     for sender in &board.senders {
@@ -89,14 +84,12 @@ fn helps(prose: &Prose, board: &Board<'_>, criteria: &[Criterion]) -> Vec<Block>
         let Told { condition, sender, helps, harms } = told;
         [condition, sender, helps, harms].map(Entry::text).to_vec()
     };
-    let table = Table {
-        caption: prose.section("helps").text("table"),
-        head: ["condition", "sender", "helps", "harms"].map(str::to_owned).to_vec(),
-        rows: verdicts(board).into_iter().map(row).collect(),
-    };
+    let caption = prose.section("helps").text("table");
+    let rows = verdicts(board).into_iter().map(row).collect();
+    let table = Table::new(caption, ["condition", "sender", "helps", "harms"], rows);
     let mut blocks = vec![page::verdicts(criteria)];
     blocks.extend(glance(prose, board, "", "downloads"));
-    blocks.push(Block::Table(table));
+    blocks.push(table.into());
     blocks
 }
 
@@ -106,15 +99,12 @@ fn glance(prose: &Prose, board: &Board<'_>, before: &str, loads: &str) -> Option
     let name = format!("{before}goodput");
     let chart = |condition: &&str| {
         let series = |(colour, sender): (usize, &&str)| {
-            let range = |scheme: &&str| {
-                let estimate = board.at(&name, sender, condition, scheme)?.ours.estimate()?;
-                Some(Range { mean: estimate.mean, interval: estimate.interval() })
-            };
+            let estimate =
+                |scheme: &&str| board.at(&name, sender, condition, scheme)?.ours.estimate();
+            let ranges = board.schemes.iter().map(estimate);
             RangeSeries {
-                name: senders.text(sender),
-                colour,
                 hollow: colour > 0,
-                ranges: board.schemes.iter().map(range).collect(),
+                ..RangeSeries::new(senders.text(sender), colour, ranges)
             }
         };
         let series: Vec<RangeSeries> = board.senders.iter().enumerate().map(series).collect();
@@ -132,7 +122,7 @@ fn glance(prose: &Prose, board: &Board<'_>, before: &str, loads: &str) -> Option
     };
     let charts: Vec<Chart> = board.conditions.iter().filter_map(chart).collect();
     let caption = prose.section("glance").filled("figure", &[("loads", &loads)]);
-    (!charts.is_empty()).then_some(Block::Figure(Figure { caption, charts }))
+    Block::figure(caption, charts)
 }
 
 fn others(prose: &Prose, board: &Board<'_>) -> Vec<Block> {
@@ -151,7 +141,7 @@ fn others(prose: &Prose, board: &Board<'_>) -> Vec<Block> {
 
 /// A mean without its interval.
 fn mean(cell: &Cell) -> Entry {
-    cell.mean().map_or_else(dash, |mean| Entry::text(format!("{mean:.1}")))
+    cell.mean().map_or_else(Entry::dash, |mean| Entry::text(format!("{mean:.1}")))
 }
 
 /// A table of one sender, if anything of it was run.
@@ -165,21 +155,18 @@ fn table(
     if !board.has(name, sender) {
         return None;
     }
-    let mut head = vec!["scheme".to_owned()];
-    head.extend(board.conditions.iter().map(|condition| (*condition).to_owned()));
     let row = |scheme: &&str| {
-        let mut row = vec![Entry::text(*scheme)];
-        row.extend(board.conditions.iter().map(|condition| {
+        let entries = board.conditions.iter().map(|condition| {
             match board.at(name, sender, condition, scheme) {
                 None => Entry::text(""),
                 Some(cell) if cell.not_applicable.is_some() => Entry::text("n/a"),
                 Some(cell) => entry(cell, condition, scheme),
             }
-        }));
-        row
+        });
+        Entry::row(*scheme, entries)
     };
     let rows = board.schemes.iter().map(row).collect();
-    Some(Block::Table(Table { caption: caption.to_owned(), head, rows }))
+    Some(Table::new(caption, head("scheme", board.conditions.iter().copied()), rows).into())
 }
 
 /// Why schemes have no place somewhere, each once.

@@ -18,10 +18,10 @@ use std::collections::BTreeMap;
 use lasthop_units::{Rate, Scheme, Seed, WorksAt as Where};
 use rayon::prelude::*;
 
-use super::cell::{Label, Only, chosen_labels};
+use super::cell::{Label, Only, chosen_labels, once_each};
 use super::compare::Criterion;
 use super::prose::Prose;
-use super::run::{Failure, Progress};
+use super::run::{Failure, Progress, gathered};
 use super::study::{ReproduceError, Request, beside, pool};
 use crate::report::Report;
 use crate::stats::Sample;
@@ -158,29 +158,12 @@ fn measured(
         })
         .collect();
     let limit = runner::limit(&case.scenario, case.radios);
-    labels_of(place)
-        .enumerate()
-        .map(|(n, cell)| {
-            let mut cell = Cell { limit, ..empty(place, cell) };
-            for result in results.iter().filter_map(|values| values.get(n)) {
-                add(&mut cell, result);
-            }
-            cell
-        })
-        .collect()
-}
-
-fn add(cell: &mut Cell, result: &Result<f64, Failure>) {
-    match result {
-        Ok(value) => cell.ours.push(*value),
-        Err(failure) => {
-            cell.ours.fail();
-            let reason = failure.to_string();
-            if !cell.reasons.contains(&reason) {
-                cell.reasons.push(reason);
-            }
-        }
-    }
+    let cell = |(n, cell): (usize, (Measure, Label))| {
+        let results = results.iter().filter_map(|values| values.get(n).cloned());
+        let (ours, reasons) = gathered(results);
+        Cell { limit, ours, reasons, ..empty(place, cell) }
+    };
+    labels_of(place).enumerate().map(cell).collect()
 }
 
 fn nowhere(place: &LeagueRun, cell: (Measure, Label), reason: &'static str) -> Cell {
@@ -234,19 +217,17 @@ fn criteria(cells: &[Cell]) -> Vec<Criterion> {
     };
     let ended = run().map(|cell| cell.ours.failures() == 0);
     vec![
-        Criterion::count("goodputs at most 2 % above the limit", below, whole, Some(whole)),
-        Criterion::count("cells all of whose runs gave a value", ended, whole, Some(whole)),
-        Criterion::count(
+        Criterion::all("goodputs at most 2 % above the limit", below, whole),
+        Criterion::all("cells all of whose runs gave a value", ended, whole),
+        Criterion::all(
             "schemes against losses that help a Reno download at 5 %",
             helps("loss 5 %", repairs_losses),
             all(repairs_losses),
-            Some(all(repairs_losses)),
         ),
-        Criterion::count(
+        Criterion::all(
             "schemes against disconnections that help a Reno download",
             helps("gaps", outlives_gaps),
             all(outlives_gaps),
-            Some(all(outlives_gaps)),
         ),
     ]
 }
@@ -254,7 +235,7 @@ fn criteria(cells: &[Cell]) -> Vec<Criterion> {
 /// Cells by what they measure and where, for tables.
 #[derive(Debug)]
 pub(super) struct Board<'a> {
-    cells: BTreeMap<(String, String, String, String), &'a Cell>,
+    cells: BTreeMap<[&'a str; 4], &'a Cell>,
     /// The conditions, in order.
     pub(super) conditions: Vec<&'a str>,
     /// The senders, in order.
@@ -265,25 +246,15 @@ pub(super) struct Board<'a> {
 
 impl<'a> Board<'a> {
     pub(super) fn new(cells: &'a [Cell]) -> Self {
-        let mut board = Self {
-            cells: BTreeMap::new(),
-            conditions: Vec::new(),
-            senders: Vec::new(),
-            schemes: Vec::new(),
+        let names = |of: fn(&LeagueRun) -> &String| {
+            once_each(cells.iter().map(|cell| of(&cell.place).as_str()))
         };
-        let note = |list: &mut Vec<&'a str>, name: &'a str| {
-            if !list.contains(&name) {
-                list.push(name);
-            }
-        };
-        for cell in cells {
-            let Label { table, row, column, scheme } = cell.label.clone();
-            board.cells.insert((table, row, column, scheme), cell);
-            note(&mut board.conditions, &cell.place.condition);
-            note(&mut board.senders, &cell.place.sender);
-            note(&mut board.schemes, &cell.place.scheme);
+        Self {
+            cells: cells.iter().map(|cell| (cell.label.words(), cell)).collect(),
+            conditions: names(|place| &place.condition),
+            senders: names(|place| &place.sender),
+            schemes: names(|place| &place.scheme),
         }
-        board
     }
 
     /// The cell of a table, sender, condition and scheme.
@@ -294,8 +265,7 @@ impl<'a> Board<'a> {
         condition: &str,
         scheme: &str,
     ) -> Option<&'a Cell> {
-        let key = [table, sender, condition, scheme].map(str::to_owned);
-        self.cells.get(&key.into()).copied()
+        self.cells.get(&[table, sender, condition, scheme]).copied()
     }
 
     /// Whether there is any cell of a table with this sender.

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::gain::Verdict;
 use super::{Board, Cell, ID};
-use crate::reproduce::lines;
+use crate::reproduce::Label;
+use crate::reproduce::lines::{self, ends};
 use crate::reproduce::print::digits;
 
 /// How wide a column of a table is.
@@ -16,10 +17,8 @@ const COLUMN: usize = 13;
 /// where nothing was measured.
 #[derive(Serialize)]
 struct Line<'a> {
-    table: &'a str,
-    row: &'a str,
-    column: &'a str,
-    scheme: &'a str,
+    #[serde(flatten)]
+    place: &'a Label,
     unit: &'a str,
     ours: Option<f64>,
     ours_lo: Option<f64>,
@@ -49,15 +48,12 @@ pub fn json_lines(cells: &[Cell]) -> Result<String, serde_json::Error> {
 
 fn line(cell: &Cell) -> Line<'_> {
     let ours = cell.ours.estimate();
-    let (ours_lo, ours_hi) = ours.and_then(|e| e.interval()).map(|i| (i.lo, i.hi)).unzip();
+    let (ours_lo, ours_hi) = ends(ours.and_then(|e| e.interval()));
     let gain = cell.gain.map(|gain| gain.ratio);
-    let (gain_lo, gain_hi) = gain.and_then(|r| r.interval).map(|i| (i.lo, i.hi)).unzip();
+    let (gain_lo, gain_hi) = ends(gain.and_then(|ratio| ratio.interval));
     let verdict = cell.gain.map(|gain| gain.verdict().name());
     Line {
-        table: &cell.label.table,
-        row: &cell.label.row,
-        column: &cell.label.column,
-        scheme: &cell.label.scheme,
+        place: &cell.label,
         unit: cell.measure.unit(),
         ours: ours.map(|e| e.mean),
         ours_lo,

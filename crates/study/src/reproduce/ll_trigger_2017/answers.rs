@@ -5,7 +5,6 @@ use lasthop_units::{Scheme, WorksAt};
 use super::cells::{
     EARLY, ERRORS, FREQUENT, IDEAL, LONG, ROUTER, SEMANTICS, TABLE_1, TABLE_1_EARLY,
 };
-use super::mean;
 use crate::published::Published;
 use crate::reproduce::Comparison;
 
@@ -34,7 +33,7 @@ pub(super) struct Answer {
 pub(super) fn answer(comparison: &Comparison, question: &str, scheme: Scheme) -> Option<Answer> {
     let table = if scheme == Scheme::Obtcp { ROUTER } else { TABLE_1 };
     let value = |table: &str, column: &str, scheme: Scheme| {
-        mean(comparison, table, question, column, scheme.name())
+        comparison.mean([table, question, column, scheme.name()])
     };
     match question {
         NODE => Some(Answer { yes: changes_tcp_on_the_way(scheme), value: None, won: None }),

@@ -6,7 +6,7 @@ use lasthop_units::Duration;
 
 use crate::published::Published;
 use crate::reproduce::sheet::{Settings, Sheet, sheet};
-use crate::reproduce::{Cell, Label, ReproduceError};
+use crate::reproduce::{Cell, ReproduceError};
 use crate::scenario::Scenario;
 
 const TABLE_1_SHEET: Sheet = sheet!("ll-trigger-2017", "table1.toml");
@@ -87,7 +87,7 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     }
     cells.sort_by_key(|cell| cell.label.table == TABLE_1_EARLY);
     for (settings, scenario) in TABLE_2_SHEET.points()? {
-        let label = label(TABLE_2, settings.at("time"), TIMEOUTS, settings.at("help"));
+        let label = [TABLE_2, settings.at("time"), TIMEOUTS, settings.at("help")];
         let mut cell = cell(label, "1", &scenario, Measure::Timeouts);
         let id = format!("table2-{}", cell.label.scheme);
         print(published, &mut cell, &id, TIMEOUTS);
@@ -101,7 +101,7 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     drawn.sort_by_key(|cell| order.iter().position(|table| *table == cell.label.table));
     cells.extend(drawn);
     for (settings, scenario) in FIGURE_8_SHEET.points()? {
-        let label = label(FIGURE_8, settings.at("time"), THROUGHPUT, settings.at("help"));
+        let label = [FIGURE_8, settings.at("time"), THROUGHPUT, settings.at("help")];
         cells.push(cell(label, "kbit/s", &scenario, Measure::Goodput));
     }
     Ok(cells)
@@ -113,10 +113,10 @@ fn characteristics(table: &str, sheet: &Sheet) -> Result<Vec<Cell<Case>>, Reprod
     for (settings, scenario) in sheet.points()? {
         let (trouble, scheme) = (settings.at("trouble"), settings.at("help"));
         if trouble == LONG && (table == TABLE_1 || scheme != "none") {
-            let label = label(TABLE_1_EARLY, SEMANTICS, EARLY, scheme);
+            let label = [TABLE_1_EARLY, SEMANTICS, EARLY, scheme];
             cells.push(cell(label, "byte", &scenario, Measure::Early));
         }
-        cells.push(cell(label(table, trouble, IDEAL, scheme), "%", &scenario, Measure::Ideal));
+        cells.push(cell([table, trouble, IDEAL, scheme], "%", &scenario, Measure::Ideal));
     }
     Ok(cells)
 }
@@ -133,7 +133,7 @@ fn rates(published: &Published, settings: &Settings, scenario: &Arc<Scenario>) -
             (times, RECOVERY, "s", Measure::Recovery { bin, from_end: false }),
             (times, FROM_END, "s", Measure::Recovery { bin, from_end: true }),
         ] {
-            let label = label(table, row, column, settings.at("help"));
+            let label = [table, row, column, settings.at("help")];
             let mut cell = cell(label, unit, scenario, measure);
             if !long {
                 let id = format!("figure7-{row}-{}", cell.label.scheme);
@@ -153,15 +153,10 @@ fn print(published: &Published, cell: &mut Cell<Case>, id: &str, column: &str) {
 }
 
 fn cell(
-    label: Label,
+    place: [&str; 4],
     unit: &'static str,
     scenario: &Arc<Scenario>,
     measure: Measure,
 ) -> Cell<Case> {
-    Cell::ours(label, unit, Case { scenario: Arc::clone(scenario), measure })
-}
-
-fn label(table: &str, row: &str, column: &str, scheme: &str) -> Label {
-    let [table, row, column, scheme] = [table, row, column, scheme].map(str::to_owned);
-    Label { table, row, column, scheme }
+    Cell::ours(place, unit, Case { scenario: Arc::clone(scenario), measure })
 }

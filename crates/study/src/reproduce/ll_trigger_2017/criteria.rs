@@ -6,7 +6,6 @@ use super::answers::{self, QUESTIONS};
 use super::cells::{
     BINS, FIGURE_7, FIGURE_8, MINIMUM, RECOVERY, SEMANTICS, TABLE_2, THROUGHPUT, TIMEOUTS,
 };
-use super::mean;
 use crate::published::Published;
 use crate::reproduce::{Comparison, Criterion, Order, Pair, RATIO_TOLERANCE};
 
@@ -36,23 +35,23 @@ fn values(comparison: &Comparison) -> Criterion {
     let printed = comparison.printed().filter(|c| drawn.contains(&c.cell.label.table.as_str()));
     let near = printed.filter_map(|cell| cell.is_within(RATIO_TOLERANCE));
     let name = "values of Table II and figure 7 within 35 % of the printed";
-    Criterion::count(name, near, 30, None)
+    Criterion::told(name, near, 30)
 }
 
 /// EXP-M1.
 fn timeouts(comparison: &Comparison) -> Criterion {
-    let of = |row: &str, scheme: &str| mean(comparison, TABLE_2, row, TIMEOUTS, scheme);
+    let of = |row: &str, scheme: &str| comparison.mean([TABLE_2, row, TIMEOUTS, scheme]);
     let kept = TABLE_2_TIMES
         .iter()
         .filter_map(|row| Some(of(row, "ll-freeze")? <= of(row, "congestion-coherence")?));
     let name = "handoff times with no more timeouts than with congestion coherence, Table II";
-    Criterion::count(name, kept, 5, Some(5))
+    Criterion::all(name, kept, 5)
 }
 
 /// What the proposed method's throughput is above snoop's, in kbit/s.
 pub(super) fn difference(comparison: &Comparison, seconds: u32) -> Option<f64> {
     let row = format!("{seconds} s");
-    let of = |scheme: &str| mean(comparison, FIGURE_8, &row, THROUGHPUT, scheme);
+    let of = |scheme: &str| comparison.mean([FIGURE_8, &row, THROUGHPUT, scheme]);
     Some(of("ll-freeze")? - of("snoop")?)
 }
 
@@ -64,19 +63,14 @@ fn throughput(comparison: &Comparison) -> [Criterion; 3] {
     let doubled = (1..=LONGEST / 2).filter_map(|t| Some(difference(2 * t)? > difference(t)?));
     let steps = (1..LONGEST).filter_map(|t| Some(difference(t + 1)? > difference(t)?));
     [
-        Criterion::count(
-            "handoff times with more throughput than with snoop, figure 8",
-            above,
-            10,
-            Some(10),
-        ),
+        Criterion::all("handoff times with more throughput than with snoop, figure 8", above, 10),
         Criterion::count(
             "doublings of the handoff time with which the difference grows, figure 8",
             doubled,
             5,
             Some(4),
         ),
-        Criterion::count("steps of 1 s with which the difference grows, figure 8", steps, 9, None),
+        Criterion::told("steps of 1 s with which the difference grows, figure 8", steps, 9),
     ]
 }
 
@@ -94,15 +88,15 @@ fn orders(comparison: &Comparison) -> Vec<Criterion> {
     for (row, name) in [(MINIMUM, "minima"), (RECOVERY, "recovery times")] {
         for (column, _) in BINS {
             let name = format!("pairs of schemes ordered as figure 7's {name}, means {column}");
-            all.push(Criterion::count(&name, pairs(row, column), 10, None));
+            all.push(Criterion::told(&name, pairs(row, column), 10));
         }
     }
     let (column, _) = BINS[1];
-    let of = |scheme: &str| mean(comparison, FIGURE_7[0], MINIMUM, column, scheme);
+    let of = |scheme: &str| comparison.mean([FIGURE_7[0], MINIMUM, column, scheme]);
     let others = FIGURE_7_SCHEMES.iter().filter(|scheme| **scheme != "ll-freeze");
     let deeper = others.filter_map(|scheme| Some(of(scheme)? < of("ll-freeze")?));
     let name = "schemes of figure 7 that fall deeper than the proposed one, means in 10 s";
-    all.push(Criterion::count(name, deeper, 4, None));
+    all.push(Criterion::told(name, deeper, 4));
     all
 }
 
@@ -114,13 +108,13 @@ fn table_1(published: &Published, comparison: &Comparison) -> Vec<Criterion> {
     });
     let name = "schemes that keep or break the end-to-end meaning as they are built to";
     let whole = Scheme::ALL.len();
-    let mut all = vec![Criterion::count(name, kept, whole, Some(whole))];
+    let mut all = vec![Criterion::all(name, kept, whole)];
     for question in QUESTIONS {
         let asked = |scheme: &Scheme| answers::printed(published, question, *scheme).is_some();
         let whole = Scheme::ALL.iter().filter(|scheme| asked(scheme)).count();
         let same = answers::agreements(published, comparison, question);
         let name = format!("answers of Table I that ours agree with: {question}");
-        all.push(Criterion::count(&name, same, whole, None));
+        all.push(Criterion::told(&name, same, whole));
     }
     all
 }

@@ -3,14 +3,14 @@
 use lasthop_units::Scheme;
 
 use super::answers::{self, Answer, QUESTIONS};
-use super::cells::{FIGURE_7, FIGURE_7_LONG, FIGURE_8, LONG, TABLE_2, THROUGHPUT};
-use super::content::Content;
+use super::cells::{FIGURE_7, FIGURE_7_LONG, FIGURE_8, LONG, TABLE_2, THROUGHPUT, TIMEOUTS};
 use super::criteria::{LONGEST, difference};
-use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
-use crate::report::{Block, Entry, Figure, Section, Table, Tone};
-use crate::reproduce::page::dash;
-use crate::reproduce::{Compared, Measured};
-use crate::stats::Estimate;
+use super::{Content, Shown};
+use crate::report::chart::{Chart, Line, Span};
+use crate::report::{Block, Entry, Section, Table, Tone};
+use crate::reproduce::Measured;
+use crate::reproduce::cell::once_each;
+use crate::reproduce::page::{grid, head, rounded, series, with_failures};
 
 /// Around which part of a run figure 7 is drawn, in seconds.
 const DRAWN: (f64, f64) = (105.0, 140.0);
@@ -18,158 +18,93 @@ const DRAWN: (f64, f64) = (105.0, 140.0);
 /// Table II.
 pub(super) fn timeouts(content: &Content<'_>) -> Section {
     let words = content.prose.section("timeouts");
-    let cells = cells(content, TABLE_2);
-    let mut blocks = Vec::new();
-    if !cells.is_empty() {
-        let schemes: Vec<&str> = distinct(&cells, |m| &m.label.scheme);
-        let rows: Vec<&str> = distinct(&cells, |m| &m.label.row);
-        let row = |row: &&str| {
-            let of = |scheme: &&str| {
-                let own =
-                    |m: &&&Compared| m.cell.label.row == *row && m.cell.label.scheme == *scheme;
-                cells.iter().find(own).map_or_else(dash, |c| beside(&c.cell))
-            };
-            std::iter::once(Entry::text(*row)).chain(schemes.iter().map(of)).collect()
-        };
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: head("handoff time", &schemes),
-            rows: rows.iter().map(row).collect(),
-        }));
-    }
-    words.section(blocks)
+    let comparison = &content.comparison;
+    let schemes = comparison.schemes(TABLE_2);
+    let entry = |row: &str, scheme: &&str| beside(comparison.at([TABLE_2, row, TIMEOUTS, scheme]));
+    let rows = grid(&comparison.rows(TABLE_2), &schemes, entry);
+    words.section(Block::table(words.text("table"), head("handoff time", schemes), rows))
 }
 
 /// Figure 7, drawn and in numbers.
 pub(super) fn rates(content: &Content<'_>) -> Section {
     let words = content.prose.section("rates");
-    let mut blocks = Vec::new();
-    if !content.shown.is_empty() {
-        let chart = |(scheme, shown): &(String, super::Shown)| {
-            let drawn = |(at, _): &&(f64, f64)| (DRAWN.0..DRAWN.1).contains(at);
-            let points = shown.rate.iter().filter(drawn).map(|(at, r)| (at - DRAWN.0, *r));
-            let (from, to) = shown.handoff;
-            Chart::Lines(Lines {
-                title: scheme.clone(),
-                y_label: "kbit/s".to_owned(),
-                spans: vec![Span { from: from - DRAWN.0, to: to - DRAWN.0 }],
-                lines: vec![Line {
-                    name: "mean in 1 s".to_owned(),
-                    colour: 0,
-                    steps: true,
-                    points: points.collect(),
-                }],
-            })
-        };
-        blocks.push(Block::Figure(Figure {
-            caption: words.text("figure"),
-            charts: content.shown.iter().map(chart).collect(),
-        }));
-    }
-    for (tables, caption) in [(FIGURE_7, "short"), (FIGURE_7_LONG, "long")] {
-        let cells = tables.map(|table| cells(content, table)).concat();
-        let schemes: Vec<&str> = distinct(&cells, |m| &m.label.scheme);
-        if cells.is_empty() {
-            continue;
-        }
-        let mut places: Vec<(&str, &str)> = Vec::new();
-        for place in cells.iter().map(|c| (c.cell.label.row.as_str(), c.cell.label.column.as_str()))
-        {
-            if !places.contains(&place) {
-                places.push(place);
-            }
-        }
-        let row = |(row, column): &(&str, &str)| {
+    let chart = |(scheme, shown): &(String, Shown)| {
+        let drawn = |(at, _): &&(f64, f64)| (DRAWN.0..DRAWN.1).contains(at);
+        let points = shown.rate.iter().filter(drawn).map(|(at, r)| (at - DRAWN.0, *r));
+        let (from, to) = shown.handoff;
+        let span = Span { from: from - DRAWN.0, to: to - DRAWN.0 };
+        let line = Line::steps("mean in 1 s", 0, points.collect());
+        Chart::lines(scheme, "kbit/s", [span], [line])
+    };
+    let figure = Block::figure(words.text("figure"), content.own.iter().map(chart).collect());
+    let tables = [(FIGURE_7, "short"), (FIGURE_7_LONG, "long")].map(|(tables, caption)| {
+        let cells = || tables.into_iter().flat_map(|table| content.comparison.of_table(table));
+        let labels = || cells().map(|c| &c.cell.label);
+        let schemes = once_each(labels().map(|label| label.scheme.as_str()));
+        let places = once_each(labels().map(|label| [label.row.as_str(), &label.column]));
+        let row = |[row, column]: [&str; 2]| {
             let of = |scheme: &&str| {
-                let own = |m: &&&Compared| {
-                    let label = &m.cell.label;
-                    [&label.row, &label.column, &label.scheme] == [row, column, scheme]
-                };
-                cells.iter().find(own).map_or_else(dash, |c| beside(&c.cell))
+                let at = |table: &str| content.comparison.at([table, row, column, scheme]);
+                beside(tables.into_iter().find_map(at))
             };
-            let place = Entry::with_small(*row, format!("mean {column}"));
+            let place = Entry::with_small(row, format!("mean {column}"));
             std::iter::once(place).chain(schemes.iter().map(of)).collect()
         };
-        blocks.push(Block::Table(Table {
-            caption: words.text(caption),
-            head: head("", &schemes),
-            rows: places.iter().map(row).collect(),
-        }));
-    }
-    words.section(blocks)
+        let rows = places.into_iter().map(row).collect();
+        Block::table(words.text(caption), head("", schemes.iter().copied()), rows)
+    });
+    words.section([figure].into_iter().chain(tables).flatten())
 }
 
 /// Figure 8.
 pub(super) fn throughput(content: &Content<'_>) -> Section {
     let words = content.prose.section("throughput");
-    let cells = cells(content, FIGURE_8);
-    let mut blocks = Vec::new();
-    if !cells.is_empty() {
-        let rows: Vec<&str> = distinct(&cells, |m| &m.label.row);
-        let schemes: Vec<&str> = distinct(&cells, |m| &m.label.scheme);
-        let series = |(colour, scheme): (usize, &&str)| RangeSeries {
-            name: (*scheme).to_owned(),
-            colour,
-            hollow: false,
-            ranges: rows.iter().map(|row| Some(range(at(&cells, row, scheme)?))).collect(),
-        };
-        blocks.push(Block::Figure(Figure {
-            caption: words.text("figure"),
-            charts: vec![Chart::Ranges(Ranges {
-                title: THROUGHPUT.to_owned(),
-                x_label: "handoff time".to_owned(),
-                y_label: "kbit/s".to_owned(),
-                categories: rows.iter().map(|row| (*row).to_owned()).collect(),
-                series: schemes.iter().enumerate().map(series).collect(),
-            })],
-        }));
-        let row = |seconds: u32| {
-            let difference = difference(content.comparison, seconds)?;
-            let row = format!("{seconds} s");
-            let of = |scheme: &str| at(&cells, &row, scheme).map_or_else(dash, value);
-            let text = Entry::text(format!("{difference:.2}"));
-            Some(vec![Entry::text(row.clone()), of("snoop"), of("ll-freeze"), text])
-        };
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: head("handoff time", &["snoop", "ll-freeze", "difference"]),
-            rows: (1..=LONGEST).filter_map(row).collect(),
-        }));
+    let comparison = &content.comparison;
+    let (rows, schemes) = (comparison.rows(FIGURE_8), comparison.schemes(FIGURE_8));
+    if rows.is_empty() {
+        return words.section([]);
     }
-    words.section(blocks)
+    let drawn = schemes
+        .iter()
+        .enumerate()
+        .map(|(colour, scheme)| series(comparison, [FIGURE_8, THROUGHPUT, scheme], &rows, colour));
+    let chart = Chart::ranges(THROUGHPUT, ["handoff time", "kbit/s"], rows.clone(), drawn);
+    let row = |seconds: u32| {
+        let difference = difference(comparison, seconds)?;
+        let row = format!("{seconds} s");
+        let of = |scheme: &str| {
+            let cell = comparison.at([FIGURE_8, &row, THROUGHPUT, scheme]);
+            let estimate = cell.and_then(|cell| cell.ours.estimate());
+            estimate.map_or_else(Entry::dash, |estimate| rounded(estimate, 2))
+        };
+        let difference = Entry::text(format!("{difference:.2}"));
+        Some(Entry::row(row.as_str(), [of("snoop"), of("ll-freeze"), difference]))
+    };
+    let columns = ["handoff time", "snoop", "ll-freeze", "difference"];
+    let table = (1..=LONGEST).filter_map(row).collect();
+    let figure = Block::figure(words.text("figure"), vec![chart]);
+    words
+        .section(figure.into_iter().chain([Table::new(words.text("table"), columns, table).into()]))
 }
 
 /// Table I.
 pub(super) fn characteristics(content: &Content<'_>) -> Section {
     let words = content.prose.section("characteristics");
-    let measured = |scheme: &Scheme| answers::answer(content.comparison, LONG, *scheme).is_some();
-    let schemes: Vec<Scheme> = Scheme::ALL.into_iter().filter(measured).collect();
-    let mut blocks = Vec::new();
-    if !schemes.is_empty() {
-        let row = |scheme: &Scheme| {
-            let cell = |question: &&str| {
-                let ours = answers::answer(content.comparison, question, *scheme);
-                let theirs = answers::printed(content.published, question, *scheme);
-                ours.map_or_else(dash, |ours| answered(question, ours, theirs))
-            };
-            let encrypted = word(answers::works_encrypted(*scheme));
-            std::iter::once(Entry::text(scheme.name()))
-                .chain(QUESTIONS.iter().map(cell))
-                .chain([Entry::text(encrypted)])
-                .collect()
+    let measured = |scheme: &Scheme| answers::answer(&content.comparison, LONG, *scheme).is_some();
+    let row = |scheme: Scheme| {
+        let cell = |question: &str| {
+            let ours = answers::answer(&content.comparison, question, scheme);
+            let theirs = answers::printed(content.published, question, scheme);
+            ours.map_or_else(Entry::dash, |ours| answered(question, ours, theirs))
         };
-        let questions: Vec<&str> = QUESTIONS
-            .iter()
-            .map(|q| if *q == answers::NODE { "changes to TCP on the way" } else { q })
-            .chain(["encrypted payload"])
-            .collect();
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: head("scheme", &questions),
-            rows: schemes.iter().map(row).collect(),
-        }));
-    }
-    words.section(blocks)
+        let encrypted = Entry::text(word(answers::works_encrypted(scheme)));
+        Entry::row(scheme.name(), QUESTIONS.map(cell).into_iter().chain([encrypted]))
+    };
+    let rows = Scheme::ALL.into_iter().filter(measured).map(row).collect();
+    let questions =
+        QUESTIONS.map(|q| if q == answers::NODE { "changes to TCP on the way" } else { q });
+    let head = head("scheme", questions.into_iter().chain(["encrypted payload"]));
+    words.section(Block::table(words.text("table"), head, rows))
 }
 
 fn answered(question: &str, ours: Answer, theirs: Option<bool>) -> Entry {
@@ -193,45 +128,11 @@ fn word(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
 
-fn cells<'a>(content: &Content<'a>, table: &str) -> Vec<&'a Compared> {
-    content.comparison.cells.iter().filter(|c| c.cell.label.table == table).collect()
-}
-
-fn at(cells: &[&Compared], row: &str, scheme: &str) -> Option<Estimate> {
-    let own = |c: &&&Compared| c.cell.label.row == row && c.cell.label.scheme == scheme;
-    cells.iter().find(own)?.cell.ours.estimate()
-}
-
-fn distinct<'a>(cells: &[&'a Compared], of: impl Fn(&'a Measured) -> &'a String) -> Vec<&'a str> {
-    let mut all: Vec<&str> = Vec::new();
-    for word in cells.iter().map(|c| of(&c.cell).as_str()) {
-        if !all.contains(&word) {
-            all.push(word);
-        }
-    }
-    all
-}
-
-fn head(first: &str, others: &[&str]) -> Vec<String> {
-    std::iter::once(&first).chain(others).map(|word| (*word).to_owned()).collect()
-}
-
-fn range(estimate: Estimate) -> Range {
-    Range { mean: estimate.mean, interval: estimate.interval() }
-}
-
-fn value(estimate: Estimate) -> Entry {
-    let small = estimate.interval().map(|i| format!("[{:.2}, {:.2}]", i.lo, i.hi));
-    Entry::with_small(format!("{:.2}", estimate.mean), small.unwrap_or_default())
-}
-
 /// Our mean, with what is published in small print.
-fn beside(cell: &Measured) -> Entry {
-    let Some(ours) = cell.ours.estimate() else { return dash() };
-    let mut small = cell.published.map(|p| format!("published {:.1}", p.mean)).unwrap_or_default();
-    if cell.ours.failures() > 0 {
-        let space = if small.is_empty() { "" } else { ", " };
-        small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
-    }
-    Entry::with_small(format!("{:.1}", ours.mean), small)
+fn beside(cell: Option<&Measured>) -> Entry {
+    let Some((cell, ours)) = cell.and_then(|cell| Some((cell, cell.ours.estimate()?))) else {
+        return Entry::dash();
+    };
+    let small = cell.published.map(|p| format!("published {:.1}", p.mean)).unwrap_or_default();
+    with_failures(Entry::with_small(format!("{:.1}", ours.mean), small), cell)
 }

@@ -6,9 +6,7 @@
 
 mod answers;
 mod cells;
-mod content;
 mod criteria;
-mod document;
 mod figures;
 mod rate;
 mod runner;
@@ -16,13 +14,12 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
-use super::compare::Comparison;
+use super::page::{self, setup};
 use super::prose::Prose;
 use super::run::Progress;
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
 use cells::{BINS, FIGURE_7, MINIMUM};
-use content::Content;
 
 pub use cells::{Case, Measure};
 pub use runner::{Runner, Shown, Simulated};
@@ -47,16 +44,23 @@ fn reproduce_in(
     let seed = Seed::from_u64(request.seed);
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&published, &comparison);
-    let report = document::report(&Content {
-        prose,
-        published: &published,
-        request,
-        comparison: &comparison,
-        criteria: &criteria,
-        shown: &shown(&cells, runner, seed),
-    })?;
-    Ok(Reproduction { comparison, criteria, report })
+    let shown = shown(&cells, runner, seed);
+    let content =
+        Content { prose, published: &published, request, comparison, criteria, own: shown };
+    let marks = page::marks(prose, &content.comparison);
+    let sections = vec![
+        figures::timeouts(&content),
+        figures::rates(&content),
+        figures::throughput(&content),
+        figures::characteristics(&content),
+        prose.section("explained").noted(),
+        setup(prose, &published),
+    ];
+    content.reproduction(&[], vec![marks], sections)
 }
+
+/// What a report is made of, with the rates that are drawn, by scheme.
+type Content<'a> = page::Content<'a, Vec<(String, Shown)>>;
 
 /// One run of each scheme of figure 7, all with the same handoff.
 fn shown(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<(String, Shown)> {
@@ -68,17 +72,6 @@ fn shown(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<(String, 
     let shown =
         |cell: &Cell<Case>| Some((cell.label.scheme.clone(), runner.shown(&cell.case, seed)?));
     cells.iter().filter(is_shown).filter_map(shown).collect()
-}
-
-/// The mean of a cell, where it has one.
-fn mean(
-    comparison: &Comparison,
-    table: &str,
-    row: &str,
-    column: &str,
-    scheme: &str,
-) -> Option<f64> {
-    Some(comparison.at([table, row, column, scheme])?.ours.estimate()?.mean)
 }
 
 #[cfg(test)]

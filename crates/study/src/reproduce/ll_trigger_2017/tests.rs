@@ -167,7 +167,7 @@ fn the_method_falls_least_and_snoop_is_not_the_first_to_recover() {
     let request = request(&["figure7-minimum", "figure7-recovery", "figure7-4s-recovery"], 3);
     let reproduction = (STUDY.reproduce)(&request, &()).unwrap();
     let value = |table, row, column, scheme| {
-        mean(&reproduction.comparison, table, row, column, scheme).unwrap()
+        reproduction.comparison.mean([table, row, column, scheme]).unwrap()
     };
     for compared in &reproduction.comparison.cells {
         assert_eq!(compared.cell.ours.failures(), 0, "{}", compared.cell.label);

@@ -4,7 +4,7 @@ use lasthop_units::{Duration, Scheme};
 
 use super::setup::{Experiment, VARIATIONS, Variation};
 use crate::published::Published;
-use crate::reproduce::{Cell, Label, ReproduceError};
+use crate::reproduce::{Cell, ReproduceError};
 
 /// What helps the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,25 +135,14 @@ fn sensitivity(variation: Variation) -> impl Iterator<Item = Cell<Case>> {
         let place = (PAUSES[pause], LOSSES[loss]);
         TABLES.into_iter().map(move |(_, scheme)| {
             let case = Case { variation: Some(variation), ..case_at(scheme, place) };
-            let label = Label {
-                table: SENSITIVITY.to_owned(),
-                row: variation.name.to_owned(),
-                column: format!("{}, {}", place.0.0, place.1.0),
-                scheme: scheme.name().to_owned(),
-            };
-            Cell::ours(label, UNIT, case)
+            let column = format!("{}, {}", place.0.0, place.1.0);
+            Cell::ours([SENSITIVITY, variation.name, &column, scheme.name()], UNIT, case)
         })
     })
 }
 
 fn ours(table: &str, ((row, _), (column, _)): PauseAndLoss, case: Case) -> Cell<Case> {
-    let label = Label {
-        table: table.to_owned(),
-        row: row.to_owned(),
-        column: column.to_owned(),
-        scheme: case.scheme.name().to_owned(),
-    };
-    Cell::ours(label, UNIT, case)
+    Cell::ours([table, row, column, case.scheme.name()], UNIT, case)
 }
 
 fn case_at(scheme: Contender, ((_, pause), (_, loss)): PauseAndLoss) -> Case {

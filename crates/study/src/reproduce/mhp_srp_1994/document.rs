@@ -4,71 +4,50 @@ use super::cells::{REPEATED, SENSITIVITY};
 use super::misses;
 use super::setup::Experiment;
 use crate::published::Published;
-use crate::report::chart::{
-    Chart, Line, Lines, Range, RangeSeries, Ranges, RatioPoint, Ratios, Span,
-};
-use crate::report::{Block, Entry, Figure, Note, Report, Section, Table, Tone};
-use crate::reproduce::page::{self, inconsistencies, said};
+use crate::report::chart::{Chart, Line, RangeSeries, RatioPoint, Ratios, Span};
+use crate::report::{Block, Entry, Note, Section, Tone};
+use crate::reproduce::cell::once_each;
+use crate::reproduce::page::{self, head, rounded, with_failures};
 use crate::reproduce::prose::{Prose, Values, Words};
 use crate::reproduce::{
-    Compared, Comparison, Course, Criterion, Kind, Label, Mark, Measured, Order, Pair,
-    RATIO_TOLERANCE, ReproduceError, Request, Setup, print,
+    Compared, Comparison, Course, Kind, Label, Mark, Measured, Order, Pair, RATIO_TOLERANCE,
+    ReproduceError, Reproduction, Setup, print,
 };
 use crate::stats::{Estimate, Ratio};
 
-/// What a report is made of.
-pub(super) struct Content<'a> {
-    pub(super) prose: &'a Prose,
-    pub(super) published: &'a Published,
-    pub(super) request: &'a Request,
-    pub(super) comparison: &'a Comparison,
-    pub(super) criteria: &'a [Criterion],
-    pub(super) courses: &'a [(Label, Course)],
-}
+/// What a report is made of, with the runs that are drawn.
+pub(super) type Content<'a> = page::Content<'a, Vec<(Label, Course)>>;
 
-/// The schemes of the paper with their colours, and those beside them.
-const COLOURS: [(&str, usize); 5] =
-    [("tcp", 0), ("split-tcp", 1), ("srp", 2), ("srp-today", 3), ("i-tcp", 4)];
+/// The schemes of the paper with their colours.
+const COLOURS: [(&str, usize); 3] = [("tcp", 0), ("split-tcp", 1), ("srp", 2)];
 
 /// The row and column of the cells that parameters were fitted to.
 pub(super) const BASE: [&str; 2] = ["0 s", "0 %"];
 
-pub(super) fn report(content: &Content<'_>) -> Result<Report, ReproduceError> {
-    let (prose, published) = (content.prose, content.published);
+pub(super) fn reproduction(content: Content<'_>) -> Result<Reproduction, ReproduceError> {
+    let prose = content.prose;
     let setup = Experiment::default().setup(prose);
     let fitted: Vec<&str> = setup.of(Kind::Fitted).map(|p| p.name.as_str()).collect();
     let sections = vec![
-        page::result(prose, content.criteria, Vec::new(), content.request, super::ID),
-        tables(content),
-        figures(content),
-        ratios(prose, content.comparison),
-        courses(prose, content.courses),
-        beside(prose, content.comparison),
-        misses(prose, content.comparison),
-        parameters(prose, &setup, published),
-        said(prose, published),
-        inconsistencies(prose, published),
-        prose.section("method").noted(),
+        tables(&content),
+        figures(&content),
+        ratios(prose, &content.comparison),
+        courses(prose, &content.own),
+        beside(prose, &content.comparison),
+        misses(prose, &content.comparison),
+        parameters(prose, &setup, content.published),
     ];
-    page::report(prose, published, &[("fitted", &fitted.join(", "))], sections)
+    content.reproduction(&[("fitted", &fitted.join(", "))], Vec::new(), sections)
 }
 
 fn tables(content: &Content<'_>) -> Section {
-    let mut blocks = Vec::new();
-    for published in &content.published.tables {
-        let cells =
-            || content.comparison.cells.iter().filter(|c| c.cell.label.table == published.id);
-        if cells().next().is_none() {
-            continue;
-        }
+    let blocks = content.published.tables.iter().filter_map(|published| {
+        let caption = format!("{}, {} in {}", published.title, published.quantity, published.unit);
         let head =
             ["pause, loss", "published", "ours", "runs", "failed", "order", "ratios", "mark"];
-        blocks.push(Block::Table(Table {
-            caption: format!("{}, {} in {}", published.title, published.quantity, published.unit),
-            head: head.map(str::to_owned).to_vec(),
-            rows: cells().map(row).collect(),
-        }));
-    }
+        let rows = content.comparison.of_table(&published.id).map(row).collect();
+        Block::table(caption, head, rows)
+    });
     content.prose.section("tables").section(blocks)
 }
 
@@ -82,9 +61,9 @@ fn row(compared: &Compared) -> Vec<Entry> {
         value(cell.ours.estimate()),
         Entry::text(cell.ours.runs().to_string()),
         Entry::text(cell.ours.failures().to_string()),
-        compared.order.map_or_else(|| Entry::text("-"), order),
-        compared.ratio.map_or_else(|| Entry::text("-"), closeness),
-        Entry::mark(compared.mark.name(), tone(compared.mark)),
+        compared.order.map_or_else(Entry::dash, order),
+        compared.ratio.map_or_else(Entry::dash, closeness),
+        Entry::mark(compared.mark.name(), compared.mark.tone()),
     ]
 }
 
@@ -93,12 +72,7 @@ fn place(label: &Label) -> String {
 }
 
 fn value(estimate: Option<Estimate>) -> Entry {
-    let Some(estimate) = estimate else {
-        return Entry::text("-");
-    };
-    let interval = estimate.interval();
-    let small = interval.map(|i| format!("[{:.1}, {:.1}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.1}", estimate.mean), small)
+    estimate.map_or_else(Entry::dash, |estimate| rounded(estimate, 1))
 }
 
 fn order(order: Order) -> Entry {
@@ -114,103 +88,55 @@ fn closeness(close: bool) -> Entry {
     if close { Entry::mark("close", Tone::Good) } else { Entry::mark("off", Tone::Bad) }
 }
 
-fn tone(mark: Mark) -> Tone {
-    match mark {
-        Mark::Within | Mark::Overlaps | Mark::Near => Tone::Good,
-        Mark::Ratio | Mark::Order => Tone::Fair,
-        Mark::Miss | Mark::NotRun => Tone::Bad,
-        Mark::Unpublished => Tone::Neutral,
-    }
-}
-
 fn figures(content: &Content<'_>) -> Section {
     let words = content.prose.section("figures");
-    let Some(table) = content.published.tables.first() else {
-        return words.section(Vec::new());
-    };
-    let charts: Vec<Chart> = table
-        .column
-        .iter()
-        .map(|column| ranges(content, column))
-        .filter(|chart| chart.series.iter().any(|s| s.ranges.iter().any(Option::is_some)))
-        .map(Chart::Ranges)
-        .collect();
-    let mut blocks = Vec::new();
-    if !charts.is_empty() {
-        blocks.push(Block::Figure(Figure { caption: words.text("figure"), charts }));
-    }
-    words.section(blocks)
+    let columns = content.published.tables.first().map_or(&[][..], |table| &table.column);
+    let charts = columns.iter().filter_map(|column| ranges(content, column)).collect();
+    words.section(Block::figure(words.text("figure"), charts))
 }
 
-fn ranges(content: &Content<'_>, column: &str) -> Ranges {
-    let rows: Vec<String> =
-        content.published.tables.iter().flat_map(|t| &t.row).fold(Vec::new(), |mut rows, row| {
-            if !rows.contains(&row.label) {
-                rows.push(row.label.clone());
-            }
-            rows
+/// The times at a loss, published and ours; none where nothing is known.
+fn ranges(content: &Content<'_>, column: &str) -> Option<Chart> {
+    let tables = &content.published.tables;
+    let rows = once_each(tables.iter().flat_map(|t| &t.row).map(|row| row.label.as_str()));
+    let series = COLOURS.iter().flat_map(|(scheme, colour)| {
+        let cells = rows.iter().map(|row| {
+            let compared = content.comparison.measured().filter(|m| m.compared);
+            compared.into_iter().find(|m| m.label.words()[1..] == [*row, column, *scheme])
         });
-    let series =
-        COLOURS.iter().take(content.published.tables.len()).flat_map(|(scheme, colour)| {
-            let at = |row: &String| {
-                let cell = |c: &&Compared| {
-                    let label = &c.cell.label;
-                    c.cell.compared
-                        && (label.scheme.as_str(), &label.row, label.column.as_str())
-                            == (*scheme, row, column)
-                };
-                content.comparison.cells.iter().find(cell)
-            };
-            let series = |name: String,
-                          hollow: bool,
-                          of: &dyn Fn(&Measured) -> Option<Estimate>| {
-                let ranges = rows.iter().map(|row| at(row).and_then(|c| of(&c.cell)).map(range));
-                RangeSeries { name, colour: *colour, hollow, ranges: ranges.collect() }
-            };
-            [
-                series(format!("{scheme}, published"), true, &|cell| cell.published),
-                series(format!("{scheme}, ours"), false, &|cell| cell.ours.estimate()),
-            ]
-        });
-    Ranges {
-        title: format!("{column} loss"),
-        x_label: "handoff pause".to_owned(),
-        y_label: "transfer time in s".to_owned(),
-        series: series.collect(),
-        categories: rows.clone(),
-    }
-}
-
-fn range(estimate: Estimate) -> Range {
-    Range { mean: estimate.mean, interval: estimate.interval() }
+        let cells: Vec<Option<&Measured>> = cells.collect();
+        let series = |whose: &str, of: fn(&Measured) -> Option<Estimate>| {
+            let ranges = cells.iter().map(|cell| cell.and_then(of));
+            RangeSeries::new(format!("{scheme}, {whose}"), *colour, ranges)
+        };
+        [
+            series("published", |cell| cell.published).hollow(),
+            series("ours", |cell| cell.ours.estimate()),
+        ]
+    });
+    let series: Vec<RangeSeries> = series.collect();
+    let is_known = series.iter().any(|s| s.ranges.iter().any(Option::is_some));
+    let labels = ["handoff pause", "transfer time in s"];
+    is_known.then(|| Chart::ranges(format!("{column} loss"), labels, rows, series))
 }
 
 fn ratios(prose: &Prose, comparison: &Comparison) -> Section {
     let words = prose.section("ratios");
     if comparison.pairs.is_empty() {
-        return words.section(Vec::new());
+        return words.section([]);
     }
     let points: Vec<RatioPoint> = comparison.pairs.iter().filter_map(point).collect();
-    let table = Table {
-        caption: words.text("table"),
-        head: ["schemes", "pause, loss", "published", "ours", "ours / published", "35 %", "order"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: comparison.pairs.iter().map(pair).collect(),
-    };
-    let mut blocks = vec![words.paragraph("lead")];
-    if !points.is_empty() {
-        blocks.push(Block::Figure(Figure {
-            caption: words.text("figure"),
-            charts: vec![Chart::Ratios(Ratios {
-                title: "Ratios of transfer times".to_owned(),
-                band: RATIO_TOLERANCE,
-                points,
-            })],
-        }));
-    }
-    blocks.push(Block::Table(table));
-    words.section(blocks)
+    let chart = (!points.is_empty()).then(|| {
+        let title = "Ratios of transfer times".to_owned();
+        Chart::Ratios(Ratios { title, band: RATIO_TOLERANCE, points })
+    });
+    let head = ["schemes", "pause, loss", "published", "ours", "ours / published", "35 %", "order"];
+    let blocks = [
+        Some(words.paragraph("lead")),
+        Block::figure(words.text("figure"), chart.into_iter().collect()),
+        Block::table(words.text("table"), head, comparison.pairs.iter().map(pair).collect()),
+    ];
+    words.section(blocks.into_iter().flatten())
 }
 
 fn name(pair: &Pair) -> String {
@@ -229,127 +155,75 @@ fn point(pair: &Pair) -> Option<RatioPoint> {
 
 fn pair(pair: &Pair) -> Vec<Entry> {
     let quotient = pair.ours.map(|ours| format!("{:.2}", ours.value / pair.published.value));
+    let ratio = |ratio: Ratio| Entry::with_interval(ratio.value, ratio.interval, 2);
     vec![
         Entry::text(name(pair)),
         Entry::text(place(&pair.first)),
-        ratio(Some(pair.published)),
-        ratio(pair.ours),
-        Entry::text(quotient.unwrap_or_else(|| "-".to_owned())),
+        ratio(pair.published),
+        pair.ours.map_or_else(Entry::dash, ratio),
+        quotient.map_or_else(Entry::dash, Entry::text),
         closeness(pair.is_close()),
         order(pair.order),
     ]
 }
 
-fn ratio(ratio: Option<Ratio>) -> Entry {
-    let Some(ratio) = ratio else {
-        return Entry::text("-");
-    };
-    let small = ratio.interval.map(|i| format!("[{:.2}, {:.2}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.2}", ratio.value), small)
-}
-
 fn courses(prose: &Prose, courses: &[(Label, Course)]) -> Section {
     let words = prose.section("courses");
-    let mut blocks = Vec::new();
-    for (label, course) in courses {
-        blocks.push(Block::Figure(Figure {
-            caption: words.filled("figure", &[("scheme", &label.scheme), ("place", &place(label))]),
-            charts: vec![
-                Chart::Lines(progress(label, course)),
-                Chart::Lines(window(label, course)),
-            ],
-        }));
-    }
+    let blocks = courses.iter().filter_map(|(label, course)| {
+        let values: Values<'_> = &[("scheme", &label.scheme), ("place", &place(label))];
+        Block::figure(words.filled("figure", values), drawn(label, course).to_vec())
+    });
     words.section(blocks)
 }
 
-fn progress(label: &Label, course: &Course) -> Lines {
-    Lines {
-        title: format!("{}: bytes", label.scheme),
-        y_label: "kB".to_owned(),
-        spans: spans(course),
-        lines: vec![
-            line("sent", 0, false, &course.sent),
-            line("delivered", 2, false, &course.delivered),
-        ],
-    }
-}
-
-fn window(label: &Label, course: &Course) -> Lines {
-    Lines {
-        title: format!("{}: window", label.scheme),
-        y_label: "kB".to_owned(),
-        spans: spans(course),
-        lines: vec![line("cwnd", 1, true, &course.cwnd)],
-    }
-}
-
-fn spans(course: &Course) -> Vec<Span> {
-    course.pauses.iter().map(|&(from, to)| Span { from, to }).collect()
-}
-
-fn line(name: &str, colour: usize, steps: bool, points: &[(f64, f64)]) -> Line {
-    let points = points.iter().map(|(at, bytes)| (*at, bytes / 1000.0)).collect();
-    Line { name: name.to_owned(), colour, steps, points }
+/// How far a transfer came, and its window.
+fn drawn(label: &Label, course: &Course) -> [Chart; 2] {
+    let chart = |title: &str, lines: Vec<Line>| {
+        let spans = course.pauses.iter().map(|&(from, to)| Span { from, to });
+        Chart::lines(format!("{}: {title}", label.scheme), "kB", spans, lines)
+    };
+    let line = |name, colour, points: &[(f64, f64)]| {
+        let points = points.iter().map(|(at, bytes)| (*at, bytes / 1000.0)).collect();
+        Line::steps(name, colour, points)
+    };
+    let slope = |name, colour, points| Line { steps: false, ..line(name, colour, points) };
+    [
+        chart(
+            "bytes",
+            vec![slope("sent", 0, &course.sent), slope("delivered", 2, &course.delivered)],
+        ),
+        chart("window", vec![line("cwnd", 1, &course.cwnd)]),
+    ]
 }
 
 fn beside(prose: &Prose, comparison: &Comparison) -> Section {
     let words = prose.section("beside");
-    let ours = comparison.cells.iter().filter(|c| !c.cell.compared);
-    let ours: Vec<&Measured> = ours.map(|c| &c.cell).collect();
-    let of = |take: &dyn Fn(&str) -> bool| {
-        ours.iter().copied().filter(|m| take(&m.label.table)).collect::<Vec<_>>()
+    let table = |caption: &str, take: fn(&str) -> bool| {
+        let ours = comparison.measured().filter(|m| !m.compared && take(&m.label.table));
+        wide(words.text(caption), &ours.collect::<Vec<_>>())
     };
-    let single = of(&|table| table != REPEATED && table != SENSITIVITY);
-    let repeated = of(&|table| table == REPEATED);
-    let sensitivity = of(&|table| table == SENSITIVITY);
-    let mut blocks = Vec::new();
-    for (cells, caption) in
-        [(single, "single"), (repeated, "repeated"), (sensitivity, "sensitivity")]
-    {
-        if !cells.is_empty() {
-            blocks.push(Block::Table(wide(words.text(caption), &cells)));
-        }
-    }
-    words.section(blocks)
+    let blocks = [
+        table("single", |table| table != REPEATED && table != SENSITIVITY),
+        table("repeated", |table| table == REPEATED),
+        table("sensitivity", |table| table == SENSITIVITY),
+    ];
+    words.section(blocks.into_iter().flatten())
 }
 
 /// A table with one row for each row and column of `cells`, and one column for each scheme.
-fn wide(caption: String, cells: &[&Measured]) -> Table {
-    let (mut schemes, mut places) = (Vec::new(), Vec::new());
-    for cell in cells {
-        let at = (&cell.label.row, &cell.label.column);
-        if !schemes.contains(&&cell.label.scheme) {
-            schemes.push(&cell.label.scheme);
-        }
-        if !places.contains(&at) {
-            places.push(at);
-        }
-    }
-    let entry = |at: (&String, &String), scheme: &String| {
-        let here = |m: &&&Measured| {
-            (&m.label.row, &m.label.column, &m.label.scheme) == (at.0, at.1, scheme)
+fn wide(caption: String, cells: &[&Measured]) -> Option<Block> {
+    let schemes = once_each(cells.iter().map(|m| m.label.scheme.as_str()));
+    let places = once_each(cells.iter().map(|m| [m.label.row.as_str(), &m.label.column]));
+    let row = |[row, column]: [&str; 2]| {
+        let entry = |scheme: &&str| {
+            let mut here = cells.iter().filter(|m| m.label.words()[1..] == [row, column, scheme]);
+            here.next().map_or_else(Entry::dash, |m| with_failures(value(m.ours.estimate()), m))
         };
-        cells.iter().find(here).map_or_else(|| Entry::text("-"), |m| measured(m))
+        let place = Entry::with_small(row, column);
+        std::iter::once(place).chain(schemes.iter().map(entry)).collect()
     };
-    let row = |at: &(&String, &String)| {
-        let place = Entry::with_small(at.0.clone(), at.1.clone());
-        std::iter::once(place).chain(schemes.iter().map(|scheme| entry(*at, scheme))).collect()
-    };
-    Table {
-        caption,
-        head: std::iter::once(String::new()).chain(schemes.iter().map(|s| (*s).clone())).collect(),
-        rows: places.iter().map(row).collect(),
-    }
-}
-
-fn measured(cell: &Measured) -> Entry {
-    let mut entry = value(cell.ours.estimate());
-    if cell.ours.failures() > 0 {
-        let space = if entry.small.is_empty() { "" } else { ", " };
-        entry.small += &format!("{space}{} of {} failed", cell.ours.failures(), cell.ours.runs());
-    }
-    entry
+    let rows = places.into_iter().map(row).collect();
+    Block::table(caption, head("", schemes.iter().copied()), rows)
 }
 
 fn misses(prose: &Prose, comparison: &Comparison) -> Section {
@@ -404,7 +278,7 @@ fn miss(words: &Words<'_>, comparison: &Comparison, compared: &Compared) -> Stri
 fn parameters(prose: &Prose, setup: &Setup, published: &Published) -> Section {
     let words = prose.section("setup");
     let of = |kind: Kind| Block::Parameters(setup.of(kind).cloned().collect());
-    words.section(vec![
+    words.section([
         words.paragraph("fitted"),
         of(Kind::Fitted),
         words.paragraph("assumed"),

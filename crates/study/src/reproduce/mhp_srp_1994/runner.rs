@@ -4,18 +4,17 @@ use lasthop_hop::{Discipline, HopConfig, Window};
 use lasthop_radio::{Errors, LinkConfig, Loss, Pacing, RadioConfig};
 use lasthop_session::{Config as SessionConfig, handoff};
 use lasthop_sim::schemes::HopKind;
-use lasthop_sim::schemes::journey::{Help, Journey, Outcome, Pause, Way};
-use lasthop_tcp::{Algorithm, Config as TcpConfig};
-use lasthop_units::{Bytes, Duration, Seed, Stream, Time};
+use lasthop_sim::schemes::journey::{Help, Journey, Outcome, Pause};
+use lasthop_tcp::Config as TcpConfig;
+use lasthop_units::{Duration, Seed, Stream, Time};
 
 use super::cells::{Case, Contender, Handoffs};
-use super::setup::{Bursts, Direction, Experiment, Flavour};
+use super::setup::{Bursts, Experiment};
+use crate::engine::{UDP_HEADERS, srp_hop};
 use crate::reproduce::{Cell, CellRunner, Course, Failure};
 
 /// Bytes of the IP and TCP headers on the hop.
 const TCP_HEADERS: u64 = 40;
-/// And of the IP and UDP headers under SRP (SRP-12).
-const UDP_HEADERS: u64 = 28;
 /// More handoffs than any transfer meets that ends.
 const HANDOFFS_MAX: usize = 64;
 /// A transfer's course is sampled so often.
@@ -76,10 +75,7 @@ fn journey(experiment: &Experiment, case: &Case, seed: Seed) -> Journey {
     Journey {
         help: help(experiment, case.scheme),
         file: experiment.file,
-        way: match experiment.direction {
-            Direction::Upload => Way::Up,
-            Direction::Download => Way::Down,
-        },
+        way: experiment.direction,
         radio: RadioConfig::both(hop(experiment, case.loss)),
         half_duplex: experiment.half_duplex,
         wired_up: wired.clone(),
@@ -123,10 +119,7 @@ fn tcp(experiment: &Experiment, mss: u64) -> TcpConfig {
         mss: u16::try_from(mss).unwrap_or(u16::MAX),
         recv_buffer: experiment.window,
         send_buffer: experiment.window,
-        algorithm: match experiment.flavour {
-            Flavour::Tahoe => Algorithm::Tahoe,
-            Flavour::Reno => Algorithm::Reno,
-        },
+        algorithm: experiment.flavour,
         ..TcpConfig::bsd_1990s()
     };
     config.rto.tick = experiment.tick;
@@ -145,19 +138,8 @@ fn windowed(experiment: &Experiment) -> Discipline {
 }
 
 fn srp(experiment: &Experiment, discipline: Discipline) -> HopConfig {
-    let datagram = Bytes::new(experiment.mtu.get().saturating_sub(UDP_HEADERS));
-    let memory = experiment.agent_buffer;
-    HopConfig {
-        datagram_base: datagram,
-        datagram_max: datagram,
-        carrier_overhead: Bytes::new(UDP_HEADERS),
-        stream_window: memory,
-        stream_memory: memory,
-        association_window: memory,
-        association_memory: memory,
-        discipline,
-        ..HopConfig::default()
-    }
+    let datagram = experiment.mtu.get().saturating_sub(UDP_HEADERS);
+    srp_hop([datagram, datagram], experiment.agent_buffer, discipline)
 }
 
 fn hop(experiment: &Experiment, loss: f64) -> LinkConfig {
@@ -228,7 +210,7 @@ fn uniform([from, to]: [Duration; 2], numbers: &mut Stream) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use lasthop_units::Rate;
+    use lasthop_units::{Bytes, Rate};
 
     use super::*;
 

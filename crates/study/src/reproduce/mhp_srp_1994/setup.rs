@@ -1,18 +1,11 @@
 //! The set-up: what the paper states, what was fitted, and what had to be assumed.
 
+use lasthop_sim::schemes::journey::Way;
+use lasthop_tcp::Algorithm;
 use lasthop_units::{Bytes, Duration, Rate};
 
 use crate::reproduce::Setup;
 use crate::reproduce::prose::Prose;
-
-/// Which end sends the file.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Direction {
-    /// The mobile host.
-    Upload,
-    /// The fixed host.
-    Download,
-}
 
 /// What bursts of loss and the gaps between them are counted in.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,22 +16,13 @@ pub enum Bursts {
     Packets(f64),
 }
 
-/// How TCP answers to loss.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flavour {
-    /// Without fast recovery, as systems of the time had it.
-    Tahoe,
-    /// With fast recovery.
-    Reno,
-}
-
 /// The world of the experiment: every number that a run needs beside its cell's pause and loss.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Experiment {
     /// The size of the file.
     pub file: Bytes,
     /// Which end sends it.
-    pub direction: Direction,
+    pub direction: Way,
     /// The largest packet on the hop, headers included.
     pub mtu: Bytes,
     /// The rate of what lies under the hop.
@@ -60,7 +44,7 @@ pub struct Experiment {
     /// The largest segment on the wired half of a split connection.
     pub wired_mss: Bytes,
     /// How TCP answers to loss.
-    pub flavour: Flavour,
+    pub flavour: Algorithm,
     /// TCP's receive window.
     pub window: Bytes,
     /// The granularity of TCP's timers.
@@ -93,7 +77,7 @@ impl Default for Experiment {
     fn default() -> Self {
         Self {
             file: Bytes::new(102_400),
-            direction: Direction::Upload,
+            direction: Way::Up,
             mtu: Bytes::new(256),
             wireless_rate: Rate::from_mbps(10),
             per_packet: Duration::from_micros(20_900),
@@ -104,7 +88,7 @@ impl Default for Experiment {
             wired_rtt: Duration::from_millis(80),
             wired_loss: 0.017,
             wired_mss: Bytes::new(512),
-            flavour: Flavour::Tahoe,
+            flavour: Algorithm::Tahoe,
             window: Bytes::new(4096),
             tick: Duration::from_millis(500),
             min_rto: Duration::from_secs(1),
@@ -130,13 +114,10 @@ impl Experiment {
             Bursts::Packets(mean) => ("geometric", "packets", format!("{mean} packets")),
         };
         let direction = match self.direction {
-            Direction::Upload => "mobile to fixed host",
-            Direction::Download => "fixed host to mobile",
+            Way::Up => "mobile to fixed host",
+            Way::Down => "fixed host to mobile",
         };
-        let flavour = match self.flavour {
-            Flavour::Tahoe => "Tahoe",
-            Flavour::Reno => "Reno",
-        };
+        let flavour = format!("{:?}", self.flavour);
         prose.setup(&[
             ("wireless-rate", &self.wireless_rate),
             ("per-packet", &format!("{:.1}", self.per_packet.as_secs_f64() * 1e3)),
@@ -191,7 +172,7 @@ pub struct Variation {
 pub const VARIATIONS: [Variation; 15] = [
     Variation { name: "MTU 128 bytes", apply: |w| w.mtu = Bytes::new(128) },
     Variation { name: "100 000 bytes", apply: |w| w.file = Bytes::new(100_000) },
-    Variation { name: "fixed host to mobile", apply: |w| w.direction = Direction::Download },
+    Variation { name: "fixed host to mobile", apply: |w| w.direction = Way::Down },
     Variation { name: "directions independent", apply: |w| w.half_duplex = false },
     Variation { name: "bursts of 60 ms", apply: |w| w.bursts = Bursts::Time(ms(60)) },
     Variation { name: "bursts of 120 ms", apply: |w| w.bursts = Bursts::Time(ms(120)) },
@@ -199,7 +180,7 @@ pub const VARIATIONS: [Variation; 15] = [
     Variation { name: "bursts of 3 packets", apply: |w| w.bursts = Bursts::Packets(3.0) },
     Variation { name: "wired RTT 40 ms", apply: |w| w.wired_rtt = ms(40) },
     Variation { name: "wired RTT 160 ms", apply: |w| w.wired_rtt = ms(160) },
-    Variation { name: "Reno", apply: |w| w.flavour = Flavour::Reno },
+    Variation { name: "Reno", apply: |w| w.flavour = Algorithm::Reno },
     Variation { name: "window 16 KiB", apply: |w| w.window = Bytes::from_kib(16) },
     Variation { name: "agent buffer 64 KiB", apply: |w| w.agent_buffer = Bytes::from_kib(64) },
     Variation { name: "SRP window 32", apply: |w| w.srp_window = 32 },

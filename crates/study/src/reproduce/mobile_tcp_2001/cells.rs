@@ -6,8 +6,8 @@ use std::sync::Arc;
 use lasthop_units::Bytes;
 
 use crate::published::Published;
-use crate::reproduce::sheet::{Settings, Sheet, sheet};
-use crate::reproduce::{Cell, Label, ReproduceError};
+use crate::reproduce::sheet::{Case, Settings, Sheet, SheetPoint, sheet};
+use crate::reproduce::{Cell, ReproduceError};
 use crate::scenario::{Scenario, Traffic};
 
 const FADES: Sheet = sheet!("mobile-tcp-2001", "fades.toml");
@@ -64,40 +64,11 @@ pub(super) const LONG_ROWS: [&str; 4] = [NO_LOSS, "PER 5 %", "PER 10 %", "PER 20
 /// The paper's buffers.
 const WHOLE: Bytes = Bytes::new(100_000 * 1460);
 
-/// What a cell runs.
-#[derive(Clone, Debug)]
-pub enum Case {
-    /// A metric of a run that came to its end.
-    Metric {
-        /// What is run.
-        scenario: Arc<Scenario>,
-        /// The metric's name.
-        name: &'static str,
-        /// What it is multiplied by for the cell's unit.
-        scale: f64,
-    },
-    /// How much more a metric is in one scenario than in another with the same luck, in per cent.
-    Change {
-        /// The scenario that it is a change from.
-        from: Arc<Scenario>,
-        /// And to.
-        to: Arc<Scenario>,
-        /// The metric's name.
-        name: &'static str,
-    },
-}
-
-impl Case {
-    /// The same over the paper's length, where it is a transfer of a file.
-    pub(super) fn whole(self) -> Self {
-        match self {
-            Self::Metric { scenario, name, scale } => {
-                Self::Metric { scenario: whole(&scenario), name, scale }
-            }
-            Self::Change { from, to, name } => {
-                Self::Change { from: whole(&from), to: whole(&to), name }
-            }
-        }
+/// The same over the paper's length, where it is a transfer of a file.
+pub(super) fn at_full_length(case: &mut Case) {
+    match case {
+        Case::Metric { scenario, .. } => *scenario = whole(scenario),
+        Case::Change { from, to, .. } => (*from, *to) = (whole(from), whole(to)),
     }
 }
 
@@ -130,7 +101,7 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
 }
 
 /// The points of `fades.toml`.
-struct Fades(Vec<(Settings, Arc<Scenario>)>);
+struct Fades(Vec<SheetPoint>);
 
 impl Fades {
     fn read() -> Result<Self, ReproduceError> {
@@ -139,13 +110,7 @@ impl Fades {
 
     fn at(&self, network: &str, row: &str, help: &str) -> Result<Arc<Scenario>, ReproduceError> {
         let row = if row == NO_FADES { NO_LOSS } else { row };
-        let is_it = |settings: &Settings| {
-            ["network", "at", "help"].map(|axis| settings.at(axis)) == [network, row, help]
-        };
-        let found = self.0.iter().find(|(settings, _)| is_it(settings));
-        found.map(|(_, scenario)| Arc::clone(scenario)).ok_or_else(|| {
-            ReproduceError::Beside(format!("{}: no point {network}, {row}, {help}", FADES.path))
-        })
+        FADES.find(&self.0, [("network", network), ("at", row), ("help", help)])
     }
 
     /// EXP-H6: goodput by packet error rate.
@@ -153,8 +118,8 @@ impl Fades {
         let own = self.0.iter().filter(|(settings, _)| {
             settings.at("network") == WIRELESS && settings.at("at").starts_with("PER")
         });
-        let cell = |(settings, scenario): &(Settings, Arc<Scenario>)| {
-            goodput(label(FIGURE_15, settings.at("at"), GOODPUT, settings.at("help")), scenario)
+        let cell = |(settings, scenario): &SheetPoint| {
+            goodput([FIGURE_15, settings.at("at"), GOODPUT, settings.at("help")], scenario)
         };
         own.map(cell).collect()
     }
@@ -164,7 +129,7 @@ impl Fades {
         let table = published.table(GAINS).ok_or(ReproduceError::NoTable(GAINS))?;
         let cell = |row: &crate::published::Row| {
             let [from, to] = [TCP, MOBILE_TCP].map(|help| self.at(WIRELESS, &row.label, help));
-            let case = Case::Change { from: from?, to: to?, name: GOODPUT_BPS };
+            let case = Case::Change { from: from?, to: to?, name: GOODPUT_BPS.to_owned() };
             Ok(Cell::of_table(table, &row.label, GAIN, "%", case))
         };
         table.row.iter().map(cell).collect()
@@ -177,7 +142,7 @@ impl Fades {
             for network in [WIRELESS, ETHERNET] {
                 for help in [TCP, MOBILE_TCP] {
                     let scenario = self.at(network, row, help)?;
-                    cells.push(goodput(label(FIGURE_16, row, network, help), &scenario));
+                    cells.push(goodput([FIGURE_16, row, network, help], &scenario));
                 }
             }
         }
@@ -193,8 +158,8 @@ impl Fades {
                 for (column, name) in metrics {
                     for help in [TCP, MOBILE_TCP] {
                         let scenario = self.at(network, row, help)?;
-                        let case = Case::Metric { scenario, name, scale: 1e3 };
-                        cells.push(Cell::ours(label(table, row, column, help), "ms", case));
+                        let case = Case::metric(&scenario, name, 1e3);
+                        cells.push(Cell::ours([table, row, column, help], "ms", case));
                     }
                 }
             }
@@ -208,7 +173,7 @@ impl Fades {
         for row in LONG_ROWS {
             for help in [TCP, MOBILE_TCP] {
                 let scenario = whole(&self.at(WIRELESS, row, help)?);
-                cells.push(goodput(label(SETTLED, row, GOODPUT, help), &scenario));
+                cells.push(goodput([SETTLED, row, GOODPUT, help], &scenario));
             }
         }
         Ok(cells)
@@ -217,65 +182,63 @@ impl Fades {
 
 /// TCP as ns-2 has it, beside ns-2.
 fn ns2() -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
+    cells_of(&NS2_FADES, |settings, scenario| {
         let (scheme, timer) = settings.at("sender").split_once(' ').unwrap_or_default();
-        goodput(label(NS2, settings.at("at"), timer, scheme), &scenario)
-    };
-    Ok(NS2_FADES.points()?.into_iter().map(cell).collect())
+        goodput([NS2, settings.at("at"), timer, scheme], scenario)
+    })
 }
 
 /// What the assumptions are worth.
 fn sensitivity() -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
+    cells_of(&SENSITIVITY_SHEET, |settings, scenario| {
         let [row, column, help] = ["assumption", "at", "help"].map(|axis| settings.at(axis));
-        goodput(label(SENSITIVITY, row, column, help), &scenario)
-    };
-    Ok(SENSITIVITY_SHEET.points()?.into_iter().map(cell).collect())
+        goodput([SENSITIVITY, row, column, help], scenario)
+    })
 }
 
 /// EXP-H9: the latency of handoffs by what has to move and how fast it can.
 fn handoffs() -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
+    cells_of(&HANDOFFS, |settings, scenario| {
         let [row, column, help] = ["buffer", "rate", "help"].map(|axis| settings.at(axis));
-        let case = Case::Metric { scenario, name: "phone.handoff_s", scale: 1e3 };
-        Cell::ours(label(HANDOFF, row, column, help), "ms", case)
-    };
-    Ok(HANDOFFS.points()?.into_iter().map(cell).collect())
+        let case = Case::metric(scenario, "phone.handoff_s", 1e3);
+        Cell::ours([HANDOFF, row, column, help], "ms", case)
+    })
 }
 
 /// EXP-Y4: what losses between the bases do to the bytes, and to the latency.
 fn lossy_handoffs() -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cells = |(settings, scenario): (Settings, Arc<Scenario>)| {
-        let [row, help] = ["loss", "help"].map(|axis| settings.at(axis).to_owned());
-        let [down, up] = WRONG;
-        let columns = [
-            (LATENCY, "ms", "phone.handoff_s", 1e3),
-            (down, "share of runs", "download.wrong", 1.0),
-            (up, "share of runs", "upload.wrong", 1.0),
-        ];
-        columns.map(|(column, unit, name, scale)| {
-            let case = Case::Metric { scenario: Arc::clone(&scenario), name, scale };
-            Cell::ours(label(LOSSY, &row, column, &help), unit, case)
-        })
-    };
-    Ok(LOSSY_HANDOFFS.points()?.into_iter().flat_map(cells).collect())
+    let [down, up] = WRONG;
+    let columns = [
+        (LATENCY, "ms", "phone.handoff_s", 1e3),
+        (down, "share of runs", "download.wrong", 1.0),
+        (up, "share of runs", "upload.wrong", 1.0),
+    ];
+    let mut cells = Vec::new();
+    for (settings, scenario) in LOSSY_HANDOFFS.points()? {
+        cells.extend(columns.map(|(column, unit, name, scale)| {
+            let place = [LOSSY, settings.at("loss"), column, settings.at("help")];
+            Cell::ours(place, unit, Case::metric(&scenario, name, scale))
+        }));
+    }
+    Ok(cells)
 }
 
 /// EXP-H10: other schemes over the same hop.
 fn alternatives() -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
+    cells_of(&ALTERNATIVES_SHEET, |settings, scenario| {
         let [column, row, help] = ["path", "at", "help"].map(|axis| settings.at(axis));
-        goodput(label(ALTERNATIVES, row, column, help), &scenario)
-    };
-    Ok(ALTERNATIVES_SHEET.points()?.into_iter().map(cell).collect())
+        goodput([ALTERNATIVES, row, column, help], scenario)
+    })
 }
 
-fn goodput(label: Label, scenario: &Arc<Scenario>) -> Cell<Case> {
-    let scenario = Arc::clone(scenario);
-    Cell::ours(label, "kbit/s", Case::Metric { scenario, name: GOODPUT_BPS, scale: 1e-3 })
+/// A cell for each point of a scenario file.
+fn cells_of(
+    sheet: &Sheet,
+    cell: impl Fn(&Settings, &Arc<Scenario>) -> Cell<Case>,
+) -> Result<Vec<Cell<Case>>, ReproduceError> {
+    Ok(sheet.points()?.iter().map(|(settings, scenario)| cell(settings, scenario)).collect())
 }
 
-fn label(table: &str, row: &str, column: &str, scheme: &str) -> Label {
-    let [table, row, column, scheme] = [table, row, column, scheme].map(str::to_owned);
-    Label { table, row, column, scheme }
+fn goodput(place: [&str; 4], scenario: &Arc<Scenario>) -> Cell<Case> {
+    Cell::ours(place, "kbit/s", Case::metric(scenario, GOODPUT_BPS, 1e-3))
 }

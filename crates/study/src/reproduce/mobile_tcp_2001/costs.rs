@@ -1,9 +1,8 @@
 //! The report's section about processing costs (figures 10 to 14).
 
-use super::content::Content;
-use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
-use crate::report::{Block, Entry, Figure, Note, Section, Table};
-use crate::reproduce::page::dash;
+use super::Content;
+use crate::report::chart::{Chart, Range, RangeSeries};
+use crate::report::{Block, Entry, Note, Section};
 use crate::reproduce::processing::{self, Machine, Missing, Processing, Ratio, StackCost};
 use crate::reproduce::prose::{Values, Words};
 use crate::stats::Interval;
@@ -18,19 +17,17 @@ pub(super) fn section(content: &Content<'_>) -> Section {
     let Some(costs) = &content.request.processing else {
         return words.section(absent(&words));
     };
-    let mut blocks = vec![machine(&words, costs), Block::Table(ratios(content, &words, costs))];
-    if let Some(figure) = latencies(&words, costs) {
-        blocks.push(figure);
-    }
+    let mut blocks = vec![machine(&words, costs)];
+    blocks.extend(ratios(content, &words, costs));
+    blocks.extend(latencies(&words, costs));
     for table in [lines, throughputs, shares, engines, bulk] {
-        blocks.push(Block::Table(table(&words, costs)));
+        blocks.extend(table(&words, costs));
     }
     if !costs.not_measured.is_empty() {
         let note = |m: &Missing| Note { name: m.stack.clone(), text: m.why.clone() };
         blocks.push(words.paragraph("missing"));
         blocks.push(Block::Notes(costs.not_measured.iter().map(note).collect()));
     }
-    blocks.retain(|block| !matches!(block, Block::Table(table) if table.rows.is_empty()));
     words.section(blocks)
 }
 
@@ -67,25 +64,22 @@ fn spanned(value: f64, lo: Option<f64>, hi: Option<f64>) -> Entry {
     Entry::with_small(digits(value), small.unwrap_or_default())
 }
 
-fn ratios(content: &Content<'_>, words: &Words<'_>, costs: &Processing) -> Table {
+fn ratios(content: &Content<'_>, words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let printed = |ratio: &Ratio| {
         let estimate = content.published.table("processing")?.estimate(ratio.name(), "value")?;
-        let interval = estimate.interval().map(|i| (i.lo, i.hi));
-        Some(spanned(estimate.mean, interval.map(|i| i.0), interval.map(|i| i.1)))
+        let (lo, hi) = estimate.interval().map(|i| (i.lo, i.hi)).unzip();
+        Some(spanned(estimate.mean, lo, hi))
     };
     let row = |ratio: &Ratio| {
         vec![
             Entry::text(ratio.name()),
-            printed(ratio).unwrap_or_else(dash),
+            printed(ratio).unwrap_or_else(Entry::dash),
             spanned(ratio.value, ratio.lo, ratio.hi),
             Entry::text(ratio.meaning.clone()),
         ]
     };
-    Table {
-        caption: words.text("ratios"),
-        head: ["what", "published", "ours", "in words"].map(str::to_owned).to_vec(),
-        rows: costs.ratios.iter().map(row).collect(),
-    }
+    let rows = costs.ratios.iter().map(row).collect();
+    Block::table(words.text("ratios"), ["what", "published", "ours", "in words"], rows)
 }
 
 fn latencies(words: &Words<'_>, costs: &Processing) -> Option<Block> {
@@ -97,29 +91,18 @@ fn latencies(words: &Words<'_>, costs: &Processing) -> Option<Block> {
             let interval = Interval { lo: p.latency_lo_ns / 1e3, hi: p.latency_hi_ns / 1e3 };
             Some(Range { mean: p.latency_ns / 1e3, interval: Some(interval) })
         };
-        RangeSeries {
-            name: stack.stack.clone(),
-            colour: *colour,
-            hollow: stack.stack.starts_with("kernel"),
-            ranges: stack.points.iter().map(point).collect(),
-        }
+        let series = RangeSeries::new(&stack.stack, *colour, stack.points.iter().map(point));
+        RangeSeries { hollow: stack.stack.starts_with("kernel"), ..series }
     });
-    Some(Block::Figure(Figure {
-        caption: words.text("latencies"),
-        charts: vec![Chart::Ranges(Ranges {
-            title: "protocol latency".to_owned(),
-            x_label: "bytes".to_owned(),
-            y_label: "µs".to_owned(),
-            categories: first.points.iter().map(|p| p.size.to_string()).collect(),
-            series: drawn.collect(),
-        })],
-    }))
+    let sizes = first.points.iter().map(|p| p.size.to_string());
+    let chart = Chart::ranges("protocol latency", ["bytes", "µs"], sizes, drawn);
+    Block::figure(words.text("latencies"), vec![chart])
 }
 
-fn lines(words: &Words<'_>, costs: &Processing) -> Table {
+fn lines(words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let row = |stack: &StackCost| {
         let of = |e: processing::Estimate| spanned(e.value, Some(e.lo), Some(e.hi));
-        let kb = stack.points.last().map_or_else(dash, |p| Entry::text(digits(p.cpu_ns_per_kb)));
+        let kb = stack.points.last().map(|p| Entry::text(digits(p.cpu_ns_per_kb)));
         vec![
             Entry::with_small(stack.stack.clone(), stack.title.clone()),
             of(stack.latency.intercept_ns),
@@ -127,7 +110,7 @@ fn lines(words: &Words<'_>, costs: &Processing) -> Table {
             Entry::text(format!("{:.3}", stack.latency.r_squared)),
             of(stack.cpu.intercept_ns),
             of(stack.cpu.slope_ns_per_byte),
-            kb,
+            kb.unwrap_or_else(Entry::dash),
         ]
     };
     let head = [
@@ -139,74 +122,49 @@ fn lines(words: &Words<'_>, costs: &Processing) -> Table {
         "ns a byte",
         "ns for 1000 bytes, largest buffer",
     ];
-    Table {
-        caption: words.text("lines"),
-        head: head.map(str::to_owned).to_vec(),
-        rows: costs.stacks.iter().map(row).collect(),
-    }
+    Block::table(words.text("lines"), head, costs.stacks.iter().map(row).collect())
 }
 
-fn throughputs(words: &Words<'_>, costs: &Processing) -> Table {
+fn throughputs(words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let row = |t: &processing::Throughput| {
-        vec![
-            Entry::text(t.stack.clone()),
-            Entry::text(t.size.to_string()),
-            Entry::text(t.kind.clone()),
-            Entry::text(digits(t.bits_per_s / 1e6)),
-        ]
+        let rate = digits(t.bits_per_s / 1e6);
+        [t.stack.clone(), t.size.to_string(), t.kind.clone(), rate].map(Entry::text).to_vec()
     };
-    Table {
-        caption: words.text("throughputs"),
-        head: ["stack", "bytes", "how", "Mbit/s"].map(str::to_owned).to_vec(),
-        rows: costs.throughput.iter().map(row).collect(),
-    }
+    let rows = costs.throughput.iter().map(row).collect();
+    Block::table(words.text("throughputs"), ["stack", "bytes", "how", "Mbit/s"], rows)
 }
 
-fn shares(words: &Words<'_>, costs: &Processing) -> Table {
+fn shares(words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let row = |share: &processing::Share| {
-        vec![
-            Entry::text(share.stack.clone()),
-            Entry::text(share.size.to_string()),
-            Entry::text(share.component.clone()),
-            Entry::text(digits(share.ns)),
-            Entry::text(format!("{:.1}", share.percent)),
-        ]
+        let (ns, percent) = (digits(share.ns), format!("{:.1}", share.percent));
+        [share.stack.clone(), share.size.to_string(), share.component.clone(), ns, percent]
+            .map(Entry::text)
+            .to_vec()
     };
-    Table {
-        caption: words.text("shares"),
-        head: ["stack", "bytes", "part", "ns", "%"].map(str::to_owned).to_vec(),
-        rows: costs.shares.iter().map(row).collect(),
-    }
+    let rows = costs.shares.iter().map(row).collect();
+    Block::table(words.text("shares"), ["stack", "bytes", "part", "ns", "%"], rows)
 }
 
-fn bulk(words: &Words<'_>, costs: &Processing) -> Table {
+fn bulk(words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let row = |bulk: &processing::BulkCost| {
-        vec![
-            Entry::text(bulk.stack.clone()),
-            Entry::text(bulk.write.to_string()),
-            Entry::text(digits(bulk.cpu_ns_per_kb)),
-        ]
+        [bulk.stack.clone(), bulk.write.to_string(), digits(bulk.cpu_ns_per_kb)]
+            .map(Entry::text)
+            .to_vec()
     };
-    Table {
-        caption: words.text("bulk"),
-        head: ["stack", "bytes in a write", "ns"].map(str::to_owned).to_vec(),
-        rows: costs.bulk.iter().map(row).collect(),
-    }
+    let rows = costs.bulk.iter().map(row).collect();
+    Block::table(words.text("bulk"), ["stack", "bytes in a write", "ns"], rows)
 }
 
-fn engines(words: &Words<'_>, costs: &Processing) -> Table {
+fn engines(words: &Words<'_>, costs: &Processing) -> Option<Block> {
     let row = |engine: &processing::EngineCost| {
         let allocations = engine.allocations_per_packet;
         vec![
             Entry::text(engine.engine.clone()),
             Entry::text(engine.size.to_string()),
             spanned(engine.ns_per_packet, Some(engine.lo_ns), Some(engine.hi_ns)),
-            allocations.map_or_else(dash, |n| Entry::text(digits(n))),
+            allocations.map_or_else(Entry::dash, |n| Entry::text(digits(n))),
         ]
     };
-    Table {
-        caption: words.text("engines"),
-        head: ["engine", "bytes", "ns", "allocations"].map(str::to_owned).to_vec(),
-        rows: costs.engine.iter().map(row).collect(),
-    }
+    let rows = costs.engine.iter().map(row).collect();
+    Block::table(words.text("engines"), ["engine", "bytes", "ns", "allocations"], rows)
 }

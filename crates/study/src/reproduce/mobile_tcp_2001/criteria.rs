@@ -47,14 +47,14 @@ pub(super) fn all(
 fn equations(checks: &[Check]) -> Criterion {
     let exact = checks.iter().map(Check::is_exact);
     let name = "values of equations (1) to (5) met";
-    Criterion::count(name, exact, checks.len(), Some(checks.len()))
+    Criterion::all(name, exact, checks.len())
 }
 
 fn beside_ns2(comparison: &Comparison, ns2: &Ns2) -> Criterion {
     let held = ns2.rows.iter().filter(|row| !row.apart);
     let agree = held.flat_map(|row| ns2.points(row, comparison)).filter_map(|p| p.agrees());
     let name = "TCP within ns-2's interval, its own and 5 %";
-    Criterion::count(name, agree, ns2.held(), Some(ns2.held()))
+    Criterion::all(name, agree, ns2.held())
 }
 
 fn settled(comparison: &Comparison) -> Criterion {
@@ -67,7 +67,7 @@ fn settled(comparison: &Comparison) -> Criterion {
         Some((short.mean - long.mean).abs() <= most)
     });
     let whole = 2 * LONG_ROWS.len();
-    Criterion::count("means of transfers that have settled", close, whole, Some(whole))
+    Criterion::all("means of transfers that have settled", close, whole)
 }
 
 /// EXP-H6.
@@ -80,15 +80,14 @@ fn figure_15(comparison: &Comparison) -> Vec<Criterion> {
     };
     let per_cent: fn(f64) -> f64 = |percent| percent;
     let factor: fn(f64) -> f64 = |percent| 1.0 + percent / 100.0;
-    let one = |name: &str, met: Option<bool>| Criterion::count(name, met, 1, Some(1));
+    let one = |name: &str, met: Option<bool>| Criterion::all(name, met, 1);
     let low = ["PER 1 %", "PER 2 %"].into_iter().filter_map(|row| Some(at(row)?.abs() <= NEARLY));
     let ends = |scheme: &str| {
         let runs = &comparison.at([FIGURE_15, HEAVY, GOODPUT, scheme])?.ours;
         (runs.runs() > 0).then(|| runs.failures() == 0)
     };
     let lossy = || ERRORS.into_iter().filter(|row| ![NO_LOSS, HEAVY].contains(row));
-    let mean =
-        |row: &str, scheme: &str| Some(comparison.whole([FIGURE_15, row, GOODPUT, scheme])?.mean);
+    let mean = |row: &str, scheme: &str| comparison.whole_mean([FIGURE_15, row, GOODPUT, scheme]);
     let coarse = lossy().filter_map(|row| Some(mean(row, COARSE)? < mean(row, TCP)?));
     let padded = [NO_LOSS].into_iter().chain(lossy()).filter_map(|row| {
         let ratio = mean(row, PADDED)? / mean(row, MOBILE_TCP)?;
@@ -105,21 +104,15 @@ fn figure_15(comparison: &Comparison) -> Vec<Criterion> {
             "goodput at 20 % of errors within a third of five times TCP's",
             within("PER 20 %", factor),
         ),
-        Criterion::count("error rates below 5 % with a gain of at most 10 %", low, 2, Some(2)),
+        Criterion::all("error rates below 5 % with a gain of at most 10 %", low, 2),
         one("Mobile TCP completes every transfer at 50 % of errors", ends(MOBILE_TCP)),
         one("TCP does not complete every transfer at 50 % of errors", ends(TCP).map(|all| !all)),
-        Criterion::count(
+        Criterion::all(
             "error rates where the TCP with coarse timers is the slower one",
             coarse,
             rows,
-            Some(rows),
         ),
-        Criterion::count(
-            "error rates where 24 bytes more cost less than 5 %",
-            padded,
-            rows + 1,
-            Some(rows + 1),
-        ),
+        Criterion::all("error rates where 24 bytes more cost less than 5 %", padded, rows + 1),
     ]
 }
 
@@ -133,50 +126,42 @@ fn figure_16(comparison: &Comparison) -> Vec<Criterion> {
         })
     };
     let whole = SHARES.len() - 2;
-    let count = |scheme: &'static str, name: &str, needed| {
-        Criterion::count(name, below(scheme), whole, needed)
-    };
     vec![
-        count(
-            MOBILE_TCP,
+        Criterion::all(
             "shares of fades below 10 % where Mobile TCP keeps less of its peak on Ethernet",
-            Some(whole),
+            below(MOBILE_TCP),
+            whole,
         ),
-        count(
-            TCP,
+        Criterion::told(
             "shares of fades below 10 % where TCP keeps less of that peak on Ethernet",
-            None,
+            below(TCP),
+            whole,
         ),
     ]
 }
 
 /// EXP-H8.
 fn delays(comparison: &Comparison) -> Vec<Criterion> {
-    let places = |columns: &'static [&'static str]| {
+    let lower = |column: &'static str| {
         DELAYS.into_iter().flat_map(move |(table, _)| {
             let faded = SHARES.into_iter().filter(|row| *row != NO_FADES);
-            faded.flat_map(move |row| columns.iter().map(move |column| [table, row, *column]))
+            faded.filter_map(move |row| {
+                let mean = |scheme| comparison.whole_mean([table, row, column, scheme]);
+                Some(mean(MOBILE_TCP)? < mean(TCP)?)
+            })
         })
-    };
-    let mean = |[table, row, column]: [&str; 3], scheme: &str| {
-        Some(comparison.whole([table, row, column, scheme])?.mean)
-    };
-    let lower = |columns: &'static [&'static str]| {
-        places(columns).filter_map(move |place| Some(mean(place, MOBILE_TCP)? < mean(place, TCP)?))
     };
     let whole = DELAYS.len() * (SHARES.len() - 1);
     vec![
-        Criterion::count(
+        Criterion::all(
             "shares of fades where buffers wait less with Mobile TCP, both networks",
-            lower(&[DELAY]),
+            lower(DELAY),
             whole,
-            Some(whole),
         ),
-        Criterion::count(
+        Criterion::all(
             "shares of fades where the buffers' wait varies less, both networks",
-            lower(&[JITTER]),
+            lower(JITTER),
             whole,
-            Some(whole),
         ),
     ]
 }
@@ -185,26 +170,15 @@ fn delays(comparison: &Comparison) -> Vec<Criterion> {
 fn processing(costs: &Processing, published: &Published) -> Criterion {
     let same = costs.ratios.iter().filter_map(|ratio| ratio.agrees(published));
     let whole = published.table("processing").map_or(0, |table| table.row.len());
-    Criterion::count("processing costs in the paper's range or within a third", same, whole, None)
+    Criterion::told("processing costs in the paper's range or within a third", same, whole)
 }
 
 /// EXP-H9: what the text says of the latency of handoffs.
 fn handoffs(comparison: &Comparison) -> Vec<Criterion> {
-    let own = || comparison.cells.iter().map(|c| &c.cell).filter(|m| m.label.table == HANDOFF);
     let mean = |row: &str, column: &str, scheme: &str| {
-        Some(comparison.whole([HANDOFF, row, column, scheme])?.mean)
+        comparison.whole_mean([HANDOFF, row, column, scheme])
     };
-    let labels = |of: fn(&crate::reproduce::Label) -> &String| {
-        let mut labels: Vec<&str> = Vec::new();
-        for measured in own() {
-            let label = of(&measured.label);
-            if !labels.contains(&label.as_str()) {
-                labels.push(label);
-            }
-        }
-        labels
-    };
-    let (buffers, rates) = (labels(|l| &l.row), labels(|l| &l.column));
+    let (buffers, rates) = (comparison.rows(HANDOFF), comparison.columns(HANDOFF));
     let slower = rates.iter().flat_map(|rate| {
         buffers.windows(2).filter_map(move |pair| {
             Some(mean(pair[0], rate, MOBILE_TCP)? < mean(pair[1], rate, MOBILE_TCP)?)
@@ -216,34 +190,29 @@ fn handoffs(comparison: &Comparison) -> Vec<Criterion> {
         })
     });
     vec![
-        Criterion::count(
+        Criterion::all(
             "steps to a larger buffer that make a handoff longer",
             slower.collect::<Vec<_>>(),
             9,
-            Some(9),
         ),
-        Criterion::count(
+        Criterion::all(
             "buffers and rates where a foreseen handoff is shorter",
             sooner.collect::<Vec<_>>(),
             12,
-            Some(12),
         ),
     ]
 }
 
 /// EXP-Y4: no byte is wrong, missing or doubled, however many messages of handoffs are lost.
 fn lossy_handoffs(comparison: &Comparison) -> Criterion {
-    let wrong = |label: &crate::reproduce::Label| {
-        label.table == LOSSY && WRONG.contains(&label.column.as_str())
-    };
-    let cells: Vec<_> = comparison.cells.iter().filter(|c| wrong(&c.cell.label)).collect();
-    let right = cells.iter().filter_map(|c| {
-        let label = &c.cell.label;
-        let place = [&label.table, &label.row, &label.column, &label.scheme].map(String::as_str);
-        Some(comparison.whole(place)?.mean == 0.0)
-    });
+    let cells: Vec<_> = comparison
+        .of_table(LOSSY)
+        .map(|c| &c.cell)
+        .filter(|m| WRONG.contains(&m.label.column.as_str()))
+        .collect();
+    let right = cells.iter().filter_map(|m| Some(m.whole()?.mean == 0.0));
     let name = "losses, schemes and directions where handoffs changed no byte";
-    Criterion::count(name, right, cells.len(), Some(cells.len()))
+    Criterion::all(name, right, cells.len())
 }
 
 /// EXP-H10: where the hop loses, recovery made for it does better than TCP's.
@@ -251,14 +220,9 @@ fn alternatives(comparison: &Comparison) -> Criterion {
     let lossy = || ["PER 2 %", "PER 10 %", "PER 20 %"].into_iter();
     let above = ["near", "far"].into_iter().flat_map(|path| {
         lossy().filter_map(move |row| {
-            let of = |scheme: &str| Some(comparison.whole([ALTERNATIVES, row, path, scheme])?.mean);
+            let of = |scheme: &str| comparison.whole_mean([ALTERNATIVES, row, path, scheme]);
             Some(of(MOBILE_TCP)? > of("split-tcp")?)
         })
     });
-    Criterion::count(
-        "points where Mobile TCP is above TCP on the same split hop",
-        above,
-        6,
-        Some(6),
-    )
+    Criterion::all("points where Mobile TCP is above TCP on the same split hop", above, 6)
 }

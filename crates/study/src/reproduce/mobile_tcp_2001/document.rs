@@ -1,37 +1,32 @@
 //! The report: what was published and what we get.
 
-use super::content::Content;
 use super::fades::Check;
 use super::half_duplex::{Acknowledged, CASES, headers_alone};
-use super::{costs, figures};
-use crate::report::{Block, Entry, Report, Section, Table};
-use crate::reproduce::ReproduceError;
-use crate::reproduce::page::{self, inconsistencies, said, setup};
+use super::{Content, costs, figures};
+use crate::report::{Block, Entry, Section, Table};
+use crate::reproduce::page::{self, setup};
 use crate::reproduce::prose::Prose;
+use crate::reproduce::{ReproduceError, Reproduction};
 
-pub(super) fn report(content: &Content<'_>) -> Result<Report, ReproduceError> {
-    let (prose, published) = (content.prose, content.published);
-    let marks = vec![page::marks(prose, content.comparison)];
+pub(super) fn reproduction(content: Content<'_>) -> Result<Reproduction, ReproduceError> {
+    let prose = content.prose;
+    let marks = page::marks(prose, &content.comparison);
     let sections = vec![
-        page::result(prose, content.criteria, marks, content.request, super::ID),
-        figures::printed(content),
-        figures::figure_15(content),
-        figures::figure_16(content),
-        figures::delays(content),
+        figures::printed(&content),
+        figures::figure_15(&content),
+        figures::figure_16(&content),
+        figures::delays(&content),
         prose.section("explained").noted(),
         half_duplex(prose),
-        figures::sensitivity(content),
-        figures::beside_ns2(content),
-        equations(prose, content.checks),
-        figures::handoffs(content),
-        figures::alternatives(content),
-        costs::section(content),
-        setup(prose, published),
-        said(prose, published),
-        inconsistencies(prose, published),
-        prose.section("method").noted(),
+        figures::sensitivity(&content),
+        figures::beside_ns2(&content),
+        equations(prose, &content.own.checks),
+        figures::handoffs(&content),
+        figures::alternatives(&content),
+        costs::section(&content),
+        setup(prose, content.published),
     ];
-    page::report(prose, published, &[], sections)
+    content.reproduction(&[], vec![marks], sections)
 }
 
 /// The sensitivity that is computed and not simulated.
@@ -44,20 +39,12 @@ fn half_duplex(prose: &Prose) -> Section {
             Entry::text(format!("{:.1}", case.gain())),
         ]
     };
-    let table = Table {
-        caption: words.text("table"),
-        head: [
-            "acknowledged: by TCP, by Mobile TCP",
-            "time of a frame beside its bits, ms",
-            "gain, %",
-        ]
-        .map(str::to_owned)
-        .to_vec(),
-        rows: CASES.iter().map(row).collect(),
-    };
+    let head =
+        ["acknowledged: by TCP, by Mobile TCP", "time of a frame beside its bits, ms", "gain, %"];
+    let table = Table::new(words.text("table"), head, CASES.iter().map(row).collect());
     let headers = format!("{:.1}", headers_alone());
     let lead = words.filled("lead", &[("headers", &headers)]);
-    words.section(vec![Block::Paragraph(lead), Block::Table(table)])
+    words.section([Block::Paragraph(lead), table.into()])
 }
 
 fn every(packets: u32) -> &'static str {
@@ -82,10 +69,6 @@ fn equations(prose: &Prose, checks: &[Check]) -> Section {
             Entry::text(if check.is_printed() { "printed, rounded" } else { "computed" }),
         ]
     };
-    let table = Table {
-        caption: words.text("table"),
-        head: ["what", "equation", "value", "ours", "whose"].map(str::to_owned).to_vec(),
-        rows: checks.iter().map(row).collect(),
-    };
-    words.section(vec![Block::Table(table)])
+    let head = ["what", "equation", "value", "ours", "whose"];
+    words.section([Table::new(words.text("table"), head, checks.iter().map(row).collect()).into()])
 }

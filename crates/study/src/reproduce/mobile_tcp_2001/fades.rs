@@ -6,9 +6,9 @@
 use lasthop_units::{Duration, parse_duration};
 use serde::{Deserialize, Deserializer, de};
 
-use crate::reproduce::ReproduceError;
+use crate::reproduce::study::{ReproduceError, beside, read_beside};
 
-const COMPUTED: &str = include_str!("../../../../../papers/mobile-tcp-2001/equations.toml");
+const COMPUTED: &str = beside!("mobile-tcp-2001", "/equations.toml");
 
 /// How far a value may be from one that was computed to six digits, as a part of it.
 const DIGITS: f64 = 5e-6;
@@ -102,8 +102,8 @@ pub fn checks() -> Result<Vec<Check>, ReproduceError> {
 }
 
 fn parse(text: &str) -> Result<Vec<Check>, ReproduceError> {
+    let file: File = read_beside("equations.toml", text)?;
     let wrong = |why: String| ReproduceError::Beside(format!("equations.toml: {why}"));
-    let file: File = toml::from_str(text).map_err(|e| wrong(e.to_string()))?;
     file.check
         .into_iter()
         .map(|row| {

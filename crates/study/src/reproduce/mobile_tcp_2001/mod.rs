@@ -5,7 +5,6 @@
 //! time: whoever can read a clock measures them and hands them over as data ([`Processing`]).
 
 mod cells;
-mod content;
 mod costs;
 mod criteria;
 mod document;
@@ -17,14 +16,16 @@ mod ns2;
 mod runner;
 
 use super::cell::chosen;
+use super::page;
 use super::prose::Prose;
 use super::run::{CellRunner, Progress};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
-use content::Content;
+use fades::Check;
+use ns2::Ns2;
 
 pub use super::processing::{self, Processing};
-pub use cells::Case;
+pub use super::sheet::Case;
 pub use runner::Simulated;
 
 /// How many runs each cell gets if nobody says.
@@ -44,11 +45,11 @@ fn reproduce_in(
 ) -> Result<Reproduction, ReproduceError> {
     let published = published()?;
     let checks = fades::checks()?;
-    let ns2 = ns2::Ns2::read()?;
+    let ns2 = Ns2::read()?;
     let mut cells = chosen(cells::all(&published)?, &request.only)?;
     if request.full {
         for cell in &mut cells {
-            cell.case = cell.case.clone().whole();
+            cells::at_full_length(&mut cell.case);
         }
     }
     let comparison = compared(&cells, runner, request, progress)?;
@@ -58,16 +59,18 @@ fn reproduce_in(
         &ns2,
         request.processing.as_ref().map(|costs| (costs, &published)),
     );
-    let report = document::report(&Content {
-        prose,
-        published: &published,
-        request,
-        comparison: &comparison,
-        criteria: &criteria,
-        checks: &checks,
-        ns2: &ns2,
-    })?;
-    Ok(Reproduction { comparison, criteria, report })
+    let own = Own { checks, ns2 };
+    let published = &published;
+    document::reproduction(Content { prose, published, request, comparison, criteria, own })
+}
+
+/// What a report is made of.
+type Content<'a> = page::Content<'a, Own>;
+
+/// What this paper's report shows beside what all reports do.
+struct Own {
+    checks: Vec<Check>,
+    ns2: Ns2,
 }
 
 #[cfg(test)]

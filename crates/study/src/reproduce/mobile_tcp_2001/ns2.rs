@@ -3,9 +3,8 @@
 use serde::Deserialize;
 
 use super::cells::NS2;
-use crate::reproduce::{Comparison, Measured, ReproduceError};
-
-const MEASURED: &str = include_str!("../../../../../papers/mobile-tcp-2001/ns2.toml");
+use crate::reproduce::study::{ReproduceError, beside, read_beside};
+use crate::reproduce::{Comparison, Measured};
 
 /// How far ours may be from ns-2's beyond both intervals, as a part of it.
 const NEAR: f64 = 0.05;
@@ -65,7 +64,7 @@ impl Ns2 {
     ///
     /// None, as long as the file is as its tests saw it.
     pub(super) fn read() -> Result<Self, ReproduceError> {
-        toml::from_str(MEASURED).map_err(|e| ReproduceError::Beside(format!("ns2.toml: {e}")))
+        read_beside("ns2.toml", beside!("mobile-tcp-2001", "/ns2.toml"))
     }
 
     /// The points of a sender that were run.

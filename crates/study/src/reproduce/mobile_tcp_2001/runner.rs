@@ -2,7 +2,7 @@
 
 use lasthop_units::{Bytes, Duration, Seed};
 
-use super::cells::Case;
+use crate::reproduce::sheet::Case;
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
 use crate::scenario::{End, Scenario, Traffic};
 
@@ -15,15 +15,7 @@ pub struct Simulated {
 
 impl CellRunner<Case> for Simulated {
     fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
-        match &cell.case {
-            Case::Metric { scenario, name, scale } => {
-                Ok(self.metric(scenario, name, seed)? * scale)
-            }
-            Case::Change { from, to, name } => {
-                let [from, to] = [from, to].map(|scenario| self.metric(scenario, name, seed));
-                Ok(100.0 * (to? / from? - 1.0))
-            }
-        }
+        cell.case.value(|scenario, name| self.metric(scenario, name, seed))
     }
 }
 

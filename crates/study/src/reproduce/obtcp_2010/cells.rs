@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::published::Published;
-use crate::reproduce::sheet::{Settings, Sheet, sheet};
-use crate::reproduce::{Cell, Label, ReproduceError};
+use crate::reproduce::sheet::{Settings, Sheet, SheetPoint, sheet};
+use crate::reproduce::{Cell, ReproduceError};
 use crate::scenario::Scenario;
 
 const SECTION_6: Sheet = sheet!("obtcp-2010", "section-6.toml");
@@ -58,35 +58,19 @@ pub(super) fn all(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceErr
     Ok(cells)
 }
 
-/// Where a point of a sweep stands in the paper: `at` is `figure14/5 ms`, `help` a scheme.
-struct SweepPoint {
-    table: String,
-    row: String,
-    help: String,
-}
-
-impl SweepPoint {
-    fn of(settings: &Settings) -> Self {
-        let (table, row) = settings.at("at").split_once('/').unwrap_or_default();
-        Self { table: table.to_owned(), row: row.to_owned(), help: settings.at("help").to_owned() }
-    }
-
-    fn label(&self, column: &str, scheme: &str) -> Label {
-        Label {
-            table: self.table.clone(),
-            row: self.row.clone(),
-            column: column.to_owned(),
-            scheme: scheme.to_owned(),
-        }
-    }
+/// Where a point of a sweep stands in the paper: its table, its row and what helps. `at` is
+/// `figure14/5 ms`, `help` a scheme.
+fn place(settings: &Settings) -> [&str; 3] {
+    let (table, row) = settings.at("at").split_once('/').unwrap_or_default();
+    [table, row, settings.at("help")]
 }
 
 /// EXP-S2, EXP-S3, EXP-S4, EXP-S6: goodput along the axis of a figure.
 fn drawn(sheet: &Sheet) -> Result<Vec<Cell<Case>>, ReproduceError> {
-    let cell = |(settings, scenario): (Settings, Arc<Scenario>)| {
-        let place = SweepPoint::of(&settings);
+    let cell = |(settings, scenario): SheetPoint| {
+        let [table, row, help] = place(&settings);
         let case = Case { scenario, measure: Measure::Goodput("download") };
-        Cell::ours(place.label(DRAWN, &place.help), "kB/s", case)
+        Cell::ours([table, row, DRAWN, help], "kB/s", case)
     };
     Ok(sheet.points()?.into_iter().map(cell).collect())
 }
@@ -102,13 +86,7 @@ fn round_trips() -> Result<Vec<Cell<Case>>, ReproduceError> {
     let cells = levels.into_iter().flat_map(|(column, level)| {
         points.iter().map(move |(settings, scenario)| {
             let case = Case { scenario: Arc::clone(scenario), measure: Measure::Srtt(level) };
-            let label = Label {
-                table: FIGURE_22_TABLE.to_owned(),
-                row: "SRTT".to_owned(),
-                column: column.to_owned(),
-                scheme: SweepPoint::of(settings).help,
-            };
-            Cell::ours(label, "ms", case)
+            Cell::ours([FIGURE_22_TABLE, "SRTT", column, settings.at("help")], "ms", case)
         })
     });
     Ok(cells.collect())
@@ -128,21 +106,14 @@ const SHARED: [(&str, &str, &str, &str, Measure); 4] = [
 fn shared(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
     let mut cells = Vec::new();
     for (settings, scenario) in TABLES.points()? {
-        let place = SweepPoint::of(&settings);
-        let timers = place.help != "obtcp";
+        let [table, row, help] = place(&settings);
+        let timers = help != "obtcp";
         for (of, printed, scheme, unit, measure) in SHARED {
             let scheme = if timers { format!("{scheme}+timers") } else { scheme.to_owned() };
-            let label = Label {
-                table: format!("{}-{of}", place.table),
-                row: place.row.clone(),
-                column: place.table.clone(),
-                scheme,
-            };
             let case = Case { scenario: Arc::clone(&scenario), measure };
-            let mut cell = Cell::ours(label, unit, case);
+            let mut cell = Cell::ours([&format!("{table}-{of}"), row, table, &scheme], unit, case);
             if !timers {
-                let id = format!("{}-{printed}", place.table);
-                cell.published = printed_in(published, &id, &place.row)?;
+                cell.published = printed_in(published, &format!("{table}-{printed}"), row)?;
                 cell.compared = of == "goodput";
             }
             cells.push(cell);
@@ -157,11 +128,8 @@ fn printed_in(
     id: &str,
     row: &str,
 ) -> Result<Option<crate::stats::Estimate>, ReproduceError> {
-    let table = published.table(id).ok_or_else(|| ReproduceError::Beside(no_table(id)))?;
+    let no_table = || ReproduceError::Beside(format!("published values: there is no table `{id}`"));
+    let table = published.table(id).ok_or_else(no_table)?;
     let column = table.column.first().map_or("", String::as_str);
     Ok(table.estimate(row, column))
-}
-
-fn no_table(id: &str) -> String {
-    format!("published values: there is no table `{id}`")
 }

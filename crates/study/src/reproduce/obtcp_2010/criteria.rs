@@ -40,11 +40,10 @@ pub(super) fn all(
     points: &Points,
 ) -> Vec<Criterion> {
     let exact = checks.iter().map(Check::is_exact);
-    let mut all = vec![Criterion::count(
+    let mut all = vec![Criterion::all(
         "values of equations (3) to (20), computed from the formulas",
         exact,
         95,
-        Some(95),
     )];
     for (scheme, reading) in READINGS {
         all.extend(shapes(comparison, scheme, reading));
@@ -135,8 +134,7 @@ fn flat(gains: &[Gain]) -> Vec<bool> {
 /// EXP-S7, EXP-S8.
 fn sharing(comparison: &Comparison) -> Vec<Criterion> {
     let of = |table: &str, scheme: &str| -> Vec<f64> {
-        let cells = comparison.cells.iter().map(|c| &c.cell);
-        let here = cells.filter(|m| m.label.table == table && m.label.scheme == scheme);
+        let here = comparison.of_table(table).map(|c| &c.cell).filter(|m| m.label.scheme == scheme);
         here.filter_map(|m| Some(m.ours.estimate()?.mean)).collect()
     };
     let fair = |scheme: &str| -> Vec<bool> {
@@ -151,19 +149,17 @@ fn sharing(comparison: &Comparison) -> Vec<Criterion> {
         c.is_within(RATIO_TOLERANCE).filter(|_| here)
     });
     vec![
-        Criterion::count("fairness of at least 0.92, Tables 5 and 6", fair("both"), 10, Some(10)),
-        Criterion::count(
+        Criterion::all("fairness of at least 0.92, Tables 5 and 6", fair("both"), 10),
+        Criterion::told(
             "fairness of at least 0.92 with timers in obTCP's agents",
             fair("both+timers"),
             10,
-            None,
         ),
-        Criterion::count("steps of p1 with which utilisation falls", steps, 8, Some(8)),
-        Criterion::count(
+        Criterion::all("steps of p1 with which utilisation falls", steps, 8),
+        Criterion::told(
             "goodputs and utilisations of Tables 5 and 6 within 35 % of the printed, with losses",
             lossy,
             24,
-            None,
         ),
     ]
 }
@@ -171,19 +167,13 @@ fn sharing(comparison: &Comparison) -> Vec<Criterion> {
 /// EXP-S5.
 fn round_trips(comparison: &Comparison) -> Vec<Criterion> {
     let of = |column: &str, scheme: &str| {
-        let mut cells = comparison.cells.iter().map(|c| &c.cell);
-        let cell = cells.find(|m| {
-            m.label.table == super::cells::FIGURE_22_TABLE
-                && m.label.column == column
-                && m.label.scheme == scheme
-        });
-        Some(cell?.ours.estimate()?.mean)
+        comparison.mean([super::cells::FIGURE_22_TABLE, "SRTT", column, scheme])
     };
     let lower = ["mean", "median", "95 % below"]
         .into_iter()
         .filter_map(|column| Some(of(column, "obtcp")? < of(column, "snoop")?));
     let name = "levels of the smoothed round trip that are lower with obTCP, figure 22";
-    vec![Criterion::count(name, lower, 3, Some(3))]
+    vec![Criterion::all(name, lower, 3)]
 }
 
 fn snoop(comparison: &Comparison, reference: &Reference, points: &Points) -> Vec<Criterion> {
@@ -211,29 +201,21 @@ fn snoop(comparison: &Comparison, reference: &Reference, points: &Points) -> Vec
         points.iter().filter(|(figure, _, _)| NS2_FIGURES.contains(figure) == by_ns2).count()
     };
     vec![
-        Criterion::count(
-            "snoop within ns-2's interval and 5 %, figure 17 up to p1 = 0.02",
-            near,
-            5,
-            Some(5),
-        ),
-        Criterion::count(
+        Criterion::all("snoop within ns-2's interval and 5 %, figure 17 up to p1 = 0.02", near, 5),
+        Criterion::all(
             "snoop at least 90 % of ns-2's with its timer held, figure 17 beyond",
             enough,
             4,
-            Some(4),
         ),
-        Criterion::count(
+        Criterion::all(
             "snoop at most 5 % above equation (16), figures 14 and 17",
             below(true),
             of(true),
-            Some(of(true)),
         ),
-        Criterion::count(
+        Criterion::told(
             "snoop at most 5 % above equation (16), other figures",
             below(false),
             of(false),
-            None,
         ),
     ]
 }

@@ -2,35 +2,30 @@
 
 use lasthop_units::Duration;
 
-use super::content::Content;
-use super::figures;
+use super::{Content, figures};
 use crate::analysis::obtcp::checks::Check;
 use crate::analysis::obtcp::{Hop, Hops, LossProbability};
-use crate::report::chart::{Chart, Range, RangeSeries, Ranges};
-use crate::report::{Block, Entry, Figure, Report, Section, Table};
-use crate::reproduce::ReproduceError;
-use crate::reproduce::page::{self, inconsistencies, said, setup};
+use crate::report::chart::{Chart, RangeSeries};
+use crate::report::{Block, Entry, Section, Table};
+use crate::reproduce::page::{self, setup};
 use crate::reproduce::prose::Prose;
+use crate::reproduce::{ReproduceError, Reproduction};
 
-pub(super) fn report(content: &Content<'_>) -> Result<Report, ReproduceError> {
-    let (prose, published) = (content.prose, content.published);
-    let marks = vec![page::marks(prose, content.comparison)];
+pub(super) fn reproduction(content: Content<'_>) -> Result<Reproduction, ReproduceError> {
+    let prose = content.prose;
+    let marks = page::marks(prose, &content.comparison);
     let sections = vec![
-        page::result(prose, content.criteria, marks, content.request, super::ID),
-        figures::maxima(content),
-        figures::section_6(content),
-        figures::round_trips(content),
-        figures::model(content),
-        figures::tables(content),
+        figures::maxima(&content),
+        figures::section_6(&content),
+        figures::round_trips(&content),
+        figures::model(&content),
+        figures::tables(&content),
         prose.section("explained").noted(),
-        equations(prose, content.checks),
+        equations(prose, &content.own.checks),
         validity(prose),
-        setup(prose, published),
-        said(prose, published),
-        inconsistencies(prose, published),
-        prose.section("method").noted(),
+        setup(prose, content.published),
     ];
-    page::report(prose, published, &[], sections)
+    content.reproduction(&[], vec![marks], sections)
 }
 
 /// Figures 7 to 13, and the values that the equations are held against.
@@ -50,69 +45,33 @@ fn equations(prose: &Prose, checks: &[Check]) -> Section {
     let row = |(equation, exact, of): &(u8, usize, usize)| {
         vec![Entry::text(format!("({equation})")), Entry::text(format!("{exact} of {of}"))]
     };
-    let table = Table {
-        caption: words.text("table"),
-        head: ["equation", "exact"].map(str::to_owned).to_vec(),
-        rows: rows.iter().map(row).collect(),
-    };
-    let figure = Figure { caption: words.text("figure"), charts: curves() };
-    words.section(vec![Block::Figure(figure), Block::Table(table)])
+    let table =
+        Table::new(words.text("table"), ["equation", "exact"], rows.iter().map(row).collect());
+    let figure = Block::figure(words.text("figure"), curves());
+    words.section(figure.into_iter().chain([table.into()]))
 }
 
 const DELAYS: [u64; 7] = [5, 10, 15, 20, 25, 30, 35];
 const LOSSES: [f64; 7] = [0.0, 0.05, 0.10, 0.15, 0.20, 0.25, 0.30];
 
 fn curves() -> Vec<Chart> {
-    let gain = |hops: Hops| Some(hops.recovery_gain().as_secs_f64() * 1e3);
-    let ratio = |hops: Hops| hops.throughput_ratio().ok();
-    let by_delay = |of: &dyn Fn(u64) -> Option<f64>| DELAYS.map(of);
-    let by_loss = |of: &dyn Fn(f64) -> Option<f64>| LOSSES.map(of);
-    let delays = DELAYS.map(|d| format!("{d}"));
-    let losses = LOSSES.map(|p| format!("{p}"));
+    let gain = |hops: Option<Hops>| Some(hops?.recovery_gain().as_secs_f64() * 1e3);
+    let ratio = |hops: Option<Hops>| hops?.throughput_ratio().ok();
+    let by_delay = |figure, x, y, of: &dyn Fn(u64) -> Option<f64>| {
+        curve(figure, [x, y], DELAYS.map(|d| (d.to_string(), of(d))))
+    };
+    let by_loss = |figure, x, y, of: &dyn Fn(f64) -> Option<f64>| {
+        curve(figure, [x, y], LOSSES.map(|p| (p.to_string(), of(p))))
+    };
+    let (ms, times) = ("gain in ms", "ratio");
     vec![
-        curve(
-            "figure 7",
-            "d2 in ms",
-            "gain in ms",
-            &delays,
-            by_delay(&|d2| gain(hops(20, 0.15, d2, 0.05)?)),
-        ),
-        curve(
-            "figure 8",
-            "p1",
-            "gain in ms",
-            &losses,
-            by_loss(&|p1| gain(hops(20, p1, 20, 0.05)?)),
-        ),
-        curve(
-            "figure 9",
-            "d1 in ms",
-            "gain in ms",
-            &delays,
-            by_delay(&|d1| gain(hops(d1, 0.0, 20, 0.1)?)),
-        ),
-        curve(
-            "figure 10",
-            "p2",
-            "gain in ms",
-            &losses,
-            by_loss(&|p2| gain(hops(20, 0.0, 20, p2)?)),
-        ),
-        curve(
-            "figure 11",
-            "d2 in ms",
-            "gain in ms",
-            &delays,
-            by_delay(&|d2| gain(hops(20, 0.0, d2, 0.1)?)),
-        ),
-        curve(
-            "figure 12",
-            "d1 in ms",
-            "ratio",
-            &delays,
-            by_delay(&|d1| ratio(hops(d1, 0.1, 10, 0.1)?)),
-        ),
-        curve("figure 13", "p1", "ratio", &losses, by_loss(&|p1| ratio(hops(10, p1, 10, 0.1)?))),
+        by_delay(7, "d2 in ms", ms, &|d2| gain(hops(20, 0.15, d2, 0.05))),
+        by_loss(8, "p1", ms, &|p1| gain(hops(20, p1, 20, 0.05))),
+        by_delay(9, "d1 in ms", ms, &|d1| gain(hops(d1, 0.0, 20, 0.1))),
+        by_loss(10, "p2", ms, &|p2| gain(hops(20, 0.0, 20, p2))),
+        by_delay(11, "d2 in ms", ms, &|d2| gain(hops(20, 0.0, d2, 0.1))),
+        by_delay(12, "d1 in ms", times, &|d1| ratio(hops(d1, 0.1, 10, 0.1))),
+        by_loss(13, "p1", times, &|p1| ratio(hops(10, p1, 10, 0.1))),
     ]
 }
 
@@ -122,23 +81,13 @@ fn hops(d1: u64, p1: f64, d2: u64, p2: f64) -> Option<Hops> {
     Some(Hops::new(hop(d1, p1)?, hop(d2, p2)?))
 }
 
-fn curve(title: &str, x: &str, y: &str, at: &[String; 7], values: [Option<f64>; 7]) -> Chart {
-    let range = |value: f64| Range { mean: value, interval: None };
-    Chart::Ranges(Ranges {
-        title: title.to_owned(),
-        x_label: x.to_owned(),
-        y_label: y.to_owned(),
-        categories: at.to_vec(),
-        series: vec![RangeSeries {
-            name: "by the equations".to_owned(),
-            colour: 2,
-            hollow: true,
-            ranges: values.iter().map(|value| value.map(range)).collect(),
-        }],
-    })
+fn curve(figure: u8, labels: [&str; 2], values: [(String, Option<f64>); 7]) -> Chart {
+    let (places, values): (Vec<String>, Vec<Option<f64>>) = values.into_iter().unzip();
+    let series = RangeSeries::new("by the equations", 2, values).hollow();
+    Chart::ranges(format!("figure {figure}"), labels, places, [series])
 }
 
 fn validity(prose: &Prose) -> Section {
     let words = prose.section("validity");
-    words.section(vec![words.paragraph("lead"), Block::Notes(words.notes())])
+    words.section([words.paragraph("lead"), Block::Notes(words.notes())])
 }

@@ -1,18 +1,17 @@
 //! The report's figures and tables of what was simulated.
 
-use super::Series;
-use super::cells::FIGURE_22_TABLE;
-use super::content::Content;
-use super::gains::{cell, gains, mean, rows};
+use super::cells::{DRAWN, FIGURE_22_TABLE};
+use super::gains::{gains, mean};
 use super::points::Points;
+use super::{Content, Series};
 use crate::analysis::obtcp::Batch;
 use crate::analysis::obtcp::reference::{Curve, Reference};
-use crate::published::Published;
-use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges};
-use crate::report::{Block, Entry, Figure, Section, Table};
-use crate::reproduce::page::{dash, measured, value};
-use crate::reproduce::{Gain, Measured, print};
-use crate::stats::Estimate;
+use crate::published::{Published, Row};
+use crate::report::chart::{Chart, Line, RangeSeries};
+use crate::report::{Block, Entry, Section, Table};
+use crate::reproduce::page::{at, head, measured, percent, series, value};
+use crate::reproduce::{Gain, print};
+use crate::stats::{Estimate, Interval};
 
 /// A figure that is simulated: where it stands, and what is swept.
 struct Drawn {
@@ -20,7 +19,7 @@ struct Drawn {
     axis: &'static str,
 }
 
-const DRAWN: [Drawn; 6] = [
+const FIGURES: [Drawn; 6] = [
     Drawn { id: "figure14", axis: "d2" },
     Drawn { id: "figure15", axis: "d2" },
     Drawn { id: "figure17", axis: "p1" },
@@ -49,91 +48,56 @@ const GAINING: [(&str, usize); 4] =
 /// Figures 14 to 21.
 pub(super) fn section_6(content: &Content<'_>) -> Section {
     let words = content.prose.section("goodputs");
-    let mut blocks = Vec::new();
-    for drawn in DRAWN.iter().filter(|d| !rows(content.comparison, d.id).is_empty()) {
+    let blocks = FIGURES.iter().flat_map(|drawn| {
+        let rows = content.comparison.rows(drawn.id);
         let title = words.text(drawn.id);
         let caption = |text: &str| words.filled(text, &[("title", &title)]);
-        blocks.push(Block::Figure(Figure {
-            caption: caption("figure"),
-            charts: vec![goodputs(content, drawn), percents(content, drawn)],
-        }));
-        blocks.push(Block::Table(goodput_table(content, drawn, caption("goodput"))));
-        blocks.push(Block::Table(gain_table(content, drawn, caption("gain"))));
-    }
-    words.section(blocks)
+        let charts = || vec![goodputs(content, drawn, &rows), percents(content, drawn, &rows)];
+        let figure = (!rows.is_empty()).then(|| Block::figure(caption("figure"), charts()));
+        [
+            figure.flatten(),
+            goodput_table(content, drawn, &rows, caption("goodput")),
+            gain_table(content, drawn, &rows, caption("gain")),
+        ]
+    });
+    words.section(blocks.flatten())
 }
 
-fn goodputs(content: &Content<'_>, drawn: &Drawn) -> Chart {
-    let rows = rows(content.comparison, drawn.id);
+fn goodputs(content: &Content<'_>, drawn: &Drawn, rows: &[&str]) -> Chart {
     let ours = SHOWN.iter().map(|(scheme, colour)| {
-        let at = |row: &&str| cell(content.comparison, drawn.id, row, scheme);
-        series(scheme, *colour, false, rows.iter().map(|row| at(row)?.ours.estimate()))
+        series(&content.comparison, [drawn.id, DRAWN, scheme], rows, *colour)
     });
-    let point = |row: &str| content.points.at(drawn.id, row);
-    let alone = |value: f64| Estimate::new(value, 1, None);
+    let point = |row: &str| content.own.points.at(drawn.id, row);
+    let snoop = rows.iter().map(|row| Some(point(row)?.snoop()));
+    let obtcp = rows.iter().map(|row| Some(point(row)?.obtcp()));
     let models = [
-        series("snoop by (16)", 1, true, rows.iter().map(|row| Some(alone(point(row)?.snoop())))),
-        series("obTCP by (20)", 2, true, rows.iter().map(|row| Some(alone(point(row)?.obtcp())))),
+        RangeSeries::new("snoop by (16)", 1, snoop).hollow(),
+        RangeSeries::new("obTCP by (20)", 2, obtcp).hollow(),
     ];
-    let ns2 = content
-        .reference
-        .curve(drawn.id, "snoop")
-        .map(|curve| series("ns-2's snoop", 4, true, rows.iter().map(|row| estimate(curve, row))));
-    Chart::Ranges(Ranges {
-        title: "goodput".to_owned(),
-        x_label: drawn.axis.to_owned(),
-        y_label: "kB/s".to_owned(),
-        categories: rows.iter().map(|row| (*row).to_owned()).collect(),
-        series: ours.chain(models).chain(ns2).collect(),
-    })
-}
-
-fn percents(content: &Content<'_>, drawn: &Drawn) -> Chart {
-    let rows = rows(content.comparison, drawn.id);
-    let ours = GAINING.iter().map(|(scheme, colour)| {
-        let gains = gains(content.comparison, drawn.id, scheme, "snoop");
-        let at = |row: &&str| {
-            let (_, gain) = gains.iter().find(|(at, _)| at == *row)?;
-            Some(Range { mean: gain.percent, interval: gain.interval })
-        };
-        let ranges = rows.iter().map(at).collect();
-        RangeSeries { name: (*scheme).to_owned(), colour: *colour, hollow: false, ranges }
+    let ns2 = content.own.reference.curve(drawn.id, "snoop").map(|curve| {
+        let points = rows.iter().map(|row| estimate(curve, row));
+        RangeSeries::new("ns-2's snoop", 4, points).hollow()
     });
-    let model = |row: &&str| {
-        let gain = content.points.at(drawn.id, row)?.gain();
-        Some(Range { mean: gain, interval: None })
-    };
-    let by_model = RangeSeries {
-        name: "by (16) and (20)".to_owned(),
-        colour: 0,
-        hollow: true,
-        ranges: rows.iter().map(model).collect(),
-    };
-    Chart::Ranges(Ranges {
-        title: "gain over snoop".to_owned(),
-        x_label: drawn.axis.to_owned(),
-        y_label: "%".to_owned(),
-        categories: rows.iter().map(|row| (*row).to_owned()).collect(),
-        series: ours.chain([by_model]).collect(),
-    })
+    let all = ours.chain(models).chain(ns2);
+    Chart::ranges("goodput", [drawn.axis, "kB/s"], rows.iter().copied(), all)
 }
 
-fn series(
-    name: &str,
-    colour: usize,
-    hollow: bool,
-    values: impl Iterator<Item = Option<Estimate>>,
-) -> RangeSeries {
-    let range = |e: Estimate| Range { mean: e.mean, interval: e.interval() };
-    let ranges = values.map(|value| value.map(range)).collect();
-    RangeSeries { name: name.to_owned(), colour, hollow, ranges }
+fn percents(content: &Content<'_>, drawn: &Drawn, rows: &[&str]) -> Chart {
+    let ours = GAINING.iter().map(|(scheme, colour)| {
+        let place = |row| [drawn.id, row, DRAWN];
+        let gains = rows.iter().map(|row| content.comparison.gain(place(row), scheme, "snoop"));
+        RangeSeries::new(*scheme, *colour, gains)
+    });
+    let model = rows.iter().map(|row| Some(content.own.points.at(drawn.id, row)?.gain()));
+    let by_model = RangeSeries::new("by (16) and (20)", 0, model).hollow();
+    let all = ours.chain([by_model]);
+    Chart::ranges("gain over snoop", [drawn.axis, "%"], rows.iter().copied(), all)
 }
 
 /// What ns-2 has at a point of a curve.
 fn estimate(curve: &Curve, row: &str) -> Option<Estimate> {
     let point = curve.at(row)?;
-    let interval =
-        |half: f64| crate::stats::Interval { lo: point.mean - half, hi: point.mean + half };
+    let interval = |half: f64| Interval { lo: point.mean - half, hi: point.mean + half };
     Some(match point.half {
         Some(half) => Estimate::of_printed(point.mean, interval(half), NS2_RUNS),
         None => Estimate::new(point.mean, 1, None),
@@ -143,128 +107,90 @@ fn estimate(curve: &Curve, row: &str) -> Option<Estimate> {
 /// Of how few runs ns-2's intervals may be; they are drawn as they are told, whatever this is.
 const NS2_RUNS: u32 = 3;
 
-fn goodput_table(content: &Content<'_>, drawn: &Drawn, caption: String) -> Table {
+fn goodput_table(
+    content: &Content<'_>,
+    drawn: &Drawn,
+    rows: &[&str],
+    caption: String,
+) -> Option<Block> {
+    let (points, reference) = (&content.own.points, &content.own.reference);
     let ns2 = ["reno", "snoop", "snoop-pinned"];
-    let heads = [drawn.axis].into_iter().map(str::to_owned).chain(SCHEMES.map(str::to_owned));
-    let beside = ["(16)", "(20)"].map(str::to_owned);
-    let ns2_heads = ns2.iter().filter_map(|scheme| {
-        content.reference.curve(drawn.id, scheme).map(|_| format!("ns-2: {scheme}"))
-    });
+    let curves: Vec<&Curve> =
+        ns2.iter().filter_map(|scheme| reference.curve(drawn.id, scheme)).collect();
+    let columns = SCHEMES.into_iter().chain(["(16)", "(20)"]).map(str::to_owned);
+    let columns = columns.chain(curves.iter().map(|curve| format!("ns-2: {}", curve.scheme)));
     let row = |row: &&str| {
-        let ours = SCHEMES.map(|scheme| {
-            cell(content.comparison, drawn.id, row, scheme).map_or_else(dash, measured)
-        });
-        let point = content.points.at(drawn.id, row);
+        let ours = SCHEMES.map(|scheme| at(&content.comparison, [drawn.id, row, DRAWN, scheme]));
+        let point = points.at(drawn.id, row);
         let model = [
-            point.map_or_else(dash, |p| {
+            point.map(|p| {
                 let doubted = if p.doubts().is_empty() { "" } else { "doubted" };
                 Entry::with_small(format!("{:.1}", p.snoop()), doubted)
             }),
-            point.map_or_else(dash, |p| Entry::text(format!("{:.1}", p.obtcp()))),
+            point.map(|p| Entry::text(format!("{:.1}", p.obtcp()))),
         ];
-        let others = ns2.iter().filter_map(|scheme| {
-            let curve = content.reference.curve(drawn.id, scheme)?;
-            Some(value(estimate(curve, row)))
-        });
-        [Entry::text(*row)].into_iter().chain(ours).chain(model).chain(others).collect()
+        let model = model.map(|entry| entry.unwrap_or_else(Entry::dash));
+        let others = curves.iter().map(|curve| value(estimate(curve, row)));
+        Entry::row(*row, ours.into_iter().chain(model).chain(others))
     };
-    Table {
-        caption,
-        head: heads.chain(beside).chain(ns2_heads).collect(),
-        rows: rows(content.comparison, drawn.id).iter().map(row).collect(),
-    }
+    Block::table(caption, head(drawn.axis, columns), rows.iter().map(row).collect())
 }
 
-fn gain_table(content: &Content<'_>, drawn: &Drawn, caption: String) -> Table {
-    let over = |scheme: &str, over: &str| gains(content.comparison, drawn.id, scheme, over);
-    let columns: Vec<(String, Vec<(String, Gain)>)> = GAINING
-        .iter()
-        .map(|(scheme, _)| ((*scheme).to_owned(), over(scheme, "snoop")))
-        .chain([("obtcp over snoop-ns2".to_owned(), over("obtcp", "snoop-ns2"))])
-        .collect();
+fn gain_table(
+    content: &Content<'_>,
+    drawn: &Drawn,
+    rows: &[&str],
+    caption: String,
+) -> Option<Block> {
+    let over_snoop = GAINING.iter().map(|(scheme, _)| (*scheme, *scheme, "snoop"));
+    let columns: Vec<(&str, &str, &str)> =
+        over_snoop.chain([("obtcp over snoop-ns2", "obtcp", "snoop-ns2")]).collect();
     let row = |row: &&str| {
-        let ours = columns.iter().map(|(_, gains)| {
-            gains.iter().find(|(at, _)| at == *row).map_or_else(dash, |(_, gain)| percent(gain))
+        let ours = columns.iter().map(|(_, scheme, over)| {
+            percent(content.comparison.gain([drawn.id, row, DRAWN], scheme, over), 0)
         });
-        let model = content
-            .points
-            .at(drawn.id, row)
-            .map_or_else(dash, |p| Entry::text(format!("{:.0}", p.gain())));
-        [Entry::text(*row)].into_iter().chain(ours).chain([model]).collect()
+        let point = content.own.points.at(drawn.id, row);
+        let model = point.map_or_else(Entry::dash, |p| Entry::text(format!("{:.0}", p.gain())));
+        Entry::row(*row, ours.chain([model]))
     };
-    let names = columns.iter().map(|(name, _)| name.clone());
-    Table {
-        caption,
-        head: [drawn.axis.to_owned()]
-            .into_iter()
-            .chain(names)
-            .chain(["by (16) and (20)".to_owned()])
-            .collect(),
-        rows: rows(content.comparison, drawn.id).iter().map(row).collect(),
-    }
-}
-
-fn percent(gain: &Gain) -> Entry {
-    let small = gain.interval.map(|i| format!("[{:.0}, {:.0}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.0}", gain.percent), small)
+    let names = columns.iter().map(|(name, ..)| *name).chain(["by (16) and (20)"]);
+    Block::table(caption, head(drawn.axis, names), rows.iter().map(row).collect())
 }
 
 /// The gains that the text gives, beside the largest of ours and of the model's.
 pub(super) fn maxima(content: &Content<'_>) -> Section {
     let words = content.prose.section("gains");
     let Some(table) = content.published.table("gains") else {
-        return words.section(Vec::new());
+        return words.section([]);
     };
-    let rows: Vec<Vec<Entry>> = table
-        .row
-        .iter()
-        .zip(GIVEN)
-        .filter_map(|(row, (figure, at))| {
-            let largest = |scheme: &str| {
-                let gains = gains(content.comparison, figure, scheme, "snoop");
-                let here = gains.into_iter().filter(|(row, _)| at.is_none_or(|at| row == at));
-                here.max_by(|(_, a), (_, b)| a.percent.total_cmp(&b.percent))
-            };
-            largest("obtcp").or_else(|| largest("obtcp-gbn"))?;
-            let told = |gain: Option<(String, Gain)>| {
-                let at = |(row, gain): (String, Gain)| Entry {
-                    text: percent(&gain).text,
-                    small: format!("at {row}"),
-                    tone: None,
-                };
-                gain.map_or_else(dash, at)
-            };
-            let printed = row.cell.first().and_then(|cell| cell.alone());
-            Some(vec![
-                Entry::text(row.label.clone()),
-                Entry::text(printed.map_or_else(|| "-".to_owned(), |p| format!("{p:.0}"))),
-                told(largest("obtcp")),
-                told(largest("obtcp-timers")),
-                told(largest("obtcp-gbn-timers")),
-                told(largest("obtcp-all")),
-                by_model(content.points, figure, at),
-            ])
-        })
-        .collect();
-    let mut blocks = Vec::new();
-    if !rows.is_empty() {
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: [
-                "where",
-                "published",
-                "obtcp",
-                "obtcp-timers",
-                "obtcp-gbn-timers",
-                "obtcp-all",
-                "by (16) and (20)",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
-            rows,
-        }));
-    }
-    words.section(blocks)
+    let row = |(row, (figure, at)): (&Row, (&str, Option<&str>))| {
+        let largest = |scheme: &str| {
+            let gains = gains(&content.comparison, figure, scheme, "snoop");
+            let here = gains.into_iter().filter(|(row, _)| at.is_none_or(|at| row == at));
+            here.max_by(|(_, a), (_, b)| a.percent.total_cmp(&b.percent))
+        };
+        largest("obtcp").or_else(|| largest("obtcp-gbn"))?;
+        let told = |(row, gain): (String, Gain)| {
+            Entry::with_small(percent(Some(gain), 0).text, format!("at {row}"))
+        };
+        let ours = ["obtcp", "obtcp-timers", "obtcp-gbn-timers", "obtcp-all"]
+            .map(|scheme| largest(scheme).map_or_else(Entry::dash, told));
+        let printed = row.cell.first().and_then(|cell| cell.alone());
+        let printed = printed.map_or_else(Entry::dash, |p| Entry::text(format!("{p:.0}")));
+        let model = by_model(&content.own.points, figure, at);
+        Some(Entry::row(&row.label, [printed].into_iter().chain(ours).chain([model])))
+    };
+    let rows = table.row.iter().zip(GIVEN).filter_map(row).collect();
+    let head = [
+        "where",
+        "published",
+        "obtcp",
+        "obtcp-timers",
+        "obtcp-gbn-timers",
+        "obtcp-all",
+        "by (16) and (20)",
+    ];
+    words.section(Block::table(words.text("table"), head, rows))
 }
 
 /// Where the rows of the published gains are in our cells.
@@ -280,7 +206,7 @@ const GIVEN: [(&str, Option<&str>); 6] = [
 fn by_model(points: &Points, figure: &str, at: Option<&str>) -> Entry {
     let here = points.iter().filter(|(f, row, _)| *f == figure && at.is_none_or(|at| at == *row));
     let best = here.map(|(_, row, point)| (point.gain(), row)).max_by(|a, b| a.0.total_cmp(&b.0));
-    best.map_or_else(dash, |(gain, row)| {
+    best.map_or_else(Entry::dash, |(gain, row)| {
         Entry::with_small(format!("{gain:.0}"), format!("at {row}"))
     })
 }
@@ -288,78 +214,57 @@ fn by_model(points: &Points, figure: &str, at: Option<&str>) -> Entry {
 /// Figure 22.
 pub(super) fn round_trips(content: &Content<'_>) -> Section {
     let words = content.prose.section("round-trips");
-    let of = |m: &&Measured| m.label.table == FIGURE_22_TABLE;
-    let cells: Vec<&Measured> =
-        content.comparison.cells.iter().map(|c| &c.cell).filter(of).collect();
-    let mut blocks = Vec::new();
-    if content.round_trips.iter().any(|(_, series)| !series.is_empty()) {
-        let line = |(i, (scheme, series)): (usize, &(String, Series))| {
-            let first = series.first().map_or(0.0, |(at, _)| *at);
-            let points = series.iter().map(|(at, value)| (at - first, *value)).collect();
-            Line { name: scheme.clone(), colour: i + 1, steps: true, points }
-        };
-        blocks.push(Block::Figure(Figure {
-            caption: words.text("figure"),
-            charts: vec![Chart::Lines(Lines {
-                title: "smoothed round trip".to_owned(),
-                y_label: "ms".to_owned(),
-                spans: Vec::new(),
-                lines: content.round_trips.iter().enumerate().map(line).collect(),
-            })],
-        }));
-    }
-    if !cells.is_empty() {
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: ["scheme", "which", "ours"].map(str::to_owned).to_vec(),
-            rows: cells
-                .iter()
-                .map(|m| {
-                    let label = &m.label;
-                    vec![
-                        Entry::text(label.scheme.clone()),
-                        Entry::text(label.column.clone()),
-                        measured(m),
-                    ]
-                })
-                .collect(),
-        }));
-    }
-    words.section(blocks)
+    let drawn = &content.own.round_trips;
+    let line = |(i, (scheme, series)): (usize, &(String, Series))| {
+        let first = series.first().map_or(0.0, |(at, _)| *at);
+        let points = series.iter().map(|(at, value)| (at - first, *value)).collect();
+        Line::steps(scheme, i + 1, points)
+    };
+    let chart = drawn
+        .iter()
+        .any(|(_, series)| !series.is_empty())
+        .then(|| Chart::lines("smoothed round trip", "ms", [], drawn.iter().enumerate().map(line)));
+    let cells = content.comparison.of_table(FIGURE_22_TABLE).map(|c| &c.cell);
+    let rows = cells
+        .map(|m| Entry::row(&m.label.scheme, [Entry::text(&m.label.column), measured(m)]))
+        .collect();
+    let blocks = [
+        Block::figure(words.text("figure"), chart.into_iter().collect()),
+        Block::table(words.text("table"), ["scheme", "which", "ours"], rows),
+    ];
+    words.section(blocks.into_iter().flatten())
 }
 
 /// Figure 24.
 pub(super) fn model(content: &Content<'_>) -> Section {
     let words = content.prose.section("model");
-    let rows = rows(content.comparison, "figure24");
+    let (comparison, points) = (&content.comparison, &content.own.points);
+    let rows = comparison.rows("figure24");
     if rows.is_empty() {
-        return words.section(Vec::new());
+        return words.section([]);
     }
-    let last = content.points.at("figure24", "0.1");
+    let last = points.at("figure24", "0.1");
     let fitted = last.and_then(|point| point.first_batch_for(40.0)).unwrap_or(Batch::ONE);
     let row = |row: &&str| {
-        let at = |scheme: &str| mean(content.comparison, "figure24", row, scheme);
-        let point = content.points.at("figure24", row)?;
+        let at = |scheme: &str| mean(comparison, "figure24", row, scheme);
+        let point = points.at("figure24", row)?;
         let off = |ours: Option<f64>, model: f64| {
-            let text = ours
-                .map_or_else(|| "-".to_owned(), |o| format!("{:+.1}", 100.0 * (o / model - 1.0)));
-            Entry::text(text)
+            let text = ours.map(|ours| format!("{:+.1}", 100.0 * (ours / model - 1.0)));
+            text.map_or_else(Entry::dash, Entry::text)
         };
         let plain = |value: f64| Entry::text(format!("{value:.1}"));
-        let gain = gains(content.comparison, "figure24", "obtcp", "snoop");
-        let gain = gain.iter().find(|(at, _)| at == *row);
-        let gain = gain.map_or_else(dash, |(_, gain)| percent(gain));
+        let gain = comparison.gain(["figure24", row, DRAWN], "obtcp", "snoop");
         Some(vec![
             Entry::text(*row),
             plain(point.snoop()),
-            at("snoop").map_or_else(dash, plain),
+            at("snoop").map_or_else(Entry::dash, plain),
             off(at("snoop"), point.snoop()),
             plain(point.obtcp()),
             plain(point.obtcp_with(Batch::ONE)),
             plain(point.obtcp_with(fitted)),
-            at("obtcp").map_or_else(dash, plain),
+            at("obtcp").map_or_else(Entry::dash, plain),
             off(at("obtcp"), point.obtcp()),
-            gain,
+            percent(gain, 0),
             Entry::text(format!("{:.0}", point.gain())),
         ])
     };
@@ -376,44 +281,31 @@ pub(super) fn model(content: &Content<'_>) -> Section {
         "gain",
         "by (16) and (20)",
     ];
-    let table = Table {
-        caption: words.text("table"),
-        head: head.map(str::to_owned).to_vec(),
-        rows: rows.iter().filter_map(row).collect(),
-    };
-    words.section(vec![Block::Table(table)])
+    let rows = rows.iter().filter_map(row).collect();
+    words.section([Table::new(words.text("table"), head, rows).into()])
 }
 
 /// Tables 5 and 6.
 pub(super) fn tables(content: &Content<'_>) -> Section {
     let words = content.prose.section("tables");
-    let mut blocks = Vec::new();
-    for table in ["table5", "table6"] {
-        let rows: Vec<Vec<Entry>> =
-            LOSSES.iter().filter_map(|p1| shared(content, table, p1)).collect();
-        if rows.is_empty() {
-            continue;
-        }
-        let head = [
-            "p1",
-            "obTCP",
-            "ours",
-            "snoop",
-            "ours",
-            "ω",
-            "ours",
-            "ψ",
-            "ours",
-            "ω, ψ with timers",
-            "ns-2, two snoop flows",
-            "ω, ψ",
-        ];
-        blocks.push(Block::Table(Table {
-            caption: words.filled("table", &[("title", &words.text(table))]),
-            head: head.map(str::to_owned).to_vec(),
-            rows,
-        }));
-    }
+    let head = [
+        "p1",
+        "obTCP",
+        "ours",
+        "snoop",
+        "ours",
+        "ω",
+        "ours",
+        "ψ",
+        "ours",
+        "ω, ψ with timers",
+        "ns-2, two snoop flows",
+        "ω, ψ",
+    ];
+    let blocks = ["table5", "table6"].into_iter().filter_map(|table| {
+        let rows = LOSSES.iter().filter_map(|p1| shared(content, table, p1)).collect();
+        Block::table(words.filled("table", &[("title", &words.text(table))]), head, rows)
+    });
     words.section(blocks)
 }
 
@@ -421,9 +313,7 @@ const LOSSES: [&str; 5] = ["0", "0.005", "0.01", "0.05", "0.1"];
 
 fn shared(content: &Content<'_>, table: &str, p1: &str) -> Option<Vec<Entry>> {
     let find = |of: &str, scheme: &str| {
-        let id = format!("{table}-{of}");
-        let mut cells = content.comparison.cells.iter().map(|c| &c.cell);
-        cells.find(|m| m.label.table == id && m.label.row == p1 && m.label.scheme == scheme)
+        content.comparison.at([&format!("{table}-{of}"), p1, table, scheme])
     };
     let any = ["goodput", "fairness", "utilisation"]
         .into_iter()
@@ -431,25 +321,21 @@ fn shared(content: &Content<'_>, table: &str, p1: &str) -> Option<Vec<Entry>> {
     if !any {
         return None;
     }
-    let both = |of: &str, scheme: &str| {
+    let both = |(of, scheme): (&str, &str)| {
         let printed = printed(content.published, table, of, scheme, p1);
-        [
-            printed.map_or_else(dash, |p| Entry::text(p.to_string())),
-            find(of, scheme).map_or_else(dash, measured),
-        ]
+        let ours = find(of, scheme);
+        [printed.map(|p| Entry::text(p.to_string())), ours.map(measured)]
+            .map(|entry| entry.unwrap_or_else(Entry::dash))
     };
     let short = |of: &str| {
         let mean = find(of, "both+timers").and_then(|m| m.ours.estimate()).map(|e| e.mean);
         mean.map_or_else(|| "-".to_owned(), |m| format!("{m:.*}", print::digits(m)))
     };
-    let mut row = vec![Entry::text(p1)];
-    row.extend(both("goodput", "obtcp"));
-    row.extend(both("goodput", "snoop"));
-    row.extend(both("fairness", "both"));
-    row.extend(both("utilisation", "both"));
-    row.push(Entry::text(format!("{}, {}", short("fairness"), short("utilisation"))));
-    row.extend(in_ns2(content.reference, table, p1));
-    Some(row)
+    let columns =
+        [("goodput", "obtcp"), ("goodput", "snoop"), ("fairness", "both"), ("utilisation", "both")];
+    let timers = Entry::text(format!("{}, {}", short("fairness"), short("utilisation")));
+    let ours = columns.into_iter().flat_map(both).chain([timers]);
+    Some(Entry::row(p1, ours.chain(in_ns2(&content.own.reference, table, p1))))
 }
 
 fn printed(published: &Published, table: &str, of: &str, scheme: &str, p1: &str) -> Option<f64> {
@@ -464,6 +350,6 @@ fn in_ns2(reference: &Reference, table: &str, p1: &str) -> [Entry; 2] {
             Entry::text(format!("{:.1}, {:.1}", pair.goodput[0], pair.goodput[1])),
             Entry::text(format!("{:.3}, {:.1}", pair.fairness, pair.utilisation)),
         ],
-        None => [dash(), dash()],
+        None => [Entry::dash(), Entry::dash()],
     }
 }

@@ -1,6 +1,6 @@
 //! What obTCP gains on snoop, from the goodputs of both.
 
-use crate::reproduce::{Comparison, Gain, Measured};
+use crate::reproduce::{Comparison, Gain};
 
 use super::cells::DRAWN;
 
@@ -14,36 +14,10 @@ pub(super) fn gains(
 ) -> Vec<(String, Gain)> {
     let gain =
         |row: &str| Some((row.to_owned(), comparison.gain([figure, row, DRAWN], scheme, over)?));
-    rows(comparison, figure).into_iter().filter_map(gain).collect()
+    comparison.rows(figure).into_iter().filter_map(gain).collect()
 }
 
-/// The points on the axis of a figure, in its order.
-pub(super) fn rows<'a>(comparison: &'a Comparison, figure: &str) -> Vec<&'a str> {
-    let mut rows: Vec<&str> = Vec::new();
-    for compared in comparison.cells.iter().filter(|c| c.cell.label.table == figure) {
-        let row = compared.cell.label.row.as_str();
-        if !rows.contains(&row) {
-            rows.push(row);
-        }
-    }
-    rows
-}
-
-/// The goodput of a scheme at a point of a figure.
-pub(super) fn cell<'a>(
-    comparison: &'a Comparison,
-    figure: &str,
-    row: &str,
-    scheme: &str,
-) -> Option<&'a Measured> {
-    let is_it = |m: &&Measured| {
-        let label = &m.label;
-        label.table == figure && label.row == row && label.scheme == scheme && label.column == DRAWN
-    };
-    comparison.cells.iter().map(|c| &c.cell).find(is_it)
-}
-
-/// The mean of a scheme's goodput there, in kB/s.
+/// The mean of a scheme's goodput at a point of a figure, in kB/s.
 pub(super) fn mean(comparison: &Comparison, figure: &str, row: &str, scheme: &str) -> Option<f64> {
-    Some(cell(comparison, figure, row, scheme)?.ours.estimate()?.mean)
+    comparison.mean([figure, row, DRAWN, scheme])
 }

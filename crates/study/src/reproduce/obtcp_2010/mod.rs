@@ -5,7 +5,6 @@
 //! figures, so that most of what has to be right are shapes.
 
 mod cells;
-mod content;
 mod criteria;
 mod document;
 mod figures;
@@ -17,13 +16,14 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
+use super::page;
 use super::prose::Prose;
 use super::run::{Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
-use crate::analysis::obtcp::checks;
+use crate::analysis::obtcp::checks::{self, Check};
 use crate::analysis::obtcp::reference::Reference;
 use crate::published::Published;
-use content::Content;
+use points::Points;
 
 pub use cells::{Case, Level, Measure};
 pub use runner::{Runner, Series, Simulated};
@@ -48,23 +48,26 @@ fn reproduce_in(
     let checks = checks::all().map_err(|e| beside(&e))?;
     let reference = Reference::read().map_err(|e| beside(&e))?;
     let all = cells::all(&published)?;
-    let points = points::Points::of(&all);
+    let points = Points::of(&all);
     let cells = chosen(all, &request.only)?;
     let seed = Seed::from_u64(request.seed);
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &checks, &reference, &points);
-    let report = document::report(&Content {
-        prose,
-        published: &published,
-        request,
-        comparison: &comparison,
-        criteria: &criteria,
-        checks: &checks,
-        reference: &reference,
-        points: &points,
-        round_trips: &round_trips(&cells, runner, seed),
-    })?;
-    Ok(Reproduction { comparison, criteria, report })
+    let round_trips = round_trips(&cells, runner, seed);
+    let own = Own { checks, reference, points, round_trips };
+    let published = &published;
+    document::reproduction(Content { prose, published, request, comparison, criteria, own })
+}
+
+/// What a report is made of.
+type Content<'a> = page::Content<'a, Own>;
+
+/// What this paper's report shows beside what all reports do.
+struct Own {
+    checks: Vec<Check>,
+    reference: Reference,
+    points: Points,
+    round_trips: Vec<(String, Series)>,
 }
 
 /// Figure 22's schemes, and which of their runs is drawn.

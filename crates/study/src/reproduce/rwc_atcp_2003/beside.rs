@@ -2,9 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::reproduce::ReproduceError;
-
-const MEASURED: &str = include_str!("../../../../../papers/rwc-atcp-2003/ns2.toml");
+use crate::reproduce::study::{ReproduceError, beside, read_beside};
 
 /// Everything that was measured with ns-2.
 #[derive(Clone, Debug, Deserialize)]
@@ -39,7 +37,7 @@ impl Ns2 {
     ///
     /// None, as long as the file is as its tests saw it.
     pub(super) fn read() -> Result<Self, ReproduceError> {
-        toml::from_str(MEASURED).map_err(|e| ReproduceError::Beside(format!("ns2.toml: {e}")))
+        read_beside("ns2.toml", beside!("rwc-atcp-2003", "/ns2.toml"))
     }
 
     /// The points that belong to a table of ours.

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::published::{Published, Table};
-use crate::reproduce::sheet::{Settings, Sheet, sheet};
-use crate::reproduce::{Cell, Label, ReproduceError};
+use crate::reproduce::sheet::{self, Sheet, SheetPoint, sheet};
+use crate::reproduce::{Cell, ReproduceError};
 use crate::scenario::Scenario;
 
 const RWC: Sheet = sheet!("rwc-atcp-2003", "rwc.toml");
@@ -88,6 +88,11 @@ pub(super) const TRANSFERS: [Transfer; 4] = [
 ];
 
 impl Transfer {
+    /// What helps.
+    pub(super) fn helped(&self) -> impl Iterator<Item = &'static str> {
+        self.schemes.iter().copied().filter(|scheme| *scheme != "none")
+    }
+
     /// The table of its idle times.
     pub(super) fn idle(&self) -> String {
         format!("{}-idle", self.table)
@@ -108,24 +113,18 @@ pub enum Case {
         /// Whose window.
         flow: usize,
     },
-    /// A metric of a run.
-    Metric {
-        /// What is run.
-        scenario: Arc<Scenario>,
-        /// The metric's name.
-        name: String,
-        /// What it is multiplied by for the cell's unit.
-        scale: f64,
-    },
-    /// The change of a metric from one scenario to another, in per cent.
-    Change {
-        /// The scenario that it is a change from.
-        from: Arc<Scenario>,
-        /// And to.
-        to: Arc<Scenario>,
-        /// The metric's name.
-        name: String,
-    },
+    /// What runs of scenarios give.
+    Runs(sheet::Case),
+}
+
+impl Case {
+    /// What is run for a metric; none where anything else is asked for.
+    pub(super) fn scenario(&self) -> Option<&Arc<Scenario>> {
+        match self {
+            Self::Runs(sheet::Case::Metric { scenario, .. }) => Some(scenario),
+            _ => None,
+        }
+    }
 }
 
 /// All cells, in the order in which they are printed.
@@ -160,38 +159,30 @@ fn windows(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
 /// EXP-R1 to R3: figures 2 to 4.
 fn rates(published: &Published) -> Result<Vec<Cell<Case>>, ReproduceError> {
     let points = RWC.points()?;
-    let at = |place: String| {
-        let found = points.iter().find(|(settings, _)| settings.at("at") == place);
-        found
-            .map(|(_, scenario)| Arc::clone(scenario))
-            .ok_or(ReproduceError::Beside(format!("{}: there is no point `{place}`", RWC.path)))
-    };
+    let at = |figure: &str, row: &str| RWC.find(&points, [("at", &format!("{figure}/{row}"))]);
     let name = |flow: &str| format!("{flow}.goodput_bps");
+    let rate = |scenario: &Arc<Scenario>, flow: &str| metric(scenario, &name(flow), 1e-6);
     let mut cells = Vec::new();
     for figure in ["figure2", "figure3"] {
         let table = table(published, figure)?;
         for row in [BEFORE, AFTER] {
-            let scenario = at(format!("{figure}/{row}"))?;
-            cells.extend(FLOWS.map(|flow| {
-                let scenario = Arc::clone(&scenario);
-                let case = Case::Metric { scenario, name: name(flow), scale: 1e-6 };
-                Cell::of_table(table, row, flow, "Mbit/s", case)
-            }));
+            let scenario = at(figure, row)?;
+            let cell = |flow| Cell::of_table(table, row, flow, "Mbit/s", rate(&scenario, flow));
+            cells.extend(FLOWS.map(cell));
         }
     }
     let change = table(published, "figure3-change")?;
-    let [from, to] = [at(format!("figure2/{AFTER}"))?, at(format!("figure3/{AFTER}"))?];
+    let [from, to] = [at("figure2", AFTER)?, at("figure3", AFTER)?];
     cells.extend(FLOWS.map(|flow| {
         let (from, to) = (Arc::clone(&from), Arc::clone(&to));
-        Cell::of_table(change, AFTER, flow, "%", Case::Change { from, to, name: name(flow) })
+        let case = Case::Runs(sheet::Case::Change { from, to, name: name(flow) });
+        Cell::of_table(change, AFTER, flow, "%", case)
     }));
     for row in [BEFORE, AFTER, UNCHANGED] {
-        let scenario = at(format!("figure4/{row}"))?;
-        cells.extend(FLOWS.map(|flow| {
-            let scenario = Arc::clone(&scenario);
-            let case = Case::Metric { scenario, name: name(flow), scale: 1e-6 };
-            Cell::ours(label("figure4", row, flow, "rwc"), "Mbit/s", case)
-        }));
+        let scenario = at("figure4", row)?;
+        let cell =
+            |flow| Cell::ours(["figure4", row, flow, "rwc"], "Mbit/s", rate(&scenario, flow));
+        cells.extend(FLOWS.map(cell));
     }
     Ok(cells)
 }
@@ -206,41 +197,35 @@ fn transfers() -> Result<Vec<Cell<Case>>, ReproduceError> {
             .filter(|(s, _)| s.at("network") == transfer.network)
             .filter(|(s, _)| transfer.schemes.contains(&s.at("help")))
             .collect();
-        cells.extend(own.iter().map(|(settings, scenario)| {
-            goodput(place(transfer.table, settings, GOODPUT), scenario)
-        }));
-        let cut = own.iter().filter(|(settings, _)| settings.at("length") != NEVER);
-        cells.extend(cut.map(|(settings, scenario)| {
-            let label = place(&transfer.idle(), settings, IDLE);
-            let (scenario, name) = (Arc::clone(scenario), "transfer.idle_s".to_owned());
-            Cell::ours(label, "s", Case::Metric { scenario, name, scale: 1.0 })
-        }));
+        for (settings, scenario) in &own {
+            let [length, help] = ["length", "help"].map(|axis| settings.at(axis));
+            cells.push(goodput([transfer.table, length, GOODPUT, help], scenario));
+        }
+        for (settings, scenario) in own.iter().filter(|(s, _)| s.at("length") != NEVER) {
+            let [length, help] = ["length", "help"].map(|axis| settings.at(axis));
+            let case = metric(scenario, "transfer.idle_s", 1.0);
+            cells.push(Cell::ours([&transfer.idle(), length, IDLE, help], "s", case));
+        }
     }
     Ok(cells)
-}
-
-fn place(table: &str, settings: &Settings, column: &str) -> Label {
-    label(table, settings.at("length"), column, settings.at("help"))
 }
 
 /// What the assumptions are worth.
 fn sensitivity() -> Result<Vec<Cell<Case>>, ReproduceError> {
     let points = SENSITIVITY_SHEET.points()?;
     let own = points.iter().filter(|(s, _)| s.at("way") == "down" || s.at("help") != "freeze");
-    let cell = |(settings, scenario): &(Settings, Arc<Scenario>)| {
+    let cell = |(settings, scenario): &SheetPoint| {
         let column = format!("{}, {}", settings.at("way"), settings.at("length"));
         let row = settings.at("assumption");
-        goodput(label(SENSITIVITY, row, &column, settings.at("help")), scenario)
+        goodput([SENSITIVITY, row, &column, settings.at("help")], scenario)
     };
     Ok(own.map(cell).collect())
 }
 
-fn goodput(label: Label, scenario: &Arc<Scenario>) -> Cell<Case> {
-    let (scenario, name) = (Arc::clone(scenario), "transfer.goodput_bps".to_owned());
-    Cell::ours(label, "kbit/s", Case::Metric { scenario, name, scale: 1e-3 })
+fn goodput(place: [&str; 4], scenario: &Arc<Scenario>) -> Cell<Case> {
+    Cell::ours(place, "kbit/s", metric(scenario, "transfer.goodput_bps", 1e-3))
 }
 
-fn label(table: &str, row: &str, column: &str, scheme: &str) -> Label {
-    let [table, row, column, scheme] = [table, row, column, scheme].map(str::to_owned);
-    Label { table, row, column, scheme }
+fn metric(scenario: &Arc<Scenario>, name: &str, scale: f64) -> Case {
+    Case::Runs(sheet::Case::metric(scenario, name, scale))
 }

@@ -39,7 +39,7 @@ fn downloads(comparison: &Comparison) -> Vec<Criterion> {
         ours.is_some() && ours == c.cell.published.map(|p| p.mean)
     });
     let sum = |(table, total, flows): (&str, f64, usize), row: &str| {
-        let flow = |n: usize| Some(comparison.whole([table, row, &format!("f{n}"), "rwc"])?.mean);
+        let flow = |n: usize| comparison.whole_mean([table, row, &format!("f{n}"), "rwc"]);
         let sum: Option<f64> = (1..=flows).map(flow).sum();
         sum.map(|sum| sum == total)
     };
@@ -55,7 +55,7 @@ fn downloads(comparison: &Comparison) -> Vec<Criterion> {
     ];
     let rates = expected.into_iter().flat_map(|(table, row, scheme, rates)| {
         FLOWS.into_iter().zip(rates).filter_map(move |(flow, expected)| {
-            let ours = comparison.whole([table, row, flow, scheme])?.mean;
+            let ours = comparison.whole_mean([table, row, flow, scheme])?;
             Some((ours / expected - 1.0).abs() <= RATES)
         })
     });
@@ -65,14 +65,13 @@ fn downloads(comparison: &Comparison) -> Vec<Criterion> {
         Some(if n == 0 { after.lo > before.hi } else { after.hi < before.lo })
     });
     vec![
-        Criterion::count("windows of the worked examples exact", exact, 10, Some(10)),
-        Criterion::count("windows that add up to the whole", sums, 4, Some(4)),
-        Criterion::count("rates of figures 2 and 3 within 3 %", rates, 8, Some(8)),
-        Criterion::count(
+        Criterion::all("windows of the worked examples exact", exact, 10),
+        Criterion::all("windows that add up to the whole", sums, 4),
+        Criterion::all("rates of figures 2 and 3 within 3 %", rates, 8),
+        Criterion::all(
             "flows that the feedback moves as it should despite loss, figure 4",
             moved,
             2,
-            Some(2),
         ),
     ]
 }
@@ -99,30 +98,22 @@ fn gains(comparison: &Comparison) -> Vec<Criterion> {
             .filter_map(move |t| Some(largest(comparison, t, "atcp")?.1.percent >= percent))
     };
     vec![
-        Criterion::count("directions and networks where ATCP gains on Reno", certain, 4, Some(4)),
-        Criterion::count(
-            "points where ATCP loses less than 2 % on Reno",
-            never_less,
-            4 * LENGTHS,
-            Some(4 * LENGTHS),
-        ),
-        Criterion::count(
+        Criterion::all("directions and networks where ATCP gains on Reno", certain, 4),
+        Criterion::all("points where ATCP loses less than 2 % on Reno", never_less, 4 * LENGTHS),
+        Criterion::told(
             "steps to a longer disconnection with which ATCP's gain grows",
             growing,
             4 * (LENGTHS - 1),
-            None,
         ),
-        Criterion::count(
+        Criterion::told(
             "directions of a WLAN where the largest gain is 40 % or more",
             reached(true, 40.0),
             2,
-            None,
         ),
-        Criterion::count(
+        Criterion::told(
             "directions of a WWAN where the largest gain is 150 % or more",
             reached(false, 150.0),
             2,
-            None,
         ),
     ]
 }
@@ -133,41 +124,25 @@ fn others(comparison: &Comparison) -> Vec<Criterion> {
         let receiving = TRANSFERS.iter().filter(move |t| t.down && t.local == local);
         receiving.flat_map(move |t| {
             lengths(comparison, t).into_iter().filter_map(move |row| {
-                let of = |scheme| Some(comparison.whole([t.table, row, GOODPUT, scheme])?.mean);
+                let of = |scheme| comparison.whole_mean([t.table, row, GOODPUT, scheme]);
                 Some(right(of("atcp")?, of(other)?))
             })
         })
     };
     let close: fn(f64, f64) -> bool = |atcp, freeze| (atcp / freeze - 1.0).abs() <= CLOSE;
     let above: fn(f64, f64) -> bool = |atcp, other| atcp > other;
-    let count = |name: &str, local, right, other, needed| {
-        Criterion::count(name, points(local, right, other), LENGTHS, needed)
+    let claims = [
+        ("within 10 % of Freeze-TCP", close, "freeze"),
+        ("above three duplicates", above, "fast-rtx-handoff"),
+    ];
+    let count = |(claim, right, other)| {
+        [("WLAN", true), ("WWAN", false)].map(|(network, local)| {
+            let name = format!("lengths where ATCP is {claim}, {network}");
+            let needed = local.then_some(LENGTHS);
+            Criterion::count(&name, points(local, right, other), LENGTHS, needed)
+        })
     };
-    let three = "fast-rtx-handoff";
-    vec![
-        count(
-            "lengths where ATCP is within 10 % of Freeze-TCP, WLAN",
-            true,
-            close,
-            "freeze",
-            Some(LENGTHS),
-        ),
-        count(
-            "lengths where ATCP is within 10 % of Freeze-TCP, WWAN",
-            false,
-            close,
-            "freeze",
-            None,
-        ),
-        count(
-            "lengths where ATCP is above three duplicates, WLAN",
-            true,
-            above,
-            three,
-            Some(LENGTHS),
-        ),
-        count("lengths where ATCP is above three duplicates, WWAN", false, above, three, None),
-    ]
+    claims.into_iter().flat_map(count).collect()
 }
 
 /// What no scheme can exceed, and what Reno has elsewhere.
@@ -186,26 +161,20 @@ fn bounds(comparison: &Comparison, ns2: &Ns2) -> Vec<Criterion> {
     let idle = TRANSFERS.iter().filter(|t| t.local).flat_map(|t| {
         let table = t.idle();
         lengths(comparison, t).into_iter().filter_map(move |row| {
-            let of = |scheme| Some(comparison.whole([&table, row, IDLE, scheme])?.mean);
+            let of = |scheme| comparison.whole_mean([&table, row, IDLE, scheme]);
             Some(of("atcp")? <= of("none")? + BINS)
         })
     });
     let reno = TRANSFERS.iter().flat_map(|t| {
         ns2.of(t.table).iter().filter_map(move |point| {
-            let m = comparison.at([t.table, &point.length, GOODPUT, "none"])?;
-            let ours = m.ours.estimate()?.mean;
+            let ours = comparison.mean([t.table, &point.length, GOODPUT, "none"])?;
             Some((ours - point.mean).abs() <= point.half + NS2 * point.mean)
         })
     });
     let all: usize = TRANSFERS.iter().map(|t| t.schemes.len() * LENGTHS).sum();
     vec![
-        Criterion::count("goodputs not above what the disconnections leave", ideal, all, Some(all)),
-        Criterion::count(
-            "idle times no longer with ATCP than with Reno, WLAN",
-            idle,
-            2 * LENGTHS,
-            Some(2 * LENGTHS),
-        ),
-        Criterion::count("Reno within ns-2's interval and 5 %", reno, 14, Some(14)),
+        Criterion::all("goodputs not above what the disconnections leave", ideal, all),
+        Criterion::all("idle times no longer with ATCP than with Reno, WLAN", idle, 2 * LENGTHS),
+        Criterion::all("Reno within ns-2's interval and 5 %", reno, 14),
     ]
 }

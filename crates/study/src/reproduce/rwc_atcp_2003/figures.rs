@@ -1,14 +1,13 @@
 //! The report's figures and tables of what was run.
 
 use super::cells::{GOODPUT, IDLE, NEVER, SENSITIVITY, TRANSFERS, Transfer};
-use super::content::Content;
 use super::gains::{gain, ideal, largest, lengths};
-use super::{Series, Shown};
-use crate::report::chart::{Chart, Line, Lines, Range, RangeSeries, Ranges, Span};
-use crate::report::{Block, Entry, Figure, Section, Table, Tone};
-use crate::reproduce::page::{dash, measured, value};
+use super::{Content, Series, Shown};
+use crate::report::chart::{Chart, Line, RangeSeries, Span};
+use crate::report::{Block, Entry, Section, Table};
+use crate::reproduce::Compared;
+use crate::reproduce::page::{self, at, colour, head, measured, percent, value};
 use crate::reproduce::prose::Words;
-use crate::reproduce::{Compared, Gain, Mark};
 
 /// Schemes with their colours.
 const COLOURS: [(&str, usize); 4] =
@@ -21,268 +20,163 @@ const DRAWN: f64 = 45.0;
 /// The windows and rates of RWC beside the printed ones.
 pub(super) fn downloads(content: &Content<'_>) -> Section {
     let words = content.prose.section("downloads");
-    let mut blocks = Vec::new();
-    let charts: Vec<Chart> = content.downloads.iter().map(rates).collect();
-    if !charts.is_empty() {
-        blocks.push(Block::Figure(Figure { caption: words.text("figure"), charts }));
-    }
-    for table in ["example", "windows", "figure2", "figure3", "figure3-change", "figure4"] {
-        let cells: Vec<&Compared> =
-            content.comparison.cells.iter().filter(|c| c.cell.label.table == table).collect();
-        if !cells.is_empty() {
-            blocks.push(Block::Table(Table {
-                caption: words.text(table),
-                head: ["when", "flow", "published", "ours", "mark"].map(str::to_owned).to_vec(),
-                rows: cells.into_iter().map(row).collect(),
-            }));
-        }
-    }
-    words.section(blocks)
+    let charts = content.own.downloads.iter().map(rates).collect();
+    let tables = ["example", "windows", "figure2", "figure3", "figure3-change", "figure4"];
+    let tables = tables.map(|table| {
+        let rows = content.comparison.of_table(table).map(row).collect();
+        Block::table(words.text(table), ["when", "flow", "published", "ours", "mark"], rows)
+    });
+    let figure = Block::figure(words.text("figure"), charts);
+    words.section([figure].into_iter().chain(tables).flatten())
 }
 
 fn row(compared: &Compared) -> Vec<Entry> {
     let cell = &compared.cell;
-    let tone = match compared.mark {
-        Mark::Within | Mark::Overlaps | Mark::Near => Tone::Good,
-        Mark::Ratio | Mark::Order => Tone::Fair,
-        Mark::Miss | Mark::NotRun => Tone::Bad,
-        Mark::Unpublished => Tone::Neutral,
-    };
     vec![
         Entry::text(cell.label.row.clone()),
         Entry::text(cell.label.column.clone()),
         value(cell.published),
         measured(cell),
-        Entry::mark(compared.mark.name(), tone),
+        Entry::mark(compared.mark.name(), compared.mark.tone()),
     ]
 }
 
 fn rates(shown: &Shown) -> Chart {
-    let line = |(i, (name, points)): (usize, &(String, Series))| Line {
-        name: name.clone(),
-        colour: i,
-        steps: true,
-        points: points.clone(),
-    };
-    Chart::Lines(Lines {
-        title: shown.title.clone(),
-        y_label: "Mbit/s".to_owned(),
-        spans: Vec::new(),
-        lines: shown.rates.iter().enumerate().map(line).collect(),
-    })
+    let line =
+        |(i, (name, points)): (usize, &(String, Series))| Line::steps(name, i, points.clone());
+    Chart::lines(&shown.title, "Mbit/s", [], shown.rates.iter().enumerate().map(line))
 }
 
 /// The largest gains beside those that the text gives.
 pub(super) fn maxima(content: &Content<'_>) -> Section {
     let words = content.prose.section("gains");
-    let printed = |n: usize| {
-        let table = content.published.table("gains")?;
-        table.row.get(n)?.cell.first()?.alone()
+    let comparison = &content.comparison;
+    let printed = |n: usize| content.published.table("gains")?.row.get(n)?.cell.first()?.alone();
+    let row = |(transfer, given): (&Transfer, usize)| {
+        let of = |scheme| {
+            largest(comparison, transfer, scheme).map_or_else(Entry::dash, |(row, gain)| {
+                Entry::with_small(format!("{:.0}", gain.percent), format!("at {row}"))
+            })
+        };
+        largest(comparison, transfer, "atcp")?;
+        let at = |row| percent(gain(comparison, [transfer.table, row, GOODPUT], "atcp"), 0);
+        let printed = printed(given);
+        let printed = printed.map_or_else(Entry::dash, |p| Entry::text(format!("{p:.0}")));
+        let ours = [of("atcp"), of("freeze"), of("fast-rtx-handoff"), at("1 s"), at("3 s")];
+        Some(Entry::row(transfer.title, [printed].into_iter().chain(ours)))
     };
-    let rows: Vec<Vec<Entry>> = TRANSFERS
-        .iter()
-        .zip([0, 1, 2, 2])
-        .filter_map(|(transfer, given)| {
-            let of = |scheme| {
-                largest(content.comparison, transfer, scheme).map_or_else(dash, |(row, gain)| {
-                    Entry::with_small(format!("{:.0}", gain.percent), format!("at {row}"))
-                })
-            };
-            largest(content.comparison, transfer, "atcp")?;
-            let at = |row| {
-                gain(content.comparison, [transfer.table, row, GOODPUT], "atcp")
-                    .map_or_else(dash, percent)
-            };
-            Some(vec![
-                Entry::text(transfer.title),
-                printed(given).map_or_else(dash, |p| Entry::text(format!("{p:.0}"))),
-                of("atcp"),
-                of("freeze"),
-                of("fast-rtx-handoff"),
-                at("1 s"),
-                at("3 s"),
-            ])
-        })
-        .collect();
-    let mut blocks = Vec::new();
-    if !rows.is_empty() {
-        let head = [
-            "where",
-            "published, at most",
-            "atcp, at most",
-            "freeze",
-            "fast-rtx-handoff",
-            "atcp at 1 s",
-            "atcp at 3 s",
-        ];
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: head.map(str::to_owned).to_vec(),
-            rows,
-        }));
-    }
-    words.section(blocks)
+    let rows = TRANSFERS.iter().zip([0, 1, 2, 2]).filter_map(row).collect();
+    let head = [
+        "where",
+        "published, at most",
+        "atcp, at most",
+        "freeze",
+        "fast-rtx-handoff",
+        "atcp at 1 s",
+        "atcp at 3 s",
+    ];
+    words.section(Block::table(words.text("table"), head, rows))
 }
 
 /// Figures 6 and 7 and their counterparts of a WWAN.
 pub(super) fn transfers(content: &Content<'_>) -> Section {
     let words = content.prose.section("transfers");
-    let mut blocks = Vec::new();
-    let run = |t: &&Transfer| !lengths(content.comparison, t).is_empty();
-    for transfer in TRANSFERS.iter().filter(run) {
-        blocks.push(Block::Figure(Figure {
-            caption: words.filled("figure", &[("transfer", &transfer.title)]),
-            charts: vec![percents(content, transfer), goodputs(content, transfer)],
-        }));
-        blocks.push(Block::Table(table(content, &words, transfer)));
-        blocks.push(Block::Table(idle(content, &words, transfer)));
-    }
+    let blocks = TRANSFERS.iter().flat_map(|transfer| {
+        let rows = lengths(&content.comparison, transfer);
+        if rows.is_empty() {
+            return Vec::new();
+        }
+        let charts = vec![percents(content, transfer, &rows), goodputs(content, transfer, &rows)];
+        let caption = words.filled("figure", &[("transfer", &transfer.title)]);
+        let figure = Block::figure(caption, charts);
+        let tables =
+            [table(content, &words, transfer, &rows), idle(content, &words, transfer, &rows)];
+        figure.into_iter().chain(tables.map(Block::from)).collect()
+    });
     words.section(blocks)
 }
 
-fn colour(scheme: &str) -> usize {
-    COLOURS.iter().find(|(name, _)| *name == scheme).map_or(0, |(_, colour)| *colour)
-}
-
-fn percents(content: &Content<'_>, transfer: &Transfer) -> Chart {
-    let rows = lengths(content.comparison, transfer);
-    let bound = |row: &str| {
-        let reno = content.comparison.at([transfer.table, row, GOODPUT, "none"])?;
-        let reno = reno.ours.estimate()?.mean;
-        let mean = 100.0 * (ideal(content.comparison, transfer, row)?.mean / reno - 1.0);
-        Some(Range { mean, interval: None })
-    };
-    let helped = transfer.schemes.iter().filter(|s| **s != "none").map(|scheme| {
-        let at = |row: &&str| {
-            let gain = gain(content.comparison, [transfer.table, row, GOODPUT], scheme)?;
-            Some(Range { mean: gain.percent, interval: gain.interval })
-        };
-        let ranges = rows.iter().map(at).collect();
-        series(scheme, colour(scheme), false, ranges)
-    });
-    let bound = series("at most", 0, true, rows.iter().map(|row| bound(row)).collect());
-    Chart::Ranges(Ranges {
-        title: "gain over Reno".to_owned(),
-        x_label: "disconnection".to_owned(),
-        y_label: "%".to_owned(),
-        categories: rows.iter().map(|row| (*row).to_owned()).collect(),
-        series: helped.chain([bound]).collect(),
-    })
-}
-
-fn goodputs(content: &Content<'_>, transfer: &Transfer) -> Chart {
-    let rows = lengths(content.comparison, transfer);
-    let ours = transfer.schemes.iter().map(|scheme| {
-        let at = |row: &&str| {
-            let m = content.comparison.at([transfer.table, row, GOODPUT, scheme])?;
-            let estimate = m.ours.estimate()?;
-            Some(Range { mean: estimate.mean, interval: estimate.interval() })
-        };
-        series(scheme, colour(scheme), false, rows.iter().map(at).collect())
-    });
+fn percents(content: &Content<'_>, transfer: &Transfer, rows: &[&str]) -> Chart {
+    let comparison = &content.comparison;
     let bound = |row: &&str| {
-        let mean = ideal(content.comparison, transfer, row)?.mean;
-        Some(Range { mean, interval: None })
+        let reno = comparison.mean([transfer.table, row, GOODPUT, "none"])?;
+        Some(100.0 * (ideal(comparison, transfer, row)?.mean / reno - 1.0))
     };
-    let bound = series("at most", 0, true, rows.iter().map(bound).collect());
-    Chart::Ranges(Ranges {
-        title: "goodput".to_owned(),
-        x_label: "disconnection".to_owned(),
-        y_label: "kbit/s".to_owned(),
-        categories: rows.iter().map(|row| (*row).to_owned()).collect(),
-        series: ours.chain([bound]).collect(),
-    })
+    let helped = transfer.helped().map(|scheme| {
+        let at = |row: &&str| gain(comparison, [transfer.table, row, GOODPUT], scheme);
+        RangeSeries::new(scheme, colour(&COLOURS, scheme), rows.iter().map(at))
+    });
+    let bound = RangeSeries::new("at most", 0, rows.iter().map(bound)).hollow();
+    let labels = ["disconnection", "%"];
+    Chart::ranges("gain over Reno", labels, rows.iter().copied(), helped.chain([bound]))
 }
 
-fn series(name: &str, colour: usize, hollow: bool, ranges: Vec<Option<Range>>) -> RangeSeries {
-    RangeSeries { name: name.to_owned(), colour, hollow, ranges }
+fn goodputs(content: &Content<'_>, transfer: &Transfer, rows: &[&str]) -> Chart {
+    let comparison = &content.comparison;
+    let ours = transfer.schemes.iter().map(|scheme| {
+        let place = [transfer.table, GOODPUT, scheme];
+        page::series(comparison, place, rows, colour(&COLOURS, scheme))
+    });
+    let bound = |row: &&str| Some(ideal(comparison, transfer, row)?.mean);
+    let bound = RangeSeries::new("at most", 0, rows.iter().map(bound)).hollow();
+    let labels = ["disconnection", "kbit/s"];
+    Chart::ranges("goodput", labels, rows.iter().copied(), ours.chain([bound]))
 }
 
-fn table(content: &Content<'_>, words: &Words<'_>, transfer: &Transfer) -> Table {
-    let helped: Vec<&str> = transfer.schemes.iter().copied().filter(|s| *s != "none").collect();
-    let ns2 = content.ns2.of(transfer.table);
-    let row = |row: &&str| {
-        let at = |scheme: &str| content.comparison.at([transfer.table, row, GOODPUT, scheme]);
-        let ours = transfer.schemes.iter().map(|scheme| at(scheme).map_or_else(dash, measured));
-        let gains = helped.iter().map(|scheme| {
-            gain(content.comparison, [transfer.table, row, GOODPUT], scheme)
-                .map_or_else(dash, percent)
-        });
-        let most = ideal(content.comparison, transfer, row);
-        let most = most.map_or_else(dash, |most| Entry::text(format!("{:.0}", most.mean)));
-        let beside = ns2.iter().find(|point| point.length == **row);
-        let beside = beside.map_or_else(dash, |point| {
-            Entry::with_small(format!("{:.0}", point.mean), format!("±{:.0}", point.half))
+fn table(content: &Content<'_>, words: &Words<'_>, transfer: &Transfer, rows: &[&str]) -> Table {
+    let comparison = &content.comparison;
+    let ns2 = content.own.ns2.of(transfer.table);
+    let plain = |value: f64| Entry::text(format!("{value:.0}"));
+    let row = |row: &str| {
+        let place = |scheme| [transfer.table, row, GOODPUT, scheme];
+        let ours = transfer.schemes.iter().map(|scheme| at(comparison, place(scheme)));
+        let gains = transfer
+            .helped()
+            .map(|scheme| percent(gain(comparison, [transfer.table, row, GOODPUT], scheme), 0));
+        let most = ideal(comparison, transfer, row);
+        let most = most.map_or_else(Entry::dash, |most| plain(most.mean));
+        let beside = ns2.iter().find(|point| point.length == row);
+        let beside = beside.map_or_else(Entry::dash, |point| Entry {
+            small: format!("±{:.0}", point.half),
+            ..plain(point.mean)
         });
         let beside = Some(beside).filter(|_| !ns2.is_empty());
-        [Entry::text(*row)]
-            .into_iter()
-            .chain(ours)
-            .chain(gains)
-            .chain([most])
-            .chain(beside)
-            .collect()
+        Entry::row(row, ours.chain(gains).chain([most]).chain(beside))
     };
-    let rows = [NEVER].into_iter().chain(lengths(content.comparison, transfer));
-    let rows = rows.filter(|row| {
-        content.comparison.at([transfer.table, row, GOODPUT, "none"]).is_some()
-            || content.comparison.at([transfer.table, row, GOODPUT, "atcp"]).is_some()
+    let all = [NEVER].into_iter().chain(rows.iter().copied()).filter(|row| {
+        let is_there = |scheme| comparison.at([transfer.table, row, GOODPUT, scheme]).is_some();
+        is_there("none") || is_there("atcp")
     });
-    let head = ["disconnection".to_owned()]
-        .into_iter()
-        .chain(transfer.schemes.iter().map(|s| (*s).to_owned()))
-        .chain(helped.iter().map(|s| format!("{s}: gain in %")))
+    let schemes = transfer.schemes.iter().map(|s| (*s).to_owned());
+    let columns = schemes
+        .chain(transfer.helped().map(|s| format!("{s}: gain in %")))
         .chain(["at most".to_owned()])
         .chain(Some("Reno in ns-2".to_owned()).filter(|_| !ns2.is_empty()));
-    Table {
-        caption: words.filled("table", &[("transfer", &transfer.title)]),
-        head: head.collect(),
-        rows: rows.collect::<Vec<_>>().iter().map(row).collect(),
-    }
+    let caption = words.filled("table", &[("transfer", &transfer.title)]);
+    Table::new(caption, head("disconnection", columns), all.map(row).collect())
 }
 
-fn idle(content: &Content<'_>, words: &Words<'_>, transfer: &Transfer) -> Table {
+fn idle(content: &Content<'_>, words: &Words<'_>, transfer: &Transfer, rows: &[&str]) -> Table {
     let table = transfer.idle();
-    let row = |row: &&str| {
-        let at = |scheme: &&str| content.comparison.at([&table, row, IDLE, scheme]);
-        let ours = transfer.schemes.iter().map(|scheme| at(scheme).map_or_else(dash, measured));
-        [Entry::text(*row)].into_iter().chain(ours).collect()
-    };
-    Table {
-        caption: words.filled("idle", &[("transfer", &transfer.title)]),
-        head: ["disconnection"]
-            .into_iter()
-            .chain(transfer.schemes.iter().copied())
-            .map(str::to_owned)
-            .collect(),
-        rows: lengths(content.comparison, transfer).iter().map(row).collect(),
-    }
+    let entry = |row: &str, scheme: &&str| at(&content.comparison, [&table, row, IDLE, scheme]);
+    let caption = words.filled("idle", &[("transfer", &transfer.title)]);
+    let head = head("disconnection", transfer.schemes.iter().copied());
+    Table::new(caption, head, page::grid(rows, transfer.schemes, entry))
 }
 
 /// One run of each scheme over the same disconnections.
 pub(super) fn courses(content: &Content<'_>) -> Section {
     let words = content.prose.section("courses");
     let chart = |shown: &Shown| {
-        let line = |(scheme, points): &(String, Series)| Line {
-            name: scheme.clone(),
-            colour: colour(scheme),
-            steps: true,
-            points: means(points),
+        let line = |(scheme, points): &(String, Series)| {
+            Line::steps(scheme, colour(&COLOURS, scheme), means(points))
         };
         let cuts = shown.cuts.iter().filter(|(from, _)| *from < DRAWN);
-        Chart::Lines(Lines {
-            title: shown.title.clone(),
-            y_label: "Mbit/s".to_owned(),
-            spans: cuts.map(|&(from, to)| Span { from, to: to.min(DRAWN) }).collect(),
-            lines: shown.rates.iter().map(line).collect(),
-        })
+        let spans = cuts.map(|&(from, to)| Span { from, to: to.min(DRAWN) });
+        Chart::lines(&shown.title, "Mbit/s", spans, shown.rates.iter().map(line))
     };
-    let charts: Vec<Chart> = content.transfers.iter().map(chart).collect();
-    let mut blocks = Vec::new();
-    if !charts.is_empty() {
-        blocks.push(Block::Figure(Figure { caption: words.text("figure"), charts }));
-    }
-    words.section(blocks)
+    let charts = content.own.transfers.iter().map(chart).collect();
+    words.section(Block::figure(words.text("figure"), charts))
 }
 
 fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
@@ -296,50 +190,28 @@ fn means(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 /// What the assumptions are worth.
 pub(super) fn sensitivity(content: &Content<'_>) -> Section {
     let words = content.prose.section("sensitivity");
-    let mut rows: Vec<&str> = Vec::new();
-    let own = content.comparison.cells.iter().filter(|c| c.cell.label.table == SENSITIVITY);
-    for compared in own {
-        if !rows.contains(&compared.cell.label.row.as_str()) {
-            rows.push(&compared.cell.label.row);
-        }
-    }
+    let rows = content.comparison.rows(SENSITIVITY);
     let places = ["down, 0.5 s", "down, 1 s", "down, 3 s", "up, 0.5 s", "up, 1 s", "up, 3 s"];
-    let entry = |table: &str, row: &str, column: &str, scheme: &str| {
-        gain(content.comparison, [table, row, column], scheme).map_or_else(dash, percent)
-    };
-    let both = |entries: [Entry; 2]| {
-        let [atcp, freeze] = entries;
-        Entry { small: format!("freeze {}", freeze.text), ..atcp }
-    };
-    let gains = |of: &dyn Fn(&str, &str) -> Entry| -> Vec<Entry> {
-        let at = |place: &str| match place.starts_with("down") {
-            true => both([of(place, "atcp"), of(place, "freeze")]),
+    let entry =
+        |place: [&str; 3], scheme: &str| percent(gain(&content.comparison, place, scheme), 0);
+    let gains = |of: &dyn Fn(&str, &str) -> Entry| {
+        places.map(|place| match place.starts_with("down") {
+            true => {
+                Entry { small: format!("freeze {}", of(place, "freeze").text), ..of(place, "atcp") }
+            }
             false => of(place, "atcp"),
-        };
-        places.iter().map(|place| at(place)).collect()
+        })
     };
     let assumed = gains(&|place, scheme| {
         let (way, length) = place.split_once(", ").unwrap_or_default();
         let table = if way == "down" { "figure7" } else { "figure6" };
-        entry(table, length, GOODPUT, scheme)
+        entry([table, length, GOODPUT], scheme)
     });
     let changed = rows.iter().map(|row| {
-        let own = gains(&|place, scheme| entry(SENSITIVITY, row, place, scheme));
-        [Entry::text(*row)].into_iter().chain(own).collect()
+        Entry::row(*row, gains(&|place, scheme| entry([SENSITIVITY, row, place], scheme)))
     });
-    let first = [Entry::text("as assumed")].into_iter().chain(assumed).collect();
-    let mut blocks = Vec::new();
-    if !rows.is_empty() {
-        blocks.push(Block::Table(Table {
-            caption: words.text("table"),
-            head: [""].into_iter().chain(places).map(str::to_owned).collect(),
-            rows: [first].into_iter().chain(changed).collect(),
-        }));
-    }
-    words.section(blocks)
-}
-
-fn percent(gain: Gain) -> Entry {
-    let small = gain.interval.map(|i| format!("[{:.0}, {:.0}]", i.lo, i.hi)).unwrap_or_default();
-    Entry::with_small(format!("{:.0}", gain.percent), small)
+    let all = [Entry::row("as assumed", assumed)].into_iter().chain(changed);
+    // What is assumed is told beside changes only.
+    let all = all.filter(|_| !rows.is_empty()).collect();
+    words.section(Block::table(words.text("table"), head("", places), all))
 }

@@ -28,13 +28,8 @@ pub(super) fn largest<'a>(
 
 /// The lengths of disconnections that were run, in order, without none at all.
 pub(super) fn lengths<'a>(comparison: &'a Comparison, transfer: &Transfer) -> Vec<&'a str> {
-    let mut rows: Vec<&str> = Vec::new();
-    for compared in comparison.cells.iter().filter(|c| c.cell.label.table == transfer.table) {
-        let row = compared.cell.label.row.as_str();
-        if row != NEVER && !rows.contains(&row) {
-            rows.push(row);
-        }
-    }
+    let mut rows = comparison.rows(transfer.table);
+    rows.retain(|row| *row != NEVER);
     rows
 }
 
@@ -56,7 +51,7 @@ impl Ideal {
 
 /// The most that any scheme can have over disconnections of this length.
 pub(super) fn ideal(comparison: &Comparison, transfer: &Transfer, row: &str) -> Option<Ideal> {
-    let whole = comparison.whole([transfer.table, NEVER, GOODPUT, "none"])?.mean;
+    let whole = comparison.whole_mean([transfer.table, NEVER, GOODPUT, "none"])?;
     let length: f64 = row.strip_suffix(" s")?.parse().ok()?;
     let share = length / PERIOD;
     // Of a uniform length.

@@ -6,9 +6,7 @@
 
 mod beside;
 mod cells;
-mod content;
 mod criteria;
-mod document;
 mod figures;
 mod gains;
 mod runner;
@@ -16,13 +14,13 @@ mod runner;
 use lasthop_units::Seed;
 
 use super::cell::{Cell, chosen};
+use super::page::{self, setup};
 use super::prose::Prose;
 use super::run::{Progress, seed_of};
 use super::study::{ReproduceError, Reproduction, Request, compared, paper};
 use crate::published::Published;
 use beside::Ns2;
 use cells::{AFTER, FLOWS};
-use content::Content;
 
 pub use cells::Case;
 pub use runner::{Runner, Series, Simulated};
@@ -48,17 +46,32 @@ fn reproduce_in(
     let seed = Seed::from_u64(request.seed);
     let comparison = compared(&cells, runner, request, progress)?;
     let criteria = criteria::all(&comparison, &ns2);
-    let report = document::report(&Content {
-        prose,
-        published: &published,
-        request,
-        comparison: &comparison,
-        criteria: &criteria,
-        ns2: &ns2,
-        downloads: &downloads(&cells, runner, seed),
-        transfers: &transfers(&cells, runner, seed),
-    })?;
-    Ok(Reproduction { comparison, criteria, report })
+    let own = Own {
+        ns2,
+        downloads: downloads(&cells, runner, seed),
+        transfers: transfers(&cells, runner, seed),
+    };
+    let content = Content { prose, published: &published, request, comparison, criteria, own };
+    let sections = vec![
+        figures::downloads(&content),
+        figures::maxima(&content),
+        figures::transfers(&content),
+        figures::courses(&content),
+        prose.section("explained").noted(),
+        figures::sensitivity(&content),
+        setup(prose, &published),
+    ];
+    content.reproduction(&[], Vec::new(), sections)
+}
+
+/// What a report is made of.
+type Content<'a> = page::Content<'a, Own>;
+
+/// What this paper's report shows beside what all reports do.
+struct Own {
+    ns2: Ns2,
+    downloads: Vec<Shown>,
+    transfers: Vec<Shown>,
 }
 
 /// The rates of the flows of one run.
@@ -80,7 +93,7 @@ fn downloads(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<Shown
     let shown = |figure: &str| {
         let mut own = cells.iter().filter(|c| c.label.table == figure && c.label.row == AFTER);
         let cell = own.find(|c| c.label.column == FLOWS[0])?;
-        let Case::Metric { scenario, .. } = &cell.case else { return None };
+        let scenario = cell.case.scenario()?;
         let rates = runner.rates(scenario, seed_of(seed, &cell.label, SHOWN_RUN))?;
         Some(Shown { title: figure.replace("figure", "figure "), rates, cuts: Vec::new() })
     };
@@ -94,16 +107,14 @@ const SHOWN_LENGTH: &str = "3 s";
 fn transfers(cells: &[Cell<Case>], runner: &dyn Runner, seed: Seed) -> Vec<Shown> {
     let shown = |transfer: &cells::Transfer| {
         let place = |scheme: &str| {
-            cells.iter().find(|cell| {
-                let label = &cell.label;
-                label.table == transfer.table && label.row == SHOWN_LENGTH && label.scheme == scheme
-            })
+            let place = [transfer.table, SHOWN_LENGTH, cells::GOODPUT, scheme];
+            cells.iter().find(|cell| cell.label.words() == place)
         };
         let seed = seed.child("shown").child(transfer.table);
         let mut cuts = Vec::new();
         let mut rates = Vec::new();
         for scheme in transfer.schemes {
-            let Case::Metric { scenario, .. } = &place(scheme)?.case else { return None };
+            let scenario = place(scheme)?.case.scenario()?;
             let handoff = scenario.handoff.as_ref()?;
             let cut =
                 |m: crate::scenario::Move| (m.at.as_secs_f64(), (m.at + m.pause).as_secs_f64());

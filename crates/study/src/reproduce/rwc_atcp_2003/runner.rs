@@ -27,13 +27,7 @@ impl CellRunner<Case> for Simulated {
     fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
         match &cell.case {
             Case::Window { total, flows, raised, flow } => window(*total, *flows, *raised, *flow),
-            Case::Metric { scenario, name, scale } => {
-                Ok(self.metric(scenario, name, seed)? * scale)
-            }
-            Case::Change { from, to, name } => {
-                let [from, to] = [from, to].map(|scenario| self.metric(scenario, name, seed));
-                Ok(100.0 * (to? / from? - 1.0))
-            }
+            Case::Runs(case) => case.value(|scenario, name| self.metric(scenario, name, seed)),
         }
     }
 }
