@@ -205,6 +205,16 @@ pub fn tune(fd: impl AsFd) {
     let _ = socket2::SockRef::from(&fd).set_tcp_notsent_lowat(NOT_SENT_LOW_WATER as u32);
 }
 
+/// Has a connection end with a time-out once nothing has come from its peer for `silence`, in use or idle.
+/// An idle one asks the peer first when half of that is over, and then every `interval`: enough that a hop
+/// that loses much loses not all of them. A kernel that refuses has its own, longer patience.
+pub fn bound_silence(fd: impl AsFd, silence: Duration, interval: Duration) {
+    let fd = fd.as_fd();
+    let _ = sockopt::set_tcp_keepidle(fd, silence / 2);
+    let _ = sockopt::set_tcp_keepintvl(fd, interval);
+    let _ = sockopt::set_tcp_user_timeout(fd, silence.as_millis().try_into().unwrap_or(u32::MAX));
+}
+
 /// As [`tune`], for a connection of an application's or to a fixed host: a process that is killed must
 /// not make half a stream look whole to the peer. On the hop it would: a reset is sent once, and lost.
 pub fn tune_relayed(fd: impl AsFd) {

@@ -81,6 +81,8 @@ pub(crate) struct SplitMobile {
     down: Option<Time>,
     evidence: Evidence,
     events: VecDeque<HopEvent<()>>,
+    /// Of the last handshake, or the greatest that the base has had of us: later ones are above.
+    stamp: u64,
 }
 
 impl SplitMobile {
@@ -106,6 +108,7 @@ impl SplitMobile {
             down: None,
             evidence: Evidence::default(),
             events: VecDeque::new(),
+            stamp: 0,
         }
     }
 
@@ -115,7 +118,8 @@ impl SplitMobile {
     }
 
     fn initiator(&mut self) -> Result<Initiator, String> {
-        let hello = hello(self.random.next_u64() as u32, clock::wall_nanos());
+        self.stamp = clock::wall_nanos().max(self.stamp.saturating_add(1));
+        let hello = hello(self.random.next_u64() as u32, self.stamp);
         let made = match &self.seal {
             Seal::Noise(keys, base) => {
                 let mut seed = [0; 32];
@@ -209,6 +213,12 @@ impl SplitMobile {
                         "the base speaks another version of split-tcp than this mobile ({VERSION}): \
                          update the older of the two"
                     )),
+                    Err(GreetingError::Stamp(greatest)) => {
+                        self.stamp = self.stamp.max(greatest);
+                        self.close_control(turn);
+                        self.retry_at = turn.now + RETRY_MIN;
+                        return;
+                    }
                     Err(GreetingError::Other(e)) => Err(e.to_string()),
                 }
             }
@@ -276,6 +286,9 @@ enum GreetingError {
     Unanswered(HandshakeFailure),
     /// The base speaks another version.
     Version,
+    /// The base has had this stamp of us, and takes no handshake that is not above it: our clock was set
+    /// back.
+    Stamp(u64),
     /// Another error.
     Other(io::Error),
 }
@@ -337,6 +350,9 @@ fn advance_handshake(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)
         .initiator
         .finish(reply)
         .map_err(|_| GreetingError::Unanswered(HandshakeFailure::Strange))?;
+    if established.hello.stamp > 0 {
+        return Err(GreetingError::Stamp(established.hello.stamp));
+    }
     Ok(Some((established.hello.receiver, SharedKeys::new(established.keys))))
 }
 
@@ -481,6 +497,14 @@ impl SplitMobile {
     /// The streams, by their own type.
     pub(super) fn split_tcp(&mut self) -> &mut SplitTcp {
         &mut self.streams
+    }
+
+    /// The control connection, once it stands.
+    pub(super) fn control_fd(&self) -> Option<&std::os::fd::OwnedFd> {
+        match &self.control {
+            Control::Up(established) => Some(&established.control.socket.fd),
+            _ => None,
+        }
     }
 }
 

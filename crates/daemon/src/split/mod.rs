@@ -23,7 +23,10 @@
 //! Whoever speaks another version is answered with a reply of no length.
 //!
 //! Integers are big-endian. An association lives as long as its control connection or one of its
-//! streams. A stream's number is accepted once, and only if its first record opens.
+//! streams, and until its mobile has made another. A stream's number is accepted once, and only if its
+//! first record opens.
+//!
+//! A base that has confirmed an association with a later stamp replies with that stamp, and closes.
 
 mod base;
 mod cipher;

@@ -14,6 +14,12 @@ use lasthop_units::Time;
 use super::stream::Stream;
 use super::streams::Removal;
 
+/// A peer from which nothing comes for so long is gone. A radio may be silent for a minute and must not cost
+/// a connection: TCP tries again when as much time has passed once more, and that must have time to succeed.
+const SILENCE: Duration = Duration::from_secs(180);
+/// How often a peer is asked on an idle connection, from half of that on: so often that a hop which loses half of
+/// its packets loses all questions and answers one time in 180 only.
+const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a peer may take to read the reset that it was sent.
 const LINGER: Duration = Duration::from_secs(5);
 /// Connections that linger at once; beyond, the oldest is cut.
@@ -58,6 +64,7 @@ impl<P> Wires<P> {
         owner: Owner<P>,
     ) -> io::Result<(Key, Socket)> {
         tcp::tune(&fd);
+        tcp::bound_silence(&fd, SILENCE, PROBE_INTERVAL);
         let key = self.owners.insert(owner);
         match Socket::new(turn.reactor, fd, turn.source(key)) {
             Ok(socket) => Ok((key, socket)),

@@ -15,6 +15,7 @@ mod base;
 mod mobile;
 mod numbered;
 mod refusal;
+mod stamps;
 
 #[cfg(test)]
 mod testbed;
@@ -30,6 +31,7 @@ pub use numbered::{
     Base, BaseStats, GREETING_MAX, Mobile, MobileStats, Numbered, NumberedLink, NumberedLinks,
 };
 pub use refusal::{Refusal, Refusals, Refused};
+pub use stamps::Stamps;
 
 use crate::config::Limits;
 use crate::seal::PublicKey;

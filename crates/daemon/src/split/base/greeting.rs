@@ -1,16 +1,22 @@
 //! Accepted connections that are not authenticated yet.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 
+use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{Moved, Socket};
+use lasthop_units::{CarrierAddress, Time};
 use lasthop_wire::datagram::MAX_INIT_LEN;
 
 use super::association::Association;
 use crate::split::inbound::Inbound;
 use crate::split::{
-    KIND_CONTROL, KIND_STREAM, MAGIC, PREFACE_LEN, STREAM_PREFACE_LEN, VERSION, preface,
+    GREETING_TIMEOUT, KIND_CONTROL, KIND_STREAM, MAGIC, PREFACE_LEN, STREAM_PREFACE_LEN, VERSION,
+    preface,
 };
+
+/// Connections that are not authenticated yet, at most.
+const GREETINGS_MAX: usize = 512;
 
 /// An accepted connection that is not authenticated yet.
 pub(super) struct Greeting {
@@ -19,6 +25,77 @@ pub(super) struct Greeting {
     pub(super) into: Inbound,
     /// The association and stream that it claims, once the preface was read.
     pub(super) claims: Option<(u32, u64)>,
+}
+
+/// All of them, by their entry among the base's connections.
+#[derive(Default)]
+pub(super) struct Greetings {
+    all: HashMap<Key, Greeting>,
+    /// The oldest first. Some are no greetings any more.
+    deadlines: VecDeque<(Time, Key)>,
+}
+
+impl Greetings {
+    /// Adds one. If there are too many, the oldest of those yields that come from where most come from: who
+    /// holds the places is whoever fills them.
+    pub(super) fn insert(&mut self, now: Time, key: Key, greeting: Greeting) -> Option<Key> {
+        self.all.insert(key, greeting);
+        self.deadlines.push_back((now + GREETING_TIMEOUT, key));
+        if self.deadlines.len() > 2 * GREETINGS_MAX {
+            self.deadlines.retain(|(_, key)| self.all.contains_key(key));
+        }
+        if self.all.len() <= GREETINGS_MAX {
+            return None;
+        }
+        let mut counts: HashMap<[u8; 8], usize> = HashMap::new();
+        for greeting in self.all.values() {
+            *counts.entry(greeting.from.source()).or_default() += 1;
+        }
+        let most = counts.values().max().copied();
+        let keys = self.deadlines.iter().map(|(_, key)| *key);
+        let mut crowd = keys.filter(|key| {
+            let source = self.all.get(key).map(|greeting| greeting.from.source());
+            source.is_some_and(|source| counts.get(&source).copied() == most)
+        });
+        crowd.next()
+    }
+
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Greeting> {
+        self.all.get_mut(&key)
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Greeting> {
+        self.all.remove(&key)
+    }
+
+    /// One whose time is over.
+    pub(super) fn pop_due(&mut self, now: Time) -> Option<Key> {
+        while let Some((at, key)) = self.deadlines.front().copied() {
+            let known = self.all.contains_key(&key);
+            if known && at > now {
+                return None;
+            }
+            self.deadlines.pop_front();
+            if known {
+                return Some(key);
+            }
+        }
+        None
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.deadlines.front().map(|(at, _)| *at)
+    }
+
+    pub(super) fn drain(&mut self) -> impl Iterator<Item = Greeting> {
+        self.deadlines.clear();
+        self.all.drain().map(|(_, greeting)| greeting)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
 }
 
 /// What the first bytes of a connection are.

@@ -1,38 +1,35 @@
 //! The base's end of split-tcp: authenticates what connects, and keeps the associations.
 
+mod admission;
 mod association;
+mod candidates;
 mod greeting;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
-use lasthop_hop::seal::{PublicKey, ReplayWindow, Responder};
-use lasthop_hop::{AssociationId, Refusal, Refusals, Refused};
+use lasthop_hop::seal::{PublicKey, Responder};
+use lasthop_hop::{AssociationId, Refusal, Refusals, Refused, Stamps};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
-use lasthop_kernel::tcp::{self, Accepted, Congestion, Moved};
+use lasthop_kernel::tcp::{self, Accepted, Congestion};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Seed, Stream as Random, Time};
-use lasthop_wire::datagram::MAX_REPLY_LEN;
 
 use self::association::Association;
-use self::greeting::{FirstBytes, Greeting};
-use super::cipher::{CONTROL, SharedKeys};
-use super::control::Control;
+use self::candidates::Candidates;
+use self::greeting::{FirstBytes, Greeting, Greetings};
 use super::inbound::Inbound;
 use super::report;
 use super::stream::Stream;
-use super::streams::SplitTcp;
 use super::wires::{Owner, Wires};
-use super::{GREETING_TIMEOUT, REFUSAL, VERSION, hello, lost};
+use super::{REFUSAL, VERSION, lost};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent};
 
-/// Connections that are not authenticated yet; beyond, the oldest is closed.
-const GREETINGS_MAX: usize = 512;
 /// How long accepting pauses when descriptors have run out.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -47,7 +44,7 @@ enum SocketRole {
 /// Limits of the base's end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Associations at once.
+    /// Confirmed associations at once.
     pub(crate) associations: usize,
     /// Streams of one association at once.
     pub(crate) streams: usize,
@@ -62,9 +59,10 @@ pub(crate) struct SplitBase {
     bounds: Bounds,
     random: Random,
     wires: Wires<SocketRole>,
-    greetings: HashMap<Key, Greeting>,
-    deadlines: VecDeque<(Time, Key)>,
-    candidates: VecDeque<(Time, u32)>,
+    greetings: Greetings,
+    /// Those of the associations that are not confirmed.
+    candidates: Candidates,
+    stamps: Stamps,
     associations: BTreeMap<u32, Association>,
     active: VecDeque<u32>,
     events: VecDeque<HopEvent<AssociationId>>,
@@ -99,9 +97,9 @@ impl SplitBase {
             bounds,
             random: seed.stream("split-base"),
             wires: Wires::new(),
-            greetings: HashMap::new(),
-            deadlines: VecDeque::new(),
-            candidates: VecDeque::new(),
+            greetings: Greetings::default(),
+            candidates: Candidates::default(),
+            stamps: Stamps::default(),
             associations: BTreeMap::new(),
             active: VecDeque::new(),
             events: VecDeque::new(),
@@ -137,21 +135,14 @@ impl SplitBase {
             return;
         };
         let greeting = Greeting { socket, from, into: Inbound::new(0), claims: None };
-        self.greetings.insert(key, greeting);
-        self.deadlines.push_back((turn.now + GREETING_TIMEOUT, key));
-        while self.deadlines.front().is_some_and(|(_, key)| !self.greetings.contains_key(key)) {
-            self.deadlines.pop_front();
-        }
-        if self.greetings.len() > GREETINGS_MAX
-            && let Some((_, oldest)) = self.deadlines.pop_front()
-        {
-            self.close_greeting(turn, oldest);
+        if let Some(yields) = self.greetings.insert(turn.now, key, greeting) {
+            self.close_greeting(turn, yields);
         }
     }
 
     /// Closes a connection that could not be authenticated.
     fn close_greeting(&mut self, turn: &mut Turn<'_>, key: Key) {
-        if let Some(greeting) = self.greetings.remove(&key) {
+        if let Some(greeting) = self.greetings.remove(key) {
             self.garbage += 1;
             self.wires.owners.remove(key);
             greeting.socket.close(turn.reactor, false);
@@ -160,14 +151,14 @@ impl SplitBase {
 
     /// Closes a connection that could not be authenticated, and logs why.
     fn refuse(&mut self, turn: &mut Turn<'_>, key: Key, why: Option<Refusal>) {
-        if let (Some(greeting), Some(why)) = (self.greetings.get(&key), why) {
+        if let (Some(greeting), Some(why)) = (self.greetings.get_mut(key), why) {
             self.refusals.record(turn.now, greeting.from.ip(), why);
         }
         self.close_greeting(turn, key);
     }
 
     fn handle_greeting(&mut self, turn: &mut Turn<'_>, key: Key, readiness: Readiness) {
-        let Some(greeting) = self.greetings.get_mut(&key) else { return };
+        let Some(greeting) = self.greetings.get_mut(key) else { return };
         greeting.socket.ready(readiness);
         match greeting::read(greeting, &self.associations) {
             FirstBytes::Incomplete => {}
@@ -186,69 +177,12 @@ impl SplitBase {
         }
     }
 
-    /// Answers an init with a candidate.
-    fn answer_init(&mut self, turn: &mut Turn<'_>, key: Key, init: &[u8]) {
-        let request = match self.responder.read(init) {
-            Ok(request) => request,
-            Err(e) => return self.refuse(turn, key, Refusal::of(e, init)),
-        };
-        let peer = *request.mobile();
-        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&peer)) {
-            return self.refuse(turn, key, Some(Refusal::Stranger(peer)));
-        }
-        if self.associations.len() >= self.bounds.associations {
-            return self.refuse(turn, key, Some(Refusal::Full));
-        }
-        let id = self.fresh_id();
-        let mut reply = [0; 2 + MAX_REPLY_LEN];
-        let Ok((len, keys)) = request.accept(&hello(id, 0), &mut reply[2..]) else {
-            return self.close_greeting(turn, key);
-        };
-        reply[..2].copy_from_slice(&(len as u16).to_be_bytes());
-        let Some(mut greeting) = self.greetings.remove(&key) else { return };
-        // A fresh connection's buffer holds a reply of a few hundred bytes.
-        if !matches!(greeting.socket.write(&reply[..2 + len]), Moved::Bytes(n) if n == 2 + len) {
-            self.wires.owners.remove(key);
-            return greeting.socket.close(turn.reactor, true);
-        }
-        if let Some(owner) = self.wires.owners.get_mut(key) {
-            *owner = Owner::Role(SocketRole::Control(id));
-        }
-        let keys = SharedKeys::new(keys);
-        let control = Control::new(key, greeting.socket, greeting.into, keys.stream(CONTROL));
-        // A mobile may still have streams of an association before, whose numbers are not these.
-        let first = 2 * u64::from(self.random.next_u64() as u32) + 1;
-        let association = Association {
-            peer,
-            address: greeting.from,
-            keys,
-            seen: ReplayWindow::new(),
-            streams: SplitTcp::new(self.bounds.streams, first),
-            confirmed: false,
-            control: Some(control),
-            since: turn.now,
-            active: false,
-        };
-        self.associations.insert(id, association);
-        self.candidates.push_back((turn.now + GREETING_TIMEOUT, id));
-        self.handle_control(turn, id, Readiness::default());
-    }
-
-    fn fresh_id(&mut self) -> u32 {
-        loop {
-            let id = self.random.next_u64() as u32;
-            if !self.associations.contains_key(&id) {
-                return id;
-            }
-        }
-    }
-
     /// Accepts the stream whose first record has opened.
     fn accept_stream(&mut self, turn: &mut Turn<'_>, key: Key, id: u32, stream: u64) {
-        self.confirm(id);
-        let Some(association) = self.associations.get_mut(&id) else {
+        if !self.confirm(turn, id) {
             return self.close_greeting(turn, key);
-        };
+        }
+        let Some(association) = self.associations.get_mut(&id) else { return };
         let ours = stream % 2 == 1;
         let wanted = if ours {
             association.streams.awaits_connection(stream)
@@ -258,7 +192,7 @@ impl SplitBase {
         if !wanted {
             return self.close_greeting(turn, key);
         }
-        let Some(greeting) = self.greetings.remove(&key) else { return };
+        let Some(greeting) = self.greetings.remove(key) else { return };
         if let Some(owner) = self.wires.owners.get_mut(key) {
             *owner = Owner::Stream(id, stream);
         }
@@ -275,13 +209,9 @@ impl SplitBase {
         self.activate(id);
     }
 
-    fn confirm(&mut self, id: u32) {
-        if let Some(association) = self.associations.get_mut(&id)
-            && !association.confirmed
-        {
-            association.confirmed = true;
-            self.events.push_back(HopEvent::Up(name(id)));
-        }
+    /// A confirmed association is over. It is [removed](Hop::remove_association) when that is known.
+    fn lose(&mut self, id: u32, why: &str) {
+        self.events.push_back(HopEvent::Lost(name(id), why.to_owned()));
     }
 
     fn activate(&mut self, id: u32) {
@@ -305,8 +235,8 @@ impl SplitBase {
                 Err(e) => break Err(e),
             }
         };
-        if control.is_proven() {
-            self.confirm(id);
+        if control.is_proven() && !self.confirm(turn, id) {
+            return;
         }
         if let Err(e) = outcome {
             tracing::debug!(association = id, error = %e, "a control connection ends");
@@ -331,8 +261,9 @@ impl SplitBase {
             return;
         }
         if association.confirmed {
-            self.events.push_back(HopEvent::Lost(name(id), why.to_owned()));
+            self.lose(id, why);
         } else {
+            self.candidates.take(id);
             self.associations.remove(&id);
         }
     }
@@ -368,8 +299,8 @@ impl Hop for SplitBase {
 
     fn next_timeout(&self) -> Option<Time> {
         let own = [
-            self.deadlines.front().map(|(at, _)| *at),
-            self.candidates.front().map(|(at, _)| *at),
+            self.greetings.next_timeout(),
+            self.candidates.next_timeout(),
             self.wires.next_timeout(),
             self.resume_at,
             self.refusals.next_timeout(),
@@ -384,20 +315,11 @@ impl Hop for SplitBase {
         for association in self.associations.values_mut() {
             association.streams.handle_timeout(turn.now);
         }
-        while let Some((at, key)) = self.deadlines.front().copied()
-            && (at <= turn.now || !self.greetings.contains_key(&key))
-        {
-            self.deadlines.pop_front();
+        while let Some(key) = self.greetings.pop_due(turn.now) {
             self.close_greeting(turn, key);
         }
-        while let Some((at, id)) = self.candidates.front().copied()
-            && at <= turn.now
-        {
-            self.candidates.pop_front();
-            if self.associations.get(&id).is_some_and(|a| !a.confirmed) {
-                self.garbage += 1;
-                self.close_control(turn, id, "not confirmed");
-            }
+        while let Some(id) = self.candidates.due(turn.now) {
+            self.end_candidate(turn, id, "not confirmed");
         }
         if self.resume_at.is_some_and(|at| at <= turn.now) {
             self.resume_at = None;
@@ -480,7 +402,7 @@ impl Hop for SplitBase {
                 control.socket.close(turn.reactor, true);
             }
         }
-        for (_, greeting) in self.greetings.drain() {
+        for greeting in self.greetings.drain() {
             greeting.socket.close(turn.reactor, true);
         }
         self.wires.close_unowned(turn);
@@ -532,8 +454,25 @@ impl BaseHop for SplitBase {
 #[cfg(test)]
 impl SplitBase {
     /// The streams of an association, by their own type.
-    pub(super) fn split_tcp(&mut self, id: AssociationId) -> Option<&mut SplitTcp> {
+    pub(super) fn split_tcp(&mut self, id: AssociationId) -> Option<&mut super::streams::SplitTcp> {
         self.associations.get_mut(&number(id)?).map(|a| &mut a.streams)
+    }
+
+    /// Connections that have not said yet what they are, and associations that are not confirmed.
+    pub(super) fn unproven(&self) -> (usize, usize) {
+        let candidates = self.associations.values().filter(|a| !a.confirmed);
+        (self.greetings.len(), candidates.count())
+    }
+
+    /// What is known of mobiles' stamps.
+    pub(super) fn stamps(&mut self) -> &mut Stamps {
+        &mut self.stamps
+    }
+
+    /// The control connection of an association.
+    pub(super) fn control(&self, id: AssociationId) -> Option<&OwnedFd> {
+        let control = self.associations.get(&number(id)?)?.control.as_ref()?;
+        Some(&control.socket.fd)
     }
 }
 

@@ -1,18 +1,24 @@
 //! A base and mobiles with the kernel's TCP between them.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-use lasthop_hop::seal::{Keypair, PublicKey, Responder};
+use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, PublicKey, Responder};
 use lasthop_hop::{AssociationId, Movable, RecvState, Refusal, StreamId, Streams};
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_units::Seed;
+use rustix::net::sockopt;
+use socket2::{Domain, Type};
 
 use crate::hop::{BaseHop, Hop, HopEvent, MobileHop};
-use crate::split::{Bounds, Seal, SplitBase, SplitMobile, SplitTcp, VERSION};
+use crate::split::{
+    Bounds, GREETING_TIMEOUT, KIND_CONTROL, Seal, SplitBase, SplitMobile, SplitTcp, VERSION,
+    preface,
+};
 
 /// Nothing here should take longer.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,13 +36,18 @@ struct OneLoop {
     unreachable: Vec<String>,
 }
 
+/// The keys of mobile `n`.
+fn keypair(n: usize) -> Keypair {
+    Keypair::generate(Seed::from_u64(3).child(&format!("m{n}")))
+}
+
 impl OneLoop {
     fn new(mobiles: usize) -> Self {
         let seed = Seed::from_u64(3);
         let keys = Keypair::generate(seed.child("base"));
-        let names = (0..mobiles).map(|n| Keypair::generate(seed.child(["m0", "m1", "m2"][n])));
-        let names: Vec<_> = names.collect();
-        let allowed: Vec<_> = names.iter().map(|keys| *keys.public()).collect();
+        let names: Vec<_> = (0..mobiles).map(keypair).collect();
+        // One more than there are at first.
+        let allowed: Vec<_> = (0..=mobiles).map(|n| *keypair(n).public()).collect();
         let public = *keys.public();
         let responder = Responder::new(keys, seed.child("responder"));
         let bounds = Bounds { associations: 10, streams: 2000 };
@@ -334,4 +345,181 @@ fn a_base_logs_whom_it_refuses_and_the_mobile_what_to_check() {
     let reported = &world.unreachable;
     assert!(reported.iter().all(|why| why.contains("its log says why")), "{reported:?}");
     assert!(reported.iter().any(|why| why.contains(&key.to_string())), "{reported:?}");
+}
+
+/// An init of mobile `n` with this stamp, on a connection of its own.
+fn init(n: usize, stamp: u64) -> (Initiator, Vec<u8>) {
+    let seed = Seed::from_u64(3);
+    let base = *Keypair::generate(seed.child("base")).public();
+    let hello = Hello { receiver: 9, fast_aes: false, stamp, limits: Limits::NONE };
+    let entropy = Seed::from_u64(stamp);
+    let initiator = Initiator::new(&keypair(n), &base, 0, hello, entropy).unwrap();
+    let datagram = initiator.datagram();
+    let mut bytes = preface(KIND_CONTROL).to_vec();
+    bytes.extend_from_slice(&(datagram.len() as u16).to_be_bytes());
+    bytes.extend_from_slice(datagram);
+    (initiator, bytes)
+}
+
+/// The reply that comes on a connection, if any does before its end.
+fn reply(stream: &mut TcpStream) -> Option<Vec<u8>> {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).ok()?;
+    let mut reply = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut reply).unwrap();
+    Some(reply)
+}
+
+impl OneLoop {
+    /// Sends what begins a connection, and lets the base take it.
+    fn call(&mut self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.address).unwrap();
+        stream.write_all(bytes).unwrap();
+        let (before, garbage) = (self.base.unproven().1, self.base.garbage());
+        let taken = |base: &SplitBase| {
+            base.unproven().0 == 0 && (base.unproven().1 > before || base.garbage() > garbage)
+        };
+        self.until("it is taken", |world| taken(&world.base));
+        stream
+    }
+
+    /// A second process with the keys of mobile `n`.
+    fn twin(&mut self, n: usize) {
+        let base = *Keypair::generate(Seed::from_u64(3).child("base")).public();
+        let seal = Seal::Noise(keypair(n), base);
+        let mut twin = SplitMobile::new(seal, None, 10, Seed::from_u64(77));
+        let part = self.mobiles.len() as u32 + 1;
+        let mut turn = Turn::new(self.clock.now(), self.clock, &mut self.reactor);
+        twin.set_base(&mut turn.within(part), self.address);
+        self.mobiles.push(Some(twin));
+    }
+
+    fn is_up(&self, n: usize) -> bool {
+        self.mobiles[n].as_ref().is_some_and(MobileHop::is_up)
+    }
+}
+
+/// Nobody but the mobile can confirm them, so they must cost nobody else a place.
+#[test]
+fn inits_that_nobody_confirms_hold_two_places_of_candidates_and_none_of_associations() {
+    let mut world = OneLoop::new(1);
+    let mut calls: Vec<TcpStream> = Vec::new();
+    for n in 1..=20 {
+        calls.push(world.call(&init(1, n).1));
+        assert!(world.base.unproven().1 <= 2);
+    }
+    // The latest wait; the others were told to go.
+    let mut replies = calls.iter_mut().map(|call| {
+        let whole = reply(call).is_some();
+        call.set_nonblocking(true).unwrap();
+        let waits = call.read(&mut [0; 1]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
+        (whole, waits)
+    });
+    assert!(replies.all(|(whole, _)| whole));
+    // There were ten places.
+    world.twin(1);
+    world.until("it is up", |world| world.is_up(1) && world.associations.len() == 2);
+    let now = world.clock.now() + GREETING_TIMEOUT;
+    let mut turn = Turn::new(now, world.clock, &mut world.reactor);
+    world.base.handle_timeout(&mut turn);
+    assert_eq!(world.base.unproven(), (0, 0));
+    assert!(world.lost.is_empty());
+}
+
+#[test]
+fn a_recorded_init_makes_no_association_and_says_which_stamp_is_too_old() {
+    let mut world = OneLoop::new(1);
+    let (mut initiator, bytes) = init(0, 5);
+    let mut call = world.call(&bytes);
+    assert_eq!(world.base.unproven(), (0, 0));
+    let answer = reply(&mut call).unwrap();
+    let hello = initiator.finish(&answer).unwrap().hello;
+    assert!(hello.stamp > 5);
+    assert_eq!(call.read(&mut [0; 1]).unwrap_or(0), 0, "nothing is kept of it");
+    assert!(world.lost.is_empty());
+}
+
+#[test]
+fn a_mobile_whose_clock_was_set_back_begins_behind_what_the_base_has_had() {
+    let mut world = OneLoop::new(0);
+    let ahead = lasthop_kernel::clock::wall_nanos() + (1 << 60);
+    let key = *keypair(0).public();
+    world.base.stamps().confirm(&key, ahead);
+    world.twin(0);
+    world.until("it is up", |world| world.is_up(0) && world.associations.len() == 1);
+    assert!(world.base.stamps().outdone(&key, ahead + 1).is_some());
+}
+
+#[test]
+fn a_new_association_replaces_its_mobile_s_old_one_once_it_is_confirmed() {
+    let mut world = OneLoop::new(2);
+    let ids = world.streams(1, 100);
+    let (old, other) = (world.association(0), world.association(1));
+    let later = lasthop_kernel::clock::wall_nanos();
+    let _call = world.call(&init(0, later).1);
+    assert_eq!(world.base.unproven().1, 1);
+    world.mobile(0).write(ids[0], b"still here").unwrap();
+    world.until("bytes arrive", |world| {
+        let stream = world.base.split_tcp(old).unwrap().snapshot(ids[0]);
+        stream.is_some_and(|stream| stream.received == 110)
+    });
+    assert!(world.lost.is_empty());
+    world.twin(0);
+    world.until("it is replaced", |world| world.lost == [old]);
+    assert_eq!(world.associations.len(), 3);
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    world.base.remove_association(&mut turn, old);
+    assert_eq!(world.base.reports(world.clock.now()).len(), 2);
+    assert!(world.base.split_tcp(other).is_some());
+}
+
+/// Not in use either, and whichever end is left.
+#[test]
+fn a_peer_that_vanishes_is_noticed_by_every_connection_of_the_hop() {
+    let mut world = OneLoop::new(1);
+    let ids = world.streams(1, 100);
+    let id = world.association(0);
+    let mut bounds = Vec::new();
+    let mut look = |fd: &OwnedFd| {
+        let silence = sockopt::tcp_user_timeout(fd).unwrap();
+        bounds.push((silence, sockopt::tcp_keepidle(fd).unwrap().as_secs()));
+        assert!(sockopt::socket_keepalive(fd).unwrap());
+    };
+    look(world.base.control(id).unwrap());
+    look(&world.base(0).get_mut(ids[0].0).unwrap().socket().unwrap().fd);
+    look(world.mobiles[0].as_ref().unwrap().control_fd().unwrap());
+    look(&world.mobile(0).get_mut(ids[0].0).unwrap().socket().unwrap().fd);
+    assert_eq!(bounds, [(180_000, 90); 4]);
+}
+
+#[test]
+fn connections_that_say_nothing_hold_few_places_and_not_for_long() {
+    let mut world = OneLoop::new(1);
+    let mut silent = Vec::new();
+    // From another address than the mobiles, which come from 127.0.0.1.
+    for n in 0..600 {
+        let socket = socket2::Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        socket.bind(&SocketAddr::from(([127, 0, 0, 2], 0)).into()).unwrap();
+        socket.connect(&world.address.into()).unwrap();
+        silent.push(socket);
+        if n == 20 {
+            silent.push(TcpStream::connect(world.address).unwrap().into());
+        }
+        world.step();
+    }
+    world.until("all are taken", |world| world.base.garbage() >= 600 - 512);
+    assert_eq!(world.base.unproven().0, 512);
+    // One of few waits still; the oldest of many had to go.
+    let ended = |socket: &socket2::Socket| {
+        socket.set_nonblocking(true).unwrap();
+        (&*socket).read(&mut [0; 1]).is_ok_and(|n| n == 0)
+    };
+    world.until("its end arrives", |_| ended(&silent[0]));
+    assert!(!ended(&silent[21]) && ended(&silent[22]));
+    let now = world.clock.now() + GREETING_TIMEOUT;
+    let mut turn = Turn::new(now, world.clock, &mut world.reactor);
+    world.base.handle_timeout(&mut turn);
+    assert_eq!(world.base.unproven(), (0, 0));
+    assert!(world.lost.is_empty());
 }

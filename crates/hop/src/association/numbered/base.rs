@@ -164,7 +164,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         };
         let (remote, stamp) = (request.hello().receiver, request.hello().stamp);
         if self.links.is_sealed()
-            && let Some(greatest) = self.links.handshakes.outdone(&mobile, stamp)
+            && let Some(greatest) = self.links.handshakes.stamps.outdone(&mobile, stamp)
         {
             // It was recorded, or the mobile's clock was set back: then the mobile begins behind this stamp.
             self.links.stats.stale += 1;
@@ -226,7 +226,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         let Some(opened) = candidate.keyset.open(now, datagram) else { return false };
         let opened = Opened { number: opened.number, packet: opened.packet, locates: true };
         let Some(candidate) = self.links.handshakes.take(receiver) else { return false };
-        self.links.handshakes.confirm(&candidate.mobile, candidate.stamp);
+        self.links.handshakes.stamps.confirm(&candidate.mobile, candidate.stamp);
         let id = match candidate.renews {
             None => self.stand(now, from, candidate),
             Some(name) => match self.renew(now, from, name, candidate) {

@@ -1,13 +1,13 @@
 //! Handshakes that a base has answered and that nobody has confirmed: how many, from whom, and how often.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use lasthop_units::{CarrierAddress, Time};
 use lasthop_wire::datagram::CookieReply;
 
-use super::super::Transmit;
+use super::super::{Stamps, Transmit};
 use super::keyset::Keyset;
 use super::sources::Sources;
 use crate::config::Limits;
@@ -103,8 +103,7 @@ pub(in super::super) struct Handshakes<A> {
     unproven: Tokens,
     proven: Tokens,
     sources: Sources,
-    /// The greatest stamp with which each mobile has made an association: what is not above it is old.
-    confirmed: BTreeMap<[u8; 32], u64>,
+    pub(super) stamps: Stamps,
 }
 
 impl<A> Default for Handshakes<A> {
@@ -115,7 +114,7 @@ impl<A> Default for Handshakes<A> {
             unproven: Tokens::new(UNPROVEN_PER_SECOND, UNPROVEN_AT_ONCE),
             proven: Tokens::new(PROVEN_PER_SECOND, PROVEN_AT_ONCE),
             sources: Sources::default(),
-            confirmed: BTreeMap::new(),
+            stamps: Stamps::default(),
         }
     }
 }
@@ -157,11 +156,6 @@ impl<A: CarrierAddress> Handshakes<A> {
             self.queue_reply(to, Reply::Candidate(receiver));
         }
         true
-    }
-
-    /// The greatest stamp with which a mobile has made an association, if `stamp` is not above it.
-    pub(super) fn outdone(&self, mobile: &PublicKey, stamp: u64) -> Option<u64> {
-        self.confirmed.get(mobile.as_bytes()).copied().filter(|greatest| stamp <= *greatest)
     }
 
     /// Makes room for a mobile's candidate of this stamp. If the mobile has as many as it may, the oldest of them
@@ -218,16 +212,10 @@ impl<A: CarrierAddress> Handshakes<A> {
         Some(self.candidates.swap_remove(at))
     }
 
-    /// A mobile has used the keys of the handshake with this stamp.
-    pub(super) fn confirm(&mut self, mobile: &PublicKey, stamp: u64) {
-        let greatest = self.confirmed.entry(*mobile.as_bytes()).or_default();
-        *greatest = stamp.max(*greatest);
-    }
-
     /// Removes all that is known of mobiles that are not to be `kept`.
     pub(super) fn retain(&mut self, kept: impl Fn(&[u8; 32]) -> bool) {
         self.candidates.retain(|c| kept(c.mobile.as_bytes()));
-        self.confirmed.retain(|mobile, _| kept(mobile));
+        self.stamps.retain(kept);
     }
 
     /// Writes the next reply.
