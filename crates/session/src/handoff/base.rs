@@ -316,6 +316,27 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.ahead.remove(session);
     }
 
+    /// That mobile is served no more: nothing is remembered of its sessions, with grants and copies, and
+    /// nobody gets any of them. Which they were, each with the state of it that was frozen here. Of what
+    /// was given away before only that is remembered, for the base that has it.
+    pub fn revoke(&mut self, mobile: A) -> Vec<(SessionId, Option<SessionState>)> {
+        let own = self.sessions.iter().filter(|(_, entry)| entry.is_of(mobile));
+        let own: Vec<SessionId> = own.map(|(session, _)| *session).collect();
+        let mut gone = Vec::new();
+        for session in own {
+            let Some(entry) = self.sessions.get_mut(&session) else { continue };
+            entry.grants = None;
+            let state = match &mut entry.role {
+                Role::Given { .. } => continue,
+                Role::Leaving(leaving) => leaving.state.take(),
+                _ => None,
+            };
+            gone.push((session, state.and_then(|bytes| SessionState::decode(&bytes).ok())));
+            self.remove(session);
+        }
+        gone
+    }
+
     /// What happened, in order.
     pub fn poll_event(&mut self) -> Option<BaseEvent<A>> {
         self.events.pop_front()

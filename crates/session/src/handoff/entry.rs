@@ -216,6 +216,20 @@ impl<A> Entry<A> {
         matches!(self.role, Role::Arriving(_) | Role::Leaving(_))
     }
 
+    /// Whether the session is that mobile's, as far as is known, or on its way for it.
+    pub(super) fn is_of(&self, mobile: A) -> bool
+    where
+        A: Copy + Eq,
+    {
+        let waiting = match &self.role {
+            Role::Rebuilding(mobile) => Some(*mobile),
+            Role::Arriving(arriving) => Some(arriving.mobile),
+            Role::Leaving(leaving) => leaving.wanted.mobile(),
+            _ => None,
+        };
+        self.owner.or(waiting) == Some(mobile)
+    }
+
     /// Another base got a state of that number, and what is here is older.
     pub(super) fn is_outdone(&self, since: u32) -> bool {
         match &self.role {

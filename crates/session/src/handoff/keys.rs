@@ -66,6 +66,11 @@ impl BaseKeys {
         self.mobiles.insert(mobile);
     }
 
+    /// That mobile is not to be served here any more.
+    pub fn deny_mobile(&mut self, mobile: &PublicKey) {
+        self.mobiles.remove(mobile);
+    }
+
     /// From here on that is neither a base nor a mobile that is known.
     pub fn remove(&mut self, name: &PublicKey) {
         self.bases.remove(name);

@@ -140,6 +140,24 @@ where
         self.due.set(Due::Kept(session), Some(until));
     }
 
+    /// Sessions of a mobile that are elsewhere and whose wired halves are here.
+    pub(super) fn kept_of(&self, mobile: A) -> impl Iterator<Item = SessionId> {
+        self.kept.iter().filter(move |(_, kept)| kept.mobile == mobile).map(|(name, _)| *name)
+    }
+
+    /// Resets the connections of a session whose wired halves are elsewhere, which those bases are told.
+    pub(super) fn end_far<W>(&mut self, world: &mut W, session: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let ids: Vec<I> = self.far.of(session).map(|(id, _)| id).collect();
+        for id in ids {
+            self.far.get_mut(id).into_iter().for_each(|far| far.early = false);
+            self.ended.insert(id);
+            Self::reset_far(world, id);
+        }
+    }
+
     /// The connections of a session whose wired halves are here, with what came of the bytes between
     /// here and the base that has it, which does not answer any more.
     pub(super) fn recall<W>(

@@ -25,6 +25,7 @@ mod associations;
 mod bridge;
 mod give;
 mod mobiles;
+mod revoke;
 mod take;
 #[cfg(test)]
 mod tests;

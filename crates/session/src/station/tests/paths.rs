@@ -117,3 +117,49 @@ fn a_call_of_a_mobile_that_is_present_changes_nothing() {
         moves(&mut world, id, 3);
     }
 }
+
+/// The mobile is served no more at that base.
+fn revoke(world: &mut Roaming, base: u32) {
+    world.spoil_all();
+    let now = world.now;
+    world.with_node(base, |station, world| station.revoke(world, now, MOBILE));
+}
+
+#[test]
+fn wired_halves_of_a_mobile_that_is_revoked_are_reset_at_once() {
+    let (mut world, id) = world(Mode::Anchor);
+    moves(&mut world, id, 2);
+    assert_eq!(world.nodes[0].station.anchored(), 1);
+    revoke(&mut world, 1);
+    let first = &world.nodes[0];
+    assert_eq!((first.station.anchored(), first.sockets.left()), (0, (0, 0)));
+    world.run(Duration::from_millis(100));
+    assert!(world.apps[&id].closed, "the base that has the session hears of it");
+}
+
+#[test]
+fn no_base_gets_the_session_of_a_mobile_that_was_revoked() {
+    // Frozen and on its way; and still in use, as wired halves cannot leave yet.
+    for frozen in [true, false] {
+        let (mut world, id) = world(Mode::Migrate);
+        world.around.ready = frozen;
+        world.mobile.handle_upcall(world.now, 2);
+        while world.nodes[0].station.machine().pending() == 0 || frozen && world.around.dumped == 0
+        {
+            world.wait(MS);
+            world.deliver();
+        }
+        revoke(&mut world, 1);
+        let first = &world.nodes[0];
+        assert_eq!((first.station.machine().pending(), first.station.machine().sessions()), (0, 0));
+        world.around.ready = true;
+        // Its association is lost, and what was carried on it.
+        let pair = world.ways.remove(&1).map(|way| way.0).expect("it was there");
+        world.flying.push(Flight::Gone(1, At { pair, link: false }));
+        world.run(Duration::from_secs(40));
+        let [first, second] = [0, 1].map(|n| world.nodes[n].station.counts());
+        assert_eq!((first.given, second.here), (0, 0), "frozen: {frozen}");
+        assert_eq!(world.nodes[0].sockets.left(), (0, 0));
+        assert!(world.apps[&id].closed);
+    }
+}
