@@ -12,6 +12,6 @@ mod socket;
 pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
     Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, PRIORITY_MAX,
-    PeerReport, PriorityReport, Reply, Report, Request, RequestError, Target, default_path,
-    known_path, open, query, request, unknown_base,
+    PeerReport, PriorityReport, Reloaded, Reply, Report, Request, RequestError, Target,
+    default_path, known_path, open, query, request, unknown_base,
 };

@@ -69,7 +69,29 @@ macro_rules! settings {
             fn lay(&mut self, over: Self) {
                 $($crate::settings::Setting::lay(&mut self.$field, over.$field);)*
             }
+
+            fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>) {
+                let one = self;
+                $($crate::settings!(@differ one other name out $field $($default)?);)*
+            }
         }
+    };
+    (@differ $one:ident $other:ident $name:ident $out:ident $field:ident) => {
+        $crate::settings::Setting::differences(
+            &$one.$field,
+            &$other.$field,
+            &$crate::settings::within($name, stringify!($field)),
+            $out,
+        )
+    };
+    (@differ $one:ident $other:ident $name:ident $out:ident $field:ident $default:expr) => {
+        // What is said and is the default is no other value.
+        $crate::settings::Setting::differences(
+            &Some($one.$field()),
+            &Some($other.$field()),
+            &$crate::settings::within($name, stringify!($field)),
+            $out,
+        )
     };
     (
         @table
@@ -85,7 +107,7 @@ macro_rules! settings {
             $also_visible:vis $field:ident: $type:ty $(= $default:expr)? $(=> $shown:expr)?,
         )*}
     ) => {
-        #[derive(Clone, Debug)]
+        #[derive(Clone, PartialEq, Debug)]
         $(#[$($meta)*])*
         $visible struct $name {$(
             $(#[doc = $doc])*
@@ -193,20 +215,37 @@ pub trait Setting {
     /// Lays what flags say over what a file says: a value takes the place of another, a list that
     /// cannot be absent grows.
     fn lay(&mut self, over: Self);
+
+    /// Adds to `out` what is another value in `other`: `name`, which is this setting's, or the names in
+    /// this table, as `name.key`.
+    fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>);
 }
 
-impl<T> Setting for Option<T> {
+impl<T: PartialEq> Setting for Option<T> {
     fn lay(&mut self, over: Self) {
         if over.is_some() {
             *self = over;
         }
     }
+
+    fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>) {
+        out.extend((self != other).then(|| name.to_owned()));
+    }
 }
 
-impl<T> Setting for Vec<T> {
+impl<T: PartialEq> Setting for Vec<T> {
     fn lay(&mut self, over: Self) {
         self.extend(over);
     }
+
+    fn differences(&self, other: &Self, name: &str, out: &mut Vec<String>) {
+        out.extend((self != other).then(|| name.to_owned()));
+    }
+}
+
+#[doc(hidden)]
+pub fn within(table: &str, key: &str) -> String {
+    if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") }
 }
 
 #[doc(hidden)]
@@ -248,7 +287,6 @@ mod tests {
 
     settings! {
         /// A table.
-        #[derive(PartialEq)]
         struct Example {
             /// How long. It is [long](x.md#y).
             ///
@@ -272,6 +310,31 @@ mod tests {
         let long = "How long, 9s at most. It is [long](x.md#y). Some `more`";
         assert_eq!(rows[0], format!("| `time` | `\"1500ms\"` | {long} |"));
         assert_eq!(rows[2], "| | | Not of files |");
+    }
+
+    settings! {
+        /// A table with another.
+        struct Outer {
+            /// The other.
+            inner: Example,
+            /// A number.
+            n: Option<u8> = 3,
+        }
+    }
+
+    #[test]
+    fn what_differs_is_named_by_table_and_key_and_a_default_that_is_said_does_not() {
+        let read = |text| toml::from_str::<Outer>(text).unwrap();
+        let differ = |one, other| {
+            let mut out = Vec::new();
+            read(one).differences(&read(other), "", &mut out);
+            out
+        };
+        assert!(differ("", "n = 3\n[inner]\ntime = \"1500ms\"").is_empty());
+        assert_eq!(differ("n = 4", ""), ["n"]);
+        let text = "[inner]\ntime = \"2s\"\nnames = [\"b\"]";
+        assert_eq!(differ("", text), ["inner.time", "inner.names"]);
+        assert_eq!(differ(text, "[inner]\ntime = \"2s\""), ["inner.names"]);
     }
 
     #[test]

@@ -11,6 +11,7 @@
 //! | `{"link":{"complete":{}}}` | packets find the mobile again after a move |
 //! | `{"link":{"quality":{"dbm":-71}}}` | how strong the radio's signal is |
 //! | `{"priority":{"of":{"program":"curl"},"priority":3}}` | what matters how much |
+//! | `{"reload":{}}` | a base reads its configuration again; the answer is a [`Reply`] |
 //!
 //! The answer is `{"ok":...}`, or `{"error":"..."}` with a text for people.
 
@@ -32,7 +33,7 @@ pub use self::report::{
     HandoffState, Handoffs, InterfaceReport, PeerReport, PriorityReport, Report,
 };
 pub use self::request::{Answer, unknown_base};
-pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reply, Request, Target};
+pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};
 pub use self::server::Control;
 
 /// Where services have their sockets.

@@ -140,7 +140,7 @@ settings! {
 settings! {
     /// The `[mobile_tcp]` table. What is not said is as the paper has it, or as the defaults of
     /// [`mobile_tcp::Config`].
-    #[derive(Copy, PartialEq, Eq, clap::Args)]
+    #[derive(Copy, Eq, clap::Args)]
     pub struct MobileTcpFile {
         /// What a connection of mobile-tcp may receive before it is read.
         ///

@@ -74,15 +74,11 @@ pub(crate) trait Role {
     /// Answers a request on the control socket, other than for the status ([`report`](Self::report)).
     fn handle_request(
         &mut self,
-        _core: &mut CoreOf<Self>,
+        core: &mut CoreOf<Self>,
         request: Request,
-    ) -> Result<Reply, String> {
-        let who = match request {
-            Request::Priority { .. } => "priorities are set at the mobile, which tells its base",
-            _ => "it is a mobile with [[bases]] that moves",
-        };
-        Err(format!("a {} cannot do this: {who}", Self::NAME))
-    }
+    ) -> Result<Reply, String>;
+    /// The configuration is to be read again, where the role has one that can be.
+    fn handle_reload(&mut self, _core: &mut CoreOf<Self>) {}
     /// The connection with this number is over.
     fn handle_over(&mut self, _number: u64) {}
     /// Stops accepting new connections.
@@ -111,6 +107,10 @@ impl<R: Role> Driver<R> {
 
     pub(crate) fn role(&self) -> &R {
         &self.role
+    }
+
+    pub(crate) fn role_mut(&mut self) -> &mut R {
+        &mut self.role
     }
 
     /// Runs until `stop` is requested and the connections have ended or their grace is over.
@@ -404,9 +404,13 @@ impl<R: Role> EventLoop for Driver<R> {
                 hop.handle_ready(&mut turn.within(part), key, readiness);
             }
             Source::Connection(key) => self.handle_connection(key, readiness),
-            Source::Stop => {}
+            Source::Stop | Source::Reload => {}
         }
         Ok(())
+    }
+
+    fn handle_reload(&mut self) {
+        self.role.handle_reload(&mut self.core);
     }
 
     fn end_turn(&mut self, stops: usize) -> io::Result<ControlFlow<()>> {

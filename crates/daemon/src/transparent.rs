@@ -10,7 +10,6 @@ const MAIN_PRIORITY: u32 = 32_766;
 
 settings! {
     /// The `[transparent]` table of a mobile.
-    #[derive(PartialEq)]
     pub struct TransparentFile {
         /// Take the connections that this host opens.
         pub host: Option<bool> => "true if no interface is named",

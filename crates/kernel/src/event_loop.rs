@@ -33,6 +33,9 @@ pub trait EventLoop {
     /// It cannot go on.
     fn handle_ready(&mut self, source: Source, readiness: Readiness) -> Result<(), Self::Error>;
 
+    /// The configuration is to be read again. What has none that it reads while it runs does nothing.
+    fn handle_reload(&mut self) {}
+
     /// All that is ready was handled: timers are looked at, and what is to be sent is sent. `stops` says
     /// how often the stop was requested meanwhile.
     ///
@@ -51,6 +54,7 @@ pub fn run<L: EventLoop>(it: &mut L, clock: Clock, stop: &Stop) -> Result<(), L:
     // The kernel puts wake-ups off by 50 µs to save power, which would be latency.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     it.reactor().add(stop, Interest::Read, Source::Stop)?;
+    it.reactor().add(stop.reloads(), Interest::Read, Source::Reload)?;
     let mut ready = Vec::new();
     loop {
         let at = it.next_turn();
@@ -61,6 +65,8 @@ pub fn run<L: EventLoop>(it: &mut L, clock: Clock, stop: &Stop) -> Result<(), L:
         for (source, readiness) in ready.drain(..) {
             match source {
                 Source::Stop => stops += stop.take(),
+                Source::Reload if stop.take_reload() => it.handle_reload(),
+                Source::Reload => {}
                 _ => it.handle_ready(source, readiness)?,
             }
         }

@@ -11,6 +11,8 @@ use crate::slab::Key;
 pub enum Source {
     /// The stop handle.
     Stop,
+    /// The stop handle, which asks for the configuration to be read again.
+    Reload,
     /// The resolver's answers.
     Resolver,
     /// The privileged helper.

@@ -1,6 +1,7 @@
 //! What `base`, `mobile` and `agent` have in common: settings, logs, signals, the descriptor limit.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -10,7 +11,7 @@ use lasthop_control::settings::Setting;
 use lasthop_kernel::stop::Stop;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde::de::DeserializeOwned;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
@@ -31,7 +32,7 @@ pub(crate) struct LogOptions {
 }
 
 /// A role's settings, from a file and from flags.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Settings<T: Args> {
     /// Read the configuration from FILE
     #[arg(long, value_name = "FILE")]
@@ -44,10 +45,22 @@ pub(crate) struct Settings<T: Args> {
 impl<T: Args + Clone + DeserializeOwned + Setting> Settings<T> {
     /// The role's configuration; flags win over the file.
     pub(crate) fn resolve<C: TryFrom<T, Error = ConfigError>>(&self) -> Result<C, ConfigError> {
-        let Some(path) = &self.config else { return self.flags.clone().try_into() };
+        self.read()?.try_into()
+    }
+
+    /// The role's settings as they were written; flags win over the file.
+    pub(crate) fn read(&self) -> Result<T, ConfigError> {
+        let Some(path) = &self.config else { return Ok(self.flags.clone()) };
         let mut file: T = config::load(path)?;
         file.lay(self.flags.clone());
-        file.try_into()
+        Ok(file)
+    }
+
+    /// From where they are, for people.
+    pub(crate) fn place(&self) -> String {
+        self.config
+            .as_ref()
+            .map_or_else(|| "the flags".to_owned(), |path| path.display().to_string())
     }
 }
 
@@ -64,11 +77,21 @@ pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
     raise_descriptor_limit();
     let stop = Stop::new().context("no descriptors are left")?;
     for signal in [SIGTERM, SIGINT] {
-        let writer = stop.writer().context("no descriptors are left")?;
-        signal_hook::low_level::pipe::register(signal, writer)
-            .context("signals cannot be caught")?;
+        catch(signal, stop.writer())?;
     }
     Ok(stop)
+}
+
+/// Turns SIGHUP into a request to read the configuration again.
+pub(crate) fn reload_on_hangup(stop: &Stop) -> anyhow::Result<()> {
+    catch(SIGHUP, stop.reload_writer())
+}
+
+/// Has a signal write to a descriptor.
+fn catch(signal: i32, writer: io::Result<UnixStream>) -> anyhow::Result<()> {
+    let writer = writer.context("no descriptors are left")?;
+    signal_hook::low_level::pipe::register(signal, writer).context("signals cannot be caught")?;
+    Ok(())
 }
 
 /// Parses a list of `LEVEL`, `PART=LEVEL` and bare names of our parts, which are logged in full. The

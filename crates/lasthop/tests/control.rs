@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
-use std::fs;
+use std::fs::{self, File};
 use std::net::UdpSocket;
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ impl Isolation {
     fn start(&mut self, args: &[&str]) {
         let child = command(args)
             .args(["--control", &self.path("control.sock")])
-            .stderr(Stdio::null())
+            .stderr(File::create(self.path("log")).unwrap())
             .spawn()
             .unwrap();
         self.process = Some(child);
@@ -170,6 +170,62 @@ fn a_base_moves_no_connections() {
     let said = place.refused(&["handoff", "--to", "b2"]);
     assert!(said.contains("base"), "{said}");
     assert!(place.ask(&["status"]).status.success(), "and it is none the worse");
+}
+
+/// A file is read again with the flags still over it; what cannot be used changes nothing.
+#[test]
+fn a_base_reads_its_file_again_by_command_and_by_signal() {
+    let mut place = Isolation::new("control-reload");
+    let (config, key) = (place.path("base.toml"), place.path("base.key"));
+    let [mobile, other] = ["mobile.key", "other.key"].map(|key| place.public(key));
+    let write = |allow: &[&str], more: &str| {
+        let text =
+            format!("key = \"{key}\"\nlisten = [\"192.0.2.1:1\"]\nallow = {allow:?}\n{more}");
+        fs::write(&config, text).unwrap();
+    };
+    write(&[&mobile], "");
+    place.start(&["base", "--config", &config, "--listen", "127.0.0.1:0"]);
+    let reload = |place: &Isolation, args: &[&str]| {
+        let out = place.ask(&[&["base", "reload"], args].concat());
+        assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
+        String::from_utf8(out.stdout).unwrap()
+    };
+    assert_eq!(reload(&place, &[]), "mobiles: 0 added, 0 removed\n");
+    write(&[&mobile, &other], "[limits]\nconnections = 9\n");
+    let said = reload(&place, &[]);
+    assert_eq!(said, "mobiles: 1 added, 0 removed\nneeds a restart: limits.connections\n");
+    write(&["x"], "");
+    let said = place.refused(&["base", "reload"]);
+    assert!(said.starts_with(&format!("lasthop: {config}:3: `allow`: ")), "{said}");
+    let kill = || {
+        let child = place.process.as_ref().unwrap();
+        let pid = rustix::process::Pid::from_child(child);
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).unwrap();
+    };
+    let logged = |what: &str| {
+        let log = place.path("log");
+        let is_there = || fs::read_to_string(&log).unwrap().contains(what);
+        lasthop_testing::wait_until(what, PATIENCE, is_there);
+    };
+    kill();
+    logged("base.toml:3: `allow`");
+    write(&[&mobile], "");
+    kill();
+    logged("added=0 removed=1");
+    assert_eq!(reload(&place, &["--json"]), "{\"added\":0,\"removed\":0}\n");
+    // Flags that serve and the command do not go together.
+    let both = ["base", "--key", &key, "reload"];
+    assert_eq!(place.ask(&both).status.code(), Some(2));
+}
+
+#[test]
+fn only_a_base_reads_its_file_again() {
+    let mut place = Isolation::new("control-reload-mobile");
+    let said = place.refused(&["base", "reload"]);
+    assert!(said.contains("no base answers on") && said.contains("control.sock"), "{said}");
+    place.start_mobile();
+    let said = place.refused(&["base", "reload"]);
+    assert!(said.contains("a mobile cannot do this"), "{said}");
 }
 
 #[test]

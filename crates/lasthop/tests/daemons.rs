@@ -182,6 +182,7 @@ fn what_the_kernel_says_is_said_once() {
         &["top", "--control", &none],
         &["link", "up", "--control", &none],
         &["handoff", "--to", "b2", "--control", &none],
+        &["base", "reload", "--control", &none],
         &["base", "--key", &none, "--allow", &place.public("mobile.key")],
     ] {
         startup_error(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>());

@@ -204,6 +204,16 @@ fn base_and_mobile_associate_without_any_capability() {
         let socket = world.socket(service.role);
         service.until(|| associated(&socket));
     }
+    let reload = said(unit("base"), "ExecReload").replace("/usr/bin/lasthop", LASTHOP);
+    let mut words = reload.split(' ');
+    let reload = world
+        .netns
+        .command(words.next().unwrap())
+        .args(words)
+        .env("XDG_RUNTIME_DIR", world.folder.join("run"))
+        .output()
+        .unwrap();
+    assert!(reload.stdout.starts_with(b"mobiles: 0 added"), "{reload:?}");
     for service in services {
         assert_eq!(service.allowed, 0);
         service.check_capabilities();

@@ -300,6 +300,9 @@ impl Agent {
                 return serde_json::to_value(self.report()).map_err(|e| e.to_string());
             }
             Request::Handoff { .. } => Err("an agent moves nothing: ask the mobile".to_owned()),
+            Request::Reload {} => Err("an agent cannot do this: it is a base that reads its \
+                                       configuration again"
+                .to_owned()),
             Request::Link(link) => match &mut self.signals {
                 Some(signals) => signals.handle_link(self.now, &link),
                 None => Err("this agent could not watch its link".to_owned()),

@@ -11,7 +11,6 @@ const HORIZON_MAX: Span = Span(crate::socket::IN_MAX);
 
 settings! {
     /// The table. What it does not say is as [`SignalConfig`] has it.
-    #[derive(PartialEq)]
     pub struct SignalFile {
         /// The interface whose signal is watched.
         ///

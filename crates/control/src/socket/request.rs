@@ -42,6 +42,8 @@ pub enum Request {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         priority: Option<u32>,
     },
+    /// A base shall read its configuration again, for the mobiles that it serves.
+    Reload {},
 }
 
 /// Which connections are meant.
@@ -128,7 +130,7 @@ impl Request {
     /// What the types cannot say.
     fn check(&self) -> Result<(), String> {
         match self {
-            Self::Status {} => Ok(()),
+            Self::Status {} | Self::Reload {} => Ok(()),
             Self::Handoff { to } => check_name("base", to, NAME_MAX),
             Self::Link(Link::Imminent { to, in_ms }) => {
                 let max = IN_MAX.as_millis();
@@ -165,13 +167,29 @@ fn check_name(what: &str, name: &str, max: usize) -> Result<(), String> {
 }
 
 /// What a process answers to a request that is no [`Request::Status`] and that it accepts.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reply {
     /// The number of the handoff that was begun; [`HandoffReport`](super::HandoffReport) tells how
     /// it goes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handoff: Option<u64>,
+    /// What came of reading the configuration again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reload: Option<Reloaded>,
+}
+
+/// What came of reading a base's configuration again.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reloaded {
+    /// Mobiles that are served from now on, and were not.
+    pub added: u64,
+    /// Mobiles that were served, and are not any more.
+    pub removed: u64,
+    /// Settings that differ from those that the base runs with, and that need a restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub restart: Vec<String>,
 }
 
 /// What a line of an answer says: a value, or why there is none.

@@ -381,6 +381,11 @@ impl WithPeers {
         self.mobiles.stop(&mut turn.within(0));
     }
 
+    /// Serves the mobiles with these keys from here on.
+    pub(crate) fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[PublicKey]) {
+        self.mobiles.set_allowed(&mut turn.within(0), allowed);
+    }
+
     /// The next greeting of a mobile that has no association yet.
     pub(crate) fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.mobiles.poll_call()

@@ -6,6 +6,7 @@ mod handoff;
 mod policy;
 mod published_port;
 mod reachable_families;
+mod reload;
 mod role;
 mod source_addresses;
 mod surrogate;
@@ -16,6 +17,7 @@ pub use config::handoff::{
 };
 pub use config::{BaseConfig, BaseFile, LimitsFile, TargetsFile};
 pub use policy::TargetPolicy;
+pub use reload::ConfigSource;
 
 use std::net::SocketAddr;
 
@@ -86,6 +88,13 @@ impl Base {
             }
         };
         Ok(Self { driver: driver(hop, own)? })
+    }
+
+    /// Reads its settings again from `source` when it is asked to, for the mobiles that it serves.
+    #[must_use]
+    pub fn with_source(mut self, source: ConfigSource) -> Self {
+        self.driver.role_mut().set_source(source);
+        self
     }
 
     /// The Internet addresses on which it listens for mobiles.

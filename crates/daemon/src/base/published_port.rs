@@ -29,6 +29,10 @@ impl PublishedPort {
         Ok(Self { rule, fd, open: false })
     }
 
+    pub(super) fn rule(&self) -> Published {
+        self.rule
+    }
+
     pub(super) fn fd(&self) -> &OwnedFd {
         &self.fd
     }

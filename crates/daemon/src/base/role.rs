@@ -1,12 +1,13 @@
 //! The base's [`Role`]: opens and offers connections, and follows its mobiles' associations.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lasthop_control::Report;
+use lasthop_control::{Reloaded, Reply, Report, Request};
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::leave::Leave;
 use lasthop_kernel::reactor::{Interest, Readiness};
@@ -21,6 +22,7 @@ use super::exits::Exits;
 use super::handoff::Handoffs;
 use super::published_port::PublishedPort;
 use super::reachable_families::ReachableFamilies;
+use super::reload::{self, ConfigSource};
 use super::surrogate::Surrogate;
 use super::targets::Targets;
 use crate::backhaul::{BaseAssociationId, WithPeers};
@@ -51,6 +53,10 @@ pub(crate) struct BaseRole {
     /// Absent where there is no other base.
     handoffs: Option<Handoffs>,
     families: ReachableFamilies<BaseAssociationId>,
+    /// The keys of the mobiles that are served.
+    allowed: BTreeSet<PublicKey>,
+    /// Where the configuration can be read again.
+    source: Option<ConfigSource>,
 }
 
 impl BaseRole {
@@ -76,7 +82,41 @@ impl BaseRole {
             exits,
             handoffs,
             families: ReachableFamilies::new(),
+            allowed: config.allow.iter().copied().collect(),
+            source: None,
         }
+    }
+
+    /// The configuration can be read again from there.
+    pub(super) fn set_source(&mut self, mut source: ConfigSource) {
+        source.set_publish(self.published_ports.iter().map(PublishedPort::rule).collect());
+        self.source = Some(source);
+    }
+
+    /// Reads the configuration again, and serves the mobiles that it allows from here on.
+    fn reload(&mut self, core: &mut CoreOf<Self>) -> Result<Reloaded, String> {
+        let outcome = self.read_again(core);
+        reload::log(&outcome);
+        outcome
+    }
+
+    fn read_again(&mut self, core: &mut CoreOf<Self>) -> Result<Reloaded, String> {
+        let nowhere = "this base was not started from what can be read again";
+        let (allow, restart) = self.source.as_mut().ok_or(nowhere)?.read()?;
+        let Some(allow) = allow else { return Ok(Reloaded { restart, ..Reloaded::default() }) };
+        let allowed: BTreeSet<PublicKey> = allow.iter().copied().collect();
+        let before = std::mem::replace(&mut self.allowed, allowed);
+        let added: Vec<PublicKey> = self.allowed.difference(&before).copied().collect();
+        let removed: Vec<PublicKey> = before.difference(&self.allowed).copied().collect();
+        for mobile in &removed {
+            tracing::info!(%mobile, "mobile no longer allowed");
+        }
+        if let Some(handoffs) = &mut self.handoffs {
+            handoffs.set_mobiles(core, &added, &removed);
+        }
+        let (hop, mut turn) = core.turn();
+        hop.set_allowed(&mut turn, &allow);
+        Ok(Reloaded { added: added.len() as u64, removed: removed.len() as u64, restart })
     }
 
     fn open(
@@ -388,6 +428,27 @@ impl Role for BaseRole {
         let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
         let own = [handoffs, self.families.next_timeout(), self.exits.next_timeout()];
         own.into_iter().flatten().min()
+    }
+
+    fn handle_request(
+        &mut self,
+        core: &mut CoreOf<Self>,
+        request: Request,
+    ) -> Result<Reply, String> {
+        let who = match request {
+            Request::Reload {} => {
+                let reload = Some(self.reload(core)?);
+                return Ok(Reply { reload, ..Reply::default() });
+            }
+            Request::Priority { .. } => "priorities are set at the mobile, which tells its base",
+            _ => "it is a mobile with [[bases]] that moves",
+        };
+        Err(format!("a base cannot do this: {who}"))
+    }
+
+    fn handle_reload(&mut self, core: &mut CoreOf<Self>) {
+        // The log has the outcome.
+        let _ = self.reload(core);
     }
 
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {

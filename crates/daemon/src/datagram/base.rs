@@ -164,6 +164,10 @@ where
         // connections away.
     }
 
+    fn set_allowed(&mut self, _turn: &mut Turn<'_>, allowed: &[PublicKey]) {
+        self.machine.set_allowed(allowed);
+    }
+
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.machine.poll_call()
     }

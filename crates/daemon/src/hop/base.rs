@@ -25,6 +25,10 @@ pub(crate) trait BaseHop: Hop<Id = AssociationId> {
     /// Stops accepting associations and streams.
     fn stop(&mut self, turn: &mut Turn<'_>);
 
+    /// Serves the mobiles with these keys from here on, if mobiles have keys; associations of others are
+    /// lost.
+    fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[PublicKey]);
+
     /// The next greeting of a mobile that has no association yet, with its key, where the hop has one.
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         None

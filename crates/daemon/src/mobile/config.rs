@@ -333,7 +333,7 @@ settings! {
 
 settings! {
     /// The mobile's `[handoff]` table.
-    #[derive(Copy, PartialEq, Eq)]
+    #[derive(Copy, Eq)]
     pub struct HandoffFile {
         /// A base that does not answer for so long is left for one that does.
         ///

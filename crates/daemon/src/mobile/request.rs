@@ -20,7 +20,7 @@ impl MobileRole {
                 }
                 self.move_to(core, i);
                 let number = self.handoffs.as_ref().and_then(|handoffs| handoffs.latest.as_ref());
-                Ok(Reply { handoff: number.map(|handoff| handoff.number) })
+                Ok(Reply { handoff: number.map(|handoff| handoff.number), ..Reply::default() })
             }
             Request::Link(Link::Imminent { to: None, in_ms }) => {
                 self.handle_imminent_loss(core, Duration::from_millis(in_ms));
@@ -50,6 +50,9 @@ impl MobileRole {
                 self.handle_link(core, interface.as_deref(), false);
                 Ok(Reply::default())
             }
+            Request::Reload {} => Err("a mobile cannot do this: it is a base that reads its \
+                                       configuration again"
+                .to_owned()),
             // Whoever asks for the status does not ask here.
             Request::Status {} => Ok(Reply::default()),
         }

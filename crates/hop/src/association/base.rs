@@ -59,6 +59,9 @@ pub trait BaseLinks: Sized {
         None
     }
 
+    /// Serves the mobiles with the `allowed` keys, if mobiles have keys.
+    fn set_allowed(_base: &mut BaseEnd<Self>, _allowed: &[PublicKey]) {}
+
     /// Checks whether a mobile is still there: why its association ends, if it is not.
     fn check(&mut self, _now: Time, _association: &mut AssociationOf<Self>) -> Option<CloseReason> {
         None
@@ -187,6 +190,12 @@ impl<K: BaseLinks> BaseEnd<K> {
     /// [`MobileEnd::greet`]: super::MobileEnd::greet
     pub fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.links.poll_call()
+    }
+
+    /// Serves the mobiles with the `allowed` keys from now on. Associations of others are over, without a word to
+    /// them, and what they have begun is forgotten. Where mobiles prove no keys nothing changes.
+    pub fn set_allowed(&mut self, allowed: &[PublicKey]) {
+        K::set_allowed(self, allowed);
     }
 
     /// A handshake that was not answered, for the operator; again once a minute while it goes on.

@@ -49,19 +49,19 @@ pub(super) fn find(
     Ok(found)
 }
 
-/// Asks the process at `path`.
-pub(super) fn ask(path: &Path, request: &Request) -> anyhow::Result<Reply> {
+/// Asks the process at `path`, which should be a `role`.
+pub(super) fn ask(role: &str, path: &Path, request: &Request) -> anyhow::Result<Reply> {
     match control::request(path, request) {
         Err(RequestError::Refused(why)) => bail!(why),
         Err(RequestError::Io(error)) => {
-            Err(error).with_context(|| format!("no mobile answers on {}", path.display()))
+            Err(error).with_context(|| format!("no {role} answers on {}", path.display()))
         }
         other => other.with_context(|| format!("asking on {}", path.display())),
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
     use std::thread::{self, JoinHandle};
@@ -122,7 +122,7 @@ pub(super) mod tests {
     fn a_refusal_is_said_in_the_process_s_own_words() {
         let process = Scripted::new("ask-refused", &[r#"{"error":"no base is called `b9`"}"#]);
         let request = Request::Handoff { to: "b9".to_owned() };
-        let error = ask(&process.path, &request).unwrap_err();
+        let error = ask("mobile", &process.path, &request).unwrap_err();
         assert_eq!(format!("{error:#}"), "no base is called `b9`");
         assert_eq!(process.asked(), [r#"{"handoff":{"to":"b9"}}"#]);
     }
@@ -130,7 +130,7 @@ pub(super) mod tests {
     #[test]
     fn where_nobody_answers_the_socket_is_named() {
         let path = Path::new("/nonexistent/lasthop.sock");
-        let error = ask(path, &Request::Handoff { to: "b2".to_owned() }).unwrap_err();
+        let error = ask("mobile", path, &Request::Handoff { to: "b2".to_owned() }).unwrap_err();
         let said = format!("{error:#}");
         assert!(said.contains("no mobile answers on /nonexistent/lasthop.sock"), "{said}");
     }

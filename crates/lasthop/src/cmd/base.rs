@@ -1,12 +1,18 @@
-use clap::Args;
-use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
+mod reload;
+
+use clap::{Args, Subcommand};
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile, ConfigSource};
 
 use crate::cmd::watch;
 use crate::daemon;
 
 /// Serves mobiles. A flag wins over the configuration file.
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Option<BaseCommand>,
+
     #[command(flatten)]
     settings: daemon::Settings<BaseFile>,
 
@@ -17,11 +23,24 @@ pub(crate) struct Options {
     log: daemon::LogOptions,
 }
 
+#[derive(Subcommand, Debug)]
+enum BaseCommand {
+    /// Have a running base read its configuration again, for the mobiles that it serves
+    Reload(reload::Options),
+}
+
 pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
-    let mut config: BaseConfig = options.settings.resolve()?;
+    if let Some(BaseCommand::Reload(options)) = &options.command {
+        return reload::run(options);
+    }
+    let file = options.settings.read()?;
+    let mut config = BaseConfig::try_from(file.clone())?;
     let stop = daemon::prepare(&options.log)?;
+    daemon::reload_on_hangup(&stop)?;
     let shown = options.metrics.bind(&mut config.control, "base")?;
-    let base = Base::bind(config)?;
+    let settings = options.settings.clone();
+    let source = ConfigSource::new(settings.place(), file, move || settings.read());
+    let base = Base::bind(config)?.with_source(source);
     let _shown = watch::serve(shown)?;
     for addr in base.places() {
         tracing::info!(addr, "serving mobiles");

@@ -50,7 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 fn hand_off(options: &Options, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
-    let reply = ask::ask(path, &Request::Handoff { to: options.to.clone() })?;
+    let reply = ask::ask("mobile", path, &Request::Handoff { to: options.to.clone() })?;
     let Some(number) = reply.handoff else {
         let report = HandoffReport {
             to: options.to.clone(),

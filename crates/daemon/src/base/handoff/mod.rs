@@ -90,6 +90,21 @@ impl Handoffs {
         Ok(())
     }
 
+    /// Mobiles that are served from here on, and that are not any more.
+    pub(super) fn set_mobiles(
+        &mut self,
+        core: &mut Core,
+        added: &[PublicKey],
+        removed: &[PublicKey],
+    ) {
+        let (now, Self { station, means, .. }) = (core.now, &mut *self);
+        added.iter().for_each(|mobile| station.authority_mut().allow_mobile(*mobile));
+        for mobile in removed {
+            station.authority_mut().deny_mobile(mobile);
+            station.revoke(&mut BaseWires { core, means }, now, *mobile);
+        }
+    }
+
     /// Whether a mobile that has an association here has left.
     pub(super) fn is_away(&self, mobile: PublicKey) -> bool {
         self.station.is_away(mobile)

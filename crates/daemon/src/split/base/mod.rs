@@ -442,6 +442,22 @@ impl BaseHop for SplitBase {
         self.listeners.clear();
     }
 
+    fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[PublicKey]) {
+        if !self.is_sealed() {
+            return;
+        }
+        self.stamps.retain(|mobile| allowed.iter().any(|key| key.as_bytes() == mobile));
+        let revoked = self.associations.iter().filter(|(_, a)| !allowed.contains(&a.peer));
+        let revoked: Vec<(u32, bool)> = revoked.map(|(id, a)| (*id, a.confirmed)).collect();
+        self.allowed = Some(allowed.to_vec());
+        for (id, confirmed) in revoked {
+            match confirmed {
+                true => self.lose(id, "the mobile is no longer allowed"),
+                false => self.end_candidate(turn, id, "not allowed any more"),
+            }
+        }
+    }
+
     fn poll_refused(&mut self) -> Option<Refused<String>> {
         self.refusals.poll().map(|refused| refused.map(|from| from.to_string()))
     }

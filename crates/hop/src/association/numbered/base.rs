@@ -301,22 +301,6 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         self.touch(id);
         true
     }
-
-    /// Serves the mobiles with the `allowed` keys from now on. Associations of others are over, without a word to
-    /// them, and what they have begun is forgotten.
-    pub fn set_allowed(&mut self, allowed: &[PublicKey]) {
-        if self.links.allowed.is_none() {
-            return;
-        }
-        let allowed: BTreeSet<[u8; 32]> = gather(allowed.iter().map(|k| *k.as_bytes()));
-        self.links.handshakes.retain(|mobile| allowed.contains(mobile));
-        let revoked = self.links.by_mobile.iter().filter(|(mobile, _)| !allowed.contains(*mobile));
-        let revoked: Vec<u64> = revoked.flat_map(|(_, ids)| ids.iter().copied()).collect();
-        self.links.allowed = Some(allowed);
-        for id in revoked {
-            self.remove(id, CloseReason::Revoked);
-        }
-    }
 }
 
 impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
@@ -415,6 +399,22 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
 
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {
         self.calls.pop_front()
+    }
+
+    fn set_allowed(base: &mut BaseEnd<Self>, allowed: &[PublicKey]) {
+        let links = &mut base.links;
+        if links.allowed.is_none() {
+            return;
+        }
+        let allowed: BTreeSet<[u8; 32]> = allowed.iter().map(|k| *k.as_bytes()).collect();
+        links.handshakes.retain(|mobile| allowed.contains(mobile));
+        links.calls.retain(|(mobile, _)| allowed.contains(mobile.as_bytes()));
+        let revoked = links.by_mobile.iter().filter(|(mobile, _)| !allowed.contains(*mobile));
+        let revoked: Vec<u64> = revoked.flat_map(|(_, ids)| ids.iter().copied()).collect();
+        links.allowed = Some(allowed);
+        for id in revoked {
+            base.remove(id, CloseReason::Revoked);
+        }
     }
 
     fn handle_removed(&mut self, id: u64, association: &AssociationOf<Self>) {

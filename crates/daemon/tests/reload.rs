@@ -1,0 +1,374 @@
+//! A base reads its configuration again while mobiles use it, over loopback.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use lasthop_control::{self as control, Reloaded, Report, Request};
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile, ConfigSource};
+use lasthop_daemon::config;
+use lasthop_daemon::keyfile::{self, Existing};
+use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
+use lasthop_kernel::stop::Stop;
+
+/// Nothing in these tests should take longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const HOPS: [&str; 3] = ["srp", "mobile-tcp", "split-tcp"];
+
+struct Running {
+    stop: Stop,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn start(run: impl FnOnce(&Stop) + Send + 'static) -> Self {
+        let stop = Stop::new().unwrap();
+        let theirs = stop.clone();
+        Self { stop, thread: Some(thread::spawn(move || run(&theirs))) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.request();
+        self.stop.request();
+        if let Some(thread) = self.thread.take()
+            && !thread::panicking()
+        {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A mobile with a proxy.
+struct Served {
+    key: String,
+    proxy: SocketAddr,
+    _running: Running,
+}
+
+/// A base whose configuration is a file, and mobiles of which it may know some.
+struct World {
+    dir: PathBuf,
+    /// What the file has before `allow`.
+    head: String,
+    /// Ports that lead to mobiles that are allowed.
+    doors: Vec<(SocketAddr, usize)>,
+    base: Running,
+    mobiles: Vec<Served>,
+}
+
+impl World {
+    /// `count` mobiles of which the first `allowed` are allowed, with ports that lead to some of them.
+    fn start(hop: &str, count: usize, allowed: usize, doors: &[(SocketAddr, usize)]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("lasthop-reload-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let key = |name: &str| {
+            let keys = keyfile::generate().unwrap();
+            keyfile::store(&dir.join(name), &keys, Existing::Keep).unwrap();
+            keys.public().to_string()
+        };
+        let (shown, base_key) = (dir.display(), key("base"));
+        let keys: Vec<String> = (0..count).map(|n| key(&format!("mobile{n}"))).collect();
+        let head = format!(
+            "listen = [\"127.0.0.1:0\"]\nkey = \"{shown}/base\"\nhop = \"{hop}\"\n\
+             control = \"{shown}/base.sock\"\n"
+        );
+        let path = dir.join("base.toml");
+        write(&path, &head, &keys[..allowed], doors);
+        let read = {
+            let path = path.clone();
+            move || config::load::<BaseFile>(&path)
+        };
+        let file = read().unwrap();
+        let base = Base::bind(BaseConfig::try_from(file.clone()).unwrap()).unwrap();
+        let base = base.with_source(ConfigSource::new(path.display().to_string(), file, read));
+        let address = base.local_addrs()[0];
+        let base = Running::start(move |stop| base.run(stop).unwrap());
+        let mobiles = keys.into_iter().enumerate().map(|(n, key)| {
+            let text = format!(
+                "base = \"{address}\"\nbase_key = \"{base_key}\"\nkey = \"{shown}/mobile{n}\"\n\
+                 proxy = [\"127.0.0.1:0\"]\nhop = \"{hop}\"\ncontrol = \"{shown}/mobile{n}.sock\"\n\
+                 publish = [\"80 -> {}\"]\n",
+                echo_server()
+            );
+            let file: MobileFile = config::parse(Path::new("mobile.toml"), &text).unwrap();
+            let mobile = Mobile::bind(MobileConfig::try_from(file).unwrap()).unwrap();
+            let proxy = mobile.local_addrs()[0];
+            let running = Running::start(move |stop| mobile.run(stop).unwrap());
+            Served { key, proxy, _running: running }
+        });
+        let mobiles = mobiles.collect();
+        Self { dir, head, doors: doors.to_vec(), base, mobiles }
+    }
+
+    fn file(&self) -> PathBuf {
+        self.dir.join("base.toml")
+    }
+
+    /// Writes the file anew, with these mobiles allowed and what leads to them.
+    fn allow(&self, mobiles: &[usize]) {
+        let keys: Vec<String> = mobiles.iter().map(|n| self.mobiles[*n].key.clone()).collect();
+        let of = |n: &usize| mobiles.iter().position(|other| other == n);
+        let doors = self.doors.iter().filter_map(|(door, n)| Some((*door, of(n)?)));
+        write(&self.file(), &self.head, &keys, &doors.collect::<Vec<_>>());
+    }
+
+    fn reload(&self) -> Result<Reloaded, String> {
+        let reply = control::request(&self.dir.join("base.sock"), &Request::Reload {});
+        reply.map(|reply| reply.reload.unwrap()).map_err(|e| e.to_string())
+    }
+
+    fn report(&self) -> Report {
+        control::query(&self.dir.join("base.sock")).unwrap()
+    }
+
+    /// The mobiles that have an association.
+    fn present(&self) -> Vec<usize> {
+        let report = self.report();
+        let is_there = |key: &String| {
+            report.associations.iter().any(|a| a.peer.as_ref() == Some(key) && a.state == "up")
+        };
+        (0..self.mobiles.len()).filter(|n| is_there(&self.mobiles[*n].key)).collect()
+    }
+
+    fn await_mobiles(&self, which: &[usize]) {
+        let told = || format!("{:?} are here, not {which:?}", self.present());
+        lasthop_testing::wait_or(PATIENCE, || self.present() == which, told);
+    }
+
+    /// A connection of a mobile's application.
+    fn connect(&self, mobile: usize, target: SocketAddr) -> TcpStream {
+        let mut stream = TcpStream::connect(self.mobiles[mobile].proxy).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        write!(stream, "CONNECT {target} HTTP/1.1\r\n\r\n").unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+        stream
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Writes a file that allows these keys, with ports that lead to some of them.
+fn write(path: &Path, head: &str, keys: &[String], doors: &[(SocketAddr, usize)]) {
+    let rules: String = doors.iter().map(|(door, n)| publish(*door, &keys[*n])).collect();
+    let tail = format!("{rules}[targets]\nallow = [\"127.0.0.0/8\"]\n");
+    std::fs::write(path, format!("{head}allow = {keys:?}\n{tail}")).unwrap();
+}
+
+fn publish(listen: SocketAddr, mobile: &str) -> String {
+    format!("[[publish]]\nlisten = \"{listen}\"\nport = 80\nmobile = \"{mobile}\"\n")
+}
+
+/// Sends back what it gets, until the end.
+fn echo_server() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            thread::spawn(move || io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    addr
+}
+
+/// Sends for ever what nobody has asked for; how each connection ended.
+fn source() -> (SocketAddr, mpsc::Receiver<ErrorKind>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (out, ends) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, out) = (stream.unwrap(), out.clone());
+            thread::spawn(move || {
+                let end = loop {
+                    if let Err(e) = stream.write_all(&[7; 1000]) {
+                        break e.kind();
+                    }
+                    thread::sleep(Duration::from_millis(1));
+                };
+                let _ = out.send(end);
+            });
+        }
+    });
+    (addr, ends)
+}
+
+fn is_reset(end: ErrorKind) -> bool {
+    matches!(end, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+}
+
+/// Bytes that do not repeat within any buffer.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|i| ((i * i) ^ (i >> 8)) as u8).collect()
+}
+
+/// A port that is free, on the loopback address.
+fn free_port() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+#[test]
+fn a_mobile_that_is_revoked_is_out_and_another_s_transfer_is_whole() {
+    for hop in HOPS {
+        let doors = [free_port(), free_port()];
+        let world = World::start(hop, 2, 2, &[(doors[0], 0), (doors[1], 1)]);
+        world.await_mobiles(&[0, 1]);
+        let (source, ends) = source();
+        let mut victim = world.connect(0, source);
+        victim.read_exact(&mut [0; 5000]).unwrap();
+        let mut through_door = TcpStream::connect(doors[0]).unwrap();
+        through_door.set_read_timeout(Some(PATIENCE)).unwrap();
+        through_door.write_all(b"hello").unwrap();
+        through_door.read_exact(&mut [0; 5]).unwrap();
+        let sent = pattern(3_000_000);
+        let mut other = world.connect(1, echo_server());
+        let mut writer = other.try_clone().unwrap();
+        let data = sent.clone();
+        let (half, halfway) = mpsc::channel();
+        let writing = thread::spawn(move || {
+            let (first, rest) = data.split_at(1_000_000);
+            writer.write_all(first).unwrap();
+            // Some of it is sent after the other mobile is out.
+            halfway.recv().unwrap();
+            writer.write_all(rest).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let mut got = vec![0; 500_000];
+        other.read_exact(&mut got).unwrap();
+
+        world.allow(&[1]);
+        let reloaded = world.reload().unwrap();
+        // Its rule stands for what nobody answers any more.
+        let restart = vec!["publish".to_owned()];
+        assert_eq!(reloaded, Reloaded { added: 0, removed: 1, restart }, "{hop}");
+        // What is asked next finds it gone: its associations, its connections, its doors.
+        assert_eq!(world.present(), [1], "{hop}");
+        let report = world.report();
+        assert_eq!((report.associations.len(), report.connections.len()), (1, 1), "{hop}");
+        assert!(is_reset(ends.recv_timeout(PATIENCE).unwrap()), "{hop}");
+        let end = through_door.read(&mut [0; 10]).unwrap_err();
+        assert_eq!(end.kind(), ErrorKind::ConnectionReset, "{hop}");
+        let refused = TcpStream::connect(doors[0]).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{hop}");
+
+        half.send(()).unwrap();
+        other.read_to_end(&mut got).unwrap();
+        writing.join().unwrap();
+        assert!(got == sent, "{hop}: bytes were lost, changed or doubled");
+        let mut stream = TcpStream::connect(doors[1]).unwrap();
+        stream.write_all(b"hello").unwrap();
+        stream.read_exact(&mut [0; 5]).unwrap();
+        // It asks again and again by now.
+        let counted = world.report().counters;
+        thread::sleep(Duration::from_millis(1500));
+        assert_eq!(world.present(), [1], "{hop}: {counted:?}");
+
+        // And is welcome once more.
+        world.allow(&[0, 1]);
+        assert_eq!(world.reload().unwrap().added, 1);
+        world.await_mobiles(&[0, 1]);
+        world.connect(0, echo_server());
+    }
+}
+
+#[test]
+fn a_mobile_that_is_added_comes_in_without_a_restart_and_a_signal_is_enough() {
+    for hop in HOPS {
+        let world = World::start(hop, 3, 1, &[]);
+        world.await_mobiles(&[0]);
+        let (source, ends) = source();
+        let mut standing = world.connect(0, source);
+        standing.read_exact(&mut [0; 100]).unwrap();
+        world.allow(&[0, 1, 2]);
+        world.base.stop.request_reload();
+        world.await_mobiles(&[0, 1, 2]);
+        world.connect(2, echo_server()).write_all(b"new").unwrap();
+        standing.read_exact(&mut [0; 100]).unwrap();
+        world.allow(&[2]);
+        world.base.stop.request_reload();
+        world.await_mobiles(&[2]);
+        assert!(is_reset(ends.recv_timeout(PATIENCE).unwrap()), "{hop}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_changes_nothing_and_is_named_with_its_place() {
+    let door = free_port();
+    let world = World::start("srp", 2, 2, &[(door, 0)]);
+    world.await_mobiles(&[0, 1]);
+    let path = world.file();
+    let key = &world.mobiles[1].key;
+    let (rules, shown) = (publish(door, &world.mobiles[0].key), path.display().to_string());
+    let only = format!("allow = [{key:?}]\n");
+    for (text, said) in [
+        ("allow = [\n\"abc\"]\n".to_owned(), format!("{shown}:5: `allow`: ")),
+        (format!("{only}listn = []\n"), format!("{shown}:6: ")),
+        // A rule for a mobile that is not allowed any more.
+        (format!("{only}{rules}"), format!("{shown}: `publish`: the mobile ")),
+        (
+            format!("{only}[[mobiles]]\nkey = \"{}\"\naddress = []\n", world.mobiles[0].key),
+            format!("{shown}: `mobiles`: "),
+        ),
+        (String::new(), format!("{shown}: a mobile that is served is missing")),
+    ] {
+        std::fs::write(&path, format!("{}{text}", world.head)).unwrap();
+        let refused = world.reload().unwrap_err();
+        assert!(refused.starts_with(&said) && !refused.contains('\n'), "{refused}");
+        assert_eq!(world.present(), [0, 1]);
+    }
+    std::fs::remove_file(&path).unwrap();
+    assert!(world.reload().unwrap_err().contains(&shown));
+    assert_eq!(world.present(), [0, 1]);
+}
+
+#[test]
+fn what_needs_a_restart_is_named_every_time() {
+    let door = free_port();
+    let world = World::start("srp", 2, 1, &[(door, 0)]);
+    world.await_mobiles(&[0]);
+    let none = Reloaded::default();
+    assert_eq!(world.reload().unwrap(), none);
+    // Said, and the default.
+    let (path, head) = (world.file(), &world.head);
+    let keys = [0, 1].map(|n| world.mobiles[n].key.clone());
+    write(&path, &format!("{head}carrier = \"udp\"\n"), &keys[..1], &world.doors);
+    assert_eq!(world.reload().unwrap(), none);
+    let other = format!("{head}allow = {keys:?}\n[limits]\nconnections = 7\n");
+    std::fs::write(&path, other).unwrap();
+    for added in [1, 0] {
+        let restart = ["publish", "targets.allow", "limits.connections"].map(str::to_owned);
+        let restart = restart.to_vec();
+        assert_eq!(world.reload().unwrap(), Reloaded { added, removed: 0, restart });
+    }
+    world.await_mobiles(&[0, 1]);
+}
+
+#[test]
+fn a_mobile_reads_nothing_again() {
+    let world = World::start("srp", 1, 1, &[]);
+    world.await_mobiles(&[0]);
+    let refused = control::request(&world.dir.join("mobile0.sock"), &Request::Reload {});
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("mobile") && refused.contains("base"), "{refused}");
+}
