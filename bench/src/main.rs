@@ -70,6 +70,8 @@ enum Figure {
     Priority,
     /// What agents in the path bring kernels, and what they must not cost
     Agents,
+    /// What floods of a base cost those who use it, and those who come meanwhile
+    Attack,
     /// All of these but `twin`
     All,
     /// Lets every packet of netfilter queue 0 pass
@@ -113,6 +115,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Forward => &[figure::forward::run],
         Figure::Priority => &[figure::priority::run],
         Figure::Agents => &[figure::agents::run],
+        Figure::Attack => &[figure::attack::run],
         Figure::All => &[
             figure::loss::run,
             figure::silence::run,
@@ -123,6 +126,7 @@ fn run(cli: &Cli) -> Result<usize> {
             figure::handoff::run,
             figure::priority::run,
             figure::agents::run,
+            figure::attack::run,
             figure::clean::run,
             figure::cost::run,
             figure::forward::run,

@@ -39,18 +39,22 @@ impl Stage {
 
     /// Starts a peer here; `place` keeps several apart.
     pub(crate) fn start(&self, peer: &Peer, place: u16) -> Result<Running> {
+        peer::start(peer, &self.hosts()?, place)
+    }
+
+    /// The three hosts, as peers know them.
+    pub(crate) fn hosts(&self) -> Result<Hosts> {
         let SocketAddr::V4(hop) = self.lab.base_address(Family::V4) else {
             bail!("the base has no IPv4 address");
         };
-        let hosts = Hosts {
+        Ok(Hosts {
             fixed: self.lab.fixed.clone(),
             base: self.lab.base.clone(),
             mobile: self.lab.mobile.clone(),
             server: self.lab.server_address(Family::V4),
             wired: BASE_WIRED,
             hop,
-        };
-        peer::start(peer, &hosts, place)
+        })
     }
 
     /// Starts a transfer of `bytes`.

@@ -1,6 +1,7 @@
 //! One module for each figure.
 
 pub(crate) mod agents;
+pub(crate) mod attack;
 pub(crate) mod clean;
 pub(crate) mod cost;
 pub(crate) mod fair;

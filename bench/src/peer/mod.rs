@@ -4,6 +4,7 @@ mod kernel;
 mod lasthop;
 mod proxy;
 pub(crate) mod quic_tunnel;
+pub(crate) mod site;
 mod told;
 mod tunnel;
 

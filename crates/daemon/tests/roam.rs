@@ -7,12 +7,13 @@ use std::iter;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lasthop_control::{self as control, HandoffState, Link, Report, Request};
-use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
-use lasthop_daemon::config;
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile, ConfigSource};
+use lasthop_daemon::config::{self, KeyText};
 use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{Mobile, MobileConfig, MobileFile};
 use lasthop_kernel::stop::Stop;
@@ -49,7 +50,8 @@ impl Drop for Running {
 
 struct BaseProcess {
     name: String,
-    config: BaseConfig,
+    /// What it reads when it starts, and when it is to read it again.
+    file: Arc<Mutex<BaseFile>>,
     running: Option<Running>,
 }
 
@@ -117,8 +119,8 @@ impl Country {
                     j + 1
                 );
             }
-            let config = BaseConfig::try_from(parse::<BaseFile>(&text)).unwrap();
-            bases.push(BaseProcess { name: name.clone(), config, running: None });
+            let file = Arc::new(Mutex::new(parse::<BaseFile>(&text)));
+            bases.push(BaseProcess { name: name.clone(), file, running: None });
             listed += &format!(
                 "[[bases]]\nname = \"{name}\"\naddress = \"127.0.0.1:{near_port}\"\nkey = \"{}\"\n",
                 keys[i]
@@ -138,8 +140,11 @@ impl Country {
     }
 
     fn raise(&mut self, i: usize) {
-        let config = self.bases[i].config.clone();
-        let base = Base::bind(config).unwrap();
+        let (name, shared) = (self.bases[i].name.clone(), Arc::clone(&self.bases[i].file));
+        let file = shared.lock().unwrap().clone();
+        let base = Base::bind(BaseConfig::try_from(file.clone()).unwrap()).unwrap();
+        let read = move || Ok(shared.lock().unwrap().clone());
+        let base = base.with_source(ConfigSource::new(name, file, read));
         self.bases[i].running = Some(Running::start(move |stop| base.run(stop).unwrap()));
     }
 
@@ -315,6 +320,7 @@ with_each_hop! {
     a_base_that_dies_is_left_for_another_and_new_connections_work,
     the_next_connection_after_a_restart_works,
     a_base_that_nobody_knows_is_named_and_nothing_happens,
+    what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once,
 }
 
 /// MHP-15, MHP-18, MHP-19
@@ -439,4 +445,24 @@ fn a_base_that_nobody_knows_is_named_and_nothing_happens(hop: &str) {
     assert!(error.contains("b9") && error.contains("b1, b2"), "{error}");
     assert_eq!(country.ask(&handoff(0)).unwrap().handoff, None);
     says(&mut stream, "still here");
+}
+
+/// The base that has the session serves the mobile as before.
+fn what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once(hop: &str) {
+    let country = Country::start(hop, 2, "");
+    let echo = echo_server();
+    let mut stayed = country.connect(echo);
+    says(&mut stayed, "before");
+    country.go(1);
+    says(&mut stayed, "from there");
+    let mut new = country.connect(echo);
+    says(&mut new, "its own");
+    let other = KeyText(*keyfile::generate().unwrap().public());
+    country.bases[0].file.lock().unwrap().allow = Some(vec![other]);
+    let reply = control::request(&country.dir.join("b1.sock"), &Request::Reload {}).unwrap();
+    assert_eq!(reply.reload.map(|reload| (reload.added, reload.removed)), Some((1, 1)));
+    assert!(country.base_report(0).connections.is_empty());
+    assert_eq!(stayed.read(&mut [0; 1]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    says(&mut new, "still here");
+    says(&mut country.connect(echo), "new");
 }

@@ -1,0 +1,137 @@
+//! A base at work that mobiles join one by one.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_kernel::netns::Netns;
+use lasthop_lab::client::{Client, Via};
+use lasthop_lab::process::Daemon;
+use lasthop_units::{Duration, Seed};
+use tempfile::TempDir;
+
+use super::{Hop, Hosts, Peer, Running, Work, tunnel};
+use crate::process::{self, cpu_of};
+
+/// A base, until it is dropped. Its mobiles are dropped before it.
+pub(crate) struct Site {
+    // Ended before the files that it may still read.
+    base: Daemon,
+    parts: Parts,
+    hosts: Hosts,
+}
+
+enum Parts {
+    Lasthop(Lasthop),
+    Tunnel(tunnel::Parts),
+}
+
+impl Site {
+    /// Starts the base of `peer`, which serves so many mobiles. Their keys, if they have any, follow from `seed`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or this peer has no mobiles that come one by one.
+    pub(crate) fn open(peer: &Peer, hosts: &Hosts, mobiles: usize, seed: Seed) -> Result<Self> {
+        let parts = match peer {
+            Peer::Srp => Parts::Lasthop(Lasthop::new(Hop::new("srp"), mobiles, seed)?),
+            Peer::SplitTcp(name) => {
+                Parts::Lasthop(Lasthop::new(Hop::split_tcp(name), mobiles, seed)?)
+            }
+            Peer::Quic => Parts::Tunnel(tunnel::Parts::new(hosts, 0, None)?),
+            other => bail!("{other} has no mobiles that come one by one"),
+        };
+        let command = match &parts {
+            Parts::Lasthop(lasthop) => lasthop.base(hosts)?,
+            Parts::Tunnel(tunnel) => tunnel.base(),
+        };
+        Ok(Site { base: Daemon::spawn(command)?, parts, hosts: hosts.clone() })
+    }
+
+    /// Starts the `n`th mobile, and does not wait for it.
+    pub(crate) fn join(&self, n: u16) -> Result<Running> {
+        let at = self.hosts.local_at(n);
+        let (command, via, server) = match &self.parts {
+            Parts::Lasthop(lasthop) => {
+                (lasthop.mobile(&self.hosts, n)?, Via::Socks5(at), self.hosts.server)
+            }
+            Parts::Tunnel(tunnel) => (tunnel.mobile(n), Via::Direct, at),
+        };
+        let client = Client::new(&self.hosts.mobile, via, server);
+        let daemons = vec![Daemon::spawn(command)?];
+        Ok(Running { client, work: Work::Others { daemons, _files: None } })
+    }
+
+    /// The base's public key and its mobiles' key pairs, where there are any.
+    pub(crate) fn keys(&self) -> Option<(PublicKey, Vec<Keypair>)> {
+        let Parts::Lasthop(Lasthop { base, mobiles, .. }) = &self.parts else { return None };
+        Some((*base.public(), mobiles.clone()))
+    }
+
+    /// CPU time of the base so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        cpu_of(self.base.id())
+    }
+
+    /// An error with its last words if the base has ended.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        Ok(self.base.check()?)
+    }
+}
+
+/// What the commands of a base of lasthop's and of its mobiles are made from.
+struct Lasthop {
+    hop: Hop,
+    files: TempDir,
+    base: Keypair,
+    mobiles: Vec<Keypair>,
+}
+
+impl Lasthop {
+    fn new(hop: Hop, mobiles: usize, seed: Seed) -> Result<Self> {
+        let files = tempfile::tempdir().context("making a directory")?;
+        let base = Keypair::generate(seed.child("base"));
+        let pair = |n: usize| Keypair::generate(seed.child(&format!("mobile {n}")));
+        Ok(Lasthop { hop, files, base, mobiles: (0..mobiles).map(pair).collect() })
+    }
+
+    fn base(&self, hosts: &Hosts) -> Result<Command> {
+        let mut command = self.command(&hosts.base, "base")?;
+        command.args(["--listen", &hosts.hop_at(0).to_string()]);
+        command.arg("--key").arg(self.secret("base", &self.base)?);
+        for mobile in &self.mobiles {
+            command.args(["--allow", &mobile.public().to_string()]);
+        }
+        Ok(command)
+    }
+
+    fn mobile(&self, hosts: &Hosts, n: u16) -> Result<Command> {
+        let pair = self.mobiles.get(usize::from(n)).context("a mobile without a key")?;
+        let mut command = self.command(&hosts.mobile, "mobile")?;
+        command.args(["--base", &hosts.hop_at(0).to_string()]);
+        command.args(["--base-key", &self.base.public().to_string()]);
+        command.arg("--key").arg(self.secret(&format!("mobile{n}"), pair)?);
+        command.args(["--proxy", &hosts.local_at(n).to_string()]);
+        Ok(command)
+    }
+
+    /// No status socket is wanted at the usual place.
+    fn command(&self, host: &Netns, role: &str) -> Result<Command> {
+        let mut command = host.command(process::lasthop()?);
+        command.env("XDG_RUNTIME_DIR", "/dev/null").arg(role).args(&self.hop.both);
+        Ok(command)
+    }
+
+    /// A new file with a secret key.
+    fn secret(&self, name: &str, pair: &Keypair) -> Result<PathBuf> {
+        let path = self.files.path().join(name);
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
+        file.and_then(|mut file| file.write_all(pair.secret().to_text().as_bytes()))
+            .with_context(|| format!("writing {}", path.display()))?;
+        Ok(path)
+    }
+}
