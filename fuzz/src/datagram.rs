@@ -22,7 +22,10 @@ pub fn run(bytes: &[u8]) {
         let _ = (view.path(), view.noise());
     }
     if let Ok(reply) = CookieReply::parse(bytes) {
-        assert_eq!(CookieReply::parse(&reply.to_bytes()).map(|again| again.sealed), Ok(reply.sealed));
+        assert_eq!(
+            CookieReply::parse(&reply.to_bytes()).map(|again| again.sealed),
+            Ok(reply.sealed)
+        );
     }
     if let Ok(token) = Token::parse(bytes) {
         assert_eq!(Token::parse(&token.to_bytes()), Ok(token));
