@@ -226,7 +226,10 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         let Some(opened) = candidate.keyset.open(now, datagram) else { return false };
         let opened = Opened { number: opened.number, packet: opened.packet, locates: true };
         let Some(candidate) = self.links.handshakes.take(receiver) else { return false };
-        self.links.handshakes.stamps.confirm(&candidate.mobile, candidate.stamp);
+        // Without a seal anybody claims any key.
+        if self.links.is_sealed() {
+            self.links.handshakes.stamps.confirm(&candidate.mobile, candidate.stamp);
+        }
         let id = match candidate.renews {
             None => self.stand(now, from, candidate),
             Some(name) => match self.renew(now, from, name, candidate) {

@@ -103,7 +103,7 @@ pub(in super::super) struct Handshakes<A> {
     unproven: Tokens,
     proven: Tokens,
     sources: Sources,
-    pub(super) stamps: Stamps,
+    pub(in super::super) stamps: Stamps,
 }
 
 impl<A> Default for Handshakes<A> {

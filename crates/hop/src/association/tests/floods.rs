@@ -155,3 +155,16 @@ fn a_clock_that_was_set_back_locks_nobody_out() {
         assert_eq!(w.base.stats().stale, stale);
     }
 }
+
+/// Without a seal anybody claims any key, and so nothing is remembered of keys.
+#[test]
+fn an_unsealed_base_remembers_no_stamps() {
+    let mut w = Ends::new(0.0, 1);
+    let claim = *keys(1).public();
+    w.base = Base::unsealed(HopConfig::default(), Seed::from_u64(1));
+    let (config, seed) = (HopConfig::default(), Seed::from_u64(2));
+    w.mobiles[0].1 = Mobile::unsealed(config, claim, BASE, seed, w.now);
+    w.run(Duration::from_secs(1));
+    assert!(w.mobile().is_up() && w.base.associations().count() == 1);
+    assert_eq!(w.base.links.handshakes.stamps.outdone(&claim, 0), None);
+}
