@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use lasthop_units::Seed;
 use lasthop_wire::agent::beside;
-use lasthop_wire::datagram::{self, Hello, Limits, PlainInit, PlainReply};
+use lasthop_wire::datagram::{
+    self, CookieReply, Hello, Limits, PlainInit, PlainReply, Token, Unknown,
+};
 use lasthop_wire::frame::{Ack, Frame, Writer};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
 use lasthop_wire::mobile_tcp::{
@@ -368,7 +370,7 @@ fn sealed_datagrams_show_their_outer_form() {
     let frames = [
         over_udp(PORT, &sealed),
         framed(&sealed),
-        framed(&of_kind(1, 130)),
+        framed(&of_kind(1, 146)),
         framed(&of_kind(2, 84)),
     ];
     let asked = [
@@ -388,7 +390,7 @@ fn sealed_datagrams_show_their_outer_form() {
     assert_eq!(read[0][1..], outer);
     assert_eq!(read[1][0], "40");
     assert_eq!(read[1][1..], outer);
-    assert_eq!(read[2], ["130", "1", "1", "", "", "", "", &"00".repeat(32), ""]);
+    assert_eq!(read[2], ["146", "1", "1", "", "", "", "", &"00".repeat(32), ""]);
     assert_eq!(read[3], ["84", "2", "1", "0x00000000", "", "", "", &"00".repeat(30), ""]);
 }
 
@@ -410,15 +412,37 @@ fn frames_between_agents_are_told_from_those_of_hops() {
 }
 
 #[test]
+fn demands_and_challenges_show_what_they_hold() {
+    let cookie = CookieReply { nonce: [1; 12], sealed: [2; 32] };
+    let challenge = Token { response: false, receiver: 0xabcd, token: [3; 8], mac: [4; 16] };
+    let frames = [
+        over_udp(PORT, &Unknown { receiver: 0xabcd }.to_bytes()),
+        over_udp(PORT, &cookie.to_bytes()),
+        over_udp(PORT, &challenge.to_bytes()),
+        over_udp(PORT, &Token { response: true, ..challenge }.to_bytes()),
+    ];
+    let asked = ["lasthop.kind", "lasthop.receiver", "lasthop.cookie", "lasthop.token"];
+    let Some(read) = fields(&frames, &asked) else { return };
+    let (cookie, token) = ("02".repeat(32), "03".repeat(8));
+    let expected = [
+        ["5", "0x0000abcd", "", ""],
+        ["6", "", &cookie, ""],
+        ["7", "0x0000abcd", "", &token],
+        ["8", "0x0000abcd", "", &token],
+    ];
+    assert_eq!(read, expected);
+}
+
+#[test]
 fn bad_datagrams_are_marked() {
     let mut later = of_kind(0, 40);
     later[0] = 0x20;
     let no_tag = datagram::DataHeader::new(0, 1, 2).to_bytes();
     let short = [&[0, 90][..], &of_kind(0, 40)].concat();
     let frames = [
-        framed(&of_kind(1, 127)),
-        framed(&of_kind(2, 213)),
-        framed(&of_kind(7, 40)),
+        framed(&of_kind(1, 143)),
+        framed(&of_kind(2, 340)),
+        framed(&of_kind(9, 40)),
         framed(&later),
         framed(&no_tag),
         ethernet(ETHERTYPE_HOP, &short),
@@ -569,7 +593,9 @@ fn nothing_makes_the_script_fail() {
         extended(&opening(), &[Extension::Message(b"hello"), Extension::ResetCode(5)]),
         plain_data(&frames_of_srp()),
         plain_data(&data(&segment(), b"abc")),
-        of_kind(1, 130),
+        of_kind(1, 146),
+        of_kind(6, 46),
+        of_kind(7, 30),
         init.clone(),
         reply.clone(),
     ];

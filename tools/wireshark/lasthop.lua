@@ -600,9 +600,16 @@ local KINDS = {
     [2] = "Handshake reply",
     [3] = "Plain init",
     [4] = "Plain reply",
+    [5] = "Unknown",
+    [6] = "Cookie reply",
+    [7] = "Path challenge",
+    [8] = "Path response",
 }
 -- The shortest and the longest of each kind.
-local BOUNDS = { [0] = { 10, 65535 }, { 128, 256 }, { 84, 212 }, { 48, 176 }, { 20, 148 } }
+local BOUNDS = {
+    [0] = { 10, 65535 }, { 144, 399 }, { 84, 339 }, { 48, 303 }, { 20, 275 }, { 6, 6 }, { 46, 46 },
+    { 30, 30 }, { 30, 30 },
+}
 local TAG_LEN = 16
 
 local h = {
@@ -619,6 +626,10 @@ local h = {
     static = ProtoField.bytes("lasthop.static", "Static public key, encrypted"),
     sealed_hello = ProtoField.bytes("lasthop.sealed_hello", "Hello, encrypted"),
     mac = ProtoField.bytes("lasthop.mac", "Keyed hash"),
+    cookie_mac = ProtoField.bytes("lasthop.cookie_mac", "Hash keyed with the cookie"),
+    nonce = ProtoField.bytes("lasthop.nonce", "Nonce"),
+    cookie = ProtoField.bytes("lasthop.cookie", "Cookie, encrypted"),
+    token = ProtoField.bytes("lasthop.token", "Token"),
     public = ProtoField.bytes("lasthop.public", "Public key, as claimed"),
     hello_version = ProtoField.uint8("lasthop.hello.version", "Version"),
     fast_aes = ProtoField.bool("lasthop.hello.fast_aes", "AES is fast here", 8, nil, 0x01),
@@ -674,8 +685,9 @@ local function add_handshake(tree, tvb, kind)
     if kind == 1 then
         tree:add(h.ephemeral, tvb(2, 32))
         tree:add(h.static, tvb(34, 48))
-        tree:add(h.sealed_hello, tvb(82, len - 16 - 82))
-        tree:add(h.mac, tvb(len - 16, 16))
+        tree:add(h.sealed_hello, tvb(82, len - 32 - 82))
+        tree:add(h.mac, tvb(len - 32, 16))
+        tree:add(h.cookie_mac, tvb(len - 16, 16))
     elseif kind == 2 then
         tree:add(h.receiver, tvb(2, 4))
         tree:add(h.ephemeral, tvb(6, 32))
@@ -684,9 +696,18 @@ local function add_handshake(tree, tvb, kind)
     elseif kind == 3 then
         tree:add(h.public, tvb(2, 32))
         add_hello(tree, tvb, 34)
-    else
+    elseif kind == 4 then
         tree:add(h.receiver, tvb(2, 4))
         add_hello(tree, tvb, 6)
+    elseif kind == 5 then
+        tree:add(h.receiver, tvb(2, 4))
+    elseif kind == 6 then
+        tree:add(h.nonce, tvb(2, 12))
+        tree:add(h.cookie, tvb(14, 32))
+    else
+        tree:add(h.receiver, tvb(2, 4))
+        tree:add(h.token, tvb(6, 8))
+        tree:add(h.mac, tvb(14, 16))
     end
 end
 
