@@ -322,7 +322,7 @@ fn what_cannot_be_used_changes_nothing_and_is_named_with_its_place() {
     let (rules, shown) = (publish(door, &world.mobiles[0].key), path.display().to_string());
     let only = format!("allow = [{key:?}]\n");
     for (text, said) in [
-        ("allow = [\n\"abc\"]\n".to_owned(), format!("{shown}:5: `allow`: ")),
+        ("allow = [\n\"abc\"]\n".to_owned(), format!("{shown}:6: `allow`: ")),
         (format!("{only}listn = []\n"), format!("{shown}:6: ")),
         // A rule for a mobile that is not allowed any more.
         (format!("{only}{rules}"), format!("{shown}: `publish`: the mobile ")),
