@@ -7,7 +7,8 @@ use blake2::digest::consts::U16;
 use blake2::digest::{FixedOutput, KeyInit, Update};
 use blake2::{Blake2s256, Blake2sMac, Digest};
 use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, OpeningKey, Responder};
-use lasthop_units::Seed;
+use lasthop_units::{Seed, Time};
+use lasthop_wire::datagram::{Kind, MAC_LEN};
 
 struct Handshake {
     mobile: Initiator,
@@ -40,18 +41,30 @@ impl Handshake {
         Self { mobile, base, opening: keys.recv, genuine, mac_key: mac_key.finalize().into() }
     }
 
-    /// What anybody can do who knows the base's public key.
+    /// What anybody can do who knows the base's public key. In an init the hash that shows a cookie follows.
     fn make_mac_right(&self, message: &mut [u8]) {
-        let Some((message, place)) = message.split_last_chunk_mut::<16>() else { return };
+        let is_init = Kind::of(message) == Ok(Kind::HandshakeInit);
+        let end = message.len().saturating_sub(if is_init { MAC_LEN } else { 0 });
+        let Some((message, place)) = message[..end].split_last_chunk_mut::<MAC_LEN>() else {
+            return;
+        };
         let mac = <Blake2sMac<U16> as KeyInit>::new((&self.mac_key).into());
         place.copy_from_slice(&mac.chain(message).finalize_fixed());
     }
 
     fn try_all(&mut self, message: &mut [u8], number: u64) {
-        if self.genuine.iter().any(|genuine| genuine == message) {
+        let [init, reply] = &self.genuine;
+        // It is the same init whatever cookie it shows.
+        let same_init = message.len() == init.len()
+            && init
+                .split_last_chunk::<MAC_LEN>()
+                .is_some_and(|(init, _)| message.starts_with(init));
+        if same_init || reply == message {
             return;
         }
         let _ = self.base.check(message);
+        assert!(!self.base.shows_cookie(Time::ZERO, &[1; 8], message));
+        assert!(self.mobile.take_cookie(message).is_none());
         assert!(self.base.read(message).is_err());
         assert!(self.mobile.finish(message).is_err());
         if let Ok(request) = Responder::unsealed().read(message) {
