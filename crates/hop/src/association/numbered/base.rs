@@ -409,7 +409,7 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
         if links.allowed.is_none() {
             return;
         }
-        let allowed: BTreeSet<[u8; 32]> = allowed.iter().map(|k| *k.as_bytes()).collect();
+        let allowed: BTreeSet<[u8; 32]> = gather(allowed.iter().map(|k| *k.as_bytes()));
         links.handshakes.retain(|mobile| allowed.contains(mobile));
         links.calls.retain(|(mobile, _)| allowed.contains(mobile.as_bytes()));
         let revoked = links.by_mobile.iter().filter(|(mobile, _)| !allowed.contains(*mobile));
