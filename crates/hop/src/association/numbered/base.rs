@@ -195,8 +195,9 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         };
         self.links.stats.handshakes += 1;
         let keyset = Keyset::new(now, keys, (receiver, remote), numbers);
-        let candidate = Candidate::new(now, fingerprint, (mobile, stamp), keyset, limits, reply);
-        self.links.handshakes.insert(now, from, candidate);
+        let candidate =
+            Candidate::new(now, (fingerprint, from), (mobile, stamp), keyset, limits, reply);
+        self.links.handshakes.insert(now, candidate);
         true
     }
 
@@ -231,8 +232,8 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             self.links.handshakes.stamps.confirm(&candidate.mobile, candidate.stamp);
         }
         let id = match candidate.renews {
-            None => self.stand(now, from, candidate),
-            Some(name) => match self.renew(now, from, name, candidate) {
+            None => self.stand(now, candidate),
+            Some(name) => match self.renew(now, name, candidate) {
                 Some(id) => id,
                 None => {
                     self.links.reply_unknown(now, from, receiver);
@@ -244,10 +245,11 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         true
     }
 
-    /// A candidate becomes the mobile's association.
-    fn stand(&mut self, now: Time, from: A, candidate: Candidate) -> u64 {
+    /// A candidate becomes the mobile's association, which is where its init came from: a datagram from elsewhere
+    /// moves it like any other.
+    fn stand(&mut self, now: Time, candidate: Candidate<A>) -> u64 {
         let links = &mut self.links;
-        let Candidate { keyset, mobile, limits, replied, .. } = candidate;
+        let Candidate { from, keyset, mobile, limits, replied, .. } = candidate;
         let (receiver, sealed) = (keyset.local, links.is_sealed());
         let overhead = overhead::<T>(&links.config, sealed);
         let mut association = Association::<A, T>::new(&links.config, Role::Base, overhead, now);
@@ -269,13 +271,13 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
     }
 
     /// The association of this name goes on under a candidate's keys; `None` if it is no more.
-    fn renew(&mut self, now: Time, from: A, name: u32, candidate: Candidate) -> Option<u64> {
+    fn renew(&mut self, now: Time, name: u32, candidate: Candidate<A>) -> Option<u64> {
         let id = match self.links.by_receiver.get(&name) {
             Some(id) => *id,
             // The mobile takes it to be standing: nothing has come under its first keys yet.
             None => {
                 let first = self.links.handshakes.take(name)?;
-                self.stand(now, from, first)
+                self.stand(now, first)
             }
         };
         let association = &mut self.entries.get_mut(&id)?.association;

@@ -33,8 +33,10 @@ const PROVEN_AT_ONCE: f64 = 1000.0;
 const REPLIES_MAX: usize = 256;
 
 /// An answered handshake whose keys nobody has used yet.
-pub(in super::super) struct Candidate {
+pub(in super::super) struct Candidate<A> {
     fingerprint: Fingerprint,
+    /// Whence its init came first: its mobile has shown no other address.
+    pub(super) from: A,
     /// When its reply was sent, if it was sent exactly once so far.
     pub(super) replied: Option<Time>,
     replies: u32,
@@ -50,11 +52,11 @@ pub(in super::super) struct Candidate {
     expires: Time,
 }
 
-impl Candidate {
+impl<A> Candidate<A> {
     /// Answers, with `reply`, the init that has this fingerprint, this mobile's with this stamp.
     pub(super) fn new(
         now: Time,
-        fingerprint: Fingerprint,
+        (fingerprint, from): (Fingerprint, A),
         (mobile, stamp): (PublicKey, u64),
         keyset: Keyset,
         limits: Limits,
@@ -62,6 +64,7 @@ impl Candidate {
     ) -> Self {
         Self {
             fingerprint,
+            from,
             replied: None,
             replies: 0,
             quiet_until: Time::ZERO,
@@ -97,7 +100,7 @@ pub(super) enum Admission {
 
 /// All candidates of a base, and their replies.
 pub(in super::super) struct Handshakes<A> {
-    pub(in super::super) candidates: Vec<Candidate>,
+    pub(in super::super) candidates: Vec<Candidate<A>>,
     /// Replies to send, and where to.
     pub(in super::super) replies: VecDeque<(A, Reply)>,
     unproven: Tokens,
@@ -180,8 +183,8 @@ impl<A: CarrierAddress> Handshakes<A> {
     }
 
     /// Adds a candidate and replies to it.
-    pub(super) fn insert(&mut self, now: Time, to: A, mut candidate: Candidate) {
-        let receiver = candidate.keyset.local;
+    pub(super) fn insert(&mut self, now: Time, mut candidate: Candidate<A>) {
+        let (to, receiver) = (candidate.from, candidate.keyset.local);
         candidate.quiet_until = now + REPLY_AGAIN;
         self.candidates.push(candidate);
         self.queue_reply(to, Reply::Candidate(receiver));
@@ -198,16 +201,16 @@ impl<A: CarrierAddress> Handshakes<A> {
         }
     }
 
-    pub(super) fn get(&self, receiver: u32) -> Option<&Candidate> {
+    pub(super) fn get(&self, receiver: u32) -> Option<&Candidate<A>> {
         self.candidates.iter().find(|c| c.keyset.local == receiver)
     }
 
-    pub(super) fn get_mut(&mut self, receiver: u32) -> Option<&mut Candidate> {
+    pub(super) fn get_mut(&mut self, receiver: u32) -> Option<&mut Candidate<A>> {
         self.candidates.iter_mut().find(|c| c.keyset.local == receiver)
     }
 
     /// Takes out a candidate that is no more: it was confirmed, or is another's by now.
-    pub(super) fn take(&mut self, receiver: u32) -> Option<Candidate> {
+    pub(super) fn take(&mut self, receiver: u32) -> Option<Candidate<A>> {
         let at = self.candidates.iter().position(|c| c.keyset.local == receiver)?;
         Some(self.candidates.swap_remove(at))
     }

@@ -100,3 +100,23 @@ fn only_the_challenged_address_can_respond() {
     w.base.handle_datagram(at, 4, &mut responses[0].clone());
     assert!(probation(&mut w));
 }
+
+/// SEC-6: nor does an association begin at an address that has shown nothing.
+#[test]
+fn an_association_does_not_begin_at_a_victims_address() {
+    let mut w = Ends::new(0.0, 1);
+    let id = w.mobile().open().unwrap();
+    w.mobile().write(id, b"from here").unwrap();
+    // The reply has come: what follows comes from elsewhere.
+    while !w.mobile().is_up() {
+        let until = w.now + Duration::from_secs(1);
+        assert!(w.step(until));
+    }
+    w.mobiles[0].0 = 3;
+    w.run(Duration::from_millis(30));
+    assert_eq!(w.association().peer(), Some(3));
+    let challenged = |w: &mut Ends| w.association().link().unwrap().check_at().is_some();
+    assert!(challenged(&mut w), "and the challenge is on its way");
+    w.run(Duration::from_millis(50));
+    assert!(!challenged(&mut w), "this one is there, and has responded");
+}
