@@ -590,6 +590,7 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         self.end_elsewhere(world, now, session);
+        self.discard_deferred(world, session);
         // It may have come for a mobile that has no association here yet.
         let call = self.mobiles.get_mut(mobile).and_then(|known| known.call.as_mut());
         let waiting = call.and_then(|call| call.state.take_if(|state| state.session == session));
@@ -643,6 +644,22 @@ where
                 }
             }
         }
+    }
+
+    /// Wired halves of a session that is over need not be made.
+    fn discard_deferred<W>(&mut self, world: &mut W, session: SessionId)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        self.deferred.retain_mut(|(_, deferred)| match deferred {
+            Deferred::Restore(restoring) if restoring.session == session => {
+                let images = restoring.images.drain(..).map(|restored| restored.image);
+                world.discard(session, images.collect());
+                world.end_move(restoring.mobile);
+                false
+            }
+            _ => true,
+        });
     }
 
     /// Resets the connection with this name.

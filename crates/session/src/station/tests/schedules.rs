@@ -170,9 +170,10 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
 /// Schedules that showed a defect each, beyond those that every run has.
 #[test]
 fn what_went_wrong_once_does_not_again() {
-    for seed in
-        [1732, 4366, 10417, 12409, 17338, 28768, 38590, 56430, 56867, 65565, 81860, 10207, 11065]
-    {
+    for seed in [
+        1732, 4366, 10417, 12409, 17338, 28768, 38590, 56430, 56867, 65565, 81860, 10207, 11065,
+        8485,
+    ] {
         run(seed);
     }
 }
