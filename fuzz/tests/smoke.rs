@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use lasthop_fuzz::{
     agent_messages, agents, bare, beside, datagram, frames, handoff, handoff_messages, handshake,
-    http_connect, mhp, mobile_ip, mobile_tcp_packets, packet, scenario, socks5, srp, tcp,
-    tcp_streams,
+    http_connect, mhp, mobile_ip, mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp,
+    srp, tcp, tcp_streams,
 };
 use lasthop_units::{Seed, Stream};
 use lasthop_wire::agent::{Connection, Message, Ranges};
@@ -362,4 +362,46 @@ fn tcp_streams() {
     let lossy =
         [&[0, 2, 31, 4, 0, 4, 255, 1][..], &[0, 15, 18, 3, 22, 90, 28, 60].repeat(9)].concat();
     smoke("tcp_streams", 100, tcp_streams::run, &[&modern, &old, &lossy]);
+}
+
+/// A link, an address, a route, a rule and a proxy, an error with words, and a packet that waits.
+#[test]
+fn kernel_messages() {
+    let attribute = |kind: u16, value: &[u8]| {
+        let mut out = [&(value.len() as u16 + 4).to_ne_bytes()[..], &kind.to_ne_bytes()].concat();
+        out.extend(value);
+        out.resize(out.len().next_multiple_of(4), 0);
+        out
+    };
+    let message = |kind: u16, fields: &[u8], attributes: &[Vec<u8>]| {
+        let body = [fields, &attributes.concat()].concat();
+        let length = (16 + body.len() as u32).to_ne_bytes();
+        [&length[..], &kind.to_ne_bytes(), &[0; 10], &body].concat()
+    };
+    let name = attribute(3, b"eth0\0");
+    let ten = attribute(1, &[10, 0, 0, 1]);
+    let all = [
+        message(16, &[0, 0, 1, 0, 2, 0, 0, 0, 0x43, 0, 1, 0, 0, 0, 0, 0], &[name]),
+        message(20, &[2, 24, 0, 0, 2, 0, 0, 0], &[ten.clone(), attribute(2, &[10, 0, 0, 1])]),
+        message(24, &[2, 32, 0, 0, 254, 76, 0, 1, 0, 0, 0, 0], std::slice::from_ref(&ten)),
+        message(32, &[2, 0, 32, 0, 100, 0, 0, 1, 0, 0, 0, 0], &[attribute(2, &[10, 0, 0, 1])]),
+        message(28, &[2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 8, 0], &[ten]),
+        message(2, &[255, 255, 255, 255], &[vec![0; 16], attribute(1, b"not allowed\0")]),
+        message(0x300, &[2, 0, 0, 1], &[attribute(1, &[0, 0, 0, 9, 8, 0, 3]), attribute(10, b"x")]),
+    ];
+    let whole = all.concat();
+    let samples: Vec<&[u8]> = all.iter().map(Vec::as_slice).chain([&whole[..]]).collect();
+    smoke("netlink", 1, netlink::run, &samples);
+}
+
+/// A stream with data, an end, a reset and an acknowledgement; with what nobody sealed, and repeated.
+#[test]
+fn connections_of_split_tcp() {
+    let data = [0, 0, 0, 0, 1, 10, 2, 20, 3, 255];
+    let ends = [&data[..], &[0x14, 0], &[0x34, 16], &[0; 16]].concat();
+    let aborts = [&data[..], &[0x24, 8], &[9; 8], &[1, 10]].concat();
+    let forged = [&data[..], &[6, 5, 1, 2, 3, 4, 5], &[1, 10]].concat();
+    let again = [&data[..], &[7, 0, 1, 10]].concat();
+    let unread = [&[2, 77][..], &data[2..], &[3, 255, 3, 255]].concat();
+    smoke("split_tcp", 200, split_tcp::run, &[&ends, &aborts, &forged, &again, &unread]);
 }

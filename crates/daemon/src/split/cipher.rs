@@ -142,7 +142,7 @@ impl std::fmt::Debug for Opener {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::split::tests::keys;
+    use crate::split::hostile::keys;
 
     fn sealed(sealer: &mut Sealer) -> ([u8; HEADER_LEN], [u8; 20]) {
         let (mut header, mut body) = ([0; HEADER_LEN], *b"body0123456789abcdef");

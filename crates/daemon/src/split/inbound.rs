@@ -341,7 +341,7 @@ impl Inbound {
     }
 
     /// Bytes of memory that it takes.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(super) fn memory(&self) -> usize {
         self.chunks.iter().chain(&self.spare).map(|chunk| chunk.buf.len()).sum()
     }

@@ -31,6 +31,8 @@
 mod base;
 mod cipher;
 mod control;
+#[cfg(any(test, feature = "testing"))]
+pub mod hostile;
 mod inbound;
 mod mobile;
 mod outbound;

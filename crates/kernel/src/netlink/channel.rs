@@ -258,20 +258,8 @@ impl Channel {
         if from.port_number() != KERNEL {
             return Ok(Read::Some(true));
         }
-        let Some(mut rest) = self.buffer.get(..length) else { return Ok(Read::Overrun) };
-        let mut understood = true;
-        while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
-            let length = frame.length() as usize;
-            match NetlinkMessage::deserialize(rest) {
-                Ok(message) => each(message),
-                Err(error) => {
-                    understood = false;
-                    tracing::debug!(%error, "malformed netlink message");
-                }
-            }
-            rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-        }
-        Ok(Read::Some(understood))
+        let Some(read) = self.buffer.get(..length) else { return Ok(Read::Overrun) };
+        Ok(Read::Some(messages(read, each)))
     }
 
     /// Lets the kernel hold no more than about `bytes` for this socket.
@@ -287,8 +275,25 @@ impl AsFd for Channel {
     }
 }
 
+/// Hands over the messages of one read that are understood; whether all were.
+pub(super) fn messages(mut rest: &[u8], each: &mut dyn FnMut(NetlinkMessage<Message>)) -> bool {
+    let mut understood = true;
+    while let Ok(frame) = NetlinkBuffer::new_checked(rest) {
+        let length = frame.length() as usize;
+        match NetlinkMessage::deserialize(rest) {
+            Ok(message) => each(message),
+            Err(error) => {
+                understood = false;
+                tracing::debug!(%error, "malformed netlink message");
+            }
+        }
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    understood
+}
+
 /// What an acknowledgement says.
-fn verdict(error: &ErrorMessage, what: &dyn Fn() -> String) -> Result<(), NetlinkError> {
+pub(super) fn verdict(error: &ErrorMessage, what: &dyn Fn() -> String) -> Result<(), NetlinkError> {
     if error.code.is_none() {
         return Ok(());
     }

@@ -82,20 +82,13 @@ impl NetlinkDeserializable for Message {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::hostile::read_message;
     use super::super::requests::{NEW_ADDRESS, NEW_LINK, NEW_ROUTE};
-    use super::super::{Address, Interface, LINK_NAME, Route, Rule, attributes, family, neighbour};
+    use super::super::{Address, LINK_NAME, Route, Rule, attributes, family, neighbour};
     use super::*;
 
-    /// What the readers of messages make of bytes, in the order of their types.
     fn read(bytes: &[u8]) -> [bool; 5] {
-        let message = Message::new(NEW_LINK, bytes);
-        [
-            Interface::of(&message).is_some(),
-            Address::of(&message).is_some(),
-            Route::of(&message).is_some(),
-            Rule::of(&message).is_some(),
-            neighbour::named(&message).is_some(),
-        ]
+        read_message(&Message::new(NEW_LINK, bytes))
     }
 
     /// What is shorter than the fields of its kind says nothing; what ends within an attribute says less.

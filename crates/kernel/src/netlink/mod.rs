@@ -8,6 +8,8 @@
 mod attributes;
 mod bridge;
 mod channel;
+#[cfg(any(test, feature = "testing"))]
+pub mod hostile;
 mod message;
 mod monitor;
 mod neighbour;
@@ -212,10 +214,12 @@ impl Address {
         }
         let has = |flag| flags & flag != 0;
         let usable = has(ADDRESS_OPTIMISTIC) || !has(ADDRESS_TENTATIVE);
+        // On a point-to-point link `address` is the peer's.
+        let ip = local.or(address)?;
+        let (ip, prefix) = self::prefix(ip.is_ipv6(), (ip, prefix))?;
         Some(Self {
             interface: u32::from_ne_bytes([a, b, c, d]),
-            // On a point-to-point link `address` is the peer's.
-            ip: local.or(address)?,
+            ip,
             prefix,
             usable: usable && !has(ADDRESS_DAD_FAILED),
         })
@@ -236,6 +240,12 @@ const FAMILY_ANY: u8 = libc::AF_UNSPEC as u8;
 /// The address family of IPv4 or IPv6 as messages carry it.
 fn family(ipv6: bool) -> u8 {
     if ipv6 { libc::AF_INET6 as u8 } else { libc::AF_INET as u8 }
+}
+
+/// A prefix of a family; none if the address is of the other one, or has fewer bits.
+fn prefix(ipv6: bool, (ip, length): Prefix) -> Option<Prefix> {
+    let bits = if ipv6 { 128 } else { 32 };
+    (ip.is_ipv6() == ipv6 && length <= bits).then_some((ip, length))
 }
 
 /// The whole of one family's addresses.

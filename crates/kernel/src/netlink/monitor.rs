@@ -178,7 +178,7 @@ impl AsFd for Monitor {
     }
 }
 
-fn take_note(now: &mut Picture, rerouted: &mut bool, message: &Message) {
+pub(super) fn take_note(now: &mut Picture, rerouted: &mut bool, message: &Message) {
     match message.kind {
         NEW_LINK => {
             if let Some(interface) = Interface::of(message) {

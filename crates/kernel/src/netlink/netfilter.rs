@@ -302,7 +302,7 @@ impl AsFd for PacketQueue {
     }
 }
 
-fn held(message: &Message) -> Option<Held> {
+pub(super) fn held(message: &Message) -> Option<Held> {
     let (_, attributes) = message.parts::<4>()?;
     let (mut id, mut bytes) = (None, None);
     for (kind, value) in attributes {

@@ -115,7 +115,7 @@ fn question(Ends { client, server }: Ends) -> Message {
 
 /// The peer's port and the inode, of struct inet_diag_msg: family, state, timer, retransmissions, the
 /// socket's name as above, and, after four other numbers, the inode.
-fn parse_socket(message: &Message) -> Option<(u16, u32)> {
+pub(super) fn parse_socket(message: &Message) -> Option<(u16, u32)> {
     let (fields, _) = message.parts::<72>()?;
     let [_, _, _, _, _, _, a, b, .., c, d, e, f] = *fields;
     (message.kind == BY_FAMILY)

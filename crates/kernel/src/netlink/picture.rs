@@ -78,6 +78,11 @@ impl Picture {
         all.map(|(_, ip)| *ip)
     }
 
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn len_of_addresses(&self) -> usize {
+        self.addresses.len()
+    }
+
     pub(super) fn default_route(&self, ipv6: bool) -> Option<&DefaultRoute> {
         self.defaults[usize::from(ipv6)].as_ref()
     }

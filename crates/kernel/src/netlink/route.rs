@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::attributes::{Attributes, Value};
 use super::message::Message;
-use super::{PROTOCOL, Prefix, everything, family};
+use super::{PROTOCOL, Prefix, everything, family, prefix};
 
 // linux/rtnetlink.h
 const DESTINATION: u16 = 1;
@@ -244,6 +244,7 @@ impl Route {
                 _ => {}
             }
         }
+        route.to = prefix(ipv6, route.to)?;
         Some(route)
     }
 

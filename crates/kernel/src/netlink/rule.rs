@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::message::Message;
-use super::{PROTOCOL, Prefix, everything, family};
+use super::{PROTOCOL, Prefix, everything, family, prefix};
 
 // linux/fib_rules.h
 const DESTINATION: u16 = 1;
@@ -144,14 +144,20 @@ impl Rule {
                 MADE_BY => rule.protocol = value.u8()?,
                 MARK => mark = value.u32()?,
                 MASK => mask = value.u32()?,
-                SOURCE => rule.from = Some((value.ip()?, from)),
-                DESTINATION => rule.to = Some((value.ip()?, to)),
+                SOURCE if from > 0 => rule.from = Some((value.ip()?, from)),
+                DESTINATION if to > 0 => rule.to = Some((value.ip()?, to)),
                 INPUT => rule.input = Some(value.text()?.to_owned()),
                 L3MDEV if value.u8() == Some(0) => {}
                 OUTPUT | TUNNEL | L3MDEV | USERS | IP_PROTOCOL | SOURCE_PORTS
                 | DESTINATION_PORTS => return None,
                 _ => {}
             }
+        }
+        for of in [&mut rule.from, &mut rule.to] {
+            *of = match *of {
+                Some(of) => Some(prefix(ipv6, of)?),
+                None => None,
+            };
         }
         rule.mark = (mask != 0).then_some((mark, mask));
         Some(rule)

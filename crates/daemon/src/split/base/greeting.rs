@@ -9,6 +9,7 @@ use lasthop_units::{CarrierAddress, Time};
 use lasthop_wire::datagram::MAX_INIT_LEN;
 
 use super::association::Association;
+use crate::split::cipher::Opener;
 use crate::split::inbound::Inbound;
 use crate::split::{
     GREETING_TIMEOUT, KIND_CONTROL, KIND_STREAM, MAGIC, PREFACE_LEN, STREAM_PREFACE_LEN, VERSION,
@@ -99,7 +100,8 @@ impl Greetings {
 }
 
 /// What the first bytes of a connection are.
-pub(super) enum FirstBytes {
+#[derive(PartialEq, Eq, Debug)]
+pub(in crate::split) enum FirstBytes {
     Incomplete,
     Garbage,
     /// The preface of another version of the protocol, which is this.
@@ -122,22 +124,34 @@ pub(super) fn read(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) 
             Moved::Blocked => return FirstBytes::Incomplete,
             Moved::End | Moved::Broken(_) => return FirstBytes::Garbage,
         }
-        match classify(greeting, known) {
+        let Greeting { into, claims, .. } = greeting;
+        let opener = |association, stream: u64| {
+            let claimed = known.get(&association)?;
+            // A mobile's streams are even; of the odd ones only those are accepted that were requested.
+            let is_asked = stream.is_multiple_of(2) || claimed.streams.awaits_connection(stream);
+            is_asked.then(|| claimed.keys.stream(stream).1)
+        };
+        match classify(into, claims, opener) {
             FirstBytes::Incomplete => {}
             complete => return complete,
         }
     }
 }
 
-fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> FirstBytes {
-    if let Some((association, stream)) = greeting.claims {
-        return match greeting.into.open_records() {
-            Ok(()) if greeting.into.opened() => FirstBytes::Stream(association, stream),
+/// `opener` knows what opens the records of an association's stream, if there may be such a one.
+pub(in crate::split) fn classify(
+    into: &mut Inbound,
+    claims: &mut Option<(u32, u64)>,
+    opener: impl Fn(u32, u64) -> Option<Opener>,
+) -> FirstBytes {
+    if let Some((association, stream)) = *claims {
+        return match into.open_records() {
+            Ok(()) if into.opened() => FirstBytes::Stream(association, stream),
             Ok(()) => FirstBytes::Incomplete,
             Err(_) => FirstBytes::Garbage,
         };
     }
-    let raw = greeting.into.raw();
+    let raw = into.raw();
     if raw.starts_with(&preface(KIND_CONTROL)) {
         let Some(length) = raw.get(PREFACE_LEN..PREFACE_LEN + 2) else {
             return FirstBytes::Incomplete;
@@ -149,7 +163,7 @@ fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Firs
         }
         let Some(init) = raw.get(PREFACE_LEN + 2..end) else { return FirstBytes::Incomplete };
         let init = init.to_vec();
-        greeting.into.skip(end);
+        into.skip(end);
         return FirstBytes::Init(init);
     }
     if raw.starts_with(&preface(KIND_STREAM)) {
@@ -158,16 +172,11 @@ fn classify(greeting: &mut Greeting, known: &BTreeMap<u32, Association>) -> Firs
         };
         let number = |bytes: &[u8]| bytes.iter().fold(0, |n, b| n << 8 | u64::from(*b));
         let (association, stream) = (number(&names[..4]) as u32, number(&names[4..]));
-        let Some(claimed) = known.get(&association) else { return FirstBytes::Garbage };
-        // A mobile's streams are even; of the odd ones only those are accepted that were requested.
-        if stream % 2 == 1 && !claimed.streams.awaits_connection(stream) {
-            return FirstBytes::Garbage;
-        }
-        let keys = &claimed.keys;
-        greeting.into.skip(STREAM_PREFACE_LEN);
-        greeting.into.start(keys.stream(stream).1);
-        greeting.claims = Some((association, stream));
-        return classify(greeting, known);
+        let Some(opens) = opener(association, stream) else { return FirstBytes::Garbage };
+        into.skip(STREAM_PREFACE_LEN);
+        into.start(opens);
+        *claims = Some((association, stream));
+        return classify(into, claims, opener);
     }
     match raw.split_at_checked(MAGIC.len()) {
         Some((magic, [version, _kind, ..])) if magic == MAGIC && *version != VERSION => {

@@ -3,7 +3,7 @@
 mod admission;
 mod association;
 mod candidates;
-mod greeting;
+pub(in crate::split) mod greeting;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;

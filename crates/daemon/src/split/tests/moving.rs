@@ -11,7 +11,7 @@ use lasthop_kernel::tcp::Socket;
 use lasthop_units::Time;
 use proptest::prelude::*;
 
-use super::keys;
+use crate::split::hostile::keys;
 use crate::split::inbound::Inbound;
 use crate::split::record::WINDOW_MIN;
 use crate::split::stream::Stream;

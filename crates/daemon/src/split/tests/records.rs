@@ -2,8 +2,8 @@
 
 use lasthop_hop::RecvState;
 
-use super::keys;
 use crate::split::cipher::HEADER_LEN;
+use crate::split::hostile::keys;
 use crate::split::inbound::Inbound;
 use crate::split::outbound::Outbound;
 use crate::split::record::{ACK_LEN, Ack, Forged, PAYLOAD_MAX, RECORD_MAX, WINDOW_MIN};

@@ -41,7 +41,7 @@ pub(super) fn resolve() -> Result<Option<Family>, NetlinkError> {
 }
 
 /// The numbers, if the message describes nl80211.
-fn of(message: &Message) -> Option<Family> {
+pub(super) fn of(message: &Message) -> Option<Family> {
     let (_, attributes) = message.parts::<4>()?;
     if attributes.find(NAME)?.text()? != NL80211 {
         return None;

@@ -39,6 +39,12 @@ pub struct WirelessEvent {
     pub what: Wireless,
 }
 
+/// Has this module's readers look at a message.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn read(message: &Message) {
+    let _ = (family::of(message), news(message));
+}
+
 /// What is reported of a wireless interface.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wireless {
