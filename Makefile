@@ -50,13 +50,18 @@ golden:
 	LASTHOP_GOLDEN=write $(CARGO) test --locked -p lasthop --test documented
 
 # Random schedules by the hundred thousand: handoffs that interrupt each other, lost messages, crashed
-# bases, stolen grants. `make test` runs some of each.
+# bases, stolen grants. `make test` runs some of each. Then real kernels for SOAK_TIME: moves, silences,
+# floods and restarts under connections of every kind, and nothing may be wrong or grow.
+SOAK_TIME ?= 1h
 soak:
 	tools/need test
+	tools/need bench
 	LASTHOP_SCHEDULES=100000 $(CARGO) test --locked -p lasthop-session --lib \
 		-- --nocapture handoff::tests::schedules station::tests::schedules
 	LASTHOP_FIRST=1000 LASTHOP_HANDOFFS=4000 LASTHOP_MOBILE_TCP=20000 \
 		$(CARGO) test --locked -p lasthop-sim --test mhp random
+	$(CARGO) build --locked --release -p lasthop -p lasthop-bench
+	$(BIN)/release/lasthop-bench soak --for $(SOAK_TIME)
 
 # Each fuzz target for a moment, on a stable toolchain; without coverage to guide it.
 fuzz-smoke:

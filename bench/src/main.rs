@@ -6,6 +6,7 @@ mod peer;
 mod process;
 mod pump;
 mod report;
+mod soak;
 mod stage;
 
 use std::path::PathBuf;
@@ -72,7 +73,9 @@ enum Figure {
     Agents,
     /// What floods of a base cost those who use it, and those who come meanwhile
     Attack,
-    /// All of these but `twin`
+    /// Hours of moves, silences, floods and restarts: is every byte right, and does anything grow?
+    Soak(soak::Options),
+    /// All of these but `twin` and `soak`
     All,
     /// Lets every packet of netfilter queue 0 pass
     #[command(hide = true)]
@@ -111,7 +114,7 @@ fn run(cli: &Cli) -> Result<usize> {
         Figure::Cost => &[figure::cost::run],
         Figure::Many => &[figure::many::run],
         Figure::Handoff => &[figure::handoff::run],
-        Figure::Twin(_) => &[],
+        Figure::Twin(_) | Figure::Soak(_) => &[],
         Figure::Forward => &[figure::forward::run],
         Figure::Priority => &[figure::priority::run],
         Figure::Agents => &[figure::agents::run],
@@ -147,6 +150,9 @@ fn run(cli: &Cli) -> Result<usize> {
     }
     setting.check(figures)?;
     process::choose_lasthop(cli.lasthop.as_deref())?;
+    if let Figure::Soak(options) = &cli.figure {
+        soak::run(options, cli.seed, &mut report);
+    }
     for figure in figures {
         figure(&setting, &mut report);
     }

@@ -24,10 +24,12 @@ use crate::peer::{Peer, Running};
 use crate::report::{Report, Row};
 use crate::stage::Stage;
 use connections::Connections;
-use datagrams::{Content, Datagrams};
-use flood::{Attacker, Flood, Load};
+pub(crate) use datagrams::{Content, Datagrams};
+use flood::Load;
+pub(crate) use flood::{Attacker, Flood};
 use initials::Initials;
-use messages::{Handshakes, Order};
+use messages::Handshakes;
+pub(crate) use messages::{Order, garbage, unknown};
 
 const FIGURE: &str = "attack";
 /// What is claimed of the goodput that is left, and of a new mobile.

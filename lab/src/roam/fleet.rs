@@ -331,6 +331,17 @@ impl Fleet {
         self.bases.get(index(number))?.as_ref()
     }
 
+    /// The processes that run: `base1`, `mobile` and the like, and the number of each.
+    pub fn processes(&self) -> impl Iterator<Item = (String, u32)> {
+        let numbered = |name: &'static str, all: &[Option<Daemon>]| -> Vec<(String, u32)> {
+            let all = (1..).zip(all);
+            all.filter_map(|(n, one)| Some((format!("{name}{n}"), one.as_ref()?.id()))).collect()
+        };
+        let mobile = self.mobile.as_ref().map(|mobile| ("mobile".to_owned(), mobile.id()));
+        let (bases, helpers) = (numbered("base", &self.bases), numbered("helper", &self.helpers));
+        bases.into_iter().chain(helpers).chain(mobile)
+    }
+
     /// The last that base `number` said.
     pub fn base_said(&self, number: usize) -> String {
         self.base(number).map(Daemon::said).unwrap_or_default()

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use lasthop_emulator::Control;
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 
@@ -66,6 +67,11 @@ impl Roam {
     /// The base that the mobile is at, or was at last.
     pub fn last_place(&self) -> usize {
         self.last_place
+    }
+
+    /// What the radio that the mobile is on can be told; none in a dead zone.
+    pub fn control(&self) -> Option<&Control> {
+        self.place.map(|number| &self.radios[index(number)].air.control)
     }
 
     /// The mobile leaves the base that it is at: its radio has no carrier, and what is on the air

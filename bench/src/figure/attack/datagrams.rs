@@ -17,7 +17,7 @@ const LONGEST: usize = 512;
 const LOOKS: usize = 64;
 
 /// What is sent.
-pub(super) enum Content {
+pub(crate) enum Content {
     /// These, as they are.
     Fixed(Vec<Vec<u8>>),
     /// These, each with the cookie that the base has given to the address that it is sent from.
@@ -42,7 +42,7 @@ impl Content {
 }
 
 /// Sends datagrams from all sources in turn.
-pub(super) struct Datagrams {
+pub(crate) struct Datagrams {
     sources: Vec<Source>,
     content: Content,
     order: Order,
@@ -50,7 +50,7 @@ pub(super) struct Datagrams {
 
 impl Datagrams {
     /// Opens a socket at each source.
-    pub(super) fn open(attacker: &Attacker, content: Content, order: Order) -> Result<Self> {
+    pub(crate) fn open(attacker: &Attacker, content: Content, order: Order) -> Result<Self> {
         let sources = attacker.sources.iter().map(|at| Source::open(*at, attacker.base));
         let sources =
             sources.collect::<io::Result<_>>().context("opening the attacker's sockets")?;

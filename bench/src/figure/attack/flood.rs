@@ -27,7 +27,7 @@ const CABLE: &str = "attack0";
 
 /// A host on a cable of its own to the base: what it sends does not cross the radio.
 #[derive(Clone, Debug)]
-pub(super) struct Attacker {
+pub(crate) struct Attacker {
     host: Netns,
     /// Where it sends from.
     pub(super) sources: Vec<Ipv4Addr>,
@@ -37,7 +37,7 @@ pub(super) struct Attacker {
 
 impl Attacker {
     /// Joins one to the base.
-    pub(super) fn beside(hosts: &Hosts) -> Result<Self> {
+    pub(crate) fn beside(hosts: &Hosts) -> Result<Self> {
         let host = Netns::anonymous()?;
         let at = |n| Ipv4Addr::new(10, 0, 9, n);
         let sources: Vec<Ipv4Addr> = (2..2 + SOURCES).map(at).collect();
@@ -48,23 +48,28 @@ impl Attacker {
         host.route(None, at(1).into())?;
         Ok(Attacker { host, sources, base: hosts.hop.into() })
     }
+
+    /// Somebody at a host that is there already, and at a base.
+    pub(crate) fn at(host: &Netns, sources: Vec<Ipv4Addr>, base: SocketAddr) -> Self {
+        Attacker { host: host.clone(), sources, base }
+    }
 }
 
 /// What is sent at once.
-pub(super) trait Volley {
+pub(crate) trait Volley {
     /// Sends those numbered from `first` on; how many could be.
     fn fire(&mut self, first: u64, count: usize) -> usize;
 }
 
 /// A flood, until it is stopped.
-pub(super) struct Flood {
+pub(crate) struct Flood {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Load>>>,
 }
 
 /// What a flood was.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(crate) struct Load {
     sent: u64,
     took: Duration,
     cpu: Duration,
@@ -84,7 +89,7 @@ impl Load {
 
 impl Flood {
     /// Starts one of `rate` a second; `arm` is called in the attacker's host.
-    pub(super) fn start<V: Volley>(
+    pub(crate) fn start<V: Volley>(
         attacker: &Attacker,
         rate: u64,
         arm: impl FnOnce(&Attacker) -> Result<V> + Send + 'static,
@@ -101,7 +106,7 @@ impl Flood {
     }
 
     /// Stops it.
-    pub(super) fn stop(mut self) -> Result<Load> {
+    pub(crate) fn stop(mut self) -> Result<Load> {
         self.stop.store(true, Ordering::Relaxed);
         let thread = self.thread.take().context("the flood was stopped before")?;
         thread.join().map_err(|_| anyhow!("the flood panicked"))?

@@ -31,7 +31,7 @@ const STREAM: [u8; 5] = *b"LHT\x02\x01";
 
 /// Which of a flood's messages is sent when.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// One after the other, and again from the first.
     Cycled,
     /// From the first to the last while so many are sent, each a few times in a row if they are fewer.
@@ -104,7 +104,7 @@ impl Handshakes {
 }
 
 /// Datagrams of all kinds, and of none, with nothing sensible in them.
-pub(super) fn garbage(seed: Seed) -> Vec<Vec<u8>> {
+pub(crate) fn garbage(seed: Seed) -> Vec<Vec<u8>> {
     let mut random = seed.stream("garbage");
     let datagram = |_| {
         let len = 1 + random.below(LONGEST) as usize;
@@ -117,7 +117,7 @@ pub(super) fn garbage(seed: Seed) -> Vec<Vec<u8>> {
 }
 
 /// Data for associations that do not exist.
-pub(super) fn unknown(seed: Seed) -> Vec<Vec<u8>> {
+pub(crate) fn unknown(seed: Seed) -> Vec<Vec<u8>> {
     let mut random = seed.stream("unknown");
     let datagram = |_| {
         let header = DataHeader::new(0, random.next_u64() as u32, random.next_u64());
