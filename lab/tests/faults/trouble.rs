@@ -3,19 +3,27 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::Duration;
 
 use etherparse::{Icmpv4Header, Icmpv4Type, PacketBuilder, icmpv4::DestUnreachableHeader};
+use lasthop_kernel::netns::Netns;
+use lasthop_lab::LabError;
+use lasthop_lab::process::Daemon;
 use lasthop_lab::topology::Family;
 use lasthop_testing::wait_or;
 use lasthop_units::Seed;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::common;
 use crate::stage::{PATIENCE, Stage};
 use crate::talks;
+use crate::tracer::Tracer;
 
 /// For how long there are no descriptors.
 const DEARTH: Duration = Duration::from_secs(2);
@@ -36,7 +44,7 @@ fn limit(id: u32, descriptors: Option<u64>) -> Option<u64> {
 fn a_process_without_descriptors_rests_and_goes_on_when_it_has_some() {
     for hop in ["srp", "split-tcp"] {
         for (n, role) in ["base", "mobile"].into_iter().enumerate() {
-            let Some(stage) = Stage::start(hop, Seed::from_u64(20)) else { return };
+            let Some(stage) = Stage::start(hop, 1, Seed::from_u64(20)) else { return };
             talks(&stage, "before", 2);
             let before = stage.holdings(None);
             let id = stage.ids()[n];
@@ -47,11 +55,13 @@ fn a_process_without_descriptors_rests_and_goes_on_when_it_has_some() {
                     let paused = || stage.words()[n].contains("accept failed: paused");
                     wait_or(PATIENCE, paused, || format!("no accept fails\n{}", stage.said()));
                 }
+                let asking = scope.spawn(|| stage.asked(n).map(drop).map_err(|e| e.to_string()));
                 let calls = stage.calls()[n];
                 thread::sleep(DEARTH);
                 let calls = stage.calls()[n] - calls;
                 limit(id, usual);
                 under.join().unwrap();
+                assert_eq!(asking.join().unwrap(), Ok(()), "{hop}, {role}: the status");
                 println!("{hop}, {role}: {calls} calls");
                 assert!(calls < SPINS, "{hop}, {role}: {calls} calls");
             });
@@ -61,6 +71,46 @@ fn a_process_without_descriptors_rests_and_goes_on_when_it_has_some() {
             stage.end();
         }
     }
+}
+
+/// SEC-20
+#[test]
+fn a_helper_without_descriptors_rests_and_serves_when_it_has_some() {
+    let Some(program) = common::program() else { return };
+    let Some(host) = common::permitted(Netns::anonymous().map_err(LabError::Netns)) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("helper.sock");
+    let mut command = host.command(program);
+    command.arg("helper").arg("--socket").arg(&path);
+    let helper = Daemon::spawn(command).unwrap();
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let kind = SocketType::SEQPACKET;
+    let connect = || -> rustix::io::Result<OwnedFd> {
+        let fd = rustix::net::socket(AddressFamily::UNIX, kind, None)?;
+        rustix::net::connect(&fd, &address).map(|()| fd)
+    };
+    wait_or(PATIENCE, || connect().is_ok(), || format!("no helper: {}", helper.said()));
+    let tracer = Tracer::attach(helper.id(), Seed::from_u64(22));
+    let usual = limit(helper.id(), Some(3));
+    let client = connect().unwrap();
+    let paused = || helper.said().contains("accept failed: paused");
+    let rests = (0..DEARTH.as_millis() / 20).any(|_| {
+        thread::sleep(Duration::from_millis(20));
+        paused()
+    });
+    let before = tracer.calls();
+    thread::sleep(DEARTH);
+    let calls = tracer.calls() - before;
+    limit(helper.id(), usual);
+    assert!(rests && calls < SPINS, "{calls} calls: {}", helper.said());
+    // What it does not understand it answers by hanging up.
+    set_socket_timeout(&client, Timeout::Recv, Some(PATIENCE)).unwrap();
+    rustix::net::send(&client, b"?", SendFlags::NOSIGNAL).unwrap();
+    let answer = rustix::net::recv(&client, &mut [0; 100][..], RecvFlags::empty());
+    assert!(answer.is_ok() || answer == Err(Errno::CONNRESET), "{answer:?}");
+    tracer.terminate();
+    wait_or(PATIENCE, || !tracer.is_running(), || "the helper stays".into());
+    assert_eq!(tracer.ended(), Some(0), "{}", helper.said());
 }
 
 /// The port of the mobile's UDP socket.
@@ -91,7 +141,7 @@ fn forged(what: DestUnreachableHeader, source: SocketAddrV4, target: SocketAddrV
 #[test]
 fn forged_icmp_errors_end_nothing_and_shrink_nothing() {
     for hop in ["srp", "mobile-tcp"] {
-        let Some(stage) = Stage::start(hop, Seed::from_u64(21)) else { return };
+        let Some(stage) = Stage::start(hop, 1, Seed::from_u64(21)) else { return };
         talks(&stage, "before", 6);
         let before = stage.association();
         let SocketAddr::V4(base) = stage.lab.base_address(Family::V4) else { unreachable!() };
