@@ -126,17 +126,32 @@ pub fn both(
     stop: &Stop,
     patience: Duration,
 ) -> Result<(), LabError> {
-    let stream = client.connect(patience)?;
+    both_over(&client.connect(patience)?, name, amounts, seed, received, stop)
+}
+
+/// The same over a connection that stands.
+///
+/// # Errors
+///
+/// It broke.
+pub fn both_over(
+    mut stream: &TcpStream,
+    name: &str,
+    amounts: Amounts,
+    seed: Seed,
+    received: &Watched,
+    stop: &Stop,
+) -> Result<(), LabError> {
     let talk = |e| LabError::io("talking both ways", e);
-    (&stream).write_all(format!("both {name} {}\n", amounts.down).as_bytes()).map_err(talk)?;
+    stream.write_all(format!("both {name} {}\n", amounts.down).as_bytes()).map_err(talk)?;
     stream
         .set_write_timeout(Some(TICK))
         .and_then(|()| stream.set_read_timeout(Some(TICK)))
         .map_err(talk)?;
     thread::scope(|scope| {
-        let speak = || say(&stream, amounts.up, client_seed(seed), stop);
+        let speak = || say(stream, amounts.up, client_seed(seed), stop);
         let speaker = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, speak)?;
-        let listened = listen(&mut BufReader::new(Patient { stream: &stream, stop }), received);
+        let listened = listen(&mut BufReader::new(Patient { stream, stop }), received);
         let spoken = speaker.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()));
         spoken.and(listened)
     })

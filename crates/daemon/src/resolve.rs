@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
+use lasthop_kernel::wake::Wake;
 use lasthop_session::Refusal;
-use rustix::event::EventfdFlags;
 
 /// Threads that ask; a name server that does not answer holds one for several seconds.
 const THREADS: usize = 4;
@@ -44,7 +44,7 @@ struct Queue<T> {
 struct Shared<T> {
     queue: Mutex<Queue<T>>,
     ready: Condvar,
-    wake: OwnedFd,
+    wake: Wake,
 }
 
 impl<T> Shared<T> {
@@ -72,7 +72,7 @@ pub(crate) struct Resolver<T> {
 impl<T: Send + 'static> Resolver<T> {
     /// Starts the threads.
     pub(crate) fn start() -> io::Result<Self> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let wake = Wake::new()?;
         let queue = Mutex::new(Queue { waiting: VecDeque::new(), closed: false });
         let shared = Arc::new(Shared { queue, ready: Condvar::new(), wake });
         let (sender, answers) = mpsc::channel();
@@ -108,7 +108,7 @@ impl<T: Send + 'static> Resolver<T> {
 
     /// Clears the wake-ups so far; call before [`poll`](Self::poll).
     pub(crate) fn drain(&self) {
-        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+        self.shared.wake.drain();
     }
 }
 
@@ -131,7 +131,7 @@ fn work<T>(shared: &Shared<T>, answers: &Sender<Resolution<T>>) {
         if answers.send(Resolution { tag, addresses }).is_err() {
             return;
         }
-        let _ = rustix::io::write(&shared.wake, &1u64.to_ne_bytes());
+        shared.wake.ring();
     }
 }
 

@@ -25,3 +25,4 @@ pub mod tcp;
 pub mod transparent;
 pub mod tun;
 pub mod turn;
+pub mod wake;

@@ -32,7 +32,13 @@ impl Requests {
     }
 
     fn take(&self) -> usize {
-        (&self.0.0).read(&mut [0; 16]).unwrap_or(0)
+        loop {
+            match (&self.0.0).read(&mut [0; 16]) {
+                // It is told of once.
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                taken => return taken.unwrap_or(0),
+            }
+        }
     }
 }
 

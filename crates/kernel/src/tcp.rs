@@ -127,7 +127,7 @@ pub enum Accepted {
     Connection(OwnedFd, SocketAddr),
     /// Nobody waits.
     Empty,
-    /// No descriptor or memory is left for another connection.
+    /// It cannot be done at the moment: no descriptor or memory is left, or it is not permitted.
     Exhausted(io::Error),
 }
 
@@ -140,16 +140,23 @@ pub fn accept(listener: &OwnedFd) -> Accepted {
                 let peer = peer.and_then(|a| SocketAddr::try_from(a).ok());
                 return Accepted::Connection(fd, peer.unwrap_or(UNKNOWN));
             }
-            Err(Errno::AGAIN) => return Accepted::Empty,
-            Err(e @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {
-                return Accepted::Exhausted(e.into());
-            }
-            // What is left are errors of one connection that died in the queue (accept(2)); each
-            // takes its entry with it, so the loop ends.
-            Err(Errno::INVAL | Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP) => {
+            Err(Errno::AGAIN | Errno::INVAL | Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP) => {
                 return Accepted::Empty;
             }
-            Err(_) => {}
+            Err(Errno::INTR) => {}
+            // Errors of one connection that died in the queue (accept(2)); each takes its entry with it, so
+            // the loop ends.
+            Err(
+                Errno::CONNABORTED
+                | Errno::NETDOWN
+                | Errno::PROTO
+                | Errno::NOPROTOOPT
+                | Errno::HOSTDOWN
+                | Errno::NONET
+                | Errno::HOSTUNREACH
+                | Errno::NETUNREACH,
+            ) => {}
+            Err(e) => return Accepted::Exhausted(e.into()),
         }
     }
 }

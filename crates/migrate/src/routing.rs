@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::EventfdFlags;
+use lasthop_kernel::wake::Wake;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -67,7 +67,7 @@ pub struct Routing {
     mode: RouteMode,
     interface: Option<String>,
     hook: Option<Hook>,
-    wake: Arc<OwnedFd>,
+    wake: Arc<Wake>,
 }
 
 #[derive(Debug)]
@@ -97,10 +97,7 @@ impl Routing {
             return Err(missing("`route = \"hook\"` needs `hook`, the command to run"));
         }
         let doing = "watch for commands that end";
-        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        let wake =
-            rustix::event::eventfd(0, flags).map_err(|e| MigrateError::kernel(doing)(e.into()))?;
-        let wake = Arc::new(wake);
+        let wake = Arc::new(Wake::new().map_err(MigrateError::kernel(doing))?);
         let hook = if mode == RouteMode::Hook {
             Some(Hook::start(hook, Arc::clone(&wake)).map_err(MigrateError::kernel(doing))?)
         } else {
@@ -210,7 +207,7 @@ impl Routing {
 
     /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
     pub fn drain(&self) {
-        let _ = rustix::io::read(&*self.wake, &mut [0; 8]);
+        self.wake.drain();
     }
 
     fn run(&self, task: Task) -> Result<(), MigrateError> {
@@ -232,7 +229,7 @@ impl AsFd for Routing {
 impl Hook {
     /// Commands run on a thread of their own, one after the other: the last word about an address
     /// is the last.
-    fn start(command: Vec<String>, wake: Arc<OwnedFd>) -> io::Result<Self> {
+    fn start(command: Vec<String>, wake: Arc<Wake>) -> io::Result<Self> {
         let (tasks, waiting) = mpsc::sync_channel::<Task>(QUEUE_MAX);
         let (done, changes) = mpsc::channel();
         let work = move || {
@@ -248,7 +245,7 @@ impl Hook {
                 if done.send(Change { gained, address, outcome }).is_err() {
                     return;
                 }
-                let _ = rustix::io::write(&*wake, &1u64.to_ne_bytes());
+                wake.ring();
             }
         };
         thread::Builder::new().name("hook".into()).spawn(work)?;

@@ -25,6 +25,8 @@ pub(super) const READING: Duration = Duration::from_secs(5);
 /// How soon it is looked again whether another process still serves the path, and how late at most.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
+/// How long nobody is accepted after that could not be done.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What one read takes.
 const PIECE: usize = 1024;
 
@@ -58,6 +60,8 @@ pub struct Control {
     listener: Option<Listener>,
     /// When to look again whether the other process is gone, and how long that was waited for.
     retry: Option<(Time, Duration)>,
+    /// When those who wait can be accepted again.
+    accept_at: Option<Time>,
     path: PathBuf,
     clients: Slab<Client>,
     requests: VecDeque<(Key, Request)>,
@@ -106,7 +110,7 @@ impl Control {
             );
         }
         let (path, clients, requests) = (path.to_owned(), Slab::new(), VecDeque::new());
-        Ok(Self { listener, retry: None, path, clients, requests })
+        Ok(Self { listener, retry: None, accept_at: None, path, clients, requests })
     }
 
     /// Watches for clients, or for the end of the process that serves them.
@@ -134,14 +138,27 @@ impl Control {
                 let wait = (waited * 2).min(RETRY_MAX);
                 self.retry = Some((turn.now + wait, wait));
             }
-            (Err(error), _) => tracing::warn!(path, %error, "no control socket"),
+            (Err(error), _) => {
+                tracing::warn!(path, %error, "no control socket: trying again");
+                self.listener = None;
+                self.retry = Some((turn.now + RETRY_MAX, RETRY_MAX));
+            }
         }
     }
 
     /// Somebody connects.
     pub fn handle_listener(&mut self, turn: &mut Turn<'_>) {
         let Some(listener) = &self.listener else { return };
-        while let Accepted::Connection(fd, _) = tcp::accept(&listener.fd) {
+        loop {
+            let fd = match tcp::accept(&listener.fd) {
+                Accepted::Connection(fd, _) => fd,
+                Accepted::Empty => return,
+                Accepted::Exhausted(error) => {
+                    tracing::warn!(%error, "accept failed: paused");
+                    self.accept_at = Some(turn.now + ACCEPT_PAUSE);
+                    return;
+                }
+            };
             if self.clients.len() >= CLIENTS_MAX {
                 let why = "too many ask at once; try again";
                 // It fits into an empty socket's buffer, or the client knows by the end alone.
@@ -185,12 +202,16 @@ impl Control {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self) -> Option<Time> {
         let retry = self.retry.map(|(at, _)| at);
-        self.clients.iter().map(|(_, client)| client.deadline).chain(retry).min()
+        let clients = self.clients.iter().map(|(_, client)| client.deadline);
+        clients.chain(retry).chain(self.accept_at).min()
     }
 
     /// Tells clients that were too slow so, or ends with them; and listens once it can.
     pub fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
         self.retry(turn);
+        if self.accept_at.take_if(|at| *at <= turn.now).is_some() {
+            self.handle_listener(turn);
+        }
         for key in self.clients.keys() {
             let Some(client) = self.clients.get(key) else { continue };
             if client.deadline > turn.now {

@@ -9,14 +9,14 @@ mod processes;
 
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use lasthop_control::priority::Program;
 use lasthop_kernel::netlink::{Ends, Owners};
-use rustix::event::EventfdFlags;
+use lasthop_kernel::wake::Wake;
 
 use self::processes::Processes;
 
@@ -33,7 +33,7 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     ready: Condvar,
-    wake: OwnedFd,
+    wake: Wake,
 }
 
 impl Shared {
@@ -66,7 +66,7 @@ impl ProgramLookup {
     ///
     /// The kernel has no descriptor or thread left.
     pub(crate) fn start() -> io::Result<Self> {
-        let wake = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        let wake = Wake::new()?;
         let queue = Mutex::new(Queue::default());
         let shared = Arc::new(Shared { queue, ready: Condvar::new(), wake });
         let (sender, answers) = mpsc::channel();
@@ -93,7 +93,7 @@ impl ProgramLookup {
 
     /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
     pub(crate) fn drain(&self) {
-        let _ = rustix::io::read(&self.shared.wake, &mut [0; 8]);
+        self.shared.wake.drain();
     }
 }
 
@@ -122,7 +122,7 @@ fn work(shared: &Shared, answers: &Sender<(u64, Program)>) {
                 return;
             }
         }
-        let _ = rustix::io::write(&shared.wake, &1u64.to_ne_bytes());
+        shared.wake.ring();
     }
 }
 

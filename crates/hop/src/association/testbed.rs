@@ -37,6 +37,8 @@ pub(super) struct Testbed<M: MobileLink<Address = Addr>, B: BaseLinks<Address = 
     /// Everything that was ever sent, for whoever listens: from, to.
     pub(super) recorded: Vec<(Addr, Addr, Vec<u8>)>,
     pub(super) base_events: Vec<(AssociationId, AssociationEvent)>,
+    /// What the mobiles' clock has missed of the base's: it stood while they were suspended.
+    suspended: Duration,
     /// What the network says of each datagram to the base: then none passes, either way.
     pub(super) network: Option<Unreachable>,
 }
@@ -60,8 +62,30 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
             numbers: Seed::from_u64(seed).stream("loss"),
             recorded: Vec::new(),
             base_events: Vec::new(),
+            suspended: Duration::ZERO,
             network: None,
         }
+    }
+
+    /// What the mobiles' clock reads.
+    fn mobile_now(&self) -> Time {
+        self.now - self.suspended
+    }
+
+    /// The mobiles are suspended for `time`: they neither do anything nor see it pass, and what is sent to
+    /// them is lost.
+    pub(super) fn suspend(&mut self, time: Duration) {
+        let until = self.now + time;
+        let mut out = [0; 2000];
+        self.air.retain(|flying| flying.to == BASE);
+        while let Some(next) = self.base.next_timeout().filter(|at| *at < until) {
+            self.now = self.now.max(next);
+            self.base.handle_timeout(self.now);
+            while self.base.poll_transmit(self.now, &mut out).is_some() {}
+            self.base_events.extend(core::iter::from_fn(|| self.base.poll_event()));
+        }
+        self.now = until;
+        self.suspended += time;
     }
 
     pub(super) fn fly(&mut self, from: Addr, to: Addr, bytes: Vec<u8>) {
@@ -75,7 +99,8 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
         let mut out = [0; 2000];
         for i in 0..self.mobiles.len() {
             let from = self.mobiles[i].0;
-            while let Some(t) = self.mobiles[i].1.poll_transmit(self.now, &mut out) {
+            let now = self.mobile_now();
+            while let Some(t) = self.mobiles[i].1.poll_transmit(now, &mut out) {
                 self.fly(from, t.to, out[..t.len].to_vec());
             }
         }
@@ -87,7 +112,9 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
 
     pub(super) fn step(&mut self, until: Time) -> bool {
         self.transmit();
+        let missed = self.suspended;
         let timers = self.mobiles.iter().filter_map(|m| m.1.next_timeout());
+        let timers = timers.map(|at| if at == Time::NEVER { at } else { at + missed });
         let arrivals = self.air.front().map(|f| f.at);
         let next = timers.chain(arrivals).chain(self.base.next_timeout()).min();
         let Some(next) = next.filter(|t| *t < until) else {
@@ -95,6 +122,7 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
             return false;
         };
         self.now = self.now.max(next);
+        let mobile_now = self.mobile_now();
         while self.air.front().is_some_and(|f| f.at <= self.now)
             && let Some(mut f) = self.air.pop_front()
         {
@@ -102,19 +130,19 @@ impl<M: MobileLink<Address = Addr>, B: BaseLinks<Address = Addr>> Testbed<M, B> 
                 && let Some(what) = self.network
             {
                 if let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.from) {
-                    m.1.handle_unreachable(self.now, what);
+                    m.1.handle_unreachable(mobile_now, what);
                 }
             } else if f.to == BASE {
                 self.base.handle_datagram(self.now, f.from, &mut f.bytes);
             } else if self.network.is_none()
                 && let Some(m) = self.mobiles.iter_mut().find(|m| m.0 == f.to)
             {
-                m.1.handle_datagram(self.now, f.from, &mut f.bytes);
+                m.1.handle_datagram(mobile_now, f.from, &mut f.bytes);
             }
         }
         for (_, mobile) in &mut self.mobiles {
-            if mobile.next_timeout().is_some_and(|t| t <= self.now) {
-                mobile.handle_timeout(self.now);
+            if mobile.next_timeout().is_some_and(|t| t <= mobile_now) {
+                mobile.handle_timeout(mobile_now);
             }
         }
         self.base.handle_timeout(self.now);

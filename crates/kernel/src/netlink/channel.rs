@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::thread;
 use std::time::Duration;
 
 use netlink_packet_core::{
@@ -21,8 +22,10 @@ use super::message::Message;
 const BUFFER: usize = 64 * 1024;
 /// How long the kernel may take to answer; another process may hold its lock meanwhile.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often a list is requested that changes while it is sent.
+/// How often a list is requested that changes while it is sent, and anything whose answer is lost.
 const ATTEMPTS: usize = 10;
+/// How long a kernel without memory is left alone before the next attempt.
+const PAUSE: Duration = Duration::from_millis(2);
 /// The kernel's own netlink address.
 const KERNEL: u32 = 0;
 /// A message's header (RFC 3549, 2.3.2).
@@ -83,23 +86,35 @@ impl Channel {
         flags: u16,
         what: &dyn Fn() -> String,
     ) -> Result<(), NetlinkError> {
-        self.send(message, flags | NLM_F_ACK)?;
-        self.acknowledged(what)
+        for attempt in 0..ATTEMPTS {
+            self.send(message.clone(), flags | NLM_F_ACK)?;
+            match self.acknowledged(what)? {
+                // An order whose answer was lost has been carried out before.
+                Some(Err(e)) if attempt > 0 && (e.is_present() || e.is_absent()) => return Ok(()),
+                Some(verdict) => return verdict,
+                None => {}
+            }
+        }
+        Err(lost(what))
     }
 
-    fn acknowledged(&mut self, what: &dyn Fn() -> String) -> Result<(), NetlinkError> {
+    /// The kernel's verdict; none if it was lost.
+    fn acknowledged(
+        &mut self,
+        what: &dyn Fn() -> String,
+    ) -> Result<Option<Result<(), NetlinkError>>, NetlinkError> {
         let mut answer = None;
         while answer.is_none() {
-            self.answers(what, &mut |payload, _| {
+            let whole = self.answers(what, &mut |payload, _| {
                 if let NetlinkPayload::Error(error) = payload {
-                    answer = Some(error);
+                    answer = Some(verdict(&error, what));
                 }
             })?;
+            if !whole {
+                break;
+            }
         }
-        match answer {
-            Some(error) => verdict(&error, what),
-            None => Ok(()),
-        }
+        Ok(answer)
     }
 
     /// Gives orders that are carried out together or not at all, and waits; as
@@ -114,8 +129,8 @@ impl Channel {
             .iter()
             .flat_map(|(message, flags)| self.bytes(message.clone(), *flags))
             .collect();
-        self.socket.send(&bytes, 0).map_err(NetlinkError::Socket)?;
-        self.acknowledged(what)
+        self.transmit(&bytes)?;
+        self.acknowledged(what)?.unwrap_or_else(|| Err(lost(what)))
     }
 
     /// Says something that is not answered.
@@ -134,16 +149,21 @@ impl Channel {
         question: Message,
         what: &dyn Fn() -> String,
     ) -> Result<Message, NetlinkError> {
-        self.send(question, 0)?;
-        let mut answer = None;
-        while answer.is_none() {
-            self.answers(what, &mut |payload, _| match payload {
-                NetlinkPayload::InnerMessage(message) => answer = Some(Ok(message)),
-                NetlinkPayload::Error(error) => answer = verdict(&error, what).err().map(Err),
-                _ => {}
-            })?;
+        for _ in 0..ATTEMPTS {
+            self.send(question.clone(), 0)?;
+            let (mut answer, mut whole) = (None, true);
+            while answer.is_none() && whole {
+                whole = self.answers(what, &mut |payload, _| match payload {
+                    NetlinkPayload::InnerMessage(message) => answer = Some(Ok(message)),
+                    NetlinkPayload::Error(error) => answer = verdict(&error, what).err().map(Err),
+                    _ => {}
+                })?;
+            }
+            if let Some(answer) = answer {
+                return answer;
+            }
         }
-        answer.unwrap_or_else(|| Err(NetlinkError::Strange { what: what(), why: "does not come" }))
+        Err(lost(what))
     }
 
     /// Asks for a list, and keeps what `each` makes of its messages; asks again if the list changed
@@ -171,7 +191,7 @@ impl Channel {
         self.send(question, NLM_F_DUMP)?;
         let (mut list, mut end, mut whole) = (Vec::new(), None, true);
         while end.is_none() {
-            self.answers(what, &mut |payload, header| {
+            let all = self.answers(what, &mut |payload, header| {
                 whole &= header.flags & NLM_F_DUMP_INTR == 0;
                 match payload {
                     NetlinkPayload::InnerMessage(message) => list.extend(each(&message)),
@@ -180,6 +200,9 @@ impl Channel {
                     _ => {}
                 }
             })?;
+            if !all {
+                return Ok(None);
+            }
         }
         end.unwrap_or(Ok(()))?;
         Ok(whole.then_some(list))
@@ -195,8 +218,23 @@ impl Channel {
         self.next_sequence();
         // An unconnected netlink socket sends to the kernel.
         let bytes = self.bytes(message, flags);
-        self.socket.send(&bytes, 0).map_err(NetlinkError::Socket)?;
-        Ok(())
+        self.transmit(&bytes)
+    }
+
+    /// Hands bytes to the kernel, which may have no memory for them at the moment.
+    fn transmit(&self, bytes: &[u8]) -> Result<(), NetlinkError> {
+        let mut attempts = 1;
+        loop {
+            let Err(error) = self.socket.send(bytes, 0) else { return Ok(()) };
+            match Errno::from_io_error(&error) {
+                Some(Errno::INTR) => {}
+                Some(Errno::NOBUFS | Errno::NOMEM) if attempts < ATTEMPTS => {
+                    attempts += 1;
+                    thread::sleep(PAUSE);
+                }
+                _ => return Err(NetlinkError::Socket(error)),
+            }
+        }
     }
 
     fn next_sequence(&mut self) {
@@ -214,12 +252,12 @@ impl Channel {
         bytes
     }
 
-    /// Reads once, and hands over what answers the latest request.
+    /// Reads once, and hands over what answers the latest request. False if some of it was lost.
     fn answers(
         &mut self,
         what: &dyn Fn() -> String,
         each: &mut dyn FnMut(NetlinkPayload<Message>, &NetlinkHeader),
-    ) -> Result<(), NetlinkError> {
+    ) -> Result<bool, NetlinkError> {
         let sequence = self.sequence;
         let read = self.read(&mut |message| {
             let (header, payload) = message.into_parts();
@@ -228,11 +266,10 @@ impl Channel {
                 each(payload, &header);
             }
         });
-        let strange = |why| Err(NetlinkError::Strange { what: what(), why });
         match read {
-            Ok(Read::Some(_)) => Ok(()),
-            Ok(Read::Empty) => strange("does not come"),
-            Ok(Read::Overrun) => strange("was lost"),
+            Ok(Read::Some(_)) => Ok(true),
+            Ok(Read::Empty) => Err(NetlinkError::Strange { what: what(), why: "does not come" }),
+            Ok(Read::Overrun) => Ok(false),
             Err(error) => Err(NetlinkError::Socket(error)),
         }
     }
@@ -290,6 +327,10 @@ pub(super) fn messages(mut rest: &[u8], each: &mut dyn FnMut(NetlinkMessage<Mess
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     understood
+}
+
+fn lost(what: &dyn Fn() -> String) -> NetlinkError {
+    NetlinkError::Strange { what: what(), why: "is lost again and again" }
 }
 
 /// What an acknowledgement says.

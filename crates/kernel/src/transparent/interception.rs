@@ -229,7 +229,15 @@ impl Interception {
 }
 
 impl Drop for Standing {
+    /// Rules that stay take connections to where nobody is. What cannot be removed without descriptors or
+    /// memory can be once others have given some back.
     fn drop(&mut self) {
+        for _ in 1..REMOVE_TRIES {
+            if remove(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(REMOVE_PAUSE);
+        }
         if let Err(error) = remove(&self.0) {
             tracing::warn!(%error, "cannot remove rules: the next start removes them");
         }
@@ -260,6 +268,10 @@ fn loopback() -> Result<u32, TransparentError> {
     let lo = interfaces.iter().find(|interface| interface.loopback);
     Ok(lo.ok_or_else(|| NetlinkError::NoInterface("lo".to_owned()))?.index)
 }
+
+/// How often, and after what pause, it is tried to remove what stands in the kernel.
+const REMOVE_TRIES: u32 = 10;
+const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// How often, and after what pause, a name that is taken is tried again.
 const LOCK_TRIES: u32 = 10;

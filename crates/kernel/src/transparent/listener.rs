@@ -29,7 +29,7 @@ pub enum Taking {
     Stray,
     /// Nobody waits.
     Empty,
-    /// No descriptor or memory is left for another connection.
+    /// It cannot be done at the moment.
     Exhausted(io::Error),
 }
 

@@ -33,6 +33,8 @@ use super::message::{self, Answer, MESSAGE_MAX, Request};
 
 /// Clients at once; one more is turned away.
 const CLIENTS_MAX: usize = 16;
+/// How long nobody is accepted after that could not be done.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a helper that ends has to clean up in, before the next gives up waiting for it.
 const SUCCESSION: Duration = Duration::from_secs(3);
 /// One helper has this name in a network namespace.
@@ -160,6 +162,8 @@ struct Helper {
     users: Vec<u32>,
     duty: Duty,
     clients: Vec<Client>,
+    /// Until when nobody is accepted, since that could not be done.
+    rests_until: Option<Instant>,
     buffer: Vec<u8>,
     _lock: OwnedFd,
 }
@@ -173,6 +177,7 @@ impl Helper {
             users,
             duty: Duty::new(&config.addresses),
             clients: Vec::new(),
+            rests_until: None,
             buffer: vec![0; MESSAGE_MAX],
             _lock: lock,
         })
@@ -180,7 +185,9 @@ impl Helper {
 
     fn run(&mut self, listener: Option<&OwnedFd>, stop: &Stop) -> Result<(), HelperError> {
         while listener.is_some() || !self.clients.is_empty() {
-            let ready = self.wait(listener, stop)?;
+            self.rests_until.take_if(|until| *until <= Instant::now());
+            let accepting = listener.filter(|_| self.rests_until.is_none());
+            let ready = self.wait(accepting, stop)?;
             if ready.stop && stop.take() > 0 {
                 break;
             }
@@ -210,7 +217,9 @@ impl Helper {
             .collect();
         let mut polled: Vec<PollFd<'_>> =
             fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let timeout = self.duty.next_announcement().and_then(|d| Timespec::try_from(d).ok());
+        let rest = self.rests_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let next = self.duty.next_announcement().into_iter().chain(rest).min();
+        let timeout = next.and_then(|d| Timespec::try_from(d).ok());
         match rustix::event::poll(&mut polled, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -226,7 +235,16 @@ impl Helper {
 
     fn accept(&mut self, listener: &OwnedFd) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let Ok(socket) = rustix::net::accept_with(listener, flags) else { return };
+        let socket = match rustix::net::accept_with(listener, flags) {
+            Ok(socket) => socket,
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
+            // Whoever waits would be reported at once again.
+            Err(error) => {
+                tracing::warn!(%error, "accept failed: paused");
+                self.rests_until = Some(Instant::now() + ACCEPT_PAUSE);
+                return;
+            }
+        };
         let user = rustix::net::sockopt::socket_peercred(&socket).map(|who| who.uid.as_raw());
         let known = user.is_ok_and(|user| self.users.contains(&user));
         let refused = self.clients.iter().filter(|client| client.refusal.is_some()).count();

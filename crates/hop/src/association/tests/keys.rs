@@ -114,6 +114,50 @@ fn a_silence_longer_than_the_keys_ends_nothing() {
     assert_eq!(w.base_events.len(), 1, "{:?}", w.base_events);
 }
 
+/// SEC-22: a host that was suspended has seen no time pass, and its keys are older than it knows.
+#[test]
+fn a_suspended_mobile_goes_on_where_it_was() {
+    for minutes in [1, 4, 29] {
+        let mut w = Ends::new(0.0, minutes);
+        let id = w.mobile().open().unwrap();
+        w.mobile().write(id, b"before ").unwrap();
+        w.run(Duration::from_secs(1));
+        w.association().write(id, b"down before ").unwrap();
+        w.run(Duration::from_millis(5));
+        w.suspend(Duration::from_secs(60 * minutes));
+        w.association().write(id, b"down meanwhile ").unwrap();
+        w.mobile().write(id, b"after").unwrap();
+        w.run(Duration::from_secs(10));
+        assert_eq!(read(w.association(), id), b"before after", "{minutes} min");
+        assert_eq!(read(w.mobile(), id), b"down before down meanwhile ", "{minutes} min");
+        assert_eq!(w.mobile_events(), [AssociationEvent::Up], "{minutes} min");
+        assert_eq!(w.base_events.len(), 1, "{minutes} min: {:?}", w.base_events);
+    }
+}
+
+/// SEC-22: a base gives up who was silent for half an hour, which the mobile has not seen pass.
+#[test]
+fn a_mobile_that_was_suspended_for_too_long_begins_anew_by_itself() {
+    for hours in [1, 3 * 24] {
+        let mut w = Ends::new(0.0, hours);
+        let old = w.mobile().open().unwrap();
+        w.mobile().write(old, b"before").unwrap();
+        w.run(Duration::from_secs(1));
+        w.suspend(Duration::from_secs(3600 * hours));
+        assert_eq!(w.base.associations().count(), 0, "{hours} h");
+        w.mobile().write(old, b"after").unwrap();
+        w.run(Duration::from_secs(10));
+        let lost = AssociationEvent::Lost(CloseReason::Silence);
+        let events = [AssociationEvent::Up, lost, AssociationEvent::Up];
+        assert_eq!(w.mobile_events(), events, "{hours} h");
+        assert!(matches!(w.mobile().recv_state(old), RecvState::Reset(_)), "{hours} h");
+        let new = w.mobile().open().unwrap();
+        w.mobile().write(new, b"again").unwrap();
+        w.run(Duration::from_secs(1));
+        assert_eq!(read(w.association(), new), b"again", "{hours} h");
+    }
+}
+
 /// SEC-5: a mobile that is no longer allowed is out at once, and the others notice nothing.
 #[test]
 fn a_revoked_mobile_is_out_and_stays_out() {

@@ -546,6 +546,7 @@ fn a_base_whose_host_keeps_saying_that_nobody_is_there_is_given_up_and_found_aga
     assert_eq!(w.mobile().unreachable(now), None);
 }
 
+/// SEC-21
 #[test]
 fn forged_words_of_the_network_do_not_end_an_association() {
     let mut w = Ends::new(0.0, 1);
