@@ -369,7 +369,7 @@ impl Roaming {
             }
             Flight::Link(from, to, pair) => {
                 let far = At { pair, link: false };
-                self.node(to).sockets.open(far, Session::base(crate::Config::base()));
+                self.node(to).sockets.open(far, Session::anchor(crate::Config::base()));
                 self.node(to).sockets.peers.insert(far, from);
                 let id = At { pair, link: true };
                 if self.node(from).sockets.has(id) {

@@ -108,8 +108,7 @@ impl Migration {
 
     /// Whether this socket of a mobile's has an address that follows the mobile.
     pub(super) fn moves(&self, mobile: PublicKey, fd: impl AsFd) -> bool {
-        let own = tcp::canonical(tcp::local_addr(fd)).ip();
-        self.addresses.get(&mobile).is_some_and(|addresses| addresses.contains(&own))
+        self.owns(mobile, tcp::local_addr(fd).ip())
     }
 
     /// Takes connections out of the kernel. Their packets are dropped from here on.
@@ -180,19 +179,23 @@ impl Migration {
         }
     }
 
-    /// Makes connections anew, and has packets for them come here.
+    /// Makes connections anew, and has packets for them come here. Another base gave the images: one whose
+    /// address is not the mobile's is not made.
     pub(super) fn restore(
         &mut self,
         session: SessionId,
         mobile: PublicKey,
         images: &[Image],
     ) -> Vec<Result<OwnedFd, String>> {
+        let own = |image: &Image| image.is_over() || self.owns(mobile, image.flow().local.ip());
+        let foreign: Vec<bool> = images.iter().map(|image| !own(image)).collect();
+        let images: Vec<Image> = images.iter().filter(|image| own(image)).cloned().collect();
         // Where the route is here already, or the connections never left, packets come all the time.
         let restore = match self.here.contains(&mobile) || self.leaving.contains_key(&session) {
             true => migrate::restore_all,
             false => migrate::restore_unrouted,
         };
-        let outcomes = match images {
+        let outcomes = match &images[..] {
             [] => Vec::new(),
             images => restore(&mut self.helper.lock(), images),
         };
@@ -200,7 +203,21 @@ impl Migration {
         if let Some((_, flows)) = self.leaving.remove(&session) {
             self.thaw(&flows);
         }
-        outcomes.into_iter().map(|outcome| outcome.map_err(|e| e.to_string())).collect()
+        let mut outcomes = outcomes.into_iter();
+        let outcome = |foreign| match foreign {
+            true => Err("its address is not one of the mobile's".to_owned()),
+            false => outcomes.next().map_or_else(
+                || Err("it was lost".to_owned()),
+                |outcome| outcome.map_err(|e| e.to_string()),
+            ),
+        };
+        foreign.into_iter().map(outcome).collect()
+    }
+
+    /// Whether a mobile has that address by the configuration.
+    fn owns(&self, mobile: PublicKey, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.addresses.get(&mobile).is_some_and(|addresses| addresses.contains(&address))
     }
 
     /// A mobile has connections here: packets for its addresses are to come here.
@@ -254,7 +271,12 @@ impl Migration {
 
     /// Resets connections that nobody came for.
     pub(super) fn discard(&mut self, session: SessionId, images: &[Image]) {
-        for fd in migrate::restore_all(&mut self.helper.lock(), images).into_iter().flatten() {
+        let known = |image: &&Image| {
+            let local = image.flow().local.ip();
+            self.addresses.keys().any(|mobile| self.owns(*mobile, local))
+        };
+        let images: Vec<Image> = images.iter().filter(known).cloned().collect();
+        for fd in migrate::restore_all(&mut self.helper.lock(), &images).into_iter().flatten() {
             tcp::abort_on_close(&fd);
         }
         if let Some((_, flows)) = self.leaving.remove(&session) {
