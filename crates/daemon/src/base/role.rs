@@ -251,7 +251,9 @@ impl Role for BaseRole {
     fn session(&self, id: BaseAssociationId) -> Session {
         match id {
             BaseAssociationId::Mobile(_) => Session::base(self.session),
-            BaseAssociationId::Peer(_) | BaseAssociationId::Link(_) => Session::anchor(self.session),
+            BaseAssociationId::Peer(_) | BaseAssociationId::Link(_) => {
+                Session::anchor(self.session)
+            }
         }
     }
 
