@@ -272,7 +272,8 @@ impl Session {
         }
         if let Phase::Connecting(_) = conn.phase() {
             return match reopen.asking {
-                Some(asking) => self.connect_anew(id, asking),
+                Some(asking) if self.connects => self.connect_anew(id, asking),
+                Some(_) => self.abort(hop, id, ResetReason::Refused(Refusal::NotAllowed)),
                 None => self.abort(hop, id, ResetReason::Protocol),
             };
         }

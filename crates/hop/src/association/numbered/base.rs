@@ -110,6 +110,11 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         BaseStats { refused: self.refused, ..self.links.stats }
     }
 
+    /// Handshakes that were answered, and that nobody has confirmed.
+    pub fn unconfirmed(&self) -> usize {
+        self.links.handshakes.candidates.len()
+    }
+
     /// The associations that stand, and whose they are.
     pub fn associations(
         &self,

@@ -1,6 +1,6 @@
 //! Another base reaches what is kept here for it, and nothing else (SEC-8).
 
-use lasthop_wire::mhp::handoff::Asking;
+use lasthop_wire::mhp::handoff::{Asking, Stage};
 
 use super::*;
 
@@ -78,6 +78,21 @@ fn another_base_has_no_connection_made() {
         assert!(matches!(world.pair.mobile.recv_state(other), RecvState::Reset(_)));
         assert!(world.told.1.iter().all(|event| !matches!(event, Event::Connect { .. })));
     }
+}
+
+/// SEC-8: nor by what it once gave: a state may say of what stayed here that it is being opened.
+#[test]
+fn a_connection_that_is_kept_is_not_opened_for_another_base() {
+    let (mut world, mut state) = left();
+    state.connections[0].stage = Stage::Connecting(Opening::Faithful);
+    let id = state.connections[0].id;
+    world.pair = Pair::new(Limits::default());
+    world.base = Session::anchor(Config::base());
+    world.base.adopt(world.now, state);
+    let stream = ask(&mut world, &asking(NAME, id));
+    let told = carry(&mut world);
+    assert!(!told.iter().any(|event| matches!(event, Event::Connect { .. })), "{told:?}");
+    assert!(refused(&world, stream));
 }
 
 /// What is kept here is carried on as ever.
