@@ -68,10 +68,9 @@ impl Side {
         while let Some(event) = self.hop.poll_event() {
             match event {
                 HopEvent::Up(id) => drop(self.up.insert(id)),
-                HopEvent::Lost(id, why) | HopEvent::Unreachable(id, why) => {
-                    self.lost.push((id, why));
-                }
-                HopEvent::Moved(..) => {}
+                HopEvent::Lost(id, why) => self.lost.push((id, why)),
+                // One that is to come to stand takes its time where so many do.
+                HopEvent::Moved(..) | HopEvent::Unreachable(..) => {}
             }
         }
         self.with(|hop, turn| hop.flush(turn));

@@ -325,7 +325,11 @@ fn log_error(address: IpAddr, error: &MigrateError, what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use lasthop_hop::seal::Keypair;
     use lasthop_kernel::netns::{Netns, NetnsError};
+    use lasthop_kernel::stop::Stop;
+    use lasthop_migrate::RouteMode;
+    use lasthop_units::Seed;
 
     use super::*;
     use crate::base::{Base, BaseConfig, BaseFile};
@@ -352,6 +356,61 @@ mod tests {
         let file: BaseFile = toml::from_str(&text).unwrap();
         let config: BaseConfig = file.try_into().unwrap();
         netns.enter(|| Base::bind(config)).unwrap()
+    }
+
+    /// SEC-8: a base that gives a session gives no socket of somebody else's address with it.
+    #[test]
+    fn a_connection_whose_address_is_not_the_mobiles_is_not_made() {
+        let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
+        else {
+            return;
+        };
+        netns.ip("link set lo up\n").unwrap();
+        let path = std::env::temp_dir().join(format!("lasthop-foreign-{}", std::process::id()));
+        let [own, other] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let stop = Stop::new().unwrap();
+        let (of_helper, stops, at) = (netns.clone(), stop.clone(), path.clone());
+        let helper = std::thread::spawn(move || {
+            let addresses = vec![own.into(), other.into()];
+            let config = migrate::helper::Config { addresses, users: Vec::new() };
+            of_helper.enter(|| migrate::helper::serve_path(&at, &config, &stops)).unwrap()
+        });
+        netns
+            .enter(|| {
+                let mut helped = None;
+                let answers = || {
+                    helped = Admin::connect(&path).ok();
+                    helped.is_some()
+                };
+                let patience = std::time::Duration::from_secs(30);
+                lasthop_testing::wait_or(patience, answers, || "no helper".to_owned());
+                let mut admin = helped.unwrap();
+                migrate::probe(&mut admin).unwrap();
+                let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let socket = std::net::TcpStream::connect(host.local_addr().unwrap()).unwrap();
+                let _fixed_host = host.accept().unwrap();
+                let image = migrate::dump_all(&mut admin, vec![socket.into()]).pop().unwrap();
+                let image = image.map_err(|failed| failed.error).unwrap();
+                let [its, another] = [1, 2].map(|n| *Keypair::generate(Seed::from_u64(n)).public());
+                let mut migration = Migration {
+                    helper: Helper::new(admin),
+                    routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
+                    addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
+                    here: BTreeSet::new(),
+                    whole: BTreeMap::new(),
+                    leaving: BTreeMap::new(),
+                };
+                let images = [image.clone(), image];
+                let session = SessionId(7);
+                for refused in migration.restore(session, another, &images) {
+                    let why = refused.map(drop).unwrap_err();
+                    assert_eq!(why, "its address is not one of the mobile's");
+                }
+                assert!(migration.restore(session, its, &images[..1])[0].is_ok());
+            })
+            .unwrap();
+        stop.request();
+        helper.join().unwrap().unwrap();
     }
 
     #[test]

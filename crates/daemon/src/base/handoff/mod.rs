@@ -134,6 +134,9 @@ impl Handoffs {
             HopEvent::Lost(id @ (BaseAssociationId::Mobile(_) | BaseAssociationId::Peer(_)), _) => {
                 station.handle_lost(&mut BaseWires { core, means }, now, *id);
             }
+            // It is busy: what waits for it has a limit of its own.
+            HopEvent::Unreachable(BaseAssociationId::Link(part), _)
+                if self.is_answering(core, *part) => {}
             HopEvent::Lost(BaseAssociationId::Link(part), why)
             | HopEvent::Unreachable(BaseAssociationId::Link(part), why) => {
                 self.on_link_down(core, *part, why)
@@ -157,6 +160,13 @@ impl Handoffs {
         // Messages to an earlier life of it are not for this one.
         core.close_session(id);
         core.open_session(id, far_session);
+    }
+
+    /// Whether the peer that an association for bytes is to lead to answers over the one for messages.
+    fn is_answering(&self, core: &Core, part: u32) -> bool {
+        let peer = core.hop.key_of(BaseAssociationId::Link(part));
+        let link = peer.and_then(|peer| self.links.get(&peer)).filter(|link| **link != part);
+        link.is_some_and(|link| core.hop.is_linked(*link))
     }
 
     fn on_link_down(&mut self, core: &mut Core, part: u32, why: &str) {

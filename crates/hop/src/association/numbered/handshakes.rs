@@ -128,6 +128,7 @@ impl<A: CarrierAddress> Handshakes<A> {
     /// Those who call are peers that have many associations.
     pub(super) fn expect_peers(&mut self) {
         self.sources = Sources::of_peers();
+        self.stamps = Stamps::of_peers();
     }
 
     /// Removes candidates that nobody has confirmed in time.
