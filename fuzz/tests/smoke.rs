@@ -145,7 +145,7 @@ fn associations_at_a_base() {
     let all = [&calls[..], &repeats, &honest, &noise, &calls, &repeats, &repeats].concat();
     let many = [&[1], &calls[..], &calls, &calls, &repeats, &honest].concat();
     let one = [&[0], &all[..]].concat();
-    smoke("associations", 100, associations::run, &[&one, &many, &[0], &[1, 0, 0]]);
+    smoke("associations", 400, associations::run, &[&one, &many, &[0], &[1, 0, 0]]);
 }
 
 /// Openings, data both ways, restarts of either end, and packets of others.
