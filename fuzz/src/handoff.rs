@@ -13,7 +13,8 @@ use lasthop_wire::mhp::handoff::{
     BaseName, CopyName, Datagram, Grant, Message, Pieces, Reason, Warrant,
 };
 
-const MOBILE: u32 = 9;
+/// The mobile in whose name is forged.
+pub(crate) const MOBILE: u32 = 9;
 const SESSIONS_MAX: usize = 6;
 const PENDING_MAX: usize = 3;
 const STATE_MAX: u64 = 2000;
@@ -33,7 +34,7 @@ fn config() -> Config {
     }
 }
 
-fn next<'a, T: arbitrary::Arbitrary<'a> + Default>(input: &mut Unstructured<'a>) -> T {
+pub(crate) fn next<'a, T: arbitrary::Arbitrary<'a> + Default>(input: &mut Unstructured<'a>) -> T {
     input.arbitrary().unwrap_or_default()
 }
 
@@ -43,7 +44,7 @@ fn state(session: SessionId, len: u16) -> SessionState {
 }
 
 /// Numbers that meet each other often.
-fn small(input: &mut Unstructured<'_>) -> u32 {
+pub(crate) fn small(input: &mut Unstructured<'_>) -> u32 {
     match next::<u8>(input) {
         255 => next(input),
         n => u32::from(n % 4),
@@ -86,8 +87,8 @@ fn warrant(input: &mut Unstructured<'_>) -> Option<Warrant> {
     (next::<u8>(input) > 30).then(|| Warrant { mobile, grant: Grant([next(input); 16]) })
 }
 
-/// A datagram that somebody might send.
-fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
+/// A datagram that somebody might send. Its sessions have small numbers, or numbers below 2^32.
+pub(crate) fn forge(input: &mut Unstructured<'_>) -> Vec<u8> {
     let piece: Vec<u8>;
     let session = SessionId(u64::from(small(input)));
     let attempt = small(input);

@@ -5,6 +5,7 @@
 
 pub mod agent_messages;
 pub mod agents;
+pub mod associations;
 pub mod bare;
 pub mod beside;
 pub mod datagram;
@@ -22,5 +23,6 @@ pub mod scenario;
 pub mod socks5;
 pub mod split_tcp;
 pub mod srp;
+pub mod station;
 pub mod tcp;
 pub mod tcp_streams;

@@ -6,9 +6,9 @@ use std::env;
 use std::net::SocketAddr;
 
 use lasthop_fuzz::{
-    agent_messages, agents, bare, beside, datagram, frames, handoff, handoff_messages, handshake,
-    http_connect, mhp, mobile_ip, mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp,
-    srp, tcp, tcp_streams,
+    agent_messages, agents, associations, bare, beside, datagram, frames, handoff,
+    handoff_messages, handshake, http_connect, mhp, mobile_ip, mobile_tcp_packets, netlink, packet,
+    scenario, socks5, split_tcp, srp, station, tcp, tcp_streams,
 };
 use lasthop_units::{Seed, Stream};
 use lasthop_wire::agent::{Connection, Message, Ranges};
@@ -135,6 +135,19 @@ fn agents_in_the_path() {
     smoke("agents", 2, agents::run, &samples);
 }
 
+/// Several mobiles at one base, one of which means harm.
+#[test]
+fn associations_at_a_base() {
+    let calls = [1, 0, 1, 7, 2, 2, 6, 40, 9, 30];
+    let repeats = [3, 2, 0, 3, 6, 1, 4, 3, 0, 0, 60, 9, 3, 0, 2, 9, 200];
+    let honest = [0, 0, 9, 20, 0, 1, 3, 2, 0, 3, 2, 1];
+    let noise = [5, 9, 0x10, 1, 2, 3, 4, 5, 6, 7, 8, 7, 0, 9, 255];
+    let all = [&calls[..], &repeats, &honest, &noise, &calls, &repeats, &repeats].concat();
+    let many = [&[1], &calls[..], &calls, &calls, &repeats, &honest].concat();
+    let one = [&[0], &all[..]].concat();
+    smoke("associations", 400, associations::run, &[&one, &many, &[0], &[1, 0, 0]]);
+}
+
 /// Openings, data both ways, restarts of either end, and packets of others.
 #[test]
 fn bare_hop() {
@@ -217,6 +230,31 @@ fn handoffs() {
     let moved = [&[6, 1][..], &[5, 0, 7, 1, 9, 20].repeat(12)].concat();
     let back = [&moved[..], &[6, 0], &[5, 0, 7, 1, 9, 20].repeat(12)].concat();
     smoke("handoff", 10, handoff::run, &[&numbers, &moved, &back]);
+}
+
+/// A mobile and a base that mean harm beside two that do not.
+#[test]
+fn stations() {
+    // Every operation, with each argument, at once and with time between.
+    let all: Vec<u8> = (0..=255).flat_map(|n: u8| [n, n.wrapping_mul(29), 19, 20]).collect();
+    let numbers: Vec<u8> = (0..400_u32).map(|n| (n * n >> 3) as u8).collect();
+    // The insider has connections, and moves with them: to the other base, to the harmful one, which asks for what
+    // stays, and back, with a state of that one's making.
+    let connects = [13, 0, 13, 1, 13, 8, 19, 9];
+    let between = [&connects[..], &[16, 12, 19, 20, 19, 9, 16, 4, 19, 20]].concat();
+    let leaves = [&connects[..], &[16, 20, 19, 20, 18, 0, 1, 1, 18, 2, 1, 1, 17, 2]].concat();
+    let given = [7, 0, 3, 3, 17, 33, 3, 3, 17, 33, 4, 1, 9, 9, 2, 200];
+    let comes = [&leaves[..], &[16, 4], &given, &[12, 0, 12, 2, 19, 60], &connects].concat();
+    let both = [&between[..], &comes, &leaves, &[16, 12], &given, &between, &[19, 255]].concat();
+    // A state said of a connection that it was being opened, and that its wired half was at another base.
+    let opens = [
+        13, 0, 13, 1, 13, 8, 19, 9, 16, 20, 19, 20, 18, 0, 1, 1, 18, 2, 79, 1, 17, 2, 16, 4, 7, 0,
+        3, 3, 17, 33, 3, 3, 17, 33, 4, 1, 9, 9, 151, 42, 208, 122, 244, 67, 231, 10, 242, 13, 133,
+        255, 184, 153, 93, 40, 193, 65, 189, 7, 134, 232, 216, 84, 2, 200, 12, 0, 12, 2, 19, 255,
+        60, 13, 0, 13, 1, 13, 8, 19, 9,
+    ];
+    let samples = [&all[..], &numbers, &between, &leaves, &comes, &both, &opens];
+    smoke("station", 40, station::run, &samples);
 }
 
 #[test]

@@ -90,6 +90,8 @@ enum Role {
 pub struct Session {
     role: Role,
     config: Config,
+    /// Base: the peer may have connections made. If not, it reaches those that are here.
+    connects: bool,
     now: Time,
     table: Table,
     /// Filled by one input at a time and emptied before the next stream event is taken: at most a
@@ -124,10 +126,18 @@ impl Session {
         Self::new(Role::Base, config)
     }
 
+    /// The end of a base that keeps wired halves, of an association that another base made to reach them.
+    /// That base is no mobile: it carries on connections that were [adopted](Self::adopt) here, and has
+    /// none made.
+    pub fn anchor(config: Config) -> Self {
+        Self { connects: false, ..Self::new(Role::Base, config) }
+    }
+
     fn new(role: Role, config: Config) -> Self {
         Self {
             role,
             config,
+            connects: true,
             now: Time::ZERO,
             table: Table::default(),
             events: VecDeque::new(),

@@ -32,9 +32,9 @@ use crate::hop_set::HopSet;
 const LISTENER: u32 = 1;
 /// The first link's part.
 const LINKS: u32 = 2;
-/// Associations that one peer may have here at once: its link, and one for each session that it
-/// has taken over.
-const PER_PEER: usize = 256;
+/// Associations that one peer may have here at once: two for messages, and one for each session that it
+/// has taken over and whose sockets are here. One too many waits; none ends for it.
+const PER_PEER: usize = 4096;
 /// Streams of one association between bases.
 const STREAMS: usize = 16 * 1024;
 
@@ -418,3 +418,6 @@ impl WithPeers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,6 +25,10 @@ use crate::error::RunError;
 pub(super) struct Helper(Arc<Mutex<Admin>>);
 
 impl Helper {
+    pub(super) fn new(admin: Admin) -> Self {
+        Self(Arc::new(Mutex::new(admin)))
+    }
+
     /// The helper, for one thing at a time.
     pub(super) fn lock(&self) -> MutexGuard<'_, Admin> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -120,7 +124,7 @@ impl Exits {
                 }
             },
         };
-        Ok(Self { helper: Some(Helper(Arc::new(Mutex::new(admin)))), ..none })
+        Ok(Self { helper: Some(Helper::new(admin)), ..none })
     }
 
     /// Connections leave from the base's own address from here on.

@@ -248,8 +248,13 @@ impl Role for BaseRole {
 
     const NAME: &'static str = "base";
 
-    fn session(&self, _id: BaseAssociationId) -> Session {
-        Session::base(self.session)
+    fn session(&self, id: BaseAssociationId) -> Session {
+        match id {
+            BaseAssociationId::Mobile(_) => Session::base(self.session),
+            BaseAssociationId::Peer(_) | BaseAssociationId::Link(_) => {
+                Session::anchor(self.session)
+            }
+        }
     }
 
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()> {

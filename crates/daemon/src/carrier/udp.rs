@@ -3,6 +3,7 @@
 
 mod errors;
 
+use std::cell::RefCell;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -118,10 +119,15 @@ impl Batch {
     }
 }
 
-/// UDP sockets and the buffers that all of them use.
+thread_local! {
+    /// What all sockets of a loop receive into, one after the other: a base has a carrier for each session
+    /// whose wired halves are elsewhere.
+    static BUFFERS: RefCell<Box<[u8]>> = RefCell::new(vec![0; PIECES * PIECE].into());
+}
+
+/// UDP sockets and the buffer that all of them send from.
 pub(crate) struct Udp {
     sockets: Vec<Socket>,
-    pieces: Box<[u8]>,
     batch: Batch,
 }
 
@@ -132,7 +138,7 @@ impl Udp {
             .iter()
             .map(|addr| Socket::bind(*addr).map_err(|e| (*addr, e)))
             .collect::<Result<_, _>>()?;
-        Ok(Self { sockets, pieces: vec![0; PIECES * PIECE].into(), batch: Batch::new() })
+        Ok(Self { sockets, batch: Batch::new() })
     }
 
     /// Binds one socket that reaches every address, of IPv4 alone where there is no IPv6. It receives
@@ -191,14 +197,16 @@ impl Carrier for Udp {
     /// The clock is read after each call to the kernel: a stamp from before it would make datagrams
     /// that arrived meanwhile look early, and the hop's least delay shorter than it is.
     fn receive(&mut self, clock: &Clock, take: &mut dyn FnMut(Time, carrier::Route, &mut [u8])) {
-        for (n, socket) in self.sockets.iter_mut().enumerate() {
-            for _ in 0..CALLS_MAX {
-                if !socket.readable {
-                    break;
+        BUFFERS.with_borrow_mut(|pieces| {
+            for (n, socket) in self.sockets.iter_mut().enumerate() {
+                for _ in 0..CALLS_MAX {
+                    if !socket.readable {
+                        break;
+                    }
+                    socket.readable = socket.receive(n, pieces, clock, take);
                 }
-                socket.readable = socket.receive(n, &mut self.pieces, clock, take);
             }
-        }
+        });
     }
 
     fn send(&mut self, _turn: &mut Turn<'_>, poll: &mut carrier::Poll<'_>) {

@@ -10,9 +10,11 @@ use alloc::vec::Vec;
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{BaseName, Message, Pieces, SessionId, SessionState};
 
-use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing};
+use super::base::{Base, BaseEvent};
 use super::copies::{Came, Leaving};
 use super::entry::Role;
+use super::give::numbers;
+use super::outbox::{Out, Outgoing};
 use super::pull::Pull;
 use super::{Address, Authority, Config, Denied, Retry, delta};
 
@@ -76,7 +78,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// The requested copy, or `None` if the world has no such session.
     pub fn copied(&mut self, now: Time, session: SessionId, state: Option<SessionState>) {
-        let (free, config) = (self.free_memory(), self.config);
+        let (free, config) = (self.free_memory(self.addr), self.config);
         if self.is_frozen(session) {
             return;
         }
@@ -104,7 +106,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         leaving.number = leaving.number.saturating_add(1);
         leaving.retry = Retry::after_progress(now, &config);
         let first = Pieces { first: 0, count: ahead_window(&config) };
-        self.send_ahead(session, config.piece(), first);
+        self.send_ahead(session, config.piece(), &[first]);
     }
 
     /// The session is on its way: copies of it are of use as they are.
@@ -112,14 +114,14 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.sessions.get(&session).is_some_and(|entry| matches!(entry.role, Role::Leaving(_)))
     }
 
-    fn send_ahead(&mut self, session: SessionId, len: u16, run: Pieces) {
+    fn send_ahead(&mut self, session: SessionId, len: u16, runs: &[Pieces]) {
         let Some(leaving) = self.ahead.leaving.get(&session) else { return };
         let &Leaving { to, attempt, number, .. } = leaving;
         let (total, piece) = (leaving.package.len() as u64, u64::from(len));
-        for n in 0..u64::from(run.count) {
-            let offset = (u64::from(run.first) + n) * piece;
-            if offset >= total || self.outbox.len() >= OUTBOX_MAX {
-                return;
+        for n in numbers(runs) {
+            let offset = n * piece;
+            if offset >= total {
+                continue;
             }
             let out = Out::Ahead { number, offset, len };
             self.put(Outgoing { to, session, attempt, out });
@@ -142,9 +144,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return;
         }
         leaving.retry = Retry::after_progress(now, &config);
-        for run in pieces {
-            self.send_ahead(session, piece, *run);
-        }
+        self.send_ahead(session, piece, pieces);
     }
 
     /// The candidate has it all, or ([`NOTHING`]) none that the package builds on.
@@ -199,11 +199,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         let coming = known.and_then(|came| came.coming.as_ref()).map(|(n, ..)| *n);
         let pull = if coming.is_none_or(|coming| coming < number) {
-            let room = known.is_some() || self.ahead.has_room(session, config.pending_max);
+            let room = known.is_some() || self.ahead.has_room(session, from, config.pending_max);
             let fits = total <= config.state_max.get();
             let piece = piece_len(total, offset, bytes.len()).filter(|_| room && fits);
             let Some(piece) = piece else { return };
-            if !self.has_memory(total + total.div_ceil(u64::from(piece))) {
+            if !self.has_memory(from, total + total.div_ceil(u64::from(piece))) {
                 return;
             }
             Some((number, piece, Pull::new(total as usize, piece, ahead_window(&config))))
@@ -235,7 +235,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let coming = self.ahead.came.get_mut(&session).and_then(|came| came.coming.take());
         let Some((number, _, pull)) = coming else { return };
         let bytes = pull.into_bytes();
-        let limit = self.config.state_max.get().min(self.free_memory());
+        let limit = self.config.state_max.get().min(self.free_memory(from));
         let Some(came) = self.ahead.came.get_mut(&session) else { return };
         let whole = match (delta::is_remainder(&bytes), &came.whole) {
             (false, _) => Some(bytes),
@@ -273,7 +273,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.events.push_back(BaseEvent::Copy(session));
             } else {
                 leaving.retry.again(now, &config);
-                self.send_ahead(session, config.piece(), Pieces { first: 0, count: 1 });
+                self.send_ahead(session, config.piece(), &[Pieces { first: 0, count: 1 }]);
             }
         }
         let waiting = |came: &Came<A>| came.coming.is_some() && due(came.retry.next);

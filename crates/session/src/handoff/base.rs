@@ -1,6 +1,6 @@
 //! A base's part: the new base that asks for a state, and the old one that gives it.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::{Duration, Time};
@@ -8,10 +8,12 @@ use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionSt
 
 use super::copies::Ahead;
 use super::entry::{Entry, Holder, Recipient, Role};
-use super::{Address, Authority, Config, Denied, Open};
+use super::outbox::{Out, Outbox, Outgoing};
+use super::sessions::{COMING_OF_ONE, Sessions};
+use super::{Address, Authority, Config, Denied, Open, share};
 
-/// Datagrams that wait to be sent, at most. What is beyond is as good as lost.
-pub(super) const OUTBOX_MAX: usize = 4096;
+/// Refusals that wait to be reported, at most.
+const REFUSALS_MAX: usize = 4096;
 
 /// What the world is to do at a base.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,42 +90,17 @@ pub enum BaseEvent<A> {
     },
 }
 
-/// A datagram to be written.
-#[derive(Debug)]
-pub(super) enum Out {
-    Message(Message<'static>),
-    /// A piece of a state that leaves.
-    Piece {
-        offset: u64,
-        len: u16,
-    },
-    /// A piece of a copy.
-    Ahead {
-        number: u32,
-        offset: u64,
-        len: u16,
-    },
-}
-
-#[derive(Debug)]
-pub(super) struct Outgoing<A> {
-    pub(super) to: A,
-    pub(super) session: SessionId,
-    pub(super) attempt: u32,
-    pub(super) out: Out,
-}
-
 /// A base's end of all its handoffs (MHP-16, MHP-17).
 #[derive(Debug)]
 pub struct Base<A, T = Open> {
     pub(super) config: Config,
     pub(super) addr: A,
     pub(super) authority: T,
-    pub(super) sessions: BTreeMap<SessionId, Entry<A>>,
+    pub(super) sessions: Sessions<A>,
     /// Those on their way.
     pub(super) pending: BTreeSet<SessionId>,
     pub(super) ahead: Ahead<A>,
-    pub(super) outbox: VecDeque<Outgoing<A>>,
+    pub(super) outbox: Outbox<A>,
     pub(super) events: VecDeque<BaseEvent<A>>,
 }
 
@@ -141,10 +118,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             config,
             addr,
             authority,
-            sessions: BTreeMap::new(),
+            sessions: Sessions::new(),
             pending: BTreeSet::new(),
             ahead: Ahead::default(),
-            outbox: VecDeque::new(),
+            outbox: Outbox::new(),
             events: VecDeque::new(),
         }
     }
@@ -188,7 +165,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 let holder = A::from_name(&holder).map(|addr| Holder { addr, since });
                 self.on_greet(now, from, session, attempt, holder, &grants);
             }
-            Message::Here { since } => self.on_here(from, session, attempt, since),
+            Message::Here { since } => self.on_here(now, from, session, attempt, since),
             Message::Handover { limit, piece, window, since, copy, warrant } => {
                 match self.warranted(from, session, attempt, warrant.as_ref()) {
                     Ok(mobile) => {
@@ -249,8 +226,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let wanted = leaving.wanted;
         if let Some(state) = state {
             leaving.state = Some(state.encode());
-            if let Some(entry) = self.sessions.get_mut(&session) {
-                entry.owner = wanted.mobile().or(entry.owner);
+            if let Some(mobile) = wanted.mobile() {
+                self.sessions.set_owner(session, Some(mobile));
             }
             return self.serve(now, session);
         }
@@ -311,9 +288,19 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// The world's session is over: nothing more is remembered of it.
     pub fn remove(&mut self, session: SessionId) {
-        self.sessions.remove(&session);
+        self.sessions.remove(session);
         self.pending.remove(&session);
         self.ahead.remove(session);
+    }
+
+    /// A mobile is not here any more: of its sessions but that one, none that is taken to be used here is.
+    pub fn forget_unused(&mut self, mobile: A, but: Option<SessionId>) {
+        let unused = self.sessions.of(mobile).filter(|(session, entry)| {
+            matches!(entry.role, Role::Serving) && but != Some(*session)
+        });
+        for session in unused.map(|(session, _)| session).collect::<Vec<_>>() {
+            self.remove(session);
+        }
     }
 
     /// That mobile is served no more: nothing is remembered of its sessions, with grants and copies, and
@@ -337,6 +324,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         gone
     }
 
+    /// Events that wait to be polled.
+    pub fn backlog(&self) -> usize {
+        self.events.len()
+    }
+
     /// What happened, in order.
     pub fn poll_event(&mut self) -> Option<BaseEvent<A>> {
         self.events.pop_front()
@@ -345,7 +337,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// Writes the next datagram that should leave now into `out`, in place of what was there; where
     /// it goes.
     pub fn poll_transmit(&mut self, _now: Time, out: &mut Vec<u8>) -> Option<A> {
-        while let Some(Outgoing { to, session, attempt, out: what }) = self.outbox.pop_front() {
+        while let Some(Outgoing { to, session, attempt, out: what }) = self.outbox.pop() {
             let message = match what {
                 Out::Message(message) => message,
                 Out::Piece { offset, len } => {
@@ -402,18 +394,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
         }
         self.handle_ahead_timeout(now);
-        self.sweep(now);
+        self.sessions.sweep(now);
     }
 
     /// A frozen state that nobody will have.
     pub(super) fn expire(&mut self, state: Option<Vec<u8>>) {
         let state = state.and_then(|bytes| SessionState::decode(&bytes).ok());
         self.events.extend(state.map(BaseEvent::Expired));
-    }
-
-    /// Forgets what needs no longer be remembered.
-    fn sweep(&mut self, now: Time) {
-        self.sessions.retain(|_, entry| !entry.is_expired(now));
     }
 
     pub(super) fn send(
@@ -427,8 +414,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     pub(super) fn put(&mut self, outgoing: Outgoing<A>) {
-        if self.outbox.len() < OUTBOX_MAX {
-            self.outbox.push_back(outgoing);
+        self.outbox.push(outgoing);
+    }
+
+    /// Tells the world what was refused.
+    pub(super) fn note(&mut self, from: A, session: SessionId, why: Denied) {
+        if self.events.len() < REFUSALS_MAX {
+            self.events.push_back(BaseEvent::Refused { session, from, why });
         }
     }
 
@@ -452,34 +444,64 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.sessions.insert(session, entry);
     }
 
-    /// Bytes that may yet be held of states and copies.
-    pub(super) fn free_memory(&self) -> u64 {
-        let entries = self.pending.iter().filter_map(|session| self.sessions.get(session));
-        let held = entries.map(Entry::fetching).sum::<usize>() + self.ahead.memory();
-        self.config.memory_max.get().saturating_sub(held as u64)
+    /// Bytes that may yet be held of states and copies that come from that base.
+    pub(super) fn free_memory(&self, from: A) -> u64 {
+        let coming = self.coming().map(|(holder, entry)| (holder, entry.fetching()));
+        let (mut own, mut others) = (0, self.ahead.memory());
+        for (holder, bytes) in coming {
+            *(if holder == from { &mut own } else { &mut others }) += bytes;
+        }
+        let copies = self.ahead.memory_from(from);
+        (own, others) = (own + copies, others - copies);
+        share(self.config.memory_max.get(), others as u64).saturating_sub(own as u64)
     }
 
-    pub(super) fn has_memory(&self, bytes: u64) -> bool {
-        bytes <= self.free_memory()
+    /// Sessions that are on their way here, each with the base that is asked for it.
+    fn coming(&self) -> impl Iterator<Item = (A, &Entry<A>)> {
+        let entries = self.pending.iter().filter_map(|session| self.sessions.get(session));
+        entries.filter_map(|entry| match &entry.role {
+            Role::Arriving(arriving) => Some((arriving.holder.addr, entry)),
+            _ => None,
+        })
+    }
+
+    pub(super) fn has_memory(&self, from: A, bytes: u64) -> bool {
+        bytes <= self.free_memory(from)
     }
 
     /// As [`has_memory`](Self::has_memory), of a session's state: copies of others give way to it,
     /// since all that they do is to spare bytes.
-    pub(super) fn make_memory(&mut self, session: SessionId, bytes: u64) -> bool {
-        if !self.has_memory(bytes) {
+    pub(super) fn make_memory(&mut self, from: A, session: SessionId, bytes: u64) -> bool {
+        if !self.has_memory(from, bytes) {
             self.ahead.keep_only(session);
         }
-        self.has_memory(bytes)
+        self.has_memory(from, bytes)
     }
 
-    /// Whether one more session may be on its way.
-    pub(super) fn has_room(&mut self, now: Time, session: SessionId) -> bool {
-        if self.sessions.len() >= self.config.sessions_max {
-            self.sweep(now);
+    /// Whether one more session may be known here, or this one is. Where a mobile has brought it, it has a place among
+    /// that mobile's.
+    pub(super) fn has_place(&mut self, now: Time, session: SessionId, mobile: Option<A>) -> bool {
+        if self.sessions.contains_key(&session) {
+            return true;
         }
-        let known = self.sessions.contains_key(&session);
-        self.pending.len() < self.config.pending_max
-            && (known || self.sessions.len() < self.config.sessions_max)
+        if self.sessions.len() >= self.config.sessions_max {
+            self.sessions.sweep(now);
+        }
+        mobile.is_none_or(|mobile| self.sessions.make_place(mobile))
+            && self.sessions.len() < self.config.sessions_max
+    }
+
+    /// Whether one more session may be on its way here, for that mobile and from that base.
+    pub(super) fn may_come(&self, session: SessionId, mobile: A, holder: A) -> bool {
+        if self.pending.contains(&session) {
+            return true;
+        }
+        let (mut own, mut others) = (0, 0);
+        for (from, _) in self.coming() {
+            *(if from == holder { &mut own } else { &mut others }) += 1;
+        }
+        let of_mobile = self.sessions.of(mobile).filter(|(_, entry)| entry.is_pending()).count();
+        of_mobile < COMING_OF_ONE && own < share(self.config.pending_max as u64, others)
     }
 }
 

@@ -7,7 +7,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{CopyName, Message, SessionId};
 
 use super::pull::Pull;
-use super::{Address, Config, Retry, delta};
+use super::{Address, Config, Retry, delta, share};
 
 /// Copies that leave, and copies that came.
 #[derive(Debug)]
@@ -144,9 +144,16 @@ impl<A: Address> Ahead<A> {
         came + self.leaving.values().map(Leaving::memory).sum::<usize>()
     }
 
-    /// Whether a copy of that session may come: one from another base gives way to it.
-    pub(super) fn has_room(&self, session: SessionId, most: usize) -> bool {
-        self.came.contains_key(&session) || self.came.len() < most
+    /// Bytes that came from that base.
+    pub(super) fn memory_from(&self, base: A) -> usize {
+        self.came.values().filter(|came| came.from == base).map(Came::memory).sum()
+    }
+
+    /// Whether a copy of that session may come from that base: one from another gives way to it.
+    pub(super) fn has_room(&self, session: SessionId, base: A, most: usize) -> bool {
+        let own = self.came.values().filter(|came| came.from == base).count() as u64;
+        let others = self.came.len() as u64 - own;
+        self.came.contains_key(&session) || own < share(most as u64, others)
     }
 
     /// Copies that are held.

@@ -134,8 +134,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         holder: Holder<A>,
         grants: &[(BaseName, Grant)],
     ) {
-        let room = self.has_room(now, session) || self.pending.contains(&session);
-        if !room {
+        let room = self.may_come(session, mobile, holder.addr);
+        if !room || !self.has_place(now, session, Some(mobile)) {
             return self.deny(mobile, session, attempt, Denied::For(Reason::Busy));
         }
         if holder.addr == self.addr {
@@ -226,6 +226,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         let config = self.config;
         let Some(arriving) = self.arriving(session) else { return };
+        let from = arriving.holder.addr;
         if let ArrivingStage::Pulling { generation: of, .. } = arriving.stage
             && of < generation
         {
@@ -233,7 +234,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             arriving.stage = ArrivingStage::Asking;
         }
         if matches!(arriving.stage, ArrivingStage::Asking) {
-            if !self.make_memory(session, total) {
+            if !self.make_memory(from, session, total) {
                 return self.refuse(now, session, Reason::Busy);
             }
             let Some(arriving) = self.arriving(session) else { return };
@@ -261,10 +262,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// All is here: the old base must give up its claim before anything is used.
     fn complete(&mut self, now: Time, session: SessionId) {
         let Some(arriving) = self.arriving(session) else { return };
+        let from = arriving.holder.addr;
         let stage = core::mem::replace(&mut arriving.stage, ArrivingStage::Asking);
         let ArrivingStage::Pulling { pull, generation } = stage else { return };
         let mut bytes = pull.into_bytes();
-        let limit = self.config.state_max.get().min(self.free_memory());
+        let limit = self.config.state_max.get().min(self.free_memory(from));
         if delta::is_remainder(&bytes) {
             // Should the copy be another one after all, or too much come of it, the whole is asked
             // for.

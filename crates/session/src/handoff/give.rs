@@ -3,8 +3,9 @@
 use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState, Warrant};
 
-use super::base::{Base, BaseEvent, OUTBOX_MAX, Out, Outgoing, moved};
+use super::base::{Base, BaseEvent, moved};
 use super::entry::{Arriving, Form, Holder, Leaving, Recipient, Role};
+use super::outbox::{Out, Outgoing, PIECES_MAX};
 use super::{Address, Authority, Denied};
 
 /// The numbers of a handoff's states begin at so many times its own: then those of a base that was
@@ -31,7 +32,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             if self.authority.needs_grants() {
                 return self.deny(from, session, attempt, Denied::For(Reason::Unknown));
             }
-            if !self.has_room(now, session) {
+            if !self.has_place(now, session, None) {
                 return self.deny(from, session, attempt, Denied::For(Reason::Busy));
             }
             return self.freeze(now, session, attempt, wanted, since);
@@ -131,7 +132,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.deny(addr, session, attempt, Denied::For(Reason::TooLarge));
             }
             Recipient::Base { addr, piece, window, .. } => {
-                self.send_pieces(addr, session, attempt, piece, Pieces { first: 0, count: window });
+                let first = Pieces { first: 0, count: window };
+                self.send_pieces(addr, session, attempt, piece, &[first]);
             }
             Recipient::Mobile(mobile) => match SessionState::decode(bytes) {
                 Ok(state) => {
@@ -149,19 +151,19 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
-    fn send_pieces(&mut self, to: A, session: SessionId, attempt: u32, len: u16, run: Pieces) {
+    /// Sends what is asked for, up to a bound; the rest is asked for again.
+    fn send_pieces(&mut self, to: A, session: SessionId, attempt: u32, len: u16, runs: &[Pieces]) {
         let Some(Role::Leaving(leaving)) = self.sessions.get(&session).map(|entry| &entry.role)
         else {
             return;
         };
         let Some(bytes) = leaving.package() else { return };
         let (total, piece) = (bytes.len() as u64, u64::from(len));
-        for n in 0..u64::from(run.count) {
-            let offset = (u64::from(run.first) + n) * piece;
-            if offset >= total || self.outbox.len() >= OUTBOX_MAX {
-                return;
+        for n in numbers(runs) {
+            let offset = n * piece;
+            if offset < total {
+                self.put(Outgoing { to, session, attempt, out: Out::Piece { offset, len } });
             }
-            self.put(Outgoing { to, session, attempt, out: Out::Piece { offset, len } });
         }
     }
 
@@ -197,9 +199,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 if entry.attempt == attempt && leaving.wanted.is_base(from) && piece > 0 =>
             {
                 leaving.last_message = now;
-                for run in pieces {
-                    self.send_pieces(from, session, attempt, piece, *run);
-                }
+                self.send_pieces(from, session, attempt, piece, pieces);
             }
             // Whoever may not have them asks again, and gets the reason.
             _ => {}
@@ -247,4 +247,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             _ => self.send(from, session, attempt, Message::Superseded { generation }),
         }
     }
+}
+
+/// The numbers of the pieces that are asked for, up to a bound.
+pub(super) fn numbers(runs: &[Pieces]) -> impl Iterator<Item = u64> {
+    let run = |run: &Pieces| (u64::from(run.first)..).take(usize::from(run.count));
+    runs.iter().flat_map(run).take(usize::from(PIECES_MAX))
 }

@@ -9,7 +9,7 @@ use lasthop_wire::mhp::handoff::{
     BaseName, Envelope, GRANTS_MAX, Grant, Message, Reason, SessionId, Warrant,
 };
 
-use super::base::{Base, BaseEvent, OUTBOX_MAX};
+use super::base::{Base, BaseEvent};
 use super::entry::{Entry, Grants, Recipient, Role};
 use super::{Address, Authority, Claim, Denied};
 
@@ -104,13 +104,6 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         self.send(mobile, session, attempt, Message::Expected { candidate, refused });
     }
 
-    /// Tells the world what was refused.
-    pub(super) fn note(&mut self, from: A, session: SessionId, why: Denied) {
-        if self.events.len() < OUTBOX_MAX {
-            self.events.push_back(BaseEvent::Refused { session, from, why });
-        }
-    }
-
     /// In whose name `to` asks for a session in that handoff, if it may have it.
     pub(super) fn warranted(
         &self,
@@ -171,10 +164,10 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         attempt: u32,
         grants: &[(BaseName, Grant)],
     ) {
+        self.sessions.set_owner(session, Some(mobile));
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let read = |(name, grant): &(BaseName, Grant)| Some((A::from_name(name)?, *grant));
         let list: Vec<_> = grants.iter().take(GRANTS_MAX).filter_map(read).collect();
-        entry.owner = Some(mobile);
         entry.grants = (!list.is_empty()).then(|| Box::new(Grants { attempt, list }));
     }
 
@@ -199,15 +192,21 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A mobile is with this base, and says by how many handoffs: of the grants of before none counts
     /// any more. If they are more than this base knows, the session broke meanwhile and begins
     /// anew.
-    pub(super) fn on_here(&mut self, mobile: A, session: SessionId, attempt: u32, since: u32) {
+    pub(super) fn on_here(
+        &mut self,
+        now: Time,
+        mobile: A,
+        session: SessionId,
+        attempt: u32,
+        since: u32,
+    ) {
         if let Err(why) = self.owns(mobile, session) {
             return self.note(mobile, session, why);
         }
-        let full = self.sessions.len() >= self.config.sessions_max;
+        if !self.has_place(now, session, Some(mobile)) {
+            return self.note(mobile, session, Denied::For(Reason::Busy));
+        }
         let Some(entry) = self.sessions.get_mut(&session) else {
-            if full {
-                return self.note(mobile, session, Denied::For(Reason::Busy));
-            }
             return self.begin_anew(mobile, session, attempt, since);
         };
         if attempt < entry.attempt {

@@ -26,7 +26,9 @@ mod give;
 mod guard;
 mod keys;
 mod mobile;
+mod outbox;
 mod pull;
+mod sessions;
 #[cfg(test)]
 pub(crate) mod tests;
 mod trust;
@@ -66,11 +68,13 @@ pub struct Config {
     pub window: u16,
     /// The largest state of one session that is taken.
     pub state_max: Bytes,
-    /// The memory of all states that are being fetched, and of copies, which give way to states.
+    /// The memory of all states that are being fetched, and of copies, which give way to states. What comes
+    /// from one base has half of what the others leave.
     pub memory_max: Bytes,
-    /// Sessions on their way at once.
+    /// Sessions on their way here at once. One mobile has at most two of these places, and one base that they
+    /// come from half of those that the others leave.
     pub pending_max: usize,
-    /// Sessions that are known at all, those that left included.
+    /// Sessions that are known at all, those that left included; at most 16 of one mobile.
     pub sessions_max: usize,
 }
 
@@ -90,7 +94,7 @@ impl Config {
             window: 32,
             state_max: Bytes::from_mib(16),
             memory_max: Bytes::from_mib(256),
-            pending_max: 64,
+            pending_max: 256,
             sessions_max: 16 * 1024,
         }
     }
@@ -125,7 +129,7 @@ impl Config {
 }
 
 /// What bases are called by: where the datagrams of a handoff go.
-pub trait Address: Copy + Eq {
+pub trait Address: Copy + Ord {
     /// The name as other bases and mobiles write it.
     fn to_name(self) -> BaseName;
     /// Who is called so, if it can be read.
@@ -160,6 +164,12 @@ impl Address for SocketAddr {
         };
         Some(Self::new(ip, u16::from_be_bytes(*port)))
     }
+}
+
+/// What one base may have of `most` where others have so much of it: half of what they leave, so that something
+/// is always left for the next.
+const fn share(most: u64, others: u64) -> u64 {
+    most.saturating_sub(others).div_ceil(2)
 }
 
 /// When a request is repeated.

@@ -29,6 +29,7 @@ macro_rules! trace {
 mod ahead;
 mod attacks;
 mod bases;
+mod bounds;
 mod copies;
 mod early;
 mod requirements;

@@ -82,8 +82,9 @@ impl Session {
     /// opened here since; what it has asked for in the meantime is answered with the next
     /// [`poll_event`](Self::poll_event).
     ///
-    /// For each connection to a fixed host that had not answered, [`Event::Connect`] comes anew.
-    /// Connections that the mobile does not reopen are reset.
+    /// For each connection to a fixed host that had not answered, [`Event::Connect`] comes anew once the
+    /// mobile asks for it here: where to, only the mobile says, and no other base. Connections that the
+    /// mobile does not reopen are reset.
     pub fn adopt(&mut self, now: Time, state: SessionState) {
         self.advance(now);
         if self.role == Role::Mobile {
@@ -120,9 +121,6 @@ impl Session {
         conn.finishing = down.ended;
         conn.moved = true;
         conn.rest = Some(Box::new(CarriedBytes::new(up.bytes, up.ended, down.bytes)));
-        if let Phase::Connecting(_) = phase {
-            self.events.push_back(Event::Connect { id, target: target.clone(), source });
-        }
         conn.origin = Some(Box::new(Origin { target, bound, from: source }));
         self.announce_rest(id);
         if stage == Stage::Over {
@@ -219,10 +217,11 @@ impl Session {
             self.stats.malformed += 1;
             return self.reset_unannounced(hop, from, ResetReason::Protocol);
         }
-        if self.table.len() > self.config.max_connections {
+        let full = self.table.len() > self.config.max_connections;
+        if full || !self.connects {
             self.stats.turned_away += 1;
-            let reason = ResetReason::Refused(Refusal::TooMany);
-            return self.reset_unannounced(hop, from, reason);
+            let why = if full { Refusal::TooMany } else { Refusal::NotAllowed };
+            return self.reset_unannounced(hop, from, ResetReason::Refused(why));
         }
         self.table.rename(from, id);
         self.table.enter(id, Phase::Connecting(opening));
@@ -271,7 +270,22 @@ impl Session {
             // Bytes are lost for good; a hole is never papered over.
             _ => return self.abort(hop, id, ResetReason::Protocol),
         }
+        if let Phase::Connecting(_) = conn.phase() {
+            return match reopen.asking {
+                Some(asking) if self.connects => self.connect_anew(id, asking),
+                Some(_) => self.abort(hop, id, ResetReason::Refused(Refusal::NotAllowed)),
+                None => self.abort(hop, id, ResetReason::Protocol),
+            };
+        }
         self.answer_reopen(hop, id);
+    }
+
+    /// The mobile asks for a connection that was being opened elsewhere.
+    fn connect_anew(&mut self, id: ConnId, Asking { opening, target, source }: Asking) {
+        self.table.enter(id, Phase::Connecting(opening));
+        let Some(conn) = self.table.get_mut(id) else { return };
+        conn.origin = Some(Box::new(Origin::new(target.clone(), source)));
+        self.events.push_back(Event::Connect { id, target, source });
     }
 
     fn answer_reopen(&mut self, hop: &mut impl Streams, id: ConnId) {

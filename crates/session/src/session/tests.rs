@@ -6,6 +6,7 @@ use lasthop_wire::mhp::handoff::{Reopen, Roll, SessionState};
 use super::*;
 use crate::memory::{Limits, Pair};
 
+mod anchor;
 mod before_commit;
 mod chain;
 mod channel;

@@ -2,7 +2,7 @@
 //! with their bytes over an association of its own.
 
 use alloc::collections::btree_map::Entry;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::fmt::Debug;
@@ -10,6 +10,7 @@ use core::fmt::Debug;
 use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::Reason;
 
+use super::kept::Kept;
 use super::wired;
 use super::{Due, Farewell, NoteKind, Station, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
@@ -23,21 +24,8 @@ const LOST_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the base with the wired halves may take to pass the last bytes on to fixed hosts, which take
 /// them in their own time.
 const LAST_PATIENCE: Duration = Duration::from_secs(3600);
-
-/// A session that is elsewhere and whose wired halves are here.
-#[derive(Debug)]
-pub(super) struct Kept<A, I, S> {
-    mobile: A,
-    /// The connections, while nobody has attached; `None` while somebody has.
-    state: Option<SessionState>,
-    sockets: BTreeMap<ConnId, S>,
-    /// The association of the base that goes on with them.
-    pub(super) at: Option<I>,
-    /// The handoff in which that base was allowed to.
-    attempt: u32,
-    /// Until then somebody must have come.
-    until: Time,
-}
+/// And how many associations with one base may wait for that at once.
+const IDLE_OF_ONE: usize = 256;
 
 /// An association to the base that keeps wired halves of a session that is here.
 #[derive(Debug)]
@@ -64,11 +52,24 @@ pub(super) struct Far<A> {
 pub(super) struct Fars<A, I> {
     all: BTreeMap<I, Far<A>>,
     of: BTreeMap<SessionId, BTreeSet<I>>,
+    /// Those that carry nothing any more, by the base that they lead to, the first to do so first. Some are gone.
+    idle: BTreeMap<A, VecDeque<I>>,
 }
 
-impl<A, I: Copy + Ord> Fars<A, I> {
+impl<A: Copy + Ord, I: Copy + Ord> Fars<A, I> {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), of: BTreeMap::new() }
+        Self { all: BTreeMap::new(), of: BTreeMap::new(), idle: BTreeMap::new() }
+    }
+
+    /// An association carries nothing any more, and waits for the other base's word until then; the one to the
+    /// same base that has waited longest, if there are too many.
+    fn set_idle(&mut self, id: I, until: Time) -> Option<I> {
+        let far = self.all.get_mut(&id)?;
+        (far.idle, far.until) = (true, Some(until));
+        let idle = self.idle.entry(far.anchor).or_default();
+        idle.push_back(id);
+        let first = if idle.len() > IDLE_OF_ONE { idle.pop_front() } else { None };
+        first.filter(|first| self.all.get(first).is_some_and(|far| far.idle))
     }
 
     pub(super) fn len(&self) -> usize {
@@ -106,10 +107,7 @@ impl<A, I: Copy + Ord> Fars<A, I> {
     }
 
     /// The same, each with the base that it leads to.
-    pub(super) fn anchors(&self, session: SessionId) -> impl Iterator<Item = (I, A)>
-    where
-        A: Copy,
-    {
+    pub(super) fn anchors(&self, session: SessionId) -> impl Iterator<Item = (I, A)> {
         self.of(session).map(|(id, far)| (id, far.anchor))
     }
 }
@@ -122,16 +120,24 @@ where
     S: Copy,
 {
     /// Keeps the wired halves of a session that is being given away.
-    pub(super) fn keep(
+    pub(super) fn keep<W>(
         &mut self,
+        world: &mut W,
         now: Time,
         session: SessionId,
         mobile: A,
         connections: Vec<ConnectionState>,
         sockets: BTreeMap<ConnId, S>,
-    ) {
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
         if sockets.is_empty() {
             return;
+        }
+        if let Some(outdone) = self.kept.outdone(mobile)
+            && let Some((_, sockets)) = self.recall(world, now, outdone)
+        {
+            sockets.into_values().for_each(|socket| world.reset(socket));
         }
         let state = Some(wired::state(session, connections));
         let until = now + PATIENCE;
@@ -142,7 +148,7 @@ where
 
     /// Sessions of a mobile that are elsewhere and whose wired halves are here.
     pub(super) fn kept_of(&self, mobile: A) -> impl Iterator<Item = SessionId> {
-        self.kept.iter().filter(move |(_, kept)| kept.mobile == mobile).map(|(name, _)| *name)
+        self.kept.of(mobile)
     }
 
     /// Resets the connections of a session whose wired halves are elsewhere, which those bases are told.
@@ -228,6 +234,10 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         let refuse = |reason: Reason| handoff::refuse(attach.session, attach.attempt, reason);
+        // An association is for one session's bytes: two would end each other.
+        if self.attached.get(&id).is_some_and(|other| *other != attach.session) {
+            return refuse(Reason::Busy);
+        }
         let Some(kept) = self.kept.get_mut(&attach.session) else {
             return refuse(Reason::Unknown);
         };
@@ -506,8 +516,12 @@ where
             } else if let Some(far) = self.far.get_mut(id) {
                 let let_in = far.until.is_none() && far.asked != Some(0);
                 if let_in && !far.over {
-                    (far.idle, far.until) = (true, Some(now + LAST_PATIENCE));
-                    self.due.set(Due::Far(id), far.until);
+                    let until = now + LAST_PATIENCE;
+                    self.due.set(Due::Far(id), Some(until));
+                    if let Some(first) = self.far.set_idle(id, until) {
+                        self.far.remove(first);
+                        world.unlink(first, Farewell::Said);
+                    }
                 } else if far.over || !far.idle {
                     self.far.remove(id);
                     world.unlink(id, Farewell::Said);

@@ -181,7 +181,7 @@ where
             }
         }
         self.counts.anchored += left.sockets.len() as u64;
-        self.keep(now, session, mobile, left.connections, left.sockets);
+        self.keep(world, now, session, mobile, left.connections, left.sockets);
         Some(state)
     }
 

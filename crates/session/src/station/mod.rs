@@ -24,6 +24,7 @@ mod anchor;
 mod associations;
 mod bridge;
 mod give;
+mod kept;
 mod mobiles;
 mod revoke;
 mod take;
@@ -36,8 +37,9 @@ pub use associations::{Associations, Name};
 pub use bridge::Bridge;
 pub use world::{Dumped, Ended, Farewell, Fate, Restored, SocketState, Wires};
 
-use anchor::{Fars, Kept};
+use anchor::Fars;
 use give::Delayed;
+use kept::Keeps;
 use mobiles::{Call, Mobiles};
 use take::Restoring;
 
@@ -140,7 +142,7 @@ pub struct Station<A, T, I, S> {
     machine: handoff::Base<A, T>,
     mobiles: Mobiles<A, I>,
     /// Sessions that are elsewhere, and whose wired halves are here.
-    kept: BTreeMap<SessionId, Kept<A, I, S>>,
+    kept: Keeps<A, I, S>,
     /// Associations to bases that have wired halves of sessions that are here.
     far: Fars<A, I>,
     /// Associations over which other bases reach wired halves of these sessions.
@@ -169,7 +171,7 @@ where
             own,
             machine: handoff::Base::with_authority(config, own, authority),
             mobiles: Mobiles::new(),
-            kept: BTreeMap::new(),
+            kept: Keeps::new(),
             far: Fars::new(),
             attached: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -280,14 +282,18 @@ where
             self.mobiles.unname(mobile);
             self.machine.remove(session);
         }
+        let named = self.mobiles.get(mobile).and_then(|known| known.session);
+        self.machine.forget_unused(mobile, named);
         self.mobiles.remove_if_unknown(mobile);
     }
 
     /// A mobile sends this before it has an association. It may be a replay: the
     /// machine takes nothing that is outdated, and grants are for this base. A mobile that is present says it
-    /// over its association, and a call changes nothing of it.
+    /// over its association, and a call changes nothing of it. Nothing but a greeting is heard so.
     pub fn handle_call(&mut self, now: Time, mobile: A, message: &[u8]) {
-        if self.mobiles.get(mobile).is_some_and(|known| known.at.is_some()) {
+        let said = Datagram::decode(message).map(|datagram| datagram.message);
+        let present = self.mobiles.get(mobile).is_some_and(|known| known.at.is_some());
+        if present || !matches!(said, Ok(Message::Greet { .. })) {
             return;
         }
         let until = now + CALL_PATIENCE;
@@ -313,6 +319,10 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
+        // Who says much at once has what comes of it done, so that it does not pile up.
+        if self.machine.backlog() >= ROUND_MAX {
+            self.handle_events(world, now);
+        }
         // The name of its session comes with the first word that it says of it.
         let said = Datagram::decode(message).ok();
         if let Some(said) = &said {
@@ -504,13 +514,22 @@ where
         self.end_idle(world, now);
         self.run_deferred(world, Some(now));
         self.end_delays(world, now);
+        let some = self.handle_events(world, now);
+        self.answer_tentatively(world, now);
+        some
+    }
+
+    /// Does what the machine has to have done; whether there was anything.
+    fn handle_events<W>(&mut self, world: &mut W, now: Time) -> bool
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
         let mut some = false;
         for _ in 0..ROUND_MAX {
             let Some(event) = self.machine.poll_event() else { break };
             self.handle_machine(world, now, event);
             some = true;
         }
-        self.answer_tentatively(world, now);
         some
     }
 

@@ -20,6 +20,7 @@ use crate::handoff::{Config, Mobile, MobileEvent};
 use crate::memory::{Limits, Pair};
 use node::{At, Node};
 
+mod bounds;
 mod node;
 mod paths;
 mod schedules;
@@ -305,7 +306,7 @@ impl Roaming {
                                 let _ = session.send_message(now, &mut hop, &out);
                             }
                         });
-                    } else {
+                    } else if self.nodes.len() as u32 >= to {
                         self.send(base, to, &out);
                     }
                 }
@@ -369,7 +370,7 @@ impl Roaming {
             }
             Flight::Link(from, to, pair) => {
                 let far = At { pair, link: false };
-                self.node(to).sockets.open(far, Session::base(crate::Config::base()));
+                self.node(to).sockets.open(far, Session::anchor(crate::Config::base()));
                 self.node(to).sockets.peers.insert(far, from);
                 let id = At { pair, link: true };
                 if self.node(from).sockets.has(id) {

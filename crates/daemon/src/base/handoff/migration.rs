@@ -108,8 +108,7 @@ impl Migration {
 
     /// Whether this socket of a mobile's has an address that follows the mobile.
     pub(super) fn moves(&self, mobile: PublicKey, fd: impl AsFd) -> bool {
-        let own = tcp::canonical(tcp::local_addr(fd)).ip();
-        self.addresses.get(&mobile).is_some_and(|addresses| addresses.contains(&own))
+        self.owns(mobile, tcp::local_addr(fd).ip())
     }
 
     /// Takes connections out of the kernel. Their packets are dropped from here on.
@@ -180,19 +179,23 @@ impl Migration {
         }
     }
 
-    /// Makes connections anew, and has packets for them come here.
+    /// Makes connections anew, and has packets for them come here. Another base gave the images: one whose
+    /// address is not the mobile's is not made.
     pub(super) fn restore(
         &mut self,
         session: SessionId,
         mobile: PublicKey,
         images: &[Image],
     ) -> Vec<Result<OwnedFd, String>> {
+        let own = |image: &Image| image.is_over() || self.owns(mobile, image.flow().local.ip());
+        let foreign: Vec<bool> = images.iter().map(|image| !own(image)).collect();
+        let images: Vec<Image> = images.iter().filter(|image| own(image)).cloned().collect();
         // Where the route is here already, or the connections never left, packets come all the time.
         let restore = match self.here.contains(&mobile) || self.leaving.contains_key(&session) {
             true => migrate::restore_all,
             false => migrate::restore_unrouted,
         };
-        let outcomes = match images {
+        let outcomes = match &images[..] {
             [] => Vec::new(),
             images => restore(&mut self.helper.lock(), images),
         };
@@ -200,7 +203,21 @@ impl Migration {
         if let Some((_, flows)) = self.leaving.remove(&session) {
             self.thaw(&flows);
         }
-        outcomes.into_iter().map(|outcome| outcome.map_err(|e| e.to_string())).collect()
+        let mut outcomes = outcomes.into_iter();
+        let outcome = |foreign| match foreign {
+            true => Err("its address is not one of the mobile's".to_owned()),
+            false => outcomes.next().map_or_else(
+                || Err("it was lost".to_owned()),
+                |outcome| outcome.map_err(|e| e.to_string()),
+            ),
+        };
+        foreign.into_iter().map(outcome).collect()
+    }
+
+    /// Whether a mobile has that address by the configuration.
+    fn owns(&self, mobile: PublicKey, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.addresses.get(&mobile).is_some_and(|addresses| addresses.contains(&address))
     }
 
     /// A mobile has connections here: packets for its addresses are to come here.
@@ -254,7 +271,12 @@ impl Migration {
 
     /// Resets connections that nobody came for.
     pub(super) fn discard(&mut self, session: SessionId, images: &[Image]) {
-        for fd in migrate::restore_all(&mut self.helper.lock(), images).into_iter().flatten() {
+        let known = |image: &&Image| {
+            let local = image.flow().local.ip();
+            self.addresses.keys().any(|mobile| self.owns(*mobile, local))
+        };
+        let images: Vec<Image> = images.iter().filter(known).cloned().collect();
+        for fd in migrate::restore_all(&mut self.helper.lock(), &images).into_iter().flatten() {
             tcp::abort_on_close(&fd);
         }
         if let Some((_, flows)) = self.leaving.remove(&session) {
@@ -303,7 +325,11 @@ fn log_error(address: IpAddr, error: &MigrateError, what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use lasthop_hop::seal::Keypair;
     use lasthop_kernel::netns::{Netns, NetnsError};
+    use lasthop_kernel::stop::Stop;
+    use lasthop_migrate::RouteMode;
+    use lasthop_units::Seed;
 
     use super::*;
     use crate::base::{Base, BaseConfig, BaseFile};
@@ -330,6 +356,61 @@ mod tests {
         let file: BaseFile = toml::from_str(&text).unwrap();
         let config: BaseConfig = file.try_into().unwrap();
         netns.enter(|| Base::bind(config)).unwrap()
+    }
+
+    /// SEC-8: a base that gives a session gives no socket of somebody else's address with it.
+    #[test]
+    fn a_connection_whose_address_is_not_the_mobiles_is_not_made() {
+        let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
+        else {
+            return;
+        };
+        netns.ip("link set lo up\n").unwrap();
+        let path = std::env::temp_dir().join(format!("lasthop-foreign-{}", std::process::id()));
+        let [own, other] = ["127.0.0.1", "127.0.0.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        let stop = Stop::new().unwrap();
+        let (of_helper, stops, at) = (netns.clone(), stop.clone(), path.clone());
+        let helper = std::thread::spawn(move || {
+            let addresses = vec![own.into(), other.into()];
+            let config = migrate::helper::Config { addresses, users: Vec::new() };
+            of_helper.enter(|| migrate::helper::serve_path(&at, &config, &stops)).unwrap()
+        });
+        netns
+            .enter(|| {
+                let mut helped = None;
+                let answers = || {
+                    helped = Admin::connect(&path).ok();
+                    helped.is_some()
+                };
+                let patience = std::time::Duration::from_secs(30);
+                lasthop_testing::wait_or(patience, answers, || "no helper".to_owned());
+                let mut admin = helped.unwrap();
+                migrate::probe(&mut admin).unwrap();
+                let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+                let socket = std::net::TcpStream::connect(host.local_addr().unwrap()).unwrap();
+                let _fixed_host = host.accept().unwrap();
+                let image = migrate::dump_all(&mut admin, vec![socket.into()]).pop().unwrap();
+                let image = image.map_err(|failed| failed.error).unwrap();
+                let [its, another] = [1, 2].map(|n| *Keypair::generate(Seed::from_u64(n)).public());
+                let mut migration = Migration {
+                    helper: Helper::new(admin),
+                    routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
+                    addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
+                    here: BTreeSet::new(),
+                    whole: BTreeMap::new(),
+                    leaving: BTreeMap::new(),
+                };
+                let images = [image.clone(), image];
+                let session = SessionId(7);
+                for refused in migration.restore(session, another, &images) {
+                    let why = refused.map(drop).unwrap_err();
+                    assert_eq!(why, "its address is not one of the mobile's");
+                }
+                assert!(migration.restore(session, its, &images[..1])[0].is_ok());
+            })
+            .unwrap();
+        stop.request();
+        helper.join().unwrap().unwrap();
     }
 
     #[test]

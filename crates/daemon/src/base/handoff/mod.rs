@@ -14,7 +14,7 @@ use lasthop_migrate::RouteMode;
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
-use lasthop_units::Time;
+use lasthop_units::{Duration, Time};
 
 pub(super) use self::migration::Migration;
 use self::wires::{BaseWires, HandoffContext};
@@ -26,6 +26,9 @@ use crate::hop::HopEvent;
 
 /// Messages in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
+
+/// What one base or mobile is refused is logged once in so long; what is refused meanwhile is counted.
+const REFUSED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The loop's core, at a base with the hop `H` to mobiles.
 pub(super) type Core = driver::Core<WithPeers, Surrogate>;
@@ -40,6 +43,8 @@ pub(super) struct Handoffs {
     copies: BTreeMap<PublicKey, u32>,
     /// The last reason that was logged for a peer's being unreachable.
     reported: BTreeMap<PublicKey, String>,
+    /// When it was last logged that somebody was refused something, and how often that was so since.
+    refused: BTreeMap<PublicKey, (Time, u64)>,
     message: Vec<u8>,
 }
 
@@ -67,6 +72,7 @@ impl Handoffs {
             links: BTreeMap::new(),
             copies: BTreeMap::new(),
             reported: BTreeMap::new(),
+            refused: BTreeMap::new(),
             message: Vec::new(),
         }
     }
@@ -134,6 +140,9 @@ impl Handoffs {
             HopEvent::Lost(id @ (BaseAssociationId::Mobile(_) | BaseAssociationId::Peer(_)), _) => {
                 station.handle_lost(&mut BaseWires { core, means }, now, *id);
             }
+            // It is busy: what waits for it has a limit of its own.
+            HopEvent::Unreachable(BaseAssociationId::Link(part), _)
+                if self.is_answering(core, *part) => {}
             HopEvent::Lost(BaseAssociationId::Link(part), why)
             | HopEvent::Unreachable(BaseAssociationId::Link(part), why) => {
                 self.on_link_down(core, *part, why)
@@ -157,6 +166,13 @@ impl Handoffs {
         // Messages to an earlier life of it are not for this one.
         core.close_session(id);
         core.open_session(id, far_session);
+    }
+
+    /// Whether the peer that an association for bytes is to lead to answers over the one for messages.
+    fn is_answering(&self, core: &Core, part: u32) -> bool {
+        let peer = core.hop.key_of(BaseAssociationId::Link(part));
+        let link = peer.and_then(|peer| self.links.get(&peer)).filter(|link| **link != part);
+        link.is_some_and(|link| core.hop.is_linked(*link))
     }
 
     fn on_link_down(&mut self, core: &mut Core, part: u32, why: &str) {
@@ -241,7 +257,7 @@ impl Handoffs {
             some = true;
         }
         while let Some(note) = self.station.poll_note() {
-            self.log(note);
+            self.log(now, note);
         }
         some
     }
@@ -271,7 +287,25 @@ impl Handoffs {
         true
     }
 
-    fn log(&self, Note { session, what }: Note<PublicKey>) {
+    /// How often somebody was refused something without a word, if it is to be logged again.
+    fn unlogged(&mut self, now: Time, from: PublicKey) -> Option<u64> {
+        let (logged, since) = self.refused.entry(from).or_insert((Time::NEVER, 0));
+        if *logged != Time::NEVER && now.since(*logged) < REFUSED_AGAIN {
+            *since += 1;
+            return None;
+        }
+        *logged = now;
+        Some(std::mem::take(since))
+    }
+
+    fn log(&mut self, now: Time, Note { session, what }: Note<PublicKey>) {
+        let unlogged = match what {
+            NoteKind::Refused(from, _) => match self.unlogged(now, from) {
+                None => return,
+                unlogged => unlogged,
+            },
+            _ => None,
+        };
         let name = |key| self.means.name_of(key);
         match what {
             NoteKind::Frozen(bytes) => tracing::debug!(%session, bytes, "session frozen"),
@@ -290,7 +324,7 @@ impl Handoffs {
                 tracing::warn!(%session, "no mobile claimed a session: its connections are reset");
             }
             NoteKind::Refused(from, why) => {
-                tracing::warn!(%session, from = name(from), %why, "refused");
+                tracing::warn!(%session, from = name(from), %why, unlogged, "refused");
             }
             NoteKind::Anchors(to) => {
                 tracing::info!(%session, to = name(to), "anchor: relaying to another base");

@@ -86,11 +86,15 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         Self::over(NumberedLinks::new(config, Responder::unsealed(), None, seed))
     }
 
-    /// Lets each peer have up to `n` associations at once; one more replaces its oldest. A mobile
-    /// has one, and a new one replaces it; a base that calls on another has one for each purpose.
+    /// Lets each peer have up to `n` associations at once. A mobile has one, and a new one replaces it; a
+    /// base that calls on another has one for each purpose, none of which replaces another: one too many
+    /// comes to stand when one of them has ended.
     #[must_use]
     pub fn with_many(mut self, n: usize) -> Self {
         self.links.per_mobile = n.max(1);
+        if n > 1 {
+            self.links.handshakes.expect_peers();
+        }
         self
     }
 
@@ -104,6 +108,11 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
     /// Counters of handshakes and of what was refused.
     pub fn stats(&self) -> BaseStats {
         BaseStats { refused: self.refused, ..self.links.stats }
+    }
+
+    /// Handshakes that were answered, and that nobody has confirmed.
+    pub fn unconfirmed(&self) -> usize {
+        self.links.handshakes.candidates.len()
     }
 
     /// The associations that stand, and whose they are.
@@ -174,7 +183,10 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             }
             return true;
         }
-        if !self.links.handshakes.make_room(&mobile, stamp) {
+        let standing = limits.standing.filter(|name| self.has_mobile(*name, &mobile));
+        let many = self.links.per_mobile > 1;
+        let placed = !many || standing.is_some() || self.links.has_place(&mobile);
+        if !placed || !self.links.handshakes.make_room(&mobile, stamp, many) {
             self.links.stats.throttled += 1;
             return true;
         }
@@ -183,7 +195,6 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             self.links.calls.push_back((mobile, greeting.to_vec()));
         }
         let receiver = self.links.new_receiver();
-        let standing = limits.standing.filter(|name| self.has_mobile(*name, &mobile));
         let limits = Limits { standing, ..limits };
         let numbers = match standing {
             Some(name) => (self.next_number(name), limits.first_number),
@@ -258,7 +269,7 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         if let Some(replied) = replied {
             association.transport.seed_round_trip(now, now.since(replied));
         }
-        // The mobile has given its old association up: so does the base.
+        // A mobile has given its old association up: so does the base. A peer had a place to be here.
         let known = links.by_mobile.get(mobile.as_bytes());
         let oldest = known.filter(|ids| ids.len() >= links.per_mobile).and_then(VecDeque::front);
         if let Some(old) = oldest.copied() {
@@ -325,6 +336,12 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
             calls: VecDeque::new(),
             stats: BaseStats::default(),
         }
+    }
+
+    /// Whether a peer may have one more association, with those that may come to stand any moment.
+    fn has_place(&self, peer: &PublicKey) -> bool {
+        let standing = self.by_mobile.get(peer.as_bytes()).map_or(0, VecDeque::len);
+        standing + self.handshakes.of(peer) < self.per_mobile
     }
 
     fn is_sealed(&self) -> bool {

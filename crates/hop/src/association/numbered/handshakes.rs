@@ -18,6 +18,8 @@ use crate::tokens::Tokens;
 const CANDIDATES_MAX: usize = 256;
 /// And of one mobile: what it repeats is one, and it has reason for another where its network has changed.
 const CANDIDATES_OF_ONE: usize = 4;
+/// And of a peer that has many associations, which may make as many at once.
+const CANDIDATES_OF_PEER: usize = 128;
 /// How long a candidate waits for its first authentic datagram.
 const CANDIDATE_LIFE: Duration = Duration::from_secs(5);
 /// A reply is not sent again sooner: a mobile repeats its init less often.
@@ -123,6 +125,12 @@ impl<A> Default for Handshakes<A> {
 }
 
 impl<A: CarrierAddress> Handshakes<A> {
+    /// Those who call are peers that have many associations.
+    pub(super) fn expect_peers(&mut self) {
+        self.sources = Sources::of_peers();
+        self.stamps = Stamps::of_peers();
+    }
+
     /// Removes candidates that nobody has confirmed in time.
     pub(super) fn expire(&mut self, now: Time) {
         self.candidates.retain(|c| c.expires > now);
@@ -162,15 +170,16 @@ impl<A: CarrierAddress> Handshakes<A> {
     }
 
     /// Makes room for a mobile's candidate of this stamp. If the mobile has as many as it may, the oldest of them
-    /// yields to a newer one; else the one that has waited longest, whosever it is.
-    pub(super) fn make_room(&mut self, mobile: &PublicKey, stamp: u64) -> bool {
+    /// yields to a newer one, unless each may become another association of a peer's; else the one that has waited
+    /// longest, whosever it is.
+    pub(super) fn make_room(&mut self, mobile: &PublicKey, stamp: u64, many: bool) -> bool {
         let all = self.candidates.iter().enumerate();
         let own = all.filter(|(_, c)| c.mobile == *mobile).map(|(at, c)| (c.stamp, at));
         let (own, oldest) = own.fold((0, None), |(n, oldest), c| {
             (n + 1, Some(oldest.map_or(c, |oldest| c.min(oldest))))
         });
-        let yields = if own >= CANDIDATES_OF_ONE {
-            oldest.filter(|(theirs, _)| *theirs < stamp).map(|(_, at)| at)
+        let yields = if own >= if many { CANDIDATES_OF_PEER } else { CANDIDATES_OF_ONE } {
+            oldest.filter(|(theirs, _)| !many && *theirs < stamp).map(|(_, at)| at)
         } else if self.candidates.len() >= CANDIDATES_MAX {
             let all = self.candidates.iter().enumerate();
             all.min_by_key(|(_, c)| c.expires).map(|(at, _)| at)
@@ -199,6 +208,11 @@ impl<A: CarrierAddress> Handshakes<A> {
         if self.replies.len() < REPLIES_MAX {
             self.replies.push_back((to, reply));
         }
+    }
+
+    /// A mobile's candidates that are to be associations of their own.
+    pub(super) fn of(&self, mobile: &PublicKey) -> usize {
+        self.candidates.iter().filter(|c| c.mobile == *mobile && c.renews.is_none()).count()
     }
 
     pub(super) fn get(&self, receiver: u32) -> Option<&Candidate<A>> {

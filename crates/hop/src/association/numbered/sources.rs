@@ -10,18 +10,31 @@ use crate::tokens::Tokens;
 /// Sources whose handshakes are counted at once.
 const SOURCES_MAX: usize = 1024;
 /// Handshakes that each source has, a second and at once. There may be many mobiles behind one address.
-const PER_SECOND: f64 = 100.0;
-const AT_ONCE: f64 = 100.0;
+const OF_MOBILES: f64 = 100.0;
+/// The same where peers call, each of which may make hundreds of associations at once.
+const OF_PEERS: f64 = 500.0;
 
 /// Sources that have shown that they receive, and how many handshakes each may have yet.
-#[derive(Default)]
 pub(super) struct Sources {
+    /// Handshakes that each has, a second and at once.
+    share: f64,
     known: BTreeMap<[u8; 8], Tokens>,
     /// When those that have not called lately were last removed.
     swept: Time,
 }
 
+impl Default for Sources {
+    fn default() -> Self {
+        Self { share: OF_MOBILES, known: BTreeMap::new(), swept: Time::ZERO }
+    }
+}
+
 impl Sources {
+    /// Where peers call that have many associations.
+    pub(super) fn of_peers() -> Self {
+        Self { share: OF_PEERS, ..Self::default() }
+    }
+
     /// Whether one more handshake of this source may be read.
     pub(super) fn admit(&mut self, now: Time, source: [u8; 8]) -> bool {
         if self.known.len() >= SOURCES_MAX && !self.known.contains_key(&source) {
@@ -35,6 +48,6 @@ impl Sources {
             }
         }
         let tokens = self.known.entry(source);
-        tokens.or_insert_with(|| Tokens::new(PER_SECOND, AT_ONCE)).take(now)
+        tokens.or_insert_with(|| Tokens::new(self.share, self.share)).take(now)
     }
 }

@@ -2,6 +2,7 @@
 
 mod floods;
 mod keys;
+mod many;
 mod mobile_tcp;
 mod paths;
 
@@ -391,22 +392,6 @@ fn a_restarted_mobile_replaces_its_association_at_the_base() {
     let reasons: Vec<_> = w.base_events.iter().map(|e| e.1).collect();
     assert!(reasons.contains(&AssociationEvent::Lost(CloseReason::Replaced)), "{reasons:?}");
     assert_eq!(w.base.associations().count(), 1);
-}
-
-#[test]
-fn a_peer_that_may_have_many_associations_loses_its_oldest_to_one_too_many() {
-    let mut w = Ends::new(0.0, 1);
-    w.base = new_base(2).with_many(2);
-    for _ in 0..3 {
-        w.mobiles[0].1 = new_mobile(1, w.now, *keys(0).public());
-        let id = w.mobile().open().unwrap();
-        w.mobile().write(id, b"a").unwrap();
-        w.run(Duration::from_secs(1));
-    }
-    let lost: Vec<_> = w.base_events.iter().filter(|e| e.1 != AssociationEvent::Up).collect();
-    let first = w.base_events[0].0;
-    assert_eq!(lost, [&(first, AssociationEvent::Lost(CloseReason::Replaced))]);
-    assert_eq!(w.base.associations().count(), 2);
 }
 
 #[test]

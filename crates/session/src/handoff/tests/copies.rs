@@ -30,7 +30,7 @@ fn expect(session: u64, attempt: u32, candidate: u32) -> Vec<u8> {
 }
 
 /// A state that takes so many bytes and some more.
-fn state(session: u64, bytes: usize, with: u8) -> SessionState {
+pub(super) fn state(session: u64, bytes: usize, with: u8) -> SessionState {
     let (ended, forgotten) = (vec![], 0);
     let session = SessionId(session);
     SessionState { session, connections: vec![], ended, forgotten, turn: 0, hop: vec![with; bytes] }
@@ -156,7 +156,7 @@ fn a_large_copy_waits_longer_for_the_next() {
 /// The table of pieces counts too.
 #[test]
 fn tiny_pieces_take_no_more_memory_than_there_is() {
-    let config = Config { memory_max: Bytes::new(3000), ..Config::base() };
+    let config = Config { memory_max: Bytes::new(4000), ..Config::base() };
     let mut base = Base::new(config, 2u32);
     for session in 0..3 {
         let message = Message::Ahead { number: 1, total: 1000, offset: 0, bytes: &[7] };

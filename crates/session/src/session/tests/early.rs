@@ -2,6 +2,7 @@
 //! nothing is lost.
 
 use lasthop_hop::Movable;
+use lasthop_wire::mhp::handoff::ConnectionState;
 
 use super::*;
 
@@ -207,9 +208,34 @@ fn a_connection_opened_between_two_bases_is_opened_once() {
     }
 }
 
-/// MHP-18: the fixed host's view of who opens the connection travels with the state, too.
+/// MHP-18: the fixed host's view of who opens the connection travels along, too.
 #[test]
 fn an_opening_that_is_under_way_keeps_its_source() {
+    let (mut world, connect, state) = opening();
+    take_over(&mut world, state);
+    assert_eq!(world.settle().1, [connect]);
+}
+
+/// SEC-8: where to a base connects, the mobile says to it, and not the base that gives the state.
+#[test]
+fn a_state_has_no_connections_made_that_the_mobile_does_not_ask_for() {
+    let (mut world, connect, mut state) = opening();
+    let elsewhere = Target::Addr("192.0.2.66:22".parse().expect("an address"));
+    let genuine = &mut state.connections[0];
+    let invented = ConnectionState { id: 100, target: elsewhere.clone(), ..genuine.clone() };
+    genuine.target = elsewhere;
+    state.connections.push(invented);
+    take_over(&mut world, state);
+    assert_eq!(world.base_events(), [], "nobody has asked");
+    let told = world.settle().1;
+    let connects = told.iter().filter(|event| matches!(event, Event::Connect { .. }));
+    assert_eq!(connects.collect::<Vec<_>>(), [&connect], "{told:?}");
+    let over = Event::Closed(ConnId(100));
+    assert!(told.contains(&over), "the roll has nothing of it: {told:?}");
+}
+
+/// A mobile whose connection is being opened, the event of that, and the state of its base, which it has left.
+fn opening() -> (Sessions, Event, SessionState) {
     let source = "10.1.0.1:5000".parse().ok();
     let mut world = Sessions::new();
     let Sessions { pair, mobile, now, .. } = &mut world;
@@ -220,10 +246,15 @@ fn an_opening_that_is_under_way_keeps_its_source() {
     let Sessions { pair, mobile, base, now, .. } = &mut world;
     mobile.suspend(*now, &mut pair.mobile);
     let state = base.freeze(*now, &mut pair.base, NAME);
-    let state = SessionState::decode(&state.encode()).expect("as it was written");
+    (world, connect, SessionState::decode(&state.encode()).expect("as it was written"))
+}
+
+/// The mobile asks a base that has the state.
+fn take_over(world: &mut Sessions, state: SessionState) {
+    world.pair = Pair::new(Limits::default());
     world.base = Session::base(Config::base());
     world.base.adopt(world.now, state);
-    assert_eq!(world.base_events(), [connect]);
+    world.mobile.resume(world.now, &mut world.pair.mobile, NAME);
 }
 
 /// The base answers with the very messages of the old hop's transport only: a Reopened that was

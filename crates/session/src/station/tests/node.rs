@@ -185,6 +185,16 @@ impl NodeWires<'_> {
         assert_eq!(before, None, "two wired halves of {conn}");
     }
 
+    /// A wired half that is over and belongs to nothing.
+    pub(super) fn spare(&mut self, conn: ConnId) -> u64 {
+        let (socket, flow) = (self.around.socket(), self.around.flows.len());
+        let wired = Wired { up_ended: true, down_ended: true, ..Wired::default() };
+        self.around.flows.push((conn, wired));
+        let kind = Kind::Relays;
+        self.sockets.all.insert(socket, Socket { conn, at: None, kind, flow, reset: false });
+        socket
+    }
+
     /// The fixed host answers all openings here.
     pub(super) fn answer(&mut self, accept: bool) {
         let asked: Vec<(u64, ConnId, At)> = self

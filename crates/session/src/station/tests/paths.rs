@@ -6,7 +6,7 @@ use super::*;
 use crate::handoff::Address;
 
 /// A world with a connection that has carried something both ways.
-fn world(mode: Mode) -> (Roaming, ConnId) {
+pub(super) fn world(mode: Mode) -> (Roaming, ConnId) {
     let mut world = Roaming::new(1, mode);
     let id = world.connect(Opening::Faithful).expect("room");
     world.run(20 * MS);
@@ -24,7 +24,7 @@ impl Roaming {
     }
 }
 
-fn moves(world: &mut Roaming, id: ConnId, to: u32) {
+pub(super) fn moves(world: &mut Roaming, id: ConnId, to: u32) {
     world.mobile.handle_upcall(world.now, to);
     let (up, down) = (world.up(id), world.apps[&id].read);
     world.run(Duration::from_millis(500));

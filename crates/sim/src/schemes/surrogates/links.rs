@@ -152,7 +152,7 @@ impl Links {
         while let Some((id, event)) = self.listener.poll_event() {
             match event {
                 AssociationEvent::Up => {
-                    self.peers.insert(id, Session::base(Config::base()));
+                    self.peers.insert(id, Session::anchor(Config::base()));
                 }
                 AssociationEvent::Moved => {}
                 AssociationEvent::Lost(_) => return Some(LinkEvent::PeerLost(id)),
