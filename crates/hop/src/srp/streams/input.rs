@@ -32,8 +32,7 @@ impl StreamSet {
             Frame::Blocked => {
                 // If bytes wait to be read, the application is slow; if they wait for a hole to
                 // fill, the window is too small for this hop.
-                let waiting: u64 = self.streams.values().map(|s| s.recv.waiting()).sum();
-                if waiting <= self.credit.window() / 4 {
+                if self.buffers.waiting() <= self.credit.window() / 4 {
                     self.credit.widen();
                     self.divide_window();
                 }
@@ -74,12 +73,17 @@ impl StreamSet {
         self.open_if_new(f.id, span)?;
         let Some(stream) = self.streams.get_mut(&f.id) else { return Ok(()) };
         let rise = stream.recv.on_data(f.offset, f.data, f.fin)?;
+        self.buffers.recount(stream);
         self.traffic.received += Bytes::new(rise);
         self.credit.receive(rise)?;
+        if self.buffers.is_shredded(&self.credit) {
+            return Err(Violation);
+        }
         if stream.reset_locally {
             self.credit.consume(rise);
             self.renew_credit(false);
         }
+        self.buffers.on_received(&mut self.streams, &self.credit);
         self.report_readable(f.id);
         self.close_if_over(f.id);
         Ok(())
@@ -91,6 +95,7 @@ impl StreamSet {
         let known = stream.recv.is_done();
         let held = stream.recv.unconsumed();
         let rise = stream.recv.on_reset(code, size)?;
+        self.buffers.recount(stream);
         self.credit.consume(match (stream.reset_locally, known) {
             (true, _) => rise,
             (false, true) => 0,
@@ -120,7 +125,9 @@ impl StreamSet {
                 let was_done = stream.send.is_done();
                 stream.send.on_acked(piece);
                 let done = stream.send.is_done() && !was_done;
-                self.buffered -= before - stream.send.buffered();
+                let acked = before - stream.send.buffered();
+                self.buffered -= acked;
+                self.buffers.on_acked(acked, stream);
                 if done && !stream.reset_locally && stream.send.reset.is_none() {
                     self.events.push_back(StreamEvent::Finished(StreamId(id)));
                 }
@@ -191,7 +198,7 @@ impl StreamSet {
 
     /// Streams that found the association's memory full get room, now that some is free.
     fn wake_starved(&mut self, rate: Rate) {
-        while self.association_room() >= self.room_worth_waking() {
+        while self.association_room() >= self.room_worth_waking(u64::MAX) {
             let Some(id) = self.starved.pop_front() else { return };
             self.report_writable(id, rate);
         }

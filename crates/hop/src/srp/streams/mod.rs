@@ -4,6 +4,7 @@
 //! [`Content`], and so leaves what is to be sent. What it needs of the hop, the rate and how far a
 //! stream may be sent, comes with the call.
 
+mod buffers;
 mod credit;
 mod detached;
 mod input;
@@ -26,12 +27,13 @@ use super::content::Content;
 use crate::config::{HopConfig, Limits};
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use crate::transport::{LOST, Role};
+use buffers::Buffers;
 use credit::Credit;
 use detached::DetachedStreams;
 use numbers::Numbers;
 use priority::Division;
 use send::SendHalf;
-use stream::Stream;
+use stream::{Counted, Stream};
 use turns::Turns;
 
 /// Room is offered in pieces of at most so many bytes.
@@ -50,6 +52,7 @@ pub(super) struct StreamSet {
     division: Division,
     detached: DetachedStreams,
     credit: Credit,
+    buffers: Buffers,
     /// Frames to send that are not stream bytes.
     controls: VecDeque<Content>,
     /// Streams that found the association's memory full.
@@ -72,8 +75,10 @@ pub(super) struct Traffic {
 
 impl StreamSet {
     pub(super) fn new(config: HopConfig, role: Role, peer: Limits) -> Self {
-        Self {
+        let mut new = Self {
+            buffers: Buffers::new(&config.memory),
             credit: Credit::new(
+                config.first_window().get(),
                 config.association_window.get(),
                 config.association_memory.get(),
                 peer.association_window.get(),
@@ -90,7 +95,9 @@ impl StreamSet {
             events: VecDeque::new(),
             buffered: 0,
             traffic: Traffic::default(),
-        }
+        };
+        new.buffers.charge(&new.credit);
+        new
     }
 
     pub(super) fn role(&self) -> Role {
@@ -129,6 +136,10 @@ impl StreamSet {
             traffic: self.traffic,
             ..Self::new(self.config.clone(), self.role(), Limits::UNKNOWN)
         };
+        for stream in self.streams.values_mut() {
+            stream.counted = Counted::default();
+            self.buffers.recount(stream);
+        }
     }
 
     /// The first stream of ours that a new association may carry: the oldest that is open, or else
@@ -144,8 +155,8 @@ impl StreamSet {
     }
 
     /// Memory held in buffers.
-    pub(super) fn memory(&self) -> usize {
-        self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum()
+    pub(super) fn memory(&self) -> Bytes {
+        Bytes::new(self.buffers.held())
     }
 
     pub(super) fn traffic(&self) -> Traffic {
@@ -167,7 +178,7 @@ impl StreamSet {
         let stream = Stream::new(
             self.peer.stream_window.get(),
             span,
-            self.config.stream_window.get(),
+            self.config.first_stream_window().get(),
             self.config.stream_memory.get(),
         );
         self.streams.insert(id, stream);
@@ -176,8 +187,10 @@ impl StreamSet {
 
     pub(super) fn poll_event(&mut self) -> Option<StreamEvent> {
         let event = self.events.pop_front()?;
-        if let StreamEvent::Closed(id) = event {
-            self.streams.remove(&id.0);
+        if let StreamEvent::Closed(id) = event
+            && let Some(stream) = self.streams.remove(&id.0)
+        {
+            self.buffers.forget(&stream);
         }
         Some(event)
     }
@@ -203,6 +216,12 @@ impl StreamSet {
             }
             stream.send.wants_room = true;
         }
+        let allowed = self.buffers.allowed(&stream.send);
+        let capacity = stream.send.memory();
+        stream.send.reserve(room as usize, allowed);
+        if stream.send.memory() != capacity {
+            self.buffers.recount(stream);
+        }
         Ok(stream.send.space(room as usize))
     }
 
@@ -227,6 +246,7 @@ impl StreamSet {
         if stream.recv.state() == RecvState::Open {
             let held = stream.recv.unconsumed();
             stream.recv.discard();
+            self.buffers.recount(stream);
             self.credit.consume(held);
             self.renew_credit(false);
         }
@@ -247,6 +267,7 @@ impl StreamSet {
         if stream.recv.readable().is_empty() {
             stream.recv.wants_data = true;
         }
+        self.buffers.on_consumed(id, stream);
         self.credit.consume(n as u64);
         self.renew_credit(false);
         self.close_if_over(id);
@@ -267,6 +288,7 @@ impl StreamSet {
     pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
         self.streams.get(&id).filter(|stream| stream.can_move())?;
         let stream = self.streams.remove(&id)?;
+        self.buffers.forget(&stream);
         self.detached.insert(id, &stream, next_number);
         self.division.leave();
         self.numbers.close(id);
@@ -332,7 +354,9 @@ impl StreamSet {
 
     /// Grants more credit for all streams together when enough was read.
     fn renew_credit(&mut self, at_once: bool) {
-        if self.credit.renew(at_once) {
+        self.buffers.charge(&self.credit);
+        if self.credit.renew(at_once, self.buffers.window_max(&self.credit)) {
+            self.buffers.charge(&self.credit);
             self.queue_control(Content::Credit);
         }
     }
@@ -353,12 +377,13 @@ impl StreamSet {
         let least = self.config.ahead_min.get().min(UNSENT_MAX);
         let unsent = ahead.clamp(least, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
-        unsent.min(stream).min(self.association_room())
+        let buffer = send.room_within(self.buffers.allowed(send));
+        unsent.min(stream).min(self.association_room()).min(buffer)
     }
 
-    /// Less room than this is not worth a wake-up.
-    fn room_worth_waking(&self) -> u64 {
-        let stream = self.config.stream_memory.get();
+    /// Less room than this is not worth a wake-up, if there is room for `buffer` bytes in all.
+    fn room_worth_waking(&self, buffer: u64) -> u64 {
+        let stream = self.config.stream_memory.get().min(buffer);
         let all = self.config.association_memory.get();
         (self.config.ahead_min.get().min(stream).min(all) / 8).max(1)
     }
@@ -373,7 +398,9 @@ impl StreamSet {
         if !stream.send.wants_room || stream.reset_locally || !stream.send.is_open() {
             return;
         }
-        if self.send_room(&stream.send, rate) >= self.room_worth_waking() {
+        let allowed = self.buffers.allowed(&stream.send);
+        let buffer = stream.send.room_within(allowed).saturating_add(stream.send.buffered());
+        if self.send_room(&stream.send, rate) >= self.room_worth_waking(buffer) {
             self.events.push_back(StreamEvent::Writable(StreamId(id)));
             if let Some(stream) = self.streams.get_mut(&id) {
                 stream.send.wants_room = false;
@@ -389,6 +416,7 @@ impl StreamSet {
         }
         self.buffered -= stream.send.buffered();
         stream.send.abort(code);
+        self.buffers.recount(stream);
         self.controls.push_back(Content::Reset { stream: id });
     }
 

@@ -246,6 +246,23 @@ impl RecvHalf {
     pub(super) fn memory(&self) -> usize {
         self.ring.capacity()
     }
+
+    /// Ranges that arrived beyond a hole.
+    pub(super) fn fragments(&self) -> usize {
+        self.ahead.fragments()
+    }
+
+    /// The buffer is larger than it needs to be.
+    pub(super) fn has_slack(&self) -> bool {
+        !self.discarding && self.ring.capacity() > Ring::tight(self.unconsumed())
+    }
+
+    /// Gives back what the buffer does not need.
+    pub(super) fn tighten(&mut self) {
+        if !self.discarding {
+            self.ring.shrink(self.highest);
+        }
+    }
 }
 
 #[cfg(test)]

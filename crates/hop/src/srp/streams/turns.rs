@@ -122,6 +122,7 @@ mod tests {
 
     fn stream() -> (TurnState, SendHalf) {
         let mut send = SendHalf::new(1 << 20, u64::MAX);
+        send.reserve(1000, u64::MAX);
         send.space(1000);
         send.commit(1000);
         (TurnState::new(), send)
