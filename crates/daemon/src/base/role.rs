@@ -20,6 +20,7 @@ use lasthop_units::Time;
 use super::BaseConfig;
 use super::exits::Exits;
 use super::handoff::Handoffs;
+use super::memory::BaseMemory;
 use super::published_port::PublishedPort;
 use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
@@ -46,6 +47,7 @@ pub(crate) struct BaseRole {
     connect_timeout: Duration,
     session: lasthop_session::Config,
     connections_max: usize,
+    memory: BaseMemory,
     published_ports: Vec<PublishedPort>,
     /// The mobiles that are here, the last to come last.
     mobiles: Vec<(BaseAssociationId, Option<PublicKey>)>,
@@ -62,6 +64,7 @@ pub(crate) struct BaseRole {
 impl BaseRole {
     pub(super) fn new(
         config: &BaseConfig,
+        memory: BaseMemory,
         key: Option<PublicKey>,
         published_ports: Vec<PublishedPort>,
         exits: Exits,
@@ -77,6 +80,7 @@ impl BaseRole {
                 ..lasthop_session::Config::base()
             },
             connections_max: config.limits.connections_total(),
+            memory,
             published_ports,
             mobiles: Vec::new(),
             exits,
@@ -452,6 +456,7 @@ impl Role for BaseRole {
     }
 
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
+        report.memory = Some(self.memory.report());
         if let Some(handoffs) = &self.handoffs {
             report.peers = handoffs.peer_reports(core);
             report.handoffs = Some(handoffs.counters());
