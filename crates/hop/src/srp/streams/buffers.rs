@@ -1,10 +1,11 @@
 //! What the streams' buffers take of the memory that associations share.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 
 use super::credit::Credit;
 use super::send::SendHalf;
 use super::stream::{Counted, Stream};
+use super::table::StreamTable;
 use crate::config::{cost_of_credit, credit_for};
 use crate::memory::{Lease, Memory};
 
@@ -100,11 +101,11 @@ impl Buffers {
 
     /// Bytes have come for a stream: where buffers have become larger than the credit accounts for,
     /// those that are larger than they need to be pay.
-    pub(super) fn on_received(&mut self, streams: &mut BTreeMap<u64, Stream>, credit: &Credit) {
+    pub(super) fn on_received(&mut self, streams: &mut StreamTable, credit: &Credit) {
         while self.sum.recv > cost_of_credit(credit.outstanding())
             && let Some(id) = self.slack.pop_front()
         {
-            let Some(stream) = streams.get_mut(&id) else { continue };
+            let Some(stream) = streams.get_mut(id) else { continue };
             stream.slack_listed = false;
             stream.recv.tighten();
             self.recount(stream);

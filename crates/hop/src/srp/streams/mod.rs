@@ -16,9 +16,10 @@ mod priority;
 mod recv;
 mod send;
 mod stream;
+mod table;
 mod turns;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use core::mem::take;
 
 use lasthop_units::{Bytes, Rate};
@@ -34,6 +35,7 @@ use numbers::Numbers;
 use priority::Division;
 use send::SendHalf;
 use stream::{Counted, Stream};
+use table::StreamTable;
 use turns::Turns;
 
 /// Room is offered in pieces of at most so many bytes.
@@ -46,7 +48,7 @@ const UNSENT_MAX: u64 = 8 * 1024 * 1024;
 pub(super) struct StreamSet {
     config: HopConfig,
     peer: Limits,
-    streams: BTreeMap<u64, Stream>,
+    streams: StreamTable,
     numbers: Numbers,
     turns: Turns,
     division: Division,
@@ -85,7 +87,7 @@ impl StreamSet {
             ),
             config,
             peer,
-            streams: BTreeMap::new(),
+            streams: StreamTable::default(),
             numbers: Numbers::new(role),
             turns: Turns::default(),
             division: Division::default(),
@@ -109,21 +111,21 @@ impl StreamSet {
         self.peer = *peer;
         self.credit.establish(peer.association_window.get());
         self.numbers.skip(peer.first_stream);
-        for (id, stream) in &mut self.streams {
+        for (id, stream) in self.streams.iter_mut() {
             stream.send.raise_limit(peer.stream_window.get());
-            self.turns.schedule(*id, &mut stream.turn_state, &stream.send);
+            self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
     /// The association is over, and all that is left of its streams are events for the session.
     /// The next one starts from nothing, but for stream numbers, which are never used twice.
     pub(super) fn restart(&mut self) {
-        for (id, stream) in &mut self.streams {
+        for (id, stream) in self.streams.iter_mut() {
             stream.recv.terminate(LOST);
             stream.send.abort(LOST);
             stream.send.on_reset_acked();
             stream.closed = true;
-            let id = StreamId(*id);
+            let id = StreamId(id);
             if !stream.reset_locally {
                 self.events.push_back(StreamEvent::Readable(id));
             }
@@ -136,7 +138,7 @@ impl StreamSet {
             traffic: self.traffic,
             ..Self::new(self.config.clone(), self.role(), Limits::UNKNOWN)
         };
-        for stream in self.streams.values_mut() {
+        for (_, stream) in self.streams.iter_mut() {
             stream.counted = Counted::default();
             self.buffers.recount(stream);
         }
@@ -145,8 +147,8 @@ impl StreamSet {
     /// The first stream of ours that a new association may carry: the oldest that is open, or else
     /// the next to be opened.
     pub(super) fn first(&self) -> u64 {
-        let mut local = self.streams.iter().filter(|(id, _)| self.numbers.is_local(**id));
-        local.find(|(_, s)| !s.closed).map_or(self.numbers.next(), |(id, _)| *id)
+        let mut local = self.streams.iter().filter(|(id, _)| self.numbers.is_local(*id));
+        local.find(|(_, s)| !s.closed).map_or(self.numbers.next(), |(id, _)| id)
     }
 
     /// Streams that are open, or whose end was not polled yet.
@@ -181,14 +183,14 @@ impl StreamSet {
             self.config.first_stream_window().get(),
             self.config.stream_memory.get(),
         );
+        self.division.join(stream.priority);
         self.streams.insert(id, stream);
-        self.division.join(id);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<StreamEvent> {
         let event = self.events.pop_front()?;
         if let StreamEvent::Closed(id) = event
-            && let Some(stream) = self.streams.remove(&id.0)
+            && let Some(stream) = self.streams.remove(id.0)
         {
             self.buffers.forget(&stream);
         }
@@ -197,7 +199,7 @@ impl StreamSet {
 
     /// Room for bytes of a stream, at this rate of sending.
     pub(super) fn send_space(&mut self, id: u64, rate: Rate) -> Result<&mut [u8], StreamError> {
-        let stream = self.streams.get(&id).ok_or(StreamError::Unknown)?;
+        let stream = self.streams.get(id).ok_or(StreamError::Unknown)?;
         if let RecvState::Reset(code) = stream.recv.state() {
             return Err(StreamError::Reset(code));
         }
@@ -209,7 +211,7 @@ impl StreamSet {
         }
         let room = self.send_room(&stream.send, rate).min(SPACE_MAX);
         let starved = self.association_room() == 0;
-        let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
+        let stream = self.streams.get_mut(id).ok_or(StreamError::Unknown)?;
         if room == 0 {
             if starved && !stream.send.wants_room {
                 self.starved.push_back(id);
@@ -226,7 +228,7 @@ impl StreamSet {
     }
 
     pub(super) fn commit(&mut self, id: u64, n: usize) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             stream.send.commit(n);
             self.buffered += n as u64;
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);
@@ -234,14 +236,14 @@ impl StreamSet {
     }
 
     pub(super) fn finish(&mut self, id: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             stream.send.finish();
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
     pub(super) fn reset(&mut self, id: u64, code: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.reset_locally = true;
         if stream.recv.state() == RecvState::Open {
             let held = stream.recv.unconsumed();
@@ -255,12 +257,15 @@ impl StreamSet {
     }
 
     pub(super) fn received(&self, id: u64) -> &[u8] {
-        self.streams.get(&id).map_or(&[], |s| s.recv.readable())
+        self.streams.get(id).map_or(&[], |s| s.recv.readable())
     }
 
     pub(super) fn consume(&mut self, id: u64, n: usize) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let n = n.min(stream.recv.readable().len());
+        if self.division.is_on() {
+            stream.recv.set_share(self.division.share(stream.priority, self.credit.window()));
+        }
         if stream.recv.consume(n) {
             self.controls.push_back(Content::StreamCredit { stream: id });
         }
@@ -274,23 +279,22 @@ impl StreamSet {
     }
 
     pub(super) fn recv_state(&self, id: u64) -> RecvState {
-        self.streams.get(&id).map_or(RecvState::Finished, |s| s.recv.state())
+        self.streams.get(id).map_or(RecvState::Finished, |s| s.recv.state())
     }
 
     pub(super) fn set_priority(&mut self, id: u64, priority: u32) {
         if self.change_priority(id, priority) {
-            self.update_shares();
             self.queue_control(Content::Priority { stream: id });
         }
     }
 
     /// Takes a stream out, before the datagram with this number leaves.
     pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
-        self.streams.get(&id).filter(|stream| stream.can_move())?;
-        let stream = self.streams.remove(&id)?;
+        self.streams.get(id).filter(|stream| stream.can_move())?;
+        let stream = self.streams.remove(id)?;
         self.buffers.forget(&stream);
         self.detached.insert(id, &stream, next_number);
-        self.division.leave();
+        self.division.leave(stream.priority);
         self.numbers.close(id);
         self.buffered -= stream.send.buffered();
         self.credit.consume(stream.recv.unconsumed());
@@ -299,7 +303,7 @@ impl StreamSet {
     }
 
     pub(super) fn snapshot(&self, id: u64) -> Option<StreamState> {
-        self.streams.get(&id).filter(|stream| stream.can_move()).map(Stream::state)
+        self.streams.get(id).filter(|stream| stream.can_move()).map(Stream::state)
     }
 
     /// Of a stream that was taken out, before which offset all bytes had come to the peer by then.
@@ -317,7 +321,7 @@ impl StreamSet {
             Content::Data { stream, piece } if stream == id => Some(piece),
             _ => None,
         });
-        self.streams.get(&id).map(|stream| detached::acked_with(stream, pieces))
+        self.streams.get(id).map(|stream| detached::acked_with(stream, pieces))
     }
 
     /// Whether a datagram carries bytes of a stream that was taken out.
@@ -325,31 +329,12 @@ impl StreamSet {
         self.detached.have_bytes_in(payload)
     }
 
-    /// Divides window and turns by the priorities that changed since it was last called.
-    pub(super) fn update_shares(&mut self) {
-        if self.division.update(&mut self.streams) {
-            self.divide_window();
-        }
-    }
-
-    /// Sets a stream's priority, from here or from the peer; whether there is such a stream. Shares
-    /// follow with [`update_shares`](Self::update_shares).
+    /// Sets a stream's priority, from here or from the peer; whether there is such a stream.
     fn change_priority(&mut self, id: u64, priority: u32) -> bool {
-        let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.closed) else { return false };
+        let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
+        self.division.change(stream.priority, priority);
         stream.priority = priority;
-        self.division.change(id);
         true
-    }
-
-    /// Gives each stream its share of the association's window.
-    fn divide_window(&mut self) {
-        for (id, share) in self.division.windows(self.credit.window()) {
-            if let Some(stream) = self.streams.get_mut(&id)
-                && stream.recv.set_share(share)
-            {
-                self.controls.push_back(Content::StreamCredit { stream: id });
-            }
-        }
     }
 
     /// Grants more credit for all streams together when enough was read.
@@ -394,7 +379,7 @@ impl StreamSet {
 
     /// Reports room to the application if it met a full buffer before.
     fn report_writable(&mut self, id: u64, rate: Rate) {
-        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(stream) = self.streams.get(id) else { return };
         if !stream.send.wants_room || stream.reset_locally || !stream.send.is_open() {
             return;
         }
@@ -402,7 +387,7 @@ impl StreamSet {
         let buffer = stream.send.room_within(allowed).saturating_add(stream.send.buffered());
         if self.send_room(&stream.send, rate) >= self.room_worth_waking(buffer) {
             self.events.push_back(StreamEvent::Writable(StreamId(id)));
-            if let Some(stream) = self.streams.get_mut(&id) {
+            if let Some(stream) = self.streams.get_mut(id) {
                 stream.send.wants_room = false;
             }
         }
@@ -410,7 +395,7 @@ impl StreamSet {
 
     /// Aborts a stream's sending half with a reset to the peer.
     fn abort_send(&mut self, id: u64, code: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         if stream.send.reset.is_some() || stream.is_over() {
             return;
         }
@@ -422,7 +407,7 @@ impl StreamSet {
 
     /// Puts a stream in the turn of those with something to send.
     fn schedule(&mut self, id: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
@@ -430,13 +415,13 @@ impl StreamSet {
     /// Reports that a stream is over both ways, if it is. It is removed once the session has polled
     /// that event, after all before it.
     fn close_if_over(&mut self, id: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         if !stream.is_over() || stream.closed {
             return;
         }
         stream.closed = true;
         self.numbers.close(id);
-        self.division.leave();
+        self.division.leave(stream.priority);
         self.events.push_back(StreamEvent::Closed(StreamId(id)));
     }
 }
