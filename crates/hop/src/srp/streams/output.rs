@@ -12,6 +12,8 @@ use crate::srp::content::{Content, Contents};
 /// A stream sends at most so much in one turn, and for about so long.
 const TURN_MAX: usize = 32 * 1024;
 const TURN_TIME: Duration = Duration::from_micros(500);
+/// Streams that are looked at for a datagram although they wait for credit.
+const FRUITLESS_MAX: usize = 16;
 /// Less data than this is not worth a frame of its own at the end of a datagram.
 const PIECE_MIN: usize = 32;
 
@@ -134,7 +136,6 @@ impl StreamSet {
                 stream => self.turns.remove_urgent(stream.map(|s| &mut s.turn_state)),
             }
         }
-        // Without credit for all streams only bare ends can go: the others wait.
         while w.room() > PIECE_MIN
             && self.credit.available() == 0
             && let Some(id) = self.turns.bare()
@@ -142,13 +143,15 @@ impl StreamSet {
             let _ = self.write_piece(id, w, contents, rate, &mut fresh);
             self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
         }
-        while w.room() > PIECE_MIN && self.credit.available() > 0 {
+        let mut fruitless = 0;
+        while w.room() > PIECE_MIN && fruitless < self.turns.active().len().min(FRUITLESS_MAX) {
             let Some(id) = self.turns.active().front().copied() else { return };
             match self.write_piece(id, w, contents, rate, &mut fresh) {
                 Some(bytes) => self.after_turn(id, bytes, rate, full),
-                // There is no room for it in this datagram.
+                // Without credit for all streams only bare ends can go: the others wait.
                 None if self.streams.get(id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
-                    return;
+                    self.turns.skip();
+                    fruitless += 1;
                 }
                 None => self.after_turn(id, 0, rate, full),
             }
