@@ -179,7 +179,7 @@ impl SplitTcp {
     pub(super) fn handle_open(&mut self, id: u64) {
         let mut stream = Stream::new();
         stream.unreported = true;
-        self.streams.insert(id, stream);
+        self.insert(id, stream);
         self.redivide();
         self.mark_dirty(id);
     }
