@@ -4,6 +4,7 @@ mod config;
 mod exits;
 mod handoff;
 mod memory;
+mod openings;
 mod policy;
 mod published_port;
 mod reachable_families;

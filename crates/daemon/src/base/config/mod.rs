@@ -3,6 +3,7 @@
 pub(super) mod handoff;
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -95,6 +96,12 @@ settings! {
         /// Connections of all mobiles at once.
         #[arg(skip)]
         pub connections_total: Option<usize> = 16384,
+        /// Connections of one mobile opened in a second.
+        ///
+        /// Eight times as many may come at once. What is beyond waits for its turn, half of `connect_timeout` at most,
+        /// and is refused if that is not enough.
+        #[arg(skip)]
+        pub openings: Option<NonZeroU32> = OPENINGS,
         /// What all mobiles' connections may hold in buffers together, in both directions, at least 16MiB.
         ///
         /// [Memory](#memory) says what it covers.
@@ -104,6 +111,9 @@ settings! {
     }
 }
 
+/// Openings of one mobile in a second where nobody says: a page opens some dozens at once, and a network
+/// behind a mobile router some hundreds.
+const OPENINGS: NonZeroU32 = NonZeroU32::new(256).unwrap();
 /// The least bound on memory.
 const MEMORY_MIN: Bytes = Bytes::from_mib(16);
 /// The bound where nobody says, and the kernel does not say how much memory there is.
