@@ -11,7 +11,7 @@ mod socket;
 
 pub use socket::{
     AgentReport, Answer, AssociationReport, BaseReport, ConnectionReport, Control, ControlError,
-    Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, PRIORITY_MAX,
-    PeerReport, PriorityReport, Reloaded, Reply, Report, Request, RequestError, Target,
-    default_path, known_path, open, query, request, unknown_base,
+    Counters, HandoffReport, HandoffState, Handoffs, IN_MAX, InterfaceReport, Link, MemoryReport,
+    PRIORITY_MAX, PeerReport, PriorityReport, Reloaded, Reply, Report, Request, RequestError,
+    Target, default_path, known_path, open, query, request, unknown_base,
 };

@@ -30,7 +30,7 @@ use thiserror::Error;
 pub use self::client::{RequestError, query, request};
 pub use self::report::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, PeerReport, PriorityReport, Report,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PeerReport, PriorityReport, Report,
 };
 pub use self::request::{Answer, unknown_base};
 pub use self::request::{IN_MAX, Link, PRIORITY_MAX, Reloaded, Reply, Request, Target};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use lasthop_session::{ConnId, Event, ResetReason, Session, SessionId};
 use lasthop_units::Time;
 
-pub(crate) use self::core::{Asker, Core, Phase, Timer};
+pub(crate) use self::core::{Asker, Client, Core, Phase, Timer};
 
 use lasthop_control::{self as control, Control, Reply, Report, Request};
 use lasthop_kernel::event_loop::{self, EventLoop};

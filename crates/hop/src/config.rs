@@ -2,6 +2,8 @@ use core::time::Duration;
 
 use lasthop_units::Bytes;
 
+use crate::memory::Memory;
+
 /// Bounds and habits of one end of a hop. The defaults suit hops from 100 kbit/s to 1 Gbit/s with
 /// round trips up to a second; nothing needs to be configured about the path.
 #[derive(Clone, Debug)]
@@ -20,6 +22,8 @@ pub struct HopConfig {
     pub association_window: Bytes,
     /// What all streams of an association may hold at most, in each direction.
     pub association_memory: Bytes,
+    /// What all associations with a clone of this may hold together.
+    pub memory: Memory,
     /// What a stream takes from its writer ahead of sending it, as time at the present rate, which
     /// streams share. What is taken must move at a handoff; what is not stays with the writer.
     pub ahead: Duration,
@@ -92,6 +96,7 @@ impl Default for HopConfig {
             stream_memory: Bytes::from_mib(64),
             association_window: Bytes::from_mib(4),
             association_memory: Bytes::from_mib(256),
+            memory: Memory::default(),
             ahead: Duration::from_millis(250),
             ahead_min: Bytes::from_kib(256),
             initial_datagrams: 32,
@@ -99,6 +104,40 @@ impl Default for HopConfig {
             silence_limit: Duration::from_secs(1800),
             keepalive: Duration::from_secs(15),
             discipline: Discipline::Paced,
+        }
+    }
+}
+
+/// What a byte of credit may come to cost: buffers are powers of two, and ranges of what has come out
+/// of order take memory too. In quarters.
+const CREDIT_COST: u64 = 10;
+/// No new stream is granted more than one of so many parts of the association's first window.
+const STREAMS_AT_FIRST: u64 = 4;
+
+/// What `credit` may come to cost.
+pub(crate) fn cost_of_credit(credit: u64) -> u64 {
+    credit.saturating_mul(CREDIT_COST) / 4
+}
+
+/// The credit that may cost `memory`.
+pub(crate) fn credit_for(memory: u64) -> u64 {
+    memory / CREDIT_COST * 4
+}
+
+impl HopConfig {
+    /// What all streams may receive before they are read when the association begins: nobody has been
+    /// promised more than there is, so it costs no more than the minimum of every association.
+    pub(crate) fn first_window(&self) -> Bytes {
+        self.association_window.min(Bytes::new(credit_for(self.memory.minimum().get())))
+    }
+
+    /// What a stream may receive before it is read when it begins.
+    pub(crate) fn first_stream_window(&self) -> Bytes {
+        match self.memory.bound() {
+            Some(_) => {
+                self.stream_window.min(Bytes::new(self.first_window().get() / STREAMS_AT_FIRST))
+            }
+            None => self.stream_window,
         }
     }
 }
@@ -125,8 +164,8 @@ impl Limits {
     /// What a configuration promises.
     pub fn of(config: &HopConfig) -> Self {
         Self {
-            stream_window: config.stream_window,
-            association_window: config.association_window,
+            stream_window: config.first_stream_window(),
+            association_window: config.first_window(),
             streams_max: config.streams_max as u64,
             first_stream: 0,
             standing: None,

@@ -15,6 +15,7 @@ mod association;
 mod config;
 mod evidence;
 mod greeting;
+mod memory;
 pub mod mobile_tcp;
 mod schedule;
 pub mod seal;
@@ -33,6 +34,7 @@ pub use association::{
 };
 pub use config::{Discipline, HopConfig, Limits, Window};
 pub use evidence::Evidence;
+pub use memory::{Lease, Memory};
 pub use stats::HopStats;
 pub use streams::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 pub use transport::{CloseReason, LOST, Packet, Role, Transport};

@@ -8,6 +8,7 @@ pub mod foreign;
 pub mod frames;
 pub mod leave;
 pub mod mac;
+pub mod memory;
 pub mod mmsg;
 pub mod netlink;
 pub mod netns;

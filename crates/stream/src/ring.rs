@@ -4,7 +4,10 @@ use alloc::boxed::Box;
 use alloc::vec;
 use core::ops::Range;
 
+/// The least room that is made.
 const SMALLEST: usize = 16 * 1024;
+/// The least that is left where memory is scarce.
+const TIGHTEST: usize = 1024;
 
 /// Bytes of a stream from offset `start` on. The room grows by doubling up to what is asked of it
 /// and shrinks to nothing when the ring is emptied and released.
@@ -32,21 +35,51 @@ impl Ring {
         (offset as usize) & (self.bytes.len() - 1)
     }
 
+    /// The least capacity with room for so many bytes: at most twice as much, or a KiB.
+    pub fn tight(bytes: u64) -> usize {
+        match usize::try_from(bytes).unwrap_or(usize::MAX) {
+            0 => 0,
+            bytes => bytes.next_power_of_two().max(TIGHTEST),
+        }
+    }
+
+    /// The capacity that [`reserve`](Self::reserve) makes for so many bytes.
+    pub fn ample(bytes: u64) -> usize {
+        Self::tight(bytes.max(1)).max(SMALLEST)
+    }
+
     /// Makes room for offsets up to `end`, keeping all that is there.
     pub fn reserve(&mut self, end: u64) {
-        let need = usize::try_from(end.saturating_sub(self.start)).unwrap_or(usize::MAX);
-        if need <= self.bytes.len() {
-            return;
+        let need = end.saturating_sub(self.start);
+        if need > self.bytes.len() as u64 {
+            self.resize(Self::ample(need), self.bytes.len());
         }
-        let capacity = need.next_power_of_two().max(SMALLEST);
-        let grown = Self { bytes: vec![0; capacity].into_boxed_slice(), start: self.start };
-        let old = core::mem::replace(self, grown);
-        if !old.bytes.is_empty() {
-            let (a, b) = old.slices(old.start..old.start + old.bytes.len() as u64);
-            let split = old.start + a.len() as u64;
-            self.write(old.start, a);
-            self.write(split, b);
+    }
+
+    /// As [`reserve`](Self::reserve), but no more room than it takes.
+    pub fn reserve_tightly(&mut self, end: u64) {
+        let need = end.saturating_sub(self.start);
+        if need > self.bytes.len() as u64 {
+            self.resize(Self::tight(need), self.bytes.len());
         }
+    }
+
+    /// Gives back what is more than it takes to keep the bytes before `end`.
+    pub fn shrink(&mut self, end: u64) {
+        let kept = end.saturating_sub(self.start);
+        let capacity = Self::tight(kept);
+        if capacity < self.bytes.len() {
+            self.resize(capacity, kept as usize);
+        }
+    }
+
+    /// Moves the first `kept` bytes into a ring of that capacity, which has room for them.
+    fn resize(&mut self, capacity: usize, kept: usize) {
+        let resized = Self { bytes: vec![0; capacity].into_boxed_slice(), start: self.start };
+        let old = core::mem::replace(self, resized);
+        let (a, b) = old.slices(old.start..old.start + kept as u64);
+        self.write(old.start, a);
+        self.write(old.start + a.len() as u64, b);
     }
 
     /// Copies `data` to `offset`; the room must have been reserved.
@@ -129,6 +162,28 @@ mod tests {
             assert_eq!(read(&ring, kept..written), expected, "step {step}");
         }
         assert!(ring.capacity() > SMALLEST / 2);
+    }
+
+    #[test]
+    fn a_ring_shrinks_to_what_is_kept() {
+        let mut ring = Ring::default();
+        let data: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+        ring.reserve(100_000);
+        ring.write(0, &data);
+        ring.shrink(100_000);
+        assert_eq!(ring.capacity(), 128 * 1024);
+        ring.advance(70_000);
+        ring.shrink(100_000);
+        assert_eq!(
+            (ring.capacity(), read(&ring, 70_000..100_000)),
+            (32 * 1024, data[70_000..].to_vec())
+        );
+        ring.advance(100_000);
+        ring.shrink(100_000);
+        assert_eq!(ring.capacity(), 0);
+        ring.reserve_tightly(100_001);
+        assert_eq!(ring.capacity(), TIGHTEST);
+        assert_eq!([1, SMALLEST as u64 + 1].map(Ring::ample), [SMALLEST, 2 * SMALLEST]);
     }
 
     #[test]

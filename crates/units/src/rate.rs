@@ -17,6 +17,9 @@ impl Bytes {
     /// None.
     pub const ZERO: Self = Self(0);
 
+    /// More than there ever is.
+    pub const MAX: Self = Self(u64::MAX);
+
     /// `n` bytes.
     pub const fn new(n: u64) -> Self {
         Self(n)

@@ -55,12 +55,24 @@ reports! {
         /// Of a mobile: the latest handoff.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub handoff: Option<HandoffReport>,
+        /// Of a base: its bound on buffers.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub memory: Option<MemoryReport>,
         /// Of an agent: what it is and does.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub agent: Option<AgentReport>,
         /// What the user has said of priorities and not taken back, oldest first; the later word counts.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         pub priorities: Vec<PriorityReport>,
+    }
+
+    /// A base's bound on buffers.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct MemoryReport {
+        /// What all of them may take, bytes.
+        pub bound: u64,
+        /// What they take, and what peers may send before more is granted.
+        pub promised: u64,
     }
 
     /// An agent in the path.
@@ -212,6 +224,9 @@ reports! {
         /// The longest datagram, bytes.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub mtu: Option<u64>,
+        /// What buffers of its connections hold, bytes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub memory: Option<u64>,
         /// Packets sent.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub packets_sent: Option<u64>,

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{AssociationId, HopConfig, NumberedLink, NumberedLinks, Refused};
+use lasthop_hop::{AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Refused};
 use lasthop_kernel::clock;
 use lasthop_kernel::cpu;
 use lasthop_kernel::reactor::Readiness;
@@ -87,8 +87,9 @@ const BYTES_MAX: Bytes = Bytes::from_kib(256);
 const AHEAD: Duration = Duration::from_millis(5);
 
 /// SRP's configuration between bases: over wires, and mostly for whole sessions at once.
-fn between_bases(ipv6: bool, stream_window: Bytes) -> HopConfig {
+fn between_bases(ipv6: bool, stream_window: Bytes, memory: &Memory) -> HopConfig {
     HopConfig {
+        memory: memory.clone(),
         stream_window,
         association_window: Bytes::from_mib(64),
         ahead: AHEAD,
@@ -117,6 +118,7 @@ struct Peers {
     keys_of: BTreeMap<u32, PublicKey>,
     keys: Keypair,
     seed: Seed,
+    memory: Memory,
     made: u64,
 }
 
@@ -130,6 +132,8 @@ pub(crate) struct Backhaul<'a> {
     pub(crate) peers: &'a [Peer],
     /// Entropy.
     pub(crate) seed: Seed,
+    /// What the buffers come out of.
+    pub(crate) memory: Memory,
 }
 
 impl WithPeers {
@@ -143,10 +147,10 @@ impl WithPeers {
         mobiles: Box<dyn BaseHop>,
         backhaul: Backhaul<'_>,
     ) -> Result<Self, RunError> {
-        let Backhaul { listen, keys, peers, seed } = backhaul;
+        let Backhaul { listen, keys, peers, seed, memory } = backhaul;
         let udp = Udp::bind(listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
         let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
-        let settings = between_bases(ipv6, MESSAGES);
+        let settings = between_bases(ipv6, MESSAGES, &memory);
         let allowed: Vec<PublicKey> = peers.iter().map(|peer| peer.key).collect();
         let machine = lasthop_hop::Base::<_, Srp>::new(
             settings,
@@ -157,7 +161,8 @@ impl WithPeers {
         let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
         let listener = DatagramBase::new("srp", machine, Box::new(udp));
         let links = HopSet::new(LINKS);
-        let peers = Peers { listener, links, keys_of: BTreeMap::new(), keys, seed, made: 0 };
+        let peers =
+            Peers { listener, links, keys_of: BTreeMap::new(), keys, seed, memory, made: 0 };
         Ok(Self { mobiles, peers: Some(peers) })
     }
 
@@ -181,7 +186,7 @@ impl WithPeers {
             Purpose::Messages => MESSAGES,
             Purpose::Bytes => BYTES,
         };
-        let settings = between_bases(peer.address.is_ipv6(), window);
+        let settings = between_bases(peer.address.is_ipv6(), window, &peers.memory);
         let settings = match purpose {
             Purpose::Messages => settings,
             Purpose::Bytes => HopConfig { stream_memory: BYTES_MAX, ..settings },

@@ -40,7 +40,8 @@ impl Side {
         let (name, key, via) = ("peer".to_owned(), *keys(peer).public(), here.ip());
         let peers = [Peer { name, key, address: here, via }];
         let seed = Seed::from_u64(own).child("backhaul");
-        let backhaul = Backhaul { listen: &[here], keys: keys(own), peers: &peers, seed };
+        let (listen, memory) = (&[here], Memory::default());
+        let backhaul = Backhaul { listen, keys: keys(own), peers: &peers, seed, memory };
         let hop = WithPeers::open(Box::new(mobiles), backhaul).unwrap();
         let (reactor, clock) = (Reactor::new().unwrap(), Clock::start());
         let mut side = Self { hop, reactor, clock, up: BTreeSet::new(), lost: vec![] };

@@ -3,6 +3,8 @@
 mod config;
 mod exits;
 mod handoff;
+mod memory;
+mod openings;
 mod policy;
 mod published_port;
 mod reachable_families;
@@ -25,13 +27,14 @@ use lasthop_control as control;
 use lasthop_hop::mobile_tcp::MobileTcp;
 use lasthop_hop::seal::{Keypair, Responder};
 use lasthop_hop::srp::Srp;
-use lasthop_hop::{BareBase, BareBounds};
+use lasthop_hop::{BareBase, BareBounds, HopConfig, mobile_tcp};
 use lasthop_kernel::cpu;
 use lasthop_kernel::stop::Stop;
 use lasthop_units::{Bytes, Duration, Seed};
 
 use self::exits::Exits;
 use self::handoff::{Handoffs, Migration};
+use self::memory::BaseMemory;
 use self::published_port::PublishedPort;
 use self::role::BaseRole;
 use self::surrogate::Surrogate;
@@ -71,7 +74,7 @@ impl Base {
             SealKind::Noise => Some(keyfile::load(&config.key)?),
             SealKind::None => None,
         };
-        let own = HopContext { config: &config, keys, seed };
+        let own = HopContext { config: &config, keys, seed, memory: BaseMemory::of(&config) };
         let hop = match (config.hop, &config.place) {
             (HopKind::SplitTcp, _) => Box::new(split(&own)?),
             (_, HopAddress::Internet(listen)) => {
@@ -118,7 +121,7 @@ impl Base {
 }
 
 fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>, RunError> {
-    let HopContext { config, keys, seed } = own;
+    let HopContext { config, keys, seed, memory } = own;
     let published_ports = PublishedPort::bind_all(&config.publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
@@ -129,8 +132,11 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
     let (hop, handoffs) = match (&config.handoff, keys) {
         (Some(handoff), Some(keys)) => {
             let (listen, peers) = (&handoff.listen, &handoff.peers);
-            let backhaul = Backhaul { listen, keys: keys.clone(), peers, seed };
-            let handoffs = Handoffs::new(handoff.clone(), keys, config, exits.helper());
+            let memory_of_peers = memory.peers.clone();
+            let backhaul =
+                Backhaul { listen, keys: keys.clone(), peers, seed, memory: memory_of_peers };
+            let copies = memory.copies;
+            let handoffs = Handoffs::new(handoff.clone(), keys, config, copies, exits.helper());
             if handoffs.is_unrouted() {
                 exits.disable();
             }
@@ -139,7 +145,7 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
         _ => (WithPeers::alone(hop), None),
     };
     let control = control::open(config.control.as_deref(), "base")?;
-    let role = BaseRole::new(config, key, published_ports, exits, targets, handoffs);
+    let role = BaseRole::new(config, memory, key, published_ports, exits, targets, handoffs);
     Driver::new(role, hop, control).map_err(RunError::Kernel)
 }
 
@@ -148,6 +154,7 @@ struct HopContext<'a> {
     config: &'a BaseConfig,
     keys: Option<Keypair>,
     seed: Seed,
+    memory: BaseMemory,
 }
 
 /// The hop of a transport over `carrier`.
@@ -156,32 +163,36 @@ fn datagrams(
     carrier: Box<dyn Carrier>,
     passage: Passage,
 ) -> Result<Box<dyn BaseHop>, RunError> {
-    let HopContext { config, keys, seed } = own;
+    let HopContext { config, keys, seed, memory } = own;
     let (streams, allow) = (config.limits.connections(), config.allow.clone());
     Ok(match (config.hop, keys.clone()) {
         (HopKind::MobileTcp, Some(keys)) => {
             let sealed = settings::SEALED;
             let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
+            let settings = mobile_tcp::Config { memory: memory.mobiles.clone(), ..settings };
             let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, *seed);
             let machine = machine.with_fast_aes(cpu::fast_aes());
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (HopKind::MobileTcp, None) => {
             let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
+            let settings = mobile_tcp::Config { memory: memory.mobiles.clone(), ..settings };
             let bounds =
                 BareBounds { peers_max: config.limits.associations(), ..BareBounds::default() };
             let machine = BareBase::new(settings, bounds, *seed);
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (_, keys) => {
-            let mut settings = settings::srp(&config.srp, passage, streams);
+            let settings = settings::srp(&config.srp, passage, streams);
+            let mut settings = HopConfig { memory: memory.mobiles.clone(), ..settings };
             if config.handoff.is_some() {
                 // What was taken from the wire must move with the session.
                 (settings.ahead, settings.ahead_min) = (AHEAD, AHEAD_MIN);
             }
             let machine = match keys {
                 Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allow, *seed),
-                None => lasthop_hop::Base::unsealed(settings, *seed),
+                None => lasthop_hop::Base::unsealed(settings, *seed)
+                    .with_at_most(config.limits.associations()),
             };
             let machine = machine.with_fast_aes(cpu::fast_aes());
             Box::new(DatagramBase::new("srp", machine, carrier))
@@ -190,7 +201,7 @@ fn datagrams(
 }
 
 fn split(own: &HopContext<'_>) -> Result<SplitBase, RunError> {
-    let HopContext { config, keys, seed } = own;
+    let HopContext { config, keys, seed, memory } = own;
     // A configuration with frames and split-tcp is refused when it is read.
     let listen = match &config.place {
         HopAddress::Internet(listen) => listen.as_slice(),
@@ -200,8 +211,11 @@ fn split(own: &HopContext<'_>) -> Result<SplitBase, RunError> {
         Some(keys) => (Responder::new(keys, seed.child("responder")), Some(config.allow.clone())),
         None => (Responder::unsealed(), None),
     };
-    let bounds =
-        Bounds { associations: config.limits.associations(), streams: config.limits.connections() };
+    let bounds = Bounds {
+        associations: config.limits.associations(),
+        streams: config.limits.connections(),
+        memory: memory.mobiles.clone(),
+    };
     let congestion = config.congestion.as_ref();
     SplitBase::bind(listen, congestion, responder, allowed, bounds, *seed)
         .map_err(|(addr, source)| RunError::Listen { addr, source })

@@ -20,6 +20,8 @@ use lasthop_units::Time;
 use super::BaseConfig;
 use super::exits::Exits;
 use super::handoff::Handoffs;
+use super::memory::BaseMemory;
+use super::openings::{Admission, Openings};
 use super::published_port::PublishedPort;
 use super::reachable_families::ReachableFamilies;
 use super::reload::{self, ConfigSource};
@@ -27,7 +29,7 @@ use super::surrogate::Surrogate;
 use super::targets::Targets;
 use crate::backhaul::{BaseAssociationId, WithPeers};
 use crate::dial::{self, Dial};
-use crate::driver::{Asker, CoreOf, Phase, Role, Timer};
+use crate::driver::{Asker, Client, CoreOf, Phase, Role, Timer};
 use crate::handshake;
 use crate::hop::HopEvent;
 use crate::resolve::Resolution;
@@ -46,6 +48,8 @@ pub(crate) struct BaseRole {
     connect_timeout: Duration,
     session: lasthop_session::Config,
     connections_max: usize,
+    openings: Openings<Client<BaseAssociationId>>,
+    memory: BaseMemory,
     published_ports: Vec<PublishedPort>,
     /// The mobiles that are here, the last to come last.
     mobiles: Vec<(BaseAssociationId, Option<PublicKey>)>,
@@ -62,6 +66,7 @@ pub(crate) struct BaseRole {
 impl BaseRole {
     pub(super) fn new(
         config: &BaseConfig,
+        memory: BaseMemory,
         key: Option<PublicKey>,
         published_ports: Vec<PublishedPort>,
         exits: Exits,
@@ -77,6 +82,8 @@ impl BaseRole {
                 ..lasthop_session::Config::base()
             },
             connections_max: config.limits.connections_total(),
+            openings: Openings::new(config.limits.openings().get(), config.connect_timeout / 2),
+            memory,
             published_ports,
             mobiles: Vec::new(),
             exits,
@@ -145,21 +152,47 @@ impl BaseRole {
         if core.connections.len() >= self.connections_max {
             return dial::refuse_request(core, id, conn, &target.to_string(), Refusal::TooMany);
         }
+        let admission = self.openings.admit(core.now, self.client(id));
+        if admission == Admission::Never {
+            return dial::refuse_request(core, id, conn, &target.to_string(), Refusal::TooMany);
+        }
         let mobile = self.key_of(id);
         if let (Some(handoffs), Some(mobile)) = (&mut self.handoffs, mobile) {
             handoffs.end_move(mobile);
         }
-        let key = core.add(target.to_string(), Surrogate::Resolving(leave));
+        let key = core.add(target.to_string(), Surrogate::Waiting(leave, target.clone()));
         core.name(key, id, conn);
+        match admission {
+            Admission::At(at) => core.arm(at, Timer::Connection(key)),
+            Admission::Now | Admission::Never => self.begin(core, key),
+        }
+    }
+
+    /// It is the turn of an opening that waits.
+    fn begin(&mut self, core: &mut CoreOf<Self>, key: Key) {
+        let Some(connection) = core.connections.get_mut(key) else { return };
+        let (Some((id, _)), Phase::Waiting(waiting)) = (connection.name, &mut connection.phase)
+        else {
+            return;
+        };
+        let Surrogate::Waiting(leave, target) = waiting else { return };
+        let target = target.clone();
+        *waiting = Surrogate::Resolving(std::mem::take(leave));
         match target {
-            Target::Addr(addr) => self.dial(core, key, vec![*addr]),
+            Target::Addr(addr) => self.dial(core, key, vec![addr]),
             Target::Name(name, port) => {
                 core.arm(core.now + self.connect_timeout, Timer::Connection(key));
-                if core.resolver.request(Asker::Connection(key), name.as_str(), *port).is_err() {
+                let (client, asker) = (self.client(id), Asker::Connection(key));
+                if core.resolver.request(client, asker, name.as_str(), port).is_err() {
                     dial::refuse(core, key, Refusal::TooMany);
                 }
             }
         }
+    }
+
+    /// Whose an association is, whichever it has at the moment.
+    fn client(&self, id: BaseAssociationId) -> Client<BaseAssociationId> {
+        self.key_of(id).map_or(Client::Association(id), Client::Mobile)
     }
 
     fn dial(&mut self, core: &mut CoreOf<Self>, key: Key, addresses: Vec<SocketAddr>) {
@@ -369,6 +402,7 @@ impl Role for BaseRole {
             Timer::Resolve(_) | Timer::Grace => return,
         };
         match core.waiting(key) {
+            Some(Surrogate::Waiting(..)) => self.begin(core, key),
             Some(Surrogate::Dialling(_)) => dial::advance(core, key, None),
             Some(Surrogate::Resolving(_)) => dial::refuse(core, key, Refusal::ResolverFailed),
             Some(Surrogate::Offered(_)) | None => {}
@@ -457,6 +491,7 @@ impl Role for BaseRole {
     }
 
     fn report(&self, core: &CoreOf<Self>, report: &mut Report) {
+        report.memory = Some(self.memory.report());
         if let Some(handoffs) = &self.handoffs {
             report.peers = handoffs.peer_reports(core);
             report.handoffs = Some(handoffs.counters());

@@ -4,12 +4,15 @@ use lasthop_kernel::leave::Leave;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::Socket;
 use lasthop_kernel::turn::Source;
+use lasthop_session::Target;
 
 use crate::dial::{Dial, Dials};
 
 /// What a base's connection does before it stands.
 #[derive(Debug)]
 pub(crate) enum Surrogate {
+    /// Its mobile opens many, and it waits for its turn; from where it will leave, and where it goes.
+    Waiting(Leave, Target),
     /// Its name is being resolved; from where it will leave.
     Resolving(Leave),
     /// It connects.
@@ -22,7 +25,7 @@ impl Dials for Surrogate {
     fn dial(&mut self) -> Option<&mut Dial> {
         match self {
             Self::Dialling(dial) => Some(dial),
-            Self::Resolving(_) | Self::Offered(_) => None,
+            Self::Waiting(..) | Self::Resolving(_) | Self::Offered(_) => None,
         }
     }
 }
@@ -33,7 +36,7 @@ impl Surrogate {
         match self {
             Self::Dialling(mut dial) => dial.cancel(reactor),
             Self::Offered(socket) => socket.close(reactor, true),
-            Self::Resolving(_) => {}
+            Self::Waiting(..) | Self::Resolving(_) => {}
         }
     }
 }

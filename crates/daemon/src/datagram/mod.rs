@@ -70,6 +70,7 @@ fn report(
         // What does not pace does not know a queue.
         queue_ms: rate(stats.pacing_rate).map(|_| stats.queue.as_secs_f64() * 1e3),
         mtu: Some(stats.mtu.get()).filter(|mtu| *mtu > 0),
+        memory: Some(stats.memory.get()),
         packets_sent: Some(stats.datagrams_sent),
         packets_lost: Some(stats.lost),
         packets_received: Some(stats.datagrams_received),

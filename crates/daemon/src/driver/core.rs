@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use lasthop_control::priority::Program;
 use lasthop_control::{ConnectionReport, Counters, Report};
+use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::{Key, Slab};
@@ -26,6 +27,17 @@ pub(crate) enum Asker {
     Base(usize),
     /// A connection whose target is a name.
     Connection(Key),
+}
+
+/// On whose behalf names are resolved and connections are opened.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Client<I> {
+    /// This process.
+    Own,
+    /// The mobile with this key, whatever association it has.
+    Mobile(PublicKey),
+    /// The mobile at the other end of an association, where mobiles have no keys.
+    Association(I),
 }
 
 /// What a timer is for.
@@ -115,7 +127,7 @@ pub(crate) struct Core<H: Hop, W> {
     pub(crate) now: Time,
     pub(crate) reactor: Reactor<Source>,
     pub(crate) hop: H,
-    pub(crate) resolver: Resolver<Asker>,
+    pub(crate) resolver: Resolver<Client<H::Id>, Asker>,
     pub(crate) connections: Slab<Connection<H::Id, W>>,
     pub(crate) counters: Counters,
     pub(crate) stopping: bool,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::{Core, MobileRole, RESOLVE_AGAIN};
 use crate::carrier::udp::local_towards;
 use crate::config::HopAddress;
-use crate::driver::{Asker, Timer};
+use crate::driver::{Asker, Client, Timer};
 use crate::error::RunError;
 
 impl MobileRole {
@@ -52,7 +52,7 @@ impl MobileRole {
             station.addresses.set(vec![SocketAddr::new(ip, base.port)]);
             return self.use_base(core, i);
         }
-        match core.resolver.request(Asker::Base(i), &base.host, base.port) {
+        match core.resolver.request(Client::Own, Asker::Base(i), &base.host, base.port) {
             Ok(()) => station.addresses.asking = true,
             Err(_) => core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i)),
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Initiator, Keypair, PublicKey};
-use lasthop_hop::{Evidence, Unreachable};
+use lasthop_hop::{Evidence, Memory, Unreachable};
 use lasthop_kernel::clock;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
@@ -99,7 +99,7 @@ impl SplitMobile {
             mark: None,
             random: seed.stream("split-mobile"),
             base: None,
-            streams: SplitTcp::new(streams_max, 0),
+            streams: SplitTcp::new(streams_max, 0, &Memory::default()),
             wires: Wires::new(),
             control: Control::Down,
             retry_at: Time::NEVER,

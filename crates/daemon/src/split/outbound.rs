@@ -18,7 +18,7 @@ const KEPT_MAX: usize = 4 * 1024 * 1024;
 const RESET_ROOM: usize = OVERHEAD + 8;
 /// Sealed records that wait for the kernel, an acknowledgement before them: enough for one call to be
 /// worth its cost.
-const WIRE: usize = OVERHEAD + ACK_LEN + 4 * RECORD_MAX + RESET_ROOM;
+pub(super) const WIRE: usize = OVERHEAD + ACK_LEN + 4 * RECORD_MAX + RESET_ROOM;
 
 /// One direction's bytes: written into a ring, where they stay until the peer's process has them,
 /// and sealed from there into records for the kernel.

@@ -15,7 +15,7 @@ use super::outbound::Outbound;
 use super::priority::USUAL;
 
 /// Bytes of records that are read at once, per stream.
-const IN_CAPACITY: usize = 128 * 1024;
+pub(super) const IN_CAPACITY: usize = 128 * 1024;
 
 /// What has changed on a stream that its owner has to report or to follow up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -3,13 +3,17 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_hop::{
+    Lease, Memory, Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+};
 use lasthop_kernel::tcp::least_round_trip;
 use lasthop_units::Time;
 
 use super::lost;
+use super::outbound::{KEPT_MIN, WIRE};
 use super::priority::{Division, Flow};
-use super::stream::{SpaceError, Stream};
+use super::record::WINDOW_MIN;
+use super::stream::{IN_CAPACITY, SpaceError, Stream};
 
 /// How long an acknowledgement may wait for bytes to travel with.
 const ACK_DELAY: Duration = Duration::from_millis(25);
@@ -18,6 +22,9 @@ const ACK_DELAY: Duration = Duration::from_millis(25);
 const STALL: Duration = Duration::from_millis(2);
 /// What all streams of an association together may hold in each direction beyond their first windows.
 const GROWTH_MAX: usize = 64 * 1024 * 1024;
+/// What every stream may hold in each direction.
+const SEND_LEAST: u64 = (KEPT_MIN + WIRE) as u64;
+const RECV_LEAST: u64 = WINDOW_MIN + IN_CAPACITY as u64;
 /// Streams whose round trips are sampled: all take the same way.
 const SAMPLES: usize = 8;
 
@@ -67,24 +74,41 @@ struct Divisions {
     round_trip: Duration,
 }
 
-/// Memory beyond the least that all streams of an association share.
+/// Memory beyond the least that all streams of an association share, and its part of what all
+/// associations do.
 #[derive(Debug)]
 struct Allowance {
     left: usize,
+    lease: Lease,
 }
 
 impl Allowance {
+    fn new(memory: &Memory) -> Self {
+        Self { left: GROWTH_MAX, lease: memory.lease() }
+    }
+
     /// Whether `more` can be had. A part is always left for others.
     fn reserve(&mut self, more: usize) -> bool {
-        let granted = more > 0 && more <= self.left / 4;
+        let granted = more > 0 && more <= self.left / 4 && self.lease.has_room_for(more as u64);
         if granted {
             self.left -= more;
+            self.lease.set_need(self.lease.need() + more as u64);
         }
         granted
     }
 
     fn release(&mut self, n: usize) {
         self.left += n;
+        self.lease.set_need(self.lease.need() - n as u64);
+    }
+
+    /// A stream begins, with its least, or ends with it.
+    fn begin(&mut self, least: u64) {
+        self.lease.set_need(self.lease.need() + least);
+    }
+
+    fn end(&mut self, least: u64) {
+        self.lease.set_need(self.lease.need() - least);
     }
 }
 
@@ -98,9 +122,9 @@ pub(super) struct Totals {
 }
 
 impl SplitTcp {
-    /// No streams, and never more than `max` at once. The first that this side opens is `next`: an
+    /// No streams, and never more than `max` at once; what they hold comes out of `memory`. The first that this side opens is `next`: an
     /// even number at a mobile, an odd one at a base.
-    pub(super) fn new(max: usize, next: u64) -> Self {
+    pub(super) fn new(max: usize, next: u64, memory: &Memory) -> Self {
         Self {
             streams: HashMap::new(),
             max,
@@ -111,8 +135,8 @@ impl SplitTcp {
             delayed_acks: Vec::new(),
             ack_at: None,
             removed: Vec::new(),
-            send_allowance: Allowance { left: GROWTH_MAX },
-            recv_allowance: Allowance { left: GROWTH_MAX },
+            send_allowance: Allowance::new(memory),
+            recv_allowance: Allowance::new(memory),
             divisions: None,
             totals: Totals::default(),
         }
@@ -128,14 +152,23 @@ impl SplitTcp {
         self.streams.is_empty()
     }
 
-    /// Whether the peer may open another.
+    /// Whether another may be opened, by the peer or from here.
     pub(super) fn has_room(&self) -> bool {
         self.streams.len() < self.max
+            && self.send_allowance.lease.has_room_for(SEND_LEAST)
+            && self.recv_allowance.lease.has_room_for(RECV_LEAST)
+    }
+
+    fn insert(&mut self, id: u64, stream: Stream) {
+        if self.streams.insert(id, stream).is_none() {
+            self.send_allowance.begin(SEND_LEAST);
+            self.recv_allowance.begin(RECV_LEAST);
+        }
     }
 
     /// Takes a stream that the peer opened.
     pub(super) fn handle_incoming(&mut self, id: u64, stream: Stream) {
-        self.streams.insert(id, stream);
+        self.insert(id, stream);
         self.redivide();
         self.events.push_back(StreamEvent::Incoming(StreamId(id)));
         self.mark_dirty(id);
@@ -146,7 +179,7 @@ impl SplitTcp {
     pub(super) fn handle_open(&mut self, id: u64) {
         let mut stream = Stream::new();
         stream.unreported = true;
-        self.streams.insert(id, stream);
+        self.insert(id, stream);
         self.redivide();
         self.mark_dirty(id);
     }
@@ -306,6 +339,8 @@ impl SplitTcp {
     fn remove(&mut self, id: u64) -> Option<Stream> {
         let stream = self.streams.remove(&id)?;
         self.redivide();
+        self.send_allowance.end(SEND_LEAST);
+        self.recv_allowance.end(RECV_LEAST);
         self.send_allowance.release(stream.out.grown());
         self.recv_allowance.release(stream.into.grown());
         Some(stream)
@@ -365,7 +400,7 @@ impl Streams for SplitTcp {
         }
         let id = self.next;
         self.next += 2;
-        self.streams.insert(id, Stream::new());
+        self.insert(id, Stream::new());
         self.redivide();
         self.mark_dirty(id);
         Ok(StreamId(id))

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use lasthop_control::{self as control, Report};
-use lasthop_daemon::base::{Base, BaseConfig, BaseFile};
+use lasthop_daemon::base::{Base, BaseConfig, BaseFile, LimitsFile};
 use lasthop_daemon::config::{HopAddress, HopKind, KeyText, SealKind};
 use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_daemon::mobile::{BaseAddress, BaseText, Connect, Mobile, MobileConfig, MobileFile};
@@ -72,6 +72,8 @@ pub(crate) struct Setting {
     pub(crate) published: Vec<(SocketAddr, Option<SocketAddr>)>,
     /// Where connections may go although it is the base itself.
     pub(crate) allowed: Vec<&'static str>,
+    /// The base's bounds.
+    pub(crate) limits: LimitsFile,
 }
 
 impl Setting {
@@ -83,6 +85,7 @@ impl Setting {
             allow_mobile: true,
             published: Vec::new(),
             allowed: vec!["127.0.0.0/8"],
+            limits: LimitsFile::default(),
         }
     }
 }
@@ -158,6 +161,7 @@ impl Pair {
             ..BaseFile::default()
         };
         file.targets.allow = setting.allowed.iter().map(|text| text.parse().unwrap()).collect();
+        file.limits = setting.limits;
         file.publish = setting
             .published
             .iter()

@@ -9,6 +9,7 @@ mod urgent;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +17,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use harness::{PATIENCE, Pair, Setting, closed_port, echo_server, pattern, read_all, serve_once};
+use lasthop_daemon::base::LimitsFile;
 use lasthop_daemon::config::{HopKind, SealKind};
 use lasthop_daemon::mobile::Connect;
+use lasthop_units::Bytes;
 use urgent::{
     urgent_data_arrive_in_line_at_a_published_server, urgent_data_arrive_in_line_both_ways,
     urgent_data_that_were_sent_ahead_are_not_lost,
@@ -49,6 +52,8 @@ with_each_hop! {
     refusals_have_the_error_of_the_fixed_host,
     with_early_opening_a_refusal_arrives_as_a_reset,
     a_reader_that_stops_stops_the_sender,
+    connections_that_nobody_reads_leave_room_for_others,
+    openings_beyond_the_rate_wait_for_their_turn,
     two_hundred_connections_at_once_are_all_served,
     a_wrong_mobile_key_gets_no_connection,
     garbage_on_the_bases_port_changes_a_counter_only,
@@ -190,6 +195,58 @@ fn a_reader_that_stops_stops_the_sender(hop: HopKind) {
     let taken = latest.0;
     client.read_exact(&mut vec![0; taken]).unwrap();
     harness::wait_until("the sender goes on", || sent.load(Ordering::Relaxed) > taken);
+}
+
+/// SEC-13: what connections that nobody reads hold at the base is bounded by the base's setting, and one
+/// that is read goes on.
+fn connections_that_nobody_reads_leave_room_for_others(hop: HopKind) {
+    let bound = Bytes::from_mib(64);
+    let limits = LimitsFile { memory: Some(bound), ..LimitsFile::default() };
+    let pair = Pair::start(Setting { limits, ..Setting::new(hop) });
+    let sent = Arc::new(AtomicUsize::new(0));
+    let count = sent.clone();
+    let server = harness::serve_all(move |mut stream| {
+        // It ends with the client.
+        while let Ok(n) = stream.write(&[7; 65536]) {
+            count.fetch_add(n, Ordering::Relaxed);
+        }
+    });
+    // Few enough for what the mobile itself grants all streams together.
+    let unread: Vec<_> = (0..6).map(|_| pair.connect(server)).collect();
+    let mut latest = (0, Instant::now());
+    harness::wait_until("the senders stand still", || {
+        let now = sent.load(Ordering::Relaxed);
+        if now != latest.0 {
+            latest = (now, Instant::now());
+        }
+        now > 0 && latest.1.elapsed() > Duration::from_secs(1)
+    });
+    let memory = pair.base_report().memory.unwrap();
+    assert_eq!(memory.bound, bound.get());
+    assert!(memory.promised > 0 && memory.promised <= memory.bound, "{memory:?}");
+
+    let mut client = pair.connect(echo_server());
+    let data = pattern(MB);
+    client.write_all(&data[..100_000]).unwrap();
+    let mut back = vec![0; 100_000];
+    client.read_exact(&mut back).unwrap();
+    assert!(back == data[..100_000]);
+    drop(unread);
+}
+
+/// SEC-19
+fn openings_beyond_the_rate_wait_for_their_turn(hop: HopKind) {
+    let limits = LimitsFile { openings: NonZeroU32::new(2), ..LimitsFile::default() };
+    let pair = Pair::start(Setting { limits, ..Setting::new(hop) });
+    let server = echo_server();
+    let began = Instant::now();
+    let mut clients: Vec<_> = (0..20).map(|_| pair.connect(server)).collect();
+    // 16 at once, and two a second.
+    assert!(began.elapsed() > Duration::from_millis(1900), "{:?}", began.elapsed());
+    for client in &mut clients {
+        client.write_all(b"here").unwrap();
+        client.read_exact(&mut [0; 4]).unwrap();
+    }
 }
 
 fn two_hundred_connections_at_once_are_all_served(hop: HopKind) {

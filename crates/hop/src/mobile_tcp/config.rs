@@ -5,6 +5,8 @@ use core::time::Duration;
 use lasthop_units::Bytes;
 use lasthop_wire::mobile_tcp::MAX_WINDOW;
 
+use crate::memory::Memory;
+
 /// The smallest buffer, either way: it must hold the session's longest message.
 const BUFFER_MIN: u16 = 2048;
 /// The smallest packet that is worth its header.
@@ -44,6 +46,9 @@ pub struct Config {
     /// What all connections together may have on their way. `None`, the paper's way, leaves it to
     /// their windows.
     pub inflight: Option<Bytes>,
+    /// What the buffers of all associations with a clone of this may take together. A connection takes
+    /// both of its buffers when it is opened, and is refused if there is not so much.
+    pub memory: Memory,
     /// Connections at once, both ends' openings together. One more is refused.
     pub connections_max: usize,
     /// Connections at once that the peer opens and that do not stand yet. One more is refused.
@@ -75,6 +80,7 @@ impl Default for Config {
             ack_every: 2,
             nagle: false,
             inflight: None,
+            memory: Memory::default(),
             connections_max: 1024,
             half_open_max: 256,
             pad: Bytes::ZERO,

@@ -3,6 +3,7 @@
 use alloc::collections::{BTreeMap, VecDeque};
 use core::time::Duration;
 
+use lasthop_stream::Ring;
 use lasthop_units::{Bytes, LinkEvent, Time};
 use lasthop_wire::mobile_tcp::{Cid, Code, DATA_HEADER, DataHeader, short_code};
 
@@ -14,6 +15,7 @@ use super::ports::Ports;
 use super::reply::Reply;
 use super::stats::Stats;
 use crate::config::Limits;
+use crate::memory::Lease;
 use crate::stats::HopStats;
 use crate::streams::{StreamEvent, StreamId};
 use crate::transport::{CloseReason, LOST, Role};
@@ -82,6 +84,9 @@ pub struct MobileTcp {
     pub(super) round_trip: RoundTrip,
     /// How connections divide their windows, once one of them was given a priority.
     pub(super) division: Division,
+    /// What connections' buffers take: to receive, and to send.
+    receiving: Lease,
+    sending: Lease,
     pub(super) closing: Option<(CloseReason, u32)>,
     pub(super) closed: Option<CloseReason>,
     /// What this end itself and connections that are gone have done.
@@ -121,6 +126,8 @@ impl MobileTcp {
             down: None,
             round_trip: RoundTrip::default(),
             division: Division::default(),
+            receiving: config.memory.lease(),
+            sending: config.memory.lease(),
             closing: None,
             closed: None,
             stats: Stats::default(),
@@ -178,6 +185,7 @@ impl MobileTcp {
             entry.inflight = 0;
             (entry.queued, entry.capped, entry.resting) = (false, false, false);
             entry.connection.reset_stats();
+            entry.counted = [0; 2];
             self.streams.insert(entry.stream, cid);
             self.entries.insert(cid, entry);
         }
@@ -269,7 +277,7 @@ impl MobileTcp {
     /// Counters and present values, in the words of all transports.
     pub fn stats(&self) -> HopStats {
         let total = self.total();
-        let memory: u64 = self.entries.values().map(|e| e.connection.memory().get()).sum();
+        let memory: u64 = self.entries.values().flat_map(|e| e.counted).sum();
         let packet = u64::from(self.config.max_packet()) + self.config.pad.get();
         HopStats {
             datagrams_sent: total.sent,
@@ -323,17 +331,38 @@ impl MobileTcp {
         self.cid_of(id).and_then(|cid| self.entries.get(&cid))
     }
 
-    /// A new connection; `None` if every identifier is taken.
+    /// A new connection; `None` if every identifier is taken, or there is no memory for its buffers.
     pub(super) fn add(&mut self, stream: u64, stage: ConnectionStage) -> Option<u16> {
+        let window = Ring::ample(u64::from(self.config.window())) as u64;
+        let buffer = Ring::ample(self.config.send_buffer()) as u64;
+        if !self.receiving.has_room_for(window) || !self.sending.has_room_for(buffer) {
+            return None;
+        }
         let cid = self.free_cid()?;
         let mut connection = Connection::new(&self.config, self.origin);
         connection.seed(self.round_trip);
         let entry = Entry::new(stream, connection, stage);
         self.half_open += usize::from(entry.is_half_open());
         self.entries.insert(cid, entry);
+        self.recount(cid);
         self.streams.insert(stream, cid);
         self.division.invalidate(Some(cid));
         Some(cid)
+    }
+
+    /// A connection's buffers have changed.
+    pub(super) fn recount(&mut self, cid: u16) {
+        let Some(entry) = self.entries.get_mut(&cid) else { return };
+        let now = entry.connection.memory();
+        let before = core::mem::replace(&mut entry.counted, now);
+        self.charge(before, now);
+    }
+
+    fn charge(&mut self, before: [u64; 2], now: [u64; 2]) {
+        let leases = [&mut self.receiving, &mut self.sending];
+        for (lease, (before, now)) in leases.into_iter().zip(before.into_iter().zip(now)) {
+            lease.set_need(lease.need() - before + now);
+        }
     }
 
     /// Identifiers are used in turn, so that each rests for as long as it can.
@@ -360,6 +389,7 @@ impl MobileTcp {
         self.set_stage(cid, ConnectionStage::Silent);
         self.division.invalidate(None);
         let Some(entry) = self.entries.remove(&cid) else { return };
+        self.charge(entry.counted, [0; 2]);
         self.stats.add(entry.connection.stats());
         self.inflight -= entry.inflight;
         if let Some(peer) = entry.peer
@@ -381,6 +411,7 @@ impl MobileTcp {
         entry.connection.release();
         (entry.resting, entry.asked) = (true, false);
         self.inflight -= core::mem::take(&mut entry.inflight);
+        self.recount(cid);
         self.resting.push_back((self.now + self.config.quiet(), cid));
         if self.resting.len() > RESTING_MAX {
             self.end_quarantine(true);

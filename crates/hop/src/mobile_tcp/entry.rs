@@ -149,6 +149,8 @@ pub(super) struct Entry {
     pub(super) asked: bool,
     /// What it had on its way when that was last counted.
     pub(super) inflight: u64,
+    /// What is counted of its buffers: to receive, and to send.
+    pub(super) counted: [u64; 2],
 }
 
 impl Entry {
@@ -172,6 +174,7 @@ impl Entry {
             resting: false,
             asked: false,
             inflight: 0,
+            counted: [0; 2],
         }
     }
 

@@ -53,6 +53,7 @@ impl MobileTcp {
             if let Some(entry) = self.entries.get_mut(&cid) {
                 entry.connection.set_share(packets.max(LEAST) * packet);
             }
+            self.recount(cid);
             self.update(cid);
         }
     }

@@ -36,7 +36,6 @@ impl Srp {
         }
         self.received.on_datagram(now, number);
         let outcome = self.handle_frames(now, payload);
-        self.streams.update_shares();
         if outcome? {
             match self.window() {
                 None => {

@@ -19,7 +19,6 @@ impl Srp {
         if !self.close_state.is_open() {
             return self.poll_close(now, out);
         }
-        self.streams.update_shares();
         if self.probes.is_due() {
             // An acknowledgement goes by itself: aboard a full probe it would be lost with it where
             // the path has shrunk, and both ends would wait for ever.

@@ -137,7 +137,7 @@ impl Transport for Srp {
             inflight: Bytes::new(self.recovery.log().inflight()),
             mtu: Bytes::from(self.mtu.current() + self.overhead) - self.config.carrier_overhead,
             streams: self.streams.len(),
-            memory: Bytes::from(self.streams.memory()),
+            memory: self.streams.memory(),
             silent: self.probes.is_silent(),
             reordering: self.recovery.reordering(),
             ..self.stats

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 use lasthop_control::grid::{self, Grid, key, ms, or_dash, pause, percent, rate};
-use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs, Report};
+use lasthop_control::{AgentReport, HandoffReport, HandoffState, Handoffs, MemoryReport, Report};
 use lasthop_units::Bytes;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -65,8 +65,13 @@ fn lines(report: &Report) -> anyhow::Result<String> {
         "hop": report.hop,
         "counters": report.counters,
     });
-    if let (Some(handoffs), Value::Object(fields)) = (&report.handoffs, &mut process) {
-        fields.insert("handoffs".to_owned(), serde_json::to_value(handoffs)?);
+    if let Value::Object(fields) = &mut process {
+        if let Some(handoffs) = &report.handoffs {
+            fields.insert("handoffs".to_owned(), serde_json::to_value(handoffs)?);
+        }
+        if let Some(memory) = &report.memory {
+            fields.insert("memory".to_owned(), serde_json::to_value(memory)?);
+        }
     }
     push_line(&mut out, "process", &report.role, process);
     push_lines(&mut out, "agent", report, report.agent.as_slice())?;
@@ -113,6 +118,10 @@ fn tables(report: &Report) -> String {
         counters.closed,
         counters.garbage,
     );
+    if let Some(MemoryReport { bound, promised }) = report.memory {
+        let [promised, bound] = [promised, bound].map(Bytes::new);
+        out.push_str(&format!("memory: {promised} promised of {bound}\n"));
+    }
     if let Some(handoffs) = &report.handoffs {
         out.push_str(&moves(&report.role, handoffs));
     }

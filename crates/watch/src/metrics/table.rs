@@ -54,6 +54,12 @@ pub static METRICS: &[Metric] = metrics! {
         |view, to| to.only(split(view, view.report.counters.garbage));
     Gauge "lasthop_connections": "Connections at this moment, by their state.",
         connections;
+    Gauge "lasthop_memory_bound" in "bytes":
+        "What the buffers of all connections of a base may take.",
+        |view, to| to.only(view.report.memory.map(|memory| memory.bound));
+    Gauge "lasthop_memory_promised" in "bytes":
+        "What these buffers take, and what peers may send before more is granted.",
+        |view, to| to.only(view.report.memory.map(|memory| memory.promised));
     Gauge "lasthop_association_state":
         "1 for the state that the association with a peer is in, 0 for the others.",
         |view, to| {
@@ -83,6 +89,9 @@ pub static METRICS: &[Metric] = metrics! {
         |view, to| each_association(view, to, |a| a.queue_ms.map(seconds));
     Gauge "lasthop_association_mtu" in "bytes": "The longest datagram that is known to pass.",
         |view, to| each_association(view, to, |a| a.mtu);
+    Gauge "lasthop_association_memory" in "bytes":
+        "What buffers of the association's connections hold.",
+        |view, to| each_association(view, to, |a| a.memory);
     Counter "lasthop_association_sent_packets": "Datagrams sent to the peer.",
         |view, to| each_association(view, to, |a| a.packets_sent);
     Counter "lasthop_association_lost_packets":

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lasthop_control::{
     AgentReport, AssociationReport, BaseReport, ConnectionReport, Counters, HandoffReport,
-    HandoffState, Handoffs, InterfaceReport, PeerReport, Report,
+    HandoffState, Handoffs, InterfaceReport, MemoryReport, PeerReport, Report,
 };
 use proptest::prelude::*;
 
@@ -34,6 +34,7 @@ fn association(id: u64, peer: &str, state: &str) -> AssociationReport {
         min_rtt_ms: Some(40.25),
         queue_ms: Some(1.25),
         mtu: Some(1472),
+        memory: Some(65_536),
         packets_sent: Some(7227),
         packets_lost: Some(360),
         packets_received: Some(69_605),
@@ -94,6 +95,7 @@ fn base() -> Report {
             association(1, "ijklmnop2", "up"),
         ],
         peers: vec![peer("b2", true), peer("b3", false)],
+        memory: Some(MemoryReport { bound: 1 << 30, promised: 5 << 20 }),
         handoffs: Some(Handoffs {
             here: 1,
             given: 2,
@@ -175,6 +177,9 @@ fn a_base_tells_of_each_mobile_and_each_peer() {
         r#"lasthop_association_queue_seconds{peer="ijklmnop"} 0.00125"#,
         r#"lasthop_peer_up{peer="b2"} 1"#,
         r#"lasthop_peer_up{peer="b3"} 0"#,
+        "lasthop_memory_bound_bytes 1073741824",
+        "lasthop_memory_promised_bytes 5242880",
+        r#"lasthop_association_memory_bytes{peer="ijklmnop"} 65536"#,
         r#"lasthop_handoff_connections_total{outcome="migrated"} 6"#,
     ] {
         has(&text, line);

@@ -3,14 +3,17 @@
 pub(super) mod handoff;
 
 use std::net::{Ipv6Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lasthop_control::settings;
 use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::memory;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::tcp::Congestion;
-use lasthop_units::Span;
+use lasthop_units::{Bytes, Span};
+use serde::{Deserialize, Deserializer, de};
 
 use self::handoff::{HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, PeerFile};
 use crate::base::policy::TargetPolicy;
@@ -83,7 +86,8 @@ settings! {
     pub struct LimitsFile {
         /// Mobiles at once.
         ///
-        /// It bounds split-tcp, and mobile-tcp without a seal.
+        /// It bounds split-tcp, and every hop without a seal; with one, srp and mobile-tcp serve the mobiles
+        /// in `allow`.
         #[flag(long = "max-associations", value_name = "COUNT")]
         pub associations: Option<usize> = 256,
         /// Connections of one mobile at once.
@@ -92,7 +96,49 @@ settings! {
         /// Connections of all mobiles at once.
         #[arg(skip)]
         pub connections_total: Option<usize> = 16384,
+        /// Connections of one mobile opened in a second.
+        ///
+        /// Eight times as many may come at once. What is beyond waits for its turn, half of `connect_timeout` at most,
+        /// and is refused if that is not enough.
+        #[arg(skip)]
+        pub openings: Option<NonZeroU32> = OPENINGS,
+        /// What all mobiles' connections may hold in buffers together, in both directions, at least 16MiB.
+        ///
+        /// [Memory](#memory) says what it covers.
+        #[flag(long = "max-memory", value_name = "SIZE", value_parser = parsed_memory)]
+        #[key(read = read_memory)]
+        pub memory: Option<Bytes> = default_memory() => "a quarter of the host's",
     }
+}
+
+/// Openings of one mobile in a second where nobody says: a page opens some dozens at once, and a network
+/// behind a mobile router some hundreds.
+const OPENINGS: NonZeroU32 = NonZeroU32::new(256).unwrap();
+/// The least bound on memory.
+const MEMORY_MIN: Bytes = Bytes::from_mib(16);
+/// The bound where nobody says, and the kernel does not say how much memory there is.
+const MEMORY_UNKNOWN: Bytes = Bytes::from_mib(256);
+/// The bound where nobody says: one of so many parts of the host's memory.
+const MEMORY_PART: u64 = 4;
+
+fn default_memory() -> Bytes {
+    let host = memory::available_to_us().map(|bytes| Bytes::new(bytes / MEMORY_PART));
+    host.unwrap_or(MEMORY_UNKNOWN).max(MEMORY_MIN)
+}
+
+fn checked_memory(memory: Bytes) -> Result<Bytes, String> {
+    if memory >= MEMORY_MIN {
+        return Ok(memory);
+    }
+    Err(format!("{} bytes are less than 16MiB: connections would stand still", memory.get()))
+}
+
+fn parsed_memory(text: &str) -> Result<Bytes, String> {
+    checked_memory(text.parse().map_err(|e| format!("{e}"))?)
+}
+
+fn read_memory<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Bytes>, D::Error> {
+    checked_memory(Bytes::deserialize(d)?).map(Some).map_err(de::Error::custom)
 }
 
 /// All that a base needs to know.

@@ -14,7 +14,7 @@ use lasthop_migrate::RouteMode;
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Bytes, Duration, Time};
 
 pub(super) use self::migration::Migration;
 use self::wires::{BaseWires, HandoffContext};
@@ -49,11 +49,13 @@ pub(super) struct Handoffs {
 }
 
 impl Handoffs {
-    /// The part of a base with these keys, which serves these mobiles.
+    /// The part of a base with these keys, which serves these mobiles. Sessions that are on their way take
+    /// so much memory at most.
     pub(super) fn new(
         config: HandoffConfig,
         keys: Keypair,
         base: &BaseConfig,
+        memory: Bytes,
         helper: Option<&Helper>,
     ) -> Self {
         let own = *keys.public();
@@ -64,7 +66,9 @@ impl Handoffs {
         for mobile in &base.allow {
             authority.allow_mobile(*mobile);
         }
-        let patience = handoff::Config::base().over_streams();
+        let config_of_base = handoff::Config::base().over_streams();
+        let memory_max = config_of_base.memory_max.min(memory);
+        let patience = handoff::Config { memory_max, ..config_of_base };
         let migration = Migration::start(&config, &base.mobiles, helper);
         Self {
             station: Station::new(patience, own, authority),

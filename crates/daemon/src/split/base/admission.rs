@@ -60,7 +60,7 @@ impl SplitBase {
             address: greeting.from,
             keys,
             seen: ReplayWindow::new(),
-            streams: SplitTcp::new(self.bounds.streams, first),
+            streams: SplitTcp::new(self.bounds.streams, first, &self.bounds.memory),
             confirmed: false,
             control: Some(control),
             since: turn.now,

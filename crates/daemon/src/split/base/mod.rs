@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{PublicKey, Responder};
-use lasthop_hop::{AssociationId, Refusal, Refusals, Refused, Stamps};
+use lasthop_hop::{AssociationId, Memory, Refusal, Refusals, Refused, Stamps};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Accepted, Congestion};
@@ -42,12 +42,14 @@ enum SocketRole {
 }
 
 /// Limits of the base's end.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Bounds {
     /// Confirmed associations at once.
     pub(crate) associations: usize,
     /// Streams of one association at once.
     pub(crate) streams: usize,
+    /// What all streams may hold.
+    pub(crate) memory: Memory,
 }
 
 /// The base's end.

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, PublicKey, Responder};
-use lasthop_hop::{AssociationId, Movable, RecvState, Refusal, StreamId, Streams};
+use lasthop_hop::{AssociationId, Memory, Movable, RecvState, Refusal, StreamId, Streams};
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::{Source, Turn};
@@ -50,7 +50,7 @@ impl OneLoop {
         let allowed: Vec<_> = (0..=mobiles).map(|n| *keypair(n).public()).collect();
         let public = *keys.public();
         let responder = Responder::new(keys, seed.child("responder"));
-        let bounds = Bounds { associations: 10, streams: 2000 };
+        let bounds = Bounds { associations: 10, streams: 2000, memory: Memory::default() };
         let listen = ["127.0.0.1:0".parse().unwrap()];
         let base = SplitBase::bind(
             &listen,

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use lasthop_hop::{Movable, RecvState, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_hop::{Memory, Movable, RecvState, StreamEvent, StreamId, StreamState, Streams};
 use lasthop_kernel::reactor::{Reactor, Readiness};
 use lasthop_kernel::slab::Slab;
 use lasthop_kernel::tcp::Socket;
@@ -117,10 +117,10 @@ impl Pair {
         };
         let ((key_a, a), (key_b, b)) = (watch(a), watch(b));
         let (ours, theirs) = keys(sealed);
-        let mut mobile = SplitTcp::new(10, 0);
+        let mut mobile = SplitTcp::new(10, 0, &Memory::default());
         assert_eq!(mobile.open(), Ok(ID));
         mobile.get_mut(ID.0).unwrap().connect(key_a, a, b"".to_vec(), ours.stream(ID.0));
-        let mut base = SplitTcp::new(10, 1);
+        let mut base = SplitTcp::new(10, 1, &Memory::default());
         let (sealer, opener) = theirs.stream(ID.0);
         let mut into = Inbound::new(0);
         into.start(opener);
@@ -374,7 +374,7 @@ fn a_stream_that_is_over_or_aborted_is_not_detached() {
 
 #[test]
 fn a_stream_without_a_connection_is_detached_with_all_that_was_written() {
-    let mut streams = SplitTcp::new(10, 0);
+    let mut streams = SplitTcp::new(10, 0, &Memory::default());
     streams.open().unwrap();
     streams.write(ID, b"too early").unwrap();
     streams.finish(ID);
@@ -394,4 +394,24 @@ fn a_connection_that_breaks_resets_the_stream() {
     let code = crate::split::lost();
     assert_eq!(world.mobile.streams.recv_state(ID), RecvState::Reset(code));
     assert!(world.mobile.events().contains(&StreamEvent::Closed(ID)));
+}
+
+/// SEC-13: streams take their least out of the memory of all associations, and are refused where there
+/// is no more; what is over is given back.
+#[test]
+fn streams_of_all_associations_come_out_of_one_memory() {
+    let bound = lasthop_units::Bytes::from_mib(64);
+    let memory = Memory::bounded(bound, 4);
+    let mut all: Vec<SplitTcp> = (0..4).map(|_| SplitTcp::new(1000, 0, &memory)).collect();
+    for streams in &mut all {
+        while streams.open().is_ok() {}
+        assert!((5..100).contains(&streams.len()), "{}", streams.len());
+        assert!(!streams.has_room());
+    }
+    assert!(memory.needed() <= bound);
+    all.truncate(1);
+    all[0].reset(StreamId(0), 1);
+    assert!(all[0].has_room());
+    drop(all);
+    assert_eq!(memory.needed().get(), 0);
 }

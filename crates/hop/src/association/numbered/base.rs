@@ -60,6 +60,8 @@ pub struct NumberedLinks<A, T: Transport> {
     by_mobile: BTreeMap<[u8; 32], VecDeque<u64>>,
     /// Associations of one mobile at once.
     per_mobile: usize,
+    /// Associations of all mobiles at once.
+    associations_max: usize,
     pub(in super::super) handshakes: Handshakes<A>,
     /// Answers to unknown associations: where to, and the number that the datagram had.
     unknown: VecDeque<(A, u32)>,
@@ -84,6 +86,14 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
     /// A base on a hop that goes unsealed by explicit choice, for any mobile that reaches it.
     pub fn unsealed(config: T::Config, seed: Seed) -> Self {
         Self::over(NumberedLinks::new(config, Responder::unsealed(), None, seed))
+    }
+
+    /// Serves at most `n` mobiles at once: those that are here stay, and further ones are reported as
+    /// [`Refusal::Full`]. A bound for where anybody may come.
+    #[must_use]
+    pub fn with_at_most(mut self, n: usize) -> Self {
+        self.links.associations_max = n;
+        self
     }
 
     /// Lets each peer have up to `n` associations at once. A mobile has one, and a new one replaces it; a
@@ -167,6 +177,10 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             self.refusals.record(now, from, Refusal::Stranger(mobile));
             return true;
         }
+        if self.is_full_for(&mobile) {
+            self.refusals.record(now, from, Refusal::Full);
+            return true;
+        }
         let Some(limits) = Limits::decode(&request.hello().limits, T::ID) else {
             self.refusals.record(now, from, Refusal::OtherTransport);
             return false;
@@ -212,6 +226,12 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         true
     }
 
+    /// There are as many associations as there may be, and none of this mobile's makes room.
+    fn is_full_for(&self, mobile: &PublicKey) -> bool {
+        self.entries.len() >= self.links.associations_max
+            && !self.links.by_mobile.contains_key(mobile.as_bytes())
+    }
+
     /// The least packet number that an association, if it stands, may use.
     fn next_number(&self, name: u32) -> u64 {
         let id = self.links.by_receiver.get(&name);
@@ -243,6 +263,11 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             self.links.handshakes.stamps.confirm(&candidate.mobile, candidate.stamp);
         }
         let id = match candidate.renews {
+            None if self.is_full_for(&candidate.mobile) => {
+                self.refusals.record(now, from, Refusal::Full);
+                self.links.reply_unknown(now, from, receiver);
+                return false;
+            }
             None => self.stand(now, candidate),
             Some(name) => match self.renew(now, name, candidate) {
                 Some(id) => id,
@@ -288,6 +313,9 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
             // The mobile takes it to be standing: nothing has come under its first keys yet.
             None => {
                 let first = self.links.handshakes.take(name)?;
+                if self.is_full_for(&first.mobile) {
+                    return None;
+                }
                 self.stand(now, first)
             }
         };
@@ -330,6 +358,7 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
             by_receiver: BTreeMap::new(),
             by_mobile: BTreeMap::new(),
             per_mobile: 1,
+            associations_max: usize::MAX,
             handshakes: Handshakes::default(),
             unknown: VecDeque::new(),
             unknown_tokens: Tokens::new(UNKNOWN_PER_SECOND, UNKNOWN_AT_ONCE),

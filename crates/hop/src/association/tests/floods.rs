@@ -105,6 +105,38 @@ fn an_insider_that_shows_cookies_has_one_sources_share() {
     assert!(w.base.stats().handshakes < 50 + 100 + 6 * 200, "{:?}", w.base.stats());
 }
 
+/// SEC-16: without a seal anybody claims any key: a base has as many associations as it may have,
+/// those that are here stay, one of them may come again, and the log says why no more are answered.
+#[test]
+fn an_unsealed_base_has_no_more_mobiles_than_it_may() {
+    let mut w = Ends::new(0.0, 1);
+    let claimed = |n: u64| {
+        let (config, seed) = (HopConfig::default(), Seed::from_u64(n).child("claim"));
+        let claim = *keys(n).public();
+        let mobile: Mobile<Addr> = Mobile::unsealed(config, claim, BASE, seed, Time::ZERO);
+        (10 + n as Addr, mobile)
+    };
+    w.base = Base::unsealed(HopConfig::default(), Seed::from_u64(1)).with_at_most(2);
+    w.mobiles = (1..=2).map(claimed).collect();
+    w.run(Duration::from_secs(2));
+    w.mobiles.extend((3..=5).map(claimed));
+    w.run(Duration::from_secs(5));
+    let up = |w: &Ends| w.mobiles.iter().filter(|(_, mobile)| mobile.is_up()).count();
+    assert_eq!((up(&w), w.base.views().count()), (2, 2));
+    assert!(core::iter::from_fn(|| w.base.poll_refused()).all(|r| r.why == Refusal::Full));
+
+    w.mobiles[0] = (100, claimed(1).1);
+    w.run(Duration::from_secs(5));
+    assert!(w.mobiles[0].1.is_up());
+    assert_eq!((up(&w), w.base.views().count()), (2, 2));
+
+    // Those whose handshakes were answered at the same time: not all of them come to stand.
+    w.base = Base::unsealed(HopConfig::default(), Seed::from_u64(2)).with_at_most(2);
+    w.mobiles = (1..=5).map(claimed).collect();
+    w.run(Duration::from_secs(5));
+    assert_eq!(w.base.views().count(), 2);
+}
+
 /// SEC-2: what was recorded makes no candidate once its mobile has come with a later one.
 #[test]
 fn a_recorded_handshake_makes_no_candidate() {

@@ -238,9 +238,9 @@ impl Connection {
         self.stats = Stats::default();
     }
 
-    /// Memory held in buffers.
-    pub fn memory(&self) -> Bytes {
-        Bytes::from(self.send.memory() + self.recv.memory())
+    /// Memory held in buffers: to receive, and to send.
+    pub fn memory(&self) -> [u64; 2] {
+        [self.recv.memory() as u64, self.send.memory() as u64]
     }
 
     pub(super) fn seed(&mut self, round_trip: RoundTrip) {

@@ -222,3 +222,35 @@ fn a_peer_that_does_not_read_costs_a_buffer() {
     }
     assert!(events(&mut world.mobile).contains(&StreamEvent::Writable(id)));
 }
+
+/// SEC-13: all mobiles' connections take what the base's bound has and no more; one too many is refused,
+/// and a mobile that comes last has connections all the same.
+#[test]
+fn buffers_of_all_mobiles_are_bounded_together() {
+    use crate::memory::Memory;
+    let bound = Bytes::from_mib(16);
+    let memory = Memory::bounded(bound, 16);
+    let base = Config { memory: memory.clone(), ..Config::default() };
+    let mut pairs: Vec<Pair> = (0..16).map(|_| Pair::between(&Config::default(), &base)).collect();
+    for pair in &mut pairs {
+        let mut open = 0;
+        for _ in 0..300 {
+            let id = pair.mobile.open().unwrap();
+            pair.mobile.write(id, &open_to(v4(1, 80), Opening::Faithful)).unwrap();
+            pair.pass(Duration::from_millis(10));
+        }
+        pair.pass(Duration::from_secs(1));
+        for event in events(&mut pair.base) {
+            open += usize::from(matches!(event, StreamEvent::Incoming(_)));
+        }
+        assert!((3..300).contains(&open), "{open}");
+        assert!(pair.base.own_stats().turned_away > 0);
+    }
+    let held: u64 = pairs.iter().map(|pair| pair.base.stats().memory.get()).sum();
+    assert_eq!(held, memory.needed().get());
+    assert!(held <= bound.get(), "{held}");
+    for pair in &mut pairs {
+        pair.base.restart(Time::from_secs(60));
+    }
+    assert_eq!(memory.needed(), Bytes::ZERO);
+}

@@ -122,9 +122,13 @@ impl Pair {
     }
 
     fn with(config: &Config) -> Self {
+        Self::between(config, config)
+    }
+
+    fn between(mobile: &Config, base: &Config) -> Self {
         Self {
-            mobile: end(config, Role::Mobile),
-            base: end(config, Role::Base),
+            mobile: end(mobile, Role::Mobile),
+            base: end(base, Role::Base),
             now: Time::ZERO,
             up: VecDeque::new(),
             down: VecDeque::new(),

@@ -20,9 +20,10 @@ pub(super) struct Credit {
 }
 
 impl Credit {
-    pub(super) fn new(window: u64, window_max: u64, peer_limit: u64) -> Self {
+    /// The peer begins with `limit`, on the way to a `window` that grows to `window_max`.
+    pub(super) fn new(limit: u64, window: u64, window_max: u64, peer_limit: u64) -> Self {
         Self {
-            limit: window,
+            limit,
             window,
             window_max,
             received: 0,
@@ -57,10 +58,22 @@ impl Credit {
         self.consumed += bytes;
     }
 
-    /// Grants more when enough was consumed, or at once; true if the new credit should be sent.
-    pub(super) fn renew(&mut self, at_once: bool) -> bool {
-        let limit = self.consumed + self.window;
-        let renewed = limit > self.limit && (at_once || limit - self.limit >= self.window / 4);
+    /// What the peer may send before more is consumed, and what has come and was not.
+    pub(super) fn outstanding(&self) -> u64 {
+        self.limit - self.consumed.min(self.limit)
+    }
+
+    /// What was taken, or never will be, of all that the peer has sent.
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    /// Grants more when enough was consumed, or at once, up to a window of `most`; true if the new
+    /// credit should be sent.
+    pub(super) fn renew(&mut self, at_once: bool, most: u64) -> bool {
+        let window = self.window.min(most);
+        let limit = self.consumed + window;
+        let renewed = limit > self.limit && (at_once || limit - self.limit >= window / 4);
         if renewed {
             self.limit = limit;
         }
@@ -122,21 +135,37 @@ mod tests {
 
     #[test]
     fn credit_is_renewed_by_quarters_of_the_window_or_at_once() {
-        let mut c = Credit::new(100, 1000, 0);
+        let mut c = Credit::new(100, 100, 1000, 0);
         assert_eq!(c.receive(100), Ok(()));
         c.consume(24);
-        assert!(!c.renew(false));
+        assert!(!c.renew(false, u64::MAX));
         c.consume(1);
-        assert!(c.renew(false) && c.limit() == 125);
+        assert!(c.renew(false, u64::MAX) && c.limit() == 125);
         c.consume(1);
-        assert!(c.renew(true) && !c.renew(true));
+        assert!(c.renew(true, u64::MAX) && !c.renew(true, u64::MAX));
         assert_eq!(c.receive(26), Ok(()));
         assert_eq!(c.receive(1), Err(Violation));
     }
 
+    /// Where memory is scarce less is granted anew; what was granted stays granted.
+    #[test]
+    fn credit_shrinks_only_as_it_is_used() {
+        let mut c = Credit::new(100, 100, 100, 0);
+        c.receive(100).unwrap();
+        for consumed in 1..=100 {
+            c.consume(1);
+            c.renew(false, 40);
+            let window = c.limit() - consumed;
+            assert_eq!(c.limit().max(100), c.limit());
+            assert!(consumed < 60 || (30..=40).contains(&window), "{consumed}: {window}");
+        }
+        assert_eq!(c.outstanding(), 40);
+        assert!(c.renew(false, 80) && c.outstanding() == 80);
+    }
+
     #[test]
     fn the_window_grows_to_its_bound() {
-        let mut c = Credit::new(100, 1000, 0);
+        let mut c = Credit::new(100, 100, 1000, 0);
         for window in [400, 1000, 1000] {
             c.widen();
             assert_eq!((c.window(), c.is_widest()), (window, window == 1000));
@@ -145,7 +174,7 @@ mod tests {
 
     #[test]
     fn blocked_is_sent_once_for_each_limit() {
-        let mut c = Credit::new(0, 0, 10);
+        let mut c = Credit::new(0, 0, 0, 10);
         c.spend(9);
         assert!(c.available() == 1 && !c.take_blocked());
         c.spend(1);

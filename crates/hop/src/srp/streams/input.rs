@@ -23,7 +23,7 @@ impl StreamSet {
             Frame::Stream(f) => self.on_data(f, span)?,
             Frame::Credit(limit) => self.credit.raise(*limit),
             Frame::StreamCredit { id, limit } => {
-                if let Some(stream) = self.streams.get_mut(id)
+                if let Some(stream) = self.streams.get_mut(*id)
                     && stream.send.raise_limit(*limit)
                 {
                     self.turns.schedule(*id, &mut stream.turn_state, &stream.send);
@@ -32,19 +32,21 @@ impl StreamSet {
             Frame::Blocked => {
                 // If bytes wait to be read, the application is slow; if they wait for a hole to
                 // fill, the window is too small for this hop.
-                let waiting: u64 = self.streams.values().map(|s| s.recv.waiting()).sum();
-                if waiting <= self.credit.window() / 4 {
+                if self.buffers.waiting() <= self.credit.window() / 4 {
                     self.credit.widen();
-                    self.divide_window();
                 }
                 self.renew_credit(true);
             }
             Frame::StreamBlocked { id } => {
                 self.widen_for(*id);
-                if let Some(stream) = self.streams.get_mut(id)
-                    && stream.recv.on_blocked()
-                {
-                    self.controls.push_back(Content::StreamCredit { stream: *id });
+                if let Some(stream) = self.streams.get_mut(*id) {
+                    if self.division.is_on() {
+                        let window = self.credit.window();
+                        stream.recv.set_share(self.division.share(stream.priority, window));
+                    }
+                    if stream.recv.on_blocked() {
+                        self.controls.push_back(Content::StreamCredit { stream: *id });
+                    }
                 }
             }
             Frame::Priority { id, priority } => {
@@ -72,14 +74,19 @@ impl StreamSet {
 
     fn on_data(&mut self, f: &StreamFrame<'_>, span: u64) -> Result<(), Violation> {
         self.open_if_new(f.id, span)?;
-        let Some(stream) = self.streams.get_mut(&f.id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(f.id) else { return Ok(()) };
         let rise = stream.recv.on_data(f.offset, f.data, f.fin)?;
+        self.buffers.recount(stream);
         self.traffic.received += Bytes::new(rise);
         self.credit.receive(rise)?;
+        if self.buffers.is_shredded(&self.credit) {
+            return Err(Violation);
+        }
         if stream.reset_locally {
             self.credit.consume(rise);
             self.renew_credit(false);
         }
+        self.buffers.on_received(&mut self.streams, &self.credit);
         self.report_readable(f.id);
         self.close_if_over(f.id);
         Ok(())
@@ -87,10 +94,11 @@ impl StreamSet {
 
     fn on_reset(&mut self, id: u64, code: u64, size: u64, span: u64) -> Result<(), Violation> {
         self.open_if_new(id, span)?;
-        let Some(stream) = self.streams.get_mut(&id) else { return Ok(()) };
+        let Some(stream) = self.streams.get_mut(id) else { return Ok(()) };
         let known = stream.recv.is_done();
         let held = stream.recv.unconsumed();
         let rise = stream.recv.on_reset(code, size)?;
+        self.buffers.recount(stream);
         self.credit.consume(match (stream.reset_locally, known) {
             (true, _) => rise,
             (false, true) => 0,
@@ -113,14 +121,16 @@ impl StreamSet {
     pub(in crate::srp) fn on_acked(&mut self, content: Content, rate: Rate) {
         match content {
             Content::Data { stream: id, piece } => {
-                let Some(stream) = self.streams.get_mut(&id) else {
+                let Some(stream) = self.streams.get_mut(id) else {
                     return self.detached.on_acked(id, piece);
                 };
                 let before = stream.send.buffered();
                 let was_done = stream.send.is_done();
                 stream.send.on_acked(piece);
                 let done = stream.send.is_done() && !was_done;
-                self.buffered -= before - stream.send.buffered();
+                let acked = before - stream.send.buffered();
+                self.buffered -= acked;
+                self.buffers.on_acked(acked, stream);
                 if done && !stream.reset_locally && stream.send.reset.is_none() {
                     self.events.push_back(StreamEvent::Finished(StreamId(id)));
                 }
@@ -135,7 +145,7 @@ impl StreamSet {
                 }
             }
             Content::Reset { stream: id } => {
-                if let Some(stream) = self.streams.get_mut(&id) {
+                if let Some(stream) = self.streams.get_mut(id) {
                     stream.send.on_reset_acked();
                     self.close_if_over(id);
                 }
@@ -152,25 +162,25 @@ impl StreamSet {
     pub(in crate::srp) fn on_lost(&mut self, content: Content) {
         match content {
             Content::Data { stream: id, piece } => {
-                if let Some(stream) = self.streams.get_mut(&id) {
+                if let Some(stream) = self.streams.get_mut(id) {
                     stream.send.on_lost(piece);
                     self.turns.schedule(id, &mut stream.turn_state, &stream.send);
                 }
             }
             Content::Reset { stream: id } => {
-                if self.streams.get_mut(&id).is_some_and(|s| s.send.on_reset_lost()) {
+                if self.streams.get_mut(id).is_some_and(|s| s.send.on_reset_lost()) {
                     self.controls.push_back(content);
                 }
             }
             // The present value is sent, if there is still one.
             Content::StreamCredit { stream: id } | Content::Priority { stream: id } => {
-                if self.streams.contains_key(&id) {
+                if self.streams.get(id).is_some() {
                     self.controls.push_back(content);
                 }
             }
             Content::Credit => self.controls.push_back(content),
             Content::StreamBlocked { stream: id } => {
-                if let Some(stream) = self.streams.get_mut(&id) {
+                if let Some(stream) = self.streams.get_mut(id) {
                     stream.send.blocked_sent = None;
                 }
             }
@@ -179,19 +189,18 @@ impl StreamSet {
     }
 
     /// A stream's share is used up. If what arrives is taken promptly, the window that is divided is
-    /// too small: a share cannot grow alone.
+    /// too small: a share cannot grow alone. The other streams have theirs as they are read.
     fn widen_for(&mut self, id: u64) {
-        let prompt = self.streams.get(&id).is_some_and(|stream| stream.recv.is_prompt());
+        let prompt = self.streams.get(id).is_some_and(|stream| stream.recv.is_prompt());
         if self.division.is_on() && prompt && !self.credit.is_widest() {
             self.credit.widen();
-            self.divide_window();
             self.renew_credit(true);
         }
     }
 
     /// Streams that found the association's memory full get room, now that some is free.
     fn wake_starved(&mut self, rate: Rate) {
-        while self.association_room() >= self.room_worth_waking() {
+        while self.association_room() >= self.room_worth_waking(u64::MAX) {
             let Some(id) = self.starved.pop_front() else { return };
             self.report_writable(id, rate);
         }
@@ -199,7 +208,7 @@ impl StreamSet {
 
     /// Reports bytes, an end or a reset to the application, once for each time that it met nothing.
     fn report_readable(&mut self, id: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         if stream.recv.wants_data && stream.recv.is_readable() && !stream.reset_locally {
             stream.recv.wants_data = false;
             self.events.push_back(StreamEvent::Readable(StreamId(id)));
@@ -208,7 +217,7 @@ impl StreamSet {
 
     /// Reports a reset to the application, whatever it is waiting for.
     fn report_reset(&mut self, id: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         if !stream.reset_locally {
             stream.recv.wants_data = false;
             self.events.push_back(StreamEvent::Readable(StreamId(id)));

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::StreamSet;
 use super::stream::Stream;
+use super::turns::TURN;
 
 /// One stream.
 #[derive(Debug)]
@@ -18,19 +19,29 @@ pub(in crate::srp) struct StreamView {
 
 impl StreamSet {
     pub(in crate::srp) fn inspect(&self) -> BTreeMap<u64, StreamView> {
+        let (division, window) = (&self.division, self.credit.window());
         let view = |s: &Stream| StreamView {
-            window: s.recv.window(),
+            window: match division.is_on() {
+                true => division.share(s.priority, window),
+                false => s.recv.window(),
+            },
             limit: s.recv.limit(),
             waiting: s.recv.waiting(),
-            turn: s.turn_state.turn(),
+            turn: if division.is_on() { division.turn(s.priority) } else { TURN },
             priority: s.priority,
         };
-        self.streams.iter().map(|(id, stream)| (*id, view(stream))).collect()
+        self.streams.iter().map(|(id, stream)| (id, view(stream))).collect()
     }
 
     /// Streams that take part in the division, once there is one.
     pub(in crate::srp) fn sharing(&self) -> Option<Vec<u64>> {
-        self.division.is_on().then(|| self.division.windows(0).map(|(id, _)| id).collect())
+        let open = || self.streams.iter().filter(|(_, s)| !s.closed).map(|(id, _)| id).collect();
+        self.division.is_on().then(open)
+    }
+
+    /// How many streams were looked at so far.
+    pub(in crate::srp) fn visits(&self) -> u64 {
+        self.streams.visits()
     }
 
     /// Bytes written and not acknowledged; bytes received, and consumed.

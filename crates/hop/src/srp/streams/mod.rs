@@ -4,6 +4,7 @@
 //! [`Content`], and so leaves what is to be sent. What it needs of the hop, the rate and how far a
 //! stream may be sent, comes with the call.
 
+mod buffers;
 mod credit;
 mod detached;
 mod input;
@@ -15,9 +16,10 @@ mod priority;
 mod recv;
 mod send;
 mod stream;
+mod table;
 mod turns;
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::VecDeque;
 use core::mem::take;
 
 use lasthop_units::{Bytes, Rate};
@@ -26,12 +28,14 @@ use super::content::Content;
 use crate::config::{HopConfig, Limits};
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState};
 use crate::transport::{LOST, Role};
+use buffers::Buffers;
 use credit::Credit;
 use detached::DetachedStreams;
 use numbers::Numbers;
 use priority::Division;
 use send::SendHalf;
-use stream::Stream;
+use stream::{Counted, Stream};
+use table::StreamTable;
 use turns::Turns;
 
 /// Room is offered in pieces of at most so many bytes.
@@ -44,12 +48,13 @@ const UNSENT_MAX: u64 = 8 * 1024 * 1024;
 pub(super) struct StreamSet {
     config: HopConfig,
     peer: Limits,
-    streams: BTreeMap<u64, Stream>,
+    streams: StreamTable,
     numbers: Numbers,
     turns: Turns,
     division: Division,
     detached: DetachedStreams,
     credit: Credit,
+    buffers: Buffers,
     /// Frames to send that are not stream bytes.
     controls: VecDeque<Content>,
     /// Streams that found the association's memory full.
@@ -72,15 +77,17 @@ pub(super) struct Traffic {
 
 impl StreamSet {
     pub(super) fn new(config: HopConfig, role: Role, peer: Limits) -> Self {
-        Self {
+        let mut new = Self {
+            buffers: Buffers::new(&config.memory),
             credit: Credit::new(
+                config.first_window().get(),
                 config.association_window.get(),
                 config.association_memory.get(),
                 peer.association_window.get(),
             ),
             config,
             peer,
-            streams: BTreeMap::new(),
+            streams: StreamTable::default(),
             numbers: Numbers::new(role),
             turns: Turns::default(),
             division: Division::default(),
@@ -90,7 +97,9 @@ impl StreamSet {
             events: VecDeque::new(),
             buffered: 0,
             traffic: Traffic::default(),
-        }
+        };
+        new.buffers.charge(&new.credit);
+        new
     }
 
     pub(super) fn role(&self) -> Role {
@@ -102,21 +111,21 @@ impl StreamSet {
         self.peer = *peer;
         self.credit.establish(peer.association_window.get());
         self.numbers.skip(peer.first_stream);
-        for (id, stream) in &mut self.streams {
+        for (id, stream) in self.streams.iter_mut() {
             stream.send.raise_limit(peer.stream_window.get());
-            self.turns.schedule(*id, &mut stream.turn_state, &stream.send);
+            self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
     /// The association is over, and all that is left of its streams are events for the session.
     /// The next one starts from nothing, but for stream numbers, which are never used twice.
     pub(super) fn restart(&mut self) {
-        for (id, stream) in &mut self.streams {
+        for (id, stream) in self.streams.iter_mut() {
             stream.recv.terminate(LOST);
             stream.send.abort(LOST);
             stream.send.on_reset_acked();
             stream.closed = true;
-            let id = StreamId(*id);
+            let id = StreamId(id);
             if !stream.reset_locally {
                 self.events.push_back(StreamEvent::Readable(id));
             }
@@ -129,13 +138,17 @@ impl StreamSet {
             traffic: self.traffic,
             ..Self::new(self.config.clone(), self.role(), Limits::UNKNOWN)
         };
+        for (_, stream) in self.streams.iter_mut() {
+            stream.counted = Counted::default();
+            self.buffers.recount(stream);
+        }
     }
 
     /// The first stream of ours that a new association may carry: the oldest that is open, or else
     /// the next to be opened.
     pub(super) fn first(&self) -> u64 {
-        let mut local = self.streams.iter().filter(|(id, _)| self.numbers.is_local(**id));
-        local.find(|(_, s)| !s.closed).map_or(self.numbers.next(), |(id, _)| *id)
+        let mut local = self.streams.iter().filter(|(id, _)| self.numbers.is_local(*id));
+        local.find(|(_, s)| !s.closed).map_or(self.numbers.next(), |(id, _)| id)
     }
 
     /// Streams that are open, or whose end was not polled yet.
@@ -144,8 +157,8 @@ impl StreamSet {
     }
 
     /// Memory held in buffers.
-    pub(super) fn memory(&self) -> usize {
-        self.streams.values().map(|s| s.send.memory() + s.recv.memory()).sum()
+    pub(super) fn memory(&self) -> Bytes {
+        Bytes::new(self.buffers.held())
     }
 
     pub(super) fn traffic(&self) -> Traffic {
@@ -167,24 +180,26 @@ impl StreamSet {
         let stream = Stream::new(
             self.peer.stream_window.get(),
             span,
-            self.config.stream_window.get(),
+            self.config.first_stream_window().get(),
             self.config.stream_memory.get(),
         );
+        self.division.join(stream.priority);
         self.streams.insert(id, stream);
-        self.division.join(id);
     }
 
     pub(super) fn poll_event(&mut self) -> Option<StreamEvent> {
         let event = self.events.pop_front()?;
-        if let StreamEvent::Closed(id) = event {
-            self.streams.remove(&id.0);
+        if let StreamEvent::Closed(id) = event
+            && let Some(stream) = self.streams.remove(id.0)
+        {
+            self.buffers.forget(&stream);
         }
         Some(event)
     }
 
     /// Room for bytes of a stream, at this rate of sending.
     pub(super) fn send_space(&mut self, id: u64, rate: Rate) -> Result<&mut [u8], StreamError> {
-        let stream = self.streams.get(&id).ok_or(StreamError::Unknown)?;
+        let stream = self.streams.get(id).ok_or(StreamError::Unknown)?;
         if let RecvState::Reset(code) = stream.recv.state() {
             return Err(StreamError::Reset(code));
         }
@@ -196,18 +211,24 @@ impl StreamSet {
         }
         let room = self.send_room(&stream.send, rate).min(SPACE_MAX);
         let starved = self.association_room() == 0;
-        let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
+        let stream = self.streams.get_mut(id).ok_or(StreamError::Unknown)?;
         if room == 0 {
             if starved && !stream.send.wants_room {
                 self.starved.push_back(id);
             }
             stream.send.wants_room = true;
         }
+        let allowed = self.buffers.allowed(&stream.send);
+        let capacity = stream.send.memory();
+        stream.send.reserve(room as usize, allowed);
+        if stream.send.memory() != capacity {
+            self.buffers.recount(stream);
+        }
         Ok(stream.send.space(room as usize))
     }
 
     pub(super) fn commit(&mut self, id: u64, n: usize) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             stream.send.commit(n);
             self.buffered += n as u64;
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);
@@ -215,18 +236,19 @@ impl StreamSet {
     }
 
     pub(super) fn finish(&mut self, id: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             stream.send.finish();
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
 
     pub(super) fn reset(&mut self, id: u64, code: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         stream.reset_locally = true;
         if stream.recv.state() == RecvState::Open {
             let held = stream.recv.unconsumed();
             stream.recv.discard();
+            self.buffers.recount(stream);
             self.credit.consume(held);
             self.renew_credit(false);
         }
@@ -235,40 +257,44 @@ impl StreamSet {
     }
 
     pub(super) fn received(&self, id: u64) -> &[u8] {
-        self.streams.get(&id).map_or(&[], |s| s.recv.readable())
+        self.streams.get(id).map_or(&[], |s| s.recv.readable())
     }
 
     pub(super) fn consume(&mut self, id: u64, n: usize) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         let n = n.min(stream.recv.readable().len());
+        if self.division.is_on() {
+            stream.recv.set_share(self.division.share(stream.priority, self.credit.window()));
+        }
         if stream.recv.consume(n) {
             self.controls.push_back(Content::StreamCredit { stream: id });
         }
         if stream.recv.readable().is_empty() {
             stream.recv.wants_data = true;
         }
+        self.buffers.on_consumed(id, stream);
         self.credit.consume(n as u64);
         self.renew_credit(false);
         self.close_if_over(id);
     }
 
     pub(super) fn recv_state(&self, id: u64) -> RecvState {
-        self.streams.get(&id).map_or(RecvState::Finished, |s| s.recv.state())
+        self.streams.get(id).map_or(RecvState::Finished, |s| s.recv.state())
     }
 
     pub(super) fn set_priority(&mut self, id: u64, priority: u32) {
         if self.change_priority(id, priority) {
-            self.update_shares();
             self.queue_control(Content::Priority { stream: id });
         }
     }
 
     /// Takes a stream out, before the datagram with this number leaves.
     pub(super) fn detach(&mut self, id: u64, next_number: u64) -> Option<StreamState> {
-        self.streams.get(&id).filter(|stream| stream.can_move())?;
-        let stream = self.streams.remove(&id)?;
+        self.streams.get(id).filter(|stream| stream.can_move())?;
+        let stream = self.streams.remove(id)?;
+        self.buffers.forget(&stream);
         self.detached.insert(id, &stream, next_number);
-        self.division.leave();
+        self.division.leave(stream.priority);
         self.numbers.close(id);
         self.buffered -= stream.send.buffered();
         self.credit.consume(stream.recv.unconsumed());
@@ -277,7 +303,7 @@ impl StreamSet {
     }
 
     pub(super) fn snapshot(&self, id: u64) -> Option<StreamState> {
-        self.streams.get(&id).filter(|stream| stream.can_move()).map(Stream::state)
+        self.streams.get(id).filter(|stream| stream.can_move()).map(Stream::state)
     }
 
     /// Of a stream that was taken out, before which offset all bytes had come to the peer by then.
@@ -295,7 +321,7 @@ impl StreamSet {
             Content::Data { stream, piece } if stream == id => Some(piece),
             _ => None,
         });
-        self.streams.get(&id).map(|stream| detached::acked_with(stream, pieces))
+        self.streams.get(id).map(|stream| detached::acked_with(stream, pieces))
     }
 
     /// Whether a datagram carries bytes of a stream that was taken out.
@@ -303,36 +329,19 @@ impl StreamSet {
         self.detached.have_bytes_in(payload)
     }
 
-    /// Divides window and turns by the priorities that changed since it was last called.
-    pub(super) fn update_shares(&mut self) {
-        if self.division.update(&mut self.streams) {
-            self.divide_window();
-        }
-    }
-
-    /// Sets a stream's priority, from here or from the peer; whether there is such a stream. Shares
-    /// follow with [`update_shares`](Self::update_shares).
+    /// Sets a stream's priority, from here or from the peer; whether there is such a stream.
     fn change_priority(&mut self, id: u64, priority: u32) -> bool {
-        let Some(stream) = self.streams.get_mut(&id).filter(|s| !s.closed) else { return false };
+        let Some(stream) = self.streams.get_mut(id).filter(|s| !s.closed) else { return false };
+        self.division.change(stream.priority, priority);
         stream.priority = priority;
-        self.division.change(id);
         true
-    }
-
-    /// Gives each stream its share of the association's window.
-    fn divide_window(&mut self) {
-        for (id, share) in self.division.windows(self.credit.window()) {
-            if let Some(stream) = self.streams.get_mut(&id)
-                && stream.recv.set_share(share)
-            {
-                self.controls.push_back(Content::StreamCredit { stream: id });
-            }
-        }
     }
 
     /// Grants more credit for all streams together when enough was read.
     fn renew_credit(&mut self, at_once: bool) {
-        if self.credit.renew(at_once) {
+        self.buffers.charge(&self.credit);
+        if self.credit.renew(at_once, self.buffers.window_max(&self.credit)) {
+            self.buffers.charge(&self.credit);
             self.queue_control(Content::Credit);
         }
     }
@@ -353,12 +362,13 @@ impl StreamSet {
         let least = self.config.ahead_min.get().min(UNSENT_MAX);
         let unsent = ahead.clamp(least, UNSENT_MAX).saturating_sub(send.unsent());
         let stream = self.config.stream_memory.get().saturating_sub(send.buffered());
-        unsent.min(stream).min(self.association_room())
+        let buffer = send.room_within(self.buffers.allowed(send));
+        unsent.min(stream).min(self.association_room()).min(buffer)
     }
 
-    /// Less room than this is not worth a wake-up.
-    fn room_worth_waking(&self) -> u64 {
-        let stream = self.config.stream_memory.get();
+    /// Less room than this is not worth a wake-up, if there is room for `buffer` bytes in all.
+    fn room_worth_waking(&self, buffer: u64) -> u64 {
+        let stream = self.config.stream_memory.get().min(buffer);
         let all = self.config.association_memory.get();
         (self.config.ahead_min.get().min(stream).min(all) / 8).max(1)
     }
@@ -369,13 +379,15 @@ impl StreamSet {
 
     /// Reports room to the application if it met a full buffer before.
     fn report_writable(&mut self, id: u64, rate: Rate) {
-        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(stream) = self.streams.get(id) else { return };
         if !stream.send.wants_room || stream.reset_locally || !stream.send.is_open() {
             return;
         }
-        if self.send_room(&stream.send, rate) >= self.room_worth_waking() {
+        let allowed = self.buffers.allowed(&stream.send);
+        let buffer = stream.send.room_within(allowed).saturating_add(stream.send.buffered());
+        if self.send_room(&stream.send, rate) >= self.room_worth_waking(buffer) {
             self.events.push_back(StreamEvent::Writable(StreamId(id)));
-            if let Some(stream) = self.streams.get_mut(&id) {
+            if let Some(stream) = self.streams.get_mut(id) {
                 stream.send.wants_room = false;
             }
         }
@@ -383,18 +395,19 @@ impl StreamSet {
 
     /// Aborts a stream's sending half with a reset to the peer.
     fn abort_send(&mut self, id: u64, code: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         if stream.send.reset.is_some() || stream.is_over() {
             return;
         }
         self.buffered -= stream.send.buffered();
         stream.send.abort(code);
+        self.buffers.recount(stream);
         self.controls.push_back(Content::Reset { stream: id });
     }
 
     /// Puts a stream in the turn of those with something to send.
     fn schedule(&mut self, id: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(id) {
             self.turns.schedule(id, &mut stream.turn_state, &stream.send);
         }
     }
@@ -402,13 +415,13 @@ impl StreamSet {
     /// Reports that a stream is over both ways, if it is. It is removed once the session has polled
     /// that event, after all before it.
     fn close_if_over(&mut self, id: u64) {
-        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(stream) = self.streams.get_mut(id) else { return };
         if !stream.is_over() || stream.closed {
             return;
         }
         stream.closed = true;
         self.numbers.close(id);
-        self.division.leave();
+        self.division.leave(stream.priority);
         self.events.push_back(StreamEvent::Closed(StreamId(id)));
     }
 }

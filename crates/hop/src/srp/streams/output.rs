@@ -12,6 +12,8 @@ use crate::srp::content::{Content, Contents};
 /// A stream sends at most so much in one turn, and for about so long.
 const TURN_MAX: usize = 32 * 1024;
 const TURN_TIME: Duration = Duration::from_micros(500);
+/// Streams that are looked at for a datagram although they wait for credit.
+const FRUITLESS_MAX: usize = 16;
 /// Less data than this is not worth a frame of its own at the end of a datagram.
 const PIECE_MIN: usize = 32;
 
@@ -24,12 +26,23 @@ impl StreamSet {
     /// Some stream has something to send and credit for it.
     pub(in crate::srp) fn has_data(&self) -> bool {
         let credit = self.credit.available();
-        let wants = |id| self.streams.get(id).is_some_and(|s| s.send.wants_to_send(credit));
-        self.turns.urgent().is_some() || self.turns.active().iter().any(wants)
+        let wants = |id: &u64| self.streams.get(*id).is_some_and(|s| s.send.wants_to_send(credit));
+        let without_credit = self.turns.urgent().is_some();
+        // All of the others would be looked at in vain.
+        without_credit
+            || match credit {
+                0 => self.turns.bare().is_some_and(|id| wants(&id)),
+                _ => self.turns.active().iter().any(wants),
+            }
     }
 
     /// Queues "blocked" if the credit for all streams is used up and that keeps some waiting.
     pub(in crate::srp) fn queue_blocked(&mut self) {
+        while let Some(id) = self.turns.bare()
+            && !self.streams.get(id).is_some_and(|s| s.send.wants_to_send(0))
+        {
+            self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
+        }
         if !self.turns.active().is_empty() && self.credit.take_blocked() {
             self.controls.push_back(Content::Blocked);
         }
@@ -56,15 +69,15 @@ impl StreamSet {
             Content::Blocked => w.put(&Frame::Blocked),
             Content::StreamBlocked { stream: id } => w.put(&Frame::StreamBlocked { id }),
             Content::StreamCredit { stream: id } => {
-                let Some(stream) = self.streams.get(&id) else { return false };
+                let Some(stream) = self.streams.get(id) else { return false };
                 w.put(&Frame::StreamCredit { id, limit: stream.recv.limit() })
             }
             Content::Priority { stream: id } => {
-                let Some(stream) = self.streams.get(&id) else { return false };
+                let Some(stream) = self.streams.get(id) else { return false };
                 w.put(&Frame::Priority { id, priority: stream.priority })
             }
             Content::Reset { stream: id } => {
-                let Some(stream) = self.streams.get_mut(&id) else { return false };
+                let Some(stream) = self.streams.get_mut(id) else { return false };
                 let size = stream.send.sent();
                 let Some((state, code)) = &mut stream.send.reset else { return false };
                 *state = ResetState::Sent;
@@ -89,7 +102,7 @@ impl StreamSet {
             }
             return;
         };
-        let Some(stream) = self.streams.get(&id) else { return };
+        let Some(stream) = self.streams.get(id) else { return };
         let room = w.room().saturating_sub(Writer::stream_overhead(id, u64::MAX) + 1);
         let from = if exact { piece.offset } else { 0 };
         let Some(piece) = stream.send.oldest(from, room) else { return };
@@ -114,7 +127,7 @@ impl StreamSet {
         while w.room() > PIECE_MIN {
             let Some(id) = self.turns.urgent() else { break };
             let wrote = self.write_piece(id, w, contents, rate, &mut fresh).is_some();
-            match self.streams.get_mut(&id) {
+            match self.streams.get_mut(id) {
                 Some(stream) if stream.send.has_lost() => {
                     if !wrote {
                         break;
@@ -123,13 +136,20 @@ impl StreamSet {
                 stream => self.turns.remove_urgent(stream.map(|s| &mut s.turn_state)),
             }
         }
+        while w.room() > PIECE_MIN
+            && self.credit.available() == 0
+            && let Some(id) = self.turns.bare()
+        {
+            let _ = self.write_piece(id, w, contents, rate, &mut fresh);
+            self.turns.remove_bare(self.streams.get_mut(id).map(|s| &mut s.turn_state));
+        }
         let mut fruitless = 0;
-        while w.room() > PIECE_MIN && fruitless < self.turns.active().len() {
+        while w.room() > PIECE_MIN && fruitless < self.turns.active().len().min(FRUITLESS_MAX) {
             let Some(id) = self.turns.active().front().copied() else { return };
             match self.write_piece(id, w, contents, rate, &mut fresh) {
                 Some(bytes) => self.after_turn(id, bytes, rate, full),
                 // Without credit for all streams only bare ends can go: the others wait.
-                None if self.streams.get(&id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
+                None if self.streams.get(id).is_some_and(|s| s.send.wants_to_send(u64::MAX)) => {
                     self.turns.skip();
                     fruitless += 1;
                 }
@@ -141,12 +161,15 @@ impl StreamSet {
     /// A stream stays at the front until it has sent its share of a millisecond, so that at high
     /// rates the peer's application gets bytes in larger pieces.
     fn after_turn(&mut self, id: u64, bytes: usize, rate: Rate, full: usize) {
-        let Some(stream) = self.streams.get_mut(&id) else { return self.turns.remove_active() };
+        let Some(stream) = self.streams.get_mut(id) else { return self.turns.remove_active() };
         // By priorities turns are exact, so that none may be shorter than what it is counted in.
         let exact = self.division.is_on();
         let least = if exact { full } else { 0 };
         let shortest = rate.bytes_in(TURN_TIME).as_usize().min(TURN_MAX).max(least);
         let more = stream.send.wants_to_send(u64::MAX);
+        if exact {
+            stream.turn_state.set_turn(self.division.turn(stream.priority));
+        }
         self.turns.on_sent(&mut stream.turn_state, bytes, more, shortest, exact);
         let limit = stream.send.limit();
         if !more && stream.send.is_blocked() && stream.send.blocked_sent != Some(limit) {
@@ -165,7 +188,7 @@ impl StreamSet {
         fresh: &mut impl FnMut(u64),
     ) -> Option<usize> {
         let credit = self.credit.available();
-        let stream = self.streams.get_mut(&id)?;
+        let stream = self.streams.get_mut(id)?;
         // One byte is left for the frame that asks for an answer at once.
         let overhead = Writer::stream_overhead(id, stream.send.sent()) + 1;
         let room = w.room().saturating_sub(overhead);

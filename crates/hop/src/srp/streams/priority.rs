@@ -7,12 +7,12 @@
 //! measured hop the rate, not the window, limits a sender (RWC-11), and they leave what one stream
 //! does not use to the others. So that both ends divide alike, each sends the other the priorities
 //! that it was given.
+//!
+//! A share follows from a stream's priority and the sum of all, and is worked out when the stream is
+//! granted something or has sent: a peer may change priorities as often as it likes.
 
 use alloc::collections::BTreeMap;
 
-use lasthop_stream::Shares;
-
-use super::stream::Stream;
 use super::turns::TURN;
 
 /// Into so many units a window is divided.
@@ -23,62 +23,68 @@ const TURNS_MAX: u64 = 64;
 /// No stream's window is less, if the association's is not: a full datagram of any usual size.
 const LEAST: u64 = 2048;
 
-/// Shares, once one of the streams was given a priority.
+/// The priorities of the streams that are open, and whether they count.
 #[derive(Debug, Default)]
 pub(super) struct Division {
-    shares: Option<Shares<u64>>,
-    /// Shares are to be divided anew, with the remainder to this stream if any.
-    pending: Option<Option<u64>>,
+    /// One of them was given a priority.
+    on: bool,
+    sum: u64,
+    streams: u64,
+    /// How many streams have each.
+    by_priority: BTreeMap<u32, u64>,
 }
 
 impl Division {
     /// Something is divided.
     pub(super) fn is_on(&self) -> bool {
-        self.shares.is_some()
-    }
-
-    /// A stream's priority was set, here or at the peer. Shares follow with [`update`](Self::update).
-    pub(super) fn change(&mut self, id: u64) {
-        self.shares.get_or_insert_with(|| Shares::new(UNITS, usize::MAX));
-        self.pending = Some(Some(id));
+        self.on
     }
 
     /// A stream begins.
-    pub(super) fn join(&mut self, id: u64) {
-        if self.is_on() {
-            self.pending = Some(Some(id));
-        }
+    pub(super) fn join(&mut self, priority: u32) {
+        self.sum += u64::from(priority);
+        self.streams += 1;
+        *self.by_priority.entry(priority).or_default() += 1;
     }
 
     /// A stream is over or gone.
-    pub(super) fn leave(&mut self) {
-        if self.is_on() {
-            self.pending = Some(None);
-        }
-    }
-
-    /// Divides anew if there is reason to, and makes each stream's turn as many times the shortest as
-    /// its share is; whether it did. That takes time in proportion to the number of streams, so it is
-    /// done once for all frames of a datagram.
-    pub(super) fn update(&mut self, streams: &mut BTreeMap<u64, Stream>) -> bool {
-        let Some(last) = self.pending.take() else { return false };
-        let Some(shares) = &mut self.shares else { return false };
-        let open = streams.iter().filter(|(_, stream)| !stream.closed);
-        shares.replace(open.map(|(id, stream)| (*id, stream.priority)), last);
-        let least = shares.iter().map(|(_, share)| share).min().unwrap_or(1).max(1);
-        for (id, share) in shares.iter() {
-            if let Some(stream) = streams.get_mut(&id) {
-                stream.turn_state.set_turn((TURN * share / least).min(TURN * TURNS_MAX));
+    pub(super) fn leave(&mut self, priority: u32) {
+        self.sum -= u64::from(priority);
+        self.streams -= 1;
+        if let Some(n) = self.by_priority.get_mut(&priority) {
+            *n -= 1;
+            if *n == 0 {
+                self.by_priority.remove(&priority);
             }
         }
-        true
     }
 
-    /// Of each stream that takes part its share of a `window`.
-    pub(super) fn windows(&self, window: u64) -> impl Iterator<Item = (u64, u64)> {
-        self.shares.iter().flat_map(Shares::iter).map(move |(id, share)| {
-            let bytes = u128::from(window) * u128::from(share) / u128::from(UNITS);
-            (id, u64::try_from(bytes).unwrap_or(window).max(LEAST.min(window)))
-        })
+    /// A stream was given another priority, here or at the peer.
+    pub(super) fn change(&mut self, before: u32, now: u32) {
+        self.on = true;
+        self.leave(before);
+        self.join(now);
+    }
+
+    /// Units of a stream: its part, halves rounded up, and at least one (RWC-2, RWC-3, RWC-8). What
+    /// rounding makes too many of them is nobody's loss: the credit of all streams bounds their sum.
+    fn units(&self, priority: u32) -> u64 {
+        let (part, whole) = match self.sum {
+            0 => (1, self.streams.max(1)),
+            sum => (u64::from(priority), sum),
+        };
+        ((2 * UNITS * part + whole) / (2 * whole)).max(1)
+    }
+
+    /// A stream's share of a `window`.
+    pub(super) fn share(&self, priority: u32, window: u64) -> u64 {
+        let bytes = u128::from(window) * u128::from(self.units(priority)) / u128::from(UNITS);
+        u64::try_from(bytes).unwrap_or(window).max(LEAST.min(window))
+    }
+
+    /// How long a stream's turn is, in [`TURN`]ths of the shortest.
+    pub(super) fn turn(&self, priority: u32) -> u64 {
+        let least = self.by_priority.first_key_value().map_or(priority, |(least, _)| *least);
+        (TURN * self.units(priority) / self.units(least)).min(TURN * TURNS_MAX)
     }
 }

@@ -176,11 +176,10 @@ impl RecvHalf {
     }
 
     /// The window is this much of the association's from here on; what the peer was promised before
-    /// stays promised (RWC-9). True if new credit should be sent.
-    pub(super) fn set_share(&mut self, share: u64) -> bool {
+    /// stays promised (RWC-9).
+    pub(super) fn set_share(&mut self, share: u64) {
         self.shared = true;
         self.window = share.min(self.window_max);
-        !self.discarding && self.renew_limit(false)
     }
 
     fn renew_limit(&mut self, at_once: bool) -> bool {
@@ -246,6 +245,23 @@ impl RecvHalf {
     pub(super) fn memory(&self) -> usize {
         self.ring.capacity()
     }
+
+    /// Ranges that arrived beyond a hole.
+    pub(super) fn fragments(&self) -> usize {
+        self.ahead.fragments()
+    }
+
+    /// The buffer is larger than it needs to be.
+    pub(super) fn has_slack(&self) -> bool {
+        !self.discarding && self.ring.capacity() > Ring::tight(self.unconsumed())
+    }
+
+    /// Gives back what the buffer does not need.
+    pub(super) fn tighten(&mut self) {
+        if !self.discarding {
+            self.ring.shrink(self.highest);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -299,7 +315,7 @@ mod tests {
     #[test]
     fn a_lesser_share_takes_no_credit_back() {
         let mut r = RecvHalf::new(16, 64);
-        assert!(!r.set_share(8));
+        r.set_share(8);
         assert_eq!(r.limit(), 16);
         for taken in 1..=16 {
             r.on_data(taken - 1, b"x", false).unwrap();
@@ -307,7 +323,8 @@ mod tests {
             assert_eq!(r.limit(), if taken < 10 { 16 } else { (taken + 8) & !1 });
         }
         assert!(!r.on_blocked(), "a share grows with the association's window only");
-        assert!(r.set_share(32));
+        r.set_share(32);
+        assert!(r.on_blocked());
         assert_eq!(r.limit(), 48);
     }
 

@@ -10,6 +10,10 @@ use crate::srp::content::Piece;
 
 /// An empty buffer larger than this is given back.
 const KEEP_MAX: usize = 1024 * 1024;
+/// Every stream may buffer so much, however scarce memory is.
+const ROOM_MIN: u64 = 4096;
+/// A buffer of which less than one of so many parts is used is given back where memory is scarce.
+const SPARSE: usize = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Fin {
@@ -98,16 +102,41 @@ impl SendHalf {
         }
     }
 
-    /// Room for at most `most` more bytes, contiguous. The buffer doubles as it proves too small.
-    pub(super) fn space(&mut self, most: usize) -> &mut [u8] {
+    /// How much more may be written, if the buffer may have a capacity of `allowed` bytes.
+    pub(super) fn room_within(&self, allowed: u64) -> u64 {
+        let capacity = allowed.max(ROOM_MIN).max(self.ring.capacity() as u64);
+        capacity - self.buffered().min(capacity)
+    }
+
+    /// Makes room for `most` more bytes or some of them. The buffer doubles as it proves too small, up
+    /// to a capacity of `allowed` bytes.
+    pub(super) fn reserve(&mut self, most: usize, allowed: u64) {
         let capacity = self.ring.capacity();
         let free = capacity - self.buffered() as usize;
         let most = most.min((varint::MAX - self.written) as usize);
-        if free < most && free <= capacity / 2 {
-            self.ring.reserve(self.written + most.min(capacity.max(1)) as u64);
+        if free >= most || free > capacity / 2 {
+            return;
         }
+        let need = self.buffered() + most.min(capacity.max(1)) as u64;
+        if Ring::ample(need) as u64 <= allowed {
+            self.ring.reserve(self.ring.start() + need);
+        } else if self.buffered() < ROOM_MIN {
+            self.ring.reserve_tightly(self.ring.start() + ROOM_MIN);
+        }
+    }
+
+    /// At most `most` bytes of the room that there is, contiguous.
+    pub(super) fn space(&mut self, most: usize) -> &mut [u8] {
+        let most = most.min((varint::MAX - self.written) as usize);
         let free = self.ring.capacity() - self.buffered() as usize;
         self.ring.contiguous_mut(self.written, most.min(free))
+    }
+
+    /// Gives back a buffer of which little is used.
+    pub(super) fn tighten(&mut self) {
+        if Ring::tight(self.buffered()) < self.ring.capacity() / SPARSE {
+            self.ring.shrink(self.written);
+        }
     }
 
     pub(super) fn commit(&mut self, n: usize) {
@@ -314,6 +343,7 @@ mod tests {
     fn filled(n: usize) -> SendHalf {
         let mut s = SendHalf::new(1 << 20, u64::MAX);
         for i in 0..n {
+            s.reserve(1, u64::MAX);
             s.space(1)[0] = i as u8;
             s.commit(1);
         }

@@ -7,6 +7,17 @@ use super::turns::TurnState;
 /// The priority of a stream that was given none.
 const USUAL: u32 = 1;
 
+/// What a stream's buffers have.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(super) struct Counted {
+    pub(super) send: u64,
+    pub(super) recv: u64,
+    /// Bytes in order that the application has not taken.
+    pub(super) waiting: u64,
+    /// Ranges that arrived beyond a hole.
+    pub(super) fragments: u64,
+}
+
 /// Both halves of a stream and where it waits.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -18,6 +29,10 @@ pub(super) struct Stream {
     pub(super) closed: bool,
     pub(super) priority: u32,
     pub(super) turn_state: TurnState,
+    /// What is counted of its buffers.
+    pub(super) counted: Counted,
+    /// It is among those whose receiving buffer is larger than it needs to be.
+    pub(super) slack_listed: bool,
 }
 
 impl Stream {
@@ -29,6 +44,18 @@ impl Stream {
             closed: false,
             priority: USUAL,
             turn_state: TurnState::new(),
+            counted: Counted::default(),
+            slack_listed: false,
+        }
+    }
+
+    /// What its buffers have now.
+    pub(super) fn count(&self) -> Counted {
+        Counted {
+            send: self.send.memory() as u64,
+            recv: self.recv.memory() as u64,
+            waiting: self.recv.waiting(),
+            fragments: self.recv.fragments() as u64,
         }
     }
 

@@ -12,6 +12,7 @@ pub(super) const TURN: u64 = 256;
 pub(super) struct TurnState {
     in_urgent: bool,
     in_active: bool,
+    in_bare: bool,
     /// Its turn to send, in [`TURN`]ths of the shortest.
     turn: u64,
     /// Bytes by which it overdrew its last turn.
@@ -20,17 +21,12 @@ pub(super) struct TurnState {
 
 impl TurnState {
     pub(super) fn new() -> Self {
-        Self { in_urgent: false, in_active: false, turn: TURN, overdraft: 0 }
+        Self { in_urgent: false, in_active: false, in_bare: false, turn: TURN, overdraft: 0 }
     }
 
     /// The stream's turns are this long from here on, in [`TURN`]ths of the shortest.
     pub(super) fn set_turn(&mut self, turn: u64) {
         self.turn = turn;
-    }
-
-    #[cfg(test)]
-    pub(super) fn turn(&self) -> u64 {
-        self.turn
     }
 }
 
@@ -40,6 +36,8 @@ pub(super) struct Turns {
     /// Streams with something lost, and with something new, in turn.
     urgent: VecDeque<u64>,
     active: VecDeque<u64>,
+    /// Streams of which nothing but the end is left to send, which takes no credit.
+    bare: VecDeque<u64>,
     /// Bytes that the stream at the front has sent in its turn.
     spent: usize,
 }
@@ -54,6 +52,23 @@ impl Turns {
         if !state.in_active && send.wants_to_send(u64::MAX) {
             state.in_active = true;
             self.active.push_back(id);
+        }
+        if !state.in_bare && !send.has_lost() && send.wants_to_send(0) {
+            state.in_bare = true;
+            self.bare.push_back(id);
+        }
+    }
+
+    /// The first stream of which nothing but the end is left.
+    pub(super) fn bare(&self) -> Option<u64> {
+        self.bare.front().copied()
+    }
+
+    /// That stream's end was sent, or it is gone.
+    pub(super) fn remove_bare(&mut self, state: Option<&mut TurnState>) {
+        self.bare.pop_front();
+        if let Some(state) = state {
+            state.in_bare = false;
         }
     }
 
@@ -122,6 +137,7 @@ mod tests {
 
     fn stream() -> (TurnState, SendHalf) {
         let mut send = SendHalf::new(1 << 20, u64::MAX);
+        send.reserve(1000, u64::MAX);
         send.space(1000);
         send.commit(1000);
         (TurnState::new(), send)

@@ -1,6 +1,7 @@
 //! Two ends over a small lossy hop in virtual time.
 
 mod detached;
+mod memory;
 mod priority;
 mod rate;
 mod repair;
@@ -168,19 +169,22 @@ impl CubicFlow {
     }
 }
 
+/// The ends of an association whose sides have these configurations.
+fn pair(mobile: &HopConfig, base: &HopConfig, now: Time) -> [Srp; 2] {
+    let end =
+        |own: &HopConfig, role, peer| Srp::new(own.clone(), role, Limits::of(peer), OVERHEAD, now);
+    [end(mobile, Role::Mobile, base), end(base, Role::Base, mobile)]
+}
+
 impl Pairs {
     fn new(seed: u64) -> Self {
         Self::with(seed, HopConfig::default())
     }
 
     fn with(seed: u64, config: HopConfig) -> Self {
-        let end = |role| {
-            let limits = Limits::of(&config);
-            Srp::new(config.clone(), role, limits, OVERHEAD, Time::ZERO)
-        };
         Self {
             now: Time::ZERO,
-            ends: vec![[end(Role::Mobile), end(Role::Base)]],
+            ends: vec![pair(&config, &config, Time::ZERO)],
             pipes: [Pipe::new(seed, "up"), Pipe::new(seed, "down")],
             silences: Vec::new(),
             cubic: None,

@@ -102,7 +102,6 @@ fn streams_that_end_take_no_share() {
     assert_eq!(windows(end), [WINDOW / 2, WINDOW / 4, WINDOW / 4]);
     assert!(end.detach(ids[1]).is_some());
     end.reset(ids[2], 1);
-    end.streams.update_shares();
     let live = |end: &Srp| end.streams.sharing();
     assert_eq!(live(end), Some(vec![ids[0].0, ids[2].0]), "a reset stream lasts until it is known");
     w.ends[0][1].reset(ids[2], 1);
@@ -113,26 +112,89 @@ fn streams_that_end_take_no_share() {
     assert_eq!(live(&w.ends[0][0]), Some(vec![ids[0].0]));
 }
 
-/// A datagram can carry hundreds of priorities, and dividing looks at every stream: however many a
-/// peer sends, it is done once for a datagram.
+/// A datagram with as many of these frames as fit.
+fn full_of<'f>(frames: impl Iterator<Item = lasthop_wire::frame::Frame<'f>>) -> (Vec<u8>, u64) {
+    let mut out = [0; 1200];
+    let mut writer = lasthop_wire::frame::Writer::new(&mut out);
+    let count = frames.take_while(|frame| writer.put(frame)).count() as u64;
+    let len = writer.len();
+    (out[..len].to_vec(), count)
+}
+
+/// SEC-17: a datagram full of frames costs what it carries, however many streams there are: for each frame a
+/// few looks at the stream that it names, and none at others.
 #[test]
-fn a_datagram_full_of_priorities_divides_once() {
-    use lasthop_wire::frame::{Frame, Writer};
+fn frames_cost_the_same_however_many_streams_there_are() {
+    use lasthop_wire::frame::Frame;
+    let ids = |n: u64| (0..n).cycle().map(|n| 2 * n);
+    for streams in [8, 2000] {
+        let mut w = Pairs::new(1);
+        let opened: Vec<StreamId> = (0..streams).map(|_| w.ends[0][0].open().unwrap()).collect();
+        for id in opened {
+            w.ends[0][0].write(id, b"some bytes").unwrap();
+        }
+        while w.step(Time::from_secs(2)) {}
+        let base = &mut w.ends[0][1];
+        assert_eq!(base.stats().streams, streams as usize);
+        let datagrams = [
+            full_of(core::iter::repeat(Frame::Blocked)),
+            full_of(ids(8).map(|id| Frame::StreamBlocked { id })),
+            full_of(ids(8).zip(2..).map(|(id, n)| Frame::Priority { id, priority: n % 1000 })),
+            full_of(ids(8).zip(1..).map(|(id, limit)| Frame::StreamCredit { id, limit })),
+            full_of((1..).map(Frame::Credit)),
+            full_of(core::iter::repeat(Frame::Ping)),
+        ];
+        for (number, (datagram, frames)) in (1 << 20..).zip(&datagrams) {
+            let before = base.streams.visits();
+            base.handle(w.now, number, datagram).unwrap();
+            while base.poll(w.now, &mut [0; 2000]).is_some() {}
+            let _ = base.next_timeout();
+            let visits = base.streams.visits() - before;
+            assert!(visits <= 8 * frames + 64, "{number}: {visits} for {frames} of {streams}");
+        }
+        assert!(base.streams.sharing().is_some() && base.closed().is_none());
+    }
+}
+
+/// SEC-17: streams that wait for credit for all of them are not looked at by each datagram that comes.
+#[test]
+fn streams_without_credit_cost_nothing() {
+    use lasthop_wire::frame::Frame;
+    let mut w = Pairs::with(
+        1,
+        HopConfig { association_window: Bytes::from_kib(64), ..HopConfig::default() },
+    );
+    let opened: Vec<StreamId> = (0..2000).map(|_| w.ends[0][1].open().unwrap()).collect();
+    for id in &opened {
+        w.ends[0][1].write(*id, &[1; 1000]).unwrap();
+    }
+    while w.step(Time::from_secs(3)) {}
+    let base = &mut w.ends[0][1];
+    // A bare end needs no credit, and goes all the same.
+    base.finish(opened[0]);
+    assert!(base.poll(w.now, &mut [0; 2000]).is_some());
+    let (ping, _) = full_of(core::iter::repeat(Frame::Ping));
+    let before = base.streams.visits();
+    for number in 1 << 20..(1 << 20) + 10 {
+        base.handle(w.now, number, &ping).unwrap();
+        while base.poll(w.now, &mut [0; 2000]).is_some() {}
+        let _ = base.next_timeout();
+    }
+    let visits = base.streams.visits() - before;
+    assert!(visits < 200, "{visits}");
+}
+
+/// A stream's share follows from all priorities, in whatever order they came.
+#[test]
+fn many_priorities_in_a_datagram_divide_as_the_last_of_each() {
+    use lasthop_wire::frame::Frame;
     let mut w = Pairs::new(1);
     let ids = [(); 3].map(|()| w.ends[0][0].open().unwrap());
     let end = &mut w.ends[0][0];
     end.set_priority(ids[0], 2);
-    let before = windows(end);
-    let mut out = [0; 1200];
-    let mut writer = Writer::new(&mut out);
-    let mut frames = 0;
-    while writer.put(&Frame::Priority { id: ids[1].0, priority: 6 + frames % 2 }) {
-        frames += 1;
-    }
-    let len = writer.len();
-    assert!(frames > 300 && frames % 2 == 0, "{frames}");
-    end.handle_frames(w.now, &out[..len]).unwrap();
-    assert_eq!(windows(end), before);
-    end.handle(w.now, 1, &out[..len]).unwrap();
+    let priorities = (0..300).map(|n| Frame::Priority { id: ids[1].0, priority: 6 + n % 2 });
+    let (datagram, frames) = full_of(priorities);
+    assert_eq!(frames, 300);
+    end.handle(w.now, 1, &datagram).unwrap();
     assert_eq!(windows(end), [205, 717, 102].map(|units| units * (WINDOW / 1024)));
 }
