@@ -388,7 +388,7 @@ impl Admin {
     }
 
     /// [`super::probe`].
-    pub(super) fn probe(&mut self) -> Result<(), MigrateError> {
+    pub(super) fn probe(&mut self, address: IpAddr) -> Result<(), MigrateError> {
         let not_here = |tried: String| MigrateError::NotHere { tried };
         let socket = rustix::net::socket_with(
             AddressFamily::INET,
@@ -401,12 +401,17 @@ impl Admin {
         is_in_repair(socket.as_fd()).map_err(|e| {
             not_here(format!("asked this kernel for TCP_REPAIR, which it does not have ({e})"))
         })?;
-        let done = self.repair(&[socket.as_fd()], Repair::On);
-        let done = done.map_err(|e| not_here(e.to_string()))?;
-        for outcome in done {
+        let wanted = SocketRequest { local: SocketAddr::new(address, 0), repair: Some((0, 0)) };
+        let made = self.sockets(&[wanted]).map_err(|e| not_here(e.to_string()))?;
+        for outcome in made {
             outcome.map_err(|e| {
-                let need = "the helper needs CAP_NET_ADMIN in this network namespace";
-                not_here(format!("set TCP_REPAIR on a socket through the helper: {e} ({need})"))
+                let need = match e.raw_os_error() {
+                    Some(libc::EACCES) => "the helper was not started for it: --address",
+                    _ => "the helper needs CAP_NET_ADMIN in this network namespace",
+                };
+                not_here(format!(
+                    "asked the helper for a socket of {address} in TCP_REPAIR: {e} ({need})"
+                ))
             })?;
         }
         let nothing = Request::Freeze(Vec::new());

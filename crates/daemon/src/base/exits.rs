@@ -90,15 +90,15 @@ impl Exits {
             (mobile.key, SourceAddresses::new(mobile.addresses.clone(), mobile.networks.clone()))
         });
         let none = Self { helper: None, watch: None, away: None, sources: gather(sources) };
-        if config.mobiles.is_empty() {
-            return Ok(none);
-        }
         let addresses: Vec<IpAddr> =
             config.mobiles.iter().flat_map(|m| m.addresses.iter().copied()).collect();
         let networks: Vec<Network> =
             config.mobiles.iter().flat_map(|m| m.networks.iter().copied()).collect();
         let all: Vec<Network> =
             addresses.iter().copied().map(Network::from).chain(networks).collect();
+        if all.is_empty() {
+            return Ok(none);
+        }
         let path = config.handoff.as_ref().and_then(|handoff| handoff.helper.as_deref());
         let ready = |admin: Result<Admin, MigrateError>| {
             let mut admin = admin?;

@@ -29,6 +29,11 @@ pub(super) struct Delayed<A> {
     pub(super) until: Time,
 }
 
+/// Whether the fixed host has all that the mobile sent, its end included.
+fn is_written(connection: &ConnectionState) -> bool {
+    connection.up.ended && connection.up.bytes.is_empty()
+}
+
 /// Connections whose wired halves stay here, as they are left here.
 struct AnchoredConnections<S> {
     connections: Vec<ConnectionState>,
@@ -171,6 +176,11 @@ where
                     self.counts.migrated += 1;
                     connection.wired = Wired::<A>::Image(image).encode(session);
                 }
+                Dumped::Rest(rest) if is_written(connection) => {
+                    connection.down.bytes.extend(rest);
+                    connection.down.ended = true;
+                }
+                Dumped::Rest(_) => connection.wired = Wired::<A>::Lost.encode(session),
                 Dumped::Stays(socket) => self.stay(world, session, socket, connection, &mut left),
                 Dumped::Lost => connection.wired = Wired::<A>::Lost.encode(session),
             }

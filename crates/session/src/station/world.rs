@@ -139,6 +139,9 @@ pub enum Fate {
 pub enum Dumped<S> {
     /// Its state, opaque to the machine.
     Image(Vec<u8>),
+    /// It is over but for these bytes of the fixed host's, the last, which nobody has read: nothing is
+    /// to be made anew.
+    Rest(Vec<u8>),
     /// It could not leave and stays.
     Stays(S),
     /// It is reset.

@@ -8,7 +8,7 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{self as migrate, Admin, Failed, Flow, Image, MigrateError, Routing};
+use lasthop_migrate::{self as migrate, Admin, Dumped, Failed, Flow, Image, MigrateError, Routing};
 use lasthop_session::{ConnId, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
@@ -22,7 +22,7 @@ use crate::relay::Relay;
 const ANSWER_DELAY: Duration = Duration::from_millis(200);
 
 /// A dumped connection, or why it was not; the relay if it goes on.
-pub(super) type Dumped = (ConnId, String, Result<Box<Image>, (Option<Relay>, MigrateError)>);
+pub(super) type Outcome = (ConnId, String, Result<Dumped, (Option<Relay>, MigrateError)>);
 
 /// What moves wired connections.
 pub(in crate::base) struct Migration {
@@ -82,7 +82,8 @@ impl Migration {
             return None;
         }
         let helper = helper?.clone();
-        if let Err(error) = migrate::probe(&mut helper.lock()) {
+        let address = mobiles.iter().find_map(MobileAddresses::any)?;
+        if let Err(error) = migrate::probe(&mut helper.lock(), address) {
             tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
             return None;
         }
@@ -119,7 +120,7 @@ impl Migration {
         session: SessionId,
         mobile: PublicKey,
         relays: Vec<(ConnId, String, Relay)>,
-    ) -> Vec<Dumped> {
+    ) -> Vec<Outcome> {
         let mut fds = Vec::with_capacity(relays.len());
         let mut paused = Vec::with_capacity(relays.len());
         for (conn, target, relay) in relays {
@@ -135,9 +136,11 @@ impl Migration {
         let mut out = Vec::with_capacity(outcomes.len());
         for (outcome, (conn, target, rest)) in outcomes.into_iter().zip(paused) {
             let outcome = match outcome {
-                Ok(image) => {
-                    flows.push(image.flow());
-                    Ok(Box::new(image))
+                Ok(dumped) => {
+                    if let Dumped::Image(image) = &dumped {
+                        flows.push(image.flow());
+                    }
+                    Ok(dumped)
                 }
                 Err(failed) => {
                     let Failed { fd, error } = *failed;

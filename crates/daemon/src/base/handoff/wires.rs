@@ -5,7 +5,7 @@ use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Image, MigrateError};
+use lasthop_migrate::{self as migrate, Image, MigrateError};
 use lasthop_session::station::{
     Associations, Bridge, Counts, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
 };
@@ -198,7 +198,8 @@ impl Wires<PublicKey> for BaseWires<'_> {
         let (helped, mut lost) = (!migration.is_unhelped(), 0);
         let dumped = images.into_iter().map(|(conn, target, outcome)| {
             let (relay, error) = match outcome {
-                Ok(image) => return (conn, Dumped::Image(image.encode())),
+                Ok(migrate::Dumped::Image(image)) => return (conn, Dumped::Image(image.encode())),
+                Ok(migrate::Dumped::Rest(rest)) => return (conn, Dumped::Rest(rest)),
                 Err(failed) => failed,
             };
             // What is over only has something left to read.

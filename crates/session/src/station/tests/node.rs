@@ -8,6 +8,9 @@ use crate::{Refusal, Target};
 /// Then an association is over from whose other end nothing comes.
 const SILENCE: Duration = Duration::from_secs(8);
 
+/// What is left to be read of a wired half that is over, bytes.
+const REST: usize = 90;
+
 /// A base's machine, as these tests have it.
 pub(super) type Base = Station<u32, Toy, At, u64>;
 
@@ -418,6 +421,13 @@ impl Wires<u32> for NodeWires<'_> {
                 return (conn, Dumped::Lost);
             }
             self.around.dumped += 1;
+            let wired = &mut self.around.flows[flow].1;
+            if wired.up_ended {
+                // The fixed host's last bytes have come, and nobody has read them.
+                let rest = bytes(conn, false, wired.down, REST);
+                (wired.down, wired.down_ended) = (wired.down + REST, true);
+                return (conn, Dumped::Rest(rest));
+            }
             let image = [&flow.to_be_bytes()[..], &self.around.flows[flow].1.encode()].concat();
             (conn, Dumped::Image(image))
         };
