@@ -207,7 +207,9 @@ fn read(fd: BorrowedFd<'_>, flow: Flow, scratch: &mut Vec<u8>) -> Outcome {
         return rest(fd, scratch);
     }
     let _ = sockopt::select_queue(fd, Queue::Neither);
-    image.map(|image| Dumped::Image(Box::new(image))).ok_or(MigrateError::State("its queues do not hold still"))
+    image
+        .map(|image| Dumped::Image(Box::new(image)))
+        .ok_or(MigrateError::State("its queues do not hold still"))
 }
 
 /// Where a connection is. One that is the same before and after has not changed in between.

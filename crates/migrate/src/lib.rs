@@ -20,6 +20,7 @@ mod restore;
 mod routing;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,7 +32,8 @@ pub use self::error::MigrateError;
 pub use self::image::{Estimates, Image, ImageError};
 pub use self::message::Route;
 pub use self::restore::{restore_all, restore_unrouted};
-pub use self::routing::{Change, RouteMode, Routing};
+pub use self::routing::{RouteMode, Routing};
+pub use self::worker::{Handle, Worker};
 
 /// The four-tuple of a wired connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

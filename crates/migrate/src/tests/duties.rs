@@ -315,6 +315,28 @@ fn without_the_privilege_the_probe_names_what_was_tried_and_the_connection_goes_
     drop(guarding);
 }
 
+/// SEC-33: whoever asks waits for nothing, and a helper that does not answer is as good as gone.
+#[test]
+fn a_helper_that_does_not_answer_is_given_up_and_whoever_asks_does_not_wait() {
+    let (ours, _theirs) = pair();
+    let worker = Worker::start(Admin::over(ours).unwrap()).unwrap();
+    for n in 0..3 {
+        worker.handle().submit(move |admin| Some((n, admin.unroute(v4()).unwrap_err().is_gone())));
+    }
+    assert!(worker.poll().is_none(), "somebody has waited");
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        let mut polled = [PollFd::new(&worker, PollFlags::IN)];
+        let timeout = Timespec::try_from(PATIENCE).unwrap();
+        assert_eq!(rustix::event::poll(&mut polled, Some(&timeout)), Ok(1), "nothing happens");
+        worker.drain();
+        told.extend(std::iter::from_fn(|| worker.poll()));
+    }
+    assert_eq!(told, [0, 1, 2].map(|n| (n, true)));
+    wait_until(|| worker.handle().is_gone());
+    assert!(worker.handle().wait_for(|admin| admin.unroute(v4())).unwrap_err().is_gone());
+}
+
 #[test]
 fn a_helper_that_goes_takes_no_connection_with_it() {
     let Some(mut world) = Testbed::new(Family::V4) else { return };
@@ -407,7 +429,7 @@ fn a_segment_follows_announcements() {
     }
     router.interface_up("br0", &both("1")).unwrap();
     let routing = || Routing::new(RouteMode::Announce, Some("eth1".into()), Vec::new()).unwrap();
-    let mut routings = [routing(), routing()];
+    let routings = [routing(), routing()];
     // Until the end: to close one resets it.
     let mut standing = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -500,7 +522,7 @@ fn the_old_base_passes_on_what_still_comes_to_it() {
         two.netns.interface_up("next", &prefix("2")).unwrap();
         let image = dump(world.places[0].admin(), fd).unwrap();
         let fd = restore(world.places[1].admin(), &image).unwrap();
-        let mut routing = Routing::new(RouteMode::Route, None, Vec::new()).unwrap();
+        let routing = Routing::new(RouteMode::Route, None, Vec::new()).unwrap();
         let to = Some(family.pick("10.0.8.2", "fd00:8::2"));
         let none = routing.lose(world.places[0].admin(), family.mobile(), None).unwrap_err();
         assert!(none.to_string().contains("`via`"), "{none}");
