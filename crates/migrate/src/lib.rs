@@ -18,6 +18,8 @@ mod image;
 mod message;
 mod restore;
 mod routing;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
 mod worker;
