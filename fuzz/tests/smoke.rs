@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 
 use lasthop_fuzz::{
     agent_messages, agents, bare, beside, datagram, frames, handoff, handoff_messages, handshake,
-    helper_messages, http_connect, image, mhp, mobile_ip, mobile_tcp_packets, packet, scenario, socks5, srp, tcp,
-    tcp_streams,
+    helper_messages, http_connect, image, mhp, mobile_ip, mobile_tcp_packets, packet, scenario,
+    socks5, srp, tcp, tcp_streams,
 };
 use lasthop_migrate::Image;
 use lasthop_units::{Seed, Stream};
