@@ -136,15 +136,20 @@ impl Drop for Lock {
 fn open_folder(path: &Path) -> Result<OwnedFd, LockError> {
     let fail = |e: Errno| LockError::File { path: path.to_owned(), source: e.into() };
     let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
-    match rustix::fs::mkdir(path, mode) {
-        Ok(()) | Err(Errno::EXIST) => {}
+    let made = match rustix::fs::mkdir(path, mode) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
         Err(e) => return Err(fail(e)),
-    }
+    };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
         Errno::LOOP | Errno::NOTDIR => LockError::Open(path.to_owned()),
         e => fail(e),
     })?;
+    if made {
+        // Others reach sockets there, whatever this process keeps from them elsewhere (umask).
+        rustix::fs::fchmod(&folder, mode).map_err(fail)?;
+    }
     let known = rustix::fs::fstat(&folder).map_err(fail)?;
     if known.st_mode & OTHERS != 0 {
         return Err(LockError::Open(path.to_owned()));
@@ -205,7 +210,8 @@ mod tests {
         let folder = Folder::new("lock-one");
         let lock = folder.take(NONE).unwrap();
         let [file] = folder.files().try_into().unwrap();
-        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file), mode(&folder.0.join("run"))), (0o600, 0o755));
         let error = folder.take(NONE).unwrap_err();
         assert!(matches!(&error, LockError::Taken(path) if *path == file), "{error}");
         let other = Lock::take_in(&[folder.0.join("run")], "another", NONE).unwrap();
