@@ -7,9 +7,10 @@ use std::net::SocketAddr;
 
 use lasthop_fuzz::{
     agent_messages, agents, associations, bare, beside, datagram, frames, handoff,
-    handoff_messages, handshake, http_connect, mhp, mobile_ip, mobile_tcp_packets, netlink, packet,
-    scenario, socks5, split_tcp, srp, station, tcp, tcp_streams,
+    handoff_messages, handshake, helper_messages, http_connect, image, mhp, mobile_ip,
+    mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp, srp, station, tcp, tcp_streams,
 };
+use lasthop_migrate::Image;
 use lasthop_units::{Seed, Stream};
 use lasthop_wire::agent::{Connection, Message, Ranges};
 use lasthop_wire::ip::{Addresses, Header, Protocol};
@@ -279,6 +280,41 @@ fn mhp_messages() {
         &[1, 3, 0, 3, 1, 0, 0],
     ];
     smoke("mhp", 10, mhp::run, samples);
+}
+
+#[test]
+fn messages_of_the_helper() {
+    let (v4, v6) = ([4, 10, 9, 0, 7], [&[6, 0x20, 1][..], &[7; 14]].concat());
+    let (from, to) = ([&v4[..], &[0, 80]].concat(), [&v4[..], &[31, 144]].concat());
+    let name = [&[0, 0, 0, 4][..], b"eth0"].concat();
+    let requests: [&[&[u8]]; 9] = [
+        &[&[1, 0]],
+        &[&[1, 1, 1]],
+        &[&[1, 2], &from, &[1, 0, 1, 0, 0, 0, 1, 0, 0]],
+        &[&[1, 3], &from, &to],
+        &[&[1, 5], &v4, &[24], &v6, &[64]],
+        &[&[1, 6], &v4, &[0], &v4],
+        &[&[1, 6], &v6, &[1], &name],
+        &[&[1, 8], &v4, &name],
+        &[&[1, 11], &v4, &v6],
+    ];
+    let answers: [&[&[u8]]; 3] = [&[&[1, 0]], &[&[1, 1, 0, 1, 0, 0, 0, 13]], &[&[1, 2], &name]];
+    let samples: Vec<Vec<u8>> =
+        requests.iter().chain(&answers).map(|parts| parts.concat()).collect();
+    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    smoke("helper_messages", 1, helper_messages::run, &samples);
+}
+
+#[test]
+fn images_of_connections() {
+    let ends = [4, 10, 9, 0, 7, 15, 160, 4, 192, 0, 2, 1, 0, 80];
+    let numbers = [0, 0, 16, 0].repeat(20);
+    let name = [&[0, 0, 0, 5][..], b"cubic"].concat();
+    let queue = |bytes: &[u8]| [&[0, 0, 0, bytes.len() as u8][..], bytes].concat();
+    let queues = [queue(b"unread"), queue(b""), queue(b"not sent")].concat();
+    let whole = [&[1, 0b0001_1101][..], &ends, &[5, 180, 7, 9], &numbers, &name, &queues].concat();
+    assert!(Image::decode(&whole).is_ok(), "{:?}", Image::decode(&whole));
+    smoke("image", 2, image::run, &[&whole, &whole[..whole.len() - 3]]);
 }
 
 #[test]

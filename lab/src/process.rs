@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::error::LabError;
 
 /// How much of what a child writes to its standard error is kept.
@@ -94,6 +96,24 @@ impl Daemon {
         }
     }
 
+    /// Stops it where it is (SIGSTOP), until it [goes on](Self::go_on).
+    pub fn pause(&mut self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Has it go on after a [pause](Self::pause).
+    pub fn go_on(&mut self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        // Once waited for, its number may be somebody else's.
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+
     /// Ends it without asking.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
@@ -111,11 +131,9 @@ impl Daemon {
 
     /// Whether it has ended `patience` after being asked to.
     fn ask_to_end(&mut self, patience: Duration) -> bool {
-        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        // Once waited for, its number may be somebody else's.
-        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
+        self.signal(Signal::TERM);
+        // One that is paused hears nothing.
+        self.signal(Signal::CONT);
         let deadline = Instant::now() + patience;
         while matches!(self.child.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {

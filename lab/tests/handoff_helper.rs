@@ -70,6 +70,35 @@ fn a_helper_that_was_killed_is_found_again_and_does_again_what_is_to_stand() {
     scene.check_bytes();
 }
 
+/// SEC-33: a helper that does not answer holds up nothing but what needs it, and is given up after a
+/// while.
+#[test]
+fn bytes_flow_past_a_helper_that_is_stopped() {
+    const BYTES: u64 = 2_000_000;
+    let Some(mut scene) = scene(true, &[Traffic::Download]) else { return };
+    scene.fleet.pause_helper(1, true);
+    let client = scene.client(80);
+    let opening = thread::spawn(move || {
+        let (received, stop) = (Watched::default(), Stop::default());
+        client.download(50_000, &received, &stop, PATIENCE).map_err(|e| e.to_string())
+    });
+    // The base asks the helper for this one's socket.
+    let enough = scene.flows[0].total() + BYTES;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while scene.flows[0].total() < enough {
+        assert!(Instant::now() < deadline, "the base waits for its helper\n{}", scene.said());
+        thread::sleep(Duration::from_millis(5));
+    }
+    opening.join().unwrap().unwrap();
+    scene.says(|scene| how_often(&scene.fleet.base_said(1), GONE) == 1);
+    assert_eq!(a_new_connection(&scene), base_address(Family::V4, 1));
+    scene.fleet.pause_helper(1, false);
+    scene.says(|scene| how_often(&scene.fleet.base_said(1), BACK) == 1);
+    assert_eq!(a_new_connection(&scene), own_address(Family::V4));
+    scene.all_move_since(Instant::now());
+    scene.check_bytes();
+}
+
 /// One that ends in good order takes its rules along, without which nothing comes to connections of
 /// the mobile's address: they wait.
 #[test]

@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lasthop_kernel::leave::Leave;
+use lasthop_kernel::leave::{Leave, another_port};
 use lasthop_kernel::reactor::{Interest, Reactor, Token};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
@@ -30,12 +30,26 @@ pub(crate) trait Gate: Send + Sync + Debug {
     fn admits(&self, to: SocketAddr) -> bool;
 }
 
+/// Makes sockets for addresses that are not this host's, for whoever has no privilege to.
+pub(crate) trait Exit: Send + Sync + Debug {
+    /// Asks for a socket that is bound to `source`, for attempt `n` of that connection:
+    /// [`handle_socket`] has it. False while whoever has the privilege is away: then connections leave
+    /// from the host's own address.
+    fn request(&self, key: Key, n: u32, source: SocketAddr) -> bool;
+}
+
 #[derive(Debug)]
 struct Attempt {
     n: u32,
     to: SocketAddr,
-    fd: OwnedFd,
-    token: Token,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// A socket for this address is asked for.
+    Asks(SocketAddr),
+    Connects(OwnedFd, Token),
 }
 
 /// One connection being made.
@@ -47,6 +61,7 @@ pub(crate) struct Dial {
     next_at: Time,
     deadline: Time,
     leave: Leave,
+    exit: Option<Arc<dyn Exit>>,
     gate: Option<Arc<dyn Gate>>,
     /// The error of the first attempt that failed: its address was the best.
     refusal: Option<Refusal>,
@@ -76,15 +91,16 @@ impl Dial {
             next_at: Time::ZERO,
             deadline,
             leave: Leave::default(),
+            exit: None,
             gate: None,
             refusal: None,
             turned_away: false,
         }
     }
 
-    /// The same, from other addresses than the host's own.
-    pub(crate) fn leaving(self, leave: Leave) -> Self {
-        Self { leave, ..self }
+    /// The same, from other addresses than the host's own, by sockets that `exit` makes, if it is said.
+    pub(crate) fn leaving(self, leave: Leave, exit: Option<Arc<dyn Exit>>) -> Self {
+        Self { leave, exit, ..self }
     }
 
     /// The same, but for addresses that `gate` does not admit: it is asked before each attempt, and
@@ -136,10 +152,55 @@ impl Dial {
     ) -> io::Result<()> {
         let n = self.started;
         self.started += 1;
-        let fd = self.leave.connect(addr)?;
-        let token = reactor.add(&fd, Interest::ReadWrite, Source::Attempt(key, n))?;
-        self.attempts.push(Attempt { n, to: addr, fd, token });
+        let stage = match (self.leave.source(addr), &self.exit) {
+            (Some(source), Some(exit)) if exit.request(key, n, source) => Stage::Asks(source),
+            (Some(_), Some(_)) => watch(reactor, key, n, self.leave.connect_own(addr)?)?,
+            _ => watch(reactor, key, n, self.leave.connect(addr)?)?,
+        };
+        self.attempts.push(Attempt { n, to: addr, stage });
         Ok(())
+    }
+
+    /// The socket that was asked for attempt `n` is here; none if whoever has the privilege is away.
+    fn handle_socket(
+        &mut self,
+        now: Time,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+        n: u32,
+        socket: io::Result<Option<OwnedFd>>,
+    ) -> Outcome {
+        let asks = |a: &Attempt| a.n == n && matches!(a.stage, Stage::Asks(_));
+        if let Some(i) = self.attempts.iter().position(asks) {
+            let Attempt { to, stage, .. } = self.attempts.swap_remove(i);
+            match self.connect(reactor, key, n, to, &stage, socket) {
+                Ok(stage) => self.attempts.push(Attempt { n, to, stage }),
+                Err(e) => self.fail(&e),
+            }
+        }
+        self.advance(now, reactor, key)
+    }
+
+    fn connect(
+        &self,
+        reactor: &mut Reactor<Source>,
+        key: Key,
+        n: u32,
+        to: SocketAddr,
+        stage: &Stage,
+        socket: io::Result<Option<OwnedFd>>,
+    ) -> io::Result<Stage> {
+        let fd = match socket? {
+            Some(fd) => self.leave.connect_by(fd, to),
+            None => self.leave.connect_own(to),
+        };
+        if let (Err(error), Stage::Asks(source), Some(exit)) = (&fd, stage, &self.exit)
+            && let Some(source) = another_port(error, *source)
+            && exit.request(key, n, source)
+        {
+            return Ok(Stage::Asks(source));
+        }
+        watch(reactor, key, n, fd?)
     }
 
     fn fail(&mut self, error: &io::Error) {
@@ -155,9 +216,11 @@ impl Dial {
         n: u32,
     ) -> Outcome {
         if let Some(i) = self.attempts.iter().position(|a| a.n == n)
-            && let Some(result) = tcp::connected(&self.attempts[i].fd)
+            && let Stage::Connects(fd, _) = &self.attempts[i].stage
+            && let Some(result) = tcp::connected(fd)
+            && let Attempt { to, stage: Stage::Connects(fd, token), .. } =
+                self.attempts.swap_remove(i)
         {
-            let Attempt { to, fd, token, .. } = self.attempts.swap_remove(i);
             reactor.remove(&fd, token);
             match result {
                 Ok(()) if !self.admits(to) => {}
@@ -174,10 +237,18 @@ impl Dial {
     /// Aborts all attempts.
     pub(crate) fn cancel(&mut self, reactor: &mut Reactor<Source>) {
         self.waiting.clear();
-        for Attempt { fd, token, .. } in self.attempts.drain(..) {
-            reactor.remove(&fd, token);
+        for attempt in self.attempts.drain(..) {
+            if let Stage::Connects(fd, token) = attempt.stage {
+                reactor.remove(&fd, token);
+            }
         }
     }
+}
+
+/// Watches for what comes of an attempt.
+fn watch(reactor: &mut Reactor<Source>, key: Key, n: u32, fd: OwnedFd) -> io::Result<Stage> {
+    let token = reactor.add(&fd, Interest::ReadWrite, Source::Attempt(key, n))?;
+    Ok(Stage::Connects(fd, token))
 }
 
 /// What a connection that is not relayed yet waits for, if that may be a [`Dial`].
@@ -189,15 +260,32 @@ pub(crate) trait Dials {
 /// Moves a connection's dial on, after a timer or after attempt `n` was ready. One that stands is
 /// accepted and relayed, one that failed refused.
 pub(crate) fn advance<H: Hop, W: Dials>(core: &mut Core<H, W>, key: Key, n: Option<u32>) {
+    step(core, key, |dial, now, reactor| match n {
+        Some(n) => dial.handle_ready(now, reactor, key, n),
+        None => dial.advance(now, reactor, key),
+    });
+}
+
+/// Goes on with the socket that an [`Exit`] was asked for, for attempt `n`; none if it is away.
+pub(crate) fn handle_socket<H: Hop, W: Dials>(
+    core: &mut Core<H, W>,
+    key: Key,
+    n: u32,
+    socket: io::Result<Option<OwnedFd>>,
+) {
+    step(core, key, |dial, now, reactor| dial.handle_socket(now, reactor, key, n, socket));
+}
+
+fn step<H: Hop, W: Dials>(
+    core: &mut Core<H, W>,
+    key: Key,
+    act: impl FnOnce(&mut Dial, Time, &mut Reactor<Source>) -> Outcome,
+) {
     let now = core.now;
     let Some(connection) = core.connections.get_mut(key) else { return };
     let Phase::Waiting(waiting) = &mut connection.phase else { return };
     let Some(dial) = waiting.dial() else { return };
-    let outcome = match n {
-        Some(n) => dial.handle_ready(now, &mut core.reactor, key, n),
-        None => dial.advance(now, &mut core.reactor, key),
-    };
-    match outcome {
+    match act(dial, now, &mut core.reactor) {
         Outcome::Going(at) => core.arm(at, Timer::Connection(key)),
         Outcome::Refused(refusal) => {
             dial.cancel(&mut core.reactor);

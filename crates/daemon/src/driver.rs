@@ -43,8 +43,8 @@ pub(crate) trait Role {
     fn start(&mut self, core: &mut CoreOf<Self>) -> io::Result<()>;
     /// Listener `n` is readable.
     fn handle_listener(&mut self, core: &mut CoreOf<Self>, n: usize);
-    /// The privileged helper, if there is one, may have gone.
-    fn handle_helper(&mut self) {}
+    /// The privileged helper, if there is one, has done something, has gone or has come back.
+    fn handle_helper(&mut self, _core: &mut CoreOf<Self>) {}
     /// The socket of a connection that is not relayed yet is ready.
     fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness);
     /// Attempt `n` of a connection is ready.
@@ -395,7 +395,7 @@ impl<R: Role> EventLoop for Driver<R> {
                     self.role.handle_answer(&mut self.core, answer);
                 }
             }
-            Source::Helper => self.role.handle_helper(),
+            Source::Helper => self.role.handle_helper(&mut self.core),
             Source::Control(client) => self.handle_control(client, readiness),
             Source::Listener(n) => self.role.handle_listener(&mut self.core, n),
             Source::Attempt(key, n) => self.role.handle_attempt(&mut self.core, key, n),

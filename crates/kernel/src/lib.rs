@@ -7,6 +7,7 @@ pub mod event_loop;
 pub mod foreign;
 pub mod frames;
 pub mod leave;
+pub mod lock;
 pub mod mac;
 pub mod memory;
 pub mod mmsg;

@@ -25,16 +25,18 @@ use super::{Flow, Route};
 
 /// The helper answers within this, or is given up; one that has ended is noticed at once. Usually it
 /// takes milliseconds, but changes of packet rules wait for each other in all namespaces of the host,
-/// and for every processor, which can be seconds on one that has too much to do.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// and for every processor. Bases give each other up after twice that.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// One that was started here and has to put its rules in place first has longer.
+const STARTUP: Duration = Duration::from_secs(30);
 /// A helper of our own that was sent goodbye has this long to clean up before we go on without it.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// This program, however it was called and wherever its file has gone.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// The way to the privileged helper. Calls wait for its answer: microseconds for sockets, some
-/// milliseconds for what is a change of packet rules. One that has ended, or does not answer within
-/// 30 s, is given up, and every call fails until it has [come back](Self::recover). What was to stand
+/// milliseconds for what is a change of packet rules; [`Worker`](super::Worker) does that for a loop
+/// that must not. One that has ended, or does not answer within 4 s, is given up, and every call fails until it has [come back](Self::recover). What was to stand
 /// in the kernel then stands again, and what was to go meanwhile is gone.
 #[derive(Debug)]
 pub struct Admin {
@@ -93,7 +95,9 @@ impl Admin {
         let mut admin = Self::over(ours)?;
         admin.child = Some(child);
         admin.origin = Some(Origin::Own(networks.to_vec()));
+        admin.set_patience(STARTUP)?;
         admin.hello()?;
+        admin.set_patience(PATIENCE)?;
         Ok(admin)
     }
 
@@ -125,12 +129,7 @@ impl Admin {
 
     /// Speaks to a helper at the other end of `socket`, of the kind `SOCK_SEQPACKET`.
     pub(super) fn over(socket: OwnedFd) -> Result<Self, MigrateError> {
-        for timeout in [Timeout::Recv, Timeout::Send] {
-            sockopt::set_socket_timeout(&socket, timeout, Some(PATIENCE)).map_err(|e| {
-                MigrateError::kernel("set how long to wait for the helper")(e.into())
-            })?;
-        }
-        Ok(Self {
+        let admin = Self {
             socket,
             child: None,
             origin: None,
@@ -141,7 +140,18 @@ impl Admin {
             frozen: BTreeSet::new(),
             answered: BTreeSet::new(),
             lost: false,
-        })
+        };
+        admin.set_patience(PATIENCE)?;
+        Ok(admin)
+    }
+
+    fn set_patience(&self, patience: Duration) -> Result<(), MigrateError> {
+        for timeout in [Timeout::Recv, Timeout::Send] {
+            sockopt::set_socket_timeout(&self.socket, timeout, Some(patience)).map_err(|e| {
+                MigrateError::kernel("set how long to wait for the helper")(e.into())
+            })?;
+        }
+        Ok(())
     }
 
     /// Whether the helper has gone, as far as is known.
@@ -388,7 +398,7 @@ impl Admin {
     }
 
     /// [`super::probe`].
-    pub(super) fn probe(&mut self) -> Result<(), MigrateError> {
+    pub(super) fn probe(&mut self, address: IpAddr) -> Result<(), MigrateError> {
         let not_here = |tried: String| MigrateError::NotHere { tried };
         let socket = rustix::net::socket_with(
             AddressFamily::INET,
@@ -401,12 +411,17 @@ impl Admin {
         is_in_repair(socket.as_fd()).map_err(|e| {
             not_here(format!("asked this kernel for TCP_REPAIR, which it does not have ({e})"))
         })?;
-        let done = self.repair(&[socket.as_fd()], Repair::On);
-        let done = done.map_err(|e| not_here(e.to_string()))?;
-        for outcome in done {
+        let wanted = SocketRequest { local: SocketAddr::new(address, 0), repair: Some((0, 0)) };
+        let made = self.sockets(&[wanted]).map_err(|e| not_here(e.to_string()))?;
+        for outcome in made {
             outcome.map_err(|e| {
-                let need = "the helper needs CAP_NET_ADMIN in this network namespace";
-                not_here(format!("set TCP_REPAIR on a socket through the helper: {e} ({need})"))
+                let need = match e.raw_os_error() {
+                    Some(libc::EACCES) => "the helper was not started for it: --address",
+                    _ => "the helper needs CAP_NET_ADMIN in this network namespace",
+                };
+                not_here(format!(
+                    "asked the helper for a socket of {address} in TCP_REPAIR: {e} ({need})"
+                ))
             })?;
         }
         let nothing = Request::Freeze(Vec::new());

@@ -25,6 +25,16 @@ const TOO_LONG: &str = "its queues are too long";
 /// Said of what cannot be.
 const LOST: &str = "it was lost";
 
+/// What was read out of the kernel.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Dumped {
+    /// A connection, which [`restore_all`](super::restore_all) makes anew.
+    Image(Box<Image>),
+    /// Bytes that are left to be read, and the peer's end behind them, of a connection of which both
+    /// ends are sent and acknowledged: there is nothing to make anew.
+    Rest(Vec<u8>),
+}
+
 /// A connection that was not read out. It is unharmed and goes on.
 #[derive(Debug)]
 pub struct Failed {
@@ -32,17 +42,6 @@ pub struct Failed {
     pub fd: OwnedFd,
     /// What stood in the way.
     pub error: MigrateError,
-}
-
-/// Reads one connection out of the kernel and closes it there without a word; see [`dump_all`].
-///
-/// # Errors
-///
-/// [`Failed`], with the connection, which goes on.
-pub fn dump(admin: &mut Admin, fd: OwnedFd) -> Result<Image, Box<Failed>> {
-    let image = images(admin, std::slice::from_ref(&fd)).pop();
-    let image = image.unwrap_or(Err(MigrateError::State(LOST)));
-    image.map_err(|error| Box::new(Failed { fd, error }))
 }
 
 /// Reads connections out of the kernel and closes them there without a word; outcomes are in the
@@ -55,18 +54,20 @@ pub fn dump(admin: &mut Admin, fd: OwnedFd) -> Result<Image, Box<Failed>> {
 ///
 /// [`Failed`] for each that could not be read, with the connection, which goes on as if nothing had
 /// happened: what was dropped meanwhile its ends send again.
-pub fn dump_all(admin: &mut Admin, fds: Vec<OwnedFd>) -> Vec<Result<Image, Box<Failed>>> {
-    let images = images(admin, &fds);
+pub fn dump_all(admin: &mut Admin, fds: Vec<OwnedFd>) -> Vec<Result<Dumped, Box<Failed>>> {
+    let dumps = dumps(admin, &fds);
     // In repair a close says nothing.
-    let outcome = |(fd, image): (OwnedFd, Result<Image, MigrateError>)| {
-        image.map_err(|error| Box::new(Failed { fd, error }))
-    };
-    fds.into_iter().zip(images).map(outcome).collect()
+    let outcome =
+        |(fd, dumped): (OwnedFd, Outcome)| dumped.map_err(|error| Box::new(Failed { fd, error }));
+    fds.into_iter().zip(dumps).map(outcome).collect()
 }
 
-/// Images of connections, in their order; those of which none could be had go on, and the others
-/// stay in repair.
-fn images(admin: &mut Admin, fds: &[OwnedFd]) -> Vec<Result<Image, MigrateError>> {
+/// What came of a connection.
+type Outcome = Result<Dumped, MigrateError>;
+
+/// What is read of connections, in their order; those of which nothing could be had go on, and the
+/// others stay in repair.
+fn dumps(admin: &mut Admin, fds: &[OwnedFd]) -> Vec<Outcome> {
     let mut scratch = Vec::new();
     let inspections: Vec<Inspection> =
         fds.iter().map(|fd| inspect(fd.as_fd(), &mut scratch)).collect();
@@ -78,12 +79,12 @@ fn images(admin: &mut Admin, fds: &[OwnedFd]) -> Vec<Result<Image, MigrateError>
             Inspection::Done(_) => None,
         })
         .collect();
-    let mut images = read_all(admin, &standing, &mut scratch).into_iter();
+    let mut dumps = read_all(admin, &standing, &mut scratch).into_iter();
     inspections
         .into_iter()
         .map(|inspection| match inspection {
-            Inspection::Done(image) => *image,
-            Inspection::Movable(_) => images.next().unwrap_or(Err(MigrateError::State(LOST))),
+            Inspection::Done(outcome) => *outcome,
+            Inspection::Movable(_) => dumps.next().unwrap_or(Err(MigrateError::State(LOST))),
         })
         .collect()
 }
@@ -93,7 +94,7 @@ enum Inspection {
     /// It can move.
     Movable(Flow),
     /// It is over or cannot move, which is known without stopping it.
-    Done(Box<Result<Image, MigrateError>>),
+    Done(Box<Outcome>),
 }
 
 fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Inspection {
@@ -105,8 +106,6 @@ fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Inspection {
         }
         Ok(SocketState::Other(_)) => rest(fd, scratch),
         Ok(_) => match flow() {
-            // Nobody talks to itself but a rest that was moved here.
-            Ok(Flow { local, remote }) if local == remote => rest(fd, scratch),
             Ok(flow) => return Inspection::Movable(flow),
             Err(error) => Err(error),
         },
@@ -116,7 +115,7 @@ fn inspect(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Inspection {
 }
 
 /// What is left to read of a connection of which both ends are sent and acknowledged.
-fn rest(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Result<Image, MigrateError> {
+fn rest(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Outcome {
     let seen = poll(fd, PollFlags::RDHUP).map_err(MigrateError::kernel("look at a connection"))?;
     if seen.contains(PollFlags::ERR) || !seen.contains(PollFlags::RDHUP) {
         return Err(MigrateError::Over);
@@ -127,21 +126,21 @@ fn rest(fd: BorrowedFd<'_>, scratch: &mut Vec<u8>) -> Result<Image, MigrateError
         return Err(MigrateError::State(TOO_LONG));
     }
     let unread = peek_received(fd, unread, scratch).map_err(kernel())?;
-    unread.map(Image::rest).ok_or(MigrateError::Over)
+    unread.map(Dumped::Rest).ok_or(MigrateError::Over)
 }
 
-/// Images of connections that stand, in their order; those of which none could be had go on.
+/// What is read of connections that stand, in their order; those of which nothing could be had go on.
 fn read_all(
     admin: &mut Admin,
     standing: &[(BorrowedFd<'_>, Flow)],
     scratch: &mut Vec<u8>,
-) -> Vec<Result<Image, MigrateError>> {
+) -> Vec<Outcome> {
     if standing.is_empty() {
         return Vec::new();
     }
     let (fds, flows): (Vec<_>, Vec<_>) = standing.iter().copied().unzip();
     let entered = admin.freeze(&flows).and_then(|()| admin.repair(&fds, Repair::On));
-    let images: Vec<Result<Image, MigrateError>> = match entered {
+    let dumps: Vec<Outcome> = match entered {
         Ok(entered) => entered
             .into_iter()
             .zip(standing)
@@ -156,15 +155,15 @@ fn read_all(
             standing.iter().map(|_| Err(again())).collect()
         }
     };
-    let which = |wanted: fn(&Result<Image, MigrateError>) -> bool| {
-        let both = images.iter().zip(standing).filter(move |(image, _)| wanted(image));
+    let which = |wanted: fn(&Outcome) -> bool| {
+        let both = dumps.iter().zip(standing).filter(move |(outcome, _)| wanted(outcome));
         both.map(|(_, connection)| *connection).unzip::<_, _, Vec<_>, Vec<_>>()
     };
     let (failed, mut thawed) = which(Result::is_err);
     leave_repair(admin, &failed);
-    thawed.extend(which(|image| image.as_ref().is_ok_and(Image::is_over)).1);
+    thawed.extend(which(|outcome| matches!(outcome, Ok(Dumped::Rest(_)))).1);
     let _ = admin.thaw(&thawed);
-    images
+    dumps
 }
 
 /// Takes connections out of repair.
@@ -177,7 +176,7 @@ fn leave_repair(admin: &mut Admin, fds: &[BorrowedFd<'_>]) {
 }
 
 /// Reads a connection that is frozen and in repair.
-fn read(fd: BorrowedFd<'_>, flow: Flow, scratch: &mut Vec<u8>) -> Result<Image, MigrateError> {
+fn read(fd: BorrowedFd<'_>, flow: Flow, scratch: &mut Vec<u8>) -> Outcome {
     let kernel = MigrateError::kernel("read a connection out");
     let unread = sockopt::unread(fd).map_err(MigrateError::kernel("read a queue's length"))?;
     let outstanding = sockopt::unacknowledged(fd);
@@ -208,7 +207,9 @@ fn read(fd: BorrowedFd<'_>, flow: Flow, scratch: &mut Vec<u8>) -> Result<Image, 
         return rest(fd, scratch);
     }
     let _ = sockopt::select_queue(fd, Queue::Neither);
-    image.ok_or(MigrateError::State("its queues do not hold still"))
+    image
+        .map(|image| Dumped::Image(Box::new(image)))
+        .ok_or(MigrateError::State("its queues do not hold still"))
 }
 
 /// Where a connection is. One that is the same before and after has not changed in between.
@@ -284,7 +285,6 @@ fn read_once(
     let Some(unread) = unread else { return Ok(None) };
     Ok(Some(Image {
         flow,
-        over: false,
         received_end: marks.received_end,
         sent_end: marks.sent_end(),
         mss: sockopt::mss_clamp(fd)?.clamp(1, u32::from(u16::MAX)),

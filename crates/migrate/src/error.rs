@@ -21,7 +21,8 @@ pub enum MigrateError {
     },
     /// No helper serves the path.
     #[error(
-        "no helper answers at {}: {source}; start one with `lasthop helper --socket {}`",
+        "no helper answers at {}: {source}; start one with \
+         `lasthop helper --socket {} --address ADDRESS`",
         path.display(), path.display()
     )]
     NoHelper {

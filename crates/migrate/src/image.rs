@@ -1,7 +1,5 @@
 //! All of one kernel TCP connection, as bytes that travel with a session's state.
 
-use std::net::SocketAddr;
-
 use lasthop_kernel::sockopt::Window;
 use lasthop_units::Duration;
 use thiserror::Error;
@@ -25,7 +23,8 @@ const SACK: u8 = 8;
 const TIMESTAMPS: u8 = 16;
 const NODELAY: u8 = 32;
 const KEEPALIVE: u8 = 64;
-const OVER: u8 = 128;
+/// No image of this version has others.
+const KNOWN: u8 = 127;
 
 /// Why bytes are not an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -89,8 +88,6 @@ pub(super) struct Settings {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Image {
     pub(super) flow: Flow,
-    /// Nothing is left to be sent by either end, only to be read.
-    pub(super) over: bool,
     pub(super) received_end: bool,
     pub(super) sent_end: bool,
     /// The largest segment that the peer takes, bytes.
@@ -118,45 +115,9 @@ pub struct Image {
 }
 
 impl Image {
-    /// Whose connection it is; nobody's if it is [over](Self::is_over).
+    /// Whose connection it is.
     pub fn flow(&self) -> Flow {
         self.flow
-    }
-
-    /// What there is to read of a connection that is over.
-    pub(super) fn rest(unread: Vec<u8>) -> Self {
-        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
-        let settings = Settings {
-            nodelay: true,
-            keepalive: None,
-            user_timeout: 0,
-            not_sent_low_water: 0,
-            congestion: String::new(),
-        };
-        Self {
-            flow: Flow { local: nobody, remote: nobody },
-            over: true,
-            received_end: true,
-            sent_end: true,
-            mss: 1460,
-            scales: None,
-            sack: false,
-            timestamp: None,
-            rcv_nxt: unread.len() as u32,
-            unread,
-            snd_una: 0,
-            unacknowledged: Vec::new(),
-            unsent: Vec::new(),
-            window: Window::default(),
-            buffers: (0, 0),
-            settings,
-            estimates: Estimates::default(),
-        }
-    }
-
-    /// Whether both ends were sent and acknowledged, so that there is only something to read.
-    pub fn is_over(&self) -> bool {
-        self.over
     }
 
     /// Whether the peer has ended its direction. What is restored says so to who reads it.
@@ -225,7 +186,6 @@ impl Image {
             (self.timestamp.is_some(), TIMESTAMPS),
             (self.settings.nodelay, NODELAY),
             (self.settings.keepalive.is_some(), KEEPALIVE),
-            (self.over, OVER),
         ];
         flags.into_iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum()
     }
@@ -241,6 +201,9 @@ impl Image {
         let version = reader.u8().ok_or(ImageError::Length)?;
         if version != VERSION {
             return Err(ImageError::Version(version));
+        }
+        if bytes.get(1).is_some_and(|flags| flags & !KNOWN != 0) {
+            return Err(ImageError::Field("flag"));
         }
         let image = Self::read(&mut reader).ok_or(ImageError::Length)?;
         if !reader.is_empty() {
@@ -284,7 +247,6 @@ impl Image {
         };
         Some(Self {
             flow,
-            over: has(OVER),
             received_end: has(RECEIVED_END),
             sent_end: has(SENT_END),
             mss,
@@ -360,7 +322,6 @@ mod tests {
         fn image()(
             (local, remote) in address(),
             ends: (bool, bool),
-            over: bool,
             mss in 1u32..65_536,
             scales in prop::option::of((0u8..=14, 0u8..=14)),
             sack: bool,
@@ -378,7 +339,6 @@ mod tests {
             let us = |n: u32| Duration::from_micros(n.into());
             Image {
                 flow: Flow { local, remote },
-                over,
                 received_end: ends.0,
                 sent_end: ends.1,
                 mss,
@@ -406,7 +366,6 @@ mod tests {
                 local: "10.9.0.7:4000".parse().unwrap(),
                 remote: "192.0.2.1:80".parse().unwrap(),
             },
-            over: false,
             received_end: false,
             sent_end: true,
             mss: 1460,
@@ -464,6 +423,13 @@ mod tests {
         assert_eq!(refused(|i| i.mss = 0), "largest segment");
         assert_eq!(refused(|i| i.scales = Some((15, 0))), "window scale");
         assert_eq!(refused(|i| i.settings.congestion = "a b".into()), "congestion control");
+    }
+
+    #[test]
+    fn a_flag_that_means_nothing_is_refused() {
+        let mut bytes = some().encode();
+        bytes[1] |= !KNOWN;
+        assert_eq!(Image::decode(&bytes), Err(ImageError::Field("flag")));
     }
 
     #[test]

@@ -18,20 +18,24 @@ mod image;
 mod message;
 mod restore;
 mod routing;
+#[cfg(feature = "testing")]
+pub mod testing;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 pub use self::admin::Admin;
-pub use self::dump::{Failed, dump, dump_all};
+pub use self::dump::{Dumped, Failed, dump_all};
 pub use self::error::MigrateError;
 pub use self::image::{Estimates, Image, ImageError};
 pub use self::message::Route;
-pub use self::restore::{restore, restore_all, restore_unrouted};
-pub use self::routing::{Change, RouteMode, Routing};
+pub use self::restore::{restore_all, restore_unrouted};
+pub use self::routing::{RouteMode, Routing};
+pub use self::worker::{Handle, Worker};
 
 /// The four-tuple of a wired connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -74,12 +78,12 @@ fn is_unicast(ip: IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && !broadcast
 }
 
-/// Asks whether connections can move here: whether the helper answers, may do what it must, and
-/// the kernel knows `TCP_REPAIR`.
+/// Asks whether connections of `address`, a mobile's, can move here: whether the helper answers, may
+/// do what it must, and the kernel knows `TCP_REPAIR`.
 ///
 /// # Errors
 ///
 /// One line that says what was tried, and what still works.
-pub fn probe(admin: &mut Admin) -> Result<(), MigrateError> {
-    admin.probe()
+pub fn probe(admin: &mut Admin, address: IpAddr) -> Result<(), MigrateError> {
+    admin.probe(address)
 }

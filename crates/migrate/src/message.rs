@@ -259,9 +259,8 @@ impl Answer {
         let answer = match reader.u8()? {
             0 => Self::Done,
             1 => {
-                let count = usize::from(reader.u16()?);
-                let errors: Option<Vec<i32>> =
-                    (0..count.min(FDS_MAX)).map(|_| reader.i32()).collect();
+                let count = Some(usize::from(reader.u16()?)).filter(|count| *count <= FDS_MAX)?;
+                let errors: Option<Vec<i32>> = (0..count).map(|_| reader.i32()).collect();
                 Self::Each(errors?)
             }
             2 => Self::Failed(String::from_utf8_lossy(reader.string(TEXT_MAX)?).into_owned()),
@@ -366,6 +365,9 @@ mod tests {
             assert_eq!(Answer::decode(&bytes), Some(answer.clone()));
             assert_eq!(Answer::decode(&bytes[..bytes.len() - 1]), None, "{answer:?}");
         }
+        let many = Answer::Each(vec![0; FDS_MAX + 1]).encode();
+        assert_eq!(Answer::decode(&many), None);
+        assert_eq!(Answer::decode(&many[..many.len() - 4]), None);
         let long = Answer::Failed("é".repeat(TEXT_MAX)).encode();
         assert!(matches!(Answer::decode(&long), Some(Answer::Failed(_))));
     }

@@ -17,16 +17,6 @@ use super::{Admin, Flow};
 /// Room that a queue is given beyond its bytes.
 const ROOM: u32 = 64 * 1024;
 
-/// Puts one connection into the kernel; see [`restore_all`].
-///
-/// # Errors
-///
-/// What the kernel or the helper refused.
-pub fn restore(admin: &mut Admin, image: &Image) -> Result<OwnedFd, MigrateError> {
-    let mut outcomes = restore_all(admin, std::slice::from_ref(image));
-    outcomes.pop().unwrap_or(Err(MigrateError::State("it was lost")))
-}
-
 /// Puts connections into the kernel; outcomes are in the order of the images. Each goes on where it
 /// stopped: bytes that were received are there to be read, and the peer's end behind them; bytes
 /// that were not acknowledged are sent as often as needed, and our end behind them. The peer is
@@ -65,7 +55,7 @@ fn all(
     match fill_all(admin, images, packets) {
         Ok(sockets) => sockets,
         Err(error) => {
-            let _ = admin.thaw(&flows(images).collect::<Vec<_>>());
+            let _ = admin.thaw(&images.iter().map(Image::flow).collect::<Vec<_>>());
             let said = error.to_string();
             let again = || MigrateError::Refused { doing: "take connections", said: said.clone() };
             images.iter().map(|_| Err(again())).collect()
@@ -83,13 +73,13 @@ fn fill_all(
     }
     // What arrives while a socket is half made would be answered out of its wrong state.
     let flows: Vec<Flow> = match packets {
-        Packets::Here => flows(images).collect(),
+        Packets::Here => images.iter().map(Image::flow).collect(),
         Packets::Elsewhere => Vec::new(),
     };
     admin.freeze(&flows)?;
     let wanted: Vec<SocketRequest> = images
         .iter()
-        .map(|image| SocketRequest { local: local(image), repair: Some(room(image)) })
+        .map(|image| SocketRequest { local: image.flow.local, repair: Some(room(image)) })
         .collect();
     let mut sockets: Vec<Result<OwnedFd, MigrateError>> = admin
         .sockets(&wanted)?
@@ -119,17 +109,6 @@ fn fill_all(
         }
     }
     Ok(sockets)
-}
-
-/// The four-tuples of connections that are not over.
-fn flows(images: &[Image]) -> impl Iterator<Item = Flow> + '_ {
-    images.iter().filter(|image| !image.over).map(Image::flow)
-}
-
-/// Where the socket is bound. What is over is read from a socket that talks to itself, if at all:
-/// its peer has removed the connection and must not get another segment.
-fn local(image: &Image) -> SocketAddr {
-    if image.over { SocketAddr::from(([127, 0, 0, 1], 0)) } else { image.flow.local }
 }
 
 /// What the receive and the send queue must have room for.
@@ -163,9 +142,7 @@ fn connect(fd: BorrowedFd<'_>, remote: &SocketAddr) -> rustix::io::Result<()> {
 fn fill(fd: BorrowedFd<'_>, image: &Image) -> Result<(), (&'static str, io::Error)> {
     let step = |doing: &'static str| move |source: io::Error| (doing, source);
     let received = image.rcv_nxt.wrapping_sub(image.unread() as u32);
-    // One that talks to itself expects what it sends.
-    let sent = if image.over { image.rcv_nxt } else { image.snd_una };
-    for (queue, seq) in [(Queue::Send, sent), (Queue::Receive, received)] {
+    for (queue, seq) in [(Queue::Send, image.snd_una), (Queue::Receive, received)] {
         sockopt::select_queue(fd, queue).map_err(step("select a queue"))?;
         sockopt::set_queue_seq(fd, seq).map_err(step("set a sequence number"))?;
     }
@@ -173,8 +150,7 @@ fn fill(fd: BorrowedFd<'_>, image: &Image) -> Result<(), (&'static str, io::Erro
     // when the peer's MSS is set below: without it, it would send 536 bytes at a time, as
     // to a peer without that option (RFC 9293, section 3.7.1), which is thrice the packets.
     sockopt::choose_mss(fd, image.mss).map_err(step("choose the largest segment"))?;
-    let remote = if image.over { lasthop_kernel::tcp::local_addr(fd) } else { image.flow.remote };
-    connect(fd, &remote).map_err(|e| step("set up a connection in repair")(e.into()))?;
+    connect(fd, &image.flow.remote).map_err(|e| step("set up a connection in repair")(e.into()))?;
     let scales = image.scales.unwrap_or_default();
     sockopt::set_options(fd, image.mss, scales, image.sack, image.timestamp.is_some())
         .map_err(step("set what the ends agreed on"))?;
@@ -186,9 +162,6 @@ fn fill(fd: BorrowedFd<'_>, image: &Image) -> Result<(), (&'static str, io::Erro
         write(fd, bytes).map_err(step("fill a queue"))?;
     }
     sockopt::select_queue(fd, Queue::Neither).map_err(step("select no queue"))?;
-    if image.over {
-        return Ok(());
-    }
     // Whoever is killed from here on must not make half a stream look whole.
     lasthop_kernel::tcp::abort_on_close(fd);
     sockopt::set_window(fd, acceptable(image)).map_err(step("set the windows"))
@@ -221,7 +194,7 @@ fn finish(fd: BorrowedFd<'_>, image: &Image) -> Result<(), MigrateError> {
         // Reads then end behind the last byte as they did before; nothing is sent.
         let _ = rustix::net::shutdown(fd, Shutdown::Read);
     }
-    if image.sent_end && !image.over {
+    if image.sent_end {
         rustix::net::shutdown(fd, Shutdown::Write)
             .map_err(|e| MigrateError::kernel("send the end once more")(e.into()))?;
     }

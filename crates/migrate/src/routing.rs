@@ -2,15 +2,12 @@
 
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStderr, Command, Stdio};
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, SyncSender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lasthop_kernel::wake::Wake;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
@@ -43,37 +40,19 @@ pub enum RouteMode {
     Hook,
 }
 
-/// What became of a command of the operator's.
 #[derive(Debug)]
-pub struct Change {
-    /// Whether the address was to come here.
-    pub gained: bool,
-    /// The mobile's address.
-    pub address: IpAddr,
-    /// How the command ended.
-    pub outcome: Result<(), MigrateError>,
-}
-
 struct Task {
     gained: bool,
     address: IpAddr,
     peer: Option<IpAddr>,
 }
 
-/// Has routing follow, as configured. Its descriptor is readable when a command of the operator's
-/// has ended.
-#[derive(Debug)]
+/// Has routing follow, as configured. Clones share the commands of the operator's.
+#[derive(Clone, Debug)]
 pub struct Routing {
     mode: RouteMode,
     interface: Option<String>,
-    hook: Option<Hook>,
-    wake: Arc<Wake>,
-}
-
-#[derive(Debug)]
-struct Hook {
-    tasks: SyncSender<Task>,
-    changes: Receiver<Change>,
+    hook: Option<SyncSender<Task>>,
 }
 
 impl Routing {
@@ -96,14 +75,13 @@ impl Routing {
         if mode == RouteMode::Hook && hook.is_empty() {
             return Err(missing("`route = \"hook\"` needs `hook`, the command to run"));
         }
-        let doing = "watch for commands that end";
-        let wake = Arc::new(Wake::new().map_err(MigrateError::kernel(doing))?);
         let hook = if mode == RouteMode::Hook {
-            Some(Hook::start(hook, Arc::clone(&wake)).map_err(MigrateError::kernel(doing))?)
+            let doing = "start a thread for commands";
+            Some(start_hook(hook, log).map_err(MigrateError::kernel(doing))?)
         } else {
             None
         };
-        Ok(Self { mode, interface, hook, wake })
+        Ok(Self { mode, interface, hook })
     }
 
     /// Whether packets for these addresses can be had to come here, as far as that is known before
@@ -130,14 +108,14 @@ impl Routing {
     }
 
     /// The connections of the mobile with this address stand here, and so must its packets come
-    /// here. They came to the base `from` if that is known. A command is only begun;
-    /// [`poll`](Self::poll) tells how it ended.
+    /// here. They came to the base `from` if that is known. A command is only begun; one that fails is
+    /// logged.
     ///
     /// # Errors
     ///
     /// The address stays where it was, and why.
     pub fn gain(
-        &mut self,
+        &self,
         admin: &mut Admin,
         address: IpAddr,
         from: Option<IpAddr>,
@@ -162,7 +140,7 @@ impl Routing {
     ///
     /// They do not, and why.
     pub fn lose(
-        &mut self,
+        &self,
         admin: &mut Admin,
         address: IpAddr,
         to: Option<IpAddr>,
@@ -193,26 +171,16 @@ impl Routing {
     /// # Errors
     ///
     /// The kernel refuses.
-    pub fn leave(&mut self, admin: &mut Admin, address: IpAddr) -> Result<(), MigrateError> {
+    pub fn leave(&self, admin: &mut Admin, address: IpAddr) -> Result<(), MigrateError> {
         match (self.mode, &self.interface) {
             (RouteMode::Announce, Some(interface)) => admin.retract(address, interface),
             _ => Ok(()),
         }
     }
 
-    /// How the next command ended, if one has.
-    pub fn poll(&self) -> Option<Change> {
-        self.hook.as_ref()?.changes.try_recv().ok()
-    }
-
-    /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
-    pub fn drain(&self) {
-        self.wake.drain();
-    }
-
     fn run(&self, task: Task) -> Result<(), MigrateError> {
         let address = task.address;
-        let begun = self.hook.as_ref().map(|hook| hook.tasks.try_send(task));
+        let begun = self.hook.as_ref().map(|hook| hook.try_send(task));
         match begun {
             Some(Ok(())) => Ok(()),
             _ => Err(MigrateError::Route { address, why: "too many commands wait".into() }),
@@ -220,36 +188,32 @@ impl Routing {
     }
 }
 
-impl AsFd for Routing {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
-    }
+/// Commands run on a thread of their own, one after the other: the last word about an address is the
+/// last. How each ended is told to `ended`.
+fn start_hook(
+    command: Vec<String>,
+    ended: impl Fn(&Task, Result<(), MigrateError>) + Send + 'static,
+) -> io::Result<SyncSender<Task>> {
+    let (tasks, waiting) = mpsc::sync_channel::<Task>(QUEUE_MAX);
+    let work = move || {
+        while let Ok(task) = waiting.recv() {
+            let verb = if task.gained { "gain" } else { "lose" };
+            let peer = task.peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string());
+            let line: Vec<String> = command
+                .iter()
+                .cloned()
+                .chain([verb.to_owned(), task.address.to_string(), peer])
+                .collect();
+            ended(&task, run(&line, HOOK_TIME));
+        }
+    };
+    thread::Builder::new().name("hook".into()).spawn(work)?;
+    Ok(tasks)
 }
 
-impl Hook {
-    /// Commands run on a thread of their own, one after the other: the last word about an address
-    /// is the last.
-    fn start(command: Vec<String>, wake: Arc<Wake>) -> io::Result<Self> {
-        let (tasks, waiting) = mpsc::sync_channel::<Task>(QUEUE_MAX);
-        let (done, changes) = mpsc::channel();
-        let work = move || {
-            while let Ok(Task { gained, address, peer }) = waiting.recv() {
-                let verb = if gained { "gain" } else { "lose" };
-                let peer = peer.map_or_else(|| "-".to_owned(), |peer| peer.to_string());
-                let line: Vec<String> = command
-                    .iter()
-                    .cloned()
-                    .chain([verb.to_owned(), address.to_string(), peer])
-                    .collect();
-                let outcome = run(&line, HOOK_TIME);
-                if done.send(Change { gained, address, outcome }).is_err() {
-                    return;
-                }
-                wake.ring();
-            }
-        };
-        thread::Builder::new().name("hook".into()).spawn(work)?;
-        Ok(Self { tasks, changes })
+fn log(task: &Task, outcome: Result<(), MigrateError>) {
+    if let Err(error) = outcome {
+        tracing::warn!(address = %task.address, %error, "cannot move a mobile's route");
     }
 }
 
@@ -378,30 +342,23 @@ mod tests {
     fn commands_run_in_order_beside_the_loop_and_are_given_the_address_and_the_peer() {
         let file = std::env::temp_dir().join(format!("lasthop-hook-{}", std::process::id()));
         let script = format!("echo \"$@\" >> {}", file.display());
-        let hook = line(&script);
-        let mut routing = Routing::new(RouteMode::Hook, None, hook).unwrap();
         let address: IpAddr = "10.9.0.7".parse().unwrap();
+        let (ended, outcomes) = mpsc::channel();
+        let hook = start_hook(line(&script), move |task, outcome| {
+            ended.send((task.gained, task.address, outcome)).unwrap();
+        });
+        let routing = Routing { mode: RouteMode::Hook, interface: None, hook: hook.ok() };
         for (gained, peer) in [(true, None), (false, Some("192.0.2.2".parse().unwrap()))] {
             routing.run(Task { gained, address, peer }).unwrap();
         }
         for gained in [true, false] {
-            let start = Instant::now();
-            let change = loop {
-                routing.drain();
-                if let Some(change) = routing.poll() {
-                    break change;
-                }
-                assert!(start.elapsed() < HOOK_TIME, "no outcome");
-                thread::sleep(Duration::from_millis(5));
-            };
-            assert_eq!((change.gained, change.address), (gained, address));
-            change.outcome.unwrap();
+            let (which, at, outcome) = outcomes.recv_timeout(HOOK_TIME).unwrap();
+            assert_eq!((which, at), (gained, address));
+            outcome.unwrap();
         }
         let said = std::fs::read_to_string(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(said, "gain 10.9.0.7 -\nlose 10.9.0.7 192.0.2.2\n");
-        routing.mode = RouteMode::None;
-        assert!(routing.poll().is_none());
     }
 
     #[test]

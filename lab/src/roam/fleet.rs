@@ -293,12 +293,21 @@ impl Fleet {
         self.helpers[index(number)].take();
     }
 
+    /// Stops the helper of base `number` where it is, or has it go on: it does not answer meanwhile.
+    pub fn pause_helper(&mut self, number: usize, pause: bool) {
+        if let Some(helper) = &mut self.helpers[index(number)] {
+            if pause { helper.pause() } else { helper.go_on() }
+        }
+    }
+
     /// Kills the helper that base `number` has started itself.
     pub fn kill_own_helper(&self, number: usize) {
         let Some(base) = self.base(number) else { return };
-        let id = base.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        for child in children.unwrap_or_default().split_ascii_whitespace() {
+        // It is the child of whichever thread has started it.
+        let threads = fs::read_dir(format!("/proc/{}/task", base.id())).into_iter().flatten();
+        let children = threads.flatten().map(|thread| thread.path().join("children"));
+        let children: String = children.filter_map(|path| fs::read_to_string(path).ok()).collect();
+        for child in children.split_ascii_whitespace() {
             if let Some(pid) = child.parse().ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, Signal::KILL);
             }

@@ -4,48 +4,59 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use lasthop_hop::seal::PublicKey;
-use lasthop_kernel::leave::{Exit, Leave};
+use lasthop_kernel::leave::Leave;
 use lasthop_kernel::network::Network;
-use lasthop_kernel::reactor::{Interest, Reactor, Token};
+use lasthop_kernel::reactor::{Interest, Reactor};
+use lasthop_kernel::slab::Key;
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Admin, MigrateError};
-use lasthop_session::Refusal;
-use lasthop_units::{Duration, Time, gather};
+use lasthop_migrate::{Admin, Dumped, Failed, MigrateError, Worker};
+use lasthop_session::{Refusal, SessionId};
+use lasthop_units::gather;
 use rustix::net::sockopt;
 
 use super::BaseConfig;
 use super::source_addresses::SourceAddresses;
+use crate::dial::Exit;
 use crate::error::RunError;
 
 /// The privileged helper, which connections that are made and those that move share.
-#[derive(Clone, Debug)]
-pub(super) struct Helper(Arc<Mutex<Admin>>);
+pub(super) type Helper = lasthop_migrate::Handle<Done>;
 
-impl Helper {
-    pub(super) fn new(admin: Admin) -> Self {
-        Self(Arc::new(Mutex::new(admin)))
-    }
-
-    /// The helper, for one thing at a time.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Admin> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// What the helper has done.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// A socket for an attempt of that connection; none if the helper is away.
+    Socket(Key, u32, io::Result<Option<OwnedFd>>),
+    /// Connections of a session that were taken out of the kernel.
+    Dumped(SessionId, Vec<Result<Dumped, Box<Failed>>>),
+    /// Connections of a session that were put into it.
+    Restored(SessionId, Vec<Result<OwnedFd, String>>),
 }
 
+/// Sockets that may be asked for at once; what is beyond leaves from the base's own address.
+const ASKED_MAX: usize = 4096;
+
 impl Exit for Helper {
-    fn socket(&self, source: SocketAddr) -> io::Result<Option<OwnedFd>> {
-        match self.lock().socket(source) {
-            Ok(fd) => {
-                bound_unread(&fd);
-                Ok(Some(fd))
-            }
-            Err(error) if error.is_gone() => Ok(None),
-            Err(MigrateError::Kernel { source, .. }) => Err(source),
-            Err(error) => Err(io::Error::other(error)),
+    fn request(&self, key: Key, n: u32, source: SocketAddr) -> bool {
+        if self.is_gone() || self.waiting() >= ASKED_MAX {
+            return false;
         }
+        self.submit(move |admin| {
+            let socket = match admin.socket(source) {
+                Ok(fd) => {
+                    bound_unread(&fd);
+                    Ok(Some(fd))
+                }
+                Err(error) if error.is_gone() => Ok(None),
+                Err(MigrateError::Kernel { source, .. }) => Err(source),
+                Err(error) => Err(io::Error::other(error)),
+            };
+            Some(Done::Socket(key, n, socket))
+        });
+        true
     }
 }
 
@@ -59,26 +70,9 @@ pub(super) fn bound_unread(fd: impl AsFd) {
     let _ = sockopt::set_socket_recv_buffer_size(fd, UNREAD_MAX);
 }
 
-/// How soon a helper that has gone is looked for again, and how much later each time at most.
-const SOON: Duration = Duration::from_millis(200);
-const LATE: Duration = Duration::from_secs(1);
-
-/// A helper that has gone.
-struct Away {
-    /// When it is looked for again.
-    next: Time,
-    pause: Duration,
-    /// The last error that was logged for one that is there and fails.
-    said: Option<String>,
-}
-
 /// The addresses of mobiles that have some, and what makes sockets for them.
 pub(super) struct Exits {
-    helper: Option<Helper>,
-    /// That the helper's end is watched for.
-    watch: Option<Token>,
-    /// While the helper is away.
-    away: Option<Away>,
+    worker: Option<Worker<Done>>,
     sources: BTreeMap<PublicKey, SourceAddresses>,
 }
 
@@ -93,16 +87,16 @@ impl Exits {
         let sources = config.mobiles.iter().map(|mobile| {
             (mobile.key, SourceAddresses::new(mobile.addresses.clone(), mobile.networks.clone()))
         });
-        let none = Self { helper: None, watch: None, away: None, sources: gather(sources) };
-        if config.mobiles.is_empty() {
-            return Ok(none);
-        }
+        let none = Self { worker: None, sources: gather(sources) };
         let addresses: Vec<IpAddr> =
             config.mobiles.iter().flat_map(|m| m.addresses.iter().copied()).collect();
         let networks: Vec<Network> =
             config.mobiles.iter().flat_map(|m| m.networks.iter().copied()).collect();
         let all: Vec<Network> =
             addresses.iter().copied().map(Network::from).chain(networks).collect();
+        if all.is_empty() {
+            return Ok(none);
+        }
         let path = config.handoff.as_ref().and_then(|handoff| handoff.helper.as_deref());
         let ready = |admin: Result<Admin, MigrateError>| {
             let mut admin = admin?;
@@ -124,80 +118,39 @@ impl Exits {
                 }
             },
         };
-        Ok(Self { helper: Some(Helper::new(admin)), ..none })
+        let worker = Worker::start(admin).map_err(|e| RunError::Misfit(e.to_string()))?;
+        Ok(Self { worker: Some(worker), ..none })
     }
 
     /// Connections leave from the base's own address from here on.
     pub(super) fn disable(&mut self) {
-        self.helper = None;
+        self.worker = None;
     }
 
     /// The helper, if one is there.
     pub(super) fn helper(&self) -> Option<&Helper> {
-        self.helper.as_ref()
+        self.worker.as_ref().map(Worker::handle)
     }
 
-    /// Watches for the helper's end.
-    pub(super) fn watch(&mut self, reactor: &mut Reactor<Source>) -> io::Result<()> {
-        let Some(helper) = &self.helper else { return Ok(()) };
-        self.watch = Some(reactor.add(&*helper.lock(), Interest::Read, Source::Helper)?);
-        Ok(())
+    /// Watches for what the helper has done.
+    pub(super) fn watch(&self, reactor: &mut Reactor<Source>) -> io::Result<()> {
+        let Some(worker) = &self.worker else { return Ok(()) };
+        reactor.add(worker, Interest::Read, Source::Helper).map(drop)
     }
 
-    /// Checks whether the helper has gone.
-    pub(super) fn check_helper(&self) {
-        if let Some(helper) = &self.helper {
-            helper.lock().check_helper();
-        }
+    /// Forgets the wake-ups so far; call before [`poll`](Self::poll).
+    pub(super) fn drain(&self) {
+        self.worker.iter().for_each(Worker::drain);
     }
 
-    /// Reconnects to a helper that has gone; until then connections leave from the base's own address.
-    /// Loss and return are logged once each.
-    pub(super) fn maintain(&mut self, now: Time, reactor: &mut Reactor<Source>) {
-        let Some(helper) = self.helper.clone() else { return };
-        let mut admin = helper.lock();
-        let Some(away) = &mut self.away else {
-            if admin.is_gone() {
-                tracing::warn!(
-                    "the helper is gone: until it is back connections leave from this base's own \
-                     address, and those that move wait for it"
-                );
-                self.away = Some(Away { next: now, pause: SOON, said: None });
-            }
-            return;
-        };
-        if now < away.next {
-            return;
-        }
-        if let Some(watch) = self.watch.take() {
-            reactor.remove(&*admin, watch);
-        }
-        match admin.recover() {
-            Ok(()) => {
-                tracing::info!(
-                    "the helper is back: connections leave from their mobiles' addresses"
-                );
-                self.away = None;
-                drop(admin);
-                if let Err(error) = self.watch(reactor) {
-                    tracing::warn!(%error, "cannot watch the helper: its loss is noticed when it is next used");
-                }
-            }
-            Err(error) => {
-                let error = Some(error).filter(|e| !e.is_gone()).map(|e| e.to_string());
-                if let Some(error) = error.filter(|error| away.said.as_ref() != Some(error)) {
-                    tracing::warn!(error, "helper failed");
-                    away.said = Some(error);
-                }
-                away.next = now + away.pause;
-                away.pause = (away.pause * 2).min(LATE);
-            }
-        }
+    /// What the helper has done next, if it has.
+    pub(super) fn poll(&self) -> Option<Done> {
+        self.worker.as_ref()?.poll()
     }
 
-    /// When [`maintain`](Self::maintain) has something to do.
-    pub(super) fn next_timeout(&self) -> Option<Time> {
-        self.away.as_ref().map(|away| away.next)
+    /// What makes sockets for mobiles' addresses.
+    pub(super) fn exit(&self) -> Option<Arc<dyn Exit>> {
+        self.helper().map(|helper| Arc::new(helper.clone()) as Arc<dyn Exit>)
     }
 
     /// From where a connection of `mobile` leaves that asks for `asked`.
@@ -214,9 +167,6 @@ impl Exits {
             Some(sources) => sources.choose(asked)?,
             None => SourceAddresses::default().choose(asked)?,
         };
-        Ok(match &self.helper {
-            Some(helper) => leave.by(Arc::new(helper.clone())),
-            None => Leave::default(),
-        })
+        Ok(if self.worker.is_some() { leave } else { Leave::default() })
     }
 }

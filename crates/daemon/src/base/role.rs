@@ -18,7 +18,7 @@ use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, Sessi
 use lasthop_units::Time;
 
 use super::BaseConfig;
-use super::exits::Exits;
+use super::exits::{Done, Exits};
 use super::handoff::Handoffs;
 use super::memory::BaseMemory;
 use super::openings::{Admission, Openings};
@@ -202,7 +202,9 @@ impl BaseRole {
                 Surrogate::Resolving(leave) => std::mem::take(leave),
                 _ => Leave::default(),
             };
-            let dial = Dial::new(addresses, deadline).leaving(leave).within(self.targets.clone());
+            let dial = Dial::new(addresses, deadline)
+                .leaving(leave, self.exits.exit())
+                .within(self.targets.clone());
             *waiting = Surrogate::Dialling(dial);
             dial::advance(core, key, None);
         }
@@ -323,8 +325,20 @@ impl Role for BaseRole {
         core.arm(core.now, Timer::Accept(n));
     }
 
-    fn handle_helper(&mut self) {
-        self.exits.check_helper();
+    fn handle_helper(&mut self, core: &mut CoreOf<Self>) {
+        self.exits.drain();
+        while let Some(done) = self.exits.poll() {
+            match (done, &mut self.handoffs) {
+                (Done::Socket(key, n, socket), _) => dial::handle_socket(core, key, n, socket),
+                (Done::Dumped(session, outcomes), Some(handoffs)) => {
+                    handoffs.handle_dumped(core, session, outcomes);
+                }
+                (Done::Restored(session, outcomes), Some(handoffs)) => {
+                    handoffs.handle_restored(core, session, outcomes);
+                }
+                (Done::Dumped(..) | Done::Restored(..), None) => {}
+            }
+        }
     }
 
     fn handle_waiting(&mut self, core: &mut CoreOf<Self>, key: Key, readiness: Readiness) {
@@ -455,7 +469,6 @@ impl Role for BaseRole {
         while let Some((caller, refused)) = core.hop.poll_refused() {
             tracing::warn!("{}", handshake::refused(caller, &refused, self.key.as_ref()));
         }
-        self.exits.maintain(core.now, &mut core.reactor);
         let some = self.handoffs.as_mut().is_some_and(|handoffs| handoffs.advance(core));
         if some {
             self.update_published_ports(core);
@@ -465,7 +478,7 @@ impl Role for BaseRole {
 
     fn next_timeout(&self) -> Option<Time> {
         let handoffs = self.handoffs.as_ref().and_then(Handoffs::next_timeout);
-        let own = [handoffs, self.families.next_timeout(), self.exits.next_timeout()];
+        let own = [handoffs, self.families.next_timeout()];
         own.into_iter().flatten().min()
     }
 

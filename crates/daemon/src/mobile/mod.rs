@@ -391,7 +391,7 @@ impl MobileRole {
                 let caller = core.session(id).and_then(|(session, _)| session.caller(conn));
                 tracing::debug!(connection = conn.0, ?caller, server = %server.server, "called");
                 let dial = Dial::new(vec![server.server], core.now + SERVER_TIMEOUT)
-                    .leaving(self.intercepted.marked_leave());
+                    .leaving(self.intercepted.marked_leave(), None);
                 let key = core.add(server.server.to_string(), Waiting::Calling(dial));
                 core.name(key, id, conn);
                 self.priorities.begin_called(core, key, caller, server.port);

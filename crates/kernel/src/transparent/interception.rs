@@ -1,18 +1,16 @@
 //! What stands in the kernel, from the start until the end.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use lasthop_wire::mhp::reach::Families;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use thiserror::Error;
 
 use super::config::{Numbers, TransparentConfig};
 use super::holding::Holding;
 use super::listener::Listener;
 use super::rules::{Exceptions, Hold, MOBILE_TABLE, Plan, WAITING_CHAIN};
+use crate::lock::{Lock, LockError};
 use crate::netlink::{NetlinkError, Rtnetlink, add_queue_target};
 use crate::network::Network;
 use crate::nft::{self, NftError};
@@ -38,6 +36,9 @@ pub enum TransparentError {
          already; {REST}"
     )]
     Taken(&'static str),
+    /// Whether another does cannot be found out.
+    #[error("no transparent interception: {0}; {REST}")]
+    Lock(LockError),
 }
 
 impl From<NftError> for TransparentError {
@@ -64,8 +65,8 @@ pub struct Interception {
     families: Families,
     closed: bool,
     lo: u32,
-    /// Who has this socket's name is the only one; given up last.
-    _lock: OwnedFd,
+    /// Who has this is the only one; given up last.
+    _lock: Lock,
 }
 
 /// What has been put into the kernel, and is removed when it is dropped.
@@ -210,7 +211,7 @@ impl Interception {
         std::mem::forget(self.standing);
     }
 
-    fn install(plan: Plan, lo: u32, lock: OwnedFd) -> Result<Self, TransparentError> {
+    fn install(plan: Plan, lo: u32, lock: Lock) -> Result<Self, TransparentError> {
         remove(&plan)?;
         // Dropped on the way out of a failure.
         let standing = Standing(plan);
@@ -273,32 +274,13 @@ fn loopback() -> Result<u32, TransparentError> {
 const REMOVE_TRIES: u32 = 10;
 const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
-/// How often, and after what pause, a name that is taken is tried again.
-const LOCK_TRIES: u32 = 10;
-const LOCK_PAUSE: Duration = Duration::from_millis(20);
+/// A process that has just ended may have left its lock with a child for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Takes a name that one process in a network namespace can have, and has until it ends.
-fn lock(role: &'static str) -> Result<OwnedFd, TransparentError> {
-    let name = format!("lasthop transparent {role}");
-    let taken = || -> Result<OwnedFd, Errno> {
-        let address = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
-        let kind = SocketType::STREAM;
-        let fd = rustix::net::socket_with(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None)?;
-        rustix::net::bind(&fd, &address)?;
-        Ok(fd)
-    };
-    // A process that has just ended may have left the name with a child for a moment.
-    let patiently = || {
-        for _ in 0..LOCK_TRIES {
-            match taken() {
-                Err(Errno::ADDRINUSE) => std::thread::sleep(LOCK_PAUSE),
-                other => return other,
-            }
-        }
-        taken()
-    };
-    patiently().map_err(|e| match e {
-        Errno::ADDRINUSE => TransparentError::Taken(role),
-        e => TransparentError::Socket(e.into()),
+/// Takes what one process in a network namespace can have, and has until it ends.
+fn lock(role: &'static str) -> Result<Lock, TransparentError> {
+    Lock::take(&format!("transparent-{role}"), LOCK_PATIENCE).map_err(|error| match error {
+        LockError::Taken(_) => TransparentError::Taken(role),
+        error => TransparentError::Lock(error),
     })
 }

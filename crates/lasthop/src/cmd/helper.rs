@@ -22,8 +22,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "UID", conflicts_with = "inherited")]
     allow_uid: Vec<u32>,
 
-    /// Work for this address or network of a mobile and no other; may be repeated [default: any]
-    #[arg(long, value_name = "ADDRESS")]
+    /// Work for this address or network of a mobile and no other; may be repeated
+    #[arg(long, value_name = "ADDRESS", required = true)]
     address: Vec<Network>,
 
     #[command(flatten)]

@@ -132,7 +132,7 @@ impl Duty {
         if !is_unicast(address) {
             return Err(format!("{address} is no address of a mobile"));
         }
-        if self.permitted.is_empty() || self.permitted.iter().any(|n| n.contains(address)) {
+        if self.permitted.iter().any(|n| n.contains(address)) {
             return Ok(());
         }
         Err(format!(
@@ -143,7 +143,7 @@ impl Duty {
     fn permit_network(&self, network: &Network) -> Result<(), String> {
         let (first, bits) = network.prefix();
         let within = |n: &Network| n.prefix().1 <= bits && n.contains(first);
-        if self.permitted.is_empty() || self.permitted.iter().any(within) {
+        if self.permitted.iter().any(within) {
             return Ok(());
         }
         Err(format!("{network} is not among what the helper was started for (--address)"))
@@ -166,7 +166,7 @@ impl Duty {
         Answer::Each(fds.iter().map(|fd| errno(&set(fd))).collect())
     }
 
-    /// Only TCP, and only of a mobile's address, of none yet, or what talks to itself.
+    /// Only TCP, and only of a mobile's address.
     fn check_socket(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
         let is_tcp = options::socket_type(fd)? == SocketType::STREAM
@@ -176,8 +176,7 @@ impl Duty {
         }
         let local = rustix::net::getsockname(fd)?;
         let local = SocketAddr::try_from(local).map_err(io::Error::from)?.ip().to_canonical();
-        let permitted = local.is_unspecified() || is_own(local) || self.permit(local).is_ok();
-        if permitted { Ok(()) } else { Err(refused()) }
+        self.permit(local).map_err(|_| refused())
     }
 
     fn sockets(&self, wanted: &[SocketRequest]) -> Outcome {
@@ -196,8 +195,7 @@ impl Duty {
 
     fn socket(&self, wanted: &SocketRequest) -> io::Result<OwnedFd> {
         let SocketRequest { local, repair } = *wanted;
-        let permitted = self.permit(local.ip()).is_ok() || (repair.is_some() && is_own(local.ip()));
-        if !permitted {
+        if self.permit(local.ip()).is_err() {
             return Err(io::Error::from_raw_os_error(libc::EACCES));
         }
         let Some((receive, send)) = repair else { return socket_at(local) };
@@ -326,11 +324,6 @@ impl Duty {
         holdings.announced.remove(&(address, interface));
         Ok(())
     }
-}
-
-/// Whether it is the address of sockets that only hold what is left to read of a connection.
-fn is_own(ip: IpAddr) -> bool {
-    ip == IpAddr::from([127, 0, 0, 1])
 }
 
 fn errno<T>(outcome: &io::Result<T>) -> i32 {

@@ -17,9 +17,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use lasthop_kernel::lock::{Lock, LockError};
 use lasthop_kernel::network::Network;
 use lasthop_kernel::stop::Stop;
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -37,13 +37,13 @@ const CLIENTS_MAX: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a helper that ends has to clean up in, before the next gives up waiting for it.
 const SUCCESSION: Duration = Duration::from_secs(3);
-/// One helper has this name in a network namespace.
-const LOCK: &[u8] = b"lasthop helper";
+/// One process in a network namespace has this role.
+const ROLE: &str = "helper";
 
 /// Whom the helper serves, and for what.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Config {
-    /// The mobiles' addresses. With none, every unicast address will do.
+    /// The mobiles' addresses, unicast. It works for no others, and for none if there are none.
     pub addresses: Vec<Network>,
     /// Users who may connect beside root and the helper's own.
     pub users: Vec<u32>,
@@ -65,6 +65,9 @@ pub enum HelperError {
         "another lasthop helper serves this network namespace; let its client use it, or stop it"
     )]
     Taken,
+    /// Whether there is one cannot be found out.
+    #[error(transparent)]
+    Lock(LockError),
     /// The inherited descriptor is no client.
     #[error("standard input is not a socket to a client: `--inherited` is for lasthop itself")]
     NotInherited,
@@ -128,29 +131,6 @@ fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// Takes the name that only one helper in a network namespace can have.
-fn lock() -> Result<OwnedFd, HelperError> {
-    let start = Instant::now();
-    loop {
-        let take = || -> Result<OwnedFd, Errno> {
-            let address = SocketAddrUnix::new_abstract_name(LOCK)?;
-            let flags = SocketFlags::CLOEXEC;
-            let fd =
-                rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-            rustix::net::bind(&fd, &address)?;
-            Ok(fd)
-        };
-        match take() {
-            Ok(fd) => return Ok(fd),
-            Err(Errno::ADDRINUSE) if start.elapsed() < SUCCESSION => {
-                thread::sleep(Duration::from_millis(20));
-            }
-            Err(Errno::ADDRINUSE) => return Err(HelperError::Taken),
-            Err(e) => return Err(HelperError::Kernel(e.into())),
-        }
-    }
-}
-
 struct Client {
     socket: OwnedFd,
     holdings: Holdings,
@@ -165,12 +145,15 @@ struct Helper {
     /// Until when nobody is accepted, since that could not be done.
     rests_until: Option<Instant>,
     buffer: Vec<u8>,
-    _lock: OwnedFd,
+    _lock: Lock,
 }
 
 impl Helper {
     fn new(config: &Config) -> Result<Self, HelperError> {
-        let lock = lock()?;
+        let lock = Lock::take(ROLE, SUCCESSION).map_err(|error| match error {
+            LockError::Taken(_) => HelperError::Taken,
+            error => HelperError::Lock(error),
+        })?;
         let mut users = vec![0, rustix::process::geteuid().as_raw()];
         users.extend(&config.users);
         Ok(Self {

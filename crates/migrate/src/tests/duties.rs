@@ -1,8 +1,10 @@
 //! What the helper does and refuses, and what it leaves behind.
 
-use lasthop_kernel::sockopt;
+use lasthop_kernel::sockopt::{self, Repair};
+use rustix::net::SocketAddrUnix;
 use rustix::thread::CapabilitySet;
 
+use super::super::message::SocketRequest;
 use super::*;
 
 fn v4() -> IpAddr {
@@ -176,6 +178,7 @@ fn everything_goes_with_the_client_but_the_way_to_another_base_stays_after_a_kil
     assert!(!left(place).contains("10.9.0.7"), "{}", left(place));
 }
 
+/// SEC-30
 #[test]
 fn other_addresses_than_the_helper_was_started_for_are_refused() {
     let Some(mut world) = Testbed::new(Family::V4) else { return };
@@ -202,6 +205,86 @@ fn other_addresses_than_the_helper_was_started_for_are_refused() {
     still_talks(&failed.fd, &mut stream);
 }
 
+/// SEC-32: what anybody may take keeps no helper from starting, and only a helper keeps another.
+#[test]
+fn one_helper_serves_a_namespace_and_no_name_that_anybody_may_take_is_its_lock() {
+    let new = || lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable);
+    let Some(netns) = new() else { return };
+    let serve = || {
+        let (ours, theirs) = pair();
+        drop(ours);
+        let config = Config { addresses: vec![v4().into()], users: Vec::new() };
+        netns.enter(|| helper::serve_client(theirs, &config, &Stop::new().unwrap())).unwrap()
+    };
+    let names = ["lasthop helper", "lasthop transparent base", "lasthop transparent mobile"];
+    let _squatters = netns.enter(|| {
+        names.map(|name| {
+            let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+            let family = rustix::net::AddressFamily::UNIX;
+            let fd = rustix::net::socket(family, SocketType::STREAM, None).unwrap();
+            rustix::net::bind(&fd, &address).unwrap();
+            fd
+        })
+    });
+    serve().unwrap();
+    let lock = netns.enter(|| lasthop_kernel::lock::Lock::take("helper", PATIENCE)).unwrap();
+    assert!(matches!(serve(), Err(helper::HelperError::Taken)));
+    drop(lock);
+    serve().unwrap();
+}
+
+/// SEC-30: a helper that was started for no address does nothing for any.
+#[test]
+fn a_helper_for_no_address_permits_none() {
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
+    let place = &mut world.places[0];
+    place.end_helper(true);
+    place.start_helper(&[]);
+    let refused = [
+        place.admin().guard(&[v4().into()]).unwrap_err(),
+        place.admin().route(v4(), Route::Local).unwrap_err(),
+        probe(place.admin(), v4()).unwrap_err(),
+    ];
+    for error in refused {
+        assert!(error.to_string().contains("--address"), "{error}");
+    }
+}
+
+/// SEC-31: whatever a client of the helper holds, `TCP_REPAIR` is for sockets of the mobiles' addresses.
+#[test]
+fn only_a_socket_that_is_bound_to_a_mobiles_address_is_repaired() {
+    let Some(mut world) = Testbed::new(Family::V4) else { return };
+    let place = &mut world.places[0];
+    let unbound = lasthop_kernel::tcp::socket(v4()).unwrap();
+    let own = place.netns.enter(|| {
+        ["127.0.0.1:0", "[::1]:0", "[::ffff:127.0.0.1]:0", "0.0.0.0:0", "10.0.2.2:0"].map(|at| {
+            let at: SocketAddr = at.parse().unwrap();
+            let fd = lasthop_kernel::tcp::socket(at.ip()).unwrap();
+            rustix::net::bind(&fd, &at).unwrap();
+            fd
+        })
+    });
+    let mut others = Vec::from(own.unwrap());
+    others.push(unbound);
+    let fds: Vec<_> = others.iter().map(AsFd::as_fd).collect();
+    for outcome in place.admin().repair(&fds, Repair::On).unwrap() {
+        assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+    for fd in &others {
+        assert!(!sockopt::is_in_repair(fd.as_fd()).unwrap());
+    }
+    // Nor is one made for any other.
+    for at in ["127.0.0.1:0", "0.0.0.0:0", "10.9.0.8:0"] {
+        let wanted = SocketRequest { local: at.parse().unwrap(), repair: Some((0, 0)) };
+        let error = place.admin().sockets(&[wanted]).unwrap().pop().unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{at}");
+    }
+    let mobiles = place.admin().socket(SocketAddr::new(v4(), 0)).unwrap();
+    let done = place.admin().repair(&[mobiles.as_fd()], Repair::On).unwrap();
+    assert!(done.into_iter().all(|outcome| outcome.is_ok()));
+    assert!(sockopt::is_in_repair(mobiles.as_fd()).unwrap());
+}
+
 #[test]
 fn without_the_privilege_the_probe_names_what_was_tried_and_the_connection_goes_on() {
     let Some(mut world) = Testbed::new(Family::V4) else { return };
@@ -215,11 +298,12 @@ fn without_the_privilege_the_probe_names_what_was_tried_and_the_connection_goes_
             let mut sets = rustix::thread::capabilities(None).unwrap();
             sets.effective -= CapabilitySet::NET_ADMIN;
             rustix::thread::set_capabilities(None, sets).unwrap();
-            helper::serve_client(theirs, &Config::default(), &stop).unwrap();
+            let config = Config { addresses: vec![v4().into()], users: Vec::new() };
+            helper::serve_client(theirs, &config, &stop).unwrap();
         })
     });
     let mut admin = Admin::over(ours).unwrap();
-    let error = probe(&mut admin).unwrap_err().to_string();
+    let error = probe(&mut admin, v4()).unwrap_err().to_string();
     for what in ["TCP_REPAIR", "CAP_NET_ADMIN", "mode = \"anchor\""] {
         assert!(error.contains(what), "{error}");
     }
@@ -231,6 +315,28 @@ fn without_the_privilege_the_probe_names_what_was_tried_and_the_connection_goes_
     drop(guarding);
 }
 
+/// SEC-33: whoever asks waits for nothing, and a helper that does not answer is as good as gone.
+#[test]
+fn a_helper_that_does_not_answer_is_given_up_and_whoever_asks_does_not_wait() {
+    let (ours, _theirs) = pair();
+    let worker = Worker::start(Admin::over(ours).unwrap()).unwrap();
+    for n in 0..3 {
+        worker.handle().submit(move |admin| Some((n, admin.unroute(v4()).unwrap_err().is_gone())));
+    }
+    assert!(worker.poll().is_none(), "somebody has waited");
+    let mut told = Vec::new();
+    while told.len() < 3 {
+        let mut polled = [PollFd::new(&worker, PollFlags::IN)];
+        let timeout = Timespec::try_from(PATIENCE).unwrap();
+        assert_eq!(rustix::event::poll(&mut polled, Some(&timeout)), Ok(1), "nothing happens");
+        worker.drain();
+        told.extend(std::iter::from_fn(|| worker.poll()));
+    }
+    assert_eq!(told, [0, 1, 2].map(|n| (n, true)));
+    wait_until(|| worker.handle().is_gone());
+    assert!(worker.handle().wait_for(|admin| admin.unroute(v4())).unwrap_err().is_gone());
+}
+
 #[test]
 fn a_helper_that_goes_takes_no_connection_with_it() {
     let Some(mut world) = Testbed::new(Family::V4) else { return };
@@ -240,7 +346,7 @@ fn a_helper_that_goes_takes_no_connection_with_it() {
     place.helper.take().unwrap().join().unwrap();
     let failed = dump(place.admin(), fd).unwrap_err();
     assert!(failed.error.to_string().contains("is gone"), "{}", failed.error);
-    assert!(probe(place.admin()).is_err());
+    assert!(probe(place.admin(), v4()).is_err());
     still_talks(&failed.fd, &mut stream);
 }
 
@@ -253,7 +359,7 @@ fn what_is_no_standing_connection_fails_by_itself_among_others() {
     let mut outcomes = dump_all(world.places[0].admin(), vec![listening, fd, pipe]).into_iter();
     let mut next = || outcomes.next().unwrap();
     assert!(matches!(next().unwrap_err().error, MigrateError::Over));
-    let image = next().unwrap();
+    let image = image(next().unwrap());
     assert!(matches!(next().unwrap_err().error, MigrateError::Kernel { .. }));
     let fd = restore(world.places[0].admin(), &image).unwrap();
     still_talks(&fd, &mut stream);
@@ -317,13 +423,13 @@ fn a_segment_follows_announcements() {
         router.ip(&format!("link set seg{n} master br0 up\n")).unwrap();
         place.netns.interface_up("eth1", &both(&format!("1{n}"))).unwrap();
         place.end_helper(true);
-        place.start_helper(&[]);
         let all = both("100").map(|(ip, _)| Network::from(ip));
+        place.start_helper(&all);
         place.admin().guard(&all).unwrap();
     }
     router.interface_up("br0", &both("1")).unwrap();
     let routing = || Routing::new(RouteMode::Announce, Some("eth1".into()), Vec::new()).unwrap();
-    let mut routings = [routing(), routing()];
+    let routings = [routing(), routing()];
     // Until the end: to close one resets it.
     let mut standing = Vec::new();
     for family in [Family::V4, Family::V6] {
@@ -416,7 +522,7 @@ fn the_old_base_passes_on_what_still_comes_to_it() {
         two.netns.interface_up("next", &prefix("2")).unwrap();
         let image = dump(world.places[0].admin(), fd).unwrap();
         let fd = restore(world.places[1].admin(), &image).unwrap();
-        let mut routing = Routing::new(RouteMode::Route, None, Vec::new()).unwrap();
+        let routing = Routing::new(RouteMode::Route, None, Vec::new()).unwrap();
         let to = Some(family.pick("10.0.8.2", "fd00:8::2"));
         let none = routing.lose(world.places[0].admin(), family.mobile(), None).unwrap_err();
         assert!(none.to_string().contains("`via`"), "{none}");
@@ -444,14 +550,15 @@ fn a_helper_at_a_path_serves_who_connects() {
     let path = dir.join("helper.sock");
     let (stop, place) = (Stop::new().unwrap(), path.clone());
     let theirs = stop.clone();
+    let config = Config { addresses: vec![v4().into()], users: Vec::new() };
     let helper = thread::spawn(move || {
-        netns.enter(|| helper::serve_path(&place, &Config::default(), &theirs)).unwrap().unwrap();
+        netns.enter(|| helper::serve_path(&place, &config, &theirs)).unwrap().unwrap();
     });
     wait_until(|| path.exists());
     wait_until(|| Admin::connect(&path).is_ok());
     let mut admins: Vec<Admin> = (0..16).map(|_| Admin::connect(&path).unwrap()).collect();
     for admin in &mut admins {
-        probe(admin).unwrap();
+        probe(admin, v4()).unwrap();
     }
     let error = Admin::connect(&path).unwrap_err().to_string();
     assert!(error.contains("served already"), "{error}");

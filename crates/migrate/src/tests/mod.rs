@@ -139,7 +139,9 @@ impl BaseHost {
             netns.enter(|| helper::serve_client(theirs, &config, &stop)).unwrap().unwrap();
         }));
         self.admin = Some(Admin::over(ours).unwrap());
-        probe(self.admin()).unwrap();
+        if let Some(network) = permitted.first() {
+            probe(self.admin(), network.prefix().0).unwrap();
+        }
     }
 
     fn admin(&mut self) -> &mut Admin {
@@ -243,7 +245,7 @@ impl Testbed {
         let (old, new) = (self.here, 1 - self.here);
         let images: Vec<Image> = dump_all(self.places[old].admin(), fds)
             .into_iter()
-            .map(|outcome| outcome.unwrap_or_else(|failed| panic!("{}", failed.error)))
+            .map(|outcome| image(outcome.unwrap_or_else(|failed| panic!("{}", failed.error))))
             .map(|image| Image::decode(&image.encode()).unwrap())
             .collect();
         let fds = restore_all(self.places[new].admin(), &images);
@@ -260,6 +262,14 @@ impl Testbed {
         self.hand_over(vec![fd]).pop().unwrap()
     }
 
+    /// What is left to be read of a connection that is over.
+    fn rest_of(&mut self, fd: OwnedFd) -> Vec<u8> {
+        match dump_all(self.places[self.here].admin(), vec![fd]).pop().unwrap() {
+            Ok(Dumped::Rest(rest)) => rest,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Ends the world, and says what the server's link saw in both directions.
     fn end(self) -> Seen {
         // What is still on its way arrives.
@@ -269,6 +279,23 @@ impl Testbed {
         let (resets, others) = (to.resets + from.resets, to.others + from.others);
         Seen { resets, others, ..to }
     }
+}
+
+/// Reads one connection out of the kernel that stands.
+fn dump(admin: &mut Admin, fd: OwnedFd) -> Result<Image, Box<Failed>> {
+    dump_all(admin, vec![fd]).pop().unwrap().map(image)
+}
+
+fn image(dumped: Dumped) -> Image {
+    match dumped {
+        Dumped::Image(image) => *image,
+        Dumped::Rest(rest) => panic!("it is over, with {} bytes", rest.len()),
+    }
+}
+
+/// Puts one connection into the kernel.
+fn restore(admin: &mut Admin, image: &Image) -> Result<OwnedFd, MigrateError> {
+    restore_all(admin, std::slice::from_ref(image)).pop().unwrap()
 }
 
 /// Waits until the socket is ready.

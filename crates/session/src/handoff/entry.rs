@@ -9,6 +9,10 @@ use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason, SessionState};
 use super::Retry;
 use super::pull::Pull;
 
+/// The numbers of a handoff's states begin at so many times its own: then those of a base that was
+/// restarted are above those of any state of before, wherever that is.
+pub(super) const NUMBERS: u32 = 256;
+
 /// Who wants a session's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Recipient<A> {

@@ -6,7 +6,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent, moved};
-use super::entry::{Arriving, ArrivingStage, Holder, Leaving, Recipient, Role};
+use super::entry::{Arriving, ArrivingStage, Holder, Leaving, NUMBERS, Recipient, Role};
 use super::pull::Pull;
 use super::{Address, Authority, Config, Denied, Retry, delta};
 
@@ -318,7 +318,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         let wanted = arriving.wanted.take().unwrap_or(Recipient::Mobile(mobile));
         let attempt = self.attempt(session);
         self.ahead.remove(session);
-        let generation = generation.saturating_add(1);
+        // A base that was restarted meanwhile has begun at its handoff's numbers, which were before.
+        let least = attempt.saturating_mul(NUMBERS);
+        let generation = generation.saturating_add(1).max(least);
         if let Recipient::Mobile(mobile) = wanted {
             self.set(session, attempt, Role::Rebuilding(mobile));
             if let Some(entry) = self.sessions.get_mut(&session) {

@@ -4,13 +4,9 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState, Warrant};
 
 use super::base::{Base, BaseEvent, moved};
-use super::entry::{Arriving, Form, Holder, Leaving, Recipient, Role};
+use super::entry::{Arriving, Form, Holder, Leaving, NUMBERS, Recipient, Role};
 use super::outbox::{Out, Outgoing, PIECES_MAX};
 use super::{Address, Authority, Denied};
-
-/// The numbers of a handoff's states begin at so many times its own: then those of a base that was
-/// restarted are above those of any state of before, wherever that is.
-const NUMBERS: u32 = 256;
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A base wants a session (MHP-16).

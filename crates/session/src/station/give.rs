@@ -1,7 +1,7 @@
 //! The old base's part: a session leaves, with its wired halves or without.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::fmt::Debug;
 
@@ -29,7 +29,32 @@ pub(super) struct Delayed<A> {
     pub(super) until: Time,
 }
 
+/// Whether the fixed host has all that the mobile sent, its end included.
+fn is_written(connection: &ConnectionState) -> bool {
+    connection.up.ended && connection.up.bytes.is_empty()
+}
+
+/// A session that is frozen, and whose wired halves are being dumped.
+#[derive(Debug)]
+pub(super) struct Leaving<A, S> {
+    pub(super) session: SessionId,
+    pub(super) mobile: A,
+    state: SessionState,
+    left: AnchoredConnections<S>,
+    /// The session is over meanwhile, and its wired halves are reset.
+    over: bool,
+}
+
+/// What became of a session that was to be frozen.
+enum Frozen {
+    /// Its state; nothing if there is no such session here.
+    Now(Option<SessionState>),
+    /// Its wired halves are being dumped.
+    Later,
+}
+
 /// Connections whose wired halves stay here, as they are left here.
+#[derive(Debug)]
 struct AnchoredConnections<S> {
     connections: Vec<ConnectionState>,
     sockets: BTreeMap<ConnId, S>,
@@ -58,7 +83,11 @@ where
                 return;
             }
         }
-        self.delayed.remove(&session);
+        let waited = self.delayed.remove(&session);
+        if self.leaving.iter().any(|leaving| leaving.session == session && !leaving.over) {
+            // Whoever wants it gets it once its wired halves are dumped.
+            return;
+        }
         // Where no grants are required its owner is not known.
         let mobile = mobile.or_else(|| self.mobiles.with_session(session));
         let id = mobile.filter(|mobile| self.mobiles.get(*mobile).is_some_and(|m| !m.away));
@@ -68,11 +97,22 @@ where
             return;
         }
         self.run_deferred(world, None);
+        if self.is_restoring(session) {
+            let until = waited.map_or(now + READY_PATIENCE, |waited| waited.until);
+            self.delayed.insert(session, Delayed { mobile, until });
+            return;
+        }
         if self.machine.stays(now, session) {
             // The mobile itself came back: what it wants to carry on is here.
             return mobile.into_iter().for_each(|mobile| self.handle_return(world, now, mobile));
         }
-        let state = mobile.and_then(|mobile| self.freeze(world, now, session, mobile));
+        let frozen = mobile.map(|mobile| self.freeze(world, now, session, mobile));
+        if let Frozen::Now(state) = frozen.unwrap_or(Frozen::Now(None)) {
+            self.hand_over(now, session, state);
+        }
+    }
+
+    fn hand_over(&mut self, now: Time, session: SessionId, state: Option<SessionState>) {
         if let Some(state) = &state {
             self.note(session, NoteKind::Frozen(state.encoded_len()));
         }
@@ -108,28 +148,21 @@ where
         }
     }
 
-    fn freeze<W>(
-        &mut self,
-        world: &mut W,
-        now: Time,
-        session: SessionId,
-        mobile: A,
-    ) -> Option<SessionState>
+    fn freeze<W>(&mut self, world: &mut W, now: Time, session: SessionId, mobile: A) -> Frozen
     where
         W: Wires<A, Id = I, Socket = S>,
     {
-        let known = self.mobiles.get_mut(mobile)?;
+        let Some(known) = self.mobiles.get_mut(mobile) else { return Frozen::Now(None) };
         let waiting = known.call.as_mut().and_then(|call| call.state.take());
         if let Some(state) = waiting.filter(|state| state.session == session) {
             // It was not used here: the mobile has gone on before its association stood.
             self.recall_far(world, now, session);
-            return Some(state);
+            return Frozen::Now(Some(state));
         }
-        let id = known.at?;
         // A mobile has one session here. Under another name it is not the one that is meant.
-        if known.session != Some(session) {
-            return None;
-        }
+        let Some(id) = known.at.filter(|_| known.session == Some(session)) else {
+            return Frozen::Now(None);
+        };
         known.away = true;
         // What an earlier life of the session left here is nobody's.
         if let Some((_, sockets)) = self.recall(world, now, session) {
@@ -137,7 +170,7 @@ where
         }
         let mut far = self.recall_far(world, now, session);
         let hop = world.hop_state(id);
-        let (own, mut streams) = world.session(id)?;
+        let Some((own, mut streams)) = world.session(id) else { return Frozen::Now(None) };
         let mut state = SessionState { hop, ..own.freeze(now, &mut streams, session) };
         let wired: BTreeMap<ConnId, S> = gather(world.wired(id));
         let mut left = AnchoredConnections { connections: Vec::new(), sockets: BTreeMap::new() };
@@ -162,8 +195,76 @@ where
             connection.wired = Wired::Anchor { base, far: Box::new(far) }.encode(session);
             state.connections.push(connection);
         }
-        let gone: Vec<ConnId> = leaving.iter().map(|(_, conn)| *conn).collect();
-        for (conn, dumped) in world.dump(session, mobile, leaving) {
+        let gone: BTreeSet<ConnId> = gather(leaving.iter().map(|(_, conn)| *conn));
+        let dumped = world.dump(session, mobile, leaving);
+        for (conn, socket) in wired {
+            if !left.sockets.contains_key(&conn) && !gone.contains(&conn) {
+                world.reset(socket);
+            }
+        }
+        let leaving = Leaving { session, mobile, state, left, over: false };
+        match dumped {
+            Some(dumped) => Frozen::Now(Some(self.leave(world, now, leaving, dumped))),
+            None => {
+                self.leaving.push_back(leaving);
+                Frozen::Later
+            }
+        }
+    }
+
+    /// Wired halves were dumped, as [`Wires::dump`] was asked to.
+    pub fn handle_dumped<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        session: SessionId,
+        dumped: Vec<(ConnId, Dumped<S>)>,
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let at = self.leaving.iter().position(|leaving| leaving.session == session);
+        let Some(leaving) = at.and_then(|at| self.leaving.remove(at)) else { return };
+        if !leaving.over {
+            // To whoever wants it by now: the mobile itself, if it has come back.
+            let state = self.leave(world, now, leaving, dumped);
+            return self.hand_over(now, session, Some(state));
+        }
+        let mut images = Vec::new();
+        for (_, dumped) in dumped {
+            match dumped {
+                Dumped::Image(image) => images.push(image),
+                Dumped::Stays(socket) => world.reset(socket),
+                Dumped::Rest(_) | Dumped::Lost => {}
+            }
+        }
+        world.discard(session, images);
+    }
+
+    /// Sessions that are over meanwhile do not leave any more.
+    pub(super) fn end_leaving<W>(&mut self, world: &mut W, is_over: impl Fn(&Leaving<A, S>) -> bool)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        for leaving in self.leaving.iter_mut().filter(|leaving| is_over(leaving)) {
+            leaving.over = true;
+            let sockets = core::mem::take(&mut leaving.left.sockets);
+            sockets.into_values().for_each(|socket| world.reset(socket));
+        }
+    }
+
+    /// The state of a session whose wired halves were dumped.
+    fn leave<W>(
+        &mut self,
+        world: &mut W,
+        now: Time,
+        leaving: Leaving<A, S>,
+        dumped: Vec<(ConnId, Dumped<S>)>,
+    ) -> SessionState
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Leaving { session, mobile, mut state, mut left, .. } = leaving;
+        for (conn, dumped) in dumped {
             let connection = state.connections.iter_mut().find(|c| c.id == conn.0);
             let Some(connection) = connection else { continue };
             match dumped {
@@ -171,18 +272,18 @@ where
                     self.counts.migrated += 1;
                     connection.wired = Wired::<A>::Image(image).encode(session);
                 }
+                Dumped::Rest(rest) if is_written(connection) => {
+                    connection.down.bytes.extend(rest);
+                    connection.down.ended = true;
+                }
+                Dumped::Rest(_) => connection.wired = Wired::<A>::Lost.encode(session),
                 Dumped::Stays(socket) => self.stay(world, session, socket, connection, &mut left),
                 Dumped::Lost => connection.wired = Wired::<A>::Lost.encode(session),
             }
         }
-        for (conn, socket) in wired {
-            if !left.sockets.contains_key(&conn) && !gone.contains(&conn) {
-                world.reset(socket);
-            }
-        }
         self.counts.anchored += left.sockets.len() as u64;
         self.keep(world, now, session, mobile, left.connections, left.sockets);
-        Some(state)
+        state
     }
 
     /// A wired half stays here, and the new base is notified.

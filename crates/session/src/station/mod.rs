@@ -38,7 +38,7 @@ pub use bridge::Bridge;
 pub use world::{Dumped, Ended, Farewell, Fate, Restored, SocketState, Wires};
 
 use anchor::Fars;
-use give::Delayed;
+use give::{Delayed, Leaving};
 use kept::Keeps;
 use mobiles::{Call, Mobiles};
 use take::Restoring;
@@ -152,6 +152,10 @@ pub struct Station<A, T, I, S> {
     /// Sessions that are requested and wait until wired halves can leave.
     delayed: BTreeMap<SessionId, Delayed<A>>,
     deferred: VecDeque<(Time, Deferred<A, I>)>,
+    /// Sessions that are frozen, and whose wired halves are being dumped.
+    leaving: VecDeque<Leaving<A, S>>,
+    /// Sessions that have come, and whose wired halves are being made.
+    restoring: VecDeque<Restoring<A, I>>,
     /// When to look at what has a time limit. What has met it, or has another by now, stays as it is.
     due: Deadlines<Due<A, I>>,
     notes: VecDeque<Note<A>>,
@@ -177,6 +181,8 @@ where
             ended: BTreeSet::new(),
             delayed: BTreeMap::new(),
             deferred: VecDeque::new(),
+            leaving: VecDeque::new(),
+            restoring: VecDeque::new(),
             due: Deadlines::new(),
             notes: VecDeque::new(),
             counts: Counts::default(),
@@ -216,6 +222,12 @@ where
     /// Associations to bases that have wired halves of sessions that are here.
     pub fn anchors(&self) -> usize {
         self.far.len()
+    }
+
+    /// Whether no wired halves are being dumped or made.
+    #[cfg(test)]
+    fn is_done(&self) -> bool {
+        self.leaving.is_empty() && self.restoring.is_empty()
     }
 
     /// The next thing that an operator wants to know.
@@ -556,7 +568,9 @@ where
     /// When [`advance`](Self::advance) wants to be called at the latest, if wired halves can leave and
     /// come ([`Wires::is_ready`]) or cannot.
     pub fn next_timeout(&self, ready: bool) -> Option<Time> {
-        let delayed = self.delayed.values().map(|delayed| delayed.until).min();
+        // What waits for wired halves that are being made goes on when they are.
+        let delayed = self.delayed.iter().filter(|(session, _)| !self.is_restoring(**session));
+        let delayed = delayed.map(|(_, delayed)| delayed.until).min();
         let own =
             [self.machine.next_timeout(), self.due.next(), delayed, self.next_deferred(ready)];
         own.into_iter().flatten().min()
@@ -588,6 +602,7 @@ where
             BaseEvent::Begins { session, mobile } => {
                 // What was to leave of it, or was elsewhere, is over.
                 self.delayed.remove(&session);
+                self.end_leaving(world, |leaving| leaving.session == session);
                 self.end_elsewhere(world, now, session);
                 self.end_wait(world, now, session, mobile);
                 world.end_move(mobile);
@@ -608,6 +623,7 @@ where
     where
         W: Wires<A, Id = I, Socket = S>,
     {
+        self.end_leaving(world, |leaving| leaving.session == session);
         self.end_elsewhere(world, now, session);
         self.discard_deferred(world, session);
         // It may have come for a mobile that has no association here yet.
@@ -657,23 +673,21 @@ where
                 Deferred::Reroute { session, to } => {
                     world.reroute(session, self.mobiles.with_session(session), to);
                 }
-                Deferred::Restore(Restoring { id, session, mobile, images }) => {
-                    world.restore(id, session, mobile, images);
-                    world.end_move(mobile);
-                }
+                Deferred::Restore(restoring) => self.restore(world, restoring),
             }
         }
     }
 
-    /// Wired halves of a session that is over need not be made.
+    /// Wired halves of a session that is over need not be made, and those that are being made are reset.
     fn discard_deferred<W>(&mut self, world: &mut W, session: SessionId)
     where
         W: Wires<A, Id = I, Socket = S>,
     {
+        let restoring = self.restoring.iter_mut();
+        restoring.filter(|restoring| restoring.session == session).for_each(Restoring::end);
         self.deferred.retain_mut(|(_, deferred)| match deferred {
             Deferred::Restore(restoring) if restoring.session == session => {
-                let images = restoring.images.drain(..).map(|restored| restored.image);
-                world.discard(session, images.collect());
+                world.discard(session, core::mem::take(&mut restoring.images));
                 world.end_move(restoring.mobile);
                 false
             }

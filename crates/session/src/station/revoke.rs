@@ -34,12 +34,14 @@ where
             sessions.insert(state.session);
             self.discard(world, now, state);
         }
+        self.end_leaving(world, |leaving| leaving.mobile == mobile);
+        let restoring = self.restoring.iter_mut();
+        restoring.filter(|restoring| restoring.mobile == mobile).for_each(Restoring::end);
         for (at, deferred) in core::mem::take(&mut self.deferred) {
             match deferred {
                 Deferred::Restore(restoring) if restoring.mobile == mobile => {
                     let Restoring { session, images, .. } = restoring;
-                    let images = images.into_iter().map(|restored| restored.image);
-                    world.discard(session, images.collect());
+                    world.discard(session, images);
                 }
                 other => self.deferred.push_back((at, other)),
             }

@@ -12,13 +12,37 @@ use super::{Bridge, Deferred, Ended, NoteKind, Restored, SocketState, Station, W
 use crate::handoff::{self, Address, Authority, ConnectionState, Direction, Stage};
 use crate::{ConnId, SessionId, SessionState};
 
-/// Connections of a session that has come, with their wired halves as they were elsewhere.
+/// Connections of a session that has come, and whose wired halves are made anew.
 #[derive(Debug)]
 pub(super) struct Restoring<A, I> {
     pub(super) id: I,
     pub(super) session: SessionId,
     pub(super) mobile: A,
-    pub(super) images: Vec<Restored>,
+    connections: Vec<Restored>,
+    /// The wired halves as they were elsewhere, in the order of the connections; none once they are being
+    /// made.
+    pub(super) images: Vec<Vec<u8>>,
+    /// The session is over, and its wired halves are reset.
+    pub(super) over: bool,
+}
+
+impl<A, I: Copy + Eq> Restoring<A, I> {
+    fn mark_ended(&mut self, id: I, conn: ConnId, how: Ended) {
+        let mut connections = self.connections.iter_mut();
+        if self.id == id
+            && let Some(restored) = connections.find(|restored| restored.conn == conn)
+        {
+            restored.ended.get_or_insert(how);
+        }
+    }
+
+    /// The session is over.
+    pub(super) fn end(&mut self) {
+        self.over = true;
+        for restored in &mut self.connections {
+            restored.ended = Some(Ended::Reset);
+        }
+    }
 }
 
 /// A connection that has yet to find its wired half.
@@ -94,12 +118,13 @@ where
         world.adopt_hop_state(id, &hop);
         self.mobiles.name(mobile, session);
         self.stands(mobile);
-        let mut images = Vec::new();
+        let (mut connections, mut images) = (Vec::new(), Vec::new());
         for Unwired { conn, target, read_done, wired } in unwired {
             match wired {
                 None => {}
                 Some(Wired::Image(image)) => {
-                    images.push(Restored { conn, target, read_done, ended: None, image });
+                    connections.push(Restored { conn, target, read_done, ended: None });
+                    images.push(image);
                 }
                 Some(Wired::Lost) => Self::reset(world, id, conn),
                 Some(Wired::Anchor { base, .. }) if base == self.own => match home.remove(&conn) {
@@ -118,7 +143,7 @@ where
         for (conn, socket) in home {
             socket.into_iter().for_each(|socket| world.attach(socket, (id, conn)));
         }
-        let restoring = Restoring { id, session, mobile, images };
+        let restoring = Restoring { id, session, mobile, connections, images, over: false };
         self.deferred.push_back((now + W::DEFERRAL, Deferred::Restore(restoring)));
         self.counts.here += 1;
         self.machine.rebuilt(now, session, true);
@@ -221,15 +246,64 @@ where
 
     /// A connection that has come has ended; its wired half may still have to be made.
     pub(super) fn mark_ended(&mut self, id: I, conn: ConnId, how: Ended) {
-        for (_, deferred) in &mut self.deferred {
-            let Deferred::Restore(restoring) = deferred else { continue };
-            let mut images = restoring.images.iter_mut();
-            if restoring.id == id
-                && let Some(restored) = images.find(|restored| restored.conn == conn)
-            {
-                restored.ended.get_or_insert(how);
+        let deferred = self.deferred.iter_mut().filter_map(|(_, deferred)| match deferred {
+            Deferred::Restore(restoring) => Some(restoring),
+            Deferred::Reroute { .. } => None,
+        });
+        deferred
+            .chain(&mut self.restoring)
+            .for_each(|restoring| restoring.mark_ended(id, conn, how));
+    }
+
+    /// Has wired halves of a session that has come made anew.
+    pub(super) fn restore<W>(&mut self, world: &mut W, mut restoring: Restoring<A, I>)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let images = core::mem::take(&mut restoring.images);
+        match world.restore(restoring.session, restoring.mobile, images) {
+            Some(made) => self.install(world, restoring, made),
+            None => self.restoring.push_back(restoring),
+        }
+    }
+
+    /// Wired halves were made anew, as [`Wires::restore`] was asked to.
+    pub fn handle_restored<W>(
+        &mut self,
+        world: &mut W,
+        session: SessionId,
+        made: Vec<Option<W::Made>>,
+    ) where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let at = self.restoring.iter().position(|restoring| restoring.session == session);
+        if let Some(restoring) = at.and_then(|at| self.restoring.remove(at)) {
+            self.install(world, restoring, made);
+        }
+    }
+
+    fn install<W>(&self, world: &mut W, restoring: Restoring<A, I>, made: Vec<Option<W::Made>>)
+    where
+        W: Wires<A, Id = I, Socket = S>,
+    {
+        let Restoring { id, mobile, connections, over, .. } = restoring;
+        let mut made = made.into_iter();
+        for restored in connections {
+            match made.next().flatten() {
+                Some(half) => world.install(id, restored, half),
+                None if over => {}
+                None => Self::reset(world, id, restored.conn),
             }
         }
+        // A mobile that has left meanwhile may be anywhere.
+        if self.mobiles.at(mobile).is_some() {
+            world.end_move(mobile);
+        }
+    }
+
+    /// Whether wired halves of a session are being made.
+    pub(super) fn is_restoring(&self, session: SessionId) -> bool {
+        self.restoring.iter().any(|restoring| restoring.session == session && !restoring.over)
     }
 
     /// Resets a session's connections, and so their fixed hosts are notified.

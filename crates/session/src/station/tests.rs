@@ -440,6 +440,14 @@ impl Roaming {
         }
     }
 
+    /// A base hears of something that took its time.
+    fn finish_job(&mut self, base: u32) {
+        if !self.node(base).sockets.jobs.is_empty() {
+            self.with_node(base, node::finish_job);
+            self.poll();
+        }
+    }
+
     /// Lets time pass with everything delivered, openings accepted and bytes relayed.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
@@ -450,6 +458,7 @@ impl Roaming {
                     break;
                 }
             }
+            (1..=3).for_each(|base| self.finish_job(base));
             for _ in 0..4 {
                 self.carry(usize::MAX, usize::MAX);
                 self.carry_links(usize::MAX);

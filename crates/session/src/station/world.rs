@@ -17,6 +17,8 @@ use crate::{ConnId, SessionId};
 pub trait Wires<A>: Associations {
     /// Names a wired half. It may be one that is still being made.
     type Socket: Copy;
+    /// A wired half that was made anew, and has no connection yet.
+    type Made;
 
     /// How long what takes the kernel tens of milliseconds waits for messages to leave.
     const DEFERRAL: Duration = Duration::from_millis(2);
@@ -61,16 +63,33 @@ pub trait Wires<A>: Associations {
 
     /// Takes wired halves out, as bytes for another base. Packets for the mobile's address are to
     /// reset no connection that is elsewhere from here on, even if there are none to take.
+    ///
+    /// What came of each; or `None` where that takes time: then
+    /// [`Station::handle_dumped`](super::Station::handle_dumped) is told, those of one session in the order
+    /// in which they were begun.
     fn dump(
         &mut self,
         session: SessionId,
         mobile: A,
         leaving: Vec<Name<Self::Socket>>,
-    ) -> Vec<(ConnId, Dumped<Self::Socket>)>;
+    ) -> Option<Vec<(ConnId, Dumped<Self::Socket>)>>;
 
-    /// Makes wired halves anew from what [`dump`](Self::dump) gave, those of connections that have ended
-    /// too; connections whose wired half cannot be had are reset. Packets for the mobile come here from here on.
-    fn restore(&mut self, id: Self::Id, session: SessionId, mobile: A, images: Vec<Restored>);
+    /// Makes wired halves anew from what [`dump`](Self::dump) gave. Packets for the mobile come here from
+    /// here on.
+    ///
+    /// Those that were made, in the order of the images, and nothing for one that cannot be had; or `None`
+    /// where that takes time: then [`Station::handle_restored`](super::Station::handle_restored) is told,
+    /// those of one session in the order in which they were begun.
+    fn restore(
+        &mut self,
+        session: SessionId,
+        mobile: A,
+        images: Vec<Vec<u8>>,
+    ) -> Option<Vec<Option<Self::Made>>>;
+
+    /// A wired half that was made anew has its connection in the session of an association. That of a
+    /// connection that has ended ends as it did.
+    fn install(&mut self, id: Self::Id, restored: Restored, made: Self::Made);
 
     /// What a mobile's wired halves hold at this moment, up to `limit` bytes of it, to be sent ahead of a
     /// handoff: bytes that [`dump`](Self::dump) would give, in whatever form. None of those that stay.
@@ -139,6 +158,9 @@ pub enum Fate {
 pub enum Dumped<S> {
     /// Its state, opaque to the machine.
     Image(Vec<u8>),
+    /// It is over but for these bytes of the fixed host's, the last, which nobody has read: nothing is
+    /// to be made anew.
+    Rest(Vec<u8>),
     /// It could not leave and stays.
     Stays(S),
     /// It is reset.
@@ -156,8 +178,6 @@ pub struct Restored {
     pub read_done: bool,
     /// How the connection has ended since it came, if it has.
     pub ended: Option<Ended>,
-    /// What [`dump`](Wires::dump) gave.
-    pub image: Vec<u8>,
 }
 
 /// How a connection ended before it had its wired half.

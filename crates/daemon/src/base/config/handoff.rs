@@ -122,6 +122,14 @@ pub struct MobileAddresses {
     pub networks: Vec<Network>,
 }
 
+impl MobileAddresses {
+    /// One of all these.
+    pub(in crate::base) fn any(&self) -> Option<IpAddr> {
+        let network = self.networks.first().map(|network| network.prefix().0);
+        self.addresses.first().copied().or(network)
+    }
+}
+
 fn contradiction<T>(why: String) -> Result<T, ConfigError> {
     Err(ConfigError::Contradiction(why))
 }

@@ -1,28 +1,28 @@
 //! `migrate` mode: what the kernel and the privileged helper do for it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{self as migrate, Admin, Failed, Flow, Image, MigrateError, Routing};
+use lasthop_migrate::{self as migrate, Admin, Dumped, Failed, Flow, Image, MigrateError, Routing};
 use lasthop_session::{ConnId, SessionId};
 use lasthop_units::{Duration, Time, gather};
 
 use super::{Fallback, HandoffConfig, MobileAddresses, Mode};
-use crate::base::exits::Helper;
+use crate::base::exits::{Done, Helper};
 use crate::error::RunError;
-use crate::relay::Relay;
+use crate::relay::{Paused, Relay};
 
 /// How long after a mobile's connections stand here strays to its addresses are reset: nothing waits
 /// for that, and it costs what waits a moment.
 const ANSWER_DELAY: Duration = Duration::from_millis(200);
 
 /// A dumped connection, or why it was not; the relay if it goes on.
-pub(super) type Dumped = (ConnId, String, Result<Box<Image>, (Option<Relay>, MigrateError)>);
+pub(super) type Outcome = (ConnId, String, Result<Dumped, (Option<Relay>, MigrateError)>);
 
 /// What moves wired connections.
 pub(in crate::base) struct Migration {
@@ -36,6 +36,24 @@ pub(in crate::base) struct Migration {
     whole: BTreeMap<PublicKey, Time>,
     /// Sessions that were dumped here, with the flows that are silent until their routes have moved.
     leaving: BTreeMap<SessionId, (PublicKey, Vec<Flow>)>,
+    /// Connections of sessions that are being dumped, in the order in which that was asked.
+    dumping: VecDeque<Dumping>,
+}
+
+/// Connections of a session that are being dumped.
+struct Dumping {
+    session: SessionId,
+    mobile: PublicKey,
+    connections: Vec<(ConnId, String, Paused)>,
+}
+
+/// An image of a connection that has one of these addresses.
+fn decode(image: &[u8], own: &[IpAddr]) -> Result<Image, String> {
+    let image = Image::decode(image).map_err(|e| e.to_string())?;
+    match own.contains(&image.flow().local.ip().to_canonical()) {
+        true => Ok(image),
+        false => Err("its address is not one of the mobile's".to_owned()),
+    }
 }
 
 /// Whether packets for the mobiles' addresses can follow them here.
@@ -82,7 +100,8 @@ impl Migration {
             return None;
         }
         let helper = helper?.clone();
-        if let Err(error) = migrate::probe(&mut helper.lock()) {
+        let address = mobiles.iter().find_map(MobileAddresses::any)?;
+        if let Err(error) = helper.wait_for(move |admin| migrate::probe(admin, address)) {
             tracing::warn!(%error, "connections cannot migrate: falling back to anchor");
             return None;
         }
@@ -98,12 +117,13 @@ impl Migration {
             here: BTreeSet::new(),
             whole: BTreeMap::new(),
             leaving: BTreeMap::new(),
+            dumping: VecDeque::new(),
         })
     }
 
     /// Whether the helper is away.
     pub(super) fn is_unhelped(&self) -> bool {
-        self.helper.lock().is_gone()
+        self.helper.is_gone()
     }
 
     /// Whether this socket of a mobile's has an address that follows the mobile.
@@ -111,32 +131,57 @@ impl Migration {
         self.owns(mobile, tcp::local_addr(fd).ip())
     }
 
-    /// Takes connections out of the kernel. Their packets are dropped from here on.
+    /// A session leaves with no connection that is to be taken out. The next ones of its mobile's
+    /// addresses are made elsewhere.
+    pub(super) fn leave(&mut self, session: SessionId, mobile: PublicKey) {
+        self.stop_stray_resets(mobile);
+        self.leaving.entry(session).or_insert_with(|| (mobile, Vec::new()));
+    }
+
+    /// Has connections taken out of the kernel: [`dumped`](Self::dumped) takes what came of it. Their
+    /// packets are dropped from then on.
     pub(super) fn dump(
         &mut self,
         reactor: &mut Reactor<Source>,
         session: SessionId,
         mobile: PublicKey,
         relays: Vec<(ConnId, String, Relay)>,
-    ) -> Vec<Dumped> {
+    ) {
         let mut fds = Vec::with_capacity(relays.len());
-        let mut paused = Vec::with_capacity(relays.len());
+        let mut connections = Vec::with_capacity(relays.len());
         for (conn, target, relay) in relays {
             let (socket, rest) = relay.into_parts();
             let Socket { fd, token, .. } = socket;
             reactor.remove(&fd, token);
             fds.push(fd);
-            paused.push((conn, target, rest));
+            connections.push((conn, target, rest));
         }
         self.whole.remove(&mobile);
-        let outcomes = migrate::dump_all(&mut self.helper.lock(), fds);
+        self.dumping.push_back(Dumping { session, mobile, connections });
+        self.helper.submit(move |admin| Some(Done::Dumped(session, migrate::dump_all(admin, fds))));
+    }
+
+    /// What came of a session's connections that were to be dumped.
+    pub(super) fn dumped(
+        &mut self,
+        reactor: &mut Reactor<Source>,
+        session: SessionId,
+        outcomes: Vec<Result<Dumped, Box<Failed>>>,
+    ) -> Vec<Outcome> {
+        let at = self.dumping.iter().position(|dumping| dumping.session == session);
+        let Some(Dumping { mobile, connections, .. }) = at.and_then(|at| self.dumping.remove(at))
+        else {
+            return Vec::new();
+        };
         let (_, flows) = self.leaving.entry(session).or_insert_with(|| (mobile, Vec::new()));
         let mut out = Vec::with_capacity(outcomes.len());
-        for (outcome, (conn, target, rest)) in outcomes.into_iter().zip(paused) {
+        for (outcome, (conn, target, rest)) in outcomes.into_iter().zip(connections) {
             let outcome = match outcome {
-                Ok(image) => {
-                    flows.push(image.flow());
-                    Ok(Box::new(image))
+                Ok(dumped) => {
+                    if let Dumped::Image(image) = &dumped {
+                        flows.push(image.flow());
+                    }
+                    Ok(dumped)
                 }
                 Err(failed) => {
                     let Failed { fd, error } = *failed;
@@ -165,9 +210,9 @@ impl Migration {
         if let Some(mobile) = mobile {
             self.stop_stray_resets(mobile);
             self.here.remove(&mobile);
-            self.reroute(mobile, |routing, helper, address| routing.lose(helper, address, via));
+            self.reroute(mobile, move |routing, admin, address| routing.lose(admin, address, via));
         }
-        self.thaw(&flows);
+        self.thaw(flows);
     }
 
     /// A mobile is not here any more, and nobody knows where it is: another base may have
@@ -179,39 +224,35 @@ impl Migration {
         }
     }
 
-    /// Makes connections anew, and has packets for them come here. Another base gave the images: one whose
-    /// address is not the mobile's is not made.
-    pub(super) fn restore(
-        &mut self,
-        session: SessionId,
-        mobile: PublicKey,
-        images: &[Image],
-    ) -> Vec<Result<OwnedFd, String>> {
-        let own = |image: &Image| image.is_over() || self.owns(mobile, image.flow().local.ip());
-        let foreign: Vec<bool> = images.iter().map(|image| !own(image)).collect();
-        let images: Vec<Image> = images.iter().filter(|image| own(image)).cloned().collect();
+    /// Has connections made anew, and packets for them come here. What came of each is
+    /// [told](Done::Restored). Another base gave the images: one whose address is not the mobile's is not
+    /// made.
+    pub(super) fn restore(&mut self, session: SessionId, mobile: PublicKey, images: Vec<Vec<u8>>) {
         // Where the route is here already, or the connections never left, packets come all the time.
         let restore = match self.here.contains(&mobile) || self.leaving.contains_key(&session) {
             true => migrate::restore_all,
             false => migrate::restore_unrouted,
         };
-        let outcomes = match &images[..] {
-            [] => Vec::new(),
-            images => restore(&mut self.helper.lock(), images),
-        };
-        // They may have come home without having been anywhere.
+        let own = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        self.helper.submit(move |admin| {
+            let images: Vec<_> = images.iter().map(|bytes| decode(bytes, &own)).collect();
+            let whole: Vec<Image> = images.iter().flatten().cloned().collect();
+            let mut made = restore(admin, &whole).into_iter();
+            let outcomes = images.into_iter().map(|image| {
+                image?;
+                let made = made.next().unwrap_or(Err(MigrateError::State("it was lost")));
+                made.map_err(|e| e.to_string())
+            });
+            Some(Done::Restored(session, outcomes.collect()))
+        });
+        self.stay(session);
+    }
+
+    /// A session has come. It may have come home without having been anywhere.
+    pub(super) fn stay(&mut self, session: SessionId) {
         if let Some((_, flows)) = self.leaving.remove(&session) {
-            self.thaw(&flows);
+            self.thaw(flows);
         }
-        let mut outcomes = outcomes.into_iter();
-        let outcome = |foreign| match foreign {
-            true => Err("its address is not one of the mobile's".to_owned()),
-            false => outcomes.next().map_or_else(
-                || Err("it was lost".to_owned()),
-                |outcome| outcome.map_err(|e| e.to_string()),
-            ),
-        };
-        foreign.into_iter().map(outcome).collect()
     }
 
     /// Whether a mobile has that address by the configuration.
@@ -238,7 +279,7 @@ impl Migration {
     }
 
     fn gain(&mut self, mobile: PublicKey) {
-        self.reroute(mobile, |routing, helper, address| routing.gain(helper, address, None));
+        self.reroute(mobile, |routing, admin, address| routing.gain(admin, address, None));
     }
 
     /// Strays to a mobile's addresses are dropped from here on: its connections may be elsewhere.
@@ -248,11 +289,15 @@ impl Migration {
     }
 
     fn set_stray_resets(&mut self, mobile: PublicKey, answers: bool) {
-        for address in self.addresses.get(&mobile).into_iter().flatten() {
-            if let Err(error) = self.helper.lock().answer(*address, answers) {
-                log_error(*address, &error, "what becomes of strays cannot be changed");
+        let addresses = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        self.helper.submit(move |admin| {
+            for address in addresses {
+                if let Err(error) = admin.answer(address, answers) {
+                    log_error(address, &error, "what becomes of strays cannot be changed");
+                }
             }
-        }
+            None
+        });
     }
 
     /// Has strays reset where that is due.
@@ -270,48 +315,48 @@ impl Migration {
     }
 
     /// Resets connections that nobody came for.
-    pub(super) fn discard(&mut self, session: SessionId, images: &[Image]) {
-        let known = |image: &&Image| {
-            let local = image.flow().local.ip();
-            self.addresses.keys().any(|mobile| self.owns(*mobile, local))
-        };
-        let images: Vec<Image> = images.iter().filter(known).cloned().collect();
-        for fd in migrate::restore_all(&mut self.helper.lock(), &images).into_iter().flatten() {
-            tcp::abort_on_close(&fd);
+    pub(super) fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>) {
+        if !images.is_empty() {
+            let own: Vec<IpAddr> = self.addresses.values().flatten().copied().collect();
+            self.helper.submit(move |admin| {
+                // A socket that is made anew and closed sends its fixed host a FIN or RST.
+                let images: Vec<Image> =
+                    images.iter().flat_map(|bytes| decode(bytes, &own)).collect();
+                for fd in migrate::restore_all(admin, &images).into_iter().flatten() {
+                    tcp::abort_on_close(&fd);
+                }
+                None
+            });
         }
-        if let Some((_, flows)) = self.leaving.remove(&session) {
-            self.thaw(&flows);
-        }
+        self.stay(session);
     }
 
-    /// Tells what became of hooks.
-    pub(super) fn poll(&mut self) {
-        self.routing.drain();
-        while let Some(change) = self.routing.poll() {
-            if let Err(error) = change.outcome {
-                tracing::warn!(address = %change.address, %error, "cannot move a mobile's route");
+    fn thaw(&self, flows: Vec<Flow>) {
+        self.helper.submit(move |admin| {
+            if let Err(error) = admin.thaw(&flows)
+                && !error.is_gone()
+            {
+                tracing::warn!(%error, "cannot remove the packet rules of moved connections: they expire");
             }
-        }
-    }
-
-    fn thaw(&mut self, flows: &[Flow]) {
-        if let Err(error) = self.helper.lock().thaw(flows)
-            && !error.is_gone()
-        {
-            tracing::warn!(%error, "cannot remove the packet rules of moved connections: they expire");
-        }
+            None
+        });
     }
 
     fn reroute(
-        &mut self,
+        &self,
         mobile: PublicKey,
-        mut change: impl FnMut(&mut Routing, &mut Admin, IpAddr) -> Result<(), MigrateError>,
+        change: impl Fn(&Routing, &mut Admin, IpAddr) -> Result<(), MigrateError> + Send + 'static,
     ) {
-        for address in self.addresses.get(&mobile).into_iter().flatten() {
-            if let Err(error) = change(&mut self.routing, &mut self.helper.lock(), *address) {
-                log_error(*address, &error, "cannot move a mobile's route");
+        let addresses = self.addresses.get(&mobile).cloned().unwrap_or_default();
+        let routing = self.routing.clone();
+        self.helper.submit(move |admin| {
+            for address in addresses {
+                if let Err(error) = change(&routing, admin, address) {
+                    log_error(address, &error, "cannot move a mobile's route");
+                }
             }
-        }
+            None
+        });
     }
 }
 
@@ -328,7 +373,7 @@ mod tests {
     use lasthop_hop::seal::Keypair;
     use lasthop_kernel::netns::{Netns, NetnsError};
     use lasthop_kernel::stop::Stop;
-    use lasthop_migrate::RouteMode;
+    use lasthop_migrate::{RouteMode, Worker};
     use lasthop_units::Seed;
 
     use super::*;
@@ -385,28 +430,43 @@ mod tests {
                 let patience = std::time::Duration::from_secs(30);
                 lasthop_testing::wait_or(patience, answers, || "no helper".to_owned());
                 let mut admin = helped.unwrap();
-                migrate::probe(&mut admin).unwrap();
+                migrate::probe(&mut admin, own).unwrap();
                 let host = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
                 let socket = std::net::TcpStream::connect(host.local_addr().unwrap()).unwrap();
                 let _fixed_host = host.accept().unwrap();
                 let image = migrate::dump_all(&mut admin, vec![socket.into()]).pop().unwrap();
-                let image = image.map_err(|failed| failed.error).unwrap();
+                let Dumped::Image(image) = image.map_err(|failed| failed.error).unwrap() else {
+                    panic!("it is a connection");
+                };
+                let worker = Worker::start(admin).unwrap();
                 let [its, another] = [1, 2].map(|n| *Keypair::generate(Seed::from_u64(n)).public());
                 let mut migration = Migration {
-                    helper: Helper::new(admin),
+                    helper: worker.handle().clone(),
                     routing: Routing::new(RouteMode::None, None, vec![]).unwrap(),
                     addresses: BTreeMap::from([(its, vec![own]), (another, vec![other])]),
                     here: BTreeSet::new(),
                     whole: BTreeMap::new(),
                     leaving: BTreeMap::new(),
+                    dumping: VecDeque::new(),
                 };
-                let images = [image.clone(), image];
-                let session = SessionId(7);
-                for refused in migration.restore(session, another, &images) {
+                let mut restored = |mobile, images| {
+                    migration.restore(SessionId(7), mobile, images);
+                    let (mut done, start) = (None, std::time::Instant::now());
+                    while done.is_none() && start.elapsed() < patience {
+                        done = worker.poll();
+                        std::thread::sleep(std::time::Duration::from_millis(5));
+                    }
+                    let Some(Done::Restored(SessionId(7), made)) = done else {
+                        panic!("nothing was made: {done:?}");
+                    };
+                    made
+                };
+                let image = image.encode();
+                for refused in restored(another, vec![image.clone(), image.clone()]) {
                     let why = refused.map(drop).unwrap_err();
                     assert_eq!(why, "its address is not one of the mobile's");
                 }
-                assert!(migration.restore(session, its, &images[..1])[0].is_ok());
+                assert!(restored(its, vec![image])[0].is_ok());
             })
             .unwrap();
         stop.request();

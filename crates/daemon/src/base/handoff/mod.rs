@@ -6,11 +6,12 @@ mod wires;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 
 use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
 use lasthop_kernel::slab::Key;
-use lasthop_migrate::RouteMode;
+use lasthop_migrate::{Dumped, Failed, RouteMode};
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
@@ -241,6 +242,31 @@ impl Handoffs {
         station.handle_wanted(&mut BaseWires { core, means }, now, id, from, session);
     }
 
+    /// Connections of a session were taken out of the kernel.
+    pub(super) fn handle_dumped(
+        &mut self,
+        core: &mut Core,
+        session: SessionId,
+        outcomes: Vec<Result<Dumped, Box<Failed>>>,
+    ) {
+        let (now, Self { station, means, .. }) = (core.now, &mut *self);
+        let world = &mut BaseWires { core, means };
+        let dumped = world.dumped(session, outcomes);
+        station.handle_dumped(world, now, session, dumped);
+    }
+
+    /// Connections of a session were put into the kernel, or were not, and why.
+    pub(super) fn handle_restored(
+        &mut self,
+        core: &mut Core,
+        session: SessionId,
+        outcomes: Vec<Result<OwnedFd, String>>,
+    ) {
+        let Self { station, means, .. } = &mut *self;
+        let made = outcomes.into_iter().map(Some).collect();
+        station.handle_restored(&mut BaseWires { core, means }, session, made);
+    }
+
     /// Runs the machine and sends its messages; true if there may be more.
     pub(super) fn advance(&mut self, core: &mut Core) -> bool {
         let (now, mut some) = (core.now, false);
@@ -249,7 +275,6 @@ impl Handoffs {
             self.station.handle_call(now, mobile, &message);
         }
         if let Some(migration) = &mut self.means.migration {
-            migration.poll();
             migration.handle_timeout(now);
         }
         let Self { station, means, .. } = &mut *self;

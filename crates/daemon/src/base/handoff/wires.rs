@@ -1,11 +1,13 @@
 //! A base's associations and kernel sockets, as the handoff machine uses them.
 
+use std::os::fd::OwnedFd;
+
 use lasthop_control::Handoffs as Counters;
 use lasthop_hop::seal::PublicKey;
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
-use lasthop_migrate::{Image, MigrateError};
+use lasthop_migrate::{self as migrate, Failed, MigrateError};
 use lasthop_session::station::{
     Associations, Bridge, Counts, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
 };
@@ -48,6 +50,49 @@ pub(super) struct BaseWires<'a> {
     pub(super) means: &'a mut HandoffContext,
 }
 
+impl BaseWires<'_> {
+    /// What came of a session's wired halves that were to be dumped.
+    pub(super) fn dumped(
+        &mut self,
+        session: SessionId,
+        outcomes: Vec<Result<migrate::Dumped, Box<Failed>>>,
+    ) -> Vec<(ConnId, Dumped<Key>)> {
+        let Self { core, means } = self;
+        let Some(migration) = &mut means.migration else { return Vec::new() };
+        let outcomes = migration.dumped(&mut core.reactor, session, outcomes);
+        let (helped, mut lost) = (!migration.is_unhelped(), 0);
+        let dumped = outcomes.into_iter().map(|(conn, target, outcome)| {
+            let (relay, error) = match outcome {
+                Ok(migrate::Dumped::Image(image)) => return (conn, Dumped::Image(image.encode())),
+                Ok(migrate::Dumped::Rest(rest)) => return (conn, Dumped::Rest(rest)),
+                Err(failed) => failed,
+            };
+            // What is over only has something left to read.
+            let stays =
+                matches!(error, MigrateError::Over) && means.config.fallback == Fallback::Anchor;
+            if helped {
+                tracing::warn!(connection = conn.0, target, %error, "connection cannot migrate");
+            }
+            match relay {
+                Some(relay) if stays => (conn, Dumped::Stays(core.park(target, relay))),
+                // Its packets go with its address, and would never come to it again.
+                relay => {
+                    lost += 1;
+                    if let Some(relay) = relay {
+                        relay.socket.close(&mut core.reactor, true);
+                    }
+                    (conn, Dumped::Lost)
+                }
+            }
+        });
+        let dumped = dumped.collect();
+        if lost > 0 {
+            tracing::warn!(%session, connections = lost, helped, "connections that cannot migrate are reset");
+        }
+        dumped
+    }
+}
+
 impl Associations for BaseWires<'_> {
     type Id = BaseAssociationId;
     type Streams = AnyStreams;
@@ -63,6 +108,7 @@ impl Associations for BaseWires<'_> {
 
 impl Wires<PublicKey> for BaseWires<'_> {
     type Socket = Key;
+    type Made = Result<OwnedFd, String>;
 
     fn link(&mut self, base: PublicKey) -> Option<Self::Id> {
         let peer = self.means.peer(base)?;
@@ -177,14 +223,14 @@ impl Wires<PublicKey> for BaseWires<'_> {
         session: SessionId,
         mobile: PublicKey,
         leaving: Vec<Name<Key>>,
-    ) -> Vec<(ConnId, Dumped<Key>)> {
+    ) -> Option<Vec<(ConnId, Dumped<Key>)>> {
         let Self { core, means } = self;
         let Some(migration) = &mut means.migration else {
-            return leaving.into_iter().map(|(_, conn)| (conn, Dumped::Lost)).collect();
+            return Some(leaving.into_iter().map(|(_, conn)| (conn, Dumped::Lost)).collect());
         };
         if leaving.is_empty() {
-            // The next connections of its addresses are made elsewhere.
-            migration.stop_stray_resets(mobile);
+            migration.leave(session, mobile);
+            return Some(Vec::new());
         }
         let mut relays: Vec<(ConnId, String, Relay)> = Vec::new();
         for (key, conn) in leaving {
@@ -194,76 +240,52 @@ impl Wires<PublicKey> for BaseWires<'_> {
                 relays.push((conn, connection.target, relay));
             }
         }
-        let images = migration.dump(&mut core.reactor, session, mobile, relays);
-        let (helped, mut lost) = (!migration.is_unhelped(), 0);
-        let dumped = images.into_iter().map(|(conn, target, outcome)| {
-            let (relay, error) = match outcome {
-                Ok(image) => return (conn, Dumped::Image(image.encode())),
-                Err(failed) => failed,
-            };
-            // What is over only has something left to read.
-            let stays =
-                matches!(error, MigrateError::Over) && means.config.fallback == Fallback::Anchor;
-            if helped {
-                tracing::warn!(connection = conn.0, target, %error, "connection cannot migrate");
-            }
-            match relay {
-                Some(relay) if stays => (conn, Dumped::Stays(core.park(target, relay))),
-                // Its packets go with its address, and would never come to it again.
-                relay => {
-                    lost += 1;
-                    if let Some(relay) = relay {
-                        relay.socket.close(&mut core.reactor, true);
-                    }
-                    (conn, Dumped::Lost)
-                }
-            }
-        });
-        let dumped = dumped.collect();
-        if lost > 0 {
-            tracing::warn!(%session, connections = lost, helped, "connections that cannot migrate are reset");
-        }
-        dumped
+        migration.dump(&mut core.reactor, session, mobile, relays);
+        None
     }
 
     fn restore(
         &mut self,
-        id: Self::Id,
         session: SessionId,
         mobile: PublicKey,
-        images: Vec<Restored>,
-    ) {
-        let read = |restored: &Restored| Image::decode(&restored.image).map_err(|e| e.to_string());
-        let read: Vec<Result<Image, String>> = images.iter().map(read).collect();
-        let whole: Vec<Image> = read.iter().flatten().cloned().collect();
-        let outcomes = match &mut self.means.migration {
-            Some(migration) => migration.restore(session, mobile, &whole),
-            None => whole.iter().map(|_| Err("this base does not migrate".to_owned())).collect(),
-        };
-        let mut outcomes = outcomes.into_iter();
-        let missing = || Err("it was lost".to_owned());
-        for (Restored { conn, target, read_done, ended, .. }, image) in images.into_iter().zip(read)
-        {
-            let outcome = image.and_then(|_| outcomes.next().unwrap_or_else(missing));
-            // The source needs the key, and the key the socket: the source is corrected after.
-            let socket = outcome.and_then(|fd| {
-                tcp::tune_relayed(&fd);
-                bound_unread(&fd);
-                Socket::new(&mut self.core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
-            });
-            match socket {
-                Ok(socket) if ended.is_some() => {
-                    socket.close(&mut self.core.reactor, ended == Some(Ended::Reset));
-                }
-                Ok(socket) => {
-                    let relay = Relay::continued(conn, socket, read_done);
-                    self.core.add_relay(target.to_string(), id, relay);
-                }
-                Err(error) => {
-                    tracing::warn!(connection = conn.0, %target, error, "connection lost in the handoff");
-                    if let Some((session, mut streams)) = self.core.session(id) {
-                        session.reset(&mut streams, conn, ResetReason::AssociationLost);
-                    }
+        images: Vec<Vec<u8>>,
+    ) -> Option<Vec<Option<Self::Made>>> {
+        match &mut self.means.migration {
+            Some(migration) if !images.is_empty() => {
+                migration.restore(session, mobile, images);
+                None
+            }
+            Some(migration) => {
+                migration.stay(session);
+                Some(Vec::new())
+            }
+            None => {
+                let why = || Some(Err("this base does not migrate".to_owned()));
+                Some(images.iter().map(|_| why()).collect())
+            }
+        }
+    }
+
+    fn install(&mut self, id: Self::Id, restored: Restored, made: Self::Made) {
+        let Restored { conn, target, read_done, ended } = restored;
+        // The source needs the key, and the key the socket: the source is corrected after.
+        let socket = made.and_then(|fd| {
+            tcp::tune_relayed(&fd);
+            bound_unread(&fd);
+            Socket::new(&mut self.core.reactor, fd, Source::Resolver).map_err(|e| e.to_string())
+        });
+        match socket {
+            Ok(socket) if ended.is_some() => {
+                socket.close(&mut self.core.reactor, ended == Some(Ended::Reset));
+            }
+            Ok(socket) => {
+                let relay = Relay::continued(conn, socket, read_done);
+                self.core.add_relay(target.to_string(), id, relay);
+            }
+            Err(error) => {
+                tracing::warn!(connection = conn.0, %target, error, "connection lost in the handoff");
+                if let Some((session, mut streams)) = self.core.session(id) {
+                    session.reset(&mut streams, conn, ResetReason::AssociationLost);
                 }
             }
         }
@@ -271,9 +293,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
 
     fn discard(&mut self, session: SessionId, images: Vec<Vec<u8>>) {
         if let Some(migration) = &mut self.means.migration {
-            // A socket that is made anew and closed sends its fixed host a FIN or RST.
-            let images: Vec<Image> = images.iter().flat_map(|bytes| Image::decode(bytes)).collect();
-            migration.discard(session, &images);
+            migration.discard(session, images);
         }
     }
 

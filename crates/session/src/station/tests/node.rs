@@ -8,6 +8,9 @@ use crate::{Refusal, Target};
 /// Then an association is over from whose other end nothing comes.
 const SILENCE: Duration = Duration::from_secs(8);
 
+/// What is left to be read of a wired half that is over, bytes.
+const REST: usize = 90;
+
 /// A base's machine, as these tests have it.
 pub(super) type Base = Station<u32, Toy, At, u64>;
 
@@ -70,6 +73,17 @@ pub(super) struct Sockets {
     pub(super) linked: BTreeSet<At>,
     names: BTreeMap<(At, ConnId), u64>,
     all: BTreeMap<u64, Socket>,
+    /// What takes its time, in order.
+    pub(super) jobs: VecDeque<Job>,
+}
+
+/// What a base has yet to hear of.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Wired halves that are being dumped.
+    Dump(SessionId, Vec<(usize, ConnId)>),
+    /// Wired halves that are being made.
+    Restore(SessionId, Vec<Vec<u8>>),
 }
 
 impl Sockets {
@@ -112,6 +126,8 @@ pub(super) struct Around {
     pub(super) gone: Vec<(Time, u32, At)>,
     /// Whether wired halves can be dumped and restored.
     pub(super) ready: bool,
+    /// Whether to dump and to restore takes time.
+    pub(super) slow: bool,
     pub(super) dumped: usize,
     pub(super) spliced: usize,
     sockets: u64,
@@ -132,6 +148,7 @@ impl Around {
             called: vec![],
             gone: vec![],
             ready: true,
+            slow: false,
             dumped: 0,
             spliced: 0,
             sockets: 0,
@@ -178,6 +195,43 @@ impl Associations for NodeWires<'_> {
 }
 
 impl NodeWires<'_> {
+    /// What comes of wired halves that were taken out.
+    fn dumped(&mut self, taken: Vec<(usize, ConnId)>) -> Vec<(ConnId, Dumped<u64>)> {
+        let dump = |(flow, conn): (usize, ConnId)| {
+            if !self.around.ready {
+                self.around.spoiled.insert(conn);
+                return (conn, Dumped::Lost);
+            }
+            self.around.dumped += 1;
+            let wired = &mut self.around.flows[flow].1;
+            if wired.up_ended {
+                // The fixed host's last bytes have come, and nobody has read them.
+                let rest = bytes(conn, false, wired.down, REST);
+                (wired.down, wired.down_ended) = (wired.down + REST, true);
+                return (conn, Dumped::Rest(rest));
+            }
+            let image = [&flow.to_be_bytes()[..], &wired.encode()].concat();
+            (conn, Dumped::Image(image))
+        };
+        taken.into_iter().map(dump).collect()
+    }
+
+    /// Wired halves that are made anew, by the fixed host's connections.
+    fn made(&mut self, images: Vec<Vec<u8>>) -> Vec<Option<usize>> {
+        let make = |image: Vec<u8>| {
+            let (flow, image) = image.split_first_chunk().expect("its number");
+            let flow = usize::from_be_bytes(*flow);
+            let (conn, wired) = &self.around.flows[flow];
+            if !self.around.ready {
+                self.around.spoiled.insert(*conn);
+                return None;
+            }
+            assert_eq!(&wired.encode()[..], image, "two bases use {conn}");
+            Some(flow)
+        };
+        images.into_iter().map(make).collect()
+    }
+
     fn add(&mut self, conn: ConnId, at: At, kind: Kind, flow: usize) {
         let socket = self.around.socket();
         self.sockets.all.insert(socket, Socket { conn, at: Some(at), kind, flow, reset: false });
@@ -319,6 +373,8 @@ impl NodeWires<'_> {
 
 impl Wires<u32> for NodeWires<'_> {
     type Socket = u64;
+    /// Which of the fixed host's connections it is.
+    type Made = usize;
 
     fn link(&mut self, base: u32) -> Option<At> {
         let id = At { pair: self.around.pair(), link: true };
@@ -416,46 +472,40 @@ impl Wires<u32> for NodeWires<'_> {
 
     fn dump(
         &mut self,
-        _session: SessionId,
+        session: SessionId,
         mobile: u32,
         leaving: Vec<Name<u64>>,
-    ) -> Vec<(ConnId, Dumped<u64>)> {
+    ) -> Option<Vec<(ConnId, Dumped<u64>)>> {
         assert_eq!(mobile, MOBILE);
-        let dump = |(socket, conn): (u64, ConnId)| {
-            let flow = self.sockets.take(socket).expect("it is here").flow;
-            if !self.around.ready {
-                self.around.spoiled.insert(conn);
-                return (conn, Dumped::Lost);
-            }
-            self.around.dumped += 1;
-            let image = [&flow.to_be_bytes()[..], &self.around.flows[flow].1.encode()].concat();
-            (conn, Dumped::Image(image))
-        };
-        leaving.into_iter().map(dump).collect()
+        let take = |(socket, conn)| (self.sockets.take(socket).expect("it is here").flow, conn);
+        let taken: Vec<(usize, ConnId)> = leaving.into_iter().map(take).collect();
+        if self.around.slow {
+            self.sockets.jobs.push_back(Job::Dump(session, taken));
+            return None;
+        }
+        Some(self.dumped(taken))
     }
 
-    fn restore(&mut self, id: At, _session: SessionId, mobile: u32, images: Vec<Restored>) {
+    fn restore(
+        &mut self,
+        session: SessionId,
+        mobile: u32,
+        images: Vec<Vec<u8>>,
+    ) -> Option<Vec<Option<usize>>> {
         assert_eq!(mobile, MOBILE);
-        for Restored { conn, image, ended, .. } in images {
-            if !self.around.ready {
-                self.around.spoiled.insert(conn);
-                if let Some((session, mut hop)) = self.session(id) {
-                    session.reset(&mut hop, conn, ResetReason::AssociationLost);
-                }
-                continue;
-            }
-            let (flow, image) = image.split_first_chunk().expect("its number");
-            let flow = usize::from_be_bytes(*flow);
-            let spoiled = self.around.spoiled.contains(&conn);
-            let (of, wired) = &mut self.around.flows[flow];
-            assert_eq!((*of, &wired.encode()[..]), (conn, image), "two bases use {conn}");
-            match ended {
-                None => self.add(conn, id, Kind::Relays, flow),
-                Some(Ended::Whole) => wired.up_ended = true,
-                Some(Ended::Reset) => {
-                    assert!(spoiled, "{conn} is reset at {}", self.sockets.name);
-                }
-            }
+        if self.around.slow {
+            self.sockets.jobs.push_back(Job::Restore(session, images));
+            return None;
+        }
+        Some(self.made(images))
+    }
+
+    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, flow: usize) {
+        let spoiled = self.around.spoiled.contains(&conn);
+        match ended {
+            None => self.add(conn, id, Kind::Relays, flow),
+            Some(Ended::Whole) => self.around.flows[flow].1.up_ended = true,
+            Some(Ended::Reset) => assert!(spoiled, "{conn} is reset at {}", self.sockets.name),
         }
     }
 
@@ -526,6 +576,23 @@ pub(super) fn poll(base: u32, station: &mut Base, world: &mut NodeWires<'_>) {
         }
     }
     panic!("base {base} never comes to rest");
+}
+
+/// A base hears of the first thing that took its time.
+pub(super) fn finish_job(station: &mut Base, world: &mut NodeWires<'_>) {
+    let now = world.now;
+    trace!(world, "base {} has done {:?}", world.sockets.name, world.sockets.jobs.front());
+    match world.sockets.jobs.pop_front() {
+        Some(Job::Dump(session, taken)) => {
+            let dumped = world.dumped(taken);
+            station.handle_dumped(world, now, session, dumped);
+        }
+        Some(Job::Restore(session, images)) => {
+            let made = world.made(images);
+            station.handle_restored(world, session, made);
+        }
+        None => {}
+    }
 }
 
 /// An association of a base is lost.

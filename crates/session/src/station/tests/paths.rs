@@ -63,6 +63,42 @@ fn wired_halves_that_move_are_where_the_session_is() {
     assert_eq!((world.around.dumped, world.around.spliced), (3, 0));
 }
 
+/// The session leaves base 1, which has yet to hear what came of its wired halves.
+fn leaves_slowly(world: &mut Roaming, to: u32) {
+    world.around.slow = true;
+    world.mobile.handle_upcall(world.now, to);
+    world.poll();
+    while world.deliver() {}
+    assert_eq!(world.node(1).sockets.jobs.len(), 1);
+    world.around.slow = false;
+}
+
+#[test]
+fn a_mobile_that_comes_back_while_its_wired_halves_are_taken_out_goes_on_with_them() {
+    let (mut world, id) = world(Mode::Migrate);
+    leaves_slowly(&mut world, 2);
+    world.mobile.handle_upcall(world.now, 1);
+    world.poll();
+    while world.deliver() {}
+    assert!(!world.node(1).station.is_done());
+    moves(&mut world, id, 1);
+    moves(&mut world, id, 3);
+    assert!((1..=3).all(|base| world.node(base).station.is_done()));
+}
+
+#[test]
+fn a_session_that_is_over_while_its_wired_halves_are_taken_out_goes_to_nobody() {
+    let (mut world, id) = world(Mode::Migrate);
+    leaves_slowly(&mut world, 2);
+    world.around.spoiled.insert(id);
+    let now = world.now;
+    world.with_node(1, |station, around| station.revoke(around, now, MOBILE));
+    world.finish_job(1);
+    let station = &world.node(1).station;
+    assert!(station.is_done());
+    assert_eq!((station.counts().given, station.counts().lost), (0, 0));
+}
+
 #[test]
 fn wired_halves_that_cannot_leave_at_the_moment_are_waited_for() {
     let (mut world, id) = world(Mode::Migrate);

@@ -17,6 +17,8 @@ struct Run {
     restless: f64,
     fragile: f64,
     unready: f64,
+    /// What decides when a base hears of what took its time, if anything does.
+    late: Option<Numbers>,
 }
 
 impl Run {
@@ -35,7 +37,24 @@ impl Run {
         let restless = dice.uniform();
         let fragile = if dice.chance(0.3) { dice.uniform() * 0.4 } else { 0.0 };
         let unready = if dice.chance(0.2) { dice.uniform() } else { 0.0 };
-        Self { world, dice, restless, fragile, unready }
+        Self { world, dice, restless, fragile, unready, late: None }
+    }
+
+    /// The same, but to dump and to restore wired halves takes time, at times.
+    fn late(seed: u64) -> Self {
+        let late = Seed::from_u64(seed).stream("late");
+        Self { late: Some(late), ..Self::new(seed) }
+    }
+
+    fn step_late(&mut self) {
+        let Some(late) = &mut self.late else { return };
+        if late.chance(0.02) {
+            self.world.around.slow = !self.world.around.slow;
+        }
+        if late.chance(0.06) {
+            let base = 1 + late.below(3) as u32;
+            self.world.finish_job(base);
+        }
     }
 
     fn pick(&mut self) -> Option<ConnId> {
@@ -44,6 +63,7 @@ impl Run {
     }
 
     fn step(&mut self) {
+        self.step_late();
         let (n, m) = (1 + self.dice.below(600) as usize, 1 + self.dice.below(600) as usize);
         let (kind, base) = (self.dice.below(100), 1 + self.dice.below(3) as u32);
         let id = self.pick();
@@ -88,7 +108,7 @@ impl Run {
     /// Lets everything end.
     fn drain(&mut self) {
         let world = &mut self.world;
-        world.around.ready = true;
+        (world.around.ready, world.around.slow) = (true, false);
         let mut rest = 1000;
         for _ in 0..3000 {
             world.run(20 * MS);
@@ -137,6 +157,7 @@ impl Run {
         for (at, node) in world.nodes.iter().enumerate() {
             let base = at + 1;
             assert_eq!(node.sockets.left(), (0, 0), "left at base {base}: {:?}", node.sockets);
+            assert!(node.sockets.jobs.is_empty() && node.station.is_done(), "left at base {base}");
             let station = &node.station;
             assert_eq!((station.anchored(), station.anchors()), (0, 0), "left at base {base}");
             let machine = station.machine();
@@ -152,7 +173,8 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
     let seeds = lasthop_testing::schedules(1500);
     let count = seeds.end - seeds.start;
     let ran = lasthop_testing::run_all(seeds, |seed| {
-        let world = run(seed).world;
+        // Of half of them to dump and to restore takes time.
+        let world = run(seed, if seed % 2 == 0 { Run::late } else { Run::new }).world;
         let around = &world.around;
         [world.resumed, around.spliced, around.dumped, world.broken, world.crashes]
     });
@@ -174,13 +196,14 @@ fn what_went_wrong_once_does_not_again() {
         1732, 4366, 10417, 12409, 17338, 28768, 38590, 56430, 56867, 65565, 81860, 10207, 11065,
         8485,
     ] {
-        run(seed);
+        run(seed, Run::new);
     }
+    run(7484, Run::late);
 }
 
-fn run(seed: u64) -> Run {
+fn run(seed: u64, begin: fn(u64) -> Run) -> Run {
     let _replay = lasthop_testing::Replay::new(seed, TESTS);
-    let mut run = Run::new(seed);
+    let mut run = begin(seed);
     for _ in 0..400 {
         run.step();
     }

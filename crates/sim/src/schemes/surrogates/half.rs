@@ -14,7 +14,7 @@ use super::names::{Way, WiredEnd};
 use super::sessions::Sessions;
 
 /// See the module's text.
-pub(super) struct Half {
+pub(in crate::schemes) struct Half {
     pub(super) mobile: Ipv4Addr,
     pub(super) ends: WiredEnd,
     pub(super) socket: Socket,

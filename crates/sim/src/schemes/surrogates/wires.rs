@@ -6,7 +6,7 @@ use lasthop_hop::Movable;
 use lasthop_session::station::{
     Associations, Bridge, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
 };
-use lasthop_session::{ConnId, ResetReason, Session, SessionId, Target};
+use lasthop_session::{ConnId, Session, SessionId, Target};
 use lasthop_units::{Bytes, Duration};
 
 use super::half::Half;
@@ -76,6 +76,7 @@ impl Associations for Surrogates {
 
 impl Wires<SocketAddr> for Surrogates {
     type Socket = u64;
+    type Made = Half;
 
     /// Here nothing takes the time of a kernel.
     const DEFERRAL: Duration = Duration::ZERO;
@@ -167,7 +168,7 @@ impl Wires<SocketAddr> for Surrogates {
         _session: SessionId,
         mobile: SocketAddr,
         leaving: Vec<Name<u64>>,
-    ) -> Vec<(ConnId, Dumped<u64>)> {
+    ) -> Option<Vec<(ConnId, Dumped<u64>)>> {
         let mobile = ip(mobile);
         if let Some(known) = self.sessions.mobiles.get_mut(&mobile) {
             known.away = true;
@@ -178,22 +179,24 @@ impl Wires<SocketAddr> for Surrogates {
             let image = self.take(socket).map(|half| Dumped::Image(half.encode(self.now)));
             (conn, image.unwrap_or(Dumped::Lost))
         };
-        leaving.into_iter().map(dump).collect()
+        Some(leaving.into_iter().map(dump).collect())
     }
 
-    fn restore(&mut self, id: Way, _session: SessionId, mobile: SocketAddr, images: Vec<Restored>) {
-        for Restored { conn, ended, image, .. } in images {
-            let half = Half::decode(self.setup.wired, ip(mobile), &image, self.now);
-            match (half, ended) {
-                (Some(half), None) => self.add(Half { name: Some((id, conn)), ..half }),
-                (Some(half), Some(Ended::Whole)) => self.add(Half { over: true, ..half }),
-                (Some(half), Some(Ended::Reset)) => self.abort(half),
-                (None, _) => {
-                    if let Some((session, mut streams)) = self.sessions.session(id) {
-                        session.reset(&mut streams, conn, ResetReason::AssociationLost);
-                    }
-                }
-            }
+    fn restore(
+        &mut self,
+        _session: SessionId,
+        mobile: SocketAddr,
+        images: Vec<Vec<u8>>,
+    ) -> Option<Vec<Option<Half>>> {
+        let make = |image: Vec<u8>| Half::decode(self.setup.wired, ip(mobile), &image, self.now);
+        Some(images.into_iter().map(make).collect())
+    }
+
+    fn install(&mut self, id: Way, Restored { conn, ended, .. }: Restored, half: Half) {
+        match ended {
+            None => self.add(Half { name: Some((id, conn)), ..half }),
+            Some(Ended::Whole) => self.add(Half { over: true, ..half }),
+            Some(Ended::Reset) => self.abort(half),
         }
     }
 
