@@ -107,9 +107,11 @@ impl Session {
         }
         let Moves { handoff, blind, .. } = self.moves;
         self.moves = Moves { waiting: self.living().into(), handoff, blind, ..Moves::default() };
-        self.name = Some(session);
         let least = self.moves.handoff.wrapping_mul(TURNS).max(1);
-        self.turn = Some(self.turn.map_or(least, |turn| turn.wrapping_add(1).max(least)));
+        // Under another name, handoffs are counted anew.
+        let before = self.turn.filter(|_| self.name == Some(session));
+        self.turn = Some(before.map_or(least, |turn| turn.wrapping_add(1).max(least)));
+        self.name = Some(session);
         self.call_roll(hop);
         self.reopen_waiting(hop);
     }

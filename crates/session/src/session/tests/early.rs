@@ -499,3 +499,23 @@ fn presumed_bytes_go_on_with_the_session() {
     upload.trip.adopt();
     assert_eq!(upload.read_all(), upload.sent[Upload::ARRIVED..]);
 }
+
+/// A mobile whose base forgot its session begins another, whose handoffs are counted anew: a base that has it
+/// may not take the first of them for earlier than the last of the session before.
+#[test]
+fn under_another_name_handoffs_are_counted_anew() {
+    let (mut trip, _, _) = Trip::new();
+    trip.leave();
+    trip.world.mobile.set_handoff(20);
+    trip.ask_in_vain();
+    assert_eq!(trip.world.base.wanted_in(NAME), 20);
+    let other = SessionId(4);
+    trip.world.pair = Pair::new(Limits::default());
+    trip.world.base = Session::base(Config::base());
+    let Sessions { pair, mobile, now, .. } = &mut trip.world;
+    mobile.set_handoff(1);
+    mobile.resume(*now, &mut pair.mobile, other);
+    trip.world.settle();
+    assert_eq!(trip.world.base.poll_wanted(), Some(other));
+    assert_eq!(trip.world.base.wanted_in(other), 1);
+}
