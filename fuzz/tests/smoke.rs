@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use lasthop_fuzz::{
     agent_messages, agents, associations, bare, beside, datagram, frames, handoff,
     handoff_messages, handshake, helper_messages, http_connect, image, mhp, mobile_ip,
-    mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp, srp, station, tcp, tcp_streams,
+    mobile_tcp_packets, netlink, packet, scenario, socks5, split_tcp, srp, station, tcp,
+    tcp_streams,
 };
 use lasthop_migrate::Image;
 use lasthop_units::{Seed, Stream};

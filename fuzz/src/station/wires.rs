@@ -156,6 +156,7 @@ impl Associations for Base {
 
 impl Wires<u32> for Base {
     type Socket = u64;
+    type Made = ();
 
     fn link(&mut self, base: u32) -> Option<At> {
         if !(1..=3).contains(&base) {
@@ -236,20 +237,27 @@ impl Wires<u32> for Base {
         _session: SessionId,
         _mobile: u32,
         leaving: Vec<Name<u64>>,
-    ) -> Vec<(ConnId, Dumped<u64>)> {
+    ) -> Option<Vec<(ConnId, Dumped<u64>)>> {
         let dump = |(socket, conn): Name<u64>| {
             self.remove(socket);
             (conn, if self.ready { Dumped::Image(vec![7; 9]) } else { Dumped::Lost })
         };
-        leaving.into_iter().map(dump).collect()
+        Some(leaving.into_iter().map(dump).collect())
     }
 
-    fn restore(&mut self, id: At, _session: SessionId, _mobile: u32, images: Vec<Restored>) {
-        for restored in images {
-            let name = (id, restored.conn);
-            if restored.ended.is_none() && !self.names.contains_key(&name) {
-                self.add(Some(name), Kind::Relays);
-            }
+    fn restore(
+        &mut self,
+        _session: SessionId,
+        _mobile: u32,
+        images: Vec<Vec<u8>>,
+    ) -> Option<Vec<Option<()>>> {
+        Some(images.iter().map(|_| self.ready.then_some(())).collect())
+    }
+
+    fn install(&mut self, id: At, Restored { conn, ended, .. }: Restored, (): ()) {
+        let name = (id, conn);
+        if ended.is_none() && !self.names.contains_key(&name) {
+            self.add(Some(name), Kind::Relays);
         }
     }
 
