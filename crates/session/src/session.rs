@@ -103,6 +103,8 @@ pub struct Session {
     name: Option<SessionId>,
     /// How often the mobile has resumed; at a base, as far as its connections have been asked for.
     turn: Option<u32>,
+    /// Mobile: the name that it was last resumed under, for which `turn` counts.
+    resumed_as: Option<SessionId>,
     /// Base: how often it had at the base before.
     since: u32,
     /// The number of the next connection that this side opens, if its stream has a lower one.
@@ -145,6 +147,7 @@ impl Session {
             stats: Stats::default(),
             name: None,
             turn: None,
+            resumed_as: None,
             since: 0,
             next: 0,
             listens: false,

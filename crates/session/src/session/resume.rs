@@ -109,9 +109,9 @@ impl Session {
         self.moves = Moves { waiting: self.living().into(), handoff, blind, ..Moves::default() };
         let least = self.moves.handoff.wrapping_mul(TURNS).max(1);
         // Under another name, handoffs are counted anew.
-        let before = self.turn.filter(|_| self.name == Some(session));
+        let before = self.turn.filter(|_| self.resumed_as == Some(session));
         self.turn = Some(before.map_or(least, |turn| turn.wrapping_add(1).max(least)));
-        self.name = Some(session);
+        (self.name, self.resumed_as) = (Some(session), Some(session));
         self.call_roll(hop);
         self.reopen_waiting(hop);
     }
