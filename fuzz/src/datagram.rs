@@ -35,7 +35,7 @@ pub fn run(bytes: &[u8]) {
         assert_eq!(message.len() + mac.len(), bytes.len());
         let _ = (view.path(), view.receiver(), view.noise());
     }
-    let mut out = [0; 300];
+    let mut out = [0; 512];
     if let Ok(init) = PlainInit::parse(bytes) {
         let len = init.emit(&mut out).expect("room for the longest");
         assert_eq!(PlainInit::parse(&out[..len]), Ok(init));

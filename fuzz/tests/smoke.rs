@@ -185,8 +185,8 @@ fn frames_between_agents() {
 fn datagrams() {
     // Zeros behind version and kind, in lengths that kinds 0 to 4 and a hello have.
     let of_kind = |kind: u8, len: usize| [vec![0x10 | kind], vec![0; len - 1]].concat();
-    let whole =
-        [(0, 60), (1, 150), (2, 110), (3, 80), (4, 50)].map(|(kind, len)| of_kind(kind, len));
+    let whole = [(0, 60), (1, 150), (2, 110), (3, 80), (4, 50), (3, 302)]
+        .map(|(kind, len)| of_kind(kind, len));
     let hello = [vec![1], vec![0; 40]].concat();
     let samples: Vec<&[u8]> = whole.iter().chain([&hello]).map(Vec::as_slice).collect();
     smoke("datagram", 1, datagram::run, &samples);
@@ -426,7 +426,13 @@ fn tcp_segments() {
     let accepted: Vec<u8> =
         [&[0, 3, 127, 0, 1, 15, 180, 5, 7, 0, 9, 9, 9, 9][..], &numbers].concat();
     let restored: Vec<u8> = [&[0, 3, 127, 0, 2, 3, 5, 1][..], &[9; 20], &numbers].concat();
-    smoke("tcp", 10, tcp::run, &[&opened, &numbers, &accepted, &restored]);
+    // A segment longer than the sequence space is.
+    let longest = [
+        0x2c, 0xff, 0xff, 0xfe, 0x88, 5, 0x88, 0xfe, 0x88, 0x19, 0x60, 0x90, 0x60, 0x2f, 0xac,
+        0x34, 0x34, 0x34, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+        0xff, 0xff, 0xff, 0xff, 0xe2,
+    ];
+    smoke("tcp", 10, tcp::run, &[&opened, &numbers, &accepted, &restored, &longest]);
 }
 
 #[test]

@@ -156,12 +156,12 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// What the segment occupies of the sequence space: payload, SYN and FIN (RFC 9293 section 3.4).
+    /// What the segment occupies of the sequence space: payload, SYN and FIN (RFC 9293 section 3.4),
+    /// modulo 2^32 as all of its arithmetic.
     #[inline]
     pub fn seq_len(&self) -> u32 {
-        self.len
-            + u32::from(self.flags.contains(Flags::SYN))
-            + u32::from(self.flags.contains(Flags::FIN))
+        let flags = [Flags::SYN, Flags::FIN].map(|flag| u32::from(self.flags.contains(flag)));
+        self.len.wrapping_add(flags[0] + flags[1])
     }
 
     /// The sequence number after this segment.
