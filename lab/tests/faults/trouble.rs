@@ -81,7 +81,7 @@ fn a_helper_without_descriptors_rests_and_serves_when_it_has_some() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("helper.sock");
     let mut command = host.command(program);
-    command.arg("helper").arg("--socket").arg(&path);
+    command.args(["helper", "--address", "10.9.0.7", "--socket"]).arg(&path);
     let helper = Daemon::spawn(command).unwrap();
     let address = SocketAddrUnix::new(&path).unwrap();
     let kind = SocketType::SEQPACKET;
