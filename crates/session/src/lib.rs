@@ -19,6 +19,7 @@ mod event;
 mod feedback;
 pub mod handoff;
 pub mod http;
+mod index;
 mod ingress;
 #[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]

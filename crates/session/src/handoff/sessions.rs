@@ -7,6 +7,7 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::SessionId;
 
 use super::entry::{Entry, Role};
+use crate::index::Index;
 
 /// Sessions of one mobile that are known at once. It has one; others of its own were given away, or could not be
 /// had, before it was restarted.
@@ -19,12 +20,12 @@ pub(super) const COMING_OF_ONE: usize = 2;
 pub(super) struct Sessions<A> {
     all: BTreeMap<SessionId, Entry<A>>,
     /// Those that have an owner, by it.
-    of: BTreeMap<A, BTreeSet<SessionId>>,
+    of: Index<A, SessionId>,
 }
 
 impl<A: Copy + Ord> Sessions<A> {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), of: BTreeMap::new() }
+        Self { all: BTreeMap::new(), of: Index::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -70,29 +71,23 @@ impl<A: Copy + Ord> Sessions<A> {
         if before == owner {
             return;
         }
-        if let Some(before) = before
-            && let Some(own) = self.of.get_mut(&before)
-        {
-            own.remove(&session);
-            if own.is_empty() {
-                self.of.remove(&before);
-            }
+        if let Some(before) = before {
+            self.of.remove(before, session);
         }
         if let Some(owner) = owner {
-            self.of.entry(owner).or_default().insert(session);
+            self.of.insert(owner, session);
         }
     }
 
     /// A mobile's sessions.
     pub(super) fn of(&self, owner: A) -> impl Iterator<Item = (SessionId, &Entry<A>)> {
-        let own = self.of.get(&owner).into_iter().flatten();
-        own.filter_map(|session| Some((*session, self.all.get(session)?)))
+        self.of.of(owner).filter_map(|session| Some((session, self.all.get(&session)?)))
     }
 
     /// Whether a mobile may have one more. Of those that it has and that are but remembered, the one that is to be
     /// forgotten first gives way.
     pub(super) fn make_place(&mut self, owner: A) -> bool {
-        if self.of.get(&owner).map_or(0, BTreeSet::len) < SESSIONS_OF_ONE {
+        if self.of.count(owner) < SESSIONS_OF_ONE {
             return true;
         }
         let remembered = self.of(owner).filter_map(|(session, entry)| match entry.role {

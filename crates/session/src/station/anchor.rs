@@ -1,7 +1,6 @@
 //! `anchor` mode: wired halves stay where they were made, and the base that has the session goes on
 //! with their bytes over an association of its own.
 
-use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -14,6 +13,7 @@ use super::kept::Kept;
 use super::wired;
 use super::{Due, Farewell, NoteKind, Station, Wires};
 use crate::handoff::{self, Address, Attach, Authority, ConnectionState};
+use crate::index::Index;
 use crate::{ConnId, ResetReason, SessionId, SessionState};
 
 /// How long wired halves wait for the base that has their session.
@@ -51,14 +51,14 @@ pub(super) struct Far<A> {
 #[derive(Debug)]
 pub(super) struct Fars<A, I> {
     all: BTreeMap<I, Far<A>>,
-    of: BTreeMap<SessionId, BTreeSet<I>>,
+    of: Index<SessionId, I>,
     /// Those that carry nothing any more, by the base that they lead to, the first to do so first. Some are gone.
     idle: BTreeMap<A, VecDeque<I>>,
 }
 
 impl<A: Copy + Ord, I: Copy + Ord> Fars<A, I> {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), of: BTreeMap::new(), idle: BTreeMap::new() }
+        Self { all: BTreeMap::new(), of: Index::new(), idle: BTreeMap::new() }
     }
 
     /// An association carries nothing any more, and waits for the other base's word until then; the one to the
@@ -85,25 +85,19 @@ impl<A: Copy + Ord, I: Copy + Ord> Fars<A, I> {
     }
 
     fn insert(&mut self, id: I, far: Far<A>) {
-        self.of.entry(far.session).or_default().insert(id);
+        self.of.insert(far.session, id);
         self.all.insert(id, far);
     }
 
     fn remove(&mut self, id: I) -> Option<Far<A>> {
         let far = self.all.remove(&id)?;
-        if let Entry::Occupied(mut ids) = self.of.entry(far.session) {
-            ids.get_mut().remove(&id);
-            if ids.get().is_empty() {
-                ids.remove();
-            }
-        }
+        self.of.remove(far.session, id);
         Some(far)
     }
 
     /// The associations for a session.
     fn of(&self, session: SessionId) -> impl Iterator<Item = (I, &Far<A>)> {
-        let ids = self.of.get(&session).into_iter().flatten();
-        ids.filter_map(|id| Some((*id, self.all.get(id)?)))
+        self.of.of(session).filter_map(|id| Some((id, self.all.get(&id)?)))
     }
 
     /// The same, each with the base that it leads to.

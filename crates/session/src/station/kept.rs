@@ -1,9 +1,10 @@
 //! Sessions that are elsewhere and whose wired halves are here.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 
 use lasthop_units::Time;
 
+use crate::index::Index;
 use crate::{ConnId, SessionId, SessionState};
 
 /// Of one mobile at once. It has one session; others of its own stayed here before it was restarted.
@@ -28,12 +29,12 @@ pub(super) struct Kept<A, I, S> {
 #[derive(Debug)]
 pub(super) struct Keeps<A, I, S> {
     all: BTreeMap<SessionId, Kept<A, I, S>>,
-    of: BTreeMap<A, BTreeSet<SessionId>>,
+    of: Index<A, SessionId>,
 }
 
 impl<A: Copy + Ord, I, S> Keeps<A, I, S> {
     pub(super) fn new() -> Self {
-        Self { all: BTreeMap::new(), of: BTreeMap::new() }
+        Self { all: BTreeMap::new(), of: Index::new() }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -55,30 +56,27 @@ impl<A: Copy + Ord, I, S> Keeps<A, I, S> {
 
     pub(super) fn insert(&mut self, session: SessionId, kept: Kept<A, I, S>) {
         self.remove(&session);
-        self.of.entry(kept.mobile).or_default().insert(session);
+        self.of.insert(kept.mobile, session);
         self.all.insert(session, kept);
     }
 
     pub(super) fn remove(&mut self, session: &SessionId) -> Option<Kept<A, I, S>> {
         let kept = self.all.remove(session)?;
-        if let Some(own) = self.of.get_mut(&kept.mobile) {
-            own.remove(session);
-            if own.is_empty() {
-                self.of.remove(&kept.mobile);
-            }
-        }
+        self.of.remove(kept.mobile, *session);
         Some(kept)
     }
 
     /// Those of a mobile.
     pub(super) fn of(&self, mobile: A) -> impl Iterator<Item = SessionId> {
-        self.of.get(&mobile).into_iter().flatten().copied()
+        self.of.of(mobile)
     }
 
     /// The session that has to give way to one more of a mobile: the one that would be over first.
     pub(super) fn outdone(&self, mobile: A) -> Option<SessionId> {
-        let own = self.of.get(&mobile).filter(|own| own.len() >= KEPT_OF_ONE)?;
-        let ends = |session: &SessionId| Some((self.all.get(session)?.until, *session));
-        own.iter().filter_map(ends).min().map(|(_, session)| session)
+        if self.of.count(mobile) < KEPT_OF_ONE {
+            return None;
+        }
+        let ends = |session| Some((self.all.get(&session)?.until, session));
+        self.of(mobile).filter_map(ends).min().map(|(_, session)| session)
     }
 }
