@@ -6,14 +6,13 @@ use lasthop_units::Bytes;
 
 use super::BaseConfig;
 use crate::config::HopKind;
+use crate::split::CANDIDATES_MAX;
 
 /// Where there are other bases, one of so many parts is for associations with them, and one for sessions
 /// that are on their way.
 const PARTS: u64 = 8;
 /// Associations with one other base that have a minimum of their own.
 const LINKS: usize = 16;
-/// Associations of split-tcp that are not confirmed yet.
-const CANDIDATES: usize = 16;
 
 /// What each part of a base may hold.
 #[derive(Clone, Debug)]
@@ -33,7 +32,7 @@ impl BaseMemory {
         let part = Bytes::new(bound.get() / PARTS);
         let mut mobiles = config.limits.associations().max(config.allow.len());
         if config.hop == HopKind::SplitTcp {
-            mobiles += CANDIDATES;
+            mobiles += CANDIDATES_MAX;
         }
         let (left, peers) = match &config.handoff {
             Some(handoff) => {

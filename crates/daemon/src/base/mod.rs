@@ -165,21 +165,21 @@ fn datagrams(
 ) -> Result<Box<dyn BaseHop>, RunError> {
     let HopContext { config, keys, seed, memory } = own;
     let (streams, allow) = (config.limits.connections(), config.allow.clone());
+    let mobile_tcp = |sealed| -> Result<mobile_tcp::Config, RunError> {
+        let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
+        Ok(mobile_tcp::Config { memory: memory.mobiles.clone(), ..settings })
+    };
     Ok(match (config.hop, keys.clone()) {
         (HopKind::MobileTcp, Some(keys)) => {
-            let sealed = settings::SEALED;
-            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
-            let settings = mobile_tcp::Config { memory: memory.mobiles.clone(), ..settings };
+            let settings = mobile_tcp(settings::SEALED)?;
             let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, *seed);
             let machine = machine.with_fast_aes(cpu::fast_aes());
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (HopKind::MobileTcp, None) => {
-            let settings = settings::mobile_tcp(&config.mobile_tcp, passage, 0, streams)?;
-            let settings = mobile_tcp::Config { memory: memory.mobiles.clone(), ..settings };
             let bounds =
                 BareBounds { peers_max: config.limits.associations(), ..BareBounds::default() };
-            let machine = BareBase::new(settings, bounds, *seed);
+            let machine = BareBase::new(mobile_tcp(0)?, bounds, *seed);
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
         (_, keys) => {

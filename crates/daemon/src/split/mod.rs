@@ -47,6 +47,7 @@ mod wires;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use base::candidates::CANDIDATES_MAX;
 pub(crate) use base::{Bounds, SplitBase};
 pub(crate) use mobile::{Seal, SplitMobile};
 pub use streams::SplitTcp;

@@ -8,7 +8,7 @@ use lasthop_units::Time;
 use crate::split::GREETING_TIMEOUT;
 
 /// Candidates at once.
-const CANDIDATES_MAX: usize = 16;
+pub(crate) const CANDIDATES_MAX: usize = 16;
 /// And of one mobile: it asks again where its network has changed.
 const CANDIDATES_OF_ONE: usize = 2;
 

@@ -2,7 +2,7 @@
 
 mod admission;
 mod association;
-mod candidates;
+pub(in crate::split) mod candidates;
 pub(in crate::split) mod greeting;
 
 use std::collections::{BTreeMap, VecDeque};
