@@ -3,19 +3,25 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
-use std::process::Command;
+use std::io;
 
-use anyhow::{Context, Result, bail};
 use lasthop_kernel::netns::Netns;
+
+use crate::error::LabError;
+use crate::process;
 
 /// What a process has.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Process {
-    /// Resident memory that is its own: what is mapped from files is left out.
-    pub(super) rss_kib: u64,
-    /// What each descriptor is of.
-    pub(super) descriptors: Vec<String>,
-    pub(super) threads: usize,
+pub struct Process {
+    /// Resident memory, KiB.
+    pub resident_kib: u64,
+    /// Of that, what is its own: what is mapped from files is left out.
+    pub anonymous_kib: u64,
+    /// What each descriptor leads to; of a socket with the protocol and what the kernel's table has of its
+    /// addresses.
+    pub descriptors: Vec<String>,
+    /// How many there are.
+    pub threads: usize,
 }
 
 impl Process {
@@ -24,30 +30,48 @@ impl Process {
     /// # Errors
     ///
     /// It is no more.
-    pub(super) fn of(pid: u32) -> Result<Self> {
-        let folder = |what: &str| {
-            let folder = format!("/proc/{pid}/{what}");
-            fs::read_dir(&folder).with_context(|| format!("reading {folder}"))
+    pub fn of(pid: u32) -> Result<Self, LabError> {
+        let fail = |what: &str| {
+            let what = format!("reading /proc/{pid}/{what}");
+            |source| LabError::Io { what, source }
         };
+        let folder = |what: &str| fs::read_dir(format!("/proc/{pid}/{what}")).map_err(fail(what));
         let sockets = sockets(pid);
         let of = |fd: fs::DirEntry| {
-            let what = fs::read_link(fd.path()).unwrap_or_default().display().to_string();
-            let inode = what.strip_prefix("socket:[").and_then(|what| what.strip_suffix(']'));
-            inode.and_then(|inode| sockets.get(inode).cloned()).unwrap_or(what)
+            let to = fs::read_link(fd.path()).ok()?.display().to_string();
+            let inode = to.strip_prefix("socket:[").and_then(|to| to.strip_suffix(']'));
+            Some(inode.and_then(|inode| sockets.get(inode).cloned()).unwrap_or(to))
         };
-        let mut descriptors: Vec<String> = folder("fd")?.flatten().map(of).collect();
+        let mut descriptors: Vec<String> = folder("fd")?.flatten().filter_map(of).collect();
         descriptors.sort_unstable();
-        let status = format!("/proc/{pid}/status");
-        let text = fs::read_to_string(&status).with_context(|| format!("reading {status}"))?;
-        let rss_kib = anonymous(&text).with_context(|| format!("{status} has no RssAnon"))?;
-        Ok(Self { rss_kib, descriptors, threads: folder("task")?.count() })
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(fail("status"))?;
+        let missing = |field| fail("status")(io::Error::other(format!("there is no {field}")));
+        let memory = |field| kib(&status, field).ok_or_else(|| missing(field));
+        Ok(Self {
+            resident_kib: memory("VmRSS")?,
+            anonymous_kib: memory("RssAnon")?,
+            descriptors,
+            threads: folder("task")?.count(),
+        })
+    }
+
+    /// How many descriptors lead to each kind of thing: a file by its name, sockets, pipes.
+    pub fn kinds(&self) -> BTreeMap<&str, usize> {
+        let mut kinds = BTreeMap::new();
+        for to in &self.descriptors {
+            let kind = if to.starts_with("socket ") { "socket" } else { to };
+            let kind = kind.split_once(":[").map_or(kind, |(kind, _)| kind);
+            *kinds.entry(kind).or_default() += 1;
+        }
+        kinds
     }
 
     /// The most of each.
-    pub(super) fn max(self, other: &Self) -> Self {
+    pub fn max(self, other: &Self) -> Self {
         let more = other.descriptors.len() > self.descriptors.len();
         Self {
-            rss_kib: self.rss_kib.max(other.rss_kib),
+            resident_kib: self.resident_kib.max(other.resident_kib),
+            anonymous_kib: self.anonymous_kib.max(other.anonymous_kib),
             descriptors: if more { other.descriptors.clone() } else { self.descriptors },
             threads: self.threads.max(other.threads),
         }
@@ -56,9 +80,9 @@ impl Process {
 
 impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rss_kib, descriptors, threads } = self;
+        let Self { anonymous_kib, descriptors, threads, .. } = self;
         let (count, all) = (descriptors.len(), descriptors.join(", "));
-        write!(f, "{rss_kib} KiB, {threads} threads and {count} descriptors: {all}")
+        write!(f, "{anonymous_kib} KiB, {threads} threads and {count} descriptors: {all}")
     }
 }
 
@@ -81,24 +105,26 @@ fn sockets(pid: u32) -> BTreeMap<String, String> {
             let fields: Vec<&str> = line.split_ascii_whitespace().collect();
             if let Some(inode) = fields.get(inode) {
                 let words = fields.get(words.clone()).unwrap_or_default().join(" ");
-                all.insert((*inode).to_owned(), format!("{table} {words}"));
+                all.insert((*inode).to_owned(), format!("socket {table} {words}"));
             }
         }
     }
     all
 }
 
-/// Memory of a process that is its own, KiB (proc_pid_status(5), RssAnon).
-fn anonymous(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"))?;
+/// A field that is so many KiB (proc_pid_status(5)).
+fn kib(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 /// What stands in a host's kernel, by what it is: as many lines as `nft` and `ip` list.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub(super) struct Host {
-    pub(super) rules: Vec<String>,
-    pub(super) routes: Vec<String>,
+pub struct Host {
+    /// Packet rules.
+    pub rules: Vec<String>,
+    /// Routes, routing rules and proxies.
+    pub routes: Vec<String>,
 }
 
 const ROUTES: [&[&str]; 6] = [
@@ -116,7 +142,7 @@ impl Host {
     /// # Errors
     ///
     /// It cannot be listed.
-    pub(super) fn of(host: &Netns) -> Result<Self> {
+    pub fn of(host: &Netns) -> Result<Self, LabError> {
         let rules = listed(host, "nft", &["-s", "list", "ruleset"])?;
         let mut routes = Vec::new();
         for what in ROUTES {
@@ -127,7 +153,7 @@ impl Host {
     }
 
     /// What is here and was not there, or the other way about.
-    pub(super) fn difference(&self, earlier: &Self) -> Vec<String> {
+    pub fn difference(&self, earlier: &Self) -> Vec<String> {
         let only = |these: &[String], those: &[String], sign: char| -> Vec<String> {
             let absent = these.iter().filter(|line| !those.contains(line));
             absent.map(|line| format!("{sign}{}", line.trim())).collect()
@@ -138,13 +164,10 @@ impl Host {
     }
 }
 
-fn listed(host: &Netns, program: &str, args: &[&str]) -> Result<Vec<String>> {
-    let mut command: Command = host.command(program);
-    let output = command.args(args).output().with_context(|| format!("starting {program}"))?;
-    if !output.status.success() {
-        bail!("{program} {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
-    }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+fn listed(host: &Netns, program: &str, args: &[&str]) -> Result<Vec<String>, LabError> {
+    let mut command = host.command(program);
+    command.args(args);
+    let text = process::run(command)?;
     // How long ago something was, and when it will expire, is no difference.
     let steady = |line: &str| line.split(" expires ").next().unwrap_or(line).to_owned();
     Ok(text.lines().map(steady).filter(|line| !line.trim().is_empty()).collect())
@@ -162,8 +185,13 @@ mod tests {
         let has = Process::of(std::process::id()).unwrap();
         let those = has.descriptors.iter().filter(|what| what.ends_with("/oom_score"));
         assert_eq!(those.count(), files.len());
-        assert!(has.rss_kib > 100 && has.threads >= 1, "{has:?}");
-        assert_eq!(anonymous("VmRSS:\t 5 kB\nRssAnon:\t     816 kB\n"), Some(816));
+        assert!(has.anonymous_kib > 100 && has.threads >= 1, "{has:?}");
+        assert!(has.resident_kib > has.anonymous_kib, "{has:?}");
+        assert_eq!(kib("VmRSS:\t 5 kB\nRssAnon:\t     816 kB\n", "RssAnon"), Some(816));
+        let kinds = [("socket", 2), ("/dev/null", 1), ("pipe", 1)];
+        let all = ["socket:[7]", "socket tcp 0:1 0:0 0A", "/dev/null", "pipe:[8]"];
+        let some = Process { descriptors: all.map(str::to_owned).into(), ..has };
+        assert_eq!(some.kinds(), BTreeMap::from(kinds));
         assert!(Process::of(u32::MAX).is_err());
     }
 

@@ -20,6 +20,7 @@ mod error;
 mod folder;
 pub mod http;
 pub mod journey;
+pub mod kept;
 mod key;
 pub mod process;
 mod program;

@@ -1,17 +1,16 @@
 //! Hours of everything: moves, silences, rates that change, floods, restarts of a base, under connections
 //! of every kind. Every byte is right, everything goes on, and nothing grows.
 
-mod kept;
 mod world;
 
 use std::time::Instant;
 
 use anyhow::Result;
+use lasthop_lab::kept::Process;
 use lasthop_lab::roam::Mode;
 use lasthop_units::{Duration, Seed, parse_duration};
 
 use crate::report::{Report, Row};
-use kept::Process;
 use world::{Processes, World};
 
 const FIGURE: &str = "soak";
@@ -79,7 +78,7 @@ fn live(world: &mut World, mode: Mode, time: Duration, report: &mut Report) -> R
     differences.iter().for_each(|what| eprintln!("lasthop-bench: {what}"));
     let most = after.iter().fold(Process::default(), |most, (_, has)| most.max(has));
     let same = |of: fn(&Process) -> usize| told(&before, &after, |then, now| of(now) == of(then));
-    let flat = |then: &Process, now: &Process| now.rss_kib <= then.rss_kib + GROWTH_KIB;
+    let flat = |then: &Process, now: &Process| now.anonymous_kib <= then.anonymous_kib + GROWTH_KIB;
     report.row(
         &row(world, format!("{mode}-rest"), begin, &most)
             .claim("every byte right, everything goes on", true)
@@ -115,7 +114,7 @@ fn row(world: &World, cell: String, begin: Instant, most: &Process) -> Row {
         .value("downloads", tally.downloads)
         .value("broken", tally.broken)
         .number("mbytes", world.bytes() as f64 / 1e6)
-        .value("rss_kib", most.rss_kib)
+        .value("rss_kib", most.anonymous_kib)
         .value("descriptors", most.descriptors.len())
         .value("threads", most.threads)
 }

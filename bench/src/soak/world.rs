@@ -1,6 +1,5 @@
 //! A mobile among three bases with connections of every kind, and what happens to it.
 
-use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::thread;
 use std::time::Instant;
@@ -8,13 +7,13 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Stop};
+use lasthop_lab::kept::{Host, Process};
 use lasthop_lab::roam::{BASES, Config, Fleet, Handoff, Mode, Roam, Settings, hop_address};
 use lasthop_lab::topology::{Family, link};
 use lasthop_lab::traffic::{Flow, Servers, Traffic};
 use lasthop_radio::{Direction, Errors, Loss, RadioConfig};
 use lasthop_units::{Duration, Rate, Seed, Stream};
 
-use super::kept::{Host, Process};
 use crate::figure::attack::{Attacker, Content, Datagrams, Flood, Order, garbage, unknown};
 use crate::process;
 
@@ -248,8 +247,7 @@ impl World {
         let mut waiting = true;
         while waiting {
             waiting = false;
-            let all: VecDeque<(Flow, Instant)> = std::mem::take(&mut self.flows).into();
-            for (mut flow, opened) in all {
+            for (mut flow, opened) in std::mem::take(&mut self.flows) {
                 if let Some(why) = flow.failure().map(str::to_owned) {
                     if !self.may_break(opened) {
                         bail!("{why}, and no base was killed since it was opened");

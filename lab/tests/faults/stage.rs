@@ -14,7 +14,8 @@ use lasthop_daemon::keyfile::{self, Existing};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Via};
-use lasthop_lab::process::{self, Daemon};
+use lasthop_lab::kept;
+use lasthop_lab::process::Daemon;
 use lasthop_lab::service::Server;
 use lasthop_lab::talk;
 use lasthop_lab::topology::{Family, Lab, Topology, link};
@@ -54,7 +55,7 @@ pub(crate) struct Stage {
     // In the order in which they have to end. The mobile is the last.
     processes: Vec<Process>,
     server: Server,
-    before: [String; 2],
+    before: [kept::Host; 2],
     pub(crate) lab: Lab,
     folder: tempfile::TempDir,
 }
@@ -302,16 +303,13 @@ impl Stage {
 
     fn held(&self) -> Holdings {
         let ids = self.ids();
-        let memory = |id: u32| {
-            let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
-            let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-            line.split_ascii_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-        };
-        let threads = |id: u32| fs::read_dir(format!("/proc/{id}/task")).unwrap().count();
+        let held: Vec<kept::Process> =
+            ids.into_iter().map(|id| kept::Process::of(id).unwrap()).collect();
+        let owned = |(kind, count): (&str, usize)| (kind.to_owned(), count);
         Holdings {
-            descriptors: ids.iter().copied().map(descriptors).collect(),
-            threads: ids.iter().copied().map(threads).collect(),
-            memory: ids.into_iter().map(memory).sum(),
+            descriptors: held.iter().map(|p| p.kinds().into_iter().map(owned).collect()).collect(),
+            threads: held.iter().map(|process| process.threads).collect(),
+            memory: held.iter().map(|process| process.resident_kib << 10).sum(),
         }
     }
 
@@ -329,40 +327,16 @@ impl Stage {
             wait_or(
                 PATIENCE,
                 || picture(host) == *before,
-                || format!("this is left:\n{}\nof this:\n{before}", picture(host)),
+                || format!("this is left, or lost: {:#?}", picture(host).difference(before)),
             );
         }
     }
 }
 
-fn descriptors(id: u32) -> BTreeMap<String, usize> {
-    let mut found = BTreeMap::new();
-    for entry in fs::read_dir(format!("/proc/{id}/fd")).unwrap().flatten() {
-        let Ok(to) = fs::read_link(entry.path()) else { continue };
-        let to = to.to_string_lossy();
-        let kind = to.split_once(":[").map_or(&*to, |(kind, _)| kind);
-        *found.entry(kind.to_owned()).or_default() += 1;
-    }
-    found
-}
-
 /// Packet rules and routes of a host.
-fn picture(host: &Netns) -> String {
-    let mut picture = String::new();
-    for words in [
-        "nft list ruleset",
-        "ip rule",
-        "ip -6 rule",
-        "ip route show table all",
-        "ip -6 route show table all",
-    ] {
-        let mut words = words.split(' ');
-        let mut command = host.command(words.next().unwrap());
-        command.args(words);
-        // The kernel's own come and go as addresses are found to be nobody else's.
-        let text = process::run(command).unwrap();
-        let lines = text.lines().filter(|line| !line.contains(" proto kernel "));
-        picture.extend(lines.map(|line| format!("{line}\n")));
-    }
-    picture
+fn picture(host: &Netns) -> kept::Host {
+    let mut all = kept::Host::of(host).unwrap();
+    // The kernel's own come and go as addresses are found to be nobody else's.
+    all.routes.retain(|line| !line.contains(" proto kernel "));
+    all
 }
