@@ -339,6 +339,11 @@ impl Socket {
         self.readable
     }
 
+    /// Whether the peer has ended its direction, or the connection is broken.
+    pub fn is_ended(&self) -> bool {
+        self.ended
+    }
+
     /// Whether a write may move something.
     pub fn writable(&self) -> bool {
         self.writable

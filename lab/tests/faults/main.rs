@@ -57,6 +57,12 @@ fn srp_moves_every_byte_or_resets_whatever_fails_below() {
     schedules(1).for_each(|seed| under_faults("srp", 2, seed));
 }
 
+/// SEC-24
+#[test]
+fn split_tcp_moves_every_byte_or_resets_whatever_fails_below() {
+    schedules(1).for_each(|seed| under_faults("split-tcp", 2, seed));
+}
+
 fn under_faults(hop: &str, bases: u16, number: u64) {
     let _replay = Replay::new(number, "-p lasthop-lab --test faults");
     let seed = Seed::from_u64(number).child(hop);
@@ -84,7 +90,8 @@ fn under_faults(hop: &str, bases: u16, number: u64) {
     println!("{}", stage.befell());
     stage.check();
     let after = stage.holdings(Some(&before));
-    assert_eq!(after.descriptors, before.descriptors, "{}", stage.said());
+    let each = || format!("{}\n{:#?}\n{:#?}", stage.said(), before.each, after.each);
+    assert_eq!(after.descriptors, before.descriptors, "{}", each());
     assert_eq!(after.threads, before.threads, "{}", stage.said());
     let grown = after.memory.saturating_sub(before.memory);
     assert!(grown < GROWTH, "{grown} bytes more than before");

@@ -37,6 +37,8 @@ const TICK: Duration = Duration::from_millis(20);
 pub(crate) struct Holdings {
     /// Descriptors of each, by what they lead to.
     pub(crate) descriptors: Vec<BTreeMap<String, usize>>,
+    /// Each descriptor of each, for people.
+    pub(crate) each: Vec<Vec<String>>,
     pub(crate) threads: Vec<usize>,
     /// Bytes of memory in use by all.
     pub(crate) memory: u64,
@@ -310,6 +312,7 @@ impl Stage {
             descriptors: held.iter().map(|p| p.kinds().into_iter().map(owned).collect()).collect(),
             threads: held.iter().map(|process| process.threads).collect(),
             memory: held.iter().map(|process| process.resident_kib << 10).sum(),
+            each: held.into_iter().map(|process| process.descriptors).collect(),
         }
     }
 

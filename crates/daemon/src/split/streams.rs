@@ -122,8 +122,8 @@ pub(super) struct Totals {
 }
 
 impl SplitTcp {
-    /// No streams, and never more than `max` at once; what they hold comes out of `memory`. The first that this side opens is `next`: an
-    /// even number at a mobile, an odd one at a base.
+    /// No streams, and never more than `max` at once; what they hold comes out of `memory`. The first that
+    /// this side opens is `next`: an even number at a mobile, an odd one at a base.
     pub(super) fn new(max: usize, next: u64, memory: &Memory) -> Self {
         Self {
             streams: HashMap::new(),

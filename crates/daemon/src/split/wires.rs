@@ -116,6 +116,11 @@ impl<P> Wires<P> {
 
     fn park(&mut self, turn: &mut Turn<'_>, stream: &mut Stream) {
         let Some((key, socket)) = stream.take_socket() else { return };
+        // The kernel tells of an end once.
+        if socket.is_ended() {
+            self.owners.remove(key);
+            return socket.close(turn.reactor, true);
+        }
         let Some(owner) = self.owners.get_mut(key) else { return };
         *owner = Owner::Parked(socket);
         self.parked.push_back((turn.now + PARKED, key));

@@ -482,6 +482,12 @@ impl SplitBase {
         (self.greetings.len(), candidates.count())
     }
 
+    /// Connections of streams, whether these are still here or not.
+    pub(super) fn connections(&self) -> usize {
+        let owners = self.wires.owners.iter();
+        owners.filter(|(_, owner)| !matches!(owner, Owner::Role(_))).count()
+    }
+
     /// What is known of mobiles' stamps.
     pub(super) fn stamps(&mut self) -> &mut Stamps {
         &mut self.stamps

@@ -240,6 +240,35 @@ fn a_base_can_remove_an_association_that_stands() {
     }
 }
 
+/// What the kernel says once only, and said before the stream went on elsewhere, is not waited for.
+#[test]
+fn a_connection_that_its_peer_has_ended_is_not_parked() {
+    let mut world = OneLoop::new(1);
+    let ids = world.streams(3, 100);
+    let mut mobile = world.mobiles[0].take().unwrap();
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    mobile.close(&mut turn.within(1));
+    drop(mobile);
+    // Every connection's end, as far as the base's loop gets before anything is read.
+    let (mut ended, mut ready) = (0, Vec::new());
+    while ended < ids.len() + 1 {
+        ready.clear();
+        world.reactor.wait(Some(PATIENCE), &mut ready).unwrap();
+        let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+        for (source, readiness) in &ready {
+            let Source::Hop(0, key) = source else { continue };
+            ended += usize::from(readiness.ended);
+            world.base.handle_ready(&mut turn, *key, *readiness);
+        }
+    }
+    assert_eq!(world.base.connections(), ids.len());
+    for id in ids {
+        assert!(world.base(0).detach(id).is_some());
+    }
+    world.step();
+    assert_eq!(world.base.connections(), 0);
+}
+
 /// A client of a published port, while the mobile goes, waits for a connection that nobody
 /// makes any more; the association must not live on for that.
 #[test]
