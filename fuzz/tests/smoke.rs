@@ -133,7 +133,11 @@ fn agents_in_the_path() {
     let traffic: Vec<u8> = (10..30).flat_map(data).chain((5..40).flat_map(ack)).collect();
     let samples =
         [0, 1, 2, 3, 4, 5, 6, 7].map(|agent| [&[agent, 0b1011, 77], &traffic[..]].concat());
-    let samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    let mut samples: Vec<&[u8]> = samples.iter().map(Vec::as_slice).collect();
+    // A segment longer than any packet, with room for a CID.
+    samples.push(&[
+        0xff, 0xd7, 0xc0, 0xfe, 0xaf, 0x40, 0xff, 0xfe, 0xaf, 0x40, 0xff, 0xff, 0xff, 0xff,
+    ]);
     smoke("agents", 2, agents::run, &samples);
 }
 
@@ -468,6 +472,8 @@ fn kernel_messages() {
         message(32, &[2, 0, 32, 0, 100, 0, 0, 1, 0, 0, 0, 0], &[attribute(2, &[10, 0, 0, 1])]),
         message(28, &[2, 0, 0, 0, 2, 0, 0, 0, 0, 0, 8, 0], &[ten]),
         message(2, &[255, 255, 255, 255], &[vec![0; 16], attribute(1, b"not allowed\0")]),
+        // No number of an error, and less than any can be.
+        message(2, &i32::MIN.to_ne_bytes(), &[]),
         message(0x300, &[2, 0, 0, 1], &[attribute(1, &[0, 0, 0, 9, 8, 0, 3]), attribute(10, b"x")]),
     ];
     let whole = all.concat();

@@ -159,6 +159,15 @@ impl End {
         self.streams.is_empty() && self.resets.is_empty() && self.events.is_empty()
     }
 
+    /// Loses one stream and no other, at both ends.
+    #[cfg(test)]
+    pub(crate) fn lose(&mut self, id: StreamId, code: u64) {
+        if self.streams.get(&id.0).is_some_and(|stream| stream.announced) {
+            self.resets.push_back((id.0, code));
+        }
+        self.take_reset(id.0, code);
+    }
+
     /// The priority that a stream was given at this end.
     pub fn priority(&self, id: StreamId) -> Option<u32> {
         self.streams.get(&id.0)?.priority

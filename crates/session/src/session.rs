@@ -391,12 +391,15 @@ impl Session {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
     pub fn next_timeout(&self) -> Option<Time> {
-        self.table.earliest().map(|(deadline, _)| deadline)
+        let opening = self.table.earliest().map(|(deadline, _)| deadline);
+        [opening, self.moves.next_timeout()].into_iter().flatten().min()
     }
 
-    /// Ends the openings that took too long.
+    /// Ends the openings that took too long, and tells the base again which connections live if it has not
+    /// heard.
     pub fn handle_timeout(&mut self, now: Time, hop: &mut impl Streams) {
         self.advance(now);
+        self.call_roll_again(hop);
         while let Some((deadline, id)) = self.table.earliest()
             && deadline <= self.now
         {

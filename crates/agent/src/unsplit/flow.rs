@@ -196,7 +196,9 @@ impl<P: Packet> Flow<P> {
             IpAddr::V4(_) => IPV4_HEADER,
             IpAddr::V6(_) => IPV6_HEADER,
         };
-        let fits = |segment: &Segment| ip + segment.header_len() + segment.len <= config.mtu;
+        let fits = |segment: &Segment| {
+            (ip + segment.header_len()).saturating_add(segment.len) <= config.mtu
+        };
         let Some(offer) = with_cid(&tcp.segment, self.cid).filter(fits) else { return };
         packet.set_segment(&offer);
         around.stats.offers += 1;

@@ -338,7 +338,7 @@ pub(super) fn verdict(error: &ErrorMessage, what: &dyn Fn() -> String) -> Result
     if error.code.is_none() {
         return Ok(());
     }
-    let source = error.to_io();
+    let source = io::Error::from_raw_os_error(error.raw_code().saturating_abs());
     if Errno::from_io_error(&source) == Some(Errno::PERM) {
         return Err(NetlinkError::NotPermitted { what: what() });
     }

@@ -33,6 +33,8 @@ impl Session {
                     self.on_closed(hop, id);
                 } else if self.is_channel(stream) {
                     self.on_channel_closed();
+                } else {
+                    self.on_roll_closed(stream);
                 }
             }
         }

@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use lasthop_hop::{Movable, StreamError, StreamId, Streams};
-use lasthop_units::{Bytes, Time};
+use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
@@ -21,6 +21,11 @@ const BLIND_MAX: Bytes = Bytes::from_kib(16);
 /// which handoff the mobile has come, before it knows of the handoff.
 const TURNS: u32 = 256;
 
+/// A roll whose stream was lost is called again after so long at first, then after twice that each time, so
+/// often at most. Behind that the base ends by itself what does not come.
+const ROLL_AGAIN: Duration = Duration::from_millis(250);
+const ROLL_TRIES: u32 = 8;
+
 /// A mobile's handoff, as far as its streams are concerned.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
@@ -33,6 +38,9 @@ pub(super) struct Moves {
     roll: Option<(StreamId, Backlog)>,
     /// The roll has changed since.
     recall: bool,
+    /// When to call it again because its stream was lost, and how often it was.
+    roll_again: Option<Time>,
+    rolls_lost: u32,
     /// Bytes that may yet be sent though they may have come over the hop before.
     pub(super) blind: usize,
     /// The base uses the session's state: what it says is final.
@@ -61,7 +69,21 @@ impl Moves {
     /// All connections are gone.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
-        self.roll = None;
+        (self.roll, self.roll_again) = (None, None);
+    }
+
+    /// When the roll is to be called again.
+    pub(super) fn next_timeout(&self) -> Option<Time> {
+        self.roll_again
+    }
+
+    /// The base does not get the roll as it was called.
+    fn lose_roll(&mut self, now: Time) {
+        (self.roll, self.recall) = (None, false);
+        if self.rolls_lost < ROLL_TRIES {
+            self.roll_again = Some(now + ROLL_AGAIN * (1 << self.rolls_lost));
+            self.rolls_lost += 1;
+        }
     }
 }
 
@@ -199,10 +221,8 @@ impl Session {
     /// Tells the base which connections live, so that it ends the others.
     fn call_roll(&mut self, hop: &mut impl Streams) {
         let (Some(session), Some(turn)) = (self.name, self.turn) else { return };
-        let Ok(stream) = hop.open() else {
-            // The base ends them when they do not come.
-            return;
-        };
+        self.moves.roll_again = None;
+        let Ok(stream) = hop.open() else { return self.moves.lose_roll(self.now) };
         let ids = self.living();
         let mut bytes = Vec::new();
         let mut rest: Vec<u64> = ids.iter().map(|id| id.0).collect();
@@ -217,6 +237,12 @@ impl Session {
         }
         self.moves.roll = Some((stream, Backlog::new(bytes)));
         self.write_roll(hop);
+    }
+
+    /// The stream that carries the roll.
+    #[cfg(test)]
+    pub(super) fn roll(&self) -> Option<StreamId> {
+        self.moves.roll.as_ref().map(|(stream, _)| *stream)
     }
 
     /// Writes what is left of the roll.
@@ -250,6 +276,21 @@ impl Session {
             if core::mem::take(&mut self.moves.recall) {
                 self.call_roll(hop);
             }
+        }
+    }
+
+    /// A stream is over that carries no connection: if it is the roll's, before the base has acknowledged
+    /// that. A hop whose streams are connections of their own can lose one and keep the others.
+    pub(super) fn on_roll_closed(&mut self, stream: StreamId) {
+        if self.moves.roll.as_ref().is_some_and(|(roll, _)| *roll == stream) {
+            self.moves.lose_roll(self.now);
+        }
+    }
+
+    /// Calls the roll again if it is time to.
+    pub(super) fn call_roll_again(&mut self, hop: &mut impl Streams) {
+        if self.moves.roll_again.is_some_and(|at| at <= self.now) {
+            self.call_roll(hop);
         }
     }
 

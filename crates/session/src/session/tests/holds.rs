@@ -86,6 +86,47 @@ fn connections_asked_for_early_wait_for_their_state() {
     }
 }
 
+/// MHP-18: a hop may lose a single stream. Without the roll the base would keep connections that are over
+/// for as long as it waits for any.
+#[test]
+fn a_roll_whose_stream_is_lost_is_called_again() {
+    let (mut world, state, ids) = early(Limits::default(), 3);
+    let gone = ids[1];
+    world.mobile.reset(&mut world.pair.mobile, gone, ResetReason::Aborted);
+    for lost in 0..4 {
+        let roll = world.mobile.roll().expect("it is called");
+        world.pair.mobile.lose(roll, ResetReason::AssociationLost.code());
+        world.settle();
+        assert_eq!(world.mobile.roll(), None, "not at once");
+        let at = world.mobile.next_timeout().unwrap();
+        assert!(at > world.now, "{lost}");
+        world.now = at;
+        world.mobile.handle_timeout(at, &mut world.pair.mobile);
+    }
+    world.base.adopt(world.now, state);
+    let (_, base) = world.settle();
+    assert!(base.contains(&Event::Reset { id: gone, reason: ResetReason::Aborted }), "{base:?}");
+    assert_eq!((world.base.connections(), world.mobile.connections()), (2, 2));
+    assert_eq!((world.mobile.roll(), world.mobile.next_timeout()), (None, None));
+}
+
+/// A base that refuses every roll is not asked for ever.
+#[test]
+fn a_roll_is_not_called_for_ever() {
+    let (mut world, _, _) = early(Limits::default(), 1);
+    let mut called = 0;
+    while let Some(roll) = world.mobile.roll() {
+        called += 1;
+        world.pair.mobile.lose(roll, ResetReason::AssociationLost.code());
+        world.settle();
+        if let Some(at) = world.mobile.next_timeout() {
+            world.now = at;
+            world.mobile.handle_timeout(at, &mut world.pair.mobile);
+        }
+    }
+    assert!((2..20).contains(&called), "{called}");
+}
+
 /// What comes behind a held message is not read as a message, and stays in order.
 #[test]
 fn what_follows_a_held_message_waits_behind_it() {

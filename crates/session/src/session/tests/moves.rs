@@ -490,7 +490,8 @@ impl Run {
         }
         self.now += Config::base().opening_timeout;
         session.handle_timeout(self.now, &mut pair.base);
-        session.connections() == 0
+        self.mobile.handle_timeout(self.now, &mut pair.mobile);
+        session.connections() == 0 && self.mobile.next_timeout().is_none()
     }
 
     fn compare(&self) {
