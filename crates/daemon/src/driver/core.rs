@@ -45,8 +45,8 @@ pub(crate) enum Client<I> {
 pub(crate) enum Timer {
     /// Accepting on a listener may go on.
     Accept(usize),
-    /// The name of the base of that number is to be looked up again.
-    Resolve(usize),
+    /// The name of the base of that number is to be looked up again, or a hop to it opened.
+    Base(usize),
     /// A connection's that is not relayed yet.
     Connection(Key),
     /// The end of the time that connections have to end.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use super::{Core, MobileRole, RESOLVE_AGAIN};
+use super::{Core, MobileRole, OPEN_AGAIN, RESOLVE_AGAIN};
 use crate::carrier::udp::local_towards;
 use crate::config::HopAddress;
 use crate::driver::{Asker, Client, Timer};
@@ -32,13 +32,28 @@ impl MobileRole {
         });
         match added {
             Ok(part) => station.part = Some(part),
-            Err(e) => station.report(&e.to_string()),
+            Err(e) => {
+                station.report(&e.to_string());
+                if i == self.here {
+                    core.arm(core.now + OPEN_AGAIN, Timer::Base(i));
+                }
+            }
         }
         let part = station.part;
         if part.is_some() {
             self.resolve_base(core, i);
         }
         part
+    }
+
+    /// Looks the base's name up again, or opens the hop to it that could not be opened.
+    pub(super) fn try_base_again(&mut self, core: &mut Core, i: usize) {
+        let opened = self.stations.get(i).is_some_and(|station| station.part.is_some());
+        if opened {
+            self.resolve_base(core, i);
+        } else if i == self.here && !core.stopping {
+            self.call_here(core);
+        }
     }
 
     pub(super) fn resolve_base(&mut self, core: &mut Core, i: usize) {
@@ -54,7 +69,7 @@ impl MobileRole {
         }
         match core.resolver.request(Client::Own, Asker::Base(i), &base.host, base.port) {
             Ok(()) => station.addresses.asking = true,
-            Err(_) => core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i)),
+            Err(_) => core.arm(core.now + RESOLVE_AGAIN, Timer::Base(i)),
         }
     }
 
@@ -86,7 +101,7 @@ impl MobileRole {
             }
             Err(e) => {
                 station.report(&e.to_string());
-                core.arm(core.now + RESOLVE_AGAIN, Timer::Resolve(i));
+                core.arm(core.now + RESOLVE_AGAIN, Timer::Base(i));
             }
         }
     }

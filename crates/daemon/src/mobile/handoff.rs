@@ -211,7 +211,12 @@ impl MobileRole {
         (self.here, self.resumed, self.impatient) = (i, false, false);
         self.here_since = now;
         self.reset_probes();
-        if let Some(part) = self.open_hop(core, i) {
+        self.call_here(core);
+    }
+
+    /// Opens a hop to the base `here` if there is none, and has it begin.
+    pub(super) fn call_here(&mut self, core: &mut Core) {
+        if let Some(part) = self.open_hop(core, self.here) {
             // One that was made earlier may be idle.
             let greeting =
                 self.handoffs.as_ref().and_then(|handoffs| handoffs.machine.greeting(GREETING_MAX));

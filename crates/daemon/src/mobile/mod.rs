@@ -64,6 +64,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The base's name is looked up again this long after the resolver has failed.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
+/// A hop to the base where the mobile is to be is opened again this long after that has failed.
+const OPEN_AGAIN: Duration = Duration::from_millis(200);
 /// The listener number of the netlink socket that reports interfaces, addresses and routes.
 const NETWORK: usize = usize::MAX;
 /// That of the descriptor by which programs are recognised.
@@ -516,7 +518,7 @@ impl Role for MobileRole {
     fn handle_timer(&mut self, core: &mut Core, timer: Timer) {
         match timer {
             Timer::Accept(n) if !core.stopping => self.handle_listener(core, n),
-            Timer::Resolve(i) => self.resolve_base(core, i),
+            Timer::Base(i) => self.try_base_again(core, i),
             Timer::Connection(key) => {
                 dial::advance(core, key, None);
                 self.expire_held_syn(core, key);
