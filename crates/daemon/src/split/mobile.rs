@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Initiator, Keypair, PublicKey};
-use lasthop_hop::{Evidence, Memory, Unreachable};
+use lasthop_hop::{Evidence, Memory, Stamps, Unreachable};
 use lasthop_kernel::clock;
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::Key;
@@ -118,7 +118,8 @@ impl SplitMobile {
     }
 
     fn initiator(&mut self) -> Result<Initiator, String> {
-        self.stamp = clock::wall_nanos().max(self.stamp.saturating_add(1));
+        let by_clock = Stamps::by_clock(clock::wall_nanos());
+        self.stamp = by_clock.max(self.stamp.saturating_add(1));
         let hello = hello(self.random.next_u64() as u32, self.stamp);
         let made = match &self.seal {
             Seal::Noise(keys, base) => {

@@ -7,6 +7,8 @@ use crate::seal::PublicKey;
 
 /// What many handshakes of one peer at once may overtake each other by.
 const WINDOW: Duration = Duration::from_secs(10);
+/// The greatest stamp that a clock gives (in 2262): one that was wrong and is set right needs others above it.
+const BY_CLOCK_MAX: u64 = i64::MAX as u64;
 /// Stamps of a peer that are remembered, at most.
 const RECENT_MAX: usize = 4096;
 
@@ -31,6 +33,11 @@ struct Confirmed {
 }
 
 impl Stamps {
+    /// The stamp of a handshake by a wall clock that shows so many nanoseconds since 1970.
+    pub fn by_clock(wall: u64) -> u64 {
+        wall.min(BY_CLOCK_MAX)
+    }
+
     /// Those of peers that make many associations at once.
     pub fn of_peers() -> Self {
         Self { window: WINDOW.as_nanos() as u64, ..Self::default() }

@@ -8,6 +8,7 @@ use core::time::Duration;
 use lasthop_units::{Seed, Stream as Numbers, Time};
 use lasthop_wire::datagram::{Kind, Token, Unknown};
 
+use super::super::Stamps;
 use super::super::mobile::{LossHint, MobileEnd, MobileLink};
 use super::hello_limits::GREETING_MAX;
 use super::keyset::{Keyset, RENEW_AFTER};
@@ -110,7 +111,7 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
     /// cannot tell a replayed handshake from a new one before it has answered it.
     #[must_use]
     pub fn with_wall_clock(mut self, now: Time, at_zero: u64) -> Self {
-        self.link.stamp = at_zero;
+        self.link.stamp = Stamps::by_clock(at_zero);
         self.start_question(now);
         self
     }

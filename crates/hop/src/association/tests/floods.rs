@@ -188,6 +188,27 @@ fn a_clock_that_was_set_back_locks_nobody_out() {
     }
 }
 
+/// SEC-3: a clock that jumps ahead, even to the end of what a stamp can say, and is set right again.
+#[test]
+fn a_clock_that_jumps_ahead_and_back_locks_nobody_out() {
+    for ahead in [1 << 62, u64::MAX - 1, u64::MAX] {
+        let mut w = Ends::new(0.0, 1);
+        w.run(Duration::from_secs(1));
+        for wall in [ahead, 1 << 60, ahead, 1 << 60] {
+            let (config, base) = (HopConfig::default(), *keys(0).public());
+            let seed = Seed::from_u64(w.now.as_nanos());
+            let mobile: Mobile<Addr> = Mobile::new(config, keys(1), base, BASE, seed, w.now);
+            w.mobiles[0].1 = mobile.with_wall_clock(w.now, wall);
+            w.run(Duration::from_secs(2));
+            assert!(w.mobile().is_up(), "{ahead}, {wall}: {:?}", w.base.stats());
+            let now = w.now;
+            w.mobile().start_question(now);
+            w.run(Duration::from_secs(1));
+            assert!(w.mobile().is_up(), "{ahead}, {wall}: {:?}", w.base.stats());
+        }
+    }
+}
+
 /// Without a seal anybody claims any key, and so nothing is remembered of keys.
 #[test]
 fn an_unsealed_base_remembers_no_stamps() {
