@@ -6,6 +6,7 @@ pub mod cpu;
 pub mod event_loop;
 pub mod foreign;
 pub mod frames;
+pub mod insist;
 pub mod leave;
 pub mod lock;
 pub mod mac;

@@ -10,6 +10,7 @@ use super::config::{Numbers, TransparentConfig};
 use super::holding::Holding;
 use super::listener::Listener;
 use super::rules::{Exceptions, Hold, MOBILE_TABLE, Plan, WAITING_CHAIN};
+use crate::insist::insist;
 use crate::lock::{Lock, LockError};
 use crate::netlink::{NetlinkError, Rtnetlink, add_queue_target};
 use crate::network::Network;
@@ -230,16 +231,9 @@ impl Interception {
 }
 
 impl Drop for Standing {
-    /// Rules that stay take connections to where nobody is. What cannot be removed without descriptors or
-    /// memory can be once others have given some back.
+    /// Rules that stay take connections to where nobody is.
     fn drop(&mut self) {
-        for _ in 1..REMOVE_TRIES {
-            if remove(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(REMOVE_PAUSE);
-        }
-        if let Err(error) = remove(&self.0) {
+        if let Err(error) = insist(|| remove(&self.0)) {
             tracing::warn!(%error, "cannot remove rules: the next start removes them");
         }
     }
@@ -269,10 +263,6 @@ fn loopback() -> Result<u32, TransparentError> {
     let lo = interfaces.iter().find(|interface| interface.loopback);
     Ok(lo.ok_or_else(|| NetlinkError::NoInterface("lo".to_owned()))?.index)
 }
-
-/// How often, and after what pause, it is tried to remove what stands in the kernel.
-const REMOVE_TRIES: u32 = 10;
-const REMOVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// A process that has just ended may have left its lock with a child for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);

@@ -401,11 +401,13 @@ impl Exceptions {
         [("answered", &self.answered), ("away", &self.away)]
     }
 
-    /// What has to change in a base's table that has these, so that it has those of `to`.
+    /// What has to change in a base's table that has these, so that it has those of `to`. One that is not there
+    /// any more would make all fail: after adding it is.
     pub fn change(&self, to: &Self) -> Vec<SetChange> {
         let mut changes = Vec::new();
         for ((set, now), (_, then)) in self.sets().into_iter().zip(to.sets()) {
-            for (add, addresses) in [(false, now - then), (true, then - now)] {
+            let (gone, new) = (now - then, then - now);
+            for (add, addresses) in [(true, &gone), (false, &gone), (true, &new)] {
                 for (digit, ipv6) in [(4, false), (6, true)] {
                     let own = addresses.iter().filter(|ip| ip.is_ipv6() == ipv6);
                     let keys: Vec<Vec<u8>> = own.map(|ip| key(&[Field::Ip(*ip)])).collect();

@@ -38,6 +38,8 @@ struct Standing {
     interface: Interface,
     /// A route of our own, without which the kernel would not answer.
     route: Option<netlink::Route>,
+    /// The kernel does answer.
+    answers: bool,
     again: Option<(usize, Instant)>,
 }
 
@@ -66,10 +68,14 @@ impl Announcements {
         let mac = interface.mac.ok_or_else(|| format!("{name} has no hardware address"))?;
         prepare(address, name)?;
         let key = (address, name.to_owned());
-        if !self.standing.contains_key(&key) {
-            let route = answer(&mut kernel, address, &interface).map_err(|e| e.to_string())?;
-            let standing = Standing { interface: interface.clone(), route, again: None };
-            self.standing.insert(key.clone(), standing);
+        let standing = self.standing.entry(key.clone()).or_insert_with(|| Standing {
+            interface: interface.clone(),
+            route: None,
+            answers: false,
+            again: None,
+        });
+        if !standing.answers {
+            answer(&mut kernel, address, standing).map_err(|e| e.to_string())?;
         }
         let said = self.segments.send_once(address, interface.index, mac);
         said.map_err(|e| format!("announcing on {name}: {e}"))?;
@@ -81,9 +87,9 @@ impl Announcements {
 
     /// Answers for `address` no more.
     pub(super) fn retract(&mut self, address: IpAddr, name: &str) -> Result<(), String> {
-        let Some(standing) = self.standing.remove(&(address, name.to_owned())) else {
-            return Ok(());
-        };
+        let key = (address, name.to_owned());
+        let Some(standing) = self.standing.get_mut(&key) else { return Ok(()) };
+        standing.again = None;
         let end = || -> Result<(), NetlinkError> {
             let mut kernel = Rtnetlink::open()?;
             kernel.delete_proxy(standing.interface.index, address)?;
@@ -92,7 +98,9 @@ impl Announcements {
             }
             Ok(())
         };
-        end().map_err(|e| e.to_string())
+        end().map_err(|e| e.to_string())?;
+        self.standing.remove(&key);
+        Ok(())
     }
 
     /// How long until something is due.
@@ -161,9 +169,10 @@ fn prepare(address: IpAddr, name: &str) -> Result<(), String> {
 fn answer(
     kernel: &mut Rtnetlink,
     address: IpAddr,
-    interface: &Interface,
-) -> Result<Option<netlink::Route>, NetlinkError> {
-    let route = if address.is_ipv4() && is_on_link(kernel, address, interface.index)? {
+    standing: &mut Standing,
+) -> Result<(), NetlinkError> {
+    let interface = standing.interface.index;
+    let route = if address.is_ipv4() && is_on_link(kernel, address, interface)? {
         let lo = kernel.interfaces()?.into_iter().find(|i| i.loopback);
         let lo = lo.ok_or_else(|| NetlinkError::NoInterface("lo".into()))?.index;
         let to = netlink::Route::to((address, 32));
@@ -171,11 +180,12 @@ fn answer(
     } else {
         None
     };
-    if let Some(route) = &route {
-        kernel.replace_route(route)?;
+    if let Some(route) = route {
+        kernel.replace_route(standing.route.insert(route))?;
     }
-    kernel.add_proxy(interface.index, address)?;
-    Ok(route)
+    kernel.add_proxy(interface, address)?;
+    standing.answers = true;
+    Ok(())
 }
 
 /// Whether the best route to the address leaves by the interface, or there is none.

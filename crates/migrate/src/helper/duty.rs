@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use lasthop_kernel::foreign::socket_at;
+use lasthop_kernel::insist::insist;
+use lasthop_kernel::netlink::SetChange;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::nft;
 use lasthop_kernel::sockopt::{self, Repair};
@@ -97,14 +99,14 @@ impl Duty {
     /// Removes what stands for a client.
     pub(super) fn clean(&mut self, holdings: Holdings) {
         let flows: Vec<Flow> = holdings.frozen.into_iter().collect();
-        let mut outcomes = vec![self.freezer.thaw(&flows)];
+        let mut outcomes = vec![insist(|| self.freezer.thaw(&flows))];
         for (address, interface) in holdings.announced {
-            outcomes.push(self.announcements.retract(address, &interface));
+            outcomes.push(insist(|| self.announcements.retract(address, &interface)));
         }
         for (address, route) in holdings.routed {
             // Connections of a mobile that has moved on may live on its route.
             if holdings.said_goodbye || !matches!(route, Route::Via(_)) {
-                outcomes.push(self.ways.unroute(address));
+                outcomes.push(insist(|| self.ways.unroute(address)));
             }
         }
         if holdings.guards {
@@ -217,7 +219,7 @@ impl Duty {
         let moving: BTreeSet<IpAddr> = gather(flows.iter().map(|flow| flow.local.ip()));
         let answered = &self.exceptions.answered - &moving;
         let then = Exceptions { answered, ..self.exceptions.clone() };
-        self.freezer.freeze(flows, self.exceptions.change(&then))?;
+        self.freezer.freeze(flows, self.changes(&then))?;
         self.exceptions = then;
         holdings.frozen.extend(flows);
         Ok(())
@@ -226,7 +228,7 @@ impl Duty {
     fn thaw(&mut self, holdings: &mut Holdings, flows: &[Flow]) -> Result<(), String> {
         let own: Vec<Flow> =
             flows.iter().filter(|flow| holdings.frozen.contains(flow)).copied().collect();
-        self.freezer.thaw(&own)?;
+        insist(|| self.freezer.thaw(&own))?;
         own.iter().for_each(|flow| {
             holdings.frozen.remove(flow);
         });
@@ -266,12 +268,18 @@ impl Duty {
     }
 
     fn except(&mut self, then: Exceptions) -> Result<(), String> {
-        let changes = self.exceptions.change(&then);
+        let changes = self.changes(&then);
         if !changes.is_empty() {
-            self.freezer.change(&changes)?;
+            insist(|| self.freezer.change(&changes))?;
         }
         self.exceptions = then;
         Ok(())
+    }
+
+    /// What has to change in the table of the guard, if there is one: one that comes has all.
+    fn changes(&self, then: &Exceptions) -> Vec<SetChange> {
+        let guarded = self.guard.is_some();
+        if guarded { self.exceptions.change(then) } else { Vec::new() }
     }
 
     fn route(
@@ -281,14 +289,14 @@ impl Duty {
         route: Route,
     ) -> Result<(), String> {
         self.permit(address)?;
-        self.ways.route(address, &route)?;
+        insist(|| self.ways.route(address, &route))?;
         holdings.routed.insert(address, route);
         self.update_guard()
     }
 
     fn unroute(&mut self, holdings: &mut Holdings, address: IpAddr) -> Result<(), String> {
         self.permit(address)?;
-        self.ways.unroute(address)?;
+        insist(|| self.ways.unroute(address))?;
         holdings.routed.remove(&address);
         self.update_guard()
     }
@@ -308,9 +316,9 @@ impl Duty {
         interface: String,
     ) -> Result<(), String> {
         self.permit(address)?;
-        self.announcements.announce(address, &interface)?;
-        holdings.announced.insert((address, interface));
-        Ok(())
+        // What fails may stand in part.
+        holdings.announced.insert((address, interface.clone()));
+        insist(|| self.announcements.announce(address, &interface))
     }
 
     fn retract(
@@ -320,7 +328,7 @@ impl Duty {
         interface: String,
     ) -> Result<(), String> {
         self.permit(address)?;
-        self.announcements.retract(address, &interface)?;
+        insist(|| self.announcements.retract(address, &interface))?;
         holdings.announced.remove(&(address, interface));
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use lasthop_kernel::insist::insist;
 use lasthop_kernel::netlink::{Field, SetChange, Sets, key};
 use lasthop_kernel::nft;
 
@@ -69,7 +70,7 @@ impl Freezer {
 impl Drop for Freezer {
     fn drop(&mut self) {
         if self.stands
-            && let Err(error) = nft::delete(TABLE)
+            && let Err(error) = insist(|| nft::delete(TABLE))
         {
             tracing::warn!(%error, "cannot remove packet rules: the next start removes them");
         }
