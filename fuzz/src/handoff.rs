@@ -63,7 +63,7 @@ impl Granter<u32> for Even {
         [1, 2, 3]
             .into_iter()
             .filter(|n| *n != to)
-            .map(|n| (n, Grant([2 * attempt as u8; 16])))
+            .map(|n| (n, Grant([(attempt as u8).wrapping_mul(2); 16])))
             .collect()
     }
 }

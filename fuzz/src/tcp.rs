@@ -16,7 +16,7 @@ const PORTS: Ports = Ports { local: 1, remote: 2 };
 const ISS: Seq = Seq(u32::MAX - 2000);
 const IRS: Seq = Seq(u32::MAX - 1000);
 /// More segments than that at one instant would be a sender that does not stop.
-const BURST: usize = 20_000;
+const BURST: usize = 200_000;
 /// No stream comes so far. What a snapshot says beyond is cut.
 const FARTHEST: u64 = 1 << 60;
 /// How often a timer may be due at once.
