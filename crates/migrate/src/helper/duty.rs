@@ -240,8 +240,7 @@ impl Duty {
         if self.guard.is_some() && !holdings.guards {
             return Err("another client has its mobiles' addresses guarded".into());
         }
-        self.guarded = networks.to_vec();
-        holdings.guards = true;
+        let before = std::mem::replace(&mut self.guarded, networks.to_vec());
         self.exceptions.away = self.away();
         let done = match &mut self.guard {
             Some(guard) => guard.renew(Numbers::BASE, networks, &self.exceptions),
@@ -249,6 +248,11 @@ impl Duty {
                 self.guard = Some(guard);
             }),
         };
+        match done {
+            // Only whoever has it takes it along at his end: another client may have it by then.
+            Ok(()) => holdings.guards = true,
+            Err(_) => self.guarded = before,
+        }
         done.map_err(|e| e.to_string())
     }
 

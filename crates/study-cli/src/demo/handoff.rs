@@ -76,6 +76,7 @@ impl Options {
             handoff: Some(handoff),
             // It tells when each step of a move is done.
             log: Some("debug".to_owned()),
+            ..Settings::default()
         };
         let topology = roam::Config { seed: Seed::from_u64(self.seed), ..roam::Config::default() };
         Plan {
