@@ -87,6 +87,8 @@ pub struct Settings {
     pub hop: String,
     /// By which addresses mobile, bases and server meet.
     pub family: Family,
+    /// The mobile intercepts what its own programs send, too.
+    pub transparent: bool,
     /// Handoffs between three bases; none: there is the first base only.
     pub handoff: Option<Handoff>,
     /// What a process says is logged, in the command's own words (`debug`).
@@ -95,7 +97,13 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { hop: "srp".into(), family: Family::V4, handoff: Some(Handoff::default()), log: None }
+        Self {
+            hop: "srp".into(),
+            family: Family::V4,
+            transparent: false,
+            handoff: Some(Handoff::default()),
+            log: None,
+        }
     }
 }
 
@@ -211,31 +219,26 @@ impl Fleet {
     }
 
     fn mobile_file(&self) -> String {
-        let Settings { hop, family, handoff, .. } = &self.settings;
+        let Settings { hop, family, transparent, handoff, .. } = &self.settings;
         let mut text = format!(
             "key = {:?}\nproxy = [\"{PROXY}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
             self.keys.mobile.path(),
             self.control(),
         );
-        if handoff.is_none() {
-            let _ = write!(
-                text,
-                "base = \"{}\"\nbase_key = \"{}\"\n",
-                hop_address(*family, 1),
-                self.keys.bases[0].public,
-            );
-            return text;
+        for (number, Key { public, .. }) in (1..).zip(&self.keys.bases) {
+            let address = hop_address(*family, number);
+            let _ = match handoff {
+                None => write!(text, "base = \"{address}\"\nbase_key = \"{public}\"\n"),
+                Some(_) => write!(
+                    text,
+                    "[[bases]]\nname = \"b{number}\"\naddress = \"{address}\"\n\
+                     key = \"{public}\"\ninterface = \"{}\"\n",
+                    radios::name(number),
+                ),
+            };
         }
-        for (i, key) in self.keys.bases.iter().enumerate() {
-            let number = i + 1;
-            let _ = write!(
-                text,
-                "[[bases]]\nname = \"b{number}\"\naddress = \"{}\"\nkey = \"{}\"\n\
-                 interface = \"{}\"\n",
-                hop_address(*family, number),
-                key.public,
-                radios::name(number),
-            );
+        if *transparent {
+            text.push_str("[transparent]\nhost = true\n");
         }
         text
     }
@@ -340,15 +343,10 @@ impl Fleet {
         self.bases.get(index(number))?.as_ref()
     }
 
-    /// The processes that run: `base1`, `mobile` and the like, and the number of each.
+    /// The processes that run, each behind those that it needs: `helper1`, `base1`, `mobile` and the like, and
+    /// the number of each.
     pub fn processes(&self) -> impl Iterator<Item = (String, u32)> {
-        let numbered = |name: &'static str, all: &[Option<Daemon>]| -> Vec<(String, u32)> {
-            let all = (1..).zip(all);
-            all.filter_map(|(n, one)| Some((format!("{name}{n}"), one.as_ref()?.id()))).collect()
-        };
-        let mobile = self.mobile.as_ref().map(|mobile| ("mobile".to_owned(), mobile.id()));
-        let (bases, helpers) = (numbered("base", &self.bases), numbered("helper", &self.helpers));
-        bases.into_iter().chain(helpers).chain(mobile)
+        self.daemons().map(|(name, daemon)| (name, daemon.id()))
     }
 
     /// The last that base `number` said.
@@ -373,8 +371,15 @@ impl Fleet {
 
     /// The last that every process said.
     pub fn said(&self) -> String {
-        let bases = (1..=self.bases.len()).map(|n| format!("base {n}:\n{}\n", self.base_said(n)));
-        format!("{}mobile:\n{}\n", bases.collect::<String>(), self.mobile_said())
+        let words = |(name, daemon): (String, &Daemon)| format!("{name}:\n{}\n", daemon.said());
+        self.daemons().map(words).collect()
+    }
+
+    /// The processes that run and their names, in the order of [`processes`](Self::processes).
+    fn daemons(&self) -> impl Iterator<Item = (String, &Daemon)> {
+        let helpers = numbered("helper", &self.helpers);
+        let mobile = self.mobile.as_ref().map(|mobile| ("mobile".to_owned(), mobile));
+        helpers.chain(numbered("base", &self.bases)).chain(mobile)
     }
 
     /// The mobile's control socket.
@@ -413,6 +418,15 @@ impl Fleet {
         let all = self.bases.iter_mut().chain(&mut self.helpers).chain([&mut self.mobile]);
         all.flatten().try_for_each(Daemon::check)
     }
+}
+
+/// Those that run.
+fn numbered<'a>(
+    name: &'static str,
+    all: &'a [Option<Daemon>],
+) -> impl Iterator<Item = (String, &'a Daemon)> {
+    let all = (1..).zip(all);
+    all.filter_map(move |(n, one): (usize, _)| Some((format!("{name}{n}"), one.as_ref()?)))
 }
 
 fn routing(routing: &Routing) -> String {

@@ -254,6 +254,11 @@ pub fn base_address(family: Family, number: usize) -> IpAddr {
     address(family, 9, 10 + number as u16)
 }
 
+/// The mobile's address on the radio of base `number`.
+pub fn mobile_address(family: Family, number: usize) -> IpAddr {
+    address(family, radio_net(number), 2)
+}
+
 /// Where base `number` serves mobiles.
 pub fn hop_address(family: Family, number: usize) -> SocketAddr {
     SocketAddr::new(base_address(family, number), HOP_PORT)

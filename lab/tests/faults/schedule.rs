@@ -16,6 +16,8 @@ pub(crate) enum Kind {
     Datagrams,
     /// What tells of interfaces, routes and packet rules.
     Netlink,
+    /// What threads wake each other by, eventfd(2): it always has room.
+    Counter,
     /// A file, a pipe, a listener.
     Other,
 }

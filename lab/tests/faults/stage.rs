@@ -1,24 +1,20 @@
-//! Base and mobile at work in a lab, each under a tracer.
+//! Bases and a mobile at work in a lab, each under a tracer.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use lasthop_control::{
-    self as control, AssociationReport, ConnectionReport, HandoffState, Report, Request,
-};
-use lasthop_daemon::keyfile::{self, Existing};
+use lasthop_control::{self as control, AssociationReport, ConnectionReport, HandoffState, Report};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::arrivals::Watched;
 use lasthop_lab::client::{Client, Via};
 use lasthop_lab::kept;
-use lasthop_lab::process::Daemon;
+use lasthop_lab::roam::{Config, Fleet, Handoff, Mode, Roam, Settings};
 use lasthop_lab::service::Server;
 use lasthop_lab::talk;
-use lasthop_lab::topology::{Family, Lab, Topology, link};
+use lasthop_lab::topology::{Family, link};
 use lasthop_radio::RadioConfig;
 use lasthop_testing::wait_or;
 use lasthop_units::{Duration as Lasting, Rate, Seed};
@@ -30,7 +26,12 @@ use crate::tracer::Tracer;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// What is being closed is closed within this.
 const SETTLES: Duration = Duration::from_millis(300);
+/// A base of split-tcp has closed what a mobile has left that it does not hear any more.
+const FORGETS: Duration = Duration::from_secs(75);
 const TICK: Duration = Duration::from_millis(20);
+const PORT: u16 = 80;
+/// By which a helper knows its own routes.
+const HELPERS_PROTOCOL: &str = " proto 79";
 
 /// What the processes have of the kernel.
 #[derive(Debug)]
@@ -44,102 +45,89 @@ pub(crate) struct Holdings {
     pub(crate) memory: u64,
 }
 
-/// A base or a mobile.
-struct Process {
-    // In the order in which they have to end.
-    tracer: Option<Tracer>,
-    daemon: Daemon,
-    name: String,
+impl Holdings {
+    /// Whether some process has more descriptors of some kind. One may have fewer: what failed is opened again
+    /// when it is needed.
+    pub(crate) fn is_more_than(&self, before: &Self) -> bool {
+        let mut both = self.descriptors.iter().zip(&before.descriptors);
+        both.any(|(now, before)| now.iter().any(|(kind, n)| before.get(kind).unwrap_or(&0) < n))
+    }
 }
 
-/// One or more bases of one host, and a mobile.
+/// A base, its helper or a mobile.
+struct Process {
+    tracer: Option<Tracer>,
+    name: String,
+    id: u32,
+    /// Where it is asked how it is; a helper is not.
+    control: Option<PathBuf>,
+}
+
+/// A base or three and a mobile, the last of the processes.
 pub(crate) struct Stage {
-    // In the order in which they have to end. The mobile is the last.
+    // In the order in which they have to end.
     processes: Vec<Process>,
+    fleet: Fleet,
     server: Server,
-    before: [kept::Host; 2],
-    pub(crate) lab: Lab,
-    folder: tempfile::TempDir,
+    before: Vec<kept::Host>,
+    /// The bases, and the mobile behind them.
+    hosts: Vec<Netns>,
+    roam: Mutex<Roam>,
+    moves: bool,
 }
 
 impl Stage {
-    /// None where a test may not have it.
-    pub(crate) fn start(hop: &str, bases: u16, seed: Seed) -> Option<Self> {
+    /// With handoffs between three bases, or with one base. None where a test may not have it.
+    pub(crate) fn start(hop: &str, mode: Option<Mode>, seed: Seed) -> Option<Self> {
         let program = common::program()?;
         let radio = link(Rate::from_mbps(100), Lasting::from_millis(2), 200);
-        let wired = link(Rate::from_mbps(500), Lasting::from_millis(1), 1000);
-        let topology = Topology {
+        let topology = Config {
             radio: RadioConfig::both(radio),
-            wired: RadioConfig::both(wired),
+            wired: link(Rate::from_mbps(500), Lasting::from_millis(1), 1000),
+            base_rate: None,
+            base_delay: Lasting::ZERO,
             seed,
-            ..Topology::default()
         };
-        let lab = common::lab(&topology)?;
-        let server = talk::start(&lab.fixed, lab.server_address(Family::V4), seed).unwrap();
-        let before = [&lab.base, &lab.mobile].map(picture);
-        let folder = tempfile::tempdir().unwrap();
-        let mut stage = Self { processes: Vec::new(), server, before, lab, folder };
-        let names: Vec<String> = (1..=bases).map(|n| format!("b{n}")).collect();
-        let keys: Vec<String> = names.iter().map(|name| stage.make_key(name)).collect();
-        let key = stage.make_key("mobile");
-        let first = stage.lab.base_address(Family::V4);
-        let listen = |n: usize| SocketAddr::new(first.ip(), first.port() + n as u16);
-        let backhaul = |n: usize| format!("127.0.0.1:{}", 5000 + n);
-        let mut mobile = format!("proxy = [\"{}\"]\n", stage.lab.proxy_address());
-        for (n, name) in names.iter().enumerate() {
-            mobile += &format!(
-                "[[bases]]\nname = {name:?}\naddress = \"{}\"\nkey = {:?}\n",
-                listen(n),
-                keys[n]
-            );
-            let mut base = format!("listen = [\"{}\"]\nallow = [{key:?}]\n", listen(n));
-            if bases > 1 {
-                base += &format!("[handoff]\nmode = \"anchor\"\nlisten = [{:?}]\n", backhaul(n));
-            }
-            for other in (0..names.len()).filter(|other| *other != n) {
-                base += &format!(
-                    "[[peers]]\nname = {:?}\nkey = {:?}\naddress = {:?}\n",
-                    names[other],
-                    keys[other],
-                    backhaul(other)
-                );
-            }
-            stage.spawn(&program, "base", name, hop, &base);
-        }
-        mobile += "[transparent]\nhost = true\n";
-        stage.spawn(&program, "mobile", "mobile", hop, &mobile);
+        let roam = common::roam(&topology)?;
+        let address = roam.server_address(Family::V4, PORT);
+        let server = talk::start(&roam.server, address, seed).unwrap();
+        let hosts: Vec<Netns> = roam.bases.iter().chain([&roam.mobile]).cloned().collect();
+        let before = hosts.iter().map(picture).collect();
+        let helpers = mode == Some(Mode::Migrate);
+        let handoff = mode.map(|mode| Handoff { mode, helpers, ..Handoff::default() });
+        let settings = Settings {
+            hop: hop.to_owned(),
+            transparent: true,
+            handoff,
+            log: Some("debug".to_owned()),
+            ..Settings::default()
+        };
+        let fleet = Fleet::start(&roam, &settings, &program, PATIENCE).unwrap();
+        let moves = mode.is_some();
+        let processes = fleet.processes().map(|(name, id)| {
+            let control = match name.strip_prefix("base") {
+                Some(number) => Some(fleet.control_of_base(number.parse().unwrap())),
+                None => (name == "mobile").then(|| fleet.control()),
+            };
+            Process { tracer: None, name, id, control }
+        });
+        let processes = processes.collect();
+        let roam = Mutex::new(roam);
+        let mut stage = Self { processes, fleet, server, before, hosts, roam, moves };
         stage.await_up();
         for process in &mut stage.processes {
-            process.tracer = Some(Tracer::attach(process.daemon.id(), seed.child(&process.name)));
+            process.tracer = Some(Tracer::attach(process.id, seed.child(&process.name)));
         }
         Some(stage)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    fn roam(&self) -> MutexGuard<'_, Roam> {
+        self.roam.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn make_key(&self, name: &str) -> String {
-        let keys = keyfile::generate().unwrap();
-        keyfile::store(&self.path(name), &keys, Existing::Keep).unwrap();
-        keys.public().to_string()
-    }
-
-    fn control(&self, name: &str) -> PathBuf {
-        self.path(&format!("{name}.sock"))
-    }
-
-    fn spawn(&mut self, program: &Path, role: &str, name: &str, hop: &str, config: &str) {
-        let (path, key) = (self.path(&format!("{name}.toml")), self.path(name));
-        let control = self.control(name);
-        let common = format!("hop = {hop:?}\nkey = {key:?}\ncontrol = {control:?}\n");
-        fs::write(&path, common + config).unwrap();
-        let host = if role == "base" { &self.lab.base } else { &self.lab.mobile };
-        let mut command = host.command(program);
-        command.arg(role).arg("--config").arg(&path);
-        command.env("LASTHOP_LOG", "debug").env("NO_COLOR", "1");
-        let daemon = Daemon::spawn(command).unwrap();
-        self.processes.push(Process { tracer: None, daemon, name: name.to_owned() });
+    /// The first base's host.
+    pub(crate) fn base(&self) -> &Netns {
+        &self.hosts[0]
     }
 
     fn await_up(&mut self) {
@@ -150,59 +138,73 @@ impl Stage {
                 .all(|r| r.role != "mobile" || r.associations.iter().any(|a| a.state == "up"))
         };
         while !self.reports().is_some_and(is_up) {
-            self.processes.iter_mut().for_each(|process| process.daemon.check().unwrap());
+            self.fleet.check().unwrap();
             assert!(start.elapsed() < PATIENCE, "no association\n{}", self.said());
             std::thread::sleep(TICK);
         }
     }
 
     fn reports(&self) -> Option<Vec<Report>> {
-        let names = self.processes.iter().map(|process| &process.name);
-        names.map(|name| control::query(&self.control(name)).ok()).collect()
+        let controls = self.processes.iter().filter_map(|process| process.control.as_ref());
+        controls.map(|control| control::query(control).ok()).collect()
     }
 
     /// What a process answers, once, to the question how it is.
     pub(crate) fn asked(&self, n: usize) -> io::Result<Report> {
-        control::query(&self.control(&self.processes[n].name)).map_err(io::Error::other)
-    }
-
-    /// Moves to base `n` from another, and waits until that is done or has failed. Whether it is done.
-    pub(crate) fn go(&self, n: usize) -> bool {
-        if self.is_at(n) {
-            return false;
-        }
-        let (at, to) = (self.control("mobile"), self.processes[n].name.clone());
-        let reply = control::request(&at, &Request::Handoff { to });
-        // Where no base knows the session yet there is nothing to hand over, and no number.
-        let Some(number) = reply.ok().and_then(|reply| reply.handoff) else { return false };
-        let mut done = false;
-        let is_over = || {
-            let Some(latest) = control::query(&at).ok().and_then(|report| report.handoff) else {
-                return false;
-            };
-            done = latest.state == HandoffState::Done;
-            latest.number >= number && latest.state != HandoffState::UnderWay
+        let Some(control) = &self.processes[n].control else {
+            return Err(io::ErrorKind::Unsupported.into());
         };
-        let told = || format!("move {number} is not over\n{}\n{:#?}", self.said(), self.reports());
-        wait_or(PATIENCE, is_over, told);
-        done
+        control::query(control).map_err(io::Error::other)
     }
 
-    /// Whether base `n` is the mobile's.
-    pub(crate) fn is_at(&self, n: usize) -> bool {
+    /// What the mobile answers.
+    fn mobile(&self) -> Report {
         let mut report = None;
         let told = || {
             report = self.asked(self.processes.len() - 1).ok();
             report.is_some()
         };
-        wait_or(PATIENCE, told, || format!("the mobile does not answer\n{}", self.said()));
-        let bases = report.into_iter().flat_map(|report| report.bases);
-        bases.into_iter().any(|base| base.current && base.name == self.processes[n].name)
+        wait_or(PATIENCE, told, || {
+            format!(
+                "the mobile does not answer
+{}",
+                self.said()
+            )
+        });
+        report.unwrap()
+    }
+
+    /// The mobile moves to base `number`, which is another than its own, and connections go on there or
+    /// have failed to. Whether they do.
+    pub(crate) fn go(&self, number: usize) -> bool {
+        let handoffs = |report: &Report| report.handoff.as_ref().map_or(0, |latest| latest.number);
+        let before = handoffs(&self.mobile());
+        self.roam().arrive(number).unwrap();
+        let mut done = false;
+        let is_over = || {
+            let report = self.mobile();
+            let state = report.handoff.as_ref().map(|latest| latest.state);
+            done = handoffs(&report) > before && state == Some(HandoffState::Done);
+            let name = format!("b{number}");
+            let there = report.bases.iter().any(|base| base.current && base.name == name);
+            there && state != Some(HandoffState::UnderWay)
+        };
+        let told = || {
+            format!(
+                "no handoff to b{number}
+{}
+{:#?}",
+                self.said(),
+                self.reports()
+            )
+        };
+        wait_or(PATIENCE, is_over, told);
+        done
     }
 
     /// Whether the mobile moves: then a connection may be reset.
     pub(crate) fn has_moves(&self) -> bool {
-        self.processes.len() > 2
+        self.moves
     }
 
     fn tracers(&self) -> impl Iterator<Item = &Tracer> {
@@ -236,8 +238,7 @@ impl Stage {
 
     /// The association, as the mobile tells of it.
     pub(crate) fn association(&self) -> AssociationReport {
-        let mobile = self.reports().unwrap().pop().unwrap();
-        mobile.associations.into_iter().next().unwrap()
+        self.mobile().associations.into_iter().next().unwrap()
     }
 
     /// System calls of each process until now.
@@ -247,19 +248,19 @@ impl Stage {
 
     /// The number of each process.
     pub(crate) fn ids(&self) -> Vec<u32> {
-        self.processes.iter().map(|process| process.daemon.id()).collect()
+        self.processes.iter().map(|process| process.id).collect()
     }
 
-    /// What each process has said.
-    pub(crate) fn words(&self) -> Vec<String> {
-        self.processes.iter().map(|process| process.daemon.said()).collect()
+    /// What the processes have said.
+    pub(crate) fn words(&self) -> String {
+        self.fleet.said()
     }
 
     /// A client at the mobile, by the proxy or intercepted.
     pub(crate) fn client(&self, intercepted: bool) -> Client {
-        let proxy: SocketAddr = self.lab.proxy_address();
-        let via = if intercepted { Via::Direct } else { Via::Socks5(proxy) };
-        Client::new(&self.lab.mobile, via, self.server.address())
+        let via = if intercepted { Via::Direct } else { self.fleet.via() };
+        let mobile = &self.hosts[self.hosts.len() - 1];
+        Client::new(mobile, via, self.server.address())
     }
 
     /// What the server has heard from a client.
@@ -274,12 +275,14 @@ impl Stage {
     }
 
     pub(crate) fn said(&self) -> String {
-        let said = |p: &Process| format!("{} said:\n{}\n", p.name, p.daemon.said());
-        self.processes.iter().map(said).fold(self.befell(), |all, one| all + &one)
+        let hosts = self.hosts.iter().zip(&self.before);
+        let changed =
+            hosts.map(|(host, before)| format!("{:#?}\n", picture(host).difference(before)));
+        self.befell() + &changed.collect::<String>() + &self.words()
     }
 
-    /// What the processes hold once no connection is left and that is `expected`, or stays as it is.
-    pub(crate) fn holdings(&self, expected: Option<&Holdings>) -> Holdings {
+    /// What the processes hold once no connection is left and that is no more than `before`, or stays as it is.
+    pub(crate) fn holdings(&self, before: Option<&Holdings>) -> Holdings {
         let idle = || {
             let reports = self.reports();
             reports.is_some_and(|reports| reports.iter().all(|r| r.connections.is_empty()))
@@ -291,8 +294,7 @@ impl Stage {
         loop {
             std::thread::sleep(SETTLES);
             let now = self.held();
-            let expects = expected.unwrap_or(&last);
-            if now.descriptors == expects.descriptors || start.elapsed() > PATIENCE / 4 {
+            if !now.is_more_than(before.unwrap_or(&last)) || start.elapsed() > FORGETS {
                 return now;
             }
             last = now;
@@ -324,13 +326,16 @@ impl Stage {
         }
         for process in &mut self.processes {
             let ended = process.tracer.take().and_then(Tracer::ended);
-            assert_eq!(ended, Some(0), "{}: {}", process.name, process.daemon.said());
+            assert_eq!(ended, Some(0), "{}: {}", process.name, self.fleet.said());
         }
-        for (host, before) in [&self.lab.base, &self.lab.mobile].into_iter().zip(&self.before) {
+        for (host, before) in self.hosts.iter().zip(&self.before) {
             wait_or(
                 PATIENCE,
                 || picture(host) == *before,
-                || format!("this is left, or lost: {:#?}", picture(host).difference(before)),
+                || {
+                    let difference = picture(host).difference(before);
+                    format!("this is left, or lost: {difference:#?}\n{}", self.fleet.said())
+                },
             );
         }
     }
@@ -339,7 +344,9 @@ impl Stage {
 /// Packet rules and routes of a host.
 fn picture(host: &Netns) -> kept::Host {
     let mut all = kept::Host::of(host).unwrap();
-    // The kernel's own come and go as addresses are found to be nobody else's.
-    all.routes.retain(|line| !line.contains(" proto kernel "));
+    // The kernel's own come and go as addresses are found to be nobody else's. Those of a helper by which the
+    // packets of mobiles follow them stay if its base could not say goodbye: connections may live on them.
+    let may_stay = |line: &str| line.contains(" via ") && line.contains(HELPERS_PROTOCOL);
+    all.routes.retain(|line| !line.contains(" proto kernel ") && !may_stay(line));
     all
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
@@ -303,7 +303,12 @@ fn kind(pidfd: &OwnedFd, fd: u64) -> Kind {
         (Ok(AddressFamily::NETLINK), _) => Kind::Netlink,
         (Ok(_), Ok(SocketType::STREAM)) => Kind::Stream,
         (Ok(AddressFamily::INET | AddressFamily::INET6), Ok(SocketType::DGRAM)) => Kind::Datagrams,
-        _ => Kind::Other,
+        (Ok(_), _) => Kind::Other,
+        _ => {
+            let leads_to = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+            let counts = leads_to.is_ok_and(|to| to.as_os_str() == "anon_inode:[eventfd]");
+            if counts { Kind::Counter } else { Kind::Other }
+        }
     }
 }
 
