@@ -78,7 +78,7 @@ impl Authority<u32> for Even {
     }
 
     fn holds(&self, _mobile: u32, _claim: &Claim<u32>, grant: &Grant) -> bool {
-        grant.0[0] % 2 == 0
+        grant.0[0].is_multiple_of(2)
     }
 }
 
@@ -202,11 +202,8 @@ impl Roaming {
         let which = usize::from(argument >> 2) % self.owed.len();
         let (at, event) = self.owed.swap_remove(which);
         match event {
-            BaseEvent::Freeze { session, .. } if argument & 3 == 3 => {
-                if !self.bases[at].stays(self.now, session) {
-                    self.bases[at].frozen(self.now, session, Some(state(session, len)));
-                }
-            }
+            BaseEvent::Freeze { session, .. }
+                if argument & 3 == 3 && self.bases[at].stays(self.now, session) => {}
             BaseEvent::Freeze { session, .. } => {
                 let state = (argument & 3 > 0).then(|| state(session, len));
                 self.bases[at].frozen(self.now, session, state);

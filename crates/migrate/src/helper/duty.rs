@@ -347,3 +347,38 @@ fn errno<T>(outcome: &io::Result<T>) -> i32 {
         Err(e) => e.raw_os_error().unwrap_or(libc::EIO),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lasthop_kernel::lock::Lock;
+    use lasthop_kernel::netns::{Netns, NetnsError};
+
+    use super::*;
+
+    /// A client that has lost its connection may be found to be gone after it has come back.
+    #[test]
+    fn a_client_that_did_not_get_the_guard_takes_none_along() {
+        let Some(netns) = lasthop_testing::or_skip(Netns::anonymous(), NetnsError::is_unavailable)
+        else {
+            return;
+        };
+        netns.ip("link set lo up\n").unwrap();
+        let guarded = || {
+            let own: Network = IpAddr::from([10, 9, 0, 7]).into();
+            let mut duty = Duty::new(&[own]);
+            let (mut first, mut second) = (Holdings::default(), Holdings::default());
+            let guard = |duty: &mut Duty, client: &mut Holdings| {
+                duty.perform(client, Request::Guard(vec![own]), &[]).0
+            };
+            let taken = Lock::take("transparent-base", Duration::ZERO).unwrap();
+            assert!(matches!(guard(&mut duty, &mut first), Answer::Failed(_)));
+            drop(taken);
+            assert!(matches!(guard(&mut duty, &mut second), Answer::Done));
+            duty.clean(first);
+            assert!(duty.guard.is_some());
+            duty.clean(second);
+            assert!(duty.guard.is_none());
+        };
+        netns.enter(guarded).unwrap();
+    }
+}
