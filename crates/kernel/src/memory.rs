@@ -1,4 +1,4 @@
-//! How much memory there is.
+//! How much memory there is, and what becomes of what is freed.
 
 use std::fs;
 use std::path::Path;
@@ -12,6 +12,18 @@ pub fn available_to_us() -> Option<u64> {
         least_of(Path::new("/sys/fs/cgroup"), &group)
     });
     [host, group].into_iter().flatten().min()
+}
+
+/// From here on a block of 128 KiB or more goes back to the kernel as soon as it is freed, as at the start. Of
+/// itself glibc keeps larger ones the larger those were that it was given back, up to 32 MiB, and a process stays
+/// as large as the states of its handoffs have made it (`M_MMAP_THRESHOLD` in mallopt(3)).
+#[allow(unsafe_code, reason = "the kernel's side of the C library")]
+pub fn give_back_large_blocks() {
+    // SAFETY: mallopt(3) takes two numbers, and locks what it changes.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10)
+    };
 }
 
 /// `MemTotal` of `/proc/meminfo`, which says kB and means KiB (proc_meminfo(5)).

@@ -81,7 +81,7 @@ const DURATIONS: &[(&str, Scale)] = &[
 ///
 /// Names the text and what was expected.
 pub fn parse_duration(s: &str) -> Result<Duration, ParseError> {
-    quantity(s, DURATIONS, "a duration such as 300ms or 2.8s").map(Duration::from_nanos)
+    quantity(s, DURATIONS, "a duration such as 300ms, 2.8s or 5min").map(Duration::from_nanos)
 }
 
 /// A duration in its text form: `20ms`.
