@@ -26,8 +26,8 @@ use crate::tracer::Tracer;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// What is being closed is closed within this.
 const SETTLES: Duration = Duration::from_millis(300);
-/// A base of split-tcp has closed what a mobile has left that it does not hear any more.
-const FORGETS: Duration = Duration::from_secs(75);
+/// What is kept for a mobile or a base that may yet come for it is closed within this: it is kept for a minute.
+const FORGETS: Duration = Duration::from_secs(90);
 const TICK: Duration = Duration::from_millis(20);
 const PORT: u16 = 80;
 /// By which a helper knows its own routes.
@@ -287,7 +287,7 @@ impl Stage {
             let reports = self.reports();
             reports.is_some_and(|reports| reports.iter().all(|r| r.connections.is_empty()))
         };
-        wait_or(PATIENCE, idle, || {
+        wait_or(FORGETS, idle, || {
             format!("connections are left\n{}\n{:#?}", self.said(), self.connections())
         });
         let (start, mut last) = (Instant::now(), self.held());
