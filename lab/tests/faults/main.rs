@@ -96,7 +96,7 @@ fn under_faults(hop: &str, mode: Option<Mode>, number: u64) {
     stage.check();
     let after = stage.holdings(Some(&before));
     let each = || format!("{}\n{:#?}\n{:#?}", stage.said(), before.each, after.each);
-    assert!(!after.is_more_than(&before), "{}", each());
+    assert!(stage.is_as(&after, &before), "{}", each());
     assert_eq!(after.threads, before.threads, "{}", stage.said());
     let grown = after.memory.saturating_sub(before.memory);
     assert!(grown < GROWTH, "{grown} bytes more than before");

@@ -26,8 +26,6 @@ use crate::tracer::Tracer;
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// What is being closed is closed within this.
 const SETTLES: Duration = Duration::from_millis(300);
-/// What is kept for a mobile or a base that may yet come for it is closed within this: it is kept for a minute.
-const FORGETS: Duration = Duration::from_secs(90);
 const TICK: Duration = Duration::from_millis(20);
 const PORT: u16 = 80;
 /// By which a helper knows its own routes.
@@ -43,15 +41,6 @@ pub(crate) struct Holdings {
     pub(crate) threads: Vec<usize>,
     /// Bytes of memory in use by all.
     pub(crate) memory: u64,
-}
-
-impl Holdings {
-    /// Whether some process has more descriptors of some kind. One may have fewer: what failed is opened again
-    /// when it is needed.
-    pub(crate) fn is_more_than(&self, before: &Self) -> bool {
-        let mut both = self.descriptors.iter().zip(&before.descriptors);
-        both.any(|(now, before)| now.iter().any(|(kind, n)| before.get(kind).unwrap_or(&0) < n))
-    }
 }
 
 /// A base, its helper or a mobile.
@@ -164,13 +153,7 @@ impl Stage {
             report = self.asked(self.processes.len() - 1).ok();
             report.is_some()
         };
-        wait_or(PATIENCE, told, || {
-            format!(
-                "the mobile does not answer
-{}",
-                self.said()
-            )
-        });
+        wait_or(PATIENCE, told, || format!("the mobile does not answer\n{}", self.said()));
         report.unwrap()
     }
 
@@ -189,15 +172,7 @@ impl Stage {
             let there = report.bases.iter().any(|base| base.current && base.name == name);
             there && state != Some(HandoffState::UnderWay)
         };
-        let told = || {
-            format!(
-                "no handoff to b{number}
-{}
-{:#?}",
-                self.said(),
-                self.reports()
-            )
-        };
+        let told = || format!("no handoff to b{number}\n{}\n{:#?}", self.said(), self.reports());
         wait_or(PATIENCE, is_over, told);
         done
     }
@@ -251,9 +226,9 @@ impl Stage {
         self.processes.iter().map(|process| process.id).collect()
     }
 
-    /// What the processes have said.
-    pub(crate) fn words(&self) -> String {
-        self.fleet.said()
+    /// What the mobile has said.
+    pub(crate) fn mobile_said(&self) -> String {
+        self.fleet.mobile_said()
     }
 
     /// A client at the mobile, by the proxy or intercepted.
@@ -278,27 +253,38 @@ impl Stage {
         let hosts = self.hosts.iter().zip(&self.before);
         let changed =
             hosts.map(|(host, before)| format!("{:#?}\n", picture(host).difference(before)));
-        self.befell() + &changed.collect::<String>() + &self.words()
+        self.befell() + &changed.collect::<String>() + &self.fleet.said()
     }
 
-    /// What the processes hold once no connection is left and that is no more than `before`, or stays as it is.
-    pub(crate) fn holdings(&self, before: Option<&Holdings>) -> Holdings {
+    /// What the processes hold once no connection is left and that is `expected`, or stays as it is.
+    pub(crate) fn holdings(&self, expected: Option<&Holdings>) -> Holdings {
         let idle = || {
             let reports = self.reports();
             reports.is_some_and(|reports| reports.iter().all(|r| r.connections.is_empty()))
         };
-        wait_or(FORGETS, idle, || {
+        wait_or(PATIENCE, idle, || {
             format!("connections are left\n{}\n{:#?}", self.said(), self.connections())
         });
         let (start, mut last) = (Instant::now(), self.held());
         loop {
             std::thread::sleep(SETTLES);
             let now = self.held();
-            if !now.is_more_than(before.unwrap_or(&last)) || start.elapsed() > FORGETS {
+            let expects = expected.unwrap_or(&last);
+            if self.is_as(&now, expects) || start.elapsed() > PATIENCE / 4 {
                 return now;
             }
             last = now;
         }
+    }
+
+    /// Whether each process has the descriptors of `expected`. A helper may have fewer: what it lost under
+    /// faults it opens again when that is needed.
+    pub(crate) fn is_as(&self, now: &Holdings, expected: &Holdings) -> bool {
+        let mut all = self.processes.iter().zip(&now.descriptors).zip(&expected.descriptors);
+        all.all(|((process, now), expected)| match process.control {
+            Some(_) => now == expected,
+            None => now.iter().all(|(kind, n)| expected.get(kind).is_some_and(|most| n <= most)),
+        })
     }
 
     fn connections(&self) -> Vec<Vec<ConnectionReport>> {

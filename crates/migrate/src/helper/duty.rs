@@ -240,7 +240,8 @@ impl Duty {
         if self.guard.is_some() && !holdings.guards {
             return Err("another client has its mobiles' addresses guarded".into());
         }
-        let before = std::mem::replace(&mut self.guarded, networks.to_vec());
+        let exceptions = self.exceptions.clone();
+        let before = (std::mem::replace(&mut self.guarded, networks.to_vec()), exceptions);
         self.exceptions.away = self.away();
         let done = match &mut self.guard {
             Some(guard) => guard.renew(Numbers::BASE, networks, &self.exceptions),
@@ -251,7 +252,7 @@ impl Duty {
         match done {
             // Only whoever has it takes it along at his end: another client may have it by then.
             Ok(()) => holdings.guards = true,
-            Err(_) => self.guarded = before,
+            Err(_) => (self.guarded, self.exceptions) = before,
         }
         done.map_err(|e| e.to_string())
     }

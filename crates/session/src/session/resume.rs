@@ -77,6 +77,11 @@ impl Moves {
         self.roll_again
     }
 
+    /// Whether the stream carries the roll.
+    fn is_roll(&self, stream: StreamId) -> bool {
+        self.roll.as_ref().is_some_and(|(roll, _)| *roll == stream)
+    }
+
     /// The base does not get the roll as it was called.
     fn lose_roll(&mut self, now: Time) {
         (self.roll, self.recall) = (None, false);
@@ -271,7 +276,7 @@ impl Session {
 
     /// A stream has arrived to its end: the roll's, if any.
     pub(super) fn on_roll_finished(&mut self, hop: &mut impl Streams, stream: StreamId) {
-        if self.moves.roll.as_ref().is_some_and(|(roll, _)| *roll == stream) {
+        if self.moves.is_roll(stream) {
             self.moves.roll = None;
             if core::mem::take(&mut self.moves.recall) {
                 self.call_roll(hop);
@@ -282,7 +287,7 @@ impl Session {
     /// A stream is over that carries no connection: if it is the roll's, before the base has acknowledged
     /// that. A hop whose streams are connections of their own can lose one and keep the others.
     pub(super) fn on_roll_closed(&mut self, stream: StreamId) {
-        if self.moves.roll.as_ref().is_some_and(|(roll, _)| *roll == stream) {
+        if self.moves.is_roll(stream) {
             self.moves.lose_roll(self.now);
         }
     }
@@ -296,12 +301,8 @@ impl Session {
 
     /// There is room on a stream that carries no connection: the roll's, if any.
     pub(super) fn on_roll_writable(&mut self, hop: &mut impl Streams, stream: StreamId) {
-        if self
-            .moves
-            .roll
-            .as_ref()
-            .is_some_and(|(roll, bytes)| *roll == stream && !bytes.is_empty())
-        {
+        let left = self.moves.roll.as_ref().is_some_and(|(_, bytes)| !bytes.is_empty());
+        if left && self.moves.is_roll(stream) {
             self.write_roll(hop);
         }
     }

@@ -135,6 +135,13 @@ impl OneLoop {
         self.mobiles[n].as_mut().unwrap().split_tcp()
     }
 
+    /// Closes the hop of mobile zero.
+    fn close_mobile(&mut self) {
+        let mut mobile = self.mobiles[0].take().unwrap();
+        let mut turn = Turn::new(self.clock.now(), self.clock, &mut self.reactor);
+        mobile.close(&mut turn.within(1));
+    }
+
     /// The association of mobile `n`.
     fn association(&self, n: usize) -> AssociationId {
         let name = Some(self.names[n]);
@@ -200,10 +207,7 @@ fn detaching_at_one_end_sends_nothing_to_the_other() {
 fn a_hop_that_is_closed_leaves_the_others_of_its_mobile_alone() {
     let mut world = OneLoop::new(3);
     let ids = world.streams(20, 100);
-    let mut first = world.mobiles[0].take().unwrap();
-    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
-    first.close(&mut turn.within(1));
-    drop(first);
+    world.close_mobile();
     world.until("the base notices", |world| {
         let base = world.base(0);
         while base.poll_event().is_some() {}
@@ -245,10 +249,7 @@ fn a_base_can_remove_an_association_that_stands() {
 fn a_connection_that_its_peer_has_ended_is_not_parked() {
     let mut world = OneLoop::new(1);
     let ids = world.streams(3, 100);
-    let mut mobile = world.mobiles[0].take().unwrap();
-    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
-    mobile.close(&mut turn.within(1));
-    drop(mobile);
+    world.close_mobile();
     // Every connection's end, as far as the base's loop gets before anything is read.
     let (mut ended, mut ready) = (0, Vec::new());
     while ended < ids.len() + 1 {
