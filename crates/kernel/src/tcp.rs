@@ -389,9 +389,13 @@ impl Socket {
     }
 }
 
-/// An IPv4 address that came through an IPv6 socket, as the IPv4 address that it is.
+/// An IPv4 address that came through an IPv6 socket, as the IPv4 address that it is. The zone of a
+/// link-local address stays.
 pub fn canonical(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+    match addr.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), addr.port()),
+        IpAddr::V6(_) => addr,
+    }
 }
 
 #[cfg(test)]
@@ -404,6 +408,18 @@ mod tests {
         assert!(e.contains("`warp`") && e.contains("cubic"), "{e}");
         assert!("".parse::<Congestion>().is_err());
         assert!("a-name-that-no-kernel-keeps".parse::<Congestion>().is_err());
+    }
+
+    #[test]
+    fn what_is_canonical_keeps_the_zone_of_a_link_local_address() {
+        for (addr, expected) in [
+            ("[::ffff:192.0.2.1]:53", "192.0.2.1:53"),
+            ("192.0.2.1:53", "192.0.2.1:53"),
+            ("[fe80::1%3]:53", "[fe80::1%3]:53"),
+        ] {
+            let [addr, expected] = [addr, expected].map(|addr| addr.parse().unwrap());
+            assert_eq!(canonical(addr), expected);
+        }
     }
 
     #[test]

@@ -10,8 +10,11 @@ use std::time::Duration;
 use etherparse::{Icmpv4Header, Icmpv4Type, PacketBuilder, icmpv4::DestUnreachableHeader};
 use lasthop_kernel::netns::Netns;
 use lasthop_lab::LabError;
+use lasthop_lab::arrivals::Watched;
+use lasthop_lab::client::Stop;
 use lasthop_lab::process::Daemon;
 use lasthop_lab::roam::{Mode, hop_address, mobile_address};
+use lasthop_lab::talk::{self, Amounts};
 use lasthop_lab::topology::Family;
 use lasthop_testing::wait_or;
 use lasthop_units::Seed;
@@ -28,6 +31,8 @@ use crate::tracer::Tracer;
 
 /// For how long there are no descriptors.
 const DEARTH: Duration = Duration::from_secs(2);
+/// Bytes of a download that moves, for which the radio needs a second and more.
+const MOVING: u64 = 20_000_000;
 /// System calls of a process whose applications try again ten times a second, and of one that spins, are far
 /// below and far above this.
 const SPINS: u64 = 10_000;
@@ -89,6 +94,36 @@ fn a_mobile_that_moves_without_descriptors_arrives_when_it_has_some() {
         assert!(move_over.join().unwrap(), "{}", stage.said());
     });
     talks(&stage, "after", 2);
+    stage.go(1);
+    stage.end();
+}
+
+/// SEC-20: so does the way to the base that has kept a connection's wired half.
+#[test]
+fn a_base_that_reaches_a_wired_half_without_descriptors_does_so_when_it_has_some() {
+    let Some(stage) = Stage::start("srp", Some(Mode::Anchor), Seed::from_u64(24)) else { return };
+    talks(&stage, "before", 2);
+    let (client, seed) = (stage.client(false), stage.seed());
+    let stream = client.connect(PATIENCE).unwrap();
+    let (received, stop) = (Watched::default(), Stop::default());
+    let id = stage.ids()[1];
+    thread::scope(|scope| {
+        let ended = scope.spawn(|| {
+            let amounts = Amounts { up: 4_000_000, down: MOVING };
+            talk::both_over(&stream, "moving", amounts, seed, &received, &stop)
+        });
+        let some = || received.lock().total().get() > 0;
+        wait_or(PATIENCE, some, || format!("nothing comes\n{}", stage.said()));
+        let usual = limit(id, Some(3));
+        let move_over = scope.spawn(|| stage.go(2));
+        thread::sleep(DEARTH);
+        assert!(received.lock().total().get() < MOVING, "it has ended before it moved");
+        limit(id, usual);
+        assert!(move_over.join().unwrap(), "{}", stage.said());
+        ended.join().unwrap().unwrap();
+    });
+    assert_eq!(received.lock().total().get(), MOVING);
+    assert!(received.lock().is_prefix_of(talk::server_seed(seed)));
     stage.go(1);
     stage.end();
 }

@@ -166,11 +166,12 @@ impl WithPeers {
         Ok(Self { mobiles, peers: Some(peers) })
     }
 
-    /// Makes an association to another base, which comes up by itself.
+    /// Makes an association to another base, which comes up by itself, and waits for a socket where the kernel
+    /// has none at the moment.
     ///
     /// # Errors
     ///
-    /// The kernel gives no socket for it.
+    /// This base knows no others.
     pub(crate) fn link(
         &mut self,
         turn: &mut Turn<'_>,
@@ -180,7 +181,7 @@ impl WithPeers {
         let Some(peers) = &mut self.peers else {
             return Err(io::ErrorKind::Unsupported.into());
         };
-        let udp = Udp::anywhere().map_err(|(_, e)| e)?;
+        let udp = Udp::anywhere();
         let route = udp.route_to(peer.address);
         let window = match purpose {
             Purpose::Messages => MESSAGES,

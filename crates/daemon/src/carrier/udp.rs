@@ -9,6 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use lasthop_hop::Unreachable;
@@ -17,7 +18,7 @@ use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::tcp;
 use lasthop_kernel::turn::Turn;
-use lasthop_units::Time;
+use lasthop_units::{Duration, LinkEvent, Time};
 
 use self::errors::Errors;
 pub(crate) use self::errors::local_towards;
@@ -35,9 +36,12 @@ const CALLS_MAX: usize = 16;
 const BATCH_MAX: usize = 64_000;
 /// Room for a datagram, the largest that any interface here passes.
 const DATAGRAM_MAX: usize = 9_216;
+/// How long after the kernel gave no socket it is asked again.
+const OPEN_AGAIN: Duration = Duration::from_millis(250);
 
 /// Where a datagram goes to, or comes from: the peer, and what of ours it used. An answer goes back
-/// the way the question came, also on a host with several addresses.
+/// the way the question came, also on a host with several addresses. IPv4 addresses are such, whatever
+/// the socket.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Route {
     /// The peer.
@@ -129,6 +133,18 @@ thread_local! {
 pub(crate) struct Udp {
     sockets: Vec<Socket>,
     batch: Batch,
+    missing: Option<Missing>,
+    event: Option<LinkEvent>,
+}
+
+/// The one socket that is to reach every address, which the kernel has yet to give.
+struct Missing {
+    /// By which it will be watched, once it is to be.
+    key: Option<Key>,
+    /// When the kernel is asked for it.
+    at: Time,
+    /// That there is none was reported.
+    told: bool,
 }
 
 impl Udp {
@@ -138,20 +154,39 @@ impl Udp {
             .iter()
             .map(|addr| Socket::bind(*addr).map_err(|e| (*addr, e)))
             .collect::<Result<_, _>>()?;
-        Ok(Self { sockets, batch: Batch::new() })
+        Ok(Self { sockets, batch: Batch::new(), missing: None, event: None })
     }
 
-    /// Binds one socket that reaches every address, of IPv4 alone where there is no IPv6. It receives
-    /// what the network says of its datagrams.
-    pub(crate) fn anywhere() -> Result<Self, (SocketAddr, io::Error)> {
-        let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
-        let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-        let mut udp = Self::bind(&[v6]).or_else(|_| Self::bind(&[v4]))?;
-        for socket in &mut udp.sockets {
-            // Where the kernel does not tell, silence has to do.
-            socket.errors = Errors::listen(&socket.state, &socket.fd).ok();
+    /// One socket that reaches every address, of IPv4 alone where there is no IPv6. It receives what the
+    /// network says of its datagrams. It is opened when it is [watched](Carrier::watch), or as soon after
+    /// as the kernel has one to give; datagrams are lost until then.
+    pub(crate) fn anywhere() -> Self {
+        let missing = Missing { key: None, at: Time::NEVER, told: false };
+        Self { sockets: Vec::new(), batch: Batch::new(), missing: Some(missing), event: None }
+    }
+
+    /// Opens and watches the socket that is missing.
+    fn open_missing(&mut self, turn: &mut Turn<'_>) {
+        let Some(missing) = &mut self.missing else { return };
+        let Some(key) = missing.key else { return };
+        let opened = Socket::anywhere().and_then(|socket| {
+            turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(key))?;
+            Ok(socket)
+        });
+        match opened {
+            Ok(socket) => {
+                // Whoever waits does so no longer than it has to.
+                self.event = missing.told.then_some(LinkEvent::Up);
+                self.sockets.push(socket);
+                self.missing = None;
+            }
+            Err(error) => {
+                missing.at = turn.now + OPEN_AGAIN;
+                if !std::mem::replace(&mut missing.told, true) {
+                    tracing::warn!(%error, "no UDP socket: trying again");
+                }
+            }
         }
-        Ok(udp)
     }
 
     /// Sends the batch. False if the kernel would not take it now: it is kept.
@@ -173,6 +208,10 @@ impl Carrier for Udp {
         for (n, socket) in self.sockets.iter().enumerate() {
             turn.reactor.add(&socket.fd, Interest::ReadWrite, turn.source(keys(n)))?;
         }
+        if let Some(missing) = &mut self.missing {
+            missing.key = Some(keys(0));
+        }
+        self.open_missing(turn);
         Ok(())
     }
 
@@ -229,6 +268,20 @@ impl Carrier for Udp {
         self.flush();
     }
 
+    fn next_timeout(&self) -> Option<Time> {
+        self.missing.as_ref().map(|missing| missing.at)
+    }
+
+    fn handle_timeout(&mut self, turn: &mut Turn<'_>) {
+        if self.missing.as_ref().is_some_and(|missing| missing.at <= turn.now) {
+            self.open_missing(turn);
+        }
+    }
+
+    fn poll_link_event(&mut self) -> Option<LinkEvent> {
+        self.event.take()
+    }
+
     fn poll_unreachable(&mut self, peer: carrier::Route) -> Option<Unreachable> {
         let carrier::Route::Internet(peer) = peer else { return None };
         self.sockets.get_mut(peer.socket)?.errors.as_mut()?.poll(peer.peer)
@@ -236,12 +289,7 @@ impl Carrier for Udp {
 
     /// By the first socket.
     fn route_to(&self, peer: SocketAddr) -> Option<carrier::Route> {
-        let peer = match (self.sockets.first(), peer.ip()) {
-            (Some(socket), IpAddr::V4(ip)) if socket.ipv6 => {
-                SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port())
-            }
-            _ => peer,
-        };
+        let peer = tcp::canonical(peer);
         Some(carrier::Route::Internet(Route { peer, local: None, socket: 0 }))
     }
 
@@ -254,10 +302,10 @@ impl Carrier for Udp {
     }
 
     fn show(&self, route: carrier::Route) -> String {
-        let carrier::Route::Internet(Route { peer, .. }) = route else {
-            return UNKNOWN.peer.to_string();
-        };
-        tcp::canonical(peer).to_string()
+        match route {
+            carrier::Route::Internet(route) => route.peer.to_string(),
+            _ => UNKNOWN.peer.to_string(),
+        }
     }
 }
 
@@ -281,6 +329,26 @@ impl Socket {
         let state = UdpSocketState::new(UdpSockRef::from(&fd))?;
         let ipv6 = addr.is_ipv6();
         Ok(Self { fd, state, ipv6, readable: false, writable: true, errors: None })
+    }
+
+    /// As [`Udp::anywhere`] has it.
+    fn anywhere() -> io::Result<Self> {
+        let wildcard = |ip: IpAddr| Self::bind(SocketAddr::new(ip, 0));
+        let mut socket = match wildcard(Ipv6Addr::UNSPECIFIED.into()) {
+            Err(e) if is_without_ipv6(&e) => wildcard(Ipv4Addr::UNSPECIFIED.into())?,
+            opened => opened?,
+        };
+        // Where the kernel does not tell, silence has to do.
+        socket.errors = Errors::listen(&socket.state, &socket.fd).ok();
+        Ok(socket)
+    }
+
+    /// As the kernel wants a peer's address for this socket.
+    fn address_of(&self, peer: SocketAddr) -> SocketAddr {
+        match peer.ip() {
+            IpAddr::V4(ip) if self.ipv6 => SocketAddr::new(ip.to_ipv6_mapped().into(), peer.port()),
+            _ => peer,
+        }
     }
 
     /// Reads the network's errors, and with them the error that the next call would fail with.
@@ -315,7 +383,8 @@ impl Socket {
         };
         let now = clock.now();
         for (slice, meta) in slices.iter_mut().zip(&meta).take(count) {
-            let route = Route { peer: meta.addr, local: meta.dst_ip, socket: n };
+            let peer = tcp::canonical(meta.addr);
+            let route = Route { peer, local: meta.dst_ip, socket: n };
             let route = carrier::Route::Internet(route);
             let Some(filled) = slice.get_mut(..meta.len) else { continue };
             for datagram in filled.chunks_mut(meta.stride.max(1)) {
@@ -331,7 +400,7 @@ impl Socket {
             return false;
         }
         let one = Transmit {
-            destination: route.peer,
+            destination: self.address_of(route.peer),
             ecn: None,
             contents,
             segment_size,
@@ -370,14 +439,17 @@ impl Socket {
     }
 }
 
+/// Whether a socket could not be had because this host has no IPv6.
+fn is_without_ipv6(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::time::Duration;
 
     use lasthop_kernel::reactor::Reactor;
     use lasthop_kernel::slab::Slab;
-    use lasthop_units::Time;
 
     use super::*;
 

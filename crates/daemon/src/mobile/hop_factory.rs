@@ -79,7 +79,7 @@ impl HopFactory {
                 let carrier = ether(interface, *peer, settings::framing(self.hop, self.seal))?;
                 self.over(base, carrier, now)
             }
-            HopAddress::Internet(address) => self.over(base, udp(&address.host)?, now),
+            HopAddress::Internet(address) => self.over(base, udp(&address.host), now),
         }
     }
 
@@ -204,10 +204,10 @@ impl BaseCarrier {
     }
 }
 
-fn udp(host: &str) -> Result<BaseCarrier, RunError> {
+fn udp(host: &str) -> BaseCarrier {
     let is_v4 = host.parse::<Ipv4Addr>().is_ok();
-    let carrier = Udp::anywhere().map_err(|(addr, source)| RunError::Listen { addr, source })?;
-    Ok(BaseCarrier { carrier: Box::new(carrier), passage: Passage::udp(!is_v4), peer: None })
+    let carrier = Box::new(Udp::anywhere());
+    BaseCarrier { carrier, passage: Passage::udp(!is_v4), peer: None }
 }
 
 fn ether(interface: &str, peer: Option<Mac>, framing: Framing) -> Result<BaseCarrier, RunError> {

@@ -115,7 +115,7 @@ impl Wires<PublicKey> for BaseWires<'_> {
         let (hop, mut turn) = self.core.turn();
         let part = hop
             .link(&mut turn, peer, Purpose::Bytes)
-            .inspect_err(|error| tracing::warn!(peer = peer.name, %error, "anchor: no socket for a peer base"))
+            .inspect_err(|error| tracing::warn!(peer = peer.name, %error, "anchor: no association with a peer base"))
             .ok()?;
         self.core.open_session(BaseAssociationId::Link(part), far_session);
         Some(BaseAssociationId::Link(part))

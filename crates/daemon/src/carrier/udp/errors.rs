@@ -133,7 +133,7 @@ mod tests {
 
     /// What the network says of a datagram to `peer`.
     fn said_of(peer: SocketAddr) -> Option<Unreachable> {
-        let mut udp = Udp::anywhere().unwrap();
+        let mut udp = Udp::anywhere();
         let route = udp.route_to(peer).unwrap();
         let (mut reactor, clock) = (Reactor::new().unwrap(), Clock::start());
         let key = Slab::new().insert(());
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn an_error_of_one_datagram_does_not_cost_the_next() {
-        let mut udp = Udp::anywhere().unwrap();
+        let mut udp = Udp::anywhere();
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let dead = udp.route_to(closed_port("127.0.0.1")).unwrap();
