@@ -60,6 +60,12 @@ fn srp_moves_every_byte_or_resets_whatever_fails_below() {
     schedules(1).for_each(|seed| under_faults("srp", Some(Mode::Anchor), seed));
 }
 
+/// SEC-24
+#[test]
+fn split_tcp_moves_every_byte_or_resets_whatever_fails_below() {
+    schedules(1).for_each(|seed| under_faults("split-tcp", Some(Mode::Anchor), seed));
+}
+
 /// SEC-24: with helpers that take hold of connections of kernels, under which calls fail as well.
 #[test]
 fn kernels_connections_move_or_are_reset_whatever_fails_below() {

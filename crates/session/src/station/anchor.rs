@@ -496,7 +496,9 @@ where
         W: Wires<A, Id = I, Socket = S>,
     {
         while let Some(id) = self.ended.pop_first() {
-            if world.peek(id).is_some_and(|session| session.connections() > 0) {
+            // The end of a connection brings this here again, once its bridge knows of it, too.
+            let bridged = self.far.contains(id) && !world.wired(id).is_empty();
+            if bridged || world.peek(id).is_some_and(|session| session.connections() > 0) {
                 continue;
             }
             if let Some(name) = self.attached.get(&id).copied() {

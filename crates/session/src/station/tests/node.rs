@@ -128,6 +128,8 @@ pub(super) struct Around {
     pub(super) ready: bool,
     /// Whether to dump and to restore takes time.
     pub(super) slow: bool,
+    /// Whether what one session tells another comes to it after the station has acted, too, and not only before.
+    pub(super) mixed: bool,
     pub(super) dumped: usize,
     pub(super) spliced: usize,
     sockets: u64,
@@ -149,6 +151,7 @@ impl Around {
             gone: vec![],
             ready: true,
             slow: false,
+            mixed: false,
             dumped: 0,
             spliced: 0,
             sockets: 0,
@@ -388,6 +391,7 @@ impl Wires<u32> for NodeWires<'_> {
     }
 
     fn unlink(&mut self, id: At, farewell: Farewell) {
+        assert_eq!(self.wired(id), [], "bridges to nowhere");
         self.sockets.sessions.remove(&id);
         self.sockets.linked.remove(&id);
         let silence = if farewell == Farewell::Said { Duration::ZERO } else { SILENCE };
@@ -533,9 +537,13 @@ impl Wires<u32> for NodeWires<'_> {
 /// Lets a base do what it has to do.
 pub(super) fn poll(base: u32, station: &mut Base, world: &mut NodeWires<'_>) {
     let now = world.now;
-    for _ in 0..100 {
+    for round in 0..100 {
         let mut some = false;
-        for id in world.sockets.all() {
+        let mut ids = world.sockets.all();
+        if world.around.mixed && (base + round) % 2 == 1 {
+            ids.reverse();
+        }
+        for id in ids {
             if let Some((session, hop)) = world.session(id)
                 && session.next_timeout().is_some_and(|at| at <= now)
             {

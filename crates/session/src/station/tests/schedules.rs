@@ -46,6 +46,13 @@ impl Run {
         Self { late: Some(late), ..Self::new(seed) }
     }
 
+    /// One of these, by its seed, with sessions in one order or in both.
+    fn varied(seed: u64) -> Self {
+        let mut run = if seed % 2 == 0 { Self::late(seed) } else { Self::new(seed) };
+        run.world.around.mixed = seed % 4 >= 2;
+        run
+    }
+
     fn step_late(&mut self) {
         let Some(late) = &mut self.late else { return };
         if late.chance(0.02) {
@@ -173,8 +180,7 @@ fn what_arrives_is_what_was_sent_wherever_wired_halves_are() {
     let seeds = lasthop_testing::schedules(1500);
     let count = seeds.end - seeds.start;
     let ran = lasthop_testing::run_all(seeds, |seed| {
-        // Of half of them to dump and to restore takes time.
-        let world = run(seed, if seed % 2 == 0 { Run::late } else { Run::new }).world;
+        let world = run(seed, Run::varied).world;
         let around = &world.around;
         [world.resumed, around.spliced, around.dumped, world.broken, world.crashes]
     });
