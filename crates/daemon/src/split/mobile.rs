@@ -175,7 +175,7 @@ impl SplitMobile {
         self.retry_later(turn, why);
     }
 
-    fn close_control(&mut self, turn: &mut Turn<'_>) {
+    pub(super) fn close_control(&mut self, turn: &mut Turn<'_>) {
         let (key, socket) = match std::mem::replace(&mut self.control, Control::Down) {
             Control::Down => return,
             Control::Greeting(greeting) => (greeting.key, greeting.socket),
@@ -394,7 +394,7 @@ impl Hop for SplitMobile {
                     self.streams.mark_dirty(id);
                 }
             }
-            Some(Owner::Lingering(_) | Owner::Parked(_)) => {
+            Some(Owner::Lingering(_) | Owner::Parked(..)) => {
                 self.wires.handle_unowned(turn, key, readiness);
             }
             None => {}

@@ -39,8 +39,8 @@ pub(super) enum Owner<P> {
     Stream(u32, u64),
     /// None: the peer is given time to read what it was sent.
     Lingering(Socket),
-    /// None: its stream went on elsewhere.
-    Parked(Socket),
+    /// None: its stream, one of this association, went on elsewhere.
+    Parked(u32, Socket),
 }
 
 /// All connections of one end.
@@ -122,7 +122,8 @@ impl<P> Wires<P> {
             return socket.close(turn.reactor, true);
         }
         let Some(owner) = self.owners.get_mut(key) else { return };
-        *owner = Owner::Parked(socket);
+        let Owner::Stream(association, _) = *owner else { return };
+        *owner = Owner::Parked(association, socket);
         self.parked.push_back((turn.now + PARKED, key));
         if self.parked.len() > PARKED_MAX
             && let Some((_, oldest)) = self.parked.pop_front()
@@ -131,10 +132,21 @@ impl<P> Wires<P> {
         }
     }
 
+    /// Resets the parked connections of an association that the peer has ended: their own ends may be lost.
+    pub(super) fn close_parked(&mut self, turn: &mut Turn<'_>, association: u32) {
+        let is_of = |owner: Option<&Owner<P>>| matches!(owner, Some(Owner::Parked(of, _)) if *of == association);
+        let parked = self.parked.iter().filter(|(_, key)| is_of(self.owners.get(*key)));
+        for key in parked.map(|(_, key)| *key).collect::<Vec<_>>() {
+            self.reset_unowned(turn, key);
+        }
+        self.parked.retain(|(_, key)| self.owners.get(*key).is_some());
+    }
+
     /// Resets a connection without an owner.
     fn reset_unowned(&mut self, turn: &mut Turn<'_>, key: Key) {
-        if matches!(self.owners.get(key), Some(Owner::Lingering(_) | Owner::Parked(_)))
-            && let Some(Owner::Lingering(socket) | Owner::Parked(socket)) = self.owners.remove(key)
+        if matches!(self.owners.get(key), Some(Owner::Lingering(_) | Owner::Parked(..)))
+            && let Some(Owner::Lingering(socket) | Owner::Parked(_, socket)) =
+                self.owners.remove(key)
         {
             socket.close(turn.reactor, true);
         }
@@ -148,7 +160,7 @@ impl<P> Wires<P> {
                 discard(socket)
             }
             // What the peer still sends must not be taken: it keeps what is not acknowledged.
-            Some(Owner::Parked(_)) => readiness.ended,
+            Some(Owner::Parked(..)) => readiness.ended,
             _ => false,
         };
         if over {
@@ -175,7 +187,7 @@ impl<P> Wires<P> {
         for (_, key) in self.lingering.drain(..).chain(self.parked.drain(..)) {
             match self.owners.remove(key) {
                 Some(Owner::Lingering(socket)) => socket.close(turn.reactor, false),
-                Some(Owner::Parked(socket)) => socket.close(turn.reactor, true),
+                Some(Owner::Parked(_, socket)) => socket.close(turn.reactor, true),
                 _ => {}
             }
         }

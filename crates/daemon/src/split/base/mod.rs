@@ -253,15 +253,16 @@ impl SplitBase {
             control.socket.close(turn.reactor, true);
         }
         association.streams.terminate_unconnected();
-        self.remove_if_idle(id, why);
+        self.remove_if_idle(turn, id, why);
     }
 
     /// An association without a control connection and without streams is over.
-    fn remove_if_idle(&mut self, id: u32, why: &str) {
+    fn remove_if_idle(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
         let Some(association) = self.associations.get(&id) else { return };
         if association.control.is_some() || !association.streams.is_empty() {
             return;
         }
+        self.wires.close_parked(turn, id);
         if association.confirmed {
             self.lose(id, why);
         } else {
@@ -292,7 +293,7 @@ impl Hop for SplitBase {
                     association.streams.mark_dirty(stream);
                 }
             }
-            Some(Owner::Lingering(_) | Owner::Parked(_)) => {
+            Some(Owner::Lingering(_) | Owner::Parked(..)) => {
                 self.wires.handle_unowned(turn, key, readiness);
             }
             None => {}
@@ -345,7 +346,7 @@ impl Hop for SplitBase {
             if self.associations.get(&id).is_some_and(|a| a.streams.has_events()) {
                 self.activate(id);
             }
-            self.remove_if_idle(id, "the last connection is over");
+            self.remove_if_idle(turn, id, "the last connection is over");
         }
     }
 

@@ -244,6 +244,24 @@ fn a_base_can_remove_an_association_that_stands() {
     }
 }
 
+/// A mobile that has left, and whose resets the hop has lost, has ended its control connection.
+#[test]
+fn parked_connections_end_with_their_association() {
+    let mut world = OneLoop::new(2);
+    let ids = world.streams(5, 100);
+    let other = world.mobile(1).open().unwrap();
+    world.mobile(1).write(other, b"another's").unwrap();
+    world.until("it comes", |world| world.base(1).received(other) == b"another's");
+    ids.iter().for_each(|id| assert!(world.base(0).detach(*id).is_some()));
+    assert!(world.base(1).detach(other).is_some());
+    world.step();
+    assert_eq!(world.base.connections(), ids.len() + 1);
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    world.mobiles[0].as_mut().unwrap().close_control(&mut turn.within(1));
+    world.until("the association is over", |world| world.lost.len() == 1);
+    assert_eq!(world.base.connections(), 1, "another's stand");
+}
+
 /// What the kernel says once only, and said before the stream went on elsewhere, is not waited for.
 #[test]
 fn a_connection_that_its_peer_has_ended_is_not_parked() {
