@@ -63,7 +63,7 @@ impl Session {
         let (Some(stream), phase) = (conn.stream, conn.phase()) else { return };
         let (awaits, hears) = (conn.awaits, conn.hears());
         if let RecvState::Reset(code) = hop.recv_state(stream) {
-            return self.on_peer_reset(id, phase, ResetReason::from_code(code));
+            return self.on_peer_reset(hop, id, phase, ResetReason::from_code(code));
         }
         match phase {
             _ if awaits && !hears => self.read_reopened(hop, id),
@@ -92,11 +92,18 @@ impl Session {
             Phase::Refusing(_) => self.close_connection(id),
             Phase::Reading => self.reset_unannounced(hop, id, ResetReason::Protocol),
             // A transport that keeps its promises closes nothing before our direction has ended.
-            phase => self.on_peer_reset(id, phase, ResetReason::Protocol),
+            phase => self.on_peer_reset(hop, id, phase, ResetReason::Protocol),
         }
     }
 
-    fn on_peer_reset(&mut self, id: ConnId, phase: Phase, reason: ResetReason) {
+    /// The peer has reset a stream, or the hop has lost it.
+    fn on_peer_reset(
+        &mut self,
+        hop: &mut impl Streams,
+        id: ConnId,
+        phase: Phase,
+        reason: ResetReason,
+    ) {
         match phase {
             Phase::Reading => return self.remove_unannounced(id),
             Phase::Refusing(_) => {}
@@ -108,7 +115,7 @@ impl Session {
                 self.events.push_back(Event::Reset { id, reason });
             }
         }
-        self.remove_connection(id, Some(reason));
+        self.remove_reset(hop, id, reason);
     }
 
     /// Mobile: a fixed host opens a connection.
@@ -353,10 +360,15 @@ impl Session {
         id: ConnId,
         reason: ResetReason,
     ) {
-        let unheard = self.table.get(id).is_some_and(|conn| conn.moved && conn.is_unanswered());
         if let Some(stream) = self.table.stream(id) {
             hop.reset(stream, reason.code());
         }
+        self.remove_reset(hop, id, reason);
+    }
+
+    /// Removes a connection that was reset, of which the base may not have heard where it came.
+    fn remove_reset(&mut self, hop: &mut impl Streams, id: ConnId, reason: ResetReason) {
+        let unheard = self.table.get(id).is_some_and(|conn| conn.moved && conn.is_unanswered());
         self.remove_connection(id, Some(reason));
         if unheard {
             self.recall(hop);

@@ -110,6 +110,23 @@ fn a_roll_whose_stream_is_lost_is_called_again() {
     assert_eq!((world.mobile.roll(), world.mobile.next_timeout()), (None, None));
 }
 
+/// A hop of single connections can lose one while the base has yet to answer on it: the base, which has the
+/// connection's state, hears that it is over.
+#[test]
+fn a_connection_whose_stream_is_lost_before_the_base_answers_is_over_there_too() {
+    let (mut world, state, ids) = early(Limits::default(), 3);
+    let lost = ids[1];
+    let stream = world.mobile.table.stream(lost).expect("it was asked for");
+    world.pair.mobile.lose(stream, ResetReason::AssociationLost.code());
+    let (mobile, _) = world.settle();
+    let over = Event::Reset { id: lost, reason: ResetReason::AssociationLost };
+    assert!(mobile.contains(&over), "{mobile:?}");
+    world.base.adopt(world.now, state);
+    let (_, base) = world.settle();
+    assert!(base.contains(&Event::Reset { id: lost, reason: ResetReason::Aborted }), "{base:?}");
+    assert_eq!((world.base.connections(), world.mobile.connections()), (2, 2));
+}
+
 /// A base that refuses every roll is not asked for ever.
 #[test]
 fn a_roll_is_not_called_for_ever() {
