@@ -62,6 +62,7 @@ impl SplitBase {
             seen: ReplayWindow::new(),
             streams: SplitTcp::new(self.bounds.streams, first, &self.bounds.memory),
             confirmed: false,
+            lost: false,
             control: Some(control),
             since: turn.now,
             active: false,

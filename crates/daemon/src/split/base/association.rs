@@ -21,6 +21,8 @@ pub(super) struct Association {
     pub(super) streams: SplitTcp,
     /// Something sealed with the keys has opened, so the init was no replay.
     pub(super) confirmed: bool,
+    /// The mobile has ended it.
+    pub(super) lost: bool,
     pub(super) control: Option<Control>,
     pub(super) since: Time,
     pub(super) active: bool,

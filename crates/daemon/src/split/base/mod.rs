@@ -211,8 +211,11 @@ impl SplitBase {
         self.activate(id);
     }
 
-    /// A confirmed association is over. It is [removed](Hop::remove_association) when that is known.
+    /// A mobile has ended a confirmed association. It is [removed](Hop::remove_association) when that is known.
     fn lose(&mut self, id: u32, why: &str) {
+        if let Some(association) = self.associations.get_mut(&id) {
+            association.lost = true;
+        }
         self.events.push_back(HopEvent::Lost(name(id), why.to_owned()));
     }
 
@@ -253,16 +256,15 @@ impl SplitBase {
             control.socket.close(turn.reactor, true);
         }
         association.streams.terminate_unconnected();
-        self.remove_if_idle(turn, id, why);
+        self.remove_if_idle(id, why);
     }
 
     /// An association without a control connection and without streams is over.
-    fn remove_if_idle(&mut self, turn: &mut Turn<'_>, id: u32, why: &str) {
+    fn remove_if_idle(&mut self, id: u32, why: &str) {
         let Some(association) = self.associations.get(&id) else { return };
         if association.control.is_some() || !association.streams.is_empty() {
             return;
         }
-        self.wires.close_parked(turn, id);
         if association.confirmed {
             self.lose(id, why);
         } else {
@@ -346,7 +348,7 @@ impl Hop for SplitBase {
             if self.associations.get(&id).is_some_and(|a| a.streams.has_events()) {
                 self.activate(id);
             }
-            self.remove_if_idle(turn, id, "the last connection is over");
+            self.remove_if_idle(id, "the last connection is over");
         }
     }
 
@@ -375,8 +377,8 @@ impl Hop for SplitBase {
     }
 
     fn remove_association(&mut self, turn: &mut Turn<'_>, id: AssociationId) {
-        let removed = number(id).and_then(|number| self.associations.remove(&number));
-        let Some(mut association) = removed else { return };
+        let Some(number) = number(id) else { return };
+        let Some(mut association) = self.associations.remove(&number) else { return };
         self.events.retain(|event| !matches!(event, HopEvent::Lost(lost, _) if *lost == id));
         if let Some(control) = association.control.take() {
             self.wires.owners.remove(control.key);
@@ -388,6 +390,9 @@ impl Hop for SplitBase {
         for mut stream in association.streams.take_all() {
             stream.terminate(lost());
             self.wires.close(turn, &mut stream);
+        }
+        if association.lost {
+            self.wires.close_parked(turn, number);
         }
     }
 

@@ -259,6 +259,9 @@ fn parked_connections_end_with_their_association() {
     let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
     world.mobiles[0].as_mut().unwrap().close_control(&mut turn.within(1));
     world.until("the association is over", |world| world.lost.len() == 1);
+    let lost = world.lost[0];
+    let mut turn = Turn::new(world.clock.now(), world.clock, &mut world.reactor);
+    world.base.remove_association(&mut turn, lost);
     assert_eq!(world.base.connections(), 1, "another's stand");
 }
 
