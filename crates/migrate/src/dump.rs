@@ -56,9 +56,14 @@ pub struct Failed {
 /// happened: what was dropped meanwhile its ends send again.
 pub fn dump_all(admin: &mut Admin, fds: Vec<OwnedFd>) -> Vec<Result<Dumped, Box<Failed>>> {
     let dumps = dumps(admin, &fds);
-    // In repair a close says nothing.
-    let outcome =
-        |(fd, dumped): (OwnedFd, Outcome)| dumped.map_err(|error| Box::new(Failed { fd, error }));
+    let outcome = |(fd, dumped): (OwnedFd, Outcome)| {
+        if let Ok(Dumped::Image(_)) = dumped {
+            // Neither this nor a close says anything in repair. A close alone would leave the connection to
+            // acknowledge what nobody reads if a process that is being started has the descriptor, too.
+            let _ = rustix::net::connect_unspec(&fd);
+        }
+        dumped.map_err(|error| Box::new(Failed { fd, error }))
+    };
     fds.into_iter().zip(dumps).map(outcome).collect()
 }
 

@@ -113,6 +113,29 @@ fn strays_are_reset_where_an_address_is_answered_and_until_its_connections_move(
     }
 }
 
+/// A process that is being started has the descriptors of the one that starts it.
+#[test]
+fn what_is_dumped_acknowledges_nothing_although_another_process_has_its_descriptor() {
+    for family in [Family::V4, Family::V6] {
+        let Some(mut world) = Testbed::new(family) else { return };
+        let (fd, mut stream) = talk(&mut world);
+        let (flow, shared) = (Flow::of(&fd).unwrap(), fd.try_clone().unwrap());
+        let image = dump(world.places[0].admin(), fd).unwrap();
+        world.places[0].admin().thaw(&[flow]).unwrap();
+        stream.write_all(b"anybody?").unwrap();
+        thread::sleep(Duration::from_millis(300));
+        drop(shared);
+        let fd = restore(world.places[0].admin(), &image).unwrap();
+        let mut got = Vec::new();
+        while got.len() < 8 {
+            wait_for(&fd, PollFlags::IN);
+            read_some(&fd, &mut got).unwrap();
+        }
+        assert_eq!(got, b"anybody?");
+        still_talks(&fd, &mut stream);
+    }
+}
+
 /// A base that is killed as soon as a connection has come to it must not make half a stream look whole.
 #[test]
 fn what_is_restored_and_closed_at_once_is_reset_and_not_ended() {
