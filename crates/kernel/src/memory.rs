@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+
 /// The memory that this process may use, in bytes: the host's, or its control group's if that is less.
 /// `None` where the kernel does not say.
 pub fn available_to_us() -> Option<u64> {
@@ -24,6 +26,16 @@ pub fn give_back_large_blocks() {
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10)
     };
+}
+
+/// From here on no core dump of this process is written, and other processes of its user may neither trace it nor
+/// read its memory (`PR_SET_DUMPABLE` in prctl(2)): it holds keys. Those of root may.
+///
+/// # Errors
+///
+/// The kernel refuses, as Linux never does.
+pub fn withhold() -> std::io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }
 
 /// `MemTotal` of `/proc/meminfo`, which says kB and means KiB (proc_meminfo(5)).
@@ -48,6 +60,13 @@ fn least_of(root: &Path, group: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_withheld_is_not_dumped() {
+        withhold().unwrap();
+        let now = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(now, DumpableBehavior::NotDumpable);
+    }
 
     #[test]
     fn the_kernels_words_are_understood() {

@@ -64,9 +64,10 @@ impl<T: Args + Clone + DeserializeOwned + Setting> Settings<T> {
     }
 }
 
-/// Starts logging to standard error, and turns SIGTERM and SIGINT into requests to stop.
+/// Keeps this process's memory to itself, starts logging to standard error, and turns SIGTERM and SIGINT into requests to stop.
 pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
     lasthop_kernel::memory::give_back_large_blocks();
+    lasthop_kernel::memory::withhold().context("memory cannot be kept out of core dumps")?;
     let wanted = parse_targets(&options.log).context("--log")?;
     let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let registry = tracing_subscriber::registry().with(wanted);
