@@ -64,7 +64,8 @@ impl<T: Args + Clone + DeserializeOwned + Setting> Settings<T> {
     }
 }
 
-/// Keeps this process's memory to itself, starts logging to standard error, and turns SIGTERM and SIGINT into requests to stop.
+/// Keeps this process's memory to itself, starts logging to standard error, and turns SIGTERM and SIGINT
+/// into requests to stop.
 pub(crate) fn prepare(options: &LogOptions) -> anyhow::Result<Stop> {
     lasthop_kernel::memory::give_back_large_blocks();
     lasthop_kernel::memory::withhold().context("memory cannot be kept out of core dumps")?;

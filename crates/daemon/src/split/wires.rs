@@ -134,12 +134,14 @@ impl<P> Wires<P> {
 
     /// Resets the parked connections of an association that the peer has ended: their own ends may be lost.
     pub(super) fn close_parked(&mut self, turn: &mut Turn<'_>, association: u32) {
-        let is_of = |owner: Option<&Owner<P>>| matches!(owner, Some(Owner::Parked(of, _)) if *of == association);
-        let parked = self.parked.iter().filter(|(_, key)| is_of(self.owners.get(*key)));
-        for key in parked.map(|(_, key)| *key).collect::<Vec<_>>() {
-            self.reset_unowned(turn, key);
-        }
-        self.parked.retain(|(_, key)| self.owners.get(*key).is_some());
+        let is_over = |(_, key): &(Time, Key)| match self.owners.get(*key) {
+            Some(Owner::Parked(of, _)) => *of == association,
+            _ => false,
+        };
+        let parked = std::mem::take(&mut self.parked);
+        let (over, stay): (VecDeque<_>, _) = parked.into_iter().partition(is_over);
+        self.parked = stay;
+        over.into_iter().for_each(|(_, key)| self.reset_unowned(turn, key));
     }
 
     /// Resets a connection without an owner.

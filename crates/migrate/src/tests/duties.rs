@@ -103,12 +103,7 @@ fn strays_are_reset_where_an_address_is_answered_and_until_its_connections_move(
         stream.write_all(b"anybody?").unwrap();
         thread::sleep(Duration::from_millis(300));
         let fd = restore(world.places[0].admin(), &image).unwrap();
-        let mut got = Vec::new();
-        while got.len() < 8 {
-            wait_for(&fd, PollFlags::IN);
-            read_some(&fd, &mut got).unwrap();
-        }
-        assert_eq!(got, b"anybody?");
+        hears(&fd, b"anybody?");
         still_talks(&fd, &mut stream);
     }
 }
@@ -126,12 +121,7 @@ fn what_is_dumped_acknowledges_nothing_although_another_process_has_its_descript
         thread::sleep(Duration::from_millis(300));
         drop(shared);
         let fd = restore(world.places[0].admin(), &image).unwrap();
-        let mut got = Vec::new();
-        while got.len() < 8 {
-            wait_for(&fd, PollFlags::IN);
-            read_some(&fd, &mut got).unwrap();
-        }
-        assert_eq!(got, b"anybody?");
+        hears(&fd, b"anybody?");
         still_talks(&fd, &mut stream);
     }
 }

@@ -340,6 +340,16 @@ fn read_some(fd: &OwnedFd, into: &mut Vec<u8>) -> Option<usize> {
     }
 }
 
+/// This comes, and nothing else.
+fn hears(fd: &OwnedFd, expected: &[u8]) {
+    let mut got = Vec::new();
+    while got.len() < expected.len() {
+        wait_for(fd, PollFlags::IN);
+        read_some(fd, &mut got).unwrap();
+    }
+    assert_eq!(got, expected);
+}
+
 /// Reads to the end.
 fn read_all(fd: &OwnedFd) -> Vec<u8> {
     let mut all = Vec::new();
