@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 use super::aead::{Cipher, OpeningKey, SealingKey};
 use super::cookie::{Cookie, Cookies};
 use super::fingerprint::Fingerprint;
-use super::keys::{Keypair, PublicKey};
+use super::keys::{Keypair, PresharedKey, PublicKey};
 use super::noise;
 use super::tokens::TokenKeys;
 
@@ -150,7 +150,7 @@ fn read_sealed(noise: &mut HandshakeState, message: &[u8]) -> Result<Hello, Hand
 }
 
 enum Waiting {
-    Sealed { noise: Box<HandshakeState>, mac: OuterMac, base: PublicKey },
+    Sealed { noise: Box<HandshakeState>, mac: OuterMac, base: PublicKey, psk: PresharedKey },
     Unsealed,
     Nothing,
 }
@@ -188,8 +188,18 @@ impl Initiator {
         let header = HandshakeInit::header(path);
         // No cookie is shown yet: the hash that would is all zeros.
         let len = write_sealed(&mut noise, &mac, &header, &hello, &mut datagram)? + MAC_LEN;
-        let waiting = Waiting::Sealed { noise: Box::new(noise), mac, base: *base };
+        let psk = PresharedKey::default();
+        let waiting = Waiting::Sealed { noise: Box::new(noise), mac, base: *base, psk };
         Ok(Self { waiting, path, hello, datagram, len })
+    }
+
+    /// The same init, to a base with which this side shares `psk`: the reply must have been made with it.
+    #[must_use]
+    pub fn with_psk(mut self, shared: &PresharedKey) -> Self {
+        if let Waiting::Sealed { psk, .. } = &mut self.waiting {
+            psk.clone_from(shared);
+        }
+        self
     }
 
     /// Asks for an association **without any protection**: everything can be read, changed and
@@ -241,14 +251,16 @@ impl Initiator {
     /// # Errors
     ///
     /// It is not: count it. The handshake goes on as if it had not come, so that forged replies
-    /// cannot stop a genuine one.
+    /// cannot stop a genuine one. [`HandshakeError::NotAuthentic`] is what a genuine one is that was made with
+    /// another pre-shared key.
     pub fn finish(&mut self, reply: &[u8]) -> Result<Established, HandshakeError> {
         let established = match &mut self.waiting {
-            Waiting::Sealed { noise, mac, .. } => {
+            Waiting::Sealed { noise, mac, psk, .. } => {
                 let view = HandshakeReply::new_checked(reply)?;
                 expect_ours(view.path(), view.receiver(), self.path, &self.hello)?;
                 mac.verify(view.split_mac())?;
-                let hello = read_sealed(noise, view.noise())?;
+                let hello = noise::with_psk(noise, psk, |noise| read_sealed(noise, view.noise()))
+                    .map_err(|_| HandshakeError::NotAuthentic)??;
                 let cipher = Cipher::choose(self.hello.fast_aes, hello.fast_aes);
                 Established { hello, keys: Keys::from_split(noise, cipher) }
             }
@@ -356,7 +368,8 @@ impl Responder {
         let Some(identity) = &mut self.identity else {
             let PlainInit { path, public, hello } = PlainInit::parse(init)?;
             let mobile = PublicKey::from_bytes(public);
-            return Ok(Request { answer: Answer::Unsealed, mobile, path, hello });
+            let psk = PresharedKey::default();
+            return Ok(Request { answer: Answer::Unsealed, mobile, psk, path, hello });
         };
         let view = HandshakeInit::new_checked(init)?;
         identity.mac.verify(view.split_mac())?;
@@ -371,7 +384,7 @@ impl Responder {
             .map(PublicKey::from_bytes)
             .ok_or(HandshakeError::NotAuthentic)?;
         let answer = Answer::Sealed { noise: Box::new(noise), mac: identity.mac.clone() };
-        Ok(Request { answer, mobile, path, hello })
+        Ok(Request { answer, mobile, psk: PresharedKey::default(), path, hello })
     }
 }
 
@@ -384,11 +397,18 @@ enum Answer {
 pub struct Request {
     answer: Answer,
     mobile: PublicKey,
+    psk: PresharedKey,
     path: u8,
     hello: Hello,
 }
 
 impl Request {
+    /// The same, of a mobile that shares `psk` with this base: the reply and the keys are made with it.
+    #[must_use]
+    pub fn with_psk(self, psk: PresharedKey) -> Self {
+        Self { psk, ..self }
+    }
+
     /// Whose wish it is; on an unsealed hop, whose it claims to be.
     pub fn mobile(&self) -> &PublicKey {
         &self.mobile
@@ -411,7 +431,10 @@ impl Request {
         match self.answer {
             Answer::Sealed { mut noise, mac } => {
                 let header = HandshakeReply::header(self.path, receiver);
-                let len = write_sealed(&mut noise, &mac, &header, hello, out)?;
+                let len = noise::with_psk(&mut noise, &self.psk, |noise| {
+                    write_sealed(noise, &mac, &header, hello, out)
+                });
+                let len = len.map_err(|_| HandshakeError::NotAuthentic)??;
                 let cipher = Cipher::choose(hello.fast_aes, self.hello.fast_aes);
                 Ok((len, Keys::from_split(&mut noise, cipher)))
             }

@@ -24,6 +24,12 @@ pub enum KeyError {
     Base64,
 }
 
+/// The text form of either half, or of a pre-shared key.
+fn encode(bytes: &[u8; LEN]) -> Zeroizing<String> {
+    let mut buffer = Zeroizing::new([0; TEXT_LEN]);
+    Zeroizing::new(String::from(Base64::encode(bytes, &mut buffer[..]).unwrap_or_default()))
+}
+
 /// Decodes without a branch or a table look-up that depends on what is decoded.
 fn decode(text: &str) -> Result<Zeroizing<[u8; LEN]>, KeyError> {
     let text = text.trim();
@@ -54,9 +60,7 @@ impl SecretKey {
 
     /// The secret in base64, for a key file; wiped when dropped.
     pub fn to_text(&self) -> Zeroizing<String> {
-        let mut buffer = Zeroizing::new([0; TEXT_LEN]);
-        let text = Base64::encode(self.as_bytes(), &mut buffer[..]).unwrap_or_default();
-        Zeroizing::new(String::from(text))
+        encode(self.as_bytes())
     }
 
     /// The public half.
@@ -159,6 +163,62 @@ impl fmt::Debug for Keypair {
     }
 }
 
+/// A secret that two ends share beside their key pairs, as WireGuard's "PresharedKey": what they send each other
+/// stays secret even from whoever undoes X25519. The default, 32 zero bytes, stands for none.
+///
+/// It is wiped when dropped, and its `Debug` form does not show it.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct PresharedKey(Zeroizing<[u8; LEN]>);
+
+impl PresharedKey {
+    /// A new key from `seed`, which must be 32 bytes of entropy if the key is to protect anything.
+    pub fn generate(seed: Seed) -> Self {
+        let mut key = Self::default();
+        seed.stream("pre-shared key").fill(&mut key.0[..]);
+        key
+    }
+
+    /// The key's bytes.
+    pub fn as_bytes(&self) -> &[u8; LEN] {
+        &self.0
+    }
+
+    /// The key in base64, for a file; wiped when dropped.
+    pub fn to_text(&self) -> Zeroizing<String> {
+        encode(self.as_bytes())
+    }
+}
+
+impl FromStr for PresharedKey {
+    type Err = KeyError;
+
+    fn from_str(text: &str) -> Result<Self, KeyError> {
+        decode(text).map(Self)
+    }
+}
+
+impl fmt::Debug for PresharedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PresharedKey").finish_non_exhaustive()
+    }
+}
+
+/// A mobile that a base serves, or another base that may call.
+#[derive(Clone, Debug)]
+pub struct Allowed {
+    /// Its public key.
+    pub key: PublicKey,
+    /// What it shares with this base.
+    pub psk: PresharedKey,
+}
+
+impl From<PublicKey> for Allowed {
+    /// It shares nothing beforehand.
+    fn from(key: PublicKey) -> Self {
+        Self { key, psk: PresharedKey::default() }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::format;
@@ -194,6 +254,20 @@ mod tests {
         let shown = format!("{pair:?}");
         assert!(shown.contains(&pair.public().to_string()));
         assert!(!shown.contains(pair.secret().to_text().as_str()));
+    }
+
+    /// SEC-43: nothing that is logged has it.
+    #[test]
+    fn a_pre_shared_key_is_not_shown_and_its_text_is_read_again() {
+        let (pair, psk) =
+            (Keypair::generate(Seed::from_u64(1)), PresharedKey::generate(Seed::from_u64(1)));
+        assert_ne!(psk, PresharedKey::default());
+        let allowed = Allowed { psk: psk.clone(), ..(*pair.public()).into() };
+        for shown in [format!("{psk:?}"), format!("{allowed:?}")] {
+            assert!(shown.contains("PresharedKey { .. }"), "{shown}");
+            assert!(!shown.contains(psk.to_text().as_str()), "{shown}");
+        }
+        assert_eq!(psk.to_text().parse(), Ok(psk));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The seal: who is at the other end of a hop, and nobody else reads or forges what passes.
 //!
 //! A mobile knows its base's public key and a base its mobiles'. The handshake is
-//! `Noise_IK_25519_ChaChaPoly_BLAKE2s`, one message each way, run by the `snow` crate; it yields
+//! `Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s`, one message each way, run by the `snow` crate; it yields
 //! [`Keys`], which seal every data datagram with ChaCha20-Poly1305 or AES-256-GCM by the `ring`
 //! crate. `docs/seal.md` has the threat model and every byte.
 //!
@@ -9,6 +9,9 @@
 //! until a reply [`finish`](Initiator::finish)es it. The base has one [`Responder`], which
 //! [`check`](Responder::check)s (one hash), [`read`](Responder::read)s (two Diffie-Hellmans) and
 //! then, if the caller knows the mobile's key, [`accept`](Request::accept)s (two more).
+//!
+//! Both ends may share a [`PresharedKey`] too, which goes into the reply and so into the keys; without one it is
+//! zeros.
 //!
 //! # A replayed init disturbs nothing
 //!
@@ -48,7 +51,7 @@ pub use cookie::Cookie;
 pub use fingerprint::Fingerprint;
 pub use grant::GrantKey;
 pub use handshake::{Established, HandshakeError, Initiator, Keys, Request, Responder};
-pub use keys::{KeyError, Keypair, PublicKey, SecretKey};
+pub use keys::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
 pub use lasthop_wire::datagram::{Hello, Limits};
 pub use lasthop_wire::mhp::handoff::Grant;
 pub use tokens::TokenKeys;

@@ -12,9 +12,11 @@ use snow::types::{Cipher, Dh, Hash, Random};
 use snow::{Builder, Error, HandshakeState};
 use zeroize::Zeroizing;
 
-use super::keys::{Keypair, PublicKey, SecretKey};
+use super::keys::{Keypair, PresharedKey, PublicKey, SecretKey};
 
-pub(super) const PATTERN: &str = "Noise_IK_25519_ChaChaPoly_BLAKE2s";
+pub(super) const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
+/// Where the pattern has its pre-shared key: at the end of the second message (Noise specification, section 9.4).
+const PSK: usize = 2;
 
 const PROTOCOL_NAME: &[u8; 7] = b"lasthop";
 
@@ -45,6 +47,21 @@ pub(super) fn responder(keys: &Keypair, path: u8, seed: Seed) -> Result<Handshak
         .local_private_key(keys.secret().as_bytes())?
         .prologue(&prologue(path))?
         .build_responder()
+}
+
+/// Has `step` write or read the second message, for which `snow` needs the pre-shared key. It is left with zeros
+/// afterwards, for it does not wipe what it holds.
+pub(super) fn with_psk<T>(
+    noise: &mut HandshakeState,
+    psk: &PresharedKey,
+    step: impl FnOnce(&mut HandshakeState) -> T,
+) -> Result<T, Error> {
+    noise.set_psk(PSK, psk.as_bytes())?;
+    let done = step(noise);
+    noise.set_psk(PSK, PresharedKey::default().as_bytes())?;
+    // The state may be dropped next: without a reader the zeros might not be written.
+    core::hint::black_box(noise);
+    Ok(done)
 }
 
 fn builder<'a>(seed: Seed) -> Result<Builder<'a>, Error> {

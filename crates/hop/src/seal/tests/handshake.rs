@@ -15,8 +15,8 @@ use snow::{Builder, params};
 use super::super::aead::EPOCH_BITS;
 use super::super::noise::{PATTERN, prologue};
 use super::{
-    HandshakeError, Hello, Initiator, Keypair, Keys, MAX_REPLY_LEN, Pair, PublicKey, Responder,
-    Seed, hello, keypair,
+    HandshakeError, Hello, Initiator, Keypair, Keys, MAX_REPLY_LEN, Pair, PresharedKey, PublicKey,
+    Responder, Seed, hello, keypair,
 };
 
 /// Packet numbers of one key.
@@ -33,7 +33,12 @@ fn responder(seed: u64) -> Responder {
 
 /// The reply to `init`, and the base's candidate keys.
 fn reply_to(responder: &mut Responder, init: &[u8]) -> (Vec<u8>, Keys) {
-    let request = responder.read(init).expect("authentic init");
+    reply_with(&PresharedKey::default(), responder, init)
+}
+
+/// The same of a base that shares `psk` with the mobile.
+fn reply_with(psk: &PresharedKey, responder: &mut Responder, init: &[u8]) -> (Vec<u8>, Keys) {
+    let request = responder.read(init).expect("authentic init").with_psk(psk.clone());
     let mut out = vec![0; MAX_REPLY_LEN];
     let (len, keys) = request.accept(&hello(20, true, b"base"), &mut out).expect("room");
     out.truncate(len);
@@ -275,37 +280,40 @@ fn the_handshake_is_noise_ik_as_snow_alone_does_it() {
         }
     }
 
-    let (mobile, base) = (keypair(1), keypair(2));
-    let mut ephemeral = [0; 32];
-    Seed::from_u64(5).stream("noise").fill(&mut ephemeral);
-    let mut oracle = Builder::with_resolver(PATTERN.parse().expect("pattern"), Box::new(Plain))
-        .local_private_key(mobile.secret().as_bytes())
-        .and_then(|b| b.remote_public_key(base.public().as_bytes()))
-        .and_then(|b| b.prologue(b"lasthop\x01\x00"))
-        .map(|b| b.fixed_ephemeral_key_for_testing_only(&ephemeral))
-        .and_then(Builder::build_initiator)
-        .expect("oracle");
-    assert_eq!(prologue(0), *b"lasthop\x01\x00");
-    let mut payload = [0; Hello::MAX_LEN];
-    let n = hello(10, true, b"mobile").emit(&mut payload).expect("room");
-    let mut message = [0; 300];
-    let n = oracle.write_message(&payload[..n], &mut message).expect("written");
+    for psk in &[PresharedKey::default(), psk(6)] {
+        let (mobile, base) = (keypair(1), keypair(2));
+        let mut ephemeral = [0; 32];
+        Seed::from_u64(5).stream("noise").fill(&mut ephemeral);
+        let mut oracle = Builder::with_resolver(PATTERN.parse().expect("pattern"), Box::new(Plain))
+            .local_private_key(mobile.secret().as_bytes())
+            .and_then(|b| b.remote_public_key(base.public().as_bytes()))
+            .and_then(|b| b.prologue(b"lasthop\x01\x00"))
+            .and_then(|b| b.psk(2, psk.as_bytes()))
+            .map(|b| b.fixed_ephemeral_key_for_testing_only(&ephemeral))
+            .and_then(Builder::build_initiator)
+            .expect("oracle");
+        assert_eq!(prologue(0), *b"lasthop\x01\x00");
+        let mut payload = [0; Hello::MAX_LEN];
+        let n = hello(10, true, b"mobile").emit(&mut payload).expect("room");
+        let mut message = [0; 300];
+        let n = oracle.write_message(&payload[..n], &mut message).expect("written");
 
-    let init = initiator(&base, 5);
-    let view = HandshakeInit::new_checked(init.datagram()).expect("well formed");
-    assert_eq!(view.noise(), &message[..n]);
+        let init = initiator(&base, 5);
+        let view = HandshakeInit::new_checked(init.datagram()).expect("well formed");
+        assert_eq!(view.noise(), &message[..n]);
 
-    let (reply, mut keys) = reply_to(&mut responder(4), init.datagram());
-    let view = HandshakeReply::new_checked(&reply[..]).expect("well formed");
-    let n = oracle.read_message(view.noise(), &mut payload).expect("authentic");
-    assert_eq!(Hello::parse(&payload[..n]), Ok(hello(20, true, b"base")));
+        let (reply, mut keys) = reply_with(psk, &mut responder(4), init.datagram());
+        let view = HandshakeReply::new_checked(&reply[..]).expect("well formed");
+        let n = oracle.read_message(view.noise(), &mut payload).expect("authentic");
+        assert_eq!(Hello::parse(&payload[..n]), Ok(hello(20, true, b"base")));
 
-    // The data keys follow from the split, by the formula in docs/seal.md.
-    let (_, secret) = oracle.dangerously_get_raw_split();
-    let next_secret = keyed_blake2s(&secret, b"next epoch");
-    for (number, secret) in [(3, secret), (EPOCH + 3, next_secret)] {
-        let key = keyed_blake2s(&secret, b"AES-256-GCM");
-        assert_eq!(open_aes(&key, number, seal(&mut keys, number)), b"data");
+        // The data keys follow from the split, by the formula in docs/seal.md.
+        let (_, secret) = oracle.dangerously_get_raw_split();
+        let next_secret = keyed_blake2s(&secret, b"next epoch");
+        for (number, secret) in [(3, secret), (EPOCH + 3, next_secret)] {
+            let key = keyed_blake2s(&secret, b"AES-256-GCM");
+            assert_eq!(open_aes(&key, number, seal(&mut keys, number)), b"data");
+        }
     }
 }
 
@@ -322,6 +330,56 @@ fn open_aes(key: &[u8], number: u64, mut sealed: Vec<u8>) -> Vec<u8> {
     nonce[4..].copy_from_slice(&number.to_be_bytes());
     let nonce = Nonce::assume_unique_for_key(nonce);
     key.open_in_place(nonce, Aad::empty(), &mut sealed).expect("authentic").to_vec()
+}
+
+/// SEC-40: an eavesdropper who knows every X25519 secret of both ends does not know the keys of data.
+#[test]
+fn the_keys_of_data_follow_from_the_pre_shared_key_where_all_else_is_the_same() {
+    let psks = [PresharedKey::default(), psk(6), psk(7)];
+    let ends = psks.each_ref().map(|psk| {
+        // The same seeds: the same ephemeral keys.
+        let init = initiator(&keypair(2), 5).with_psk(psk);
+        let (reply, base) = reply_with(psk, &mut responder(4), init.datagram());
+        let sent = init.datagram().to_vec();
+        (init, sent, reply, base)
+    });
+    let mut sealed = Vec::new();
+    let mut opening = Vec::new();
+    let (first_init, first_reply) = (ends[0].1.clone(), ends[0].2.clone());
+    for (mut init, sent, reply, base) in ends {
+        // Nothing of it is in the init, nor in the base's ephemeral key, and no message is longer.
+        assert_eq!(sent, first_init);
+        assert_eq!((reply.len(), &reply[..38]), (first_reply.len(), &first_reply[..38]));
+        let mut mobile = init.finish(&reply).expect("authentic").keys;
+        sealed.push(seal(&mut mobile, 3));
+        opening.push(base);
+    }
+    for (n, base) in opening.iter_mut().enumerate() {
+        for (m, sealed) in sealed.iter().enumerate() {
+            let opened = base.recv.open_in_place(3, &[], &mut sealed.clone()).is_ok();
+            assert_eq!(opened, n == m, "{n} {m}");
+        }
+    }
+    assert!(sealed.iter().collect::<BTreeSet<_>>().len() == psks.len());
+}
+
+/// SEC-41: a pre-shared key that is another, or only at one end, is noticed by the mobile, whose handshake goes on.
+#[test]
+fn a_reply_that_was_made_with_another_pre_shared_key_does_not_open_and_spoils_nothing() {
+    let psks = [PresharedKey::default(), psk(6), psk(7)];
+    for ours in &psks {
+        let mut init = initiator(&keypair(2), 5).with_psk(ours);
+        for theirs in psks.iter().filter(|theirs| *theirs != ours) {
+            let (reply, _) = reply_with(theirs, &mut responder(4), init.datagram());
+            assert_eq!(init.finish(&reply).err(), Some(HandshakeError::NotAuthentic));
+        }
+        let (reply, _) = reply_with(ours, &mut responder(4), init.datagram());
+        assert!(init.finish(&reply).is_ok());
+    }
+}
+
+fn psk(n: u64) -> PresharedKey {
+    PresharedKey::generate(Seed::from_u64(n))
 }
 
 #[test]
