@@ -31,6 +31,8 @@ pub(crate) enum HandshakeFailure {
     Network(Unreachable),
     /// A packet that is not of a base with the expected key.
     Strange,
+    /// A reply to this handshake that does not open.
+    Unopened,
     /// The connection was closed without an answer.
     Goodbye,
 }
@@ -73,6 +75,16 @@ pub(crate) fn unanswered(
         HandshakeFailure::Strange => {
             format!("what comes back from {at} does not open: check that {ours}, and that {SAME}")
         }
+        HandshakeFailure::Unopened => {
+            let there = match introduction {
+                Some(Introduction { caller: Caller::Base, .. }) => "in [[peers]] here and there",
+                _ => "here and in its `allow`",
+            };
+            format!(
+                "the base at {at} replies, and the reply does not open: compare the pre-shared keys \
+                 (`psk` {there}), of which both ends need the same, or none"
+            )
+        }
         HandshakeFailure::Goodbye => {
             format!("{at} closes the connection: the base refuses, and its log says why ({theirs})")
         }
@@ -102,6 +114,14 @@ pub(crate) fn refused(
         (Refusal::Stranger(key), Caller::Base) => {
             format!("the base {key} from {from} is not known: add it to [[peers]] if it may come")
         }
+        (Refusal::Unconfirmed(key), Caller::Mobile) => format!(
+            "the mobile {key} from {from} makes nothing of the replies: compare its `psk` with the \
+             one in `allow`; if both have the same or none, the replies do not arrive"
+        ),
+        (Refusal::Unconfirmed(key), Caller::Base) => format!(
+            "the base {key} from {from} makes nothing of the replies: compare `psk` in its [[peers]] \
+             and in these; if both have the same or none, the replies do not arrive"
+        ),
         (Refusal::OtherSeal, _) => {
             format!(
                 "{from} asks with another `seal` than this base's: both ends must have the same"
@@ -147,7 +167,10 @@ mod tests {
         assert!(stranger.ends_with("(12 more times since this was last said)"), "{stranger}");
         let peer = said(Caller::Base, Refusal::Stranger(other), 0, 5);
         assert!(peer.contains("[[peers]]") && peer.ends_with("(5 more times from elsewhere)"));
+        let unconfirmed = said(Caller::Base, Refusal::Unconfirmed(other), 0, 0);
+        assert!(unconfirmed.contains("[[peers]]"), "{unconfirmed}");
         for (why, setting) in [
+            (Refusal::Unconfirmed(other), "`psk`"),
             (Refusal::OtherSeal, "`seal`"),
             (Refusal::OtherTransport, "`hop`"),
             (Refusal::OtherVersion { theirs: 9, ours: 2 }, "version 9"),
@@ -175,6 +198,12 @@ mod tests {
         assert!(silence.contains(&own.to_string()));
         assert!(said(HandshakeFailure::Nothing, base).contains("[[peers]]"));
         assert!(!said(HandshakeFailure::Nothing, None).contains("key"));
+        for (introduction, word) in [(mobile, "`allow`"), (base, "[[peers]]")] {
+            let line = said(HandshakeFailure::Unopened, introduction);
+            for word in ["does not open", "compare the pre-shared keys", "`psk`", word] {
+                assert!(line.contains(word), "{line}");
+            }
+        }
         assert!(said(HandshakeFailure::Strange, mobile).contains("does not open"));
         assert!(said(HandshakeFailure::Goodbye, mobile).contains("`allow`"));
         for (what, word) in [

@@ -1,14 +1,16 @@
 //! Key files, and the entropy that keys are made of.
 //!
-//! A key file holds the secret half of a key pair: one line of base64, beside empty lines and lines
-//! that start with `#`. Only its owner may read it.
+//! A key file holds the secret half of a key pair, or a pre-shared key: one line of base64, beside empty
+//! lines and lines that start with `#`. Only its owner may read it.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use lasthop_hop::seal::{KeyError, Keypair, SecretKey};
+use lasthop_hop::seal::{KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
 use lasthop_units::Seed;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -122,12 +124,37 @@ pub fn generate() -> io::Result<Keypair> {
     entropy().map(Keypair::generate)
 }
 
+/// A new pre-shared key.
+///
+/// # Errors
+///
+/// The operating system has no entropy.
+pub fn generate_psk() -> io::Result<PresharedKey> {
+    entropy().map(PresharedKey::generate)
+}
+
 /// Reads the key pair whose secret is in the file at `path`.
 ///
 /// # Errors
 ///
 /// The file cannot be read, is open to others than its owner, or does not hold one key.
 pub fn load(path: &Path) -> Result<Keypair, KeyFileError> {
+    read::<SecretKey>(path).map(Keypair::from)
+}
+
+/// Reads the pre-shared keys with those who have these public keys, each from its file.
+///
+/// # Errors
+///
+/// As [`load`], of the first file that cannot be used.
+pub fn load_psks<'a>(
+    files: impl IntoIterator<Item = (PublicKey, &'a Path)>,
+) -> Result<BTreeMap<PublicKey, PresharedKey>, KeyFileError> {
+    files.into_iter().map(|(key, path)| Ok((key, read(path)?))).collect()
+}
+
+/// Reads the key in the file at `path`.
+fn read<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, KeyFileError> {
     let io = |source| KeyFileError::Io { path: path.into(), doing: "read", source };
     let file = File::open(path).map_err(io)?;
     expect_private(path, &file)?;
@@ -158,17 +185,17 @@ fn expect_private(path: &Path, file: &File) -> Result<(), KeyFileError> {
     Ok(())
 }
 
-fn parse(path: &Path, text: &str) -> Result<Keypair, KeyFileError> {
+fn parse<K: FromStr<Err = KeyError>>(path: &Path, text: &str) -> Result<K, KeyFileError> {
     let mut lines = text
         .lines()
         .enumerate()
         .map(|(i, line)| (i + 1, line.trim()))
         .filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));
     let (line, key) = lines.next().ok_or_else(|| KeyFileError::Empty { path: path.into() })?;
-    let secret: SecretKey =
+    let secret =
         key.parse().map_err(|source| KeyFileError::BadKey { path: path.into(), line, source })?;
     match lines.next() {
-        None => Ok(secret.into()),
+        None => Ok(secret),
         Some((line, _)) => Err(KeyFileError::SecondKey { path: path.into(), line }),
     }
 }
@@ -180,6 +207,31 @@ fn parse(path: &Path, text: &str) -> Result<Keypair, KeyFileError> {
 ///
 /// The file exists and is to be kept, or cannot be written; what was there is as before.
 pub fn store(path: &Path, keys: &Keypair, existing: Existing) -> Result<(), KeyFileError> {
+    write(path, &text_of(keys), existing)
+}
+
+/// Writes a pre-shared key to a file at `path`, as [`store`] does a secret key.
+///
+/// # Errors
+///
+/// As [`store`].
+pub fn store_psk(path: &Path, psk: &PresharedKey, existing: Existing) -> Result<(), KeyFileError> {
+    let text = Zeroizing::new(format!(
+        "# lasthop pre-shared key: keep it to the owners of the two ends, which have the same.\n{}\n",
+        psk.to_text().as_str()
+    ));
+    write(path, &text, existing)
+}
+
+fn text_of(keys: &Keypair) -> Zeroizing<String> {
+    Zeroizing::new(format!(
+        "# lasthop secret key: keep it to its owner. Its public half is\n# {}\n{}\n",
+        keys.public(),
+        keys.secret().to_text().as_str()
+    ))
+}
+
+fn write(path: &Path, text: &str, existing: Existing) -> Result<(), KeyFileError> {
     let fail = |source: io::Error| match source.kind() {
         io::ErrorKind::AlreadyExists => KeyFileError::Exists { path: path.into() },
         _ => KeyFileError::Io { path: path.into(), doing: "write", source },
@@ -188,7 +240,7 @@ pub fn store(path: &Path, keys: &Keypair, existing: Existing) -> Result<(), KeyF
         return Err(KeyFileError::Exists { path: path.into() });
     }
     let draft = Draft::beside(path).map_err(fail)?;
-    draft.fill(keys).and_then(|()| draft.publish(path, existing)).map_err(fail)
+    draft.fill(text).and_then(|()| draft.publish(path, existing)).map_err(fail)
 }
 
 /// A file under a passing name, removed unless it was published.
@@ -205,16 +257,11 @@ impl Draft {
         Ok(Self { path: path.with_file_name(draft) })
     }
 
-    fn fill(&self, keys: &Keypair) -> io::Result<()> {
+    fn fill(&self, text: &str) -> io::Result<()> {
         // Left by a crash of a process that had our number.
         let _ = fs::remove_file(&self.path);
         let mut file =
             OpenOptions::new().write(true).create_new(true).mode(MODE).open(&self.path)?;
-        let text = Zeroizing::new(format!(
-            "# lasthop secret key: keep it to its owner. Its public half is\n# {}\n{}\n",
-            keys.public(),
-            keys.secret().to_text().as_str()
-        ));
         file.write_all(text.as_bytes())?;
         file.sync_all()
     }
@@ -315,12 +362,55 @@ mod tests {
         assert_eq!(folder.names(), ["key"]);
     }
 
+    /// What reading a file with a pre-shared key comes to.
+    fn load_psk(path: &Path) -> Result<PresharedKey, KeyFileError> {
+        let peer = *generate().expect("entropy").public();
+        load_psks([(peer, path)]).map(|mut psks| psks.remove(&peer).expect("the only one"))
+    }
+
+    /// SEC-43: a pre-shared key has the care that a secret key has.
+    #[test]
+    fn a_stored_pre_shared_key_is_loaded_again_is_its_owners_alone_and_is_not_overwritten() {
+        let folder = Folder::new("psk");
+        let path = folder.0.join("psk");
+        let psk = generate_psk().expect("entropy");
+        store_psk(&path, &psk, Existing::Keep).expect("stored");
+        let mode = fs::metadata(&path).expect("metadata").permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
+        let other = generate_psk().expect("entropy");
+        assert_ne!(psk, other);
+        let refused = store_psk(&path, &other, Existing::Keep);
+        assert!(matches!(refused, Err(KeyFileError::Exists { .. })));
+        assert_eq!(load_psk(&path).expect("loaded"), psk);
+        store_psk(&path, &other, Existing::Replace).expect("replaced");
+        assert_eq!(load_psk(&path).expect("loaded"), other);
+    }
+
+    /// SEC-43: the same mistakes have the same messages, with the file.
+    #[test]
+    fn what_is_wrong_with_a_pre_shared_keys_file_is_said_as_of_a_secret_keys() {
+        let folder = Folder::new("badpsk");
+        let good = generate_psk().expect("entropy").to_text();
+        for (text, mode) in [
+            (good.as_str(), 0o644),
+            ("", 0o600),
+            ("# mine\nabc\n", 0o600),
+            (&format!("{}\n{}\n", good.as_str(), good.as_str()), 0o600),
+        ] {
+            let path = folder.file(text, mode);
+            let said = in_full(&load_psk(&path).expect_err("not a good file"));
+            assert_eq!(said, load_error(&path));
+        }
+        let nowhere = folder.0.join("nowhere");
+        assert_eq!(in_full(&load_psk(&nowhere).expect_err("no file")), load_error(&nowhere));
+    }
+
     #[test]
     fn a_race_for_the_name_is_lost_without_harm() {
         let folder = Folder::new("race");
         let path = folder.file("taken", 0o600);
         let draft = Draft::beside(&path).expect("a name");
-        draft.fill(&generate().expect("entropy")).expect("written");
+        draft.fill(&text_of(&generate().expect("entropy"))).expect("written");
         let lost = draft.publish(&path, Existing::Keep).expect_err("taken");
         assert_eq!(lost.kind(), io::ErrorKind::AlreadyExists);
         drop(draft);

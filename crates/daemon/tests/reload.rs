@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
+use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -47,6 +49,8 @@ impl Drop for Running {
     }
 }
 
+const TARGETS: &str = "[targets]\nallow = [\"127.0.0.0/8\"]\n";
+
 /// A mobile with a proxy.
 struct Served {
     key: String,
@@ -63,6 +67,17 @@ struct World {
     doors: Vec<(SocketAddr, usize)>,
     base: Running,
     mobiles: Vec<Served>,
+    /// What a mobile's file says, with `NAME` for the mobile's.
+    mobile_text: String,
+}
+
+/// A mobile that is configured so; its proxy.
+fn mobile(text: &str, more: &str) -> (SocketAddr, Running) {
+    let file: MobileFile =
+        config::parse(Path::new("mobile.toml"), &format!("{text}{more}")).unwrap();
+    let mobile = Mobile::bind(MobileConfig::try_from(file).unwrap()).unwrap();
+    let proxy = mobile.local_addrs()[0];
+    (proxy, Running::start(move |stop| mobile.run(stop).unwrap()))
 }
 
 impl World {
@@ -94,21 +109,26 @@ impl World {
         let base = base.with_source(ConfigSource::new(path.display().to_string(), file, read));
         let address = base.local_addrs()[0];
         let base = Running::start(move |stop| base.run(stop).unwrap());
+        let mobile_text = format!(
+            "base = \"{address}\"\nbase_key = \"{base_key}\"\nkey = \"{shown}/NAME\"\n\
+             proxy = [\"127.0.0.1:0\"]\nhop = \"{hop}\"\ncontrol = \"{shown}/NAME.sock\"\n"
+        );
         let mobiles = keys.into_iter().enumerate().map(|(n, key)| {
-            let text = format!(
-                "base = \"{address}\"\nbase_key = \"{base_key}\"\nkey = \"{shown}/mobile{n}\"\n\
-                 proxy = [\"127.0.0.1:0\"]\nhop = \"{hop}\"\ncontrol = \"{shown}/mobile{n}.sock\"\n\
-                 publish = [\"80 -> {}\"]\n",
-                echo_server()
-            );
-            let file: MobileFile = config::parse(Path::new("mobile.toml"), &text).unwrap();
-            let mobile = Mobile::bind(MobileConfig::try_from(file).unwrap()).unwrap();
-            let proxy = mobile.local_addrs()[0];
-            let running = Running::start(move |stop| mobile.run(stop).unwrap());
+            let text = mobile_text.replace("NAME", &format!("mobile{n}"));
+            let more = format!("publish = [\"80 -> {}\"]\n", echo_server());
+            let (proxy, running) = mobile(&text, &more);
             Served { key, proxy, _running: running }
         });
         let mobiles = mobiles.collect();
-        Self { dir, head, doors: doors.to_vec(), base, mobiles }
+        Self { dir, head, doors: doors.to_vec(), base, mobiles, mobile_text }
+    }
+
+    /// Writes the file anew, with a pre-shared key with the first mobile; the second has none.
+    fn share(&self, psk: &Path) {
+        let [first, second] = [0, 1].map(|n| &self.mobiles[n].key);
+        let first = format!("{{ key = {first:?}, psk = {psk:?} }}");
+        let text = format!("{}allow = [{first}, {second:?}]\n", self.head);
+        std::fs::write(self.file(), text + TARGETS).unwrap();
     }
 
     fn file(&self) -> PathBuf {
@@ -171,8 +191,7 @@ impl Drop for World {
 /// Writes a file that allows these keys, with ports that lead to some of them.
 fn write(path: &Path, head: &str, keys: &[String], doors: &[(SocketAddr, usize)]) {
     let rules: String = doors.iter().map(|(door, n)| publish(*door, &keys[*n])).collect();
-    let tail = format!("{rules}[targets]\nallow = [\"127.0.0.0/8\"]\n");
-    std::fs::write(path, format!("{head}allow = {keys:?}\n{tail}")).unwrap();
+    std::fs::write(path, format!("{head}allow = {keys:?}\n{rules}{TARGETS}")).unwrap();
 }
 
 fn publish(listen: SocketAddr, mobile: &str) -> String {
@@ -309,6 +328,80 @@ fn a_mobile_that_is_added_comes_in_without_a_restart_and_a_signal_is_enough() {
         world.base.stop.request_reload();
         world.await_mobiles(&[2]);
         assert!(is_reset(ends.recv_timeout(PATIENCE).unwrap()), "{hop}");
+    }
+}
+
+/// SEC-42: a pre-shared key that the base has from a reload on, and the mobile too, or not.
+#[test]
+fn a_pre_shared_key_that_is_added_changed_or_taken_away_counts_from_the_reload_on() {
+    for hop in HOPS {
+        let world = World::start(hop, 2, 2, &[]);
+        world.await_mobiles(&[0, 1]);
+        let (source, ends) = source();
+        let mut standing = world.connect(1, source);
+        standing.read_exact(&mut [0; 100]).unwrap();
+        let path = world.dir.join("psk");
+        let shared = keyfile::generate_psk().unwrap();
+        keyfile::store_psk(&path, &shared, Existing::Keep).unwrap();
+        world.share(&path);
+        let counted = |added, removed| Reloaded { added, removed, ..Reloaded::default() };
+        // The mobile does not have it.
+        assert_eq!(world.reload().unwrap(), counted(1, 1), "{hop}");
+        assert_eq!(world.reload().unwrap(), counted(0, 0), "{hop}");
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(world.present(), [1], "{hop}");
+        world.allow(&[0, 1]);
+        assert_eq!(world.reload().unwrap(), counted(1, 1), "{hop}");
+        world.await_mobiles(&[0, 1]);
+        // Another mobile, with the same secret key, has it.
+        world.share(&path);
+        world.reload().unwrap();
+        let more = format!("psk = \"{}\"\n", path.display());
+        let text = world.mobile_text.replace("NAME.sock", "other.sock");
+        let (_, _running) = mobile(&text.replace("NAME", "mobile0"), &more);
+        world.await_mobiles(&[0, 1]);
+        // And the file has another key.
+        let another = keyfile::generate_psk().unwrap();
+        keyfile::store_psk(&path, &another, Existing::Replace).unwrap();
+        assert_eq!(world.reload().unwrap(), counted(1, 1), "{hop}");
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(world.present(), [1], "{hop}");
+        standing.read_exact(&mut [0; 100]).unwrap();
+        assert!(ends.try_recv().is_err(), "{hop}: the other mobile noticed something");
+    }
+}
+
+/// SEC-43: a file that cannot be used is named, whoever reads it.
+#[test]
+fn a_file_without_a_pre_shared_key_stops_base_mobile_and_reload_and_is_named() {
+    let world = World::start("srp", 2, 2, &[]);
+    world.await_mobiles(&[0, 1]);
+    let path = world.dir.join("psk");
+    let shown = path.display().to_string();
+    let more = format!("psk = \"{shown}\"\n");
+    for (text, mode, said) in [
+        (None, 0, "cannot read key file"),
+        (Some("# nothing\n"), 0o600, "holds no key"),
+        (Some("abc\n"), 0o600, "line 1: a key has 44 base64 characters"),
+        (Some("abc\n"), 0o644, "chmod 600"),
+    ] {
+        if let Some(text) = text {
+            std::fs::write(&path, text).unwrap();
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+        }
+        world.share(&path);
+        let refused = world.reload().unwrap_err();
+        assert!(refused.contains(said) && refused.contains(&shown), "{refused}");
+        assert!(!refused.contains('\n'), "{refused}");
+        let file: BaseFile = config::load(&world.file()).unwrap();
+        let base = Base::bind(BaseConfig::try_from(file).unwrap()).err().unwrap();
+        let text = world.mobile_text.replace("NAME", "mobile0") + &more;
+        let file: MobileFile = config::parse(Path::new("mobile.toml"), &text).unwrap();
+        let mobile = Mobile::bind(MobileConfig::try_from(file).unwrap()).err().unwrap();
+        for error in [base, mobile] {
+            assert!(error.to_string().contains(&shown), "{error}");
+        }
+        assert_eq!(world.present(), [0, 1]);
     }
 }
 

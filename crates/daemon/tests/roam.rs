@@ -458,7 +458,7 @@ fn what_stayed_at_a_base_that_revokes_its_mobile_is_reset_at_once(hop: &str) {
     let mut new = country.connect(echo);
     says(&mut new, "its own");
     let other = KeyText(*keyfile::generate().unwrap().public());
-    country.bases[0].file.lock().unwrap().allow = Some(vec![other]);
+    country.bases[0].file.lock().unwrap().allow = Some(vec![other.into()]);
     let reply = control::request(&country.dir.join("b1.sock"), &Request::Reload {}).unwrap();
     assert_eq!(reply.reload.map(|reload| (reload.added, reload.removed)), Some((1, 1)));
     assert!(country.base_report(0).connections.is_empty());

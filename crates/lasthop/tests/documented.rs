@@ -9,7 +9,7 @@ use std::path::Path;
 use lasthop_control::link_signals::SignalFile;
 use lasthop_control::priority::Rule;
 use lasthop_control::settings::{Row, Table};
-use lasthop_daemon::base::{self, BaseFile, MobileEntry, PeerFile, TargetsFile};
+use lasthop_daemon::base::{self, AllowTable, BaseFile, MobileEntry, PeerFile, TargetsFile};
 use lasthop_daemon::config::{MobileTcpFile, SrpFile};
 use lasthop_daemon::mobile::{self, CandidateFile, MobileFile};
 use lasthop_daemon::publish::PublishFile;
@@ -68,6 +68,7 @@ fn the_documentation_has_the_settings_of_the_code() {
             ("srp", rows::<SrpFile>()),
             ("mobile_tcp", rows::<MobileTcpFile>()),
             ("base", of_both::<BaseFile>(false)),
+            ("base allow", rows::<AllowTable>()),
             ("base targets", rows::<TargetsFile>()),
             ("base limits", rows::<base::LimitsFile>()),
             ("base publish", rows::<PublishFile>()),

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use lasthop_control::AssociationReport;
-use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_hop::seal::{Allowed, Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Refused};
 use lasthop_kernel::clock;
@@ -45,6 +46,8 @@ pub struct Peer {
     pub name: String,
     /// Its key.
     pub key: PublicKey,
+    /// The file with the pre-shared key, if there is one.
+    pub psk: Option<PathBuf>,
     /// Where it listens for bases.
     pub address: SocketAddr,
     /// Where the wired network reaches it, for routes; that of `address` if nobody says.
@@ -117,6 +120,7 @@ struct Peers {
     /// The key of the base that a link leads to.
     keys_of: BTreeMap<u32, PublicKey>,
     keys: Keypair,
+    psks: BTreeMap<PublicKey, PresharedKey>,
     seed: Seed,
     memory: Memory,
     made: u64,
@@ -128,6 +132,8 @@ pub(crate) struct Backhaul<'a> {
     pub(crate) listen: &'a [SocketAddr],
     /// This base's keys.
     pub(crate) keys: Keypair,
+    /// What it shares with those that have a pre-shared key.
+    pub(crate) psks: BTreeMap<PublicKey, PresharedKey>,
     /// The bases that may call.
     pub(crate) peers: &'a [Peer],
     /// Entropy.
@@ -147,22 +153,25 @@ impl WithPeers {
         mobiles: Box<dyn BaseHop>,
         backhaul: Backhaul<'_>,
     ) -> Result<Self, RunError> {
-        let Backhaul { listen, keys, peers, seed, memory } = backhaul;
+        let Backhaul { listen, keys, psks, peers, seed, memory } = backhaul;
         let udp = Udp::bind(listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
         let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
         let settings = between_bases(ipv6, MESSAGES, &memory);
-        let allowed: Vec<PublicKey> = peers.iter().map(|peer| peer.key).collect();
+        let allowed = peers.iter().map(|peer| Allowed {
+            key: peer.key,
+            psk: psks.get(&peer.key).cloned().unwrap_or_default(),
+        });
         let machine = lasthop_hop::Base::<_, Srp>::new(
             settings,
             keys.clone(),
-            allowed,
+            allowed.collect(),
             seed.child("listener"),
         );
         let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
         let listener = DatagramBase::new("srp", machine, Box::new(udp));
         let links = HopSet::new(LINKS);
         let peers =
-            Peers { listener, links, keys_of: BTreeMap::new(), keys, seed, memory, made: 0 };
+            Peers { listener, links, keys_of: BTreeMap::new(), keys, psks, seed, memory, made: 0 };
         Ok(Self { mobiles, peers: Some(peers) })
     }
 
@@ -202,6 +211,7 @@ impl WithPeers {
             turn.now,
         );
         let machine = machine
+            .with_psk(turn.now, peers.psks.get(&peer.key).cloned().unwrap_or_default())
             .with_fast_aes(turn.now, cpu::fast_aes())
             .with_wall_clock(turn.now, clock::wall_nanos());
         let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };
@@ -387,8 +397,8 @@ impl WithPeers {
         self.mobiles.stop(&mut turn.within(0));
     }
 
-    /// Serves the mobiles with these keys from here on.
-    pub(crate) fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[PublicKey]) {
+    /// Serves these mobiles from here on.
+    pub(crate) fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[Allowed]) {
         self.mobiles.set_allowed(&mut turn.within(0), allowed);
     }
 

@@ -23,6 +23,8 @@ struct Side {
     /// Associations that stand, and those that were lost.
     up: BTreeSet<BaseAssociationId>,
     lost: Vec<(BaseAssociationId, String)>,
+    /// Why others are not reached.
+    unreachable: Vec<String>,
 }
 
 fn keys(n: u64) -> Keypair {
@@ -32,19 +34,31 @@ fn keys(n: u64) -> Keypair {
 impl Side {
     /// The base with those keys, which knows the one with the others.
     fn new(own: u64, peer: u64) -> Self {
+        Self::sharing(own, peer, None)
+    }
+
+    /// The same, which shares a pre-shared key with the other.
+    fn sharing(own: u64, peer: u64, psk: Option<u64>) -> Self {
         let here: SocketAddr = "127.0.0.1:0".parse().unwrap();
         let settings = settings::srp(&SrpFile::default(), Passage::udp(false), STREAMS);
-        let mobiles =
-            lasthop_hop::Base::<_, Srp>::new(settings, keys(own), vec![], Seed::from_u64(own));
+        let mobiles = lasthop_hop::Base::<_, Srp>::new(
+            settings,
+            keys(own),
+            Vec::<Allowed>::new(),
+            Seed::from_u64(own),
+        );
         let mobiles = DatagramBase::new("srp", mobiles, Box::new(Udp::bind(&[here]).unwrap()));
         let (name, key, via) = ("peer".to_owned(), *keys(peer).public(), here.ip());
-        let peers = [Peer { name, key, address: here, via }];
+        let peers = [Peer { name, key, psk: None, address: here, via }];
+        let psks = psk.map(|n| (key, PresharedKey::generate(Seed::from_u64(n))));
         let seed = Seed::from_u64(own).child("backhaul");
         let (listen, memory) = (&[here], Memory::default());
-        let backhaul = Backhaul { listen, keys: keys(own), peers: &peers, seed, memory };
+        let psks = psks.into_iter().collect();
+        let backhaul = Backhaul { listen, keys: keys(own), psks, peers: &peers, seed, memory };
         let hop = WithPeers::open(Box::new(mobiles), backhaul).unwrap();
         let (reactor, clock) = (Reactor::new().unwrap(), Clock::start());
-        let mut side = Self { hop, reactor, clock, up: BTreeSet::new(), lost: vec![] };
+        let mut side =
+            Self { hop, reactor, clock, up: BTreeSet::new(), lost: vec![], unreachable: vec![] };
         side.with(|hop, turn| hop.start(turn)).unwrap();
         side
     }
@@ -71,10 +85,55 @@ impl Side {
                 HopEvent::Up(id) => drop(self.up.insert(id)),
                 HopEvent::Lost(id, why) => self.lost.push((id, why)),
                 // One that is to come to stand takes its time where so many do.
-                HopEvent::Moved(..) | HopEvent::Unreachable(..) => {}
+                HopEvent::Unreachable(_, why) => self.unreachable.push(why),
+                HopEvent::Moved(..) => {}
             }
         }
         self.with(|hop, turn| hop.flush(turn));
+    }
+}
+
+/// The second base, as the first knows it.
+fn peer_at(far: &Side) -> Peer {
+    let Some(peers) = &far.hop.peers else { panic!("it knows the other") };
+    let address = peers.listener.local_addrs()[0];
+    let via = address.ip();
+    Peer { name: "far".to_owned(), key: *keys(2).public(), psk: None, address, via }
+}
+
+/// SEC-40, SEC-41: two bases with the same pre-shared key find each other; with others, or with one at one end only,
+/// they do not, and both logs say what to compare.
+#[test]
+fn two_bases_come_to_an_association_with_the_same_pre_shared_key_and_no_other() {
+    for (ours, theirs) in [(Some(1), Some(1)), (Some(1), Some(2)), (Some(1), None), (None, Some(2))]
+    {
+        let (mut near, mut far) = (Side::sharing(1, 2, ours), Side::sharing(2, 1, theirs));
+        let peer = peer_at(&far);
+        near.with(|hop, turn| hop.link(turn, &peer, Purpose::Messages)).unwrap();
+        let began = std::time::Instant::now();
+        let mut refused = None;
+        let done = |near: &Side, far: &Side, refused: &Option<_>| match ours == theirs {
+            true => !near.up.is_empty() && !far.up.is_empty(),
+            false => !near.unreachable.is_empty() && Option::is_some(refused),
+        };
+        while !done(&near, &far, &refused) && began.elapsed() < PATIENCE {
+            near.turn();
+            far.turn();
+            refused = refused.or(far.hop.poll_refused());
+        }
+        assert!(done(&near, &far, &refused), "{ours:?} {theirs:?}");
+        if ours == theirs {
+            assert!(refused.is_none() && near.unreachable.is_empty());
+            continue;
+        }
+        assert!(near.up.is_empty() && far.up.is_empty(), "{ours:?} {theirs:?}");
+        let why = &near.unreachable[0];
+        assert!(why.contains("compare the pre-shared keys") && why.contains("[[peers]]"), "{why}");
+        let whose = refused.map(|(caller, refused)| (caller, refused.why));
+        assert_eq!(
+            whose,
+            Some((Caller::Base, lasthop_hop::Refusal::Unconfirmed(*keys(1).public())))
+        );
     }
 }
 
@@ -87,10 +146,7 @@ fn a_thousand_sessions_are_carried_on_between_two_bases_at_once() {
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
     let (mut near, mut far) = (Side::new(1, 2), Side::new(2, 1));
-    let Some(peers) = &far.hop.peers else { panic!("it knows the other") };
-    let address = peers.listener.local_addrs()[0];
-    let via = address.ip();
-    let peer = Peer { name: "far".to_owned(), key: *keys(2).public(), address, via };
+    let peer = peer_at(&far);
     for n in 0..SESSIONS {
         let purpose = if n == 0 { Purpose::Messages } else { Purpose::Bytes };
         near.with(|hop, turn| hop.link(turn, &peer, purpose)).unwrap();

@@ -14,6 +14,7 @@ mod source_addresses;
 mod surrogate;
 mod targets;
 
+pub use config::allow::{AllowEntry, AllowTable};
 pub use config::handoff::{
     Fallback, HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, Mode, PeerFile,
 };
@@ -25,7 +26,7 @@ use std::net::SocketAddr;
 
 use lasthop_control as control;
 use lasthop_hop::mobile_tcp::MobileTcp;
-use lasthop_hop::seal::{Keypair, Responder};
+use lasthop_hop::seal::{Allowed, Keypair, Responder};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{BareBase, BareBounds, HopConfig, mobile_tcp};
 use lasthop_kernel::cpu;
@@ -74,7 +75,8 @@ impl Base {
             SealKind::Noise => Some(keyfile::load(&config.key)?),
             SealKind::None => None,
         };
-        let own = HopContext { config: &config, keys, seed, memory: BaseMemory::of(&config) };
+        let (allowed, memory) = (config.allowed()?, BaseMemory::of(&config));
+        let own = HopContext { config: &config, keys, allowed, seed, memory };
         let hop = match (config.hop, &config.place) {
             (HopKind::SplitTcp, _) => Box::new(split(&own)?),
             (_, HopAddress::Internet(listen)) => {
@@ -121,7 +123,7 @@ impl Base {
 }
 
 fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>, RunError> {
-    let HopContext { config, keys, seed, memory } = own;
+    let HopContext { config, keys, allowed, seed, memory } = own;
     let published_ports = PublishedPort::bind_all(&config.publish)
         .map_err(|(addr, source)| RunError::Listen { addr, source })?;
     if let Some(handoff) = &config.handoff {
@@ -133,8 +135,10 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
         (Some(handoff), Some(keys)) => {
             let (listen, peers) = (&handoff.listen, &handoff.peers);
             let memory_of_peers = memory.peers.clone();
+            let files = peers.iter().filter_map(|peer| Some((peer.key, peer.psk.as_deref()?)));
+            let psks = keyfile::load_psks(files)?;
             let backhaul =
-                Backhaul { listen, keys: keys.clone(), peers, seed, memory: memory_of_peers };
+                Backhaul { listen, keys: keys.clone(), psks, peers, seed, memory: memory_of_peers };
             let copies = memory.copies;
             let handoffs = Handoffs::new(handoff.clone(), keys, config, copies, exits.helper());
             if handoffs.is_unrouted() {
@@ -146,6 +150,7 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
     };
     let control = control::open(config.control.as_deref(), "base")?;
     let role = BaseRole::new(config, memory, key, published_ports, exits, targets, handoffs);
+    let role = role.serving(&allowed);
     Driver::new(role, hop, control).map_err(RunError::Kernel)
 }
 
@@ -153,6 +158,8 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
 struct HopContext<'a> {
     config: &'a BaseConfig,
     keys: Option<Keypair>,
+    /// The mobiles that are served; none without a seal.
+    allowed: Vec<Allowed>,
     seed: Seed,
     memory: BaseMemory,
 }
@@ -163,8 +170,8 @@ fn datagrams(
     carrier: Box<dyn Carrier>,
     passage: Passage,
 ) -> Result<Box<dyn BaseHop>, RunError> {
-    let HopContext { config, keys, seed, memory } = own;
-    let (streams, allow) = (config.limits.connections(), config.allow.clone());
+    let HopContext { config, keys, allowed, seed, memory } = own;
+    let (streams, allowed) = (config.limits.connections(), allowed.clone());
     let mobile_tcp = |sealed| -> Result<mobile_tcp::Config, RunError> {
         let settings = settings::mobile_tcp(&config.mobile_tcp, passage, sealed, streams)?;
         Ok(mobile_tcp::Config { memory: memory.mobiles.clone(), ..settings })
@@ -172,7 +179,7 @@ fn datagrams(
     Ok(match (config.hop, keys.clone()) {
         (HopKind::MobileTcp, Some(keys)) => {
             let settings = mobile_tcp(settings::SEALED)?;
-            let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allow, *seed);
+            let machine = lasthop_hop::Base::<_, MobileTcp>::new(settings, keys, allowed, *seed);
             let machine = machine.with_fast_aes(cpu::fast_aes());
             Box::new(DatagramBase::new("mobile-tcp", machine, carrier))
         }
@@ -190,7 +197,7 @@ fn datagrams(
                 (settings.ahead, settings.ahead_min) = (AHEAD, AHEAD_MIN);
             }
             let machine = match keys {
-                Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allow, *seed),
+                Some(keys) => lasthop_hop::Base::<_, Srp>::new(settings, keys, allowed, *seed),
                 None => lasthop_hop::Base::unsealed(settings, *seed)
                     .with_at_most(config.limits.associations()),
             };
@@ -201,14 +208,14 @@ fn datagrams(
 }
 
 fn split(own: &HopContext<'_>) -> Result<SplitBase, RunError> {
-    let HopContext { config, keys, seed, memory } = own;
+    let HopContext { config, keys, allowed, seed, memory } = own;
     // A configuration with frames and split-tcp is refused when it is read.
     let listen = match &config.place {
         HopAddress::Internet(listen) => listen.as_slice(),
         HopAddress::Ethernet { .. } => &[],
     };
     let (responder, allowed) = match keys.clone() {
-        Some(keys) => (Responder::new(keys, seed.child("responder")), Some(config.allow.clone())),
+        Some(keys) => (Responder::new(keys, seed.child("responder")), Some(allowed.clone())),
         None => (Responder::unsealed(), None),
     };
     let bounds = Bounds {

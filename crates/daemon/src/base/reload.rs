@@ -1,10 +1,11 @@
 //! Reading a base's configuration again while it runs.
 
+use std::error::Error;
 use std::fmt;
 
 use lasthop_control::Reloaded;
 use lasthop_control::settings::Setting;
-use lasthop_hop::seal::PublicKey;
+use lasthop_hop::seal::Allowed;
 
 use super::{BaseConfig, BaseFile};
 use crate::config::{ConfigError, SealKind};
@@ -44,7 +45,7 @@ impl ConfigSource {
     /// # Errors
     ///
     /// What is wrong with them, and where. The base is to go on as it is.
-    pub(super) fn read(&mut self) -> Result<(Option<Vec<PublicKey>>, Vec<String>), String> {
+    pub(super) fn read(&mut self) -> Result<(Option<Vec<Allowed>>, Vec<String>), String> {
         let said = |error: ConfigError| match error {
             // These name the file.
             ConfigError::Read { .. } | ConfigError::Syntax { .. } => error.to_string(),
@@ -63,9 +64,18 @@ impl ConfigSource {
         if !sealed {
             return Ok((None, restart));
         }
+        let allowed = config.allowed().map_err(|error| in_full(&error))?;
         restart.retain(|name| name != "allow");
         self.running.allow = file.allow;
-        Ok((Some(config.allow), restart))
+        Ok((Some(allowed), restart))
+    }
+}
+
+/// An error, and what it came from.
+fn in_full(error: &dyn Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", in_full(source)),
+        None => error.to_string(),
     }
 }
 

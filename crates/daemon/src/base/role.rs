@@ -1,6 +1,6 @@
 //! The base's [`Role`]: opens and offers connections, and follows its mobiles' associations.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lasthop_control::{Reloaded, Reply, Report, Request};
-use lasthop_hop::seal::PublicKey;
+use lasthop_hop::seal::{Allowed, PresharedKey, PublicKey};
 use lasthop_kernel::leave::Leave;
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
@@ -57,10 +57,23 @@ pub(crate) struct BaseRole {
     /// Absent where there is no other base.
     handoffs: Option<Handoffs>,
     families: ReachableFamilies<BaseAssociationId>,
-    /// The keys of the mobiles that are served.
-    allowed: BTreeSet<PublicKey>,
+    /// The mobiles that are served, and what each shares with this base.
+    allowed: BTreeMap<PublicKey, PresharedKey>,
     /// Where the configuration can be read again.
     source: Option<ConfigSource>,
+}
+
+fn by_key(allowed: &[Allowed]) -> BTreeMap<PublicKey, PresharedKey> {
+    allowed.iter().map(|mobile| (mobile.key, mobile.psk.clone())).collect()
+}
+
+/// Mobiles that are in `one` and not, or with another pre-shared key, in `other`.
+fn difference(
+    one: &BTreeMap<PublicKey, PresharedKey>,
+    other: &BTreeMap<PublicKey, PresharedKey>,
+) -> Vec<PublicKey> {
+    let differ = one.iter().filter(|(mobile, psk)| other.get(mobile) != Some(psk));
+    differ.map(|(mobile, _)| *mobile).collect()
 }
 
 impl BaseRole {
@@ -89,9 +102,14 @@ impl BaseRole {
             exits,
             handoffs,
             families: ReachableFamilies::new(),
-            allowed: config.allow.iter().copied().collect(),
+            allowed: BTreeMap::new(),
             source: None,
         }
+    }
+
+    /// It serves these mobiles.
+    pub(super) fn serving(self, allowed: &[Allowed]) -> Self {
+        Self { allowed: by_key(allowed), ..self }
     }
 
     /// The configuration can be read again from there.
@@ -111,12 +129,15 @@ impl BaseRole {
         let nowhere = "this base was not started from what can be read again";
         let (allow, restart) = self.source.as_mut().ok_or(nowhere)?.read()?;
         let Some(allow) = allow else { return Ok(Reloaded { restart, ..Reloaded::default() }) };
-        let allowed: BTreeSet<PublicKey> = allow.iter().copied().collect();
-        let before = std::mem::replace(&mut self.allowed, allowed);
-        let added: Vec<PublicKey> = self.allowed.difference(&before).copied().collect();
-        let removed: Vec<PublicKey> = before.difference(&self.allowed).copied().collect();
+        let before = std::mem::replace(&mut self.allowed, by_key(&allow));
+        // With another pre-shared key it is as one that has left, and may come again.
+        let added = difference(&self.allowed, &before);
+        let removed = difference(&before, &self.allowed);
         for mobile in &removed {
-            tracing::info!(%mobile, "mobile no longer allowed");
+            match self.allowed.contains_key(mobile) {
+                true => tracing::info!(%mobile, "mobile with another pre-shared key"),
+                false => tracing::info!(%mobile, "mobile no longer allowed"),
+            }
         }
         if let Some(handoffs) = &mut self.handoffs {
             handoffs.set_mobiles(core, &added, &removed);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::CloseReason;
-use lasthop_hop::seal::PublicKey;
+use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_hop::{AssociationEvent, AssociationId, BaseEnd, BaseLinks, Refused};
 use lasthop_kernel::reactor::Readiness;
 use lasthop_kernel::slab::{Key, Slab};
@@ -164,7 +164,7 @@ where
         // connections away.
     }
 
-    fn set_allowed(&mut self, _turn: &mut Turn<'_>, allowed: &[PublicKey]) {
+    fn set_allowed(&mut self, _turn: &mut Turn<'_>, allowed: &[Allowed]) {
         self.machine.set_allowed(allowed);
     }
 

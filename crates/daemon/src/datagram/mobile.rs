@@ -61,6 +61,8 @@ pub(crate) struct DatagramMobile<K: MobileLink> {
     introduction: Option<Introduction>,
     /// Datagrams that had not opened when the base was last reported as unreachable.
     strange: u64,
+    /// And replies to a handshake among them.
+    unopened: u64,
 }
 
 impl<K> DatagramMobile<K>
@@ -99,6 +101,7 @@ where
             report_at: Time::NEVER,
             introduction: None,
             strange: 0,
+            unopened: 0,
         }
     }
 
@@ -111,9 +114,12 @@ where
     fn why_silent(&mut self, now: Time) -> String {
         let strange = self.machine.refused();
         let is_strange = strange > std::mem::replace(&mut self.strange, strange);
+        let unopened = self.machine.unopened();
+        let is_unopened = unopened > std::mem::replace(&mut self.unopened, unopened);
         let said = self.said.filter(|said| now.since(said.at) < PATIENCE);
         let (at, stands) = (self.shown_base(), self.machine.is_up());
         let heard = match said {
+            _ if is_unopened => HandshakeFailure::Unopened,
             _ if is_strange && !stands => HandshakeFailure::Strange,
             Some(said) => HandshakeFailure::Network(said.what),
             None if stands => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use lasthop_hop::seal::PublicKey;
+use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_hop::{AssociationId, Refused};
 use lasthop_kernel::turn::Turn;
 
@@ -25,9 +25,9 @@ pub(crate) trait BaseHop: Hop<Id = AssociationId> {
     /// Stops accepting associations and streams.
     fn stop(&mut self, turn: &mut Turn<'_>);
 
-    /// Serves the mobiles with these keys from here on, if mobiles have keys; associations of others are
-    /// lost.
-    fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[PublicKey]);
+    /// Serves these mobiles from here on, if mobiles have keys; associations of others, and of those whose
+    /// pre-shared key is another, are lost.
+    fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[Allowed]);
 
     /// The next greeting of a mobile that has no association yet, with its key, where the hop has one.
     fn poll_call(&mut self) -> Option<(PublicKey, Vec<u8>)> {

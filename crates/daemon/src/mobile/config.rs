@@ -159,7 +159,7 @@ fn place(
 /// The one base of a mobile that does not move between bases.
 fn single(
     base: Option<BaseText>,
-    key: Option<KeyText>,
+    (key, psk): (Option<KeyText>, Option<PathBuf>),
     carrier: Option<CarrierKind>,
     interface: Option<String>,
 ) -> Result<Candidate, ConfigError> {
@@ -168,7 +168,7 @@ fn single(
         HopAddress::Internet(base) => base.host.clone(),
         HopAddress::Ethernet { interface, .. } => interface.clone(),
     };
-    Ok(Candidate { name, place, key: key.map(|key| key.0), interface: None })
+    Ok(Candidate { name, place, key: key.map(|key| key.0), psk, interface: None })
 }
 
 /// The `[[bases]]`, each of which must be known from the others.
@@ -187,7 +187,7 @@ fn several(
         return Err(wrong(why.to_owned()));
     }
     let mut bases: Vec<Candidate> = Vec::new();
-    for CandidateFile { name, address, key, interface } in files {
+    for CandidateFile { name, address, key, psk, interface } in files {
         let wrong = |why: &str| wrong(format!("{name}: {why}"));
         let key = key.map(|key| key.0);
         if name.is_empty() {
@@ -220,7 +220,7 @@ fn several(
             (HopAddress::Ethernet { interface, .. }, None) => Some(interface.clone()),
             (_, interface) => interface,
         };
-        bases.push(Candidate { name, place, key, interface });
+        bases.push(Candidate { name, place, key, psk, interface });
     }
     Ok(bases)
 }
@@ -261,6 +261,12 @@ role_settings! {
         /// The base's public key.
         #[flag(long = "base-key", value_name = "PUBLIC KEY")]
         pub base_key: Option<KeyText>,
+        /// The file with the pre-shared key with the base, made by `lasthop keygen --psk`; its mode must be
+        /// 600.
+        ///
+        /// The base has the same ([pre-shared keys](#pre-shared-keys)).
+        #[flag(long = "psk", value_name = "FILE")]
+        pub psk: Option<PathBuf>,
         /// The bases between which the mobile moves, instead of the one, [tables](#bases-handoff).
         #[arg(skip)]
         pub bases: Vec<CandidateFile>,
@@ -325,6 +331,8 @@ settings! {
         pub address: BaseText,
         /// Its public key.
         pub key: Option<KeyText>,
+        /// The file with the [pre-shared key](#pre-shared-keys) with it.
+        pub psk: Option<PathBuf>,
         /// The interface on which it is near: when that loses its carrier and another base's has one,
         /// the mobile moves there.
         pub interface: Option<String>,
@@ -363,6 +371,8 @@ pub struct Candidate {
     pub place: HopAddress<BaseAddress>,
     /// Its public key; `None` without a seal.
     pub key: Option<PublicKey>,
+    /// The file with the pre-shared key, if there is one.
+    pub psk: Option<PathBuf>,
     /// The interface on which it is near, if that matters.
     pub interface: Option<String>,
 }
@@ -417,11 +427,15 @@ impl TryFrom<MobileFile> for MobileConfig {
             if file.handoff != HandoffFile::default() {
                 return Err(config::contradiction("`[handoff]` has no meaning without [[bases]]"));
             }
-            vec![single(file.base, file.base_key, file.carrier, file.interface)?]
+            vec![single(file.base, (file.base_key, file.psk), file.carrier, file.interface)?]
         } else {
             if file.base.is_some() || file.base_key.is_some() || file.interface.is_some() {
                 let why = "`base`, `base_key` and `interface` are of a mobile with one base: with \
                            [[bases]] each of those says `address`, `key` and `interface`";
+                return Err(config::contradiction(why));
+            }
+            if file.psk.is_some() {
+                let why = "`psk` is of a mobile with one base: each of [[bases]] says its own";
                 return Err(config::contradiction(why));
             }
             several(file.bases, file.carrier, seal)?
@@ -440,6 +454,10 @@ impl TryFrom<MobileFile> for MobileConfig {
                 let how = "say `base_key = \"PUBLIC KEY\"` or --base-key KEY";
                 return Err(missing("the base's public key", how));
             }
+        }
+        if seal == SealKind::None && bases.iter().any(|base| base.psk.is_some()) {
+            let why = "`psk` has no meaning with seal = \"none\": nothing is encrypted";
+            return Err(config::contradiction(why));
         }
         let mut transparent = file.transparent;
         if let Some(names) = &file.intercepted {
@@ -487,12 +505,15 @@ mod tests {
 
     #[test]
     fn bases_are_read_in_their_order() {
-        let (first, second) = (base("b1", KEYS[0], "interface = \"w0\""), base("b2", KEYS[1], ""));
+        let (first, second) =
+            (base("b1", KEYS[0], "interface = \"w0\""), base("b2", KEYS[1], "psk = \"b2.psk\""));
         let text = format!("key = \"k\"\n{first}{second}[handoff]\nlost_after = \"1s\"\n");
         let got = read(&text).unwrap();
         let names: Vec<_> = got.bases.iter().map(|base| base.name.as_str()).collect();
         assert_eq!(names, ["b1", "b2"]);
         assert_eq!(got.bases[0].interface.as_deref(), Some("w0"));
+        assert_eq!(got.bases[0].psk, None);
+        assert_eq!(got.bases[1].psk, Some(PathBuf::from("b2.psk")));
         assert_eq!(got.handoff.lost_after().0, Duration::from_secs(1));
         assert_eq!(got.handoff.give_up().0, Duration::from_secs(30));
     }
@@ -503,6 +524,8 @@ mod tests {
         let ether = "[[bases]]\nname = \"e\"\naddress = \"ether:w0\"\nkey = \"";
         for (text, said) in [
             (format!("base = \"a:1\"\nkey = \"k\"\n{first}{second}"), "`base`"),
+            (format!("psk = \"p\"\nkey = \"k\"\n{first}{second}"), "`psk`"),
+            ("psk = \"p\"\nseal = \"none\"\nbase = \"b:1\"\n".to_owned(), "`psk`"),
             (format!("interface = \"w0\"\nkey = \"k\"\n{first}{second}"), "`interface`"),
             (format!("seal = \"none\"\n{first}{second}"), "a handoff needs the seal"),
             (format!("key = \"k\"\n{first}{}", base("b1", KEYS[1], "")), "b1: `name`"),

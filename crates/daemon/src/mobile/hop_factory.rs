@@ -1,9 +1,10 @@
 //! Makes the hop to each base from the configuration.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use lasthop_hop::mobile_tcp::MobileTcp;
-use lasthop_hop::seal::Keypair;
+use lasthop_hop::seal::{Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{BareLink, BareMobile, MobileEnd, MobileLink, NumberedLink};
 use lasthop_kernel::clock;
@@ -28,6 +29,8 @@ use crate::split::{Seal, SplitMobile};
 pub(super) struct HopFactory {
     hop: HopKind,
     keys: Keypair,
+    /// What the mobile shares with the bases that have these keys.
+    psks: BTreeMap<PublicKey, PresharedKey>,
     seal: SealKind,
     seed: Seed,
     made: u64,
@@ -43,10 +46,16 @@ pub(super) struct HopFactory {
 
 impl HopFactory {
     /// The hops that a mobile with these keys is configured for.
-    pub(super) fn new(config: &MobileConfig, keys: Keypair, seed: Seed) -> Self {
+    pub(super) fn new(
+        config: &MobileConfig,
+        keys: Keypair,
+        psks: BTreeMap<PublicKey, PresharedKey>,
+        seed: Seed,
+    ) -> Self {
         Self {
             hop: config.hop,
             keys,
+            psks,
             seal: config.seal,
             seed,
             made: 0,
@@ -72,7 +81,7 @@ impl HopFactory {
         if self.hop == HopKind::SplitTcp {
             let (seal, seed) = (self.seal(base), self.next_seed());
             let hop = SplitMobile::new(seal, self.congestion.clone(), self.streams, seed);
-            return Ok(Box::new(hop.with_mark(self.mark)));
+            return Ok(Box::new(hop.with_psk(self.psk(base)).with_mark(self.mark)));
         }
         match &base.place {
             HopAddress::Ethernet { interface, peer } => {
@@ -109,6 +118,11 @@ impl HopFactory {
         }
     }
 
+    /// What the base shares with us.
+    fn psk(&self, base: &Candidate) -> PresharedKey {
+        base.key.and_then(|key| self.psks.get(&key).cloned()).unwrap_or_default()
+    }
+
     /// By what the base knows us, where it has to.
     fn introduction(&self) -> Option<Introduction> {
         let own = *self.keys.public();
@@ -141,8 +155,9 @@ impl HopFactory {
         let settings = settings::srp(&self.srp, carrier.passage, self.streams);
         let seed = self.next_seed();
         let machine = match self.seal(base) {
-            Seal::Noise(keys, base) => {
-                lasthop_hop::Mobile::new(settings, keys, base, Route::Nowhere, seed, now)
+            Seal::Noise(keys, key) => {
+                lasthop_hop::Mobile::new(settings, keys, key, Route::Nowhere, seed, now)
+                    .with_psk(now, self.psk(base))
             }
             Seal::Off(claim) => {
                 lasthop_hop::Mobile::unsealed(settings, claim, Route::Nowhere, seed, now)
@@ -155,7 +170,7 @@ impl HopFactory {
     fn mobile_tcp(
         &mut self,
         base: &Candidate,
-        key: &lasthop_hop::seal::PublicKey,
+        key: &PublicKey,
         carrier: BaseCarrier,
         now: Time,
     ) -> Result<DatagramMobile<NumberedLink<Route, MobileTcp>>, RunError> {
@@ -163,7 +178,8 @@ impl HopFactory {
         let settings =
             settings::mobile_tcp(&self.mobile_tcp, passage, settings::SEALED, self.streams)?;
         let keys = self.keys.clone();
-        let machine = lasthop_hop::Mobile::new(settings, keys, *key, Route::Nowhere, seed, now);
+        let machine = lasthop_hop::Mobile::new(settings, keys, *key, Route::Nowhere, seed, now)
+            .with_psk(now, self.psk(base));
         let machine = machine.with_fast_aes(now, cpu::fast_aes()).with_wall_clock(now, self.wall);
         Ok(self.introduce(carrier.into_hop("mobile-tcp", machine, base)))
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
-use lasthop_hop::seal::{Initiator, Keypair, PublicKey};
+use lasthop_hop::seal::{HandshakeError, Initiator, Keypair, PresharedKey, PublicKey};
 use lasthop_hop::{Evidence, Memory, Stamps, Unreachable};
 use lasthop_kernel::clock;
 use lasthop_kernel::reactor::Readiness;
@@ -66,6 +66,7 @@ enum Control {
 /// The mobile's end.
 pub(crate) struct SplitMobile {
     seal: Seal,
+    psk: PresharedKey,
     congestion: Option<Congestion>,
     /// Marks its connections as lasthop's own.
     mark: Option<u32>,
@@ -95,6 +96,7 @@ impl SplitMobile {
     ) -> Self {
         Self {
             seal,
+            psk: PresharedKey::default(),
             congestion,
             mark: None,
             random: seed.stream("split-mobile"),
@@ -117,6 +119,11 @@ impl SplitMobile {
         Self { mark, ..self }
     }
 
+    /// The same, of a mobile that shares this with the base.
+    pub(crate) fn with_psk(self, psk: PresharedKey) -> Self {
+        Self { psk, ..self }
+    }
+
     fn initiator(&mut self) -> Result<Initiator, String> {
         let by_clock = Stamps::by_clock(clock::wall_nanos());
         self.stamp = by_clock.max(self.stamp.saturating_add(1));
@@ -126,6 +133,7 @@ impl SplitMobile {
                 let mut seed = [0; 32];
                 self.random.fill(&mut seed);
                 Initiator::new(keys, base, 0, hello, Seed::from_bytes(seed))
+                    .map(|initiator| initiator.with_psk(&self.psk))
             }
             Seal::Off(claim) => Initiator::unsealed(claim, 0, hello),
         };
@@ -347,10 +355,12 @@ fn advance_handshake(greeting: &mut Greeting) -> Result<Option<(u32, SharedKeys)
         }
     }
     let reply = &greeting.into[2..];
-    let established = greeting
-        .initiator
-        .finish(reply)
-        .map_err(|_| GreetingError::Unanswered(HandshakeFailure::Strange))?;
+    let established = greeting.initiator.finish(reply).map_err(|e| {
+        GreetingError::Unanswered(match e {
+            HandshakeError::NotAuthentic => HandshakeFailure::Unopened,
+            _ => HandshakeFailure::Strange,
+        })
+    })?;
     if established.hello.stamp > 0 {
         return Err(GreetingError::Stamp(established.hello.stamp));
     }

@@ -154,7 +154,7 @@ impl Pair {
         let mut file = BaseFile {
             listen: Some(vec!["127.0.0.1:0".parse().unwrap()]),
             key: Some(dir.join("base")),
-            allow: sealed.then(|| vec![KeyText(*allowed.public())]),
+            allow: sealed.then(|| vec![KeyText(*allowed.public()).into()]),
             hop: Some(setting.hop),
             seal: Some(setting.seal),
             control: Some(dir.join("base.sock")),

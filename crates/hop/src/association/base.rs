@@ -9,7 +9,7 @@ use lasthop_units::Time;
 use super::refusal::{Refusals, Refused};
 use super::{Association, AssociationEvent, Link, Opened, Transmit};
 use crate::schedule::{Schedule, Slot};
-use crate::seal::PublicKey;
+use crate::seal::{Allowed, PublicKey};
 use crate::stats::HopStats;
 use crate::transport::{CloseReason, Transport};
 
@@ -60,7 +60,7 @@ pub trait BaseLinks: Sized {
     }
 
     /// Serves the mobiles with the `allowed` keys, if mobiles have keys.
-    fn set_allowed(_base: &mut BaseEnd<Self>, _allowed: &[PublicKey]) {}
+    fn set_allowed(_base: &mut BaseEnd<Self>, _allowed: Vec<Allowed>) {}
 
     /// Checks whether a mobile is still there: why its association ends, if it is not.
     fn check(&mut self, _now: Time, _association: &mut AssociationOf<Self>) -> Option<CloseReason> {
@@ -192,10 +192,11 @@ impl<K: BaseLinks> BaseEnd<K> {
         self.links.poll_call()
     }
 
-    /// Serves the mobiles with the `allowed` keys from now on. Associations of others are over, without a word to
-    /// them, and what they have begun is forgotten. Where mobiles prove no keys nothing changes.
-    pub fn set_allowed(&mut self, allowed: &[PublicKey]) {
-        K::set_allowed(self, allowed);
+    /// Serves the mobiles with the `allowed` keys from now on. Associations of others, and of those that share another
+    /// pre-shared key from now on, are over without a word to them, and what they have begun is forgotten. Where
+    /// mobiles prove no keys nothing changes.
+    pub fn set_allowed(&mut self, allowed: &[impl Clone + Into<Allowed>]) {
+        K::set_allowed(self, allowed.iter().cloned().map(Into::into).collect());
     }
 
     /// A handshake that was not answered, for the operator; again once a minute while it goes on.

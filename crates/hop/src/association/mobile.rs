@@ -70,6 +70,11 @@ pub trait MobileLink: Sized {
     fn refused(mobile: &MobileEnd<Self>) -> u64 {
         mobile.refused
     }
+
+    /// Those of them that answer a question of this mobile's, and do not open.
+    fn unopened(_mobile: &MobileEnd<Self>) -> u64 {
+        0
+    }
 }
 
 /// A hint that the association is lost. The answer to a question decides.
@@ -191,6 +196,12 @@ impl<K: MobileLink> MobileEnd<K> {
     /// Datagrams that were garbage, forged, replayed or for somebody else.
     pub fn refused(&self) -> u64 {
         K::refused(self)
+    }
+
+    /// Those of them that answer a handshake of this mobile's, and do not open: they were made with another pre-shared
+    /// key than the mobile has, or forged.
+    pub fn unopened(&self) -> u64 {
+        K::unopened(self)
     }
 
     /// What happened to the association, in order.

@@ -25,6 +25,9 @@ pub enum Refusal {
     OtherBase,
     /// The holder of this key made it, and is not allowed here.
     Stranger(PublicKey),
+    /// It was answered, again and again, and the holder of this key has not taken the answer up: it was made with
+    /// another pre-shared key than the caller has, or does not arrive, or the handshake is a copy of an earlier one.
+    Unconfirmed(PublicKey),
     /// It is unsealed where a seal is wanted, or sealed where there is none.
     OtherSeal,
     /// It is for another transport than is used here.
@@ -87,7 +90,8 @@ struct Caller<A> {
 impl<A: Copy + Eq> Caller<A> {
     fn is(&self, from: A, why: Refusal) -> bool {
         // A key is the same mobile's wherever it is.
-        let same = matches!(why, Refusal::Stranger(_)) || self.from == from;
+        let whose = matches!(why, Refusal::Stranger(_) | Refusal::Unconfirmed(_));
+        let same = whose || self.from == from;
         !self.rest && self.why == why && same
     }
 }

@@ -70,6 +70,8 @@ settings! {
         pub address: SocketAddr,
         /// What logs and reports call it.
         pub name: Option<String> => "the key",
+        /// The file with the [pre-shared key](#pre-shared-keys) with it.
+        pub psk: Option<PathBuf>,
         /// Where the wired network reaches it, for routes.
         pub via: Option<IpAddr> => "the IP of `address`",
     }
@@ -195,7 +197,7 @@ pub(in crate::base) fn configured(
 
 fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
     let mut out: Vec<Peer> = Vec::new();
-    for PeerFile { name, key: KeyText(key), address, via } in files {
+    for PeerFile { name, key: KeyText(key), psk, address, via } in files {
         let name = name.unwrap_or_else(|| key.to_string());
         if let Some(other) = out.iter().find(|p| p.key == key || p.name == name) {
             return contradiction(format!("`peers`: {} stands there twice", other.name));
@@ -203,7 +205,7 @@ fn peers(files: Vec<PeerFile>) -> Result<Vec<Peer>, ConfigError> {
         if address.port() == 0 || address.ip().is_unspecified() {
             return contradiction(format!("`peers`: {name} cannot be reached at {address}"));
         }
-        out.push(Peer { name, key, address, via: via.unwrap_or(address.ip()) });
+        out.push(Peer { name, key, psk, address, via: via.unwrap_or(address.ip()) });
     }
     Ok(out)
 }
@@ -266,7 +268,15 @@ mod tests {
         assert_eq!((handoff.mode, handoff.fallback), (Mode::Anchor, Fallback::Anchor));
         assert_eq!(handoff.listen, [LISTEN]);
         let peer = &handoff.peers[0];
+        assert_eq!(peer.psk, None);
         assert_eq!((peer.name.as_str(), peer.via.to_string()), ("b2", "192.0.2.2".to_owned()));
+    }
+
+    #[test]
+    fn a_peer_may_have_a_pre_shared_key() {
+        let text = peer(2, "psk = \"b2.psk\"\naddress = \"192.0.2.2:4434\"");
+        let handoff = read(&text).unwrap().handoff.unwrap();
+        assert_eq!(handoff.peers[0].psk, Some(PathBuf::from("b2.psk")));
     }
 
     #[test]

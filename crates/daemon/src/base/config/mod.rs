@@ -1,26 +1,30 @@
 //! A base's configuration.
 
+pub(super) mod allow;
 pub(super) mod handoff;
 
+use std::collections::BTreeMap;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use lasthop_control::settings;
-use lasthop_hop::seal::PublicKey;
+use lasthop_hop::seal::{Allowed, PublicKey};
 use lasthop_kernel::memory;
 use lasthop_kernel::network::Network;
 use lasthop_kernel::tcp::Congestion;
 use lasthop_units::{Bytes, Span};
 use serde::{Deserialize, Deserializer, de};
 
+use self::allow::AllowEntry;
 use self::handoff::{HandoffConfig, HandoffFile, MobileAddresses, MobileEntry, PeerFile};
 use crate::base::policy::TargetPolicy;
 use crate::config::{
-    self, CarrierKind, ConfigError, HopAddress, HopKind, KeyText, MobileTcpFile, SealKind, SrpFile,
+    self, CarrierKind, ConfigError, HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile,
     role_settings,
 };
+use crate::keyfile::{self, KeyFileError};
 use crate::publish::{self, PublishFile, Published};
 
 /// Where mobiles are served when nobody says.
@@ -37,9 +41,10 @@ role_settings! {
         pub listen: Option<Vec<SocketAddr>> = vec![LISTEN],
         /// The public keys of the mobiles that are served.
         ///
-        /// Nobody else gets an answer, and the log says who asked.
+        /// Nobody else gets an answer, and the log says who asked. In a file, a mobile with which there is a
+        /// pre-shared key is a [table](#pre-shared-keys).
         #[flag(long = "allow", value_name = "PUBLIC KEY")]
-        pub allow: Option<Vec<KeyText>>,
+        pub allow: Option<Vec<AllowEntry>>,
         /// Servers on mobiles that fixed hosts reach here: who connects to ADDRESS:PORT is offered to
         /// the mobile for its PORT, or to the mobile with this key.
         ///
@@ -150,6 +155,8 @@ pub struct BaseConfig {
     pub key: PathBuf,
     /// The mobiles that are served; unused without a seal.
     pub allow: Vec<PublicKey>,
+    /// The files with the pre-shared keys of those that have one.
+    pub psks: BTreeMap<PublicKey, PathBuf>,
     /// What crosses the hop.
     pub hop: HopKind,
     /// What protects it.
@@ -176,13 +183,30 @@ pub struct BaseConfig {
     pub mobiles: Vec<MobileAddresses>,
 }
 
+impl BaseConfig {
+    /// The mobiles that are served, with the pre-shared keys, which are read.
+    ///
+    /// # Errors
+    ///
+    /// A file with one cannot be used.
+    pub(super) fn allowed(&self) -> Result<Vec<Allowed>, KeyFileError> {
+        let files = self.psks.iter().map(|(key, path)| (*key, path.as_path()));
+        let psks = keyfile::load_psks(files)?;
+        let allowed = self
+            .allow
+            .iter()
+            .map(|key| Allowed { key: *key, psk: psks.get(key).cloned().unwrap_or_default() });
+        Ok(allowed.collect())
+    }
+}
+
 impl TryFrom<BaseFile> for BaseConfig {
     type Error = ConfigError;
 
     fn try_from(file: BaseFile) -> Result<Self, ConfigError> {
         let (hop, seal, carrier) = (file.hop(), file.seal(), file.carrier());
         let listen = file.listen();
-        let allow: Vec<_> = file.allow.unwrap_or_default().into_iter().map(|key| key.0).collect();
+        let (allow, psks) = allow::mobiles(file.allow.unwrap_or_default())?;
         let key = match (seal, file.key) {
             (_, Some(key)) => key,
             (SealKind::None, None) => PathBuf::new(),
@@ -226,6 +250,7 @@ impl TryFrom<BaseFile> for BaseConfig {
             place,
             key,
             allow,
+            psks,
             hop,
             seal,
             congestion: file.congestion,

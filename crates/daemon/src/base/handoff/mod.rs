@@ -101,7 +101,7 @@ impl Handoffs {
         Ok(())
     }
 
-    /// Mobiles that are served from here on, and that are not any more.
+    /// Mobiles that are served from here on, and that are not any more. One that is both begins anew.
     pub(super) fn set_mobiles(
         &mut self,
         core: &mut Core,
@@ -109,11 +109,11 @@ impl Handoffs {
         removed: &[PublicKey],
     ) {
         let (now, Self { station, means, .. }) = (core.now, &mut *self);
-        added.iter().for_each(|mobile| station.authority_mut().allow_mobile(*mobile));
         for mobile in removed {
             station.authority_mut().deny_mobile(mobile);
             station.revoke(&mut BaseWires { core, means }, now, *mobile);
         }
+        added.iter().for_each(|mobile| station.authority_mut().allow_mobile(*mobile));
     }
 
     /// Whether a mobile that has an association here has left.

@@ -10,7 +10,7 @@ use lasthop_wire::datagram::MAX_REPLY_LEN;
 
 use super::association::Association;
 use super::candidates::Room;
-use super::{SocketRole, SplitBase, name};
+use super::{SocketRole, SplitBase, name, psk_in};
 use crate::hop::HopEvent;
 use crate::split::cipher::{CONTROL, SharedKeys};
 use crate::split::control::Control;
@@ -26,9 +26,13 @@ impl SplitBase {
             Err(e) => return self.refuse(turn, key, Refusal::of(e, init)),
         };
         let (peer, stamp) = (*request.mobile(), request.hello().stamp);
-        if self.allowed.as_ref().is_some_and(|allowed| !allowed.contains(&peer)) {
-            return self.refuse(turn, key, Some(Refusal::Stranger(peer)));
-        }
+        let request = match &self.allowed {
+            None => request,
+            Some(allowed) => match psk_in(allowed, &peer) {
+                Some(psk) => request.with_psk(psk.clone()),
+                None => return self.refuse(turn, key, Some(Refusal::Stranger(peer))),
+            },
+        };
         if self.is_sealed()
             && let Some(greatest) = self.stamps.outdone(&peer, stamp)
         {

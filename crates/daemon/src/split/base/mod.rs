@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use lasthop_control::AssociationReport;
-use lasthop_hop::seal::{PublicKey, Responder};
+use lasthop_hop::seal::{Allowed, PresharedKey, PublicKey, Responder};
 use lasthop_hop::{AssociationId, Memory, Refusal, Refusals, Refused, Stamps};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
@@ -57,7 +57,7 @@ pub(crate) struct SplitBase {
     listeners: Vec<OwnedFd>,
     responder: Responder,
     /// `None`: anybody, as on an unsealed hop.
-    allowed: Option<Vec<PublicKey>>,
+    allowed: Option<Vec<Allowed>>,
     bounds: Bounds,
     random: Random,
     wires: Wires<SocketRole>,
@@ -80,7 +80,7 @@ impl SplitBase {
         listen: &[SocketAddr],
         congestion: Option<&Congestion>,
         responder: Responder,
-        allowed: Option<Vec<PublicKey>>,
+        allowed: Option<Vec<Allowed>>,
         bounds: Bounds,
         seed: Seed,
     ) -> Result<Self, (SocketAddr, io::Error)> {
@@ -245,6 +245,10 @@ impl SplitBase {
         }
         if let Err(e) = outcome {
             tracing::debug!(association = id, error = %e, "a control connection ends");
+            if let Some(association) = self.associations.get(&id).filter(|a| !a.confirmed) {
+                let (from, why) = (association.address, Refusal::Unconfirmed(association.peer));
+                self.refusals.record(turn.now, from.ip(), why);
+            }
             self.close_control(turn, id, "the mobile closed the connection");
         }
     }
@@ -450,12 +454,15 @@ impl BaseHop for SplitBase {
         self.listeners.clear();
     }
 
-    fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[PublicKey]) {
-        if !self.is_sealed() {
-            return;
-        }
-        self.stamps.retain(|mobile| allowed.iter().any(|key| key.as_bytes() == mobile));
-        let revoked = self.associations.iter().filter(|(_, a)| !allowed.contains(&a.peer));
+    fn set_allowed(&mut self, turn: &mut Turn<'_>, allowed: &[Allowed]) {
+        let Some(before) = &self.allowed else { return };
+        self.stamps.retain(|mobile| allowed.iter().any(|known| known.key.as_bytes() == mobile));
+        // What was made with another pre-shared key is over too.
+        let kept = |mobile: &PublicKey| {
+            let psk = psk_in(allowed, mobile);
+            psk.is_some() && psk == psk_in(before, mobile)
+        };
+        let revoked = self.associations.iter().filter(|(_, a)| !kept(&a.peer));
         let revoked: Vec<(u32, bool)> = revoked.map(|(id, a)| (*id, a.confirmed)).collect();
         self.allowed = Some(allowed.to_vec());
         for (id, confirmed) in revoked {
@@ -504,6 +511,11 @@ impl SplitBase {
         let control = self.associations.get(&number(id)?)?.control.as_ref()?;
         Some(&control.socket.fd)
     }
+}
+
+/// What a mobile shares with this base, if it is served.
+fn psk_in<'a>(allowed: &'a [Allowed], mobile: &PublicKey) -> Option<&'a PresharedKey> {
+    allowed.iter().find(|known| known.key == *mobile).map(|known| &known.psk)
 }
 
 /// What the loop calls the association with that number, which is all that streams carry of it.

@@ -1,6 +1,6 @@
 //! How a base answers handshakes, and whom it knows by them.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use lasthop_units::{CarrierAddress, Seed, Stream as Numbers, Time, gather};
@@ -14,7 +14,7 @@ use super::keyset::Keyset;
 use super::{Numbered, overhead};
 use crate::config::Limits;
 use crate::greeting;
-use crate::seal::{Hello, Keypair, Keys, PublicKey, Request, Responder};
+use crate::seal::{Allowed, Hello, Keypair, Keys, PresharedKey, PublicKey, Request, Responder};
 use crate::srp::Srp;
 use crate::tokens::Tokens;
 use crate::transport::{CloseReason, Role, Transport};
@@ -44,14 +44,19 @@ pub struct BaseStats {
     pub refused: u64,
 }
 
-/// The keys of the mobiles that are served: any, if the hop is unsealed.
-type Allowed = Option<BTreeSet<[u8; 32]>>;
+/// The keys of the mobiles that are served, and what they share with this base.
+type AllowedKeys = BTreeMap<[u8; 32], PresharedKey>;
+
+fn by_key(allowed: Vec<Allowed>) -> AllowedKeys {
+    gather(allowed.into_iter().map(|allowed| (*allowed.key.as_bytes(), allowed.psk)))
+}
 
 /// A base's numbered links: handshakes and names.
 pub struct NumberedLinks<A, T: Transport> {
     config: T::Config,
     responder: Responder,
-    allowed: Allowed,
+    /// Any, if the hop is unsealed.
+    allowed: Option<AllowedKeys>,
     fast_aes: bool,
     numbers: Numbers,
     /// Under which names datagrams come: of the keys in use, of those before, and the first.
@@ -77,9 +82,14 @@ pub type Base<A, T = Srp> = BaseEnd<NumberedLinks<A, T>>;
 impl<A: CarrierAddress, T: Transport> Base<A, T> {
     /// A base that serves the mobiles with the `allowed` keys. `seed` must be entropy if the seal
     /// is to protect anything.
-    pub fn new(config: T::Config, keys: Keypair, allowed: Vec<PublicKey>, seed: Seed) -> Self {
+    pub fn new(
+        config: T::Config,
+        keys: Keypair,
+        allowed: Vec<impl Into<Allowed>>,
+        seed: Seed,
+    ) -> Self {
         let responder = Responder::new(keys, seed.child("responder"));
-        let allowed = Some(gather(allowed.iter().map(|k| *k.as_bytes())));
+        let allowed = Some(by_key(allowed.into_iter().map(Into::into).collect()));
         Self::over(NumberedLinks::new(config, responder, allowed, seed))
     }
 
@@ -145,7 +155,12 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
     }
 
     fn handle_init(&mut self, now: Time, from: A, init: &[u8]) -> bool {
-        self.links.handshakes.expire(now);
+        for (from, mobile) in self.links.handshakes.expire(now) {
+            // One that has an association makes nothing of its renewal, and will be heard of if it is lost.
+            if !self.links.by_mobile.contains_key(mobile.as_bytes()) {
+                self.refusals.record(now, from, Refusal::Unconfirmed(mobile));
+            }
+        }
         let fingerprint = match self.links.responder.check(init) {
             Ok(fingerprint) => fingerprint,
             Err(e) => {
@@ -172,11 +187,12 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
         }
         let Ok(request) = self.links.responder.read(init) else { return false };
         let mobile = *request.mobile();
-        if self.links.allowed.as_ref().is_some_and(|keys| !keys.contains(mobile.as_bytes())) {
+        let Some(psk) = self.links.psk(&mobile) else {
             self.links.stats.strangers += 1;
             self.refusals.record(now, from, Refusal::Stranger(mobile));
             return true;
-        }
+        };
+        let request = request.with_psk(psk);
         if self.is_full_for(&mobile) {
             self.refusals.record(now, from, Refusal::Full);
             return true;
@@ -348,7 +364,12 @@ impl<A: CarrierAddress, T: Transport> Base<A, T> {
 }
 
 impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
-    fn new(config: T::Config, responder: Responder, allowed: Allowed, seed: Seed) -> Self {
+    fn new(
+        config: T::Config,
+        responder: Responder,
+        allowed: Option<AllowedKeys>,
+        seed: Seed,
+    ) -> Self {
         Self {
             config,
             responder,
@@ -371,6 +392,14 @@ impl<A: CarrierAddress, T: Transport> NumberedLinks<A, T> {
     fn has_place(&self, peer: &PublicKey) -> bool {
         let standing = self.by_mobile.get(peer.as_bytes()).map_or(0, VecDeque::len);
         standing + self.handshakes.of(peer) < self.per_mobile
+    }
+
+    /// What a mobile shares with this base, if it is served.
+    fn psk(&self, mobile: &PublicKey) -> Option<PresharedKey> {
+        match &self.allowed {
+            Some(allowed) => allowed.get(mobile.as_bytes()).cloned(),
+            None => Some(PresharedKey::default()),
+        }
     }
 
     fn is_sealed(&self) -> bool {
@@ -452,15 +481,18 @@ impl<A: CarrierAddress, T: Transport> BaseLinks for NumberedLinks<A, T> {
         self.calls.pop_front()
     }
 
-    fn set_allowed(base: &mut BaseEnd<Self>, allowed: &[PublicKey]) {
+    fn set_allowed(base: &mut BaseEnd<Self>, allowed: Vec<Allowed>) {
         let links = &mut base.links;
-        if links.allowed.is_none() {
-            return;
-        }
-        let allowed: BTreeSet<[u8; 32]> = gather(allowed.iter().map(|k| *k.as_bytes()));
-        links.handshakes.retain(|mobile| allowed.contains(mobile));
-        links.calls.retain(|(mobile, _)| allowed.contains(mobile.as_bytes()));
-        let revoked = links.by_mobile.iter().filter(|(mobile, _)| !allowed.contains(*mobile));
+        let Some(before) = &links.allowed else { return };
+        let allowed = by_key(allowed);
+        // What was made with another pre-shared key is over too.
+        let kept = |mobile: &[u8; 32]| {
+            let psk = allowed.get(mobile);
+            psk.is_some() && psk == before.get(mobile)
+        };
+        links.handshakes.retain(kept, |mobile| allowed.contains_key(mobile));
+        links.calls.retain(|(mobile, _)| allowed.contains_key(mobile.as_bytes()));
+        let revoked = links.by_mobile.iter().filter(|(mobile, _)| !kept(mobile));
         let revoked: Vec<u64> = revoked.flat_map(|(_, ids)| ids.iter().copied()).collect();
         links.allowed = Some(allowed);
         for id in revoked {

@@ -131,9 +131,18 @@ impl<A: CarrierAddress> Handshakes<A> {
         self.stamps = Stamps::of_peers();
     }
 
-    /// Removes candidates that nobody has confirmed in time.
-    pub(super) fn expire(&mut self, now: Time) {
-        self.candidates.retain(|c| c.expires > now);
+    /// Removes candidates that nobody has confirmed in time: whence those of them came that were replied to more than
+    /// once, and whose they are.
+    pub(super) fn expire(&mut self, now: Time) -> Vec<(A, PublicKey)> {
+        let mut unconfirmed = Vec::new();
+        self.candidates.retain(|c| {
+            let waits = c.expires > now;
+            if !waits && c.replies > 1 {
+                unconfirmed.push((c.from, c.mobile));
+            }
+            waits
+        });
+        unconfirmed
     }
 
     /// Whether one more init may be read, which takes Diffie-Hellmans.
@@ -229,10 +238,14 @@ impl<A: CarrierAddress> Handshakes<A> {
         Some(self.candidates.swap_remove(at))
     }
 
-    /// Removes all that is known of mobiles that are not to be `kept`.
-    pub(super) fn retain(&mut self, kept: impl Fn(&[u8; 32]) -> bool) {
+    /// Removes candidates of mobiles whose are not to be `kept`, and all that is known of those that are not `allowed`.
+    pub(super) fn retain(
+        &mut self,
+        kept: impl Fn(&[u8; 32]) -> bool,
+        allowed: impl Fn(&[u8; 32]) -> bool,
+    ) {
         self.candidates.retain(|c| kept(c.mobile.as_bytes()));
-        self.stamps.retain(kept);
+        self.stamps.retain(allowed);
     }
 
     /// Writes the next reply.

@@ -14,7 +14,9 @@ use super::hello_limits::GREETING_MAX;
 use super::keyset::{Keyset, RENEW_AFTER};
 use super::{Numbered, overhead};
 use crate::config::Limits;
-use crate::seal::{Cookie, Established, Hello, Initiator, Keypair, PublicKey};
+use crate::seal::{
+    Cookie, Established, HandshakeError, Hello, Initiator, Keypair, PresharedKey, PublicKey,
+};
 use crate::srp::Srp;
 use crate::transport::Transport;
 
@@ -52,6 +54,8 @@ pub struct NumberedLink<A, T> {
     keys: Option<Keypair>,
     /// The base's key; without a seal, what the mobile says that its own is.
     key: PublicKey,
+    /// What the base shares with the mobile.
+    psk: PresharedKey,
     /// Names and ephemeral keys of handshakes.
     numbers: Numbers,
     inits: u64,
@@ -61,6 +65,7 @@ pub struct NumberedLink<A, T> {
     /// The greeting for the first datagram.
     greeting: Vec<u8>,
     handshakes: u64,
+    unopened: u64,
     /// The greatest stamp that the base has had of us, if our clock is behind it.
     outdone_by: Option<u64>,
     /// What the base wants to be shown, and since when we have it.
@@ -107,6 +112,14 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
         self
     }
 
+    /// Tells what the base shares with this mobile beside their key pairs.
+    #[must_use]
+    pub fn with_psk(mut self, now: Time, psk: PresharedKey) -> Self {
+        self.link.psk = psk;
+        self.start_question(now);
+        self
+    }
+
     /// Tells the wall clock, in nanoseconds since 1970, at the time `Time::ZERO`. Without it a base
     /// cannot tell a replayed handshake from a new one before it has answered it.
     #[must_use]
@@ -133,8 +146,12 @@ impl<A: Copy + Eq, T: Transport> Mobile<A, T> {
 
     fn handle_reply(&mut self, now: Time, datagram: &[u8]) -> bool {
         let Some(asking) = &mut self.pending else { return false };
-        let Ok(Established { hello, keys }) = asking.question.initiator.finish(datagram) else {
-            return false;
+        let Established { hello, keys } = match asking.question.initiator.finish(datagram) {
+            Ok(established) => established,
+            Err(e) => {
+                self.link.unopened += u64::from(e == HandshakeError::NotAuthentic);
+                return false;
+            }
         };
         let Some(limits) = Limits::decode(&hello.limits, T::ID) else { return false };
         let Some(asked) = self.take_pending() else { return false };
@@ -211,12 +228,14 @@ impl<A, T> NumberedLink<A, T> {
         Self {
             keys,
             key,
+            psk: PresharedKey::default(),
             numbers: seed.stream("handshakes"),
             inits: 0,
             stamp: 0,
             fast_aes: false,
             greeting: Vec::new(),
             handshakes: 0,
+            unopened: 0,
             outdone_by: None,
             cookie: None,
             renew_at: Time::NEVER,
@@ -262,7 +281,8 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
             .encode(T::ID, &link.greeting),
         };
         let initiator = match &link.keys {
-            Some(keys) => Initiator::new(keys, &link.key, 0, hello, Seed::from_bytes(entropy)),
+            Some(keys) => Initiator::new(keys, &link.key, 0, hello, Seed::from_bytes(entropy))
+                .map(|initiator| initiator.with_psk(&link.psk)),
             None => Initiator::unsealed(&link.key, 0, hello),
         };
         // A base key with which no handshake is possible never answers, like a wrong one.
@@ -288,6 +308,10 @@ impl<A: Copy + Eq, T: Transport> MobileLink for NumberedLink<A, T> {
             Ok(Kind::Challenge) => mobile.handle_challenge(now, datagram),
             _ => false,
         }
+    }
+
+    fn unopened(mobile: &MobileEnd<Self>) -> u64 {
+        mobile.link.unopened
     }
 
     fn next_timeout(mobile: &MobileEnd<Self>) -> Option<Time> {

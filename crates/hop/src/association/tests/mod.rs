@@ -5,6 +5,7 @@ mod keys;
 mod many;
 mod mobile_tcp;
 mod paths;
+mod psk;
 
 use alloc::vec;
 use alloc::vec::Vec;
