@@ -2,18 +2,24 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use anyhow::Context;
-use clap::Args;
-use lasthop_daemon::keyfile::{self, Existing};
+use clap::{ArgGroup, Args};
+use lasthop_daemon::keyfile::{self, Existing, KeyFileError};
 use serde_json::json;
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("written").args(["out", "psk"]))]
 pub(crate) struct Options {
     /// Write the secret key to FILE, readable by its owner alone, and print the public key
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 
+    /// Write a new pre-shared key to FILE, readable by its owner alone: a mobile and its base, or two bases,
+    /// have the same in theirs, and what they send each other stays secret even from quantum computers
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "public", "json"])]
+    psk: Option<PathBuf>,
+
     /// Replace FILE if it exists; the key in it is lost
-    #[arg(long, requires = "out")]
+    #[arg(long, requires = "written")]
     force: bool,
 
     /// Make no key: print the public key that belongs to the secret in FILE
@@ -34,16 +40,15 @@ fn generate(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
         let keys = keyfile::load(path)?;
         return print_public(&keys.public().to_string(), options.json, out);
     }
+    let existing = if options.force { Existing::Replace } else { Existing::Keep };
+    if let Some(path) = &options.psk {
+        let psk = keyfile::generate_psk().context("cannot make a key: no entropy")?;
+        return keyfile::store_psk(path, &psk, existing).map_err(not_written);
+    }
     let keys = keyfile::generate().context("cannot make a key: no entropy")?;
     let public = keys.public().to_string();
     if let Some(path) = &options.out {
-        let existing = if options.force { Existing::Replace } else { Existing::Keep };
-        keyfile::store(path, &keys, existing).map_err(|e| match e {
-            keyfile::KeyFileError::Exists { .. } => {
-                anyhow::Error::new(e).context("no key written (--force replaces the file)")
-            }
-            other => other.into(),
-        })?;
+        keyfile::store(path, &keys, existing).map_err(not_written)?;
         return print_public(&public, options.json, out);
     }
     let secret = keys.secret().to_text();
@@ -53,6 +58,15 @@ fn generate(options: &Options, out: &mut impl Write) -> anyhow::Result<()> {
         writeln!(out, "secret {}\npublic {public}", secret.as_str())?;
     }
     Ok(())
+}
+
+fn not_written(e: KeyFileError) -> anyhow::Error {
+    match e {
+        KeyFileError::Exists { .. } => {
+            anyhow::Error::new(e).context("no key written (--force replaces the file)")
+        }
+        other => other.into(),
+    }
 }
 
 fn print_public(public: &str, as_json: bool, out: &mut impl Write) -> anyhow::Result<()> {
@@ -111,8 +125,29 @@ mod tests {
         }
     }
 
+    /// SEC-43: what is printed nobody has to hide, and a key in use is not lost.
+    #[test]
+    fn a_pre_shared_key_is_written_printed_nowhere_and_not_overwritten() {
+        let folder = std::env::temp_dir().join(format!("lasthop-keygen-p-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("psk");
+        let path = file.to_str().expect("a plain name");
+        let read = || std::fs::read_to_string(&file).expect("a file");
+        assert_eq!(keygen(&["--psk", path]).expect("written"), "");
+        let first = read();
+        let refused = format!("{:#}", keygen(&["--psk", path]).expect_err("it exists"));
+        assert!(refused.contains("--force") && refused.contains(path), "{refused}");
+        assert_eq!(read(), first);
+        keygen(&["--psk", path, "--force"]).expect("replaced");
+        assert_ne!(read(), first);
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
     #[test]
     fn options_that_contradict_are_refused() {
+        for other in [&["--out", "b"][..], &["--public", "b"], &["--json"]] {
+            assert!(keygen(&[&["--psk", "a"], other].concat()).is_err(), "{other:?}");
+        }
         assert!(keygen(&["--force"]).is_err());
         assert!(keygen(&["--out", "a", "--public", "b"]).is_err());
     }
