@@ -113,7 +113,7 @@ mod tests {
     use lasthop_kernel::netns::{Netns, NetnsError};
     use lasthop_kernel::reactor::Reactor;
     use lasthop_kernel::slab::Slab;
-    use lasthop_kernel::turn::Turn;
+    use lasthop_kernel::turn::{Source, Turn};
     use lasthop_units::Time;
 
     use super::*;
@@ -131,13 +131,19 @@ mod tests {
         });
     }
 
+    /// A carrier whose socket is watched.
+    fn watched(reactor: &mut Reactor<Source>, clock: Clock) -> Udp {
+        let mut udp = Udp::anywhere();
+        let key = Slab::new().insert(());
+        udp.watch(&mut Turn::new(Time::ZERO, clock, reactor), &mut |_| key).unwrap();
+        udp
+    }
+
     /// What the network says of a datagram to `peer`.
     fn said_of(peer: SocketAddr) -> Option<Unreachable> {
-        let mut udp = Udp::anywhere();
-        let route = udp.route_to(peer).unwrap();
         let (mut reactor, clock) = (Reactor::new().unwrap(), Clock::start());
-        let key = Slab::new().insert(());
-        udp.watch(&mut Turn::new(Time::ZERO, clock, &mut reactor), &mut |_| key).unwrap();
+        let mut udp = watched(&mut reactor, clock);
+        let route = udp.route_to(peer).unwrap();
         let mut ready = Vec::new();
         send(&mut udp, route);
         for _ in 0..20 {
@@ -205,7 +211,8 @@ mod tests {
 
     #[test]
     fn an_error_of_one_datagram_does_not_cost_the_next() {
-        let mut udp = Udp::anywhere();
+        let mut reactor = Reactor::new().unwrap();
+        let mut udp = watched(&mut reactor, Clock::start());
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         server.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let dead = udp.route_to(closed_port("127.0.0.1")).unwrap();
