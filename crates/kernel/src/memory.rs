@@ -61,6 +61,7 @@ fn least_of(root: &Path, group: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    /// SEC-44
     #[test]
     fn what_is_withheld_is_not_dumped() {
         withhold().unwrap();

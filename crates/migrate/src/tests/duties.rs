@@ -108,7 +108,7 @@ fn strays_are_reset_where_an_address_is_answered_and_until_its_connections_move(
     }
 }
 
-/// A process that is being started has the descriptors of the one that starts it.
+/// MIP-7: a process that is being started has the descriptors of the one that starts it.
 #[test]
 fn what_is_dumped_acknowledges_nothing_although_another_process_has_its_descriptor() {
     for family in [Family::V4, Family::V6] {

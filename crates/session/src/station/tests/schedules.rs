@@ -48,7 +48,7 @@ impl Run {
 
     /// One of these, by its seed, with sessions in one order or in both.
     fn varied(seed: u64) -> Self {
-        let mut run = if seed % 2 == 0 { Self::late(seed) } else { Self::new(seed) };
+        let mut run = if seed.is_multiple_of(2) { Self::late(seed) } else { Self::new(seed) };
         run.world.around.mixed = seed % 4 >= 2;
         run
     }
