@@ -1,5 +1,6 @@
 //! Why a base or a mobile does not start, or stops.
 
+use std::error::Error as StdError;
 use std::io;
 use std::net::SocketAddr;
 
@@ -9,6 +10,14 @@ use thiserror::Error;
 
 use crate::carrier::ether::EtherError;
 use crate::keyfile::KeyFileError;
+
+/// An error, and what it came from.
+pub(crate) fn in_full(error: &dyn StdError) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", in_full(source)),
+        None => error.to_string(),
+    }
+}
 
 /// Why a base or a mobile does not start, or stops.
 #[derive(Debug, Error)]

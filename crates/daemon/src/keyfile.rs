@@ -10,7 +10,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use lasthop_hop::seal::{KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
+use lasthop_hop::seal::{Allowed, KeyError, Keypair, PresharedKey, PublicKey, SecretKey};
 use lasthop_units::Seed;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
@@ -142,15 +142,37 @@ pub fn load(path: &Path) -> Result<Keypair, KeyFileError> {
     read::<SecretKey>(path).map(Keypair::from)
 }
 
-/// Reads the pre-shared keys with those who have these public keys, each from its file.
-///
-/// # Errors
-///
-/// As [`load`], of the first file that cannot be used.
-pub fn load_psks<'a>(
-    files: impl IntoIterator<Item = (PublicKey, &'a Path)>,
-) -> Result<BTreeMap<PublicKey, PresharedKey>, KeyFileError> {
-    files.into_iter().map(|(key, path)| Ok((key, read(path)?))).collect()
+/// What one end shares with others beside their key pairs, by their public keys.
+#[derive(Clone, Default, Debug)]
+pub struct PresharedKeys(BTreeMap<PublicKey, PresharedKey>);
+
+impl PresharedKeys {
+    /// Reads each from its file.
+    ///
+    /// # Errors
+    ///
+    /// As [`load`], of the first file that cannot be used.
+    pub fn load<'a>(
+        files: impl IntoIterator<Item = (PublicKey, &'a Path)>,
+    ) -> Result<Self, KeyFileError> {
+        files.into_iter().map(|(key, path)| Ok((key, read(path)?))).collect()
+    }
+
+    /// The one with `peer`; the default if there is none.
+    pub fn with(&self, peer: &PublicKey) -> PresharedKey {
+        self.0.get(peer).cloned().unwrap_or_default()
+    }
+
+    /// Those who may come, each with the one that is shared.
+    pub fn allowed(&self, keys: impl IntoIterator<Item = PublicKey>) -> Vec<Allowed> {
+        keys.into_iter().map(|key| Allowed { key, psk: self.with(&key) }).collect()
+    }
+}
+
+impl FromIterator<(PublicKey, PresharedKey)> for PresharedKeys {
+    fn from_iter<T: IntoIterator<Item = (PublicKey, PresharedKey)>>(all: T) -> Self {
+        Self(all.into_iter().collect())
+    }
 }
 
 /// Reads the key in the file at `path`.
@@ -290,6 +312,7 @@ impl Drop for Draft {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::in_full;
 
     /// A folder that goes away with the test.
     struct Folder(PathBuf);
@@ -322,13 +345,6 @@ mod tests {
     }
 
     /// The error and what it came from, as the command prints them.
-    fn in_full(e: &dyn std::error::Error) -> String {
-        match e.source() {
-            Some(source) => format!("{e}: {}", in_full(source)),
-            None => e.to_string(),
-        }
-    }
-
     fn load_error(path: &Path) -> String {
         let e = in_full(&load(path).map(|_| ()).expect_err("not a good key file"));
         assert!(e.contains(&path.display().to_string()), "{e} does not name the file");
@@ -365,7 +381,7 @@ mod tests {
     /// What reading a file with a pre-shared key comes to.
     fn load_psk(path: &Path) -> Result<PresharedKey, KeyFileError> {
         let peer = *generate().expect("entropy").public();
-        load_psks([(peer, path)]).map(|mut psks| psks.remove(&peer).expect("the only one"))
+        PresharedKeys::load([(peer, path)]).map(|psks| psks.with(&peer))
     }
 
     /// SEC-43: a pre-shared key has the care that a secret key has.

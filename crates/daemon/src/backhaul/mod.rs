@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use lasthop_control::AssociationReport;
-use lasthop_hop::seal::{Allowed, Keypair, PresharedKey, PublicKey};
+use lasthop_hop::seal::{Allowed, Keypair, PublicKey};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{AssociationId, HopConfig, Memory, NumberedLink, NumberedLinks, Refused};
 use lasthop_kernel::clock;
@@ -28,6 +28,7 @@ use crate::error::RunError;
 use crate::handshake::{Caller, Introduction};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent, MobileHop};
 use crate::hop_set::HopSet;
+use crate::keyfile::PresharedKeys;
 
 /// The listener's part of the hop; mobiles are part zero, and links come after both.
 const LISTENER: u32 = 1;
@@ -120,7 +121,7 @@ struct Peers {
     /// The key of the base that a link leads to.
     keys_of: BTreeMap<u32, PublicKey>,
     keys: Keypair,
-    psks: BTreeMap<PublicKey, PresharedKey>,
+    psks: PresharedKeys,
     seed: Seed,
     memory: Memory,
     made: u64,
@@ -133,7 +134,7 @@ pub(crate) struct Backhaul<'a> {
     /// This base's keys.
     pub(crate) keys: Keypair,
     /// What it shares with those that have a pre-shared key.
-    pub(crate) psks: BTreeMap<PublicKey, PresharedKey>,
+    pub(crate) psks: PresharedKeys,
     /// The bases that may call.
     pub(crate) peers: &'a [Peer],
     /// Entropy.
@@ -157,14 +158,11 @@ impl WithPeers {
         let udp = Udp::bind(listen).map_err(|(addr, source)| RunError::Listen { addr, source })?;
         let ipv6 = listen.iter().any(SocketAddr::is_ipv6);
         let settings = between_bases(ipv6, MESSAGES, &memory);
-        let allowed = peers.iter().map(|peer| Allowed {
-            key: peer.key,
-            psk: psks.get(&peer.key).cloned().unwrap_or_default(),
-        });
+        let allowed = psks.allowed(peers.iter().map(|peer| peer.key));
         let machine = lasthop_hop::Base::<_, Srp>::new(
             settings,
             keys.clone(),
-            allowed.collect(),
+            allowed,
             seed.child("listener"),
         );
         let machine = machine.with_many(PER_PEER).with_fast_aes(cpu::fast_aes());
@@ -211,7 +209,7 @@ impl WithPeers {
             turn.now,
         );
         let machine = machine
-            .with_psk(turn.now, peers.psks.get(&peer.key).cloned().unwrap_or_default())
+            .with_psk(turn.now, peers.psks.with(&peer.key))
             .with_fast_aes(turn.now, cpu::fast_aes())
             .with_wall_clock(turn.now, clock::wall_nanos());
         let own = Introduction { caller: Caller::Base, own: *peers.keys.public() };

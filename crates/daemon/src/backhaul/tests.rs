@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use lasthop_hop::seal::PresharedKey;
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::Source;

@@ -136,7 +136,7 @@ fn driver(hop: Box<dyn BaseHop>, own: HopContext<'_>) -> Result<Driver<BaseRole>
             let (listen, peers) = (&handoff.listen, &handoff.peers);
             let memory_of_peers = memory.peers.clone();
             let files = peers.iter().filter_map(|peer| Some((peer.key, peer.psk.as_deref()?)));
-            let psks = keyfile::load_psks(files)?;
+            let psks = keyfile::PresharedKeys::load(files)?;
             let backhaul =
                 Backhaul { listen, keys: keys.clone(), psks, peers, seed, memory: memory_of_peers };
             let copies = memory.copies;

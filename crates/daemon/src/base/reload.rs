@@ -1,6 +1,5 @@
 //! Reading a base's configuration again while it runs.
 
-use std::error::Error;
 use std::fmt;
 
 use lasthop_control::Reloaded;
@@ -9,6 +8,7 @@ use lasthop_hop::seal::Allowed;
 
 use super::{BaseConfig, BaseFile};
 use crate::config::{ConfigError, SealKind};
+use crate::error::in_full;
 use crate::publish::Published;
 
 /// What reads a base's settings: those of its file, with its flags laid over them.
@@ -68,14 +68,6 @@ impl ConfigSource {
         restart.retain(|name| name != "allow");
         self.running.allow = file.allow;
         Ok((Some(allowed), restart))
-    }
-}
-
-/// An error, and what it came from.
-fn in_full(error: &dyn Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", in_full(source)),
-        None => error.to_string(),
     }
 }
 

@@ -1,6 +1,5 @@
 //! Makes the hop to each base from the configuration.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use lasthop_hop::mobile_tcp::MobileTcp;
@@ -23,6 +22,7 @@ use crate::datagram::settings::{self, Passage};
 use crate::error::RunError;
 use crate::handshake::{Caller, Introduction};
 use crate::hop::MobileHop;
+use crate::keyfile::PresharedKeys;
 use crate::split::{Seal, SplitMobile};
 
 /// What every hop of one mobile is made from.
@@ -30,7 +30,7 @@ pub(super) struct HopFactory {
     hop: HopKind,
     keys: Keypair,
     /// What the mobile shares with the bases that have these keys.
-    psks: BTreeMap<PublicKey, PresharedKey>,
+    psks: PresharedKeys,
     seal: SealKind,
     seed: Seed,
     made: u64,
@@ -49,7 +49,7 @@ impl HopFactory {
     pub(super) fn new(
         config: &MobileConfig,
         keys: Keypair,
-        psks: BTreeMap<PublicKey, PresharedKey>,
+        psks: PresharedKeys,
         seed: Seed,
     ) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl HopFactory {
 
     /// What the base shares with us.
     fn psk(&self, base: &Candidate) -> PresharedKey {
-        base.key.and_then(|key| self.psks.get(&key).cloned()).unwrap_or_default()
+        base.key.map(|key| self.psks.with(&key)).unwrap_or_default()
     }
 
     /// By what the base knows us, where it has to.

@@ -345,9 +345,9 @@ fn hears(fd: &OwnedFd, expected: &[u8]) {
     let mut got = Vec::new();
     while got.len() < expected.len() {
         wait_for(fd, PollFlags::IN);
-        read_some(fd, &mut got).unwrap();
+        read_some(fd, &mut got).expect("the end comes too early");
     }
-    assert_eq!(got, expected);
+    same(&got, expected);
 }
 
 /// Reads to the end.

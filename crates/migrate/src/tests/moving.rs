@@ -138,12 +138,7 @@ fn an_end_that_was_sent_stays_sent_and_the_other_direction_goes_on() {
         shut(&fd);
         wait_for(&fd, PollFlags::IN);
         let fd = world.hand_over_one(fd);
-        let mut got = Vec::new();
-        while got.len() < body.len() {
-            wait_for(&fd, PollFlags::IN);
-            read_some(&fd, &mut got).expect("the end comes too early");
-        }
-        same(&got, &body);
+        hears(&fd, &body);
         let (asked, mut stream) = server.join().unwrap();
         assert_eq!(asked, b"please");
         let fd = world.hand_over_one(fd);
@@ -342,12 +337,7 @@ fn urgent_data_that_nobody_has_read_move_in_line() {
         for _ in 0..2 {
             speak(&fd);
             fd = world.hand_over_one(fd);
-            let mut got = Vec::new();
-            while got.len() < 10 {
-                wait_for(&fd, PollFlags::IN);
-                read_some(&fd, &mut got).unwrap();
-            }
-            assert_eq!(got, b"abc!def??g", "{:?}", String::from_utf8_lossy(&got));
+            hears(&fd, b"abc!def??g");
         }
         // Once more with both ends sent and acknowledged.
         shut(&fd);

@@ -24,7 +24,7 @@ use crate::config::{
     self, CarrierKind, ConfigError, HopAddress, HopKind, MobileTcpFile, SealKind, SrpFile,
     role_settings,
 };
-use crate::keyfile::{self, KeyFileError};
+use crate::keyfile::{KeyFileError, PresharedKeys};
 use crate::publish::{self, PublishFile, Published};
 
 /// Where mobiles are served when nobody says.
@@ -191,12 +191,7 @@ impl BaseConfig {
     /// A file with one cannot be used.
     pub(super) fn allowed(&self) -> Result<Vec<Allowed>, KeyFileError> {
         let files = self.psks.iter().map(|(key, path)| (*key, path.as_path()));
-        let psks = keyfile::load_psks(files)?;
-        let allowed = self
-            .allow
-            .iter()
-            .map(|key| Allowed { key: *key, psk: psks.get(key).cloned().unwrap_or_default() });
-        Ok(allowed.collect())
+        Ok(PresharedKeys::load(files)?.allowed(self.allow.iter().copied()))
     }
 }
 
