@@ -1,6 +1,7 @@
 //! What Linux offers, wrapped: netlink, packet rules, namespaces, sockets of every kind, and the event
 //! loop that waits for them. Nothing here knows a protocol of lasthop's. All `unsafe` is here.
 
+pub mod accept;
 pub mod clock;
 pub mod cpu;
 pub mod event_loop;
@@ -9,6 +10,7 @@ pub mod frames;
 pub mod insist;
 pub mod leave;
 pub mod lock;
+pub mod log_limit;
 pub mod mac;
 pub mod memory;
 pub mod mmsg;

@@ -121,48 +121,8 @@ pub fn listen_again(fd: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::listen(fd, BACKLOG)?)
 }
 
-/// What accepting brought.
-pub enum Accepted {
-    /// A connection and its peer.
-    Connection(OwnedFd, SocketAddr),
-    /// Nobody waits.
-    Empty,
-    /// It cannot be done at the moment: no descriptor or memory is left, or it is not permitted.
-    Exhausted(io::Error),
-}
-
-/// Accepts one connection.
-pub fn accept(listener: &OwnedFd) -> Accepted {
-    loop {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        match rustix::net::acceptfrom_with(listener, flags) {
-            Ok((fd, peer)) => {
-                let peer = peer.and_then(|a| SocketAddr::try_from(a).ok());
-                return Accepted::Connection(fd, peer.unwrap_or(UNKNOWN));
-            }
-            Err(Errno::AGAIN | Errno::INVAL | Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP) => {
-                return Accepted::Empty;
-            }
-            Err(Errno::INTR) => {}
-            // Errors of one connection that died in the queue (accept(2)); each takes its entry with it, so
-            // the loop ends.
-            Err(
-                Errno::CONNABORTED
-                | Errno::NETDOWN
-                | Errno::PROTO
-                | Errno::NOPROTOOPT
-                | Errno::HOSTDOWN
-                | Errno::NONET
-                | Errno::HOSTUNREACH
-                | Errno::NETUNREACH,
-            ) => {}
-            Err(e) => return Accepted::Exhausted(e.into()),
-        }
-    }
-}
-
 /// Stands for an address that the kernel did not tell.
-const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
+pub(crate) const UNKNOWN: SocketAddr = SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0);
 
 /// Starts to connect to `addr`. The outcome is known once the socket is writable, from
 /// [`connected`]. A mark keeps the socket from being [intercepted](crate::transparent).
@@ -401,6 +361,7 @@ pub fn canonical(addr: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accept::{Accepted, accept};
 
     #[test]
     fn an_unknown_congestion_control_is_answered_with_the_known_ones() {
@@ -428,7 +389,7 @@ mod tests {
         let port = local_addr(&listener).port();
         let client = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
         let from = match accept(&listener) {
-            Accepted::Connection(_, from) => from,
+            Accepted::Connection((_, from)) => from,
             _ => panic!("nobody came"),
         };
         assert_eq!(canonical(from), client.local_addr().unwrap());
@@ -450,7 +411,7 @@ mod tests {
             ] {
                 rustix::net::send(&client, bytes, flags).unwrap();
             }
-            let Accepted::Connection(fd, _) = accept(&listener) else { panic!("nobody came") };
+            let Accepted::Connection((fd, _)) = accept(&listener) else { panic!("nobody came") };
             let mut reactor = Reactor::new().unwrap();
             let mut socket = Socket::new(&mut reactor, fd, ()).unwrap();
             let (mut got, mut ready) = (Vec::new(), Vec::new());

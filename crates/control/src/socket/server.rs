@@ -6,9 +6,10 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lasthop_kernel::accept::{self, Accepted, Pauses};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::{Key, Slab};
-use lasthop_kernel::tcp::{self, Accepted, Moved, Socket};
+use lasthop_kernel::tcp::{self, Moved, Socket};
 use lasthop_kernel::turn::{Source, Turn};
 use lasthop_units::Time;
 use rustix::fs::Mode;
@@ -25,8 +26,6 @@ pub(super) const READING: Duration = Duration::from_secs(5);
 /// How soon it is looked again whether another process still serves the path, and how late at most.
 const RETRY_MIN: Duration = Duration::from_millis(250);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-/// How long nobody is accepted after that could not be done.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What one read takes.
 const PIECE: usize = 1024;
 
@@ -60,6 +59,7 @@ pub struct Control {
     listener: Option<Listener>,
     /// When to look again whether the other process is gone, and how long that was waited for.
     retry: Option<(Time, Duration)>,
+    pauses: Pauses,
     /// When those who wait can be accepted again.
     accept_at: Option<Time>,
     path: PathBuf,
@@ -110,7 +110,15 @@ impl Control {
             );
         }
         let (path, clients, requests) = (path.to_owned(), Slab::new(), VecDeque::new());
-        Ok(Self { listener, retry: None, accept_at: None, path, clients, requests })
+        Ok(Self {
+            listener,
+            retry: None,
+            pauses: Pauses::default(),
+            accept_at: None,
+            path,
+            clients,
+            requests,
+        })
     }
 
     /// Watches for clients, or for the end of the process that serves them.
@@ -148,31 +156,28 @@ impl Control {
 
     /// Somebody connects.
     pub fn handle_listener(&mut self, turn: &mut Turn<'_>) {
-        let Some(listener) = &self.listener else { return };
-        loop {
-            let fd = match tcp::accept(&listener.fd) {
-                Accepted::Connection(fd, _) => fd,
-                Accepted::Empty => return,
-                Accepted::Exhausted(error) => {
-                    tracing::warn!(%error, "accept failed: paused");
-                    self.accept_at = Some(turn.now + ACCEPT_PAUSE);
-                    return;
-                }
-            };
-            if self.clients.len() >= CLIENTS_MAX {
-                let why = "too many ask at once; try again";
-                // It fits into an empty socket's buffer, or the client knows by the end alone.
-                let _ = tcp::write(&fd, &line(&Err(why.to_owned())));
-                continue;
-            }
-            // The source needs the key, and the key the socket: the source is corrected after.
-            let Ok(socket) = Socket::new(turn.reactor, fd, Source::Control(None)) else { continue };
-            let token = socket.token;
-            let deadline = turn.now + ASKING;
-            let stage = RequestStage::Asking(Vec::new());
-            let key = self.clients.insert(Client { socket, stage, deadline });
-            turn.reactor.reassign(token, Source::Control(Some(key)));
+        let last = accept::share(|| {
+            let Some(listener) = &self.listener else { return Accepted::Empty };
+            accept::accept(&listener.fd).map(|(fd, _)| self.attend(turn, fd))
+        });
+        self.accept_at = self.pauses.next(turn.now, last);
+    }
+
+    /// Lets who has connected ask.
+    fn attend(&mut self, turn: &mut Turn<'_>, fd: OwnedFd) {
+        if self.clients.len() >= CLIENTS_MAX {
+            let why = "too many ask at once; try again";
+            // It fits into an empty socket's buffer, or the client knows by the end alone.
+            let _ = tcp::write(&fd, &line(&Err(why.to_owned())));
+            return;
         }
+        // The source needs the key, and the key the socket: the source is corrected after.
+        let Ok(socket) = Socket::new(turn.reactor, fd, Source::Control(None)) else { return };
+        let token = socket.token;
+        let deadline = turn.now + ASKING;
+        let stage = RequestStage::Asking(Vec::new());
+        let key = self.clients.insert(Client { socket, stage, deadline });
+        turn.reactor.reassign(token, Source::Control(Some(key)));
     }
 
     /// A client can be read from or written to.

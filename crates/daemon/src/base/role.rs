@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use lasthop_control::{Reloaded, Reply, Report, Request};
 use lasthop_hop::seal::{Allowed, PresharedKey, PublicKey};
+use lasthop_kernel::accept::{self, Accepted};
 use lasthop_kernel::leave::Leave;
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
-use lasthop_kernel::tcp::{self, Accepted, Socket};
+use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
 use lasthop_units::Time;
@@ -34,8 +35,6 @@ use crate::handshake;
 use crate::hop::HopEvent;
 use crate::resolve::Resolution;
 
-/// How long accepting pauses when descriptors have run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The listener number of the netlink socket that reports route changes; lower ones are published
 /// ports.
 const ROUTES: usize = usize::MAX;
@@ -331,19 +330,12 @@ impl Role for BaseRole {
         if n == ROUTES {
             return self.families.handle_ready(core.now);
         }
-        // A flood of connections must not starve the others; the rest comes with the timer.
-        for _ in 0..64 {
-            let Some(port) = self.published_ports.get(n) else { return };
-            match tcp::accept(port.fd()) {
-                Accepted::Connection(fd, from) => self.offer(core, n, fd, tcp::canonical(from)),
-                Accepted::Empty => return,
-                Accepted::Exhausted(e) => {
-                    tracing::warn!(error = %e, "accept failed: paused");
-                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(n));
-                }
-            }
-        }
-        core.arm(core.now, Timer::Accept(n));
+        let last = accept::share(|| {
+            let Some(port) = self.published_ports.get(n) else { return Accepted::Empty };
+            let accepted = accept::accept(port.fd());
+            accepted.map(|(fd, from)| self.offer(core, n, fd, tcp::canonical(from)))
+        });
+        core.accept_again(n, last);
     }
 
     fn handle_helper(&mut self, core: &mut CoreOf<Self>) {

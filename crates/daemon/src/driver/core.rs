@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use lasthop_control::priority::Program;
 use lasthop_control::{ConnectionReport, Counters, Report};
 use lasthop_hop::seal::PublicKey;
+use lasthop_kernel::accept::{Accepted, Pauses};
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::slab::{Key, Slab};
@@ -144,6 +145,7 @@ pub(crate) struct Core<H: Hop, W> {
     /// Associations whose session may have events or something to send.
     pub(super) touched: BTreeSet<H::Id>,
     pub(super) timers: BTreeSet<(Time, Timer)>,
+    pauses: Pauses,
     /// When sessions that are not touched want to be called.
     pub(super) deadlines: Deadlines<H::Id>,
 }
@@ -168,6 +170,7 @@ impl<H: Hop, W> Core<H, W> {
             queue: VecDeque::new(),
             touched: BTreeSet::new(),
             timers: BTreeSet::new(),
+            pauses: Pauses::default(),
             deadlines: Deadlines::new(),
         })
     }
@@ -181,6 +184,13 @@ impl<H: Hop, W> Core<H, W> {
     /// Runs `timer` at `at`.
     pub(crate) fn arm(&mut self, at: Time, timer: Timer) {
         self.timers.insert((at, timer));
+    }
+
+    /// Goes on accepting at listener `n` when that may be, after a [share](lasthop_kernel::accept::share) that ended with `last`.
+    pub(crate) fn accept_again(&mut self, n: usize, last: Accepted<()>) {
+        if let Some(at) = self.pauses.next(self.now, last) {
+            self.arm(at, Timer::Accept(n));
+        }
     }
 
     /// The session and the streams of an association; both are looked at again afterwards.

@@ -3,19 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 
+use lasthop_kernel::accept::{self, Accepted};
 use lasthop_kernel::leave::Leave;
 use lasthop_kernel::netlink::Ends;
 use lasthop_kernel::reactor::{Interest, Reactor};
 use lasthop_kernel::tcp::{self, Socket};
-use lasthop_kernel::transparent::{
-    Holding, Interception, Listener, Taken, Taking, TransparentConfig,
-};
+use lasthop_kernel::transparent::{Holding, Interception, Listener, Taken, TransparentConfig};
 use lasthop_kernel::turn::Source;
 use lasthop_session::{Families, Target};
 
 use super::application::Application;
-use super::{ACCEPT_PAUSE, Connect, Core, MobileRole, Waiting};
-use crate::driver::Timer;
+use super::{Connect, Core, MobileRole, Waiting};
 use crate::error::RunError;
 
 /// The first of the listening sockets' numbers, far from those of other listeners.
@@ -129,20 +127,15 @@ impl Intercepted {
 impl MobileRole {
     /// Accepts intercepted connections from listening socket `n`.
     pub(super) fn read_intercepted(&mut self, core: &mut Core, n: usize) {
-        // A flood of connections must not starve the others; the rest comes with the timer.
-        for _ in 0..64 {
-            let Some(listener) = &self.intercepted.listener else { return };
-            match listener.accept(n) {
-                Taking::Taken(taken) => self.accept_intercepted(core, taken),
-                Taking::Stray => {}
-                Taking::Empty => return,
-                Taking::Exhausted(e) => {
-                    tracing::warn!(error = %e, "accept failed: paused");
-                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(FIRST + n));
+        let last = accept::share(|| {
+            let Some(listener) = &self.intercepted.listener else { return Accepted::Empty };
+            listener.accept(n).map(|taken| {
+                if let Some(taken) = taken {
+                    self.accept_intercepted(core, taken);
                 }
-            }
-        }
-        core.arm(core.now, Timer::Accept(FIRST + n));
+            })
+        });
+        core.accept_again(FIRST + n, last);
     }
 
     fn accept_intercepted(&mut self, core: &mut Core, taken: Taken) {

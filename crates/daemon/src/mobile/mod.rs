@@ -29,11 +29,12 @@ use std::time::Duration;
 use lasthop_control as control;
 use lasthop_control::{Reply, Report, Request};
 use lasthop_hop::seal::Keypair;
+use lasthop_kernel::accept::{self, Accepted};
 use lasthop_kernel::netlink::Ends;
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
 use lasthop_kernel::stop::Stop;
-use lasthop_kernel::tcp::{self, Accepted, Socket};
+use lasthop_kernel::tcp::{self, Socket};
 use lasthop_kernel::turn::Source;
 use lasthop_session::{ConnId, Event, Reach, Refusal, ResetReason, Session, SessionId, Target};
 use lasthop_units::{Seed, Time};
@@ -60,8 +61,6 @@ use crate::resolve::Resolution;
 const SERVER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long an application may take to send its request, or to read a refusal.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long accepting pauses when descriptors have run out.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The base's name is looked up again this long after the resolver has failed.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(2);
 /// A hop to the base where the mobile is to be is opened again this long after that has failed.
@@ -460,19 +459,11 @@ impl Role for MobileRole {
         if n == intercepted::SYNS {
             return self.read_syns(core, n);
         }
-        // A flood of connections must not starve the others; the rest comes with the timer.
-        for _ in 0..64 {
-            let Some(fd) = self.listeners.get(n) else { return };
-            match tcp::accept(fd) {
-                Accepted::Connection(fd, client) => self.accept_application(core, fd, client),
-                Accepted::Empty => return,
-                Accepted::Exhausted(e) => {
-                    tracing::warn!(error = %e, "accept failed: paused");
-                    return core.arm(core.now + ACCEPT_PAUSE, Timer::Accept(n));
-                }
-            }
-        }
-        core.arm(core.now, Timer::Accept(n));
+        let last = accept::share(|| {
+            let Some(fd) = self.listeners.get(n) else { return Accepted::Empty };
+            accept::accept(fd).map(|(fd, client)| self.accept_application(core, fd, client))
+        });
+        core.accept_again(n, last);
     }
 
     fn handle_waiting(&mut self, core: &mut Core, key: Key, readiness: Readiness) {

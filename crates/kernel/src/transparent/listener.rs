@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use super::rules::Ports;
+use crate::accept::{self, Accepted};
 use crate::foreign::allow_foreign;
-use crate::tcp::{self, Accepted};
+use crate::tcp;
 
 /// An intercepted connection. It stands for the application: the kernel has answered in the name
 /// of whom it meant.
@@ -18,19 +19,6 @@ pub struct Taken {
     pub source: SocketAddr,
     /// Where it goes to.
     pub target: SocketAddr,
-}
-
-/// What accepting brought.
-#[derive(Debug)]
-pub enum Taking {
-    /// A connection.
-    Taken(Taken),
-    /// Somebody who meant the listener itself; he was reset.
-    Stray,
-    /// Nobody waits.
-    Empty,
-    /// It cannot be done at the moment.
-    Exhausted(io::Error),
 }
 
 /// Listens for intercepted connections: on the loopback addresses, so that no packet from outside
@@ -70,22 +58,18 @@ impl Listener {
         Ports { v4: port(&self.v4), v6: self.v6.as_ref().map(port) }
     }
 
-    /// Accepts one connection at listening socket `n`.
-    pub fn accept(&self, n: usize) -> Taking {
-        let Some(socket) = self.sockets().nth(n) else { return Taking::Empty };
-        match tcp::accept(socket) {
-            Accepted::Connection(fd, source) => {
-                // The socket's own address is the one that the application meant.
-                let target = tcp::local_addr(&fd);
-                if target == tcp::local_addr(socket) {
-                    tcp::abort_on_close(&fd);
-                    return Taking::Stray;
-                }
-                Taking::Taken(Taken { fd, source: tcp::canonical(source), target })
+    /// Accepts one connection at listening socket `n`; `None` for one that meant the socket itself, which is reset.
+    pub fn accept(&self, n: usize) -> Accepted<Option<Taken>> {
+        let Some(socket) = self.sockets().nth(n) else { return Accepted::Empty };
+        accept::accept(socket).map(|(fd, source)| {
+            // The socket's own address is the one that the application meant.
+            let target = tcp::local_addr(&fd);
+            if target == tcp::local_addr(socket) {
+                tcp::abort_on_close(&fd);
+                return None;
             }
-            Accepted::Empty => Taking::Empty,
-            Accepted::Exhausted(e) => Taking::Exhausted(e),
-        }
+            Some(Taken { fd, source: tcp::canonical(source), target })
+        })
     }
 }
 

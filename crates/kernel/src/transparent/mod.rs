@@ -19,5 +19,5 @@ pub use interception::TransparentError;
 
 pub use holding::{Holding, Syn};
 pub use interception::Interception;
-pub use listener::{Listener, Taken, Taking};
+pub use listener::{Listener, Taken};
 pub use rules::Exceptions;

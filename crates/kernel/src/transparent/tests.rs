@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::CapabilitySet;
 
 use super::*;
+use crate::accept::Accepted;
 use crate::leave::Leave;
 use crate::netlink::Sets;
 use crate::netns::{Netns, Prefix};
@@ -83,7 +84,7 @@ fn taken(listener: &Listener) -> Taken {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
         for n in 0..listener.sockets().count() {
-            if let Taking::Taken(taken) = listener.accept(n) {
+            if let Accepted::Connection(Some(taken)) = listener.accept(n) {
                 return taken;
             }
         }
@@ -94,7 +95,7 @@ fn taken(listener: &Listener) -> Taken {
 
 fn nothing_taken(listener: &Listener) {
     for n in 0..listener.sockets().count() {
-        assert!(matches!(listener.accept(n), Taking::Empty));
+        assert!(matches!(listener.accept(n), Accepted::Empty));
     }
 }
 
@@ -269,7 +270,7 @@ fn the_listener_itself_is_nobodys_target() {
     let at = tcp::local_addr(listener.sockets().next().unwrap());
     let mut stray = connect(&host, at).unwrap();
     let start = Instant::now();
-    while !matches!(listener.accept(0), Taking::Stray) {
+    while !matches!(listener.accept(0), Accepted::Connection(None)) {
         assert!(start.elapsed() < PATIENCE);
     }
     assert!(stray.read(&mut [0; 1]).is_err(), "not reset");

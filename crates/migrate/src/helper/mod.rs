@@ -17,11 +17,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lasthop_kernel::accept::{self, Pauses};
+use lasthop_kernel::clock::Clock;
 use lasthop_kernel::lock::{Lock, LockError};
 use lasthop_kernel::network::Network;
 use lasthop_kernel::stop::Stop;
+use lasthop_units::Time;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
@@ -33,8 +36,6 @@ use super::message::{self, Answer, MESSAGE_MAX, Request};
 
 /// Clients at once; one more is turned away.
 const CLIENTS_MAX: usize = 16;
-/// How long nobody is accepted after that could not be done.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// What a helper that ends has to clean up in, before the next gives up waiting for it.
 const SUCCESSION: Duration = Duration::from_secs(3);
 /// One process in a network namespace has this role.
@@ -142,8 +143,10 @@ struct Helper {
     users: Vec<u32>,
     duty: Duty,
     clients: Vec<Client>,
+    clock: Clock,
+    pauses: Pauses,
     /// Until when nobody is accepted, since that could not be done.
-    rests_until: Option<Instant>,
+    accept_at: Option<Time>,
     buffer: Vec<u8>,
     _lock: Lock,
 }
@@ -160,7 +163,9 @@ impl Helper {
             users,
             duty: Duty::new(&config.addresses),
             clients: Vec::new(),
-            rests_until: None,
+            clock: Clock::start(),
+            pauses: Pauses::default(),
+            accept_at: None,
             buffer: vec![0; MESSAGE_MAX],
             _lock: lock,
         })
@@ -168,8 +173,8 @@ impl Helper {
 
     fn run(&mut self, listener: Option<&OwnedFd>, stop: &Stop) -> Result<(), HelperError> {
         while listener.is_some() || !self.clients.is_empty() {
-            self.rests_until.take_if(|until| *until <= Instant::now());
-            let accepting = listener.filter(|_| self.rests_until.is_none());
+            self.accept_at.take_if(|at| *at <= self.clock.now());
+            let accepting = listener.filter(|_| self.accept_at.is_none());
             let ready = self.wait(accepting, stop)?;
             if ready.stop && stop.take() > 0 {
                 break;
@@ -200,7 +205,7 @@ impl Helper {
             .collect();
         let mut polled: Vec<PollFd<'_>> =
             fds.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-        let rest = self.rests_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let rest = self.accept_at.map(|at| at.since(self.clock.now()));
         let next = self.duty.next_announcement().into_iter().chain(rest).min();
         let timeout = next.and_then(|d| Timespec::try_from(d).ok());
         match rustix::event::poll(&mut polled, timeout.as_ref()) {
@@ -217,17 +222,11 @@ impl Helper {
     }
 
     fn accept(&mut self, listener: &OwnedFd) {
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = match rustix::net::accept_with(listener, flags) {
-            Ok(socket) => socket,
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => return,
-            // Whoever waits would be reported at once again.
-            Err(error) => {
-                tracing::warn!(%error, "accept failed: paused");
-                self.rests_until = Some(Instant::now() + ACCEPT_PAUSE);
-                return;
-            }
-        };
+        let last = accept::share(|| accept::accept(listener).map(|(socket, _)| self.admit(socket)));
+        self.accept_at = self.pauses.next(self.clock.now(), last);
+    }
+
+    fn admit(&mut self, socket: OwnedFd) {
         let user = rustix::net::sockopt::socket_peercred(&socket).map(|who| who.uid.as_raw());
         let known = user.is_ok_and(|user| self.users.contains(&user));
         let refused = self.clients.iter().filter(|client| client.refusal.is_some()).count();

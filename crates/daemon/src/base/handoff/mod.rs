@@ -10,12 +10,13 @@ use std::os::fd::OwnedFd;
 
 use lasthop_control::{Handoffs as HandoffCounters, PeerReport};
 use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_kernel::log_limit::LogLimit;
 use lasthop_kernel::slab::Key;
 use lasthop_migrate::{Dumped, Failed, RouteMode};
 use lasthop_session::handoff::{self, BaseKeys};
 use lasthop_session::station::{self, Note, NoteKind, Station};
 use lasthop_session::{Event, Session, SessionId};
-use lasthop_units::{Bytes, Duration, Time};
+use lasthop_units::{Bytes, Time};
 
 pub(super) use self::migration::Migration;
 use self::wires::{BaseWires, HandoffContext};
@@ -27,9 +28,6 @@ use crate::hop::HopEvent;
 
 /// Messages in one round; what is left waits for the next.
 const ROUND_MAX: usize = 1024;
-
-/// What one base or mobile is refused is logged once in so long; what is refused meanwhile is counted.
-const REFUSED_AGAIN: Duration = Duration::from_secs(10);
 
 /// The loop's core, at a base with the hop `H` to mobiles.
 pub(super) type Core = driver::Core<WithPeers, Surrogate>;
@@ -44,8 +42,8 @@ pub(super) struct Handoffs {
     copies: BTreeMap<PublicKey, u32>,
     /// The last reason that was logged for a peer's being unreachable.
     reported: BTreeMap<PublicKey, String>,
-    /// When it was last logged that somebody was refused something, and how often that was so since.
-    refused: BTreeMap<PublicKey, (Time, u64)>,
+    /// Who was refused something.
+    refused: BTreeMap<PublicKey, LogLimit>,
     message: Vec<u8>,
 }
 
@@ -316,20 +314,9 @@ impl Handoffs {
         true
     }
 
-    /// How often somebody was refused something without a word, if it is to be logged again.
-    fn unlogged(&mut self, now: Time, from: PublicKey) -> Option<u64> {
-        let (logged, since) = self.refused.entry(from).or_insert((Time::NEVER, 0));
-        if *logged != Time::NEVER && now.since(*logged) < REFUSED_AGAIN {
-            *since += 1;
-            return None;
-        }
-        *logged = now;
-        Some(std::mem::take(since))
-    }
-
     fn log(&mut self, now: Time, Note { session, what }: Note<PublicKey>) {
         let unlogged = match what {
-            NoteKind::Refused(from, _) => match self.unlogged(now, from) {
+            NoteKind::Refused(from, _) => match self.refused.entry(from).or_default().count(now) {
                 None => return,
                 unlogged => unlogged,
             },

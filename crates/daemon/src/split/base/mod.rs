@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use lasthop_control::AssociationReport;
 use lasthop_hop::seal::{Allowed, PresharedKey, PublicKey, Responder};
 use lasthop_hop::{AssociationId, Memory, Refusal, Refusals, Refused, Stamps};
+use lasthop_kernel::accept::{self, Accepted, Pauses};
 use lasthop_kernel::reactor::{Interest, Readiness};
 use lasthop_kernel::slab::Key;
-use lasthop_kernel::tcp::{self, Accepted, Congestion};
+use lasthop_kernel::tcp::{self, Congestion};
 use lasthop_kernel::turn::Turn;
 use lasthop_units::{Seed, Stream as Random, Time};
 
@@ -29,9 +29,6 @@ use super::stream::Stream;
 use super::wires::{Owner, Wires};
 use super::{REFUSAL, VERSION, lost};
 use crate::hop::{AnyStreams, BaseHop, Hop, HopEvent};
-
-/// How long accepting pauses when descriptors have run out.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// What a connection that is no stream is for.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +65,9 @@ pub(crate) struct SplitBase {
     associations: BTreeMap<u32, Association>,
     active: VecDeque<u32>,
     events: VecDeque<HopEvent<AssociationId>>,
-    resume_at: Option<Time>,
+    pauses: Pauses,
+    /// When all listeners are accepted from, whether or not one is ready.
+    accept_at: Option<Time>,
     /// By host: each attempt has a port of its own.
     refusals: Refusals<IpAddr>,
     garbage: u64,
@@ -105,30 +104,20 @@ impl SplitBase {
             associations: BTreeMap::new(),
             active: VecDeque::new(),
             events: VecDeque::new(),
-            resume_at: None,
+            pauses: Pauses::default(),
+            accept_at: None,
             refusals: Refusals::default(),
             garbage: 0,
         })
     }
 
     fn accept(&mut self, turn: &mut Turn<'_>, listener: usize) {
-        // A flood of connections must not starve the streams.
-        let mut resume_at = turn.now;
-        for _ in 0..64 {
-            let Some(fd) = self.listeners.get(listener) else { return };
-            match tcp::accept(fd) {
-                Accepted::Connection(fd, from) => {
-                    self.track_greeting(turn, fd, tcp::canonical(from))
-                }
-                Accepted::Empty => return,
-                Accepted::Exhausted(e) => {
-                    tracing::warn!(error = %e, "accept failed: paused");
-                    resume_at = turn.now + PAUSE;
-                    break;
-                }
-            }
-        }
-        self.resume_at = Some(resume_at);
+        let last = accept::share(|| {
+            let Some(fd) = self.listeners.get(listener) else { return Accepted::Empty };
+            let accepted = accept::accept(fd);
+            accepted.map(|(fd, from)| self.track_greeting(turn, fd, tcp::canonical(from)))
+        });
+        self.accept_at = self.accept_at.max(self.pauses.next(turn.now, last));
     }
 
     fn track_greeting(&mut self, turn: &mut Turn<'_>, fd: OwnedFd, from: SocketAddr) {
@@ -311,7 +300,7 @@ impl Hop for SplitBase {
             self.greetings.next_timeout(),
             self.candidates.next_timeout(),
             self.wires.next_timeout(),
-            self.resume_at,
+            self.accept_at,
             self.refusals.next_timeout(),
         ];
         let streams = self.associations.values().map(|a| a.streams.next_timeout());
@@ -330,8 +319,7 @@ impl Hop for SplitBase {
         while let Some(id) = self.candidates.due(turn.now) {
             self.end_candidate(turn, id, "not confirmed");
         }
-        if self.resume_at.is_some_and(|at| at <= turn.now) {
-            self.resume_at = None;
+        if self.accept_at.take_if(|at| *at <= turn.now).is_some() {
             for i in 0..self.listeners.len() {
                 self.accept(turn, i);
             }
