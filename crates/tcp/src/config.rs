@@ -1,28 +1,11 @@
 //! What a connection is given when it begins.
 
 use lasthop_units::{Bytes, Duration};
+use serde::Deserialize;
 
 use crate::mobility::Mobility;
 use crate::response::{Algorithm, LossBase};
-
-/// A window, as the papers and RFCs state it: in segments or in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Window {
-    /// So many segments of the connection's segment size.
-    Segments(u32),
-    /// So many bytes.
-    Bytes(Bytes),
-}
-
-impl Window {
-    /// The window in bytes for segments of `mss` bytes.
-    pub fn bytes(self, mss: u32) -> u64 {
-        match self {
-            Self::Segments(n) => u64::from(n) * u64::from(mss),
-            Self::Bytes(b) => b.get(),
-        }
-    }
-}
+use crate::window::Window;
 
 /// When acknowledgements may wait (RFC 9293 section 3.8.6.3, RENO-7).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +68,8 @@ pub struct Persist {
 }
 
 /// What happens when the peer closes its window while data is outstanding (RENO-9).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ShrunkWindow {
     /// The retransmission timer is cancelled, SND.NXT returns to SND.UNA and the connection goes to
     /// persist, as in BSD.

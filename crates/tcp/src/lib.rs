@@ -21,9 +21,10 @@ mod sack;
 mod socket;
 mod state;
 mod stats;
+mod window;
 
 pub use ack_request::{AckRequest, AckWindow};
-pub use config::{BackoffReset, Coherence, Config, DelayedAck, Persist, Rto, ShrunkWindow, Window};
+pub use config::{BackoffReset, Coherence, Config, DelayedAck, Persist, Rto, ShrunkWindow};
 pub use connection::{
     Arrival, Connection, Estimates, Event, NotAnOpening, Outgoing, Ports, Snapshot, reset_for,
 };
@@ -33,3 +34,4 @@ pub use rtt::RttState;
 pub use socket::Socket;
 pub use state::State;
 pub use stats::{Probe, Stats};
+pub use window::Window;

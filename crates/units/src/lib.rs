@@ -33,4 +33,4 @@ pub use time::Time;
 pub use watch::{LinkNews, LinkWatch, Thaw};
 
 pub use core::time::Duration;
-pub use parse::parse_duration;
+pub use parse::{deserialize_duration, parse_duration};

@@ -84,6 +84,15 @@ pub fn parse_duration(s: &str) -> Result<Duration, ParseError> {
     quantity(s, DURATIONS, "a duration such as 300ms, 2.8s or 5min").map(Duration::from_nanos)
 }
 
+/// Reads a [duration](parse_duration) from its text form in a file, for serde's `deserialize_with`.
+///
+/// # Errors
+///
+/// As `parse_duration`.
+pub fn deserialize_duration<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
+    Span::deserialize(d).map(|span| span.0)
+}
+
 /// A duration in its text form: `20ms`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Span(pub Duration);

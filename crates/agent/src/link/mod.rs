@@ -25,14 +25,16 @@ pub use sender::{LinkSender, SenderStats};
 
 use core::net::IpAddr;
 
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, Time, deserialize_duration};
 use lasthop_wire::agent::Message;
+use serde::Deserialize;
 
 use crate::{Agent, Output, Packet, Queue, Side};
 use notice::Notices;
 
 /// How a link recovers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkConfig {
     /// Retransmissions of a frame, and probes in a row without an answer, before it is given up
     /// (DDA-6; silent: the count).
@@ -43,17 +45,23 @@ pub struct LinkConfig {
     /// congestion coherence live without (silent).
     pub in_order: bool,
     /// With `in_order`: how long a gap is waited for.
+    #[serde(deserialize_with = "deserialize_duration")]
     pub hold: Duration,
     /// How long an answer is waited for before the hop's round trip is known.
+    #[serde(deserialize_with = "deserialize_duration")]
     pub initial_timeout: Duration,
     /// The least time that an answer is waited for.
+    #[serde(deserialize_with = "deserialize_duration")]
     pub least_timeout: Duration,
     /// The number of the first frame. An end that restarts should begin elsewhere, such as at a
     /// random number: the other end takes low numbers that it has seen lately for duplicates.
+    #[serde(skip)]
     pub first_frame: u32,
     /// Tell the source of each failed attempt (EBS-1). Only a base does.
+    #[serde(skip)]
     pub notify: bool,
     /// With `notify`: the least time between two notices about one connection (silent).
+    #[serde(deserialize_with = "deserialize_duration")]
     pub notice_interval: Duration,
 }
 

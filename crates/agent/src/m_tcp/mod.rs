@@ -30,39 +30,51 @@ mod tests;
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use lasthop_units::{Duration, LinkEvent, Time};
+use lasthop_units::{Duration, LinkEvent, Time, deserialize_duration};
 use lasthop_wire::tcp::Flags;
+use serde::Deserialize;
 
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
 use flow::{Around, Flow};
 
 /// How a supervisor host works. All of these are silent in the papers that name M-TCP.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MTcpConfig {
     /// Connections that are known at most.
+    #[serde(skip)]
     pub connections: usize,
     /// A connection without packets is removed after this time.
+    #[serde(skip)]
     pub idle: Duration,
     /// Segments that are kept at most for each connection (MTC-8). What finds no room passes by
     /// unkept.
+    #[serde(rename = "cache")]
     pub buffer: usize,
     /// Segments that may be under way to a mobile that has come back, until all that was kept is
     /// sent. Meanwhile as many new ones may wait as waited when it came back, less those whose turn
     /// came, and this many more. Below four, losses meanwhile wait for timers.
+    #[serde(rename = "window")]
     pub hop_window: usize,
     /// The least silence of a mobile that owes an acknowledgement after which it is taken to be
     /// disconnected (MTC-6). It should be below the fixed host's least retransmission timeout.
+    #[serde(rename = "silence", deserialize_with = "deserialize_duration")]
     pub disconnect_after: Duration,
     /// The same in round trips of the hop; the longer of the two counts.
+    #[serde(rename = "round-trips")]
     pub disconnect_round_trips: u32,
     /// With the mobile disconnected: how often to see whether it is back.
+    #[serde(rename = "probe", deserialize_with = "deserialize_duration")]
     pub probe_interval: Duration,
     /// How long the last byte is held when all else is acknowledged and nothing comes.
+    #[serde(rename = "tail", deserialize_with = "deserialize_duration")]
     pub tail_after: Duration,
     /// The hop's round trip, and its timeout, before there is a sample.
+    #[serde(skip)]
     pub initial_timeout: Duration,
     /// The least timeout of the hop.
+    #[serde(skip)]
     pub least_timeout: Duration,
 }
 

@@ -1,6 +1,10 @@
 //! What can be set.
 
-use lasthop_units::{Bytes, Duration};
+use alloc::format;
+use alloc::string::String;
+
+use lasthop_units::{Bytes, Duration, deserialize_duration, parse_duration};
+use serde::{Deserialize, Deserializer, de};
 
 use crate::rtt::RtoBounds;
 
@@ -20,29 +24,51 @@ pub enum Timer {
     Stock,
 }
 
+impl<'de> Deserialize<'de> for Timer {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        match text.as_str() {
+            "measured" => Ok(Self::Measured),
+            "stock" => Ok(Self::Stock),
+            _ => parse_duration(&text).map(Self::Pinned).map_err(|_| {
+                let message = "is not `measured`, `stock` or a time such as `200ms`";
+                de::Error::custom(format!("`{text}` {message}"))
+            }),
+        }
+    }
+}
+
 /// The settings of a [`Snoop`](super::Snoop).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// Duplicates of an acknowledgement after which the segment is sent again; those before pass to
     /// the fixed host. 1, as in the obTCP paper's figure 5; ns-2 acts on the second (SNP-4).
+    #[serde(rename = "threshold")]
     pub dupacks: u32,
     /// The local timer.
     pub timer: Timer,
     /// The shortest time of a measured timer: 100 ms, as ns-2's (SNP-6).
+    #[serde(deserialize_with = "deserialize_duration")]
     pub tick: Duration,
     /// A measured timer before the first sample: 1 s (RFC 6298 section 2.1).
+    #[serde(rename = "initial-timer", deserialize_with = "deserialize_duration")]
     pub initial: Duration,
     /// How often snoop itself sends one segment again: 10 times (SNP-6). After that its duplicates
     /// pass to the fixed host, whose own retransmission allows as many once more.
     pub tries: u32,
     /// Segments of one connection that are kept: 100 (SNP-7). One that finds no room passes without.
+    #[serde(rename = "cache")]
     pub segments: usize,
     /// Bytes of all connections that are kept, headers included: 64 MiB.
+    #[serde(skip)]
     pub memory: Bytes,
     /// Connections that are known: 4096. The one that was silent longest gives way.
+    #[serde(skip)]
     pub connections: usize,
     /// After how long without a packet a connection is forgotten: 5 minutes. What is forgotten too
     /// early is known again from its next segment on.
+    #[serde(skip)]
     pub idle: Duration,
     /// SACK blocks tell which other segments are missing, and all of them are sent again at once
     /// instead of one per round trip; a resent one that is missing still is sent again without the

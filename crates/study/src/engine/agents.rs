@@ -2,9 +2,9 @@
 
 use lasthop_agent::AnyAgent;
 use lasthop_agent::link::{LinkConfig, LinkRetransmission};
-use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
+use lasthop_agent::m_tcp::MTcp;
 use lasthop_agent::obtcp::{self, Base, Router};
-use lasthop_agent::snoop::{self, Snoop};
+use lasthop_agent::snoop::Snoop;
 use lasthop_agent::unsplit::{self, Unsplit};
 use lasthop_sim::agents::{AgentRouter, Help, Peers};
 use lasthop_sim::net::Packet;
@@ -12,10 +12,7 @@ use lasthop_units::Scheme;
 
 use super::addresses::address;
 use crate::run::RunError;
-use crate::scenario::{
-    LocalTimer, MTcpSettings, NodeIndex, ObtcpSettings, PathHelp, RecoverySettings, Scenario,
-    SnoopSettings, Station,
-};
+use crate::scenario::{NodeIndex, ObtcpSettings, PathHelp, Scenario, Station};
 
 /// Any agent.
 pub(super) type Helper = AnyAgent<Packet>;
@@ -115,12 +112,12 @@ fn at_base(scenario: &Scenario, scheme: Scheme, station: &Station) -> Result<Hel
         }
         Scheme::DelayedDupacks | Scheme::CongestionCoherence | Scheme::Ebsn => {
             let notify = scheme == Scheme::Ebsn;
-            let config = LinkConfig { notify, ..recovery(&settings.link) };
+            let config = LinkConfig { notify, ..settings.link };
             LinkRetransmission::at_base(&config).into()
         }
         Scheme::MobileTcpUnsplit => Unsplit::at_base(&unsplit(scenario, station)).into(),
-        Scheme::MTcp => MTcp::new(&m_tcp(&settings.m_tcp)).into(),
-        _ => Snoop::new(snoop(&settings.snoop)).into(),
+        Scheme::MTcp => MTcp::new(&settings.m_tcp).into(),
+        _ => Snoop::new(settings.snoop.clone()).into(),
     })
 }
 
@@ -128,10 +125,7 @@ fn at_base(scenario: &Scenario, scheme: Scheme, station: &Station) -> Result<Hel
 pub(super) fn at_mobile(scenario: &Scenario, scheme: Scheme, station: &Station) -> Helper {
     match scheme {
         Scheme::MobileTcpUnsplit => Unsplit::at_mobile(&unsplit(scenario, station)).into(),
-        _ => {
-            let config = recovery(&scenario.agent.link);
-            LinkRetransmission::at_mobile(&config).into()
-        }
+        _ => LinkRetransmission::at_mobile(&scenario.agent.link).into(),
     }
 }
 
@@ -139,58 +133,9 @@ fn refused(error: obtcp::ConfigError) -> RunError {
     RunError::Failed(format!("agent.obtcp: {error}"))
 }
 
-fn snoop(said: &SnoopSettings) -> snoop::Config {
-    let usual = snoop::Config::default();
-    snoop::Config {
-        dupacks: said.threshold.unwrap_or(usual.dupacks),
-        timer: match said.timer {
-            Some(LocalTimer::Measured) => snoop::Timer::Measured,
-            Some(LocalTimer::Stock) => snoop::Timer::Stock,
-            Some(LocalTimer::Pinned(time)) => snoop::Timer::Pinned(time),
-            None => usual.timer,
-        },
-        tick: said.tick.map_or(usual.tick, |s| s.0),
-        initial: said.initial_timer.map_or(usual.initial, |s| s.0),
-        tries: said.tries.unwrap_or(usual.tries),
-        segments: said.cache.map_or(usual.segments, |n| n as usize),
-        use_sack: said.use_sack.unwrap_or(usual.use_sack),
-        go_back: said.go_back.unwrap_or(usual.go_back),
-        heed_backlog: said.heed_backlog.unwrap_or(usual.heed_backlog),
-        hide_sack: said.hide_sack.unwrap_or(usual.hide_sack),
-        eln: said.eln.unwrap_or(usual.eln),
-        ..usual
-    }
-}
-
 fn unsplit(scenario: &Scenario, station: &Station) -> unsplit::Config {
-    let (said, usual) = (&scenario.agent.unsplit, unsplit::Config::default());
     let hop = &scenario.link(station.hop).radio;
-    unsplit::Config {
-        segments: said.cache.map_or(usual.segments, |n| n as usize),
-        tries: said.tries.unwrap_or(usual.tries),
-        tick: said.tick.map_or(usual.tick, |s| s.0),
-        initial: said.initial_timer.map_or(usual.initial, |s| s.0),
-        longest: said.longest_timer.map_or(usual.longest, |s| s.0),
-        ride: said.ride.map_or(usual.ride, |s| s.0),
-        offers: said.offers.unwrap_or(usual.offers),
-        gaps: said.gaps.map_or(usual.gaps, |n| n as usize),
-        hide_sack: said.hide_sack.unwrap_or(usual.hide_sack),
-        mtu: hop.up.mtu.min(hop.down.mtu),
-        ..usual
-    }
-}
-
-fn m_tcp(said: &MTcpSettings) -> MTcpConfig {
-    let usual = MTcpConfig::default();
-    MTcpConfig {
-        buffer: said.cache.map_or(usual.buffer, |n| n as usize),
-        hop_window: said.window.map_or(usual.hop_window, |n| n as usize),
-        disconnect_after: said.silence.map_or(usual.disconnect_after, |s| s.0),
-        disconnect_round_trips: said.round_trips.unwrap_or(usual.disconnect_round_trips),
-        probe_interval: said.probe.map_or(usual.probe_interval, |s| s.0),
-        tail_after: said.tail.map_or(usual.tail_after, |s| s.0),
-        ..usual
-    }
+    unsplit::Config { mtu: hop.up.mtu.min(hop.down.mtu), ..scenario.agent.unsplit.clone() }
 }
 
 fn obtcp_memory(said: &ObtcpSettings) -> obtcp::Memory {
@@ -239,25 +184,14 @@ fn obtcp_router(said: &ObtcpSettings) -> obtcp::RouterConfig {
     }
 }
 
-fn recovery(said: &RecoverySettings) -> LinkConfig {
-    let usual = LinkConfig::default();
-    LinkConfig {
-        retries: said.retries.unwrap_or(usual.retries),
-        copies: said.copies.map_or(usual.copies, |n| n as usize),
-        in_order: said.in_order.unwrap_or(usual.in_order),
-        hold: said.hold.map_or(usual.hold, |s| s.0),
-        initial_timeout: said.initial_timeout.map_or(usual.initial_timeout, |s| s.0),
-        least_timeout: said.least_timeout.map_or(usual.least_timeout, |s| s.0),
-        notice_interval: said.notice_interval.map_or(usual.notice_interval, |s| s.0),
-        ..usual
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use lasthop_agent::edge::{
         CoherentDupacks, DelayedDupacks, Freeze, FreezeConfig, HopEnd, ReceiverWindows, Withhold,
     };
+
+    use lasthop_agent::m_tcp::MTcpConfig;
+    use lasthop_agent::snoop;
 
     use super::*;
 

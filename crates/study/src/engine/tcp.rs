@@ -1,9 +1,9 @@
 //! From what a scenario says about an end point to the end point's own configuration.
 
-use lasthop_tcp::{Algorithm, Config, DelayedAck as Delay, ShrunkWindow as Shrunk};
+use lasthop_tcp::{Algorithm, Config, DelayedAck as Delay};
 use lasthop_units::{Bytes, Duration};
 
-use crate::scenario::{DelayedAck, MOST_BUFFER, ShrunkWindow, Stack, TcpSettings, Variant, Window};
+use crate::scenario::{DelayedAck, MOST_BUFFER, Stack, TcpSettings};
 
 /// What stands for a send buffer without a bound where bytes exist.
 const HELD: Bytes = Bytes::from_mib(16);
@@ -45,23 +45,13 @@ fn set<T: Copy>(target: &mut T, value: Option<T>) {
 
 fn loss(config: &mut Config, settings: &TcpSettings) {
     if let Some(variant) = settings.variant {
-        config.algorithm = match variant {
-            Variant::Tahoe => Algorithm::Tahoe,
-            Variant::Reno => Algorithm::Reno,
-            Variant::NewReno => Algorithm::NewReno,
-            Variant::Sack => Algorithm::Sack,
-            Variant::Cubic => Algorithm::Cubic,
-        };
+        config.algorithm = variant;
         // Recovery by selective acknowledgements needs them.
-        config.sack |= variant == Variant::Sack;
+        config.sack |= variant == Algorithm::Sack;
     }
     set(&mut config.sack, settings.sack);
     set(&mut config.limited_transmit, settings.limited_transmit);
-    config.shrunk_window = match settings.shrunk_window {
-        Some(ShrunkWindow::Persist) => Shrunk::Persist,
-        Some(ShrunkWindow::KeepTimer) => Shrunk::KeepTimer,
-        None => config.shrunk_window,
-    };
+    set(&mut config.shrunk_window, settings.shrunk_window);
 }
 
 fn windows(config: &mut Config, settings: &TcpSettings, mtu: u32) {
@@ -69,13 +59,9 @@ fn windows(config: &mut Config, settings: &TcpSettings, mtu: u32) {
     let carried = u16::try_from(mtu.saturating_sub(HEADERS).max(1)).unwrap_or(u16::MAX);
     config.mss = said.min(carried);
     let mss = u32::from(config.mss);
-    let window = |window: Window| match window {
-        Window::Segments(n) => lasthop_tcp::Window::Segments(n),
-        Window::Bytes(n) => lasthop_tcp::Window::Bytes(n),
-    };
-    set(&mut config.initial_cwnd, settings.initial_window.map(window));
-    set(&mut config.initial_ssthresh, settings.initial_ssthresh.map(|w| Some(window(w))));
-    set(&mut config.cwnd_max, settings.max_window.map(|w| Some(window(w))));
+    set(&mut config.initial_cwnd, settings.initial_window);
+    set(&mut config.initial_ssthresh, settings.initial_ssthresh.map(Some));
+    set(&mut config.cwnd_max, settings.max_window.map(Some));
     set(&mut config.recv_buffer, settings.receive_buffer.map(|w| w.bytes(mss)));
     set(&mut config.send_buffer, settings.send_buffer.map(|w| w.bytes(mss)));
 }
@@ -108,13 +94,15 @@ fn acknowledgements(config: &mut Config, settings: &TcpSettings) {
 
 #[cfg(test)]
 mod tests {
+    use lasthop_tcp::Window;
+
     use super::*;
 
     #[test]
     fn what_a_scenario_says_replaces_the_stacks_own_values() {
         let settings = TcpSettings {
             stack: Some(Stack::Bsd1990s),
-            variant: Some(Variant::Sack),
+            variant: Some(Algorithm::Sack),
             delayed_ack: Some(DelayedAck::Off),
             give_up_after: Some(0),
             receive_buffer: Some(Window::Segments(4)),

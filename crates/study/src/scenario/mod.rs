@@ -44,10 +44,7 @@ use read::Kind;
 use traces::Traces;
 use tree::{Node, Table, Value};
 
-pub use agents::{
-    AgentSettings, LocalTimer, MTcpSettings, ObtcpSettings, RecoverySettings, SnoopSettings,
-    UnsplitSettings,
-};
+pub use agents::{AgentSettings, ObtcpSettings};
 pub use mobile::{
     AtcpSettings, CoherenceSettings, DelayedDupacksSettings, FastRtxSettings, FreezeSettings,
     GreetSettings, LinkLayerFreezeSettings, MobileSettings, ThawOn,
@@ -62,9 +59,7 @@ pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};
 pub use scheme::Schemes;
 pub use sweep::PointHash;
-pub use tcp::{
-    DelayedAck, MOST_BUFFER, MOST_HELD, ShrunkWindow, Stack, TcpSettings, Variant, Window,
-};
+pub use tcp::{DelayedAck, MOST_BUFFER, MOST_HELD, Stack, TcpSettings};
 
 /// No scenario is longer; a wrong path must not be read whole.
 const MAX_LEN: u64 = 4 * 1024 * 1024;

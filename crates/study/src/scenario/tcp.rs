@@ -1,13 +1,11 @@
 //! What a scenario says about TCP end points.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
 use lasthop_radio::Span;
+use lasthop_tcp::{Algorithm, ShrunkWindow, Window};
 use lasthop_units::{Bytes, parse_duration};
-use serde::de::{self, Visitor};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de};
 
 use super::complaint::Complaints;
 
@@ -41,7 +39,7 @@ pub struct TcpSettings {
     /// The stack whose parameters are taken wherever nothing else is said.
     pub stack: Option<Stack>,
     /// The answer to loss.
-    pub variant: Option<Variant>,
+    pub variant: Option<Algorithm>,
     /// The largest segment sent and announced, without headers. By default the link's MTU decides.
     pub mss: Option<u32>,
     /// The congestion window at the start.
@@ -122,7 +120,7 @@ impl TcpSettings {
             ("receive-buffer", self.receive_buffer),
             ("send-buffer", self.send_buffer),
         ] {
-            if window.is_some_and(Window::is_zero) {
+            if window.is_some_and(|w| w.bytes(1) == Bytes::ZERO) {
                 at(key, "nothing could ever be sent".into(), "give one segment or more");
             }
         }
@@ -167,97 +165,6 @@ pub enum Stack {
     /// The one-way agents of ns-2 with its own defaults.
     #[serde(rename = "ns2")]
     Ns2,
-}
-
-/// What happens when the window closes on outstanding data (RENO-9).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ShrunkWindow {
-    /// The retransmission timer is cancelled and the connection goes to persist, as in BSD.
-    Persist,
-    /// The retransmission timer keeps running.
-    KeepTimer,
-}
-
-/// The answer to loss (RENO-3, RENO-12).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Variant {
-    /// Slow start after every loss.
-    Tahoe,
-    /// Fast recovery, left on the first new acknowledgement.
-    Reno,
-    /// Fast recovery that outlasts partial acknowledgements (RFC 6582).
-    NewReno,
-    /// Recovery from selective acknowledgements (RFC 6675).
-    Sack,
-    /// A window that grows with the cube of time (RFC 9438).
-    Cubic,
-}
-
-/// A window, in segments or in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Window {
-    /// This many segments of the connection's size.
-    Segments(u32),
-    /// This many bytes.
-    Bytes(Bytes),
-}
-
-impl Window {
-    /// The window in bytes, given the size of a segment.
-    pub const fn bytes(self, mss: u32) -> Bytes {
-        match self {
-            Self::Segments(n) => Bytes::new((n as u64).saturating_mul(mss as u64)),
-            Self::Bytes(n) => n,
-        }
-    }
-
-    const fn is_zero(self) -> bool {
-        self.bytes(1).get() == 0
-    }
-}
-
-const WINDOW: &str = "a window such as `16` or `16 segments`, or `16KiB`";
-
-/// `16 segments`, `16KiB`.
-impl FromStr for Window {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let segments = text.trim().strip_suffix("segments").map(str::trim);
-        let window = match segments {
-            Some(n) => n.parse().ok().map(Self::Segments),
-            // A bare number as a text would leave open what it counts.
-            None if text.trim().bytes().all(|b| b.is_ascii_digit()) => None,
-            None => text.parse().ok().map(Self::Bytes),
-        };
-        window.ok_or_else(|| format!("`{text}` is not {WINDOW}"))
-    }
-}
-
-impl<'de> Deserialize<'de> for Window {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
-            type Value = Window;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(WINDOW)
-            }
-
-            fn visit_i64<E: de::Error>(self, n: i64) -> Result<Window, E> {
-                let n = u32::try_from(n);
-                n.map(Window::Segments)
-                    .map_err(|_| E::custom(format!("found {n:?}, expected {WINDOW}")))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Window, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-        d.deserialize_any(Reader)
-    }
 }
 
 /// How long an acknowledgement may wait (RENO-7).

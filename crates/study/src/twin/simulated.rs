@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use lasthop_agent::edge::WithholdConfig;
 use lasthop_agent::{obtcp, snoop};
 use lasthop_radio::Span;
+use lasthop_tcp::{Algorithm, ShrunkWindow, Window};
 use lasthop_units::{Duration, Rate, Seed};
 use rayon::prelude::*;
 
@@ -14,8 +15,7 @@ use crate::run::{Engine, Outputs, RunError};
 use crate::scenario::{
     AgentSettings, AtcpSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings,
     MobileTcpSettings, NodeIndex, NodeKind, ObtcpSettings, Rwc, Scenario, ScenarioNode, Schemes,
-    ShrunkWindow, Signal, Signals, SnoopSettings, Srp, Stack, TcpSettings, Traffic, Variant,
-    Window,
+    Signal, Signals, Srp, Stack, TcpSettings, Traffic,
 };
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
@@ -72,7 +72,7 @@ pub fn scenario(cell: &Cell) -> Scenario {
         srp: Srp::default(),
         mobile_tcp: MobileTcpSettings::default(),
         agent: AgentSettings {
-            snoop: snoop_of_kernels(),
+            snoop: snoop::Config::modern(),
             obtcp: obtcp_of_kernels(),
             ..AgentSettings::default()
         },
@@ -83,19 +83,6 @@ pub fn scenario(cell: &Cell) -> Scenario {
 }
 
 /// As `lasthop agent` has it.
-fn snoop_of_kernels() -> SnoopSettings {
-    let config = snoop::Config::modern();
-    SnoopSettings {
-        tick: Some(Span(config.tick)),
-        cache: u32::try_from(config.segments).ok(),
-        use_sack: Some(config.use_sack),
-        go_back: Some(config.go_back),
-        heed_backlog: Some(config.heed_backlog),
-        ..SnoopSettings::default()
-    }
-}
-
-/// The same.
 fn obtcp_of_kernels() -> ObtcpSettings {
     let config = obtcp::RouterConfig::modern();
     ObtcpSettings {
@@ -167,8 +154,8 @@ fn tcp(cell: &Cell) -> TcpSettings {
     TcpSettings {
         stack: Some(Stack::Modern),
         variant: Some(match cell.sender {
-            Sender::Reno => Variant::NewReno,
-            Sender::Cubic => Variant::Cubic,
+            Sender::Reno => Algorithm::NewReno,
+            Sender::Cubic => Algorithm::Cubic,
         }),
         sack: Some(cell.sender.sack()),
         timestamps: Some(cell.sender.timestamps()),

@@ -116,10 +116,10 @@ impl Connection {
 
     fn initial_windows(config: &Config, mss: u32) -> Windows {
         let size = u64::from(mss);
-        let max = config.cwnd_max.map_or(LARGEST_WINDOW, |w| w.bytes(mss));
+        let max = config.cwnd_max.map_or(LARGEST_WINDOW, |w| w.bytes(mss).get());
         let max = max.clamp(size, LARGEST_WINDOW);
-        let initial = config.initial_cwnd.bytes(mss).clamp(size, max);
-        let ssthresh = config.initial_ssthresh.map_or(LARGEST_WINDOW, |w| w.bytes(mss));
+        let initial = config.initial_cwnd.bytes(mss).get().clamp(size, max);
+        let ssthresh = config.initial_ssthresh.map_or(LARGEST_WINDOW, |w| w.bytes(mss).get());
         Windows { cwnd: initial, ssthresh, max, initial, mss: size, base: config.loss_base }
     }
 

@@ -7,12 +7,14 @@ mod cubic;
 mod reno;
 
 use lasthop_units::{Duration, Time};
+use serde::Deserialize;
 
 pub use cubic::Cubic;
 pub use reno::Reno;
 
 /// Which answer to loss a connection has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Algorithm {
     /// Fast retransmit, then slow start (4.3BSD-Tahoe).
     Tahoe,

@@ -244,7 +244,7 @@ impl Player<'_> {
             }
             Check::Size(of, wanted) => {
                 let mss = u32::try_from(it.segment_size().get()).unwrap_or(u32::MAX);
-                agree(of.name, &wanted.bytes(mss), &(of.of)(it, now).get())
+                agree(of.name, &wanted.bytes(mss).get(), &(of.of)(it, now).get())
             }
             Check::Span(of, wanted) => agree(of.name, &span(*wanted), &span((of.of)(it, now))),
             Check::Count(of, wanted) => agree(of.name, wanted, &(of.of)(it, now)),
