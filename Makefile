@@ -24,14 +24,14 @@ demo-handoff:
 	$(CARGO) build --locked --release -p lasthop -p lasthop-study-cli
 	$(BIN)/release/lasthop demo handoff $(DEMO)
 
-# Everything that must hold before a commit. The programs are built first because tests run them.
+# Everything that must hold before a commit. The programs are built first because tests run them, with the
+# tests: alone their dependencies would have other features, and all be built twice.
 test:
 	tools/need test
 	$(MAKE) lint purity requirements
-	$(CARGO) build --locked --workspace --profile test
+	$(CARGO) build --locked --workspace --all-targets --profile test
 	tools/tests --locked --workspace --no-fail-fast
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
-	$(MAKE) fuzz-smoke
 
 lint:
 	tools/lint
@@ -65,7 +65,7 @@ soak:
 
 # Each fuzz target for a moment, on a stable toolchain; without coverage to guide it.
 fuzz-smoke:
-	$(CARGO) test --locked --manifest-path fuzz/Cargo.toml --target-dir $(BIN)/fuzz
+	$(CARGO) test --locked -p lasthop-fuzz
 
 # Each fuzz target with coverage, for FUZZ_SECONDS: wants a nightly toolchain and cargo-fuzz.
 FUZZ_SECONDS ?= 300

@@ -1,13 +1,14 @@
-//! A base that serves several mobiles, one of which means harm, as does whoever has recorded what the others said:
-//! handshakes made, repeated, changed and made up, from any address. The honest mobiles get in while that goes on,
-//! nothing panics or spins, and what the base keeps and answers stays bounded.
+//! A base that serves several mobiles, one of which means harm, as does whoever has recorded what the others said, or
+//! has stolen the key of one but not what it shares with the base: handshakes made, repeated, changed and made up, from
+//! any address. The honest mobiles get in while that goes on, nobody else does as one of them, nothing panics or
+//! spins, and what the base keeps and answers stays bounded.
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use arbitrary::Unstructured;
-use lasthop_hop::seal::{Keypair, PublicKey};
+use lasthop_hop::seal::{Allowed, Keypair, PresharedKey, PublicKey};
 use lasthop_hop::srp::Srp;
 use lasthop_hop::{Base, HopConfig, Mobile, Streams};
 use lasthop_units::{Seed, Time};
@@ -34,6 +35,10 @@ const WALL_CLOCK: u64 = 1 << 60;
 static KEYS: LazyLock<[Keypair; 5]> =
     LazyLock::new(|| [0, 1, 2, 3, 4].map(|n| Keypair::generate(Seed::from_u64(n))));
 const INSIDER: usize = 3;
+const STRANGER: usize = 4;
+/// The honest mobile that shares a key with the base.
+const SHARING: usize = 1;
+static SHARED: LazyLock<PresharedKey> = LazyLock::new(|| PresharedKey::generate(Seed::from_u64(5)));
 
 struct World {
     now: Time,
@@ -55,7 +60,9 @@ fn mobile(keys: usize, seed: u64, now: Time, clock: u64) -> Mobile<Addr> {
 
 impl World {
     fn new(many: bool) -> Self {
-        let allowed: Vec<PublicKey> = KEYS[1..=INSIDER].iter().map(|keys| *keys.public()).collect();
+        let mut allowed: Vec<Allowed> =
+            KEYS[1..=INSIDER].iter().map(|keys| (*keys.public()).into()).collect();
+        allowed[SHARING].psk = SHARED.clone();
         let base =
             Base::<_, Srp>::new(HopConfig::default(), KEYS[0].clone(), allowed, Seed::from_u64(9));
         Self {
@@ -83,6 +90,9 @@ impl World {
     fn join(&mut self, which: usize) {
         if self.honest[which].is_none() {
             let mut new = mobile(1 + which, 50 + which as u64, self.now, WALL_CLOCK);
+            if which == SHARING {
+                new = new.with_psk(self.now, SHARED.clone());
+            }
             let stream = new.open().expect("room");
             assert_eq!(new.write(stream, &[which as u8]), Ok(1));
             self.honest[which] = Some(new);
@@ -99,7 +109,11 @@ impl World {
                 self.begun += 1;
                 let clock =
                     WALL_CLOCK + (u64::from(argument) << if argument & 1 > 0 { 52 } else { 20 });
-                let keys = if operation % 10 == 2 && argument & 2 > 0 { 4 } else { INSIDER };
+                let keys = match (operation % 10, argument & 6) {
+                    (2, 2) => STRANGER,
+                    (2, 6) => 1 + SHARING,
+                    _ => INSIDER,
+                };
                 self.insiders.push_back((from, mobile(keys, 100 + self.begun, self.now, clock)));
                 if self.insiders.len() > 4 {
                     self.insiders.pop_front();
@@ -203,6 +217,9 @@ impl World {
         let standing = self.base.associations().count();
         assert!(standing <= MANY * INSIDER, "{standing} associations");
         assert!(self.base.unconfirmed() <= CANDIDATES_MAX);
+        let sharing = KEYS[1 + SHARING].public();
+        let is_in = self.base.associations().any(|(_, mobile, _)| mobile == sharing);
+        assert!(!is_in || self.honest[SHARING].is_some(), "a stolen key is enough");
         // Each of these costs Diffie-Hellmans: of those that show no cookie, and of those that do.
         let read = (stats.handshakes + stats.strangers + stats.stale) as f64;
         let seconds = self.now.as_secs_f64();

@@ -6,7 +6,7 @@ use std::sync::{LazyLock, Mutex};
 use blake2::digest::consts::U16;
 use blake2::digest::{FixedOutput, KeyInit, Update};
 use blake2::{Blake2s256, Blake2sMac, Digest};
-use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, OpeningKey, Responder};
+use lasthop_hop::seal::{Hello, Initiator, Keypair, Limits, OpeningKey, PresharedKey, Responder};
 use lasthop_units::{Seed, Time};
 use lasthop_wire::datagram::{Kind, MAC_LEN};
 
@@ -28,11 +28,12 @@ impl Handshake {
         let [mobile, base] = [1, 2].map(|n| Keypair::generate(Seed::from_u64(n)));
         let public = *base.public();
         let mobile = Initiator::new(&mobile, &public, 0, hello(1), Seed::from_u64(3));
-        let mobile = mobile.expect("usable key");
+        let psk = PresharedKey::generate(Seed::from_u64(5));
+        let mobile = mobile.expect("usable key").with_psk(&psk);
         let mut base = Responder::new(base, Seed::from_u64(4));
 
         let mut reply = vec![0; 300];
-        let request = base.read(mobile.datagram()).expect("genuine");
+        let request = base.read(mobile.datagram()).expect("genuine").with_psk(psk);
         let (len, keys) = request.accept(&hello(2), &mut reply).expect("room");
         reply.truncate(len);
 

@@ -243,7 +243,7 @@ fn handoffs() {
 fn stations() {
     // Every operation, with each argument, at once and with time between.
     let all: Vec<u8> = (0..=255).flat_map(|n: u8| [n, n.wrapping_mul(29), 19, 20]).collect();
-    let numbers: Vec<u8> = (0..400_u32).map(|n| (n * n >> 3) as u8).collect();
+    let numbers: Vec<u8> = (0..400_u32).map(|n| ((n * n) >> 3) as u8).collect();
     // The insider has connections, and moves with them: to the other base, to the harmful one, which asks for what
     // stays, and back, with a state of that one's making.
     let connects = [13, 0, 13, 1, 13, 8, 19, 9];
