@@ -31,7 +31,6 @@ test:
 	$(MAKE) lint purity requirements
 	$(CARGO) build --locked --workspace --all-targets --profile test
 	tools/tests --locked --workspace --no-fail-fast
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps
 
 lint:
 	tools/lint

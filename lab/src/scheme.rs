@@ -217,8 +217,18 @@ impl Carrier {
         let keys = if hop.bare { None } else { Some([Key::generate()?, Key::generate()?]) };
         match &keys {
             Some([of_base, of_mobile]) => {
-                base.extend(words(&["--key", &of_base.path(), "--allow", &of_mobile.public]));
-                mobile.extend(words(&["--key", &of_mobile.path(), "--base-key", &of_base.public]));
+                base.extend(words(&[
+                    "--key",
+                    &of_base.secret.path(),
+                    "--allow",
+                    &of_mobile.public,
+                ]));
+                mobile.extend(words(&[
+                    "--key",
+                    &of_mobile.secret.path(),
+                    "--base-key",
+                    &of_base.public,
+                ]));
             }
             None => [&mut base, &mut mobile]
                 .into_iter()

@@ -16,7 +16,7 @@ use super::{peer_address, radios};
 use crate::client::Via;
 use crate::error::LabError;
 use crate::folder::Folder;
-use crate::key::Key;
+use crate::key::{Key, Secret};
 use crate::process::{self, Daemon};
 use crate::topology::Family;
 use crate::wait::{wait_for, wait_for_listener};
@@ -129,6 +129,8 @@ pub struct Fleet {
 struct Keys {
     bases: Vec<Key>,
     mobile: Key,
+    /// What any two of them share.
+    psk: Secret,
 }
 
 impl Fleet {
@@ -146,7 +148,7 @@ impl Fleet {
         let folder = Folder::new()?;
         let count = if settings.handoff.is_some() { BASES } else { 1 };
         let bases = (0..count).map(|_| Key::generate()).collect::<Result<_, _>>()?;
-        let keys = Keys { bases, mobile: Key::generate()? };
+        let keys = Keys { bases, mobile: Key::generate()?, psk: Secret::preshared()? };
         let mut fleet = Self {
             bases: Vec::new(),
             helpers: (0..count).map(|_| None).collect(),
@@ -177,11 +179,13 @@ impl Fleet {
 
     fn base_file(&self, number: usize) -> String {
         let Settings { hop, family, handoff, .. } = &self.settings;
-        let Keys { bases, mobile } = &self.keys;
+        let Keys { bases, mobile, psk } = &self.keys;
+        let psk = psk.path();
         let mut text = format!(
-            "listen = [\"{}\"]\nkey = {:?}\nallow = [\"{}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
+            "listen = [\"{}\"]\nkey = {:?}\nallow = [{{ key = \"{}\", psk = {psk:?} }}]\n\
+             hop = \"{hop}\"\ncontrol = {:?}\n",
             hop_address(*family, number),
-            bases[index(number)].path(),
+            bases[index(number)].secret.path(),
             mobile.public,
             self.control_of_base(number),
         );
@@ -205,7 +209,7 @@ impl Fleet {
         for peer in (1..=BASES).filter(|peer| *peer != number && is_known(peer)) {
             let _ = write!(
                 text,
-                "[[peers]]\nname = \"b{peer}\"\nkey = \"{}\"\naddress = \"{}\"\nvia = \"{}\"\n",
+                "[[peers]]\nname = \"b{peer}\"\nkey = \"{}\"\npsk = {psk:?}\naddress = \"{}\"\nvia = \"{}\"\n",
                 bases[index(peer)].public,
                 peer_address(*family, peer),
                 base_address(*family, peer),
@@ -220,19 +224,22 @@ impl Fleet {
 
     fn mobile_file(&self) -> String {
         let Settings { hop, family, transparent, handoff, .. } = &self.settings;
+        let psk = self.keys.psk.path();
         let mut text = format!(
             "key = {:?}\nproxy = [\"{PROXY}\"]\nhop = \"{hop}\"\ncontrol = {:?}\n",
-            self.keys.mobile.path(),
+            self.keys.mobile.secret.path(),
             self.control(),
         );
         for (number, Key { public, .. }) in (1..).zip(&self.keys.bases) {
             let address = hop_address(*family, number);
             let _ = match handoff {
-                None => write!(text, "base = \"{address}\"\nbase_key = \"{public}\"\n"),
+                None => {
+                    write!(text, "base = \"{address}\"\nbase_key = \"{public}\"\npsk = {psk:?}\n")
+                }
                 Some(_) => write!(
                     text,
                     "[[bases]]\nname = \"b{number}\"\naddress = \"{address}\"\n\
-                     key = \"{public}\"\ninterface = \"{}\"\n",
+                     key = \"{public}\"\npsk = {psk:?}\ninterface = \"{}\"\n",
                     radios::name(number),
                 ),
             };

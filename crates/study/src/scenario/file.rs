@@ -6,14 +6,14 @@ use serde::Deserialize;
 use super::agents::AgentSettings;
 use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
-use super::model::{HandoffMode, Headers, MobileIp, Node, Signals, Traffic};
+use super::model::{HandoffMode, Headers, Node, Signals, Traffic};
 use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::tree::{self, Entry, Table, Value};
 use crate::ordered::Ordered;
 
 /// The keys at the top of a file, those of a sweep included.
-pub(crate) const TOP: [&str; 22] = [
+pub(crate) const TOP: [&str; 21] = [
     "name",
     "about",
     "runs",
@@ -33,7 +33,6 @@ pub(crate) const TOP: [&str; 22] = [
     "mobile",
     "rwc",
     "handoff",
-    "mobile-ip",
     "signals",
     "measure",
 ];
@@ -73,7 +72,6 @@ pub(crate) struct ScenarioFile {
     #[serde(default)]
     pub(crate) rwc: RwcFile,
     pub(crate) handoff: Option<HandoffFile>,
-    pub(crate) mobile_ip: Option<MobileIp>,
     #[serde(default)]
     pub(crate) signals: Signals,
     #[serde(default)]

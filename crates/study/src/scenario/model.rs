@@ -26,8 +26,6 @@ pub struct Scenario {
     pub flows: Vec<Flow>,
     /// The mobile's moves and disconnections.
     pub handoff: Option<Handoff>,
-    /// Mobile IP's parameters, where a home agent is among the nodes.
-    pub mobile_ip: Option<MobileIp>,
     /// What link signals are worth (LNK-14).
     pub signals: Signals,
     /// SRP on the hop.
@@ -111,12 +109,6 @@ pub struct Node {
     pub name: String,
     /// What it is.
     pub kind: NodeKind,
-    /// It keeps the bindings of mobiles whose home is here (MIP-1).
-    #[serde(default)]
-    pub home_agent: bool,
-    /// It advertises itself and registers mobiles (MIP-2).
-    #[serde(default)]
-    pub foreign_agent: bool,
     /// M-TCP's agent for the bases below it lives here (MTC-1).
     #[serde(default)]
     pub supervisor: bool,
@@ -333,31 +325,6 @@ pub struct Move {
     pub pause: Duration,
     /// The cell that serves after it.
     pub cell: LinkIndex,
-}
-
-/// Mobile IP's parameters (MIP-1, MIP-2, MIP-8).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct MobileIp {
-    /// From one advertisement to the next.
-    #[serde(deserialize_with = "span")]
-    pub advertise: Duration,
-    /// How long a binding lasts.
-    #[serde(deserialize_with = "span")]
-    pub lifetime: Duration,
-    /// After which a registration request is repeated.
-    #[serde(deserialize_with = "span")]
-    pub retry: Duration,
-    /// The old foreign agent forwards what still comes (MIP-4).
-    pub forward_from_old: bool,
-}
-
-impl Default for MobileIp {
-    fn default() -> Self {
-        let second = Duration::from_secs(1);
-        let lifetime = Duration::from_secs(300);
-        Self { advertise: second, lifetime, retry: second, forward_from_old: false }
-    }
 }
 
 /// The link signals that upper layers get (LNK-14).

@@ -11,8 +11,8 @@ use lasthop_units::{Bytes, Rate, Scheme};
 use super::complaint::Complaints;
 use super::file::{FlowFile, LinkFile, MeasureFile, ScenarioFile, SrpFile};
 use super::model::{
-    Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, MobileIp, Node, NodeIndex, NodeKind,
-    Scenario, Signal, Signals, Srp, SrpWindow, Traffic,
+    Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, Node, NodeIndex, NodeKind, Scenario,
+    Signal, Signals, Srp, SrpWindow, Traffic,
 };
 use super::path;
 use super::problem::suggest;
@@ -58,7 +58,6 @@ impl Builder<'_> {
         self.tcp(&file.tcp);
         let flows = self.flows(file, &nodes);
         let handoff = file.handoff.as_ref().map(|h| self.handoff(h, end, &nodes, links.as_deref()));
-        let mobile_ip = self.mobile_ip(file.mobile_ip, &nodes);
         let measure = self.measure(&file.measure, end, &nodes, links.as_deref());
         file.agent.check(&mut self.wrong);
         file.mobile_tcp.check(&mut self.wrong);
@@ -89,7 +88,6 @@ impl Builder<'_> {
             nodes,
             flows,
             handoff,
-            mobile_ip,
             signals,
             srp,
             mobile_tcp: file.mobile_tcp,
@@ -134,12 +132,6 @@ impl Builder<'_> {
         let node = |(name, node): &(String, Node)| Node { name: name.clone(), ..node.clone() };
         let nodes: Vec<Node> = named.0.iter().map(node).collect();
         for node in &nodes {
-            let agent = node.home_agent || node.foreign_agent;
-            if agent && !matches!(node.kind, NodeKind::Router | NodeKind::Base) {
-                let key = if node.home_agent { "home-agent" } else { "foreign-agent" };
-                let remedy = "give the role to a router or a base";
-                self.wrong.add(&["node", &node.name, key], "a host cannot be an agent", remedy);
-            }
             if node.supervisor && !matches!(node.kind, NodeKind::Router | NodeKind::Base) {
                 let path = ["node", &node.name, "supervisor"];
                 let remedy = "give the role to a router or a base";
@@ -373,15 +365,6 @@ impl Builder<'_> {
                 }
             }
         }
-    }
-
-    fn mobile_ip(&mut self, said: Option<MobileIp>, nodes: &[Node]) -> Option<MobileIp> {
-        let has_home = nodes.iter().any(|n| n.home_agent);
-        if said.is_some() && !has_home {
-            let remedy = "set `home-agent = true` at the router of the mobile's home";
-            self.wrong.add(&["mobile-ip"], "no node is a home agent", remedy);
-        }
-        has_home.then(|| said.unwrap_or_default())
     }
 
     fn signals(&mut self, said: Signals, flows: &[Flow]) -> Signals {

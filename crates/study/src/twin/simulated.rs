@@ -67,7 +67,6 @@ pub fn scenario(cell: &Cell) -> Scenario {
         links,
         flows: vec![flow],
         handoff: cell.handoff(),
-        mobile_ip: None,
         signals: signals(cell),
         srp: Srp::default(),
         mobile_tcp: MobileTcpSettings::default(),
@@ -108,13 +107,7 @@ fn atcp_of_kernels() -> AtcpSettings {
 
 /// Fixed host, base, mobile router if there is one, and mobile, in a row.
 fn topology(cell: &Cell) -> (Vec<ScenarioNode>, Vec<Link>) {
-    let node = |name: &str, kind| ScenarioNode {
-        name: name.into(),
-        kind,
-        home_agent: false,
-        foreign_agent: false,
-        supervisor: false,
-    };
+    let node = |name: &str, kind| ScenarioNode { name: name.into(), kind, supervisor: false };
     let mut nodes = vec![node("server", NodeKind::FixedHost), node("base", NodeKind::Base)];
     if cell.condition.has_router() {
         nodes.push(node("train", NodeKind::MobileRouter));

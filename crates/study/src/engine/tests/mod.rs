@@ -169,15 +169,6 @@ fn segments_fit_the_smallest_link_of_the_path() {
     assert!(metric(&outcome, "upload.data_segments") >= 1e6 / 216.0);
 }
 
-#[test]
-fn what_is_not_there_yet_is_said_before_anything_runs() {
-    let change = "node.home = { kind = \"router\", home-agent = true }\n";
-    let study = Study::parse(Path::new("x.toml"), &with(change)).expect("reads");
-    let scenario = study.scenario(&study.points()[0], Seed::from_u64(1)).expect("builds");
-    let error = Simulator.check(&scenario).expect_err("accepted").to_string();
-    assert!(error.contains("home and foreign agents") && error.contains("not yet"), "{error}");
-}
-
 const SCHEMES: [&str; 6] = ["none", "split-tcp", "i-tcp", "srp", "srp-1994", "mobile-tcp"];
 
 /// The scenario with a scheme, by its name or by that of its profile.
@@ -307,14 +298,6 @@ fn help_that_cannot_be_given_is_refused() {
         let scenario = study.scenario(&study.points()[0], Seed::from_u64(1)).expect("builds");
         let error = Simulator.check(&scenario).expect_err("accepted").to_string();
         assert!(error.contains(told), "{error}");
-    }
-}
-
-/// A table cannot be begun twice in TOML, so that a node goes into the one that is there.
-fn with(change: &str) -> String {
-    match change.strip_prefix("node.") {
-        Some(node) => CELLS.replace("[node]\n", &format!("[node]\n{node}")),
-        None => format!("{change}{CELLS}"),
     }
 }
 
