@@ -58,7 +58,7 @@ fn a_process_without_descriptors_rests_and_goes_on_when_it_has_some() {
             thread::scope(|scope| {
                 let under = scope.spawn(|| talks(&stage, "without", 6));
                 if role == "mobile" {
-                    let paused = || stage.mobile_said().contains("accept failed: paused");
+                    let paused = || stage.mobile_said().contains("accept failed: tried again");
                     wait_or(PATIENCE, paused, || format!("no accept fails\n{}", stage.said()));
                 }
                 let asking = scope.spawn(|| stage.asked(n).map(drop).map_err(|e| e.to_string()));
@@ -148,7 +148,7 @@ fn a_helper_without_descriptors_rests_and_serves_when_it_has_some() {
     let tracer = Tracer::attach(helper.id(), Seed::from_u64(22));
     let usual = limit(helper.id(), Some(3));
     let client = connect().unwrap();
-    let paused = || helper.said().contains("accept failed: paused");
+    let paused = || helper.said().contains("accept failed: tried again");
     let rests = (0..DEARTH.as_millis() / 20).any(|_| {
         thread::sleep(Duration::from_millis(20));
         paused()
