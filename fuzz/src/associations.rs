@@ -1,7 +1,7 @@
 //! A base that serves several mobiles, one of which means harm, as does whoever has recorded what the others said, or
 //! has stolen the key of one but not what it shares with the base: handshakes made, repeated, changed and made up, from
-//! any address. The honest mobiles get in while that goes on, nobody else does as one of them, nothing panics or
-//! spins, and what the base keeps and answers stays bounded.
+//! any address. The honest mobiles get in while that goes on, but that whose key is stolen, as which nobody does then;
+//! nothing panics or spins, and what the base keeps and answers stays bounded.
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -46,6 +46,8 @@ struct World {
     honest: [Option<Mobile<Addr>>; 2],
     insiders: VecDeque<(Addr, Mobile<Addr>)>,
     begun: u64,
+    /// Somebody uses the stolen key.
+    stolen: bool,
     /// All that was sent to the base, the last of it.
     recorded: VecDeque<Vec<u8>>,
     /// What the others sent last, and from where.
@@ -71,6 +73,7 @@ impl World {
             honest: [None, None],
             insiders: VecDeque::new(),
             begun: 0,
+            stolen: false,
             recorded: VecDeque::new(),
             flood: VecDeque::new(),
         }
@@ -114,6 +117,7 @@ impl World {
                     (2, 6) => 1 + SHARING,
                     _ => INSIDER,
                 };
+                self.stolen |= keys == 1 + SHARING;
                 self.insiders.push_back((from, mobile(keys, 100 + self.begun, self.now, clock)));
                 if self.insiders.len() > 4 {
                     self.insiders.pop_front();
@@ -244,13 +248,14 @@ pub fn run(bytes: &[u8]) {
     while !input.is_empty() {
         world.operate(&mut input);
     }
+    let come_in = if world.stolen { 0..SHARING } else { 0..HONEST.len() };
     (0..HONEST.len()).for_each(|which| world.join(which));
     for _ in 0..1500 {
         for (from, datagram) in world.flood.clone() {
             world.base.handle_datagram(world.now, from, &mut datagram.clone());
         }
         world.settle();
-        if (0..HONEST.len()).all(|which| world.heard(which)) {
+        if come_in.clone().all(|which| world.heard(which)) {
             return;
         }
         world.advance(Duration::from_millis(10));
