@@ -108,20 +108,14 @@ pub struct Journey {
 pub struct Outcome {
     /// From the start to the last byte at the receiver; none if it did not come (MET-1, MET-13).
     pub received: Option<Duration>,
-    /// From the start to the last acknowledgement at the sender, where the sender is TCP.
-    pub acknowledged: Option<Duration>,
     /// Bytes that arrived.
     pub bytes: Bytes,
-    /// Latencies of the session's handoffs (MET-12).
-    pub handoffs: Vec<Option<Duration>>,
     /// The session broke.
     pub broken: bool,
     /// Resets that the fixed host or the mobile sent.
     pub resets: u64,
     /// Connections that the fixed host accepted: one, if it noticed nothing (MHP-24).
     pub accepted: u64,
-    /// The hash of all that happened.
-    pub trace_hash: u64,
 }
 
 /// How far a transfer is at one moment.
@@ -207,7 +201,6 @@ pub struct Run {
     network: Network<JourneyNode>,
     mobile: NodeId,
     fixed: NodeId,
-    bases: Vec<NodeId>,
     cells: Vec<Cell>,
     give_up: Duration,
     way: Way,
@@ -239,7 +232,6 @@ impl Journey {
         network.set_route(router, FIXED, Some(forth));
         let back = network.add_link(fixed, router, &self.wired_down)?;
         network.set_default_route(fixed, Some(back));
-        let mut bases = Vec::new();
         let mut cells = Vec::new();
         let mut towards = Vec::new();
         for n in 0..=self.pauses.len() as u32 {
@@ -253,11 +245,9 @@ impl Journey {
             network.set_route(base, MOBILE, Some(down));
             network.set_route(router, base_addr(n), Some(back));
             network.set_route(mobile, base_addr(n), Some(up));
-            bases.push(base);
             cells.push(cell);
         }
-        let mut run =
-            Run { network, mobile, fixed, bases, cells, give_up: self.give_up, way: self.way };
+        let mut run = Run { network, mobile, fixed, cells, give_up: self.give_up, way: self.way };
         run.enter(Time::ZERO, 0, router, &towards);
         for (n, pause) in self.pauses.iter().enumerate() {
             run.leave(Time::ZERO + pause.at, n);
@@ -380,26 +370,6 @@ impl Run {
         self.network.tap(TapPoint::Node(self.fixed), observer.clone());
     }
 
-    /// The network, to watch.
-    pub fn network(&self) -> &Network<JourneyNode> {
-        &self.network
-    }
-
-    /// The mobile's node.
-    pub fn mobile(&self) -> NodeId {
-        self.mobile
-    }
-
-    /// The fixed host's node.
-    pub fn fixed(&self) -> NodeId {
-        self.fixed
-    }
-
-    /// The nodes of the bases, cell by cell.
-    pub fn bases(&self) -> &[NodeId] {
-        &self.bases
-    }
-
     /// Lets everything up to `at` happen.
     ///
     /// # Errors
@@ -500,19 +470,12 @@ impl Run {
             JourneyNode::Host(host) => *host.stats(),
             _ => Default::default(),
         };
-        let handoffs = match self.network.node(self.mobile) {
-            JourneyNode::Mobile(m) => m.handoffs().iter().map(super::Handoff::latency).collect(),
-            _ => Vec::new(),
-        };
         Outcome {
             received: finished.and_then(|r| r.last_byte).map(|at| at.since(Time::ZERO)),
-            acknowledged: self.sender().and_then(|r| r.acknowledged).map(|at| at.since(Time::ZERO)),
             bytes: receiver.map_or(Bytes::ZERO, |r| r.received),
-            handoffs,
             broken: self.broken(),
             resets: host(self.fixed).resets_sent + host(self.mobile).resets_sent,
             accepted: host(self.fixed).accepted,
-            trace_hash: self.network.trace().hash(),
         }
     }
 }

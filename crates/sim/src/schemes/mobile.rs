@@ -65,9 +65,8 @@ struct Carried {
     handoffs: Vec<Handoff>,
     broken: Option<Broken>,
     flows: BTreeMap<ConnId, Flow>,
-    /// Ports that fixed hosts may open connections to (MHP-6), and those that receive UDP.
+    /// Ports that fixed hosts may open connections to (MHP-6).
     listeners: BTreeSet<u16>,
-    udp: BTreeSet<u16>,
     /// What the hop before knew, until its connections are reopened.
     estimates: BTreeMap<ConnId, Estimates>,
     events: VecDeque<(FlowId, Event)>,
@@ -108,7 +107,6 @@ impl<A: App> MobileStation<A> {
             broken: None,
             flows: BTreeMap::new(),
             listeners: BTreeSet::new(),
-            udp: BTreeSet::new(),
             estimates: BTreeMap::new(),
             events: VecDeque::new(),
             now: Time::ZERO,
@@ -367,13 +365,7 @@ impl<A: App> Node for MobileStation<A> {
         if packet.corrupted || packet.dst != self.carried.addr {
             return;
         }
-        match packet.body {
-            Body::Udp { dst_port, .. } if self.carried.udp.contains(&dst_port) => {
-                let Self { carried, app } = self;
-                app.handle_datagram(&mut Io::new(carried, ctx), &packet);
-            }
-            _ => self.carried.handle_packet(ctx.now(), &mut packet),
-        }
+        self.carried.handle_packet(ctx.now(), &mut packet);
         drop(packet);
         self.run_machines(ctx);
     }
@@ -440,10 +432,6 @@ impl Sockets for Carried {
     fn listen(&mut self, port: u16, _config: tcp::Config, _content: Content) {
         self.listeners.insert(port);
         self.hop.listen(port);
-    }
-
-    fn open_udp(&mut self, port: u16) {
-        self.udp.insert(port);
     }
 
     /// The hop carries real bytes: those of a virtual stream are made up.

@@ -4,18 +4,15 @@ use core::net::Ipv4Addr;
 use core::ops::{Deref, DerefMut};
 
 use lasthop_tcp as tcp;
-use lasthop_units::{Bytes, LinkEvent, Time};
+use lasthop_units::{LinkEvent, Time};
 
 use super::{Content, FlowId, Sockets};
-use crate::net::{Body, Context, Datagram};
+use crate::net::Context;
 
 /// An application.
 pub trait App {
     /// Something happened to one of the host's connections.
     fn handle_event(&mut self, io: &mut Io<'_, '_>, flow: FlowId, event: Event);
-
-    /// A UDP datagram came for a port that was opened.
-    fn handle_datagram(&mut self, _io: &mut Io<'_, '_>, _datagram: &Datagram) {}
 
     /// The link below has notified the host's connections of this (LNK-14).
     fn handle_link_event(&mut self, _io: &mut Io<'_, '_>, _event: LinkEvent) {}
@@ -87,18 +84,6 @@ impl<'a, 'b> Io<'a, 'b> {
         content: Content,
     ) -> Option<FlowId> {
         self.stack.connect(self.ctx, (dst, port), config, content)
-    }
-
-    /// Sends `len` bytes that nobody looks at in a UDP datagram; whether it left.
-    pub fn send_udp(
-        &mut self,
-        src_port: u16,
-        (dst, dst_port): (Ipv4Addr, u16),
-        len: Bytes,
-    ) -> bool {
-        let mut packet = self.ctx.packet(self.stack.addr(), dst, Body::Udp { src_port, dst_port });
-        packet.set_virtual(u32::try_from(len.get()).unwrap_or(u32::MAX));
-        self.ctx.send(packet).is_ok()
     }
 
     /// Tells all connections something of the link below, as the link itself would: what the user

@@ -134,14 +134,10 @@ impl<A: App> Host<A> {
         None
     }
 
-    fn handle_udp(&mut self, ctx: &mut Context<'_>, port: u16, packet: &Packet) {
-        if let Some(key) = bad_state(port, packet) {
-            self.stack.handle_bad_state(ctx.now(), key);
-        } else if self.stack.is_udp_bound(port) {
-            let Self { stack, app, .. } = self;
-            app.handle_datagram(&mut Io { stack, ctx }, packet);
-        } else {
-            self.stack.stats.stray += 1;
+    fn handle_udp(&mut self, ctx: &Context<'_>, port: u16, packet: &Packet) {
+        match bad_state(port, packet) {
+            Some(key) => self.stack.handle_bad_state(ctx.now(), key),
+            None => self.stack.stats.stray += 1,
         }
     }
 

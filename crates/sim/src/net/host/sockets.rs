@@ -26,9 +26,6 @@ pub trait Sockets {
     /// the peer carries (LNK-3).
     fn listen(&mut self, port: u16, config: tcp::Config, content: Content);
 
-    /// Receives UDP datagrams for a port.
-    fn open_udp(&mut self, port: u16);
-
     /// `n` more bytes of a virtual stream exist; how many there was room for. If fewer,
     /// [`Event::Writable`](super::Event::Writable) says when to go on.
     fn write(&mut self, flow: FlowId, n: Bytes) -> Bytes;

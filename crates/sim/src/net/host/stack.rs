@@ -32,7 +32,6 @@ pub(super) struct Stack {
     /// Flows to be attended to.
     pub(super) dirty: Vec<u32>,
     listeners: BTreeMap<u16, (tcp::Config, Content)>,
-    udp: BTreeSet<u16>,
     /// Ports of which connections are encrypted.
     encrypted: BTreeSet<u16>,
     next_port: u16,
@@ -57,7 +56,6 @@ impl Stack {
             timer_room: 1,
             dirty: Vec::new(),
             listeners: BTreeMap::new(),
-            udp: BTreeSet::new(),
             encrypted: BTreeSet::new(),
             next_port: FIRST_PORT,
             iss,
@@ -115,10 +113,6 @@ impl Stack {
     fn is_encrypted(&self, key: Key) -> bool {
         let ports = key.ports();
         [ports.local, ports.remote].iter().any(|port| self.encrypted.contains(port))
-    }
-
-    pub(super) fn is_udp_bound(&self, port: u16) -> bool {
-        self.udp.contains(&port)
     }
 
     /// The flow that a segment is for.
@@ -300,10 +294,6 @@ impl Sockets for Stack {
 
     fn listen(&mut self, port: u16, config: tcp::Config, content: Content) {
         self.listeners.insert(port, (config, content));
-    }
-
-    fn open_udp(&mut self, port: u16) {
-        self.udp.insert(port);
     }
 
     fn write(&mut self, id: FlowId, n: Bytes) -> Bytes {
