@@ -145,8 +145,13 @@ impl<P> Queue<P> {
         self.0.push_back(Output::Packet { towards, packet });
     }
 
-    /// A segment of the agent's own.
+    /// A segment of the agent's own. It gets the connection's ports, and has no payload.
     pub fn segment(&mut self, towards: Side, connection: Connection, segment: Segment) {
+        let (src, dst) = match towards {
+            Side::Fixed => (connection.mobile, connection.fixed),
+            Side::Mobile => (connection.fixed, connection.mobile),
+        };
+        let segment = Segment { src_port: src.port(), dst_port: dst.port(), len: 0, ..segment };
         self.0.push_back(Output::Segment { towards, connection, segment });
     }
 

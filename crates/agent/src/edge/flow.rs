@@ -4,7 +4,7 @@ use lasthop_units::Time;
 use lasthop_wire::tcp::{Flags, Options, SackBlocks, Segment, Seq, Timestamps};
 
 use crate::table::Table;
-use crate::{Connection, Side, Tcp};
+use crate::{Side, Tcp};
 
 /// The widest shift of a window (RFC 7323 section 2.3).
 const SHIFT_MAX: u8 = 14;
@@ -176,18 +176,15 @@ impl FlowEnd {
     }
 
     /// What this end acknowledged last, once more, with this window field.
-    pub(super) fn acknowledgement(
-        &self,
-        connection: &Connection,
-        window: Window,
-    ) -> Option<Acknowledgement> {
-        let (last, next) = (self.last?, self.next?);
+    pub(super) fn acknowledgement(&self, window: Window) -> Option<Segment> {
+        let (last, seq) = (self.last?, self.next?);
         let window = match window {
             Window::Zero => 0,
             Window::Real => last.window,
         };
         let options = Options { timestamps: last.stamps, sack: last.sack, ..Options::default() };
-        Some(Acknowledgement { seq: next, ack: last.ack, window, options, connection: *connection })
+        let (ack, flags) = (last.ack, Flags::ACK);
+        Some(Segment { seq, ack, flags, window, options, ..Segment::default() })
     }
 }
 
@@ -198,37 +195,6 @@ pub(super) enum Window {
     Zero,
     /// The one that its host stated last.
     Real,
-}
-
-/// An acknowledgement that is about to be made.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Acknowledgement {
-    pub(super) seq: Seq,
-    pub(super) ack: Seq,
-    pub(super) window: u16,
-    pub(super) options: Options,
-    connection: Connection,
-}
-
-impl Acknowledgement {
-    /// As the host on that side would send it.
-    pub(super) fn segment(&self, from: Side) -> Segment {
-        let Connection { fixed, mobile } = self.connection;
-        let (src, dst) = match from {
-            Side::Fixed => (fixed, mobile),
-            Side::Mobile => (mobile, fixed),
-        };
-        Segment {
-            src_port: src.port(),
-            dst_port: dst.port(),
-            seq: self.seq,
-            ack: self.ack,
-            flags: Flags::ACK,
-            window: self.window,
-            options: self.options,
-            len: 0,
-        }
-    }
 }
 
 /// Has these flags.

@@ -2,7 +2,7 @@ use lasthop_units::{Duration, LinkEvent, LinkNews, LinkWatch, Thaw, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::HopEnd;
-use super::flow::{Acknowledgement, Flow, Seen, Window, acknowledges};
+use super::flow::{Flow, Seen, Window, acknowledges};
 use crate::table::Table;
 use crate::{Connection, Packet, Queue, Side, Tcp};
 
@@ -174,11 +174,11 @@ impl<P: Packet> Freeze<P> {
             if flow.seen.has_ended(of.other()) {
                 continue;
             }
-            let made = flow.seen.end(of).acknowledgement(connection, Window::Zero);
+            let made = flow.seen.end(of).acknowledgement(Window::Zero);
             let Some(made) = made else { continue };
             *flow.state.of(of) = true;
             let copies = copies.min(COPIES_MAX);
-            repeat(&mut self.queue, connection, of, &made, copies);
+            repeat(&mut self.queue, connection, of, made, copies);
             self.stats.zero_windows += u64::from(copies);
         }
     }
@@ -194,12 +194,12 @@ impl<P: Packet> Freeze<P> {
                     (false, Side::Mobile) => self.config.acks_unforeseen,
                     (false, Side::Fixed) => 0,
                 };
-                let made = flow.seen.end(of).acknowledgement(connection, Window::Real);
+                let made = flow.seen.end(of).acknowledgement(Window::Real);
                 let Some(made) = made.filter(|_| !flow.seen.has_ended(of.other())) else {
                     continue;
                 };
                 let copies = copies.min(COPIES_MAX);
-                repeat(&mut self.queue, connection, of, &made, copies);
+                repeat(&mut self.queue, connection, of, made, copies);
                 self.stats.opened += u64::from(copies);
             }
         }
@@ -229,26 +229,17 @@ impl<P: Packet> Freeze<P> {
             }
         }
         let connection = tcp.connection(from);
-        if probe
-            && let Some(made) = flow.seen.end(probed).acknowledgement(&connection, Window::Zero)
-        {
+        if probe && let Some(made) = flow.seen.end(probed).acknowledgement(Window::Zero) {
             self.stats.probes_answered += 1;
-            repeat(&mut self.queue, &connection, probed, &made, 1);
+            repeat(&mut self.queue, &connection, probed, made, 1);
         }
         Some(packet)
     }
 }
 
 /// Sends copies of an acknowledgement in the name of the host on `of`.
-fn repeat<P>(
-    queue: &mut Queue<P>,
-    connection: &Connection,
-    of: Side,
-    made: &Acknowledgement,
-    copies: u8,
-) {
-    let segment = made.segment(of);
-    (0..copies).for_each(|_| queue.segment(of.other(), *connection, segment));
+fn repeat<P>(queue: &mut Queue<P>, connection: &Connection, of: Side, made: Segment, copies: u8) {
+    (0..copies).for_each(|_| queue.segment(of.other(), *connection, made));
 }
 
 /// A segment that goes into a window of zero to be answered: one without anything new, or a byte at

@@ -193,10 +193,10 @@ impl<P: Packet> Withhold<P> {
             }
             let kept = u32::from(pending(flow) > 0);
             let mobile = &flow.seen.mobile;
-            let Some(mut first) = mobile.acknowledgement(connection, Window::Zero) else {
+            let Some(mut first) = mobile.acknowledgement(Window::Zero) else {
                 continue;
             };
-            let Some(mut last) = mobile.acknowledgement(connection, Window::Real) else { continue };
+            let Some(mut last) = mobile.acknowledgement(Window::Real) else { continue };
             flow.state.forwarded = Some(last.ack);
             flow.state.window = last.window;
             first.ack = first.ack - kept;
@@ -205,7 +205,7 @@ impl<P: Packet> Withhold<P> {
             }
             for made in [first, last] {
                 self.stats.made += 1;
-                self.queue.segment(Side::Fixed, *connection, made.segment(Side::Mobile));
+                self.queue.segment(Side::Fixed, *connection, made);
             }
         }
         self.flows.arm_all(|_| None);
@@ -273,14 +273,14 @@ impl<P: Packet> Withhold<P> {
         let Some(flow) = self.flows.peek(connection).filter(|flow| pending(flow) > 0) else {
             return;
         };
-        let made = flow.seen.mobile.acknowledgement(connection, Window::Real);
+        let made = flow.seen.mobile.acknowledgement(Window::Real);
         let Some(mut made) = made else { return };
         // It tells of what came before the gap, of which the next one tells.
         made.options.sack = SackBlocks::default();
         flow.state.note(made.ack, made.window);
         self.stats.released += 1;
         self.stats.made += 1;
-        self.queue.segment(Side::Fixed, *connection, made.segment(Side::Mobile));
+        self.queue.segment(Side::Fixed, *connection, made);
     }
 }
 

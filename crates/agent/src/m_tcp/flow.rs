@@ -396,14 +396,12 @@ impl<P: Packet> Flow<P> {
     fn acknowledge(&mut self, cx: &mut Around<'_, P>, window: u16) {
         self.told = self.acked;
         let segment = Segment {
-            src_port: cx.connection.mobile.port(),
-            dst_port: cx.connection.fixed.port(),
             seq: self.mobile.next,
             ack: self.acked,
             flags: Flags::ACK,
             window,
             options: Options { timestamps: self.mobile.timestamps, ..Options::default() },
-            len: 0,
+            ..Segment::default()
         };
         cx.stats.made += 1;
         cx.queue.segment(Side::Fixed, cx.connection, segment);
