@@ -3,10 +3,13 @@
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use socket2::{Domain, Socket, Type};
 use thiserror::Error;
+
+use crate::sockopt;
 
 /// Room for packets while the reader is not running; a full one drops packets.
 const SOCKET_BUFFER: libc::c_int = 32 * 1024 * 1024;
@@ -63,19 +66,16 @@ impl PacketSocket {
     ) -> Result<Self, PacketSocketError> {
         let io =
             |doing| move |source| PacketSocketError::Io { name: name.to_owned(), doing, source };
-        let fd = open(libc::SOCK_RAW).map_err(|error| match error.kind() {
+        let fd = open(Type::RAW).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => PacketSocketError::NotPermitted(name.to_owned()),
             _ => io("opening a packet socket")(error),
         })?;
         let index = rustix::net::netdevice::name_to_index(&fd, name)
             .map_err(|_| PacketSocketError::NoInterface(name.to_owned()))?;
         let socket = Self { fd };
-        socket
-            .set(libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1_i32)
-            .map_err(io("asking for offload headers"))?;
-        socket
-            .set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, &1_i32)
-            .map_err(io("ignoring outgoing frames"))?;
+        let enable = |option| sockopt::set(socket.as_fd(), libc::SOL_PACKET, option, &[1_i32]);
+        enable(libc::PACKET_VNET_HDR).map_err(io("asking for offload headers"))?;
+        enable(libc::PACKET_IGNORE_OUTGOING).map_err(io("ignoring outgoing frames"))?;
         grow_buffers(socket.as_fd(), SOCKET_BUFFER, SOCKET_BUFFER);
         if !program.is_empty() {
             attach(socket.as_fd(), program).map_err(io("filtering frames"))?;
@@ -88,19 +88,9 @@ impl PacketSocket {
 
     /// Frames that the kernel dropped because nobody read them, since the last call.
     pub fn take_drops(&self) -> u32 {
-        let mut stats = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
-        let mut length = mem::size_of_val(&stats) as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes, which is the structure's size.
-        let result = unsafe {
-            libc::getsockopt(
-                self.fd.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                ptr::from_mut(&mut stats).cast(),
-                &raw mut length,
-            )
-        };
-        if result == 0 { stats.tp_drops } else { 0 }
+        // struct tpacket_stats: packets, drops
+        let stats = sockopt::get::<8>(self.as_fd(), libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        stats.map_or(0, |stats| sockopt::word(&stats, 4))
     }
 
     /// Frames for the far side carry its address, not this interface's.
@@ -111,25 +101,14 @@ impl PacketSocket {
             mr_alen: 0,
             mr_address: [0; 8],
         };
-        self.set(libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &membership)
-    }
-
-    fn set<T: Copy>(&self, level: i32, option: i32, value: &T) -> io::Result<()> {
-        set(self.fd.as_fd(), level, option, value)
+        sockopt::set(self.as_fd(), libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP, &[membership])
     }
 }
 
 /// Opens a packet socket of that kind, which never waits. It receives nothing before it is bound:
 /// its protocol is zero.
-pub fn open(kind: libc::c_int) -> io::Result<OwnedFd> {
-    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: creates a descriptor that nobody else owns.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor was just made and is owned by nothing else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+pub fn open(kind: Type) -> io::Result<OwnedFd> {
+    Ok(Socket::new(Domain::PACKET, kind.nonblocking(), None)?.into())
 }
 
 /// Large buffers need a privilege beyond that for raw frames; without, the usual limit holds.
@@ -138,8 +117,8 @@ pub fn grow_buffers(fd: BorrowedFd<'_>, receive: libc::c_int, send: libc::c_int)
         (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, receive),
         (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, send),
     ] {
-        if set(fd, libc::SOL_SOCKET, forced, &size).is_err() {
-            let _ = set(fd, libc::SOL_SOCKET, usual, &size);
+        if sockopt::set(fd, libc::SOL_SOCKET, forced, &[size]).is_err() {
+            let _ = sockopt::set(fd, libc::SOL_SOCKET, usual, &[size]);
         }
     }
 }
@@ -174,21 +153,7 @@ fn attach(fd: BorrowedFd<'_>, program: &[libc::sock_filter]) -> io::Result<()> {
         // The kernel only reads it, whatever the type says.
         filter: program.as_ptr().cast_mut(),
     };
-    set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
-}
-
-fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, option: i32, value: &T) -> io::Result<()> {
-    // SAFETY: the kernel reads the value, whose size is given.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            option,
-            ptr::from_ref(value).cast(),
-            mem::size_of::<T>() as libc::socklen_t,
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    sockopt::set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &[program])
 }
 
 impl AsFd for PacketSocket {

@@ -309,34 +309,28 @@ pub fn set_peek_offset(fd: BorrowedFd<'_>, from: Option<usize>) -> io::Result<()
     set_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, from)
 }
 
-/// Permits addresses that are not this host's. Needs `CAP_NET_ADMIN`.
-pub fn set_transparent(fd: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
-    if ipv6 {
-        set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_TRANSPARENT, 1)
-    } else {
-        set_int(fd, libc::IPPROTO_IP, libc::IP_TRANSPARENT, 1)
-    }
-}
-
 fn get_int(fd: BorrowedFd<'_>, level: i32, option: i32) -> io::Result<i32> {
     get(fd, level, option).map(i32::from_ne_bytes)
 }
 
 fn set_int(fd: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
-    set(fd, level, option, &value.to_ne_bytes())
+    set(fd, level, option, &[value])
 }
 
 fn set_words(fd: BorrowedFd<'_>, option: i32, words: &[u32]) -> io::Result<()> {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-    set(fd, libc::IPPROTO_TCP, option, &bytes)
+    set(fd, libc::IPPROTO_TCP, option, words)
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+pub(crate) fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
 }
 
 /// An option of exactly `N` bytes; fewer that the kernel has are followed by zeros.
-fn get<const N: usize>(fd: BorrowedFd<'_>, level: i32, option: i32) -> io::Result<[u8; N]> {
+pub(crate) fn get<const N: usize>(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    option: i32,
+) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     let mut length = N as libc::socklen_t;
     // SAFETY: the kernel writes at most `length` bytes, which is the array's size.
@@ -346,12 +340,11 @@ fn get<const N: usize>(fd: BorrowedFd<'_>, level: i32, option: i32) -> io::Resul
     if result == 0 { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sets any option.
-pub fn set(fd: BorrowedFd<'_>, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
-    let length = value.len() as libc::socklen_t;
-    // SAFETY: the kernel reads the slice, whose length is given.
-    let result =
-        unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, value.as_ptr().cast(), length) };
+/// Sets any option, to one plain value or several.
+pub fn set<T: Copy>(fd: BorrowedFd<'_>, level: i32, option: i32, values: &[T]) -> io::Result<()> {
+    let (values, length) = (values.as_ptr().cast(), size_of_val(values) as libc::socklen_t);
+    // SAFETY: the kernel reads the values, whose size is given.
+    let result = unsafe { libc::setsockopt(fd.as_raw_fd(), level, option, values, length) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -84,8 +84,8 @@ fn available() -> String {
 ///
 /// The socket is no TCP connection.
 pub fn clamp_window(fd: impl AsFd, bytes: u32) -> io::Result<()> {
-    let value = i32::try_from(bytes).unwrap_or(i32::MAX).to_ne_bytes();
-    raw::set(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &value)
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    raw::set(fd.as_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, &[value])
 }
 
 /// A socket of the family of `ip` that does not block. Urgent data are read in line, also by what it

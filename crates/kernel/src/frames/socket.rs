@@ -8,6 +8,8 @@ use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 
+use socket2::Type;
+
 use crate::mac::Mac;
 use crate::mmsg::{self, Inbox};
 use crate::packet_socket;
@@ -45,7 +47,7 @@ pub struct Socket {
 impl Socket {
     /// A socket that receives nothing yet: it is good for asking about interfaces.
     pub fn new(ethertype: u16) -> io::Result<Self> {
-        Ok(Self { fd: packet_socket::open(libc::SOCK_DGRAM)?, index: 0, ethertype })
+        Ok(Self { fd: packet_socket::open(Type::DGRAM)?, index: 0, ethertype })
     }
 
     /// The kernel's data of the interface `name`.

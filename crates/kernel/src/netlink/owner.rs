@@ -1,14 +1,10 @@
 //! The inode of a socket, by the addresses of its connection.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
-use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
-use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
+use super::channel::Channel;
 use super::family;
 use super::message::Message;
 
@@ -17,10 +13,6 @@ const BY_FAMILY: u16 = 20;
 /// Every state that a socket can be in (net/tcp_states.h).
 const STATES: u32 = 0xffe;
 
-/// How long the kernel may take to answer.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Longer than any answer on one socket that is not used any more.
-const BUFFER: usize = 4096;
 /// Any socket with these addresses (`INET_DIAG_NOCOOKIE`).
 const NO_COOKIE: [u8; 8] = [0xff; 8];
 
@@ -33,59 +25,28 @@ pub struct Ends {
     pub server: SocketAddr,
 }
 
-/// Asks the kernel whose sockets are whose (sock_diag(7)).
-pub struct Owners {
-    /// None where the kernel does not tell.
-    socket: Option<Socket>,
-    sequence: u32,
-}
+/// Asks the kernel whose sockets are whose (sock_diag(7)). It holds nothing where the kernel does not tell.
+pub struct Owners(Option<Channel>);
 
 impl Owners {
     /// A kernel that does not answer is queried no more.
     #[allow(clippy::new_without_default, reason = "it opens a socket")]
     pub fn new() -> Self {
-        let socket = open().inspect_err(|error| {
+        let channel = Channel::open(NETLINK_SOCK_DIAG).inspect_err(|error| {
             tracing::info!(%error, "the kernel does not tell which process owns a connection");
         });
-        Self { socket: socket.ok(), sequence: 0 }
+        Self(channel.ok())
     }
 
     /// The inode of the program's own socket; `None` if the program is not on this host, or is gone.
     pub fn inode(&mut self, ends: Ends) -> Option<u64> {
-        let socket = self.socket.as_ref()?;
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut header = NetlinkHeader::default();
-        (header.flags, header.sequence_number) = (NLM_F_REQUEST, self.sequence);
-        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(question(ends)));
-        message.finalize();
-        let mut bytes = vec![0; message.buffer_len()];
-        message.serialize(&mut bytes);
-        socket.send(&bytes, 0).ok()?;
-        let mut buffer = vec![0; BUFFER];
-        // The answers to questions that took too long may still come first.
-        for _ in 0..4 {
-            let (length, from) = socket.recv_from(&mut &mut buffer[..], 0).ok()?;
-            let answer = NetlinkMessage::<Message>::deserialize(buffer.get(..length)?);
-            let (header, payload) = answer.ok()?.into_parts();
-            // Only the kernel is trusted.
-            if from.port_number() != 0 || header.sequence_number != self.sequence {
-                continue;
-            }
-            let NetlinkPayload::InnerMessage(found) = payload else { return None };
-            let (port, inode) = parse_socket(&found)?;
-            // Where there is no connection the kernel names who listens.
-            let connected = port == ends.server.port();
-            return Some(u64::from(inode)).filter(|inode| connected && *inode != 0);
-        }
-        None
+        let what = || "find whose a connection is".to_owned();
+        let found = self.0.as_mut()?.query(question(ends), &what).ok()?;
+        let (port, inode) = parse_socket(&found)?;
+        // Where there is no connection the kernel names who listens.
+        let connected = port == ends.server.port();
+        Some(u64::from(inode)).filter(|inode| connected && *inode != 0)
     }
-}
-
-fn open() -> io::Result<Socket> {
-    let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
-    socket.bind_auto()?;
-    set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
-    Ok(socket)
 }
 
 fn question(Ends { client, server }: Ends) -> Message {

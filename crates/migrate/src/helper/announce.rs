@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use lasthop_wire::checksum::Sum;
 use rustix::net::SendFlags;
+use socket2::Type;
 
 use lasthop_kernel::netlink::{self, Interface, MAIN, NetlinkError, Rtnetlink};
 use lasthop_kernel::network::Network;
@@ -227,7 +228,7 @@ impl Segments {
         let socket = match self.0.entry(interface) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let socket = packet_socket::open(libc::SOCK_RAW)?;
+                let socket = packet_socket::open(Type::RAW)?;
                 // No frame is wanted back.
                 packet_socket::bind(socket.as_fd(), &packet_socket::address(interface, 0))?;
                 entry.insert(socket)

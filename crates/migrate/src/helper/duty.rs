@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use lasthop_kernel::foreign::socket_at;
+use lasthop_kernel::foreign::{allow_foreign, socket_at};
 use lasthop_kernel::insist::insist;
 use lasthop_kernel::netlink::SetChange;
 use lasthop_kernel::network::Network;
@@ -202,7 +202,7 @@ impl Duty {
         }
         let Some((receive, send)) = repair else { return socket_at(local) };
         let fd = lasthop_kernel::tcp::socket(local.ip())?;
-        sockopt::set_transparent(fd.as_fd(), local.is_ipv6())?;
+        allow_foreign(&fd, local.ip())?;
         // In repair a port is had even if another connection has it.
         sockopt::set_repair(fd.as_fd(), Repair::On)?;
         sockopt::force_buffers(fd.as_fd(), receive, send)?;
