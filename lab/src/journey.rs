@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lasthop_units::{Rate, Seed};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::capture::{Capture, FourTuple, Seen};
 use crate::client::Stop;
@@ -47,6 +48,20 @@ pub struct Plan {
     pub warning: Option<Duration>,
     /// How long anything may take.
     pub patience: Duration,
+}
+
+impl Plan {
+    /// For so many connections that move together: a download, an upload, and idle ones, with a line on its way each
+    /// when the mobile arrives, since it is away for longer than they are silent.
+    pub fn crowd(connections: usize) -> Self {
+        let idle = std::iter::repeat_n(Traffic::Idle, connections.saturating_sub(2));
+        Self {
+            traffic: [Traffic::Download, Traffic::Upload].into_iter().chain(idle).collect(),
+            dead_zone: Duration::from_millis(1500),
+            stay: Duration::ZERO,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Plan {
@@ -155,6 +170,7 @@ pub fn travel(
     stop: &Stop,
     tell: &mut dyn FnMut(Tale<'_>),
 ) -> Result<Vec<Crossing>, LabError> {
+    allow_descriptors();
     let mut traveller = Traveller::start(plan, program, stop, tell)?;
     let mut crossings = Vec::new();
     for number in 1..=plan.handoffs {
@@ -167,6 +183,13 @@ pub fn travel(
         }
     }
     Ok(crossings)
+}
+
+/// Both ends of all connections are this process's.
+fn allow_descriptors() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Where it may not, it shows when they are opened.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 struct Traveller<'a> {

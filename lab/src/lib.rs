@@ -15,7 +15,6 @@ pub mod cell;
 pub mod client;
 pub mod condition;
 pub mod content;
-pub mod crowd;
 mod error;
 mod folder;
 pub mod http;

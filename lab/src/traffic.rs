@@ -1,9 +1,9 @@
 //! Connections of every kind, checked byte by byte while they run.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use lasthop_control::choice;
 use lasthop_kernel::netns::Netns;
 use lasthop_units::{Rate, Seed};
 use sha2::{Digest, Sha256};
@@ -26,32 +26,17 @@ const CHUNK: usize = 64 * 1024;
 /// What a connection does until it is told to stop.
 type Run = Box<dyn FnOnce(&Stop) -> Result<(), LabError> + Send>;
 
-/// A kind of connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Traffic {
-    /// From the server, as fast as it goes.
-    Download,
-    /// To the server, as fast as it goes.
-    Upload,
-    /// Both at once on one connection.
-    Both,
-    /// A line each second, and its answer, as in a login session.
-    Idle,
-}
-
-impl Traffic {
-    /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Download, Self::Upload, Self::Both, Self::Idle];
-}
-
-impl fmt::Display for Traffic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Download => "download",
-            Self::Upload => "upload",
-            Self::Both => "both ways",
-            Self::Idle => "idle",
-        })
+choice! {
+    /// A kind of connection.
+    pub enum Traffic: "no kind of connection" {
+        /// From the server, as fast as it goes.
+        Download = "download",
+        /// To the server, as fast as it goes.
+        Upload = "upload",
+        /// Both at once on one connection.
+        Both = "both ways",
+        /// A line each second, and its answer, as in a login session.
+        Idle = "idle",
     }
 }
 

@@ -1,10 +1,10 @@
 //! Transfers on threads of their own, watched from outside.
 
-use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use lasthop_control::choice;
 use lasthop_units::Seed;
 
 use crate::arrivals::{Received, Watched};
@@ -18,14 +18,16 @@ pub const ENDLESS: u64 = 1 << 40;
 /// A thread of a transfer needs no more.
 const STACK: usize = 256 << 10;
 
-/// Which way the data goes.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Direction {
-    /// From the fixed host to the mobile.
-    #[default]
-    Download,
-    /// From the mobile to the fixed host.
-    Upload,
+choice! {
+    /// Which way the data goes.
+    #[derive(Default)]
+    pub enum Direction: "no direction" {
+        /// From the fixed host to the mobile.
+        #[default]
+        Download = "download",
+        /// From the mobile to the fixed host.
+        Upload = "upload",
+    }
 }
 
 impl Direction {
@@ -35,15 +37,6 @@ impl Direction {
             Self::Download => lasthop_radio::Direction::Down,
             Self::Upload => lasthop_radio::Direction::Up,
         }
-    }
-}
-
-impl fmt::Display for Direction {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Download => "download",
-            Self::Upload => "upload",
-        })
     }
 }
 

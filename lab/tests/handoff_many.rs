@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::program;
 use lasthop_lab::client::Stop;
-use lasthop_lab::crowd::{Plan, travel};
+use lasthop_lab::journey::{Plan, travel};
 use lasthop_lab::roam::{Config, Handoff, Mode, Settings};
 use lasthop_lab::topology::link;
 use lasthop_radio::RadioConfig;
@@ -32,9 +32,9 @@ fn all_move(mode: Mode) {
     let handoff = Handoff { mode, ..Handoff::default() };
     let settings = Settings { handoff: Some(handoff), ..Settings::default() };
     let patience = Duration::from_secs(60);
-    let plan = Plan { topology, settings, connections: CONNECTIONS - 2, moves: 2, patience };
-    let crossings = travel(&plan, &program, &Stop::default()).unwrap();
-    assert_eq!(crossings.len(), plan.moves as usize);
+    let plan = Plan { topology, settings, handoffs: 2, patience, ..Plan::crowd(CONNECTIONS) };
+    let crossings = travel(&plan, &program, &Stop::default(), &mut |_| {}).unwrap();
+    assert_eq!(crossings.len(), plan.handoffs as usize);
     for crossing in crossings {
         println!("{mode}: {} connections in {:?}", crossing.connections, crossing.took);
         assert!(crossing.broken.is_empty(), "{:?}\n{}", crossing.broken, crossing.said);

@@ -4,7 +4,6 @@ use std::fmt;
 
 use anyhow::Result;
 use lasthop_lab::client::Stop;
-use lasthop_lab::crowd;
 use lasthop_lab::journey::{Crossing, Plan, travel};
 use lasthop_lab::roam::{Config, Handoff, Mode, Settings};
 use lasthop_lab::topology::link;
@@ -111,7 +110,7 @@ fn download(crossing: &Crossing) -> Option<Duration> {
 
 /// A thousand connections at once, on a path of 1 Gbit/s between the bases.
 fn crowd(setting: &Setting, mode: Mode, cell: &str) -> Result<Row> {
-    let plan = crowd::Plan {
+    let plan = Plan {
         topology: Config {
             radio: RadioConfig::both(link(Rate::from_mbps(50), Duration::from_millis(10), 200)),
             base_rate: Some(Rate::from_mbps(1000)),
@@ -120,17 +119,17 @@ fn crowd(setting: &Setting, mode: Mode, cell: &str) -> Result<Row> {
             ..Config::default()
         },
         settings: settings(mode),
-        connections: CROWD - 2,
-        moves: setting.choose(1, 3),
+        handoffs: setting.choose(1, 3),
         patience: CROWD_PATIENCE,
+        ..Plan::crowd(CROWD)
     };
-    let moves = crowd::travel(&plan, process::lasthop()?, &Stop::default())?;
+    let moves = travel(&plan, process::lasthop()?, &Stop::default(), &mut |_| {})?;
     let most = moves.iter().map(|moved| moved.took).max().unwrap_or_default();
     let whole = moves.iter().all(|moved| moved.is_good() && moved.connections == CROWD);
     Ok(Row::new(FIGURE, PEER, cell)
         .value("connections", CROWD)
         .value("moves", moves.len())
         .number("took_s", most.as_secs_f64())
-        .claim("all move", whole && moves.len() == plan.moves as usize)
+        .claim("all move", whole && moves.len() == plan.handoffs as usize)
         .claim("within 1 s", most <= CROWD_LIMIT))
 }

@@ -1,12 +1,12 @@
 //! `lasthop base` at each base and `lasthop mobile` at the mobile.
 
-use std::fmt::{self, Write};
+use std::fmt::Write;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::time::Instant;
 
+pub use lasthop_daemon::base::Mode;
 use lasthop_kernel::netns::Netns;
 use lasthop_units::Duration;
 use rustix::process::{Pid, Signal, kill_process};
@@ -22,38 +22,6 @@ use crate::topology::Family;
 use crate::wait::{wait_for, wait_for_listener};
 
 const PROXY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1080);
-
-/// What becomes of wired connections at a handoff.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Mode {
-    /// The base where they were opened keeps them and passes bytes on.
-    #[default]
-    Anchor,
-    /// They move from kernel to kernel.
-    Migrate,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Anchor => "anchor",
-            Self::Migrate => "migrate",
-        })
-    }
-}
-
-/// Parses what [`Display`](fmt::Display) shows.
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(s: &str) -> Result<Self, String> {
-        match s {
-            "anchor" => Ok(Self::Anchor),
-            "migrate" => Ok(Self::Migrate),
-            _ => Err(format!("`{s}` is no mode of handoff; there are anchor and migrate")),
-        }
-    }
-}
 
 /// How the way to the mobile's own address follows it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
