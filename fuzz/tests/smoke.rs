@@ -313,11 +313,11 @@ fn messages_of_the_helper() {
 #[test]
 fn images_of_connections() {
     let ends = [4, 10, 9, 0, 7, 15, 160, 4, 192, 0, 2, 1, 0, 80];
-    let numbers = [0, 0, 16, 0].repeat(20);
+    let numbers = [0, 0, 16, 0].repeat(15);
     let name = [&[0, 0, 0, 5][..], b"cubic"].concat();
     let queue = |bytes: &[u8]| [&[0, 0, 0, bytes.len() as u8][..], bytes].concat();
     let queues = [queue(b"unread"), queue(b""), queue(b"not sent")].concat();
-    let whole = [&[1, 0b0001_1101][..], &ends, &[5, 180, 7, 9], &numbers, &name, &queues].concat();
+    let whole = [&[2, 0b0001_1101][..], &ends, &[5, 180, 7, 9], &numbers, &name, &queues].concat();
     assert!(Image::decode(&whole).is_ok(), "{:?}", Image::decode(&whole));
     smoke("image", 2, image::run, &[&whole, &whole[..whole.len() - 3]]);
 }

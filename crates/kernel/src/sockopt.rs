@@ -121,16 +121,6 @@ pub struct Info {
     pub rcv_wscale: u8,
     /// The bytes that one segment of ours carries at present.
     pub snd_mss: u32,
-    /// Microseconds.
-    pub rto: u32,
-    /// Microseconds.
-    pub srtt: u32,
-    /// Microseconds.
-    pub rttvar: u32,
-    /// Segments.
-    pub ssthresh: u32,
-    /// Segments.
-    pub cwnd: u32,
 }
 
 /// Puts the socket into repair, or out of it. Needs `CAP_NET_ADMIN` in the socket's network namespace.
@@ -258,11 +248,6 @@ pub fn info(fd: BorrowedFd<'_>) -> io::Result<Info> {
         snd_wscale,
         rcv_wscale,
         snd_mss: word(&bytes, 16),
-        rto: word(&bytes, 8),
-        srtt: word(&bytes, 68),
-        rttvar: word(&bytes, 72),
-        ssthresh: word(&bytes, 76),
-        cwnd: word(&bytes, 80),
     })
 }
 

@@ -3,13 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use lasthop_kernel::sockopt::{self, Info, Queue, Repair, SocketState};
-use lasthop_units::Duration;
+use lasthop_kernel::sockopt::{self, Queue, Repair, SocketState};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::net::{RecvFlags, sockopt as options};
 
 use super::error::MigrateError;
-use super::image::{Estimates, Image, KeepAlive, QUEUE_MAX, Settings};
+use super::image::{Image, KeepAlive, QUEUE_MAX, Settings};
 use super::{Admin, Flow};
 
 /// A queue is peeked from the beginning of its first buffer, part of which may be acknowledged
@@ -304,7 +303,6 @@ fn read_once(
         window: sockopt::window(fd)?,
         buffers: sockopt::buffers(fd)?,
         settings,
-        estimates: estimates(&info),
     }))
 }
 
@@ -400,15 +398,4 @@ fn settings(fd: BorrowedFd<'_>) -> io::Result<Settings> {
         not_sent_low_water: socket2::SockRef::from(&fd).tcp_notsent_lowat()?,
         congestion: options::tcp_congestion(fd)?,
     })
-}
-
-fn estimates(info: &Info) -> Estimates {
-    let us = |n: u32| Duration::from_micros(n.into());
-    Estimates {
-        cwnd: info.cwnd,
-        ssthresh: info.ssthresh,
-        srtt: us(info.srtt),
-        rttvar: us(info.rttvar),
-        rto: us(info.rto),
-    }
 }

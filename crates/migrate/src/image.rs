@@ -1,14 +1,13 @@
 //! All of one kernel TCP connection, as bytes that travel with a session's state.
 
 use lasthop_kernel::sockopt::Window;
-use lasthop_units::Duration;
 use thiserror::Error;
 
 use super::Flow;
 use super::codec::{Reader, put_address, put_string, put_u16, put_u32};
 
 /// The form in which an image is written. A base refuses any other.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 /// What each queue of an image may hold, bytes: as much as a whole session's state.
 pub(super) const QUEUE_MAX: usize = 16 << 20;
 /// The kernel keeps at most 15 bytes of a congestion control's name.
@@ -38,27 +37,6 @@ pub enum ImageError {
     /// A field has a value that it cannot have.
     #[error("the image of a connection has a wrong {0}")]
     Field(&'static str),
-}
-
-/// What the old kernel had learned of the path.
-///
-/// These are carried for whoever looks at them, and no kernel takes them back: a restored
-/// connection starts with the kernel's initial congestion window, slow start and a retransmission
-/// time-out of 1 s until its first acknowledgement. Only the metrics of a route to the fixed host
-/// could say otherwise (`initcwnd`, `rtt`), for every other connection to it too and in place of
-/// the operator's route, so that is not done.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Estimates {
-    /// Segments.
-    pub cwnd: u32,
-    /// Segments; `0x7fff_ffff` while there was no loss.
-    pub ssthresh: u32,
-    /// Smoothed round trip; zero while there is none.
-    pub srtt: Duration,
-    /// Its mean deviation.
-    pub rttvar: Duration,
-    /// Retransmission time-out.
-    pub rto: Duration,
 }
 
 /// When the kernel asks a silent peer whether it lives (tcp(7)), in seconds and questions.
@@ -111,7 +89,6 @@ pub struct Image {
     /// Sizes of the receive and the send buffer as the kernel counts them, bytes.
     pub(super) buffers: (u32, u32),
     pub(super) settings: Settings,
-    pub(super) estimates: Estimates,
 }
 
 impl Image {
@@ -140,11 +117,6 @@ impl Image {
         self.unacknowledged.len() + self.unsent.len()
     }
 
-    /// What the old kernel had learned of the path.
-    pub fn estimates(&self) -> &Estimates {
-        &self.estimates
-    }
-
     /// The image as bytes.
     pub fn encode(&self) -> Vec<u8> {
         let queues = self.unread.len() + self.unacknowledged.len() + self.unsent.len();
@@ -160,15 +132,12 @@ impl Image {
         let keepalive = self.settings.keepalive;
         let keepalive = keepalive.map_or([0; 3], |k| [k.idle, k.interval, k.count]);
         let limits = [self.settings.user_timeout, self.settings.not_sent_low_water];
-        let Estimates { cwnd, ssthresh, srtt, rttvar, rto } = self.estimates;
-        let micros = |d: Duration| u32::try_from(d.as_micros()).unwrap_or(u32::MAX);
         let numbers = seqs
             .into_iter()
             .chain([snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup])
             .chain([self.buffers.0, self.buffers.1])
             .chain(keepalive)
-            .chain(limits)
-            .chain([cwnd, ssthresh, micros(srtt), micros(rttvar), micros(rto)]);
+            .chain(limits);
         numbers.for_each(|n| put_u32(&mut out, n));
         put_string(&mut out, self.settings.congestion.as_bytes());
         for queue in [&self.unread, &self.unacknowledged, &self.unsent] {
@@ -231,10 +200,6 @@ impl Image {
         let keepalive =
             KeepAlive { idle: reader.u32()?, interval: reader.u32()?, count: reader.u32()? };
         let (user_timeout, not_sent_low_water) = (reader.u32()?, reader.u32()?);
-        let (cwnd, ssthresh) = (reader.u32()?, reader.u32()?);
-        let mut duration = || Some(Duration::from_micros(reader.u32()?.into()));
-        let estimates =
-            Estimates { cwnd, ssthresh, srtt: duration()?, rttvar: duration()?, rto: duration()? };
         let congestion = String::from_utf8_lossy(reader.string(NAME_MAX)?).into_owned();
         let mut queue = || reader.string(QUEUE_MAX).map(<[u8]>::to_vec);
         let (unread, unacknowledged, unsent) = (queue()?, queue()?, queue()?);
@@ -261,7 +226,6 @@ impl Image {
             window,
             buffers,
             settings,
-            estimates,
         })
     }
 
@@ -328,15 +292,12 @@ mod tests {
             timestamp: Option<u32>,
             seqs: (u32, u32),
             window: (u32, u32, u32, u32, u32),
-            estimates: (u32, u32, u32, u32, u32),
             buffers: (u32, u32),
             queues in prop::array::uniform3(prop::collection::vec(any::<u8>(), 0..300)),
             settings in settings(),
         ) -> Image {
             let [unread, unacknowledged, unsent] = queues;
             let (snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup) = window;
-            let (cwnd, ssthresh, srtt, rttvar, rto) = estimates;
-            let us = |n: u32| Duration::from_micros(n.into());
             Image {
                 flow: Flow { local, remote },
                 received_end: ends.0,
@@ -353,9 +314,6 @@ mod tests {
                 window: Window { snd_wl1, snd_wnd, max_window, rcv_wnd, rcv_wup },
                 buffers,
                 settings,
-                estimates: Estimates {
-                    cwnd, ssthresh, srtt: us(srtt), rttvar: us(rttvar), rto: us(rto),
-                },
             }
         }
     }
@@ -386,7 +344,6 @@ mod tests {
                 not_sent_low_water: 0,
                 congestion: "cubic".into(),
             },
-            estimates: Estimates::default(),
         }
     }
 
@@ -394,9 +351,11 @@ mod tests {
     fn another_version_and_another_length_are_refused() {
         let good = some().encode();
         assert_eq!(Image::decode(&good), Ok(some()));
-        let mut newer = good.clone();
-        newer[0] = 2;
-        assert_eq!(Image::decode(&newer), Err(ImageError::Version(2)));
+        for version in [VERSION - 1, VERSION + 1] {
+            let mut other = good.clone();
+            other[0] = version;
+            assert_eq!(Image::decode(&other), Err(ImageError::Version(version)));
+        }
         assert_eq!(Image::decode(&[]), Err(ImageError::Length));
         for cut in 1..good.len() {
             assert_eq!(Image::decode(&good[..cut]), Err(ImageError::Length), "{cut}");

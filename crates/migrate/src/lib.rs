@@ -31,7 +31,7 @@ use std::os::fd::AsFd;
 pub use self::admin::Admin;
 pub use self::dump::{Dumped, Failed, dump_all};
 pub use self::error::MigrateError;
-pub use self::image::{Estimates, Image, ImageError};
+pub use self::image::{Image, ImageError};
 pub use self::message::Route;
 pub use self::restore::{restore_all, restore_unrouted};
 pub use self::routing::{RouteMode, Routing};

@@ -397,14 +397,12 @@ fn options_of_the_socket_travel() {
     options::set_tcp_keepidle(&fd, Duration::from_secs(77)).unwrap();
     options::set_tcp_congestion(&fd, "reno").unwrap();
     options::set_tcp_user_timeout(&fd, 12_345).unwrap();
-    let estimates = sockopt::info(fd.as_fd()).unwrap();
+    let snd_mss = sockopt::info(fd.as_fd()).unwrap().snd_mss;
     let image = dump(world.places[0].admin(), fd).unwrap();
-    assert_eq!(image.estimates().cwnd, estimates.cwnd);
-    assert!(estimates.snd_mss > 1000, "{estimates:?}");
-    assert!(image.estimates().srtt > lasthop_units::Duration::ZERO);
+    assert!(snd_mss > 1000, "{snd_mss}");
     let fd = restore(world.places[0].admin(), &image).unwrap();
     // Segments are as long as ever.
-    assert_eq!(sockopt::info(fd.as_fd()).unwrap().snd_mss, estimates.snd_mss);
+    assert_eq!(sockopt::info(fd.as_fd()).unwrap().snd_mss, snd_mss);
     assert!(options::tcp_nodelay(&fd).unwrap() && options::socket_keepalive(&fd).unwrap());
     assert_eq!(options::tcp_keepidle(&fd).unwrap(), Duration::from_secs(77));
     assert_eq!(options::tcp_congestion(&fd).unwrap(), "reno");
