@@ -36,6 +36,6 @@ pub use config::{Discipline, HopConfig, Limits, Window};
 pub use evidence::Evidence;
 pub use memory::{Lease, Memory};
 pub use stats::HopStats;
-pub use streams::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+pub use streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 pub use transport::{CloseReason, LOST, Packet, Role, Transport};
 pub use unreachable::Unreachable;

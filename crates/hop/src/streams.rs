@@ -52,6 +52,25 @@ pub enum StreamError {
     TooMany,
 }
 
+/// What one end of a stream holds when it leaves its transport. Offsets count from the stream's
+/// first byte.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct StreamState {
+    /// Offset of the first byte of `send`: the peer has acknowledged everything before.
+    pub send_start: u64,
+    /// Bytes written and not acknowledged, whether they were sent or not.
+    pub send: Vec<u8>,
+    /// This side has ended the stream behind those bytes.
+    pub send_ended: bool,
+    /// Offset of the next byte expected in order. What arrived beyond a hole is not kept: it was
+    /// never acknowledged in order, so the peer still has it.
+    pub received: u64,
+    /// Bytes before `received` that were not consumed.
+    pub unread: Vec<u8>,
+    /// The peer's end is known and everything before it arrived.
+    pub recv_ended: bool,
+}
+
 /// Reliable byte streams over one hop.
 ///
 /// A transport is a machine: calls never block and never do I/O. Bytes are written into and read
@@ -117,39 +136,21 @@ pub trait Streams {
         }
         Ok(taken)
     }
-}
 
-/// What one end of a stream holds when it leaves its transport. Offsets count from the stream's
-/// first byte.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct StreamState {
-    /// Offset of the first byte of `send`: the peer has acknowledged everything before.
-    pub send_start: u64,
-    /// Bytes written and not acknowledged, whether they were sent or not.
-    pub send: Vec<u8>,
-    /// This side has ended the stream behind those bytes.
-    pub send_ended: bool,
-    /// Offset of the next byte expected in order. What arrived beyond a hole is not kept: it was
-    /// never acknowledged in order, so the peer still has it.
-    pub received: u64,
-    /// Bytes before `received` that were not consumed.
-    pub unread: Vec<u8>,
-    /// The peer's end is known and everything before it arrived.
-    pub recv_ended: bool,
-}
-
-/// A transport whose streams can be taken out, to go on elsewhere (MHP-17, MHP-19).
-pub trait Movable: Streams {
-    /// Takes a stream out. The transport removes it and sends the peer nothing: a stream that is
-    /// detached at one end only never ends at the other. Events of it that were not polled may still
-    /// come and mean nothing.
+    /// Takes a stream out, to go on elsewhere (MHP-17, MHP-19). The transport removes it and sends the
+    /// peer nothing: a stream that is detached at one end only never ends at the other. Events of it that
+    /// were not polled may still come and mean nothing.
     ///
-    /// `None` if the stream is unknown, was given up by either side, or is over.
-    fn detach(&mut self, id: StreamId) -> Option<StreamState>;
+    /// `None` if the stream is unknown, was given up by either side, is over, or cannot be moved.
+    fn detach(&mut self, _id: StreamId) -> Option<StreamState> {
+        None
+    }
 
     /// What [`detach`](Self::detach) would give at this moment. The stream goes on as it was
     /// (MOB-39).
-    fn snapshot(&self, id: StreamId) -> Option<StreamState>;
+    fn snapshot(&self, _id: StreamId) -> Option<StreamState> {
+        None
+    }
 
     /// Of a stream that was [detached](Self::detach): before which offset all of its bytes had come to the
     /// peer by then. Known once the peer has answered something that was sent later; never in a transport
@@ -166,35 +167,10 @@ pub trait Movable: Streams {
     }
 }
 
-/// Implements [`Streams`], and [`Movable`] if asked to, for a type whose streams are those of a part of it:
-/// the part, seen shared and exclusively.
+/// Implements [`Streams`] for a type whose streams are those of a part of it: the part, seen shared and
+/// exclusively.
 #[macro_export]
 macro_rules! streams_of {
-    ([$($generics:tt)*] $type:ty, Movable, |$it:ident| $shared:expr, $own:expr) => {
-        $crate::streams_of!([$($generics)*] $type, |$it| $shared, $own);
-
-        impl<$($generics)*> $crate::Movable for $type {
-            fn detach(&mut self, id: $crate::StreamId) -> Option<$crate::StreamState> {
-                let $it = self;
-                $own.detach(id)
-            }
-
-            fn snapshot(&self, id: $crate::StreamId) -> Option<$crate::StreamState> {
-                let $it = self;
-                $shared.snapshot(id)
-            }
-
-            fn arrived(&self, id: $crate::StreamId) -> Option<u64> {
-                let $it = self;
-                $shared.arrived(id)
-            }
-
-            fn presumed(&self, id: $crate::StreamId) -> Option<u64> {
-                let $it = self;
-                $shared.presumed(id)
-            }
-        }
-    };
     ([$($generics:tt)*] $type:ty, |$it:ident| $shared:expr, $own:expr) => {
         impl<$($generics)*> $crate::Streams for $type {
             fn open(&mut self) -> Result<$crate::StreamId, $crate::StreamError> {
@@ -249,26 +225,28 @@ macro_rules! streams_of {
                 let $it = self;
                 $own.set_priority(id, priority);
             }
+
+            fn detach(&mut self, id: $crate::StreamId) -> Option<$crate::StreamState> {
+                let $it = self;
+                $own.detach(id)
+            }
+
+            fn snapshot(&self, id: $crate::StreamId) -> Option<$crate::StreamState> {
+                let $it = self;
+                $shared.snapshot(id)
+            }
+
+            fn arrived(&self, id: $crate::StreamId) -> Option<u64> {
+                let $it = self;
+                $shared.arrived(id)
+            }
+
+            fn presumed(&self, id: $crate::StreamId) -> Option<u64> {
+                let $it = self;
+                $shared.presumed(id)
+            }
         }
     };
 }
 
 streams_of!([T: Streams + ?Sized] &mut T, |it| (**it), (**it));
-
-impl<T: Movable + ?Sized> Movable for &mut T {
-    fn detach(&mut self, id: StreamId) -> Option<StreamState> {
-        (**self).detach(id)
-    }
-
-    fn snapshot(&self, id: StreamId) -> Option<StreamState> {
-        (**self).snapshot(id)
-    }
-
-    fn arrived(&self, id: StreamId) -> Option<u64> {
-        (**self).arrived(id)
-    }
-
-    fn presumed(&self, id: StreamId) -> Option<u64> {
-        (**self).presumed(id)
-    }
-}

@@ -6,7 +6,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 
 use crate::config::Limits;
 use crate::stats::HopStats;
-use crate::streams::Movable;
+use crate::streams::Streams;
 
 /// The reset code of streams whose association was lost: above all codes of the session.
 pub const LOST: u64 = (1 << 62) - 1;
@@ -80,7 +80,7 @@ pub struct Packet {
 /// The association calls [`establish`](Self::establish) when a handshake is over. It may do so twice
 /// in a row: when the base has never used the first keys, streams go on under the second. It calls
 /// [`restart`](Self::restart) when the peer has lost all state.
-pub trait Transport: Movable + Sized {
+pub trait Transport: Streams + Sized {
     /// The transport's bounds and habits.
     type Config: Clone;
 

@@ -8,7 +8,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use lasthop_units::Bytes;
 
 /// What a pair of ends is allowed.
@@ -22,7 +22,7 @@ pub struct Limits {
     pub streams: usize,
     /// The last so many bytes that crossed count as not acknowledged when a stream is detached.
     pub unacknowledged: usize,
-    /// How much more than what has crossed is [presumed](Movable::presumed) to have; `None` without
+    /// How much more than what has crossed is [presumed](Streams::presumed) to have; `None` without
     /// presumption.
     pub presumed: Option<i64>,
 }
@@ -331,9 +331,7 @@ impl Streams for End {
             stream.priority = Some(priority);
         }
     }
-}
 
-impl Movable for End {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         let state = self.snapshot(id)?;
         let stream = self.streams.remove(&id.0)?;

@@ -5,7 +5,7 @@ mod mobile;
 
 use std::fmt::Debug;
 
-use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, Streams};
 use lasthop_units::Time;
 
 use lasthop_control::AssociationReport;
@@ -42,7 +42,7 @@ impl<I> HopEvent<I> {
 }
 
 /// The streams of an association, whatever carries them.
-pub(crate) type AnyStreams = dyn Movable;
+pub(crate) type AnyStreams = dyn Streams;
 
 /// One way across the hop: its sockets, its machines, its associations.
 pub(crate) trait Hop: Send + 'static {
@@ -122,15 +122,5 @@ impl Streams for NoStreams {
 
     fn recv_state(&self, _id: StreamId) -> RecvState {
         RecvState::Finished
-    }
-}
-
-impl Movable for NoStreams {
-    fn detach(&mut self, _id: StreamId) -> Option<StreamState> {
-        None
-    }
-
-    fn snapshot(&self, _id: StreamId) -> Option<StreamState> {
-        None
     }
 }

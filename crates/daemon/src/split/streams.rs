@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use lasthop_hop::{
-    Lease, Memory, Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
+    Lease, Memory, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
 };
 use lasthop_kernel::tcp::least_round_trip;
 use lasthop_units::Time;
@@ -472,9 +472,7 @@ impl Streams for SplitTcp {
     fn recv_state(&self, id: StreamId) -> RecvState {
         self.streams.get(&id.0).map_or(RecvState::Finished, Stream::recv_state)
     }
-}
 
-impl Movable for SplitTcp {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         let state = self.streams.get(&id.0)?.state()?;
         let stream = self.remove(id.0)?;

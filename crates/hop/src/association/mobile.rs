@@ -410,7 +410,4 @@ impl<K: MobileLink> MobileEnd<K> {
     }
 }
 
-crate::streams_of!(
-    [K: MobileLink] MobileEnd<K>,
-    Movable, |it| it.association, it.association
-);
+crate::streams_of!([K: MobileLink] MobileEnd<K>, |it| it.association, it.association);

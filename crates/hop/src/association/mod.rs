@@ -214,5 +214,5 @@ impl<A: Copy + Eq, T: Transport, L: Link> Association<A, T, L> {
 
 crate::streams_of!(
     [A: Copy + Eq, T: Transport, L: Link] Association<A, T, L>,
-    Movable, |it| it.transport, it.transport
+    |it| it.transport, it.transport
 );

@@ -1,13 +1,11 @@
-//! The calls of [`Streams`] and [`Movable`].
+//! The calls of [`Streams`].
 
 use lasthop_wire::mobile_tcp::DATA_HEADER;
 
 use super::endpoint::MobileTcp;
 use super::entry::{ConnectionStage, Entry, RetransmitTimer};
 use super::head::{self, ANSWER_MAX, AnswerHead, Head};
-use crate::streams::{
-    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
-};
+use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 
 impl MobileTcp {
     /// Sends the opening or the answer once the first message of a stream is whole, or cannot become so.
@@ -151,9 +149,7 @@ impl Streams for MobileTcp {
             None => RecvState::Open,
         }
     }
-}
 
-impl Movable for MobileTcp {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         let cid = self.cid_of(id)?;
         let state = self.entries.get(&cid)?.state()?;

@@ -12,7 +12,7 @@ use crate::transport::CloseReason;
 
 impl Srp {
     /// Takes in the frames of an authentic datagram with its number. One with bytes of a stream that
-    /// was [taken out](crate::Movable::detach) is as good as lost.
+    /// was [taken out](crate::Streams::detach) is as good as lost.
     ///
     /// # Errors
     ///

@@ -7,9 +7,7 @@ use lasthop_units::{Bytes, LinkEvent, Time};
 use super::Srp;
 use crate::config::{HopConfig, Limits};
 use crate::stats::HopStats;
-use crate::streams::{
-    Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams,
-};
+use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use crate::transport::{CloseReason, Packet, Role, Transport};
 
 impl Transport for Srp {
@@ -188,9 +186,7 @@ impl Streams for Srp {
     fn set_priority(&mut self, id: StreamId, priority: u32) {
         self.streams.set_priority(id.0, priority);
     }
-}
 
-impl Movable for Srp {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams.detach(id.0, self.recovery.log().next_number())
     }

@@ -1,7 +1,7 @@
 //! An upload goes on from where the base before presumably got to.
 //!
 //! How far that was the mobile hears half a round trip later at the earliest. What its hop
-//! [presumes](lasthop_hop::Movable::presumed) is right where nothing was lost. So a few bytes from there on go
+//! [presumes](lasthop_hop::Streams::presumed) is right where nothing was lost. So a few bytes from there on go
 //! out with Reopen, on a stream of their own; what comes of them changes nothing in what is sent later.
 
 use alloc::vec::Vec;

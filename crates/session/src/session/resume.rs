@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, StreamError, StreamId, Streams};
+use lasthop_hop::{StreamError, StreamId, Streams};
 use lasthop_units::{Bytes, Duration, Time};
 use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, SessionId};
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
@@ -99,7 +99,7 @@ impl Session {
     /// Connections keep their names. Until [`resume`](Self::resume) nothing can be written; bytes
     /// that were received can be read, and connections may be opened, finished and reset. Whatever
     /// `hop` has to tell is taken in first. Connections that `hop` has lost already are reset.
-    pub fn suspend(&mut self, now: Time, hop: &mut impl Movable) {
+    pub fn suspend(&mut self, now: Time, hop: &mut impl Streams) {
         self.advance(now);
         if self.role == Role::Base {
             return;
@@ -186,7 +186,7 @@ impl Session {
     }
 
     /// Takes a connection out of its transport; whether it is still there.
-    pub(super) fn park(&mut self, hop: &mut impl Movable, id: ConnId) -> bool {
+    pub(super) fn park(&mut self, hop: &mut impl Streams, id: ConnId) -> bool {
         let Some(stream) = self.table.stream(id) else {
             // What is known of the hop before the one that is left is of no use any more.
             let rest = self.table.get_mut(id).and_then(|conn| conn.rest.as_mut());
@@ -371,7 +371,7 @@ impl Session {
 
     /// Mobile: connections that wait for the base's answer with bytes for it, and the streams of the
     /// hop before that carried them: whoever still receives from the base before can ask
-    /// [`Movable::arrived`] what that one has got, and say so with [`handle_arrived`](Self::handle_arrived).
+    /// [`Streams::arrived`] what that one has got, and say so with [`handle_arrived`](Self::handle_arrived).
     pub fn waiting(&self) -> Vec<(ConnId, StreamId)> {
         let left = |id: ConnId| {
             let conn = self.table.get(id).filter(|conn| conn.awaits)?;

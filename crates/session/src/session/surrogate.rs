@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, RecvState, StreamError, StreamId, StreamState, Streams};
+use lasthop_hop::{RecvState, StreamError, StreamId, StreamState, Streams};
 use lasthop_units::{Bytes, Time};
 use lasthop_wire::mhp::handoff::{
     Asking, ConnectionState, Direction, Reopen, Reopened, Roll, SessionId, SessionState, Stage,
@@ -25,7 +25,7 @@ impl Session {
     pub fn freeze(
         &mut self,
         now: Time,
-        hop: &mut impl Movable,
+        hop: &mut impl Streams,
         session: SessionId,
     ) -> SessionState {
         self.advance(now);
@@ -53,7 +53,7 @@ impl Session {
     /// What the connections hold at this moment, to be sent to another base ahead (MOB-39), up
     /// to `limit` bytes of it. The caller adds the wired halves. It is no state to go on from, but has
     /// most of the bytes of the one that [`freeze`](Self::freeze) will give.
-    pub fn preview(&self, hop: &impl Movable, session: SessionId, limit: Bytes) -> SessionState {
+    pub fn preview(&self, hop: &impl Streams, session: SessionId, limit: Bytes) -> SessionState {
         let mut left = limit.get();
         let mut connections = Vec::new();
         for id in self.table.ids().into_iter().filter(|id| !is_provisional(*id)) {

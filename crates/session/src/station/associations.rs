@@ -2,7 +2,7 @@
 
 use core::fmt::Debug;
 
-use lasthop_hop::Movable;
+use lasthop_hop::Streams;
 
 use crate::{ConnId, Session};
 
@@ -14,7 +14,7 @@ pub trait Associations {
     /// Names an association.
     type Id: Copy + Ord + Debug;
     /// Its streams.
-    type Streams: Movable + ?Sized;
+    type Streams: Streams + ?Sized;
 
     /// The session and the streams of an association, to be used.
     fn session(&mut self, id: Self::Id) -> Option<(&mut Session, &mut Self::Streams)>;

@@ -8,7 +8,7 @@ use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use lasthop_hop::{Movable, RecvState};
+use lasthop_hop::{RecvState, Streams};
 use lasthop_units::{Bytes, Duration, Seed, Stream as Numbers, Time};
 use lasthop_wire::mhp::Opening;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lasthop_hop::{Movable, RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_hop::{RecvState, StreamError, StreamEvent, StreamId, StreamState, Streams};
 use lasthop_tcp::{Config, Estimates, Event, Ports, Socket, State, reset_for};
 use lasthop_units::{Stream as Numbers, Time};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
@@ -412,9 +412,7 @@ impl Streams for TcpStreams {
             None => RecvState::Open,
         }
     }
-}
 
-impl Movable for TcpStreams {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         let state = self.snapshot(id)?;
         self.remove(id.0)?;

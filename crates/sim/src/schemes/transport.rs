@@ -6,8 +6,8 @@ use lasthop_hop::mobile_tcp;
 use lasthop_hop::seal::Keypair;
 use lasthop_hop::{
     AssociationEvent, AssociationId, BareBase, BareBounds, BareMobile, Base, BaseEnd, BaseLinks,
-    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, Movable, RecvState, StreamError,
-    StreamEvent, StreamId, StreamState, Streams, Transmit,
+    CloseReason, HopConfig, Mobile, MobileEnd, MobileLink, RecvState, StreamError, StreamEvent,
+    StreamId, StreamState, Streams, Transmit,
 };
 use lasthop_tcp as tcp;
 use lasthop_units::{LinkEvent, Scheme, Seed, Time};
@@ -132,9 +132,9 @@ trait End {
     fn take_events(&mut self) -> Lost;
 
     /// While no association stands there are none.
-    fn streams(&self) -> Option<&dyn Movable>;
+    fn streams(&self) -> Option<&dyn Streams>;
 
-    fn streams_mut(&mut self) -> Option<&mut dyn Movable>;
+    fn streams_mut(&mut self) -> Option<&mut dyn Streams>;
 
     fn handle_packet(&mut self, now: Time, packet: &mut Packet) -> Lost {
         let from = Self::Address::source(packet);
@@ -183,11 +183,11 @@ impl<K: MobileLink<Address: Carrier>> End for MobileEnd<K> {
         Lost(lost)
     }
 
-    fn streams(&self) -> Option<&dyn Movable> {
+    fn streams(&self) -> Option<&dyn Streams> {
         Some(self)
     }
 
-    fn streams_mut(&mut self) -> Option<&mut dyn Movable> {
+    fn streams_mut(&mut self) -> Option<&mut dyn Streams> {
         Some(self)
     }
 }
@@ -232,13 +232,13 @@ impl<K: BaseLinks<Address: Carrier>> End for Standing<BaseEnd<K>> {
         Lost(lost)
     }
 
-    fn streams(&self) -> Option<&dyn Movable> {
-        let association: &dyn Movable = self.base.association(self.standing?)?;
+    fn streams(&self) -> Option<&dyn Streams> {
+        let association: &dyn Streams = self.base.association(self.standing?)?;
         Some(association)
     }
 
-    fn streams_mut(&mut self) -> Option<&mut dyn Movable> {
-        let association: &mut dyn Movable = self.base.association_mut(self.standing?)?;
+    fn streams_mut(&mut self) -> Option<&mut dyn Streams> {
+        let association: &mut dyn Streams = self.base.association_mut(self.standing?)?;
         Some(association)
     }
 }
@@ -377,7 +377,7 @@ impl<S: End, M: End> Hop<S, M> {
         }
     }
 
-    fn streams(&self) -> Option<&dyn Movable> {
+    fn streams(&self) -> Option<&dyn Streams> {
         match self {
             Self::Tcp(streams) => Some(streams.as_ref()),
             Self::Srp(end) => end.streams(),
@@ -385,7 +385,7 @@ impl<S: End, M: End> Hop<S, M> {
         }
     }
 
-    fn streams_mut(&mut self) -> Option<&mut dyn Movable> {
+    fn streams_mut(&mut self) -> Option<&mut dyn Streams> {
         match self {
             Self::Tcp(streams) => Some(streams.as_mut()),
             Self::Srp(end) => end.streams_mut(),
@@ -480,9 +480,7 @@ impl<S: End, M: End> Streams for Hop<S, M> {
             streams.set_priority(id, priority);
         }
     }
-}
 
-impl<S: End, M: End> Movable for Hop<S, M> {
     fn detach(&mut self, id: StreamId) -> Option<StreamState> {
         self.streams_mut()?.detach(id)
     }

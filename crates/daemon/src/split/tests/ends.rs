@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use lasthop_hop::seal::{Allowed, Hello, Initiator, Keypair, Limits, PublicKey, Responder};
-use lasthop_hop::{AssociationId, Memory, Movable, RecvState, Refusal, StreamId, Streams};
+use lasthop_hop::{AssociationId, Memory, RecvState, Refusal, StreamId, Streams};
 use lasthop_kernel::clock::Clock;
 use lasthop_kernel::reactor::Reactor;
 use lasthop_kernel::turn::{Source, Turn};

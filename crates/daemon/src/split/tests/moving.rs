@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use lasthop_hop::{Memory, Movable, RecvState, StreamEvent, StreamId, StreamState, Streams};
+use lasthop_hop::{Memory, RecvState, StreamEvent, StreamId, StreamState, Streams};
 use lasthop_kernel::reactor::{Reactor, Readiness};
 use lasthop_kernel::slab::Slab;
 use lasthop_kernel::tcp::Socket;

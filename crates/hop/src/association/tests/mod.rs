@@ -18,7 +18,7 @@ use super::testbed::{Addr, BASE, Testbed, read};
 use super::*;
 use crate::config::HopConfig;
 use crate::seal::{Keypair, PublicKey};
-use crate::streams::{Movable, RecvState, StreamId, Streams};
+use crate::streams::{RecvState, StreamId, Streams};
 use crate::unreachable::Unreachable;
 
 type Ends<T = Srp> = Testbed<NumberedLink<Addr, T>, NumberedLinks<Addr, T>>;

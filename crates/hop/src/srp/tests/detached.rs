@@ -1,7 +1,6 @@
 //! Taking streams out.
 
 use super::*;
-use crate::streams::Movable;
 
 /// Two ends, of which the mobile has the other's limits.
 fn pair() -> (Srp, Srp) {

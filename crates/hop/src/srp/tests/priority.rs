@@ -94,7 +94,6 @@ fn an_idle_stream_costs_the_others_nothing() {
 /// RWC-10: streams that end or leave are out of the division.
 #[test]
 fn streams_that_end_take_no_share() {
-    use crate::streams::Movable;
     let mut w = Pairs::new(1);
     let ids = [(); 3].map(|()| w.ends[0][0].open().unwrap());
     let end = &mut w.ends[0][0];

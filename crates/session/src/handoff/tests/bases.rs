@@ -1,7 +1,7 @@
 //! What the world does at its bases and at the mobile when their machines say so, and what happens to
 //! bases.
 
-use lasthop_hop::Movable;
+use lasthop_hop::Streams;
 
 use super::*;
 

@@ -1,7 +1,6 @@
 //! A mobile that asks a base, gets no answer, and asks another: whatever its applications do between,
 //! nothing is lost.
 
-use lasthop_hop::Movable;
 use lasthop_wire::mhp::handoff::ConnectionState;
 
 use super::*;

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use lasthop_hop::Movable;
 use lasthop_hop::Role as End;
 use lasthop_hop::mobile_tcp::{Config as HopConfig, MobileTcp};
 use lasthop_units::{Seed, Stream as Numbers};

@@ -2,7 +2,6 @@
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use lasthop_hop::Movable;
 use proptest::prelude::*;
 
 use super::*;

@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 
-use lasthop_hop::Movable;
+use lasthop_hop::Streams;
 use lasthop_session::station::{Associations, Name};
 use lasthop_session::{ConnId, RecvState, Refusal, ResetReason, Session};
 use lasthop_tcp::{self as tcp, Socket, State};
@@ -91,7 +91,7 @@ impl Half {
         }
     }
 
-    fn take_events(&mut self, session: &mut Session, mut streams: &mut dyn Movable, conn: ConnId) {
+    fn take_events(&mut self, session: &mut Session, mut streams: &mut dyn Streams, conn: ConnId) {
         while let Some(event) = self.socket.poll_event() {
             match event {
                 tcp::Event::Reset | tcp::Event::GaveUp if self.connecting => {
@@ -111,7 +111,7 @@ impl Half {
     }
 
     /// Towards the fixed host (MHP-8): TCP itself makes larger segments of it.
-    fn pass_up(&mut self, session: &mut Session, mut streams: &mut dyn Movable, conn: ConnId) {
+    fn pass_up(&mut self, session: &mut Session, mut streams: &mut dyn Streams, conn: ConnId) {
         loop {
             let data = session.received(&streams, conn);
             let taken = self.socket.write(data);
@@ -127,7 +127,7 @@ impl Half {
     }
 
     /// Towards the mobile (MHP-9), in pieces that the hop carries.
-    fn pass_down(&mut self, session: &mut Session, mut streams: &mut dyn Movable, conn: ConnId) {
+    fn pass_down(&mut self, session: &mut Session, mut streams: &mut dyn Streams, conn: ConnId) {
         loop {
             let data = self.socket.received();
             let Ok(room) = session.send_space(&mut streams, conn) else { break };

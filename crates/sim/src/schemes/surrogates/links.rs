@@ -4,7 +4,7 @@ use core::net::{Ipv4Addr, SocketAddrV4};
 use std::collections::BTreeMap;
 
 use lasthop_hop::seal::Keypair;
-use lasthop_hop::{AssociationEvent, AssociationId, Base, CloseReason, HopConfig, Mobile, Movable};
+use lasthop_hop::{AssociationEvent, AssociationId, Base, CloseReason, HopConfig, Mobile, Streams};
 use lasthop_session::station::Farewell;
 use lasthop_session::{Config, Session};
 use lasthop_units::{Bytes, Duration, Seed, Time};
@@ -177,7 +177,7 @@ impl Links {
     pub(super) fn session(
         &mut self,
         id: Way,
-    ) -> Option<(&mut Session, &mut (dyn Movable + 'static))> {
+    ) -> Option<(&mut Session, &mut (dyn Streams + 'static))> {
         match id {
             Way::Link(n) => {
                 let link = self.links.get_mut(&n)?;

@@ -3,7 +3,7 @@
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
 
-use lasthop_hop::Movable;
+use lasthop_hop::Streams;
 use lasthop_session::station::{Associations, Name};
 use lasthop_session::{ConnId, Event, ResetReason, Session, SessionId};
 use lasthop_tcp::Estimates;
@@ -153,9 +153,9 @@ impl Sessions {
 
 impl Associations for Sessions {
     type Id = Way;
-    type Streams = dyn Movable;
+    type Streams = dyn Streams;
 
-    fn session(&mut self, id: Way) -> Option<(&mut Session, &mut (dyn Movable + 'static))> {
+    fn session(&mut self, id: Way) -> Option<(&mut Session, &mut (dyn Streams + 'static))> {
         match id {
             Way::Mobile(mobile) => {
                 let known = self.mobiles.get_mut(&mobile)?;

@@ -2,7 +2,7 @@
 
 use core::net::{Ipv4Addr, SocketAddr};
 
-use lasthop_hop::Movable;
+use lasthop_hop::Streams;
 use lasthop_session::station::{
     Associations, Bridge, Dumped, Ended, Farewell, Fate, Name, Restored, SocketState, Wires,
 };
@@ -63,9 +63,9 @@ impl Surrogates {
 
 impl Associations for Surrogates {
     type Id = Way;
-    type Streams = dyn Movable;
+    type Streams = dyn Streams;
 
-    fn session(&mut self, id: Way) -> Option<(&mut Session, &mut (dyn Movable + 'static))> {
+    fn session(&mut self, id: Way) -> Option<(&mut Session, &mut (dyn Streams + 'static))> {
         self.sessions.session(id)
     }
 
