@@ -7,9 +7,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use lasthop_hop::Role;
 use lasthop_hop::mobile_tcp::{Config, MobileTcp};
-use lasthop_hop::{StreamEvent, StreamId, Streams};
+use lasthop_hop::{Role, StreamEvent, StreamId, Streams, Transport};
 use lasthop_units::{Duration, Time};
 
 struct Counting;

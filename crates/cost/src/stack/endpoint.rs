@@ -1,9 +1,8 @@
 //! Mobile TCP's whole endpoint on a link, as a base or a mobile runs it: with what an association, its
 //! session and many connections ask for.
 
-use lasthop_hop::Role;
 use lasthop_hop::mobile_tcp::MobileTcp;
-use lasthop_hop::{RecvState, StreamEvent, StreamId, Streams};
+use lasthop_hop::{RecvState, Role, StreamEvent, StreamId, Streams, Transport};
 use lasthop_units::Time;
 use lasthop_wire::mobile_tcp::ETHERTYPE;
 

@@ -1,11 +1,10 @@
 //! All connections of one mobile with one base: identifiers, the association's life, events.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use core::time::Duration;
 
 use lasthop_stream::Ring;
-use lasthop_units::{Bytes, LinkEvent, Time};
-use lasthop_wire::mobile_tcp::{Cid, Code, DATA_HEADER, DataHeader, short_code};
+use lasthop_units::Time;
+use lasthop_wire::mobile_tcp::{Cid, Code, DataHeader, short_code};
 
 use super::config::Config;
 use super::connection::{Connection, RoundTrip, Ticks};
@@ -14,28 +13,20 @@ use super::entry::{ConnectionStage, Entry, RetransmitTimer};
 use super::ports::Ports;
 use super::reply::Reply;
 use super::stats::Stats;
-use crate::config::Limits;
 use crate::memory::Lease;
-use crate::stats::HopStats;
 use crate::streams::{StreamEvent, StreamId};
-use crate::transport::{CloseReason, LOST, Role};
+use crate::transport::{CloseReason, Role};
 
 /// Identifiers are 16 bits, and those of connections that are over are withheld for a while.
-const CONNECTIONS_MAX: usize = 16_384;
+pub(super) const CONNECTIONS_MAX: usize = 16_384;
 /// Identifiers that are withheld at once; of more, the earliest are free before their time.
 const RESTING_MAX: usize = 4096;
-/// The highest first stream that is accepted from a peer, so that stream numbers never overflow.
-const STREAM_MAX: u64 = 1 << 62;
-/// Copies of an association's close: nothing acknowledges it.
-const CLOSE_COPIES: u32 = 3;
-/// How long a report that the link is down holds.
-const DOWN_BELIEVED: Duration = Duration::from_secs(1);
 
 /// One end of Mobile TCP: all connections of one mobile with one base. See the module's text.
 ///
-/// Feed it with [`handle`](Self::handle), [`handle_timeout`](Self::handle_timeout) and the
+/// Feed it with [`handle`](Self::handle), [`handle_timeout`](crate::Transport::handle_timeout) and the
 /// [`Streams`](crate::Streams) calls; after any of them call [`poll`](Self::poll) until it returns
-/// `None`, then sleep until [`next_timeout`](Self::next_timeout). Time must not go backwards.
+/// `None`, then sleep until [`next_timeout`](crate::Transport::next_timeout). Time must not go backwards.
 #[derive(Debug)]
 pub struct MobileTcp {
     pub(super) config: Config,
@@ -53,7 +44,7 @@ pub struct MobileTcp {
     pub(super) streams: BTreeMap<u64, u16>,
     /// Ours for each of the peer's identifiers.
     pub(super) by_peer: BTreeMap<u16, u16>,
-    next_cid: u16,
+    pub(super) next_cid: u16,
     pub(super) next_stream: u64,
     /// The highest stream that the peer opened, by half its number.
     pub(super) highest: u64,
@@ -135,172 +126,8 @@ impl MobileTcp {
         }
     }
 
-    /// What this end's configuration lets the peer expect.
-    pub fn limits(config: &Config) -> Limits {
-        Limits {
-            stream_window: Bytes::new(u64::from(config.window())),
-            association_window: Bytes::new(u64::MAX),
-            streams_max: config.connections_max.min(CONNECTIONS_MAX) as u64,
-            first_stream: 0,
-            standing: None,
-            first_number: 0,
-        }
-    }
-
-    /// The peer is there: packets may be sent from now on. Of its limits, those on streams count;
-    /// windows are each connection's own.
-    pub fn establish(&mut self, now: Time, peer: &Limits) {
-        self.advance(now);
-        self.established = true;
-        self.streams_max = peer.streams_max;
-        self.highest = self.highest.max(peer.first_stream.min(STREAM_MAX) / 2);
-        self.retry_all();
-    }
-
-    /// The association is over and its connections with it; the next one starts from nothing, but
-    /// for the numbers of streams, which are never used twice.
-    pub fn restart(&mut self, now: Time) {
-        self.advance(now);
-        let mut new = Self::new(self.config.clone(), self.role, now);
-        new.next_stream = self.next_stream;
-        new.next_cid = self.next_cid;
-        new.ports = self.ports.restarted();
-        new.stats = self.total();
-        core::mem::swap(self, &mut new);
-        self.events = new.events;
-        for (cid, mut entry) in new.entries {
-            let known = new.streams.get(&entry.stream) == Some(&cid);
-            if !known {
-                continue;
-            }
-            entry.connection.release();
-            if !entry.told_closed {
-                entry.reset = Some(LOST);
-                entry.told_closed = true;
-                self.events.push_back(StreamEvent::Readable(StreamId(entry.stream)));
-                self.events.push_back(StreamEvent::Closed(StreamId(entry.stream)));
-            }
-            entry.stage = ConnectionStage::Silent;
-            entry.repeat.stop();
-            entry.inflight = 0;
-            (entry.queued, entry.capped, entry.resting) = (false, false, false);
-            entry.connection.reset_stats();
-            entry.counted = [0; 2];
-            self.streams.insert(entry.stream, cid);
-            self.entries.insert(cid, entry);
-        }
-    }
-
-    /// The first stream of this end's that a new association may carry: the oldest that is open, or
-    /// else the next to be opened.
-    pub fn first_stream(&self) -> u64 {
-        let open = self.streams.iter().find(|(stream, cid)| {
-            self.is_own(**stream) && self.entries.get(cid).is_some_and(Entry::is_usable)
-        });
-        open.map_or(self.next_stream, |(stream, _)| *stream)
-    }
-
-    /// Asks the peer for a sign of life, until one comes.
-    pub fn ping(&mut self) {
-        if self.ping.next.is_none() {
-            self.ping = RetransmitTimer::start();
-        }
-    }
-
-    /// There is reason to believe that the peer is there: what is unanswered is tried at once.
-    pub fn probe(&mut self, now: Time) {
-        self.advance(now);
-        if !self.retry_all() {
-            self.ping();
-        }
-    }
-
-    /// For how long nothing has come although an answer is due.
-    pub fn silent_for(&self, now: Time) -> Option<Duration> {
-        self.silent_since.map(|since| now.since(since))
-    }
-
-    /// The path is another one: the peer's address has changed, or ours.
-    pub fn handle_moved(&mut self, now: Time) {
-        self.advance(now);
-        self.retry_all();
-    }
-
-    /// Tells a round-trip time that was measured before the association began, by the handshake.
-    pub fn seed_round_trip(&mut self, now: Time, rtt: Duration) {
-        self.advance(now);
-        self.round_trip.sample(rtt);
-    }
-
-    /// What is known of the hop from below: when it is down nothing is sent and timers wait, for a
-    /// second at most, since the news that it is up may never come; when it is up again, what is
-    /// unanswered is tried at once.
-    pub fn handle_link_event(&mut self, now: Time, event: LinkEvent) {
-        self.advance(now);
-        match event {
-            LinkEvent::Up => {
-                self.down = None;
-                self.retry_all();
-            }
-            LinkEvent::Down => {
-                self.down = Some(now + DOWN_BELIEVED);
-                if self.is_waiting() {
-                    self.silent_since.get_or_insert(now);
-                }
-            }
-            LinkEvent::Imminent { .. } | LinkEvent::Complete => {}
-        }
-    }
-
-    /// Closes the association and sends that to the peer; connections are gone.
-    pub fn close(&mut self, reason: CloseReason) {
-        if self.closed.is_some() || self.closing.is_some() {
-            return;
-        }
-        if self.established {
-            self.closing = Some((reason, CLOSE_COPIES));
-        } else {
-            self.closed = Some(reason);
-        }
-    }
-
-    /// Why the association ended, if it has.
-    pub fn closed(&self) -> Option<CloseReason> {
-        self.closed
-    }
-
     /// What this end and its connections have done.
     pub fn own_stats(&self) -> Stats {
-        self.total()
-    }
-
-    /// Counters and present values, in the words of all transports.
-    pub fn stats(&self) -> HopStats {
-        let total = self.total();
-        let memory: u64 = self.entries.values().flat_map(|e| e.counted).sum();
-        let packet = u64::from(self.config.max_packet()) + self.config.pad.get();
-        HopStats {
-            datagrams_sent: total.sent,
-            datagrams_received: total.received,
-            duplicates: total.duplicates,
-            malformed: total.malformed + total.damaged,
-            lost: total.packets_again,
-            bytes_sent: Bytes::new(total.bytes_sent),
-            bytes_retransmitted: Bytes::new(total.bytes_again),
-            bytes_received: Bytes::new(total.bytes_received),
-            probes: total.probes,
-            silences: total.expiries,
-            srtt: self.round_trip.srtt().unwrap_or_default(),
-            inflight: Bytes::new(self.inflight),
-            mtu: Bytes::new(packet) + Bytes::from(DATA_HEADER),
-            streams: self.streams.len(),
-            memory: Bytes::new(memory),
-            silent: self.down.is_some() || self.silent_since.is_some(),
-            ..HopStats::default()
-        }
-    }
-
-    fn total(&self) -> Stats {
         let mut total = self.stats;
         self.entries.values().for_each(|entry| total.add(entry.connection.stats()));
         total

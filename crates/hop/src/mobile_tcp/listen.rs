@@ -6,19 +6,6 @@ use super::endpoint::MobileTcp;
 use super::reply::Reply;
 
 impl MobileTcp {
-    /// Mobile: connections to `port` are accepted. It is announced until the base answers, and each base
-    /// to come (MOB-8).
-    pub fn listen(&mut self, port: u16) {
-        self.ports.announce(port, true);
-    }
-
-    /// Mobile: connections to `port` are not accepted any more.
-    pub fn unlisten(&mut self, port: u16) {
-        if self.ports.ours.contains_key(&port) {
-            self.ports.announce(port, false);
-        }
-    }
-
     /// Mobile: whether the base accepts connections for `port`; `None` while it has not answered.
     pub fn listening(&self, port: u16) -> Option<bool> {
         match self.ports.ours.get(&port) {

@@ -11,7 +11,6 @@ use super::endpoint::MobileTcp;
 use super::entry::{ConnectionStage, Entry};
 use super::head::Head;
 use super::reply::Reply;
-use crate::transport::CloseReason;
 
 /// How often a reset is repeated until the peer acknowledges it.
 const RESET_TRIES: u32 = 16;
@@ -171,57 +170,8 @@ impl MobileTcp {
         self.round_trip.timeout(&Patience::of(&self.config), tries)
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called, if nothing happens before.
-    pub fn next_timeout(&self) -> Option<Time> {
-        if self.closed.is_some() || !self.established {
-            return None;
-        }
-        let silence = self.silent_since.map(|since| since + self.config.silence_limit);
-        if self.down.is_some() {
-            return silence.into_iter().chain(self.down).min();
-        }
-        let keepalive = self.config.keepalive.filter(|_| self.ping.next.is_none());
-        let keepalive = keepalive.map(|after| self.ticks.not_before(self.last_sent + after));
-        let resting = self.resting.front().map(|(until, _)| *until);
-        let own = [self.ping.next, self.ports.next_timeout(), keepalive, resting];
-        own.into_iter().chain([silence, self.deadline]).flatten().min()
-    }
-
-    /// Runs the timers that are due: acknowledges, repeats, aborts (MOB-34).
-    pub fn handle_timeout(&mut self, now: Time) {
-        self.advance(now);
-        if !self.established || self.closed.is_some() {
-            return;
-        }
-        let limit = self.config.silence_limit;
-        if self.silent_since.is_some_and(|since| now.since(since) >= limit) {
-            self.closed = Some(CloseReason::Silence);
-            return;
-        }
-        if let Some(until) = self.down {
-            if now < until {
-                return;
-            }
-            self.down = None;
-            self.retry_all();
-        }
-        self.remove_quarantined();
-        if self.config.keepalive.is_some_and(|after| now.since(self.last_sent) >= after) {
-            self.ping();
-        }
-        let mut unanswered = self.ping.on_tick(now) | self.ports.on_tick(now);
-        if self.deadline.is_some_and(|at| at <= now) {
-            unanswered |= self.tick_connections(now);
-        }
-        if unanswered {
-            self.silent_since.get_or_insert(now);
-        } else if self.silent_since.is_some() && !self.is_waiting() {
-            self.silent_since = None;
-        }
-    }
-
     /// The tick of every connection; whether one of them waits in vain.
-    fn tick_connections(&mut self, now: Time) -> bool {
+    pub(super) fn tick_connections(&mut self, now: Time) -> bool {
         self.deadline = None;
         let (mut from, mut unanswered) = (0, false);
         while let Some((&cid, entry)) = self.entries.range_mut(from..).next() {

@@ -15,7 +15,7 @@ use crate::config::Limits;
 use crate::greeting::LinkMessage;
 use crate::mobile_tcp::{self, MobileTcp};
 use crate::tokens::Tokens;
-use crate::transport::{CloseReason, Role};
+use crate::transport::{CloseReason, Role, Transport};
 
 /// Words that wait to be sent, at most.
 const WORDS_MAX: usize = 64;

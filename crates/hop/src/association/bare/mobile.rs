@@ -9,6 +9,7 @@ use super::Bare;
 use crate::config::Limits;
 use crate::greeting::LinkMessage;
 use crate::mobile_tcp::{self, MobileTcp};
+use crate::transport::Transport;
 
 /// A mobile's bare link.
 pub struct BareLink<A> {

@@ -21,7 +21,7 @@ use lasthop_wire::mobile_tcp::{Cid, Code, Control, DataHeader, Packet, Seq16};
 use super::*;
 use crate::config::Limits;
 use crate::streams::{RecvState, StreamError, StreamEvent, StreamId, Streams};
-use crate::transport::{CloseReason, LOST, Role};
+use crate::transport::{CloseReason, LOST, Role, Transport};
 
 fn ms(n: u64) -> Time {
     Time::from_millis(n)

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 
-use lasthop_hop::Role as End;
 use lasthop_hop::mobile_tcp::{Config as HopConfig, MobileTcp};
+use lasthop_hop::{Role as End, Transport};
 use lasthop_units::{Seed, Stream as Numbers};
 
 use super::*;
