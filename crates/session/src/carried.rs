@@ -6,6 +6,8 @@ use core::net::{Ipv4Addr, SocketAddr};
 use lasthop_hop::StreamId;
 use lasthop_wire::mhp::Target;
 
+use crate::backlog::Backlog;
+
 /// Where a connection goes. Kept at the mobile while it is not answered, at the base for as long
 /// as it lasts.
 #[derive(Clone, Debug)]
@@ -31,8 +33,8 @@ impl Origin {
 /// Bytes that came along from an earlier hop.
 #[derive(Debug, Default)]
 pub(crate) struct CarriedBytes {
-    unread: Vec<u8>,
-    read: usize,
+    /// In order; the caller has not taken them.
+    pub(crate) unread: Backlog,
     /// The peer's end is behind the last byte that was received.
     pub(crate) ended: bool,
     /// For the peer, from `Conn::send_base` on, once it says what it has.
@@ -52,30 +54,10 @@ pub(crate) struct CarriedBytes {
 
 impl CarriedBytes {
     pub(crate) fn new(unread: Vec<u8>, ended: bool, resend: Vec<u8>) -> Self {
-        Self { unread, ended, resend, ..Self::default() }
+        Self { unread: Backlog::new(unread), ended, resend, ..Self::default() }
     }
 
-    /// Bytes in order that the caller has not taken.
-    pub(crate) fn unread(&self) -> &[u8] {
-        &self.unread[self.read..]
-    }
-
-    /// The caller took the first `n` of them.
-    pub(crate) fn consume(&mut self, n: usize) {
-        self.read = self.unread.len().min(self.read + n);
-        if self.read == self.unread.len() {
-            self.unread = Vec::new();
-            self.read = 0;
-        }
-    }
-
-    pub(crate) fn add_unread(&mut self, bytes: &[u8]) {
-        self.unread.drain(..self.read);
-        self.read = 0;
-        self.unread.extend_from_slice(bytes);
-    }
-
-    /// Bytes held.
+    /// Bytes that it carries.
     pub(crate) fn len(&self) -> usize {
         self.unread.len() + self.resend.len()
     }

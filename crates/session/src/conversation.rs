@@ -1,5 +1,5 @@
 //! What conversations with applications have in common, whatever their protocol: how far they are,
-//! what was gathered of a message, what is to be sent.
+//! what was gathered of a message.
 
 use alloc::vec::Vec;
 
@@ -23,33 +23,6 @@ pub enum Progress {
     Request(Target),
     /// It cannot go on: send the output, then close. Input is taken and ignored.
     Over,
-}
-
-/// Bytes for the application that were not sent yet.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Outbox {
-    bytes: Vec<u8>,
-    sent: usize,
-}
-
-impl Outbox {
-    /// The bytes.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        &self.bytes[self.sent..]
-    }
-
-    /// The first `n` of them were sent.
-    pub(crate) fn sent(&mut self, n: usize) {
-        self.sent = self.bytes.len().min(self.sent + n);
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
-            self.sent = 0;
-        }
-    }
-
-    pub(crate) fn put(&mut self, bytes: &[u8]) {
-        self.bytes.extend_from_slice(bytes);
-    }
 }
 
 /// Bytes of a message that is not complete yet, and the bound for it.

@@ -10,7 +10,8 @@ use core::net::SocketAddr;
 
 use lasthop_wire::mhp::Refusal;
 
-use crate::conversation::{Outbox, Progress, Taken};
+use crate::backlog::Backlog;
+use crate::conversation::{Progress, Taken};
 
 mod head;
 
@@ -75,7 +76,7 @@ pub struct Server {
     preface: Vec<u8>,
     /// The answer to a HEAD request has no body.
     bodiless: bool,
-    outbox: Outbox,
+    outbox: Backlog,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -113,7 +114,7 @@ impl Server {
             (Stage::Head | Stage::Over, _) => {}
             (_, Err(refusal)) => self.refuse(refusal.into(), format_args!("{refusal}")),
             (Stage::AskedTunnel, Ok(_)) => {
-                self.outbox.put(b"HTTP/1.1 200 Connection established\r\n\r\n");
+                self.outbox.push(b"HTTP/1.1 200 Connection established\r\n\r\n");
                 self.stage = Stage::Over;
             }
             (Stage::AskedForward, Ok(_)) => self.stage = Stage::Over,
@@ -127,7 +128,7 @@ impl Server {
 
     /// The first `n` bytes of [`output`](Self::output) were sent.
     pub fn sent(&mut self, n: usize) {
-        self.outbox.sent(n);
+        self.outbox.take(n);
     }
 
     /// The rewritten head of a passed-on request, for the origin; empty for a tunnel.
@@ -191,9 +192,9 @@ impl Server {
              Connection: close\r\n\r\n",
             body.len()
         );
-        self.outbox.put(response.as_bytes());
+        self.outbox.push(response.as_bytes());
         if !self.bodiless {
-            self.outbox.put(body.as_bytes());
+            self.outbox.push(body.as_bytes());
         }
     }
 }

@@ -13,6 +13,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod backlog;
 mod carried;
 mod conversation;
 mod event;

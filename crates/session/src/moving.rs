@@ -12,7 +12,7 @@ const EARLY_MAX: usize = 256 * 1024;
 impl Conn {
     /// Bytes in order that came along and were not taken.
     pub(crate) fn unread(&self) -> &[u8] {
-        self.rest.as_ref().map_or(&[], |rest| rest.unread())
+        self.rest.as_ref().map_or(&[], |rest| rest.unread.as_slice())
     }
 
     /// The peer may not know yet that the connection has moved.
@@ -71,7 +71,7 @@ impl Conn {
             self.recv_base += unskipped;
             let skipped = state.unread.len().saturating_sub(unskipped as usize);
             // What is in front of them was taken already, or is skipped.
-            rest.add_unread(&state.unread[if self.skip > 0 { skipped } else { 0 }..]);
+            rest.unread.push(&state.unread[if self.skip > 0 { skipped } else { 0 }..]);
             rest.ended |= state.recv_ended && state.received >= heard;
         }
         (self.said, self.heard, self.skip) = (0, 0, 0);

@@ -543,10 +543,10 @@ impl Session {
             return;
         };
         if let Some(rest) = &mut conn.rest
-            && !rest.unread().is_empty()
+            && !rest.unread.is_empty()
         {
-            rest.consume(n);
-            if rest.over && rest.unread().is_empty() {
+            rest.unread.take(n);
+            if rest.over && rest.unread.is_empty() {
                 self.close_connection(id);
             }
         } else if let Some(stream) = conn.stream.filter(|_| n > 0 && conn.hears()) {

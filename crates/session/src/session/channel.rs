@@ -16,7 +16,7 @@ use lasthop_wire::mhp::{HEADER_LEN, ResetReason, VERSION};
 
 use super::{Role, Session};
 use crate::ConnId;
-use crate::table::Backlog;
+use crate::backlog::Backlog;
 
 /// Bytes that wait for the transport at most.
 const BACKLOG_MAX: usize = 4 << 20;

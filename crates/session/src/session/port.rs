@@ -115,7 +115,7 @@ fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
     let Origin { target, from: source, .. } =
         conn.origin.take().map_or_else(Origin::nowhere, |origin| *origin);
     let rest = conn.rest.take().map(|rest| *rest).unwrap_or_default();
-    let unread = rest.unread();
+    let unread = rest.unread.as_slice();
     let down = Direction {
         start: conn.recv_base.saturating_sub(unread.len() as u64),
         bytes: unread.to_vec(),

@@ -69,7 +69,7 @@ impl Session {
                 usize::try_from(known).ok().and_then(|known| presumed.bytes.get(known..))
         {
             conn.recv_base += new.len() as u64;
-            conn.rest.get_or_insert_default().add_unread(new);
+            conn.rest.get_or_insert_default().unread.push(new);
             self.announce_rest(id);
         }
         if presumed.last {

@@ -9,8 +9,9 @@ use lasthop_wire::mhp::handoff::{Asking, ROLL_MAX, Reopen, Reopened, Roll, Sessi
 use lasthop_wire::mhp::{Message, Opening, Refusal, ResetReason};
 
 use super::{Role, Session};
+use crate::backlog::Backlog;
 use crate::carried::Origin;
-use crate::table::{Backlog, Conn, Phase, is_provisional};
+use crate::table::{Conn, Phase, is_provisional};
 use crate::{ConnId, Event};
 
 /// Bytes of all connections that are sent so though they may have come over the hop before, at most: about
@@ -470,7 +471,7 @@ impl Session {
         self.table.disarm(id);
         self.table.park(id);
         match self.table.get_mut(id).and_then(|conn| conn.rest.as_mut()) {
-            Some(rest) if !rest.unread().is_empty() => {
+            Some(rest) if !rest.unread.is_empty() => {
                 rest.resend = Vec::new();
                 (rest.ended, rest.over) = (true, true);
             }

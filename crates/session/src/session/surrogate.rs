@@ -453,7 +453,7 @@ fn preview(id: ConnId, conn: &Conn, stream: StreamState) -> Option<ConnectionSta
         conn.origin.as_deref().cloned().unwrap_or_else(Origin::nowhere);
     let rest =
         |bytes: &dyn Fn(&CarriedBytes) -> &[u8]| conn.rest.as_ref().map_or(&[][..], |r| bytes(r));
-    let up = [rest(&|rest| rest.unread()), &stream.unread].concat();
+    let up = [rest(&|rest| rest.unread.as_slice()), &stream.unread].concat();
     let down = [&stream.send, rest(&|rest| &rest.resend)].concat();
     let direction = |bytes, ended| Direction { start: 0, bytes, ended };
     let (up, down) = (direction(up, stream.recv_ended), direction(down, conn.finishing));
@@ -465,7 +465,7 @@ fn pack(id: ConnId, conn: &mut Conn) -> Option<ConnectionState> {
     let stage = stage(conn)?;
     let Origin { target, bound, from: source } = *conn.origin.take()?;
     let rest = conn.rest.take().unwrap_or_default();
-    let unread = rest.unread();
+    let unread = rest.unread.as_slice();
     let up = Direction {
         start: conn.recv_base.saturating_sub(unread.len() as u64),
         bytes: unread.to_vec(),

@@ -8,7 +8,8 @@ use super::{
     Address, COMMAND_CONNECT, MAX_REQUEST, METHOD_NONE, VERSION_5, put_address, read_address,
     refusal_for,
 };
-use crate::conversation::{Gathered, Outbox, Parsed};
+use crate::backlog::Backlog;
+use crate::conversation::{Gathered, Parsed};
 
 /// A SOCKS5 client's side of one conversation: `lasthop exec` and tests speak with the listener
 /// through it.
@@ -17,7 +18,7 @@ pub struct Client {
     stage: Stage,
     target: Target,
     gathered: Gathered,
-    outbox: Outbox,
+    outbox: Backlog,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,8 +56,8 @@ pub enum ClientError {
 impl Client {
     /// Asks for a connection to `target`; there is output at once.
     pub fn new(target: Target) -> Self {
-        let mut outbox = Outbox::default();
-        outbox.put(&[VERSION_5, 1, METHOD_NONE]);
+        let mut outbox = Backlog::default();
+        outbox.push(&[VERSION_5, 1, METHOD_NONE]);
         Self { stage: Stage::Method, target, gathered: Gathered::default(), outbox }
     }
 
@@ -91,7 +92,7 @@ impl Client {
 
     /// The first `n` bytes of [`output`](Self::output) were sent.
     pub fn sent(&mut self, n: usize) {
-        self.outbox.sent(n);
+        self.outbox.take(n);
     }
 
     /// Sends the request if the server chose what was offered.
@@ -101,7 +102,7 @@ impl Client {
                 let mut request = Vec::with_capacity(MAX_REQUEST);
                 request.extend_from_slice(&[VERSION_5, COMMAND_CONNECT, 0]);
                 put_address(&mut request, &self.target);
-                self.outbox.put(&request);
+                self.outbox.push(&request);
                 self.stage = Stage::Reply;
                 None
             }

@@ -7,7 +7,8 @@ use super::{
     Address, COMMAND_CONNECT, MAX_REQUEST, METHOD_NONE, NO_METHOD, ReplyCode, UNSPECIFIED,
     VERSION_4, VERSION_5, put_address, read_address, read_name,
 };
-use crate::conversation::{Gathered, Outbox, Parsed, Progress, Taken};
+use crate::backlog::Backlog;
+use crate::conversation::{Gathered, Parsed, Progress, Taken};
 
 /// Version 4a: eight bytes, a user id and a name, each with its NUL.
 const MAX_VERSION_4: usize = 8 + 2 * (MAX_TEXT + 1);
@@ -21,7 +22,7 @@ const REJECTED_4: u8 = 91;
 pub struct Server {
     stage: Stage,
     gathered: Gathered,
-    outbox: Outbox,
+    outbox: Backlog,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,7 +49,7 @@ impl Default for Server {
 impl Server {
     /// A conversation without a message yet.
     pub fn new() -> Self {
-        Self { stage: Stage::Start, gathered: Gathered::default(), outbox: Outbox::default() }
+        Self { stage: Stage::Start, gathered: Gathered::default(), outbox: Backlog::default() }
     }
 
     /// Takes bytes from the client.
@@ -103,7 +104,7 @@ impl Server {
 
     /// The first `n` bytes of [`output`](Self::output) were sent.
     pub fn sent(&mut self, n: usize) {
-        self.outbox.sent(n);
+        self.outbox.take(n);
     }
 
     /// RFC 1928 section 3: version and methods; version 4 is told apart by its first byte.
@@ -116,11 +117,11 @@ impl Server {
         match choice {
             None => {}
             Some(true) => {
-                self.outbox.put(&[VERSION_5, METHOD_NONE]);
+                self.outbox.push(&[VERSION_5, METHOD_NONE]);
                 self.stage = Stage::Request;
             }
             Some(false) => {
-                self.outbox.put(&[VERSION_5, NO_METHOD]);
+                self.outbox.push(&[VERSION_5, NO_METHOD]);
                 self.stage = Stage::Over;
             }
         }
@@ -157,7 +158,7 @@ impl Server {
             reply.extend_from_slice(&[VERSION_5, code as u8, 0]);
             put_address(&mut reply, &Target::Addr(bound));
         }
-        self.outbox.put(&reply);
+        self.outbox.push(&reply);
     }
 }
 
