@@ -12,7 +12,7 @@ use lasthop_wire::mhp::handoff::{BaseName, Message, Pieces, SessionId, SessionSt
 
 use super::base::{Base, BaseEvent};
 use super::copies::{Came, Leaving};
-use super::entry::Role;
+use super::entry::{Asked, Role};
 use super::give::numbers;
 use super::outbox::{Out, Outgoing};
 use super::pull::Pull;
@@ -25,24 +25,17 @@ const RENEWED: u64 = 256 * 1024;
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A mobile expects to go to another base soon (MOB-39).
-    pub(super) fn on_expect(
-        &mut self,
-        now: Time,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
-        candidate: &BaseName,
-    ) {
+    pub(super) fn on_expect(&mut self, now: Time, asked: Asked<A>, candidate: &BaseName) {
+        let Asked { by: mobile, session, attempt } = asked;
         let serves = |role: &Role<A>| matches!(role, Role::Serving | Role::Failed { .. });
         let entry = self.sessions.get(&session);
         let here = entry.map_or(!self.authority.needs_grants(), |entry| serves(&entry.role));
         if let Err(why) = self.owns(mobile, session) {
-            return self.refuse_candidate(mobile, session, attempt, candidate.clone(), why);
+            return self.refuse_candidate(asked, candidate.clone(), why);
         }
         let to = A::from_name(candidate).filter(|to| self.authority.is_base(*to));
         let Some(to) = to else {
-            let why = Denied::UnknownCandidate;
-            return self.refuse_candidate(mobile, session, attempt, candidate.clone(), why);
+            return self.refuse_candidate(asked, candidate.clone(), Denied::UnknownCandidate);
         };
         if !here || to == self.addr {
             return;
@@ -174,12 +167,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn on_ahead(
         &mut self,
         now: Time,
-        from: A,
-        (session, attempt, number): (SessionId, u32, u32),
+        asked: Asked<A>,
+        number: u32,
         total: u64,
         offset: u64,
         bytes: &[u8],
     ) {
+        let Asked { by: from, session, attempt } = asked;
         let used = |role: &Role<A>| !matches!(role, Role::Given { .. } | Role::Failed { .. });
         let used = self.sessions.get(&session).is_some_and(|entry| used(&entry.role));
         if used || number == NOTHING {
@@ -223,7 +217,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
         (came.last_message, came.attempt, came.retry) = (now, attempt, retry);
         if pull.is_complete() {
-            self.finish_copy(from, session, attempt);
+            self.finish_copy(asked);
         } else if let Some(run) = pull.next_run() {
             let pieces = [run].to_vec();
             let message = Message::Fetch { number, piece: *piece, pieces };
@@ -231,7 +225,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         }
     }
 
-    fn finish_copy(&mut self, from: A, session: SessionId, attempt: u32) {
+    fn finish_copy(&mut self, asked: Asked<A>) {
+        let Asked { by: from, session, attempt } = asked;
         let coming = self.ahead.came.get_mut(&session).and_then(|came| came.coming.take());
         let Some((number, _, pull)) = coming else { return };
         let bytes = pull.into_bytes();

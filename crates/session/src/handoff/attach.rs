@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, Warrant};
 
 use super::base::Base;
+use super::entry::Asked;
 use super::{Address, Authority, Denied};
 
 /// A base's request for a session's wired sockets, found to be the mobile's will.
@@ -49,26 +50,20 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         else {
             return None;
         };
-        let allowed = self.may_attach(from, session, attempt, &warrant);
+        let allowed = self.may_attach(Asked { by: from, session, attempt }, &warrant);
         Some(allowed.map(|mobile| Attach { session, attempt, mobile }).map_err(|why| {
             self.note(from, session, why);
             refuse(session, attempt, why.reason())
         }))
     }
 
-    fn may_attach(
-        &self,
-        from: A,
-        session: SessionId,
-        attempt: u32,
-        warrant: &Warrant,
-    ) -> Result<A, Denied> {
-        if !self.authority.is_base(from) {
+    fn may_attach(&self, asked: Asked<A>, warrant: &Warrant) -> Result<A, Denied> {
+        if !self.authority.is_base(asked.by) {
             return Err(Denied::NotBase);
         }
-        let mobile = self.warranted(from, session, attempt, Some(warrant))?;
-        match self.sessions.get(&session) {
-            Some(entry) if attempt < entry.attempt => Err(Denied::Outdated),
+        let mobile = self.warranted(asked, Some(warrant))?;
+        match self.sessions.get(&asked.session) {
+            Some(entry) if asked.attempt < entry.attempt => Err(Denied::Outdated),
             _ => mobile.ok_or(Denied::NoGrant),
         }
     }

@@ -7,7 +7,7 @@ use lasthop_units::{Duration, Time};
 use lasthop_wire::mhp::handoff::{Datagram, Message, Reason, SessionId, SessionState};
 
 use super::copies::Ahead;
-use super::entry::{Entry, Holder, Recipient, Role};
+use super::entry::{Asked, Entry, Holder, Recipient, Role};
 use super::outbox::{Out, Outbox, Outgoing};
 use super::sessions::{COMING_OF_ONE, Sessions};
 use super::{Address, Authority, Config, Denied, Open, share};
@@ -157,41 +157,38 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             Ok(datagram) => datagram,
             Err(error) => return self.on_unreadable(from, datagram, error),
         };
-        if !self.admits(from, session, attempt, &message) {
+        let asked = Asked { by: from, session, attempt };
+        if !self.admits(asked, &message) {
             return;
         }
         match message {
             Message::Greet { holder, since, grants } => {
                 let holder = A::from_name(&holder).map(|addr| Holder { addr, since });
-                self.on_greet(now, from, session, attempt, holder, &grants);
+                self.on_greet(now, asked, holder, &grants);
             }
-            Message::Here { since } => self.on_here(now, from, session, attempt, since),
+            Message::Here { since } => self.on_here(now, asked, since),
             Message::Handover { limit, piece, window, since, copy, warrant } => {
-                match self.warranted(from, session, attempt, warrant.as_ref()) {
+                match self.warranted(asked, warrant.as_ref()) {
                     Ok(mobile) => {
                         let addr = from;
                         let wanted =
                             Recipient::Base { addr, mobile, limit, piece, window, since, copy };
-                        self.on_handover(now, from, session, attempt, wanted);
+                        self.on_handover(now, asked, wanted);
                     }
-                    Err(why) => self.deny(from, session, attempt, why),
+                    Err(why) => self.deny(asked, why),
                 }
             }
-            Message::Pull { piece, pieces } => {
-                self.on_pull(now, from, session, attempt, piece, &pieces);
-            }
-            Message::Expect { candidate } => {
-                self.on_expect(now, from, session, attempt, &candidate);
-            }
+            Message::Pull { piece, pieces } => self.on_pull(now, asked, piece, &pieces),
+            Message::Expect { candidate } => self.on_expect(now, asked, &candidate),
             Message::Ahead { number, total, offset, bytes } => {
-                self.on_ahead(now, from, (session, attempt, number), total, offset, bytes);
+                self.on_ahead(now, asked, number, total, offset, bytes);
             }
             Message::Fetch { number, piece, pieces } => {
                 self.on_fetch(now, from, session, number, piece, &pieces);
             }
             Message::Have { number } => self.on_have(now, from, session, number),
             Message::Commit { generation, warrant } => {
-                self.on_commit(now, from, (session, attempt, generation), warrant.as_ref());
+                self.on_commit(now, asked, generation, warrant.as_ref());
             }
             Message::State { generation, total, offset, bytes }
                 if self.is_awaited(session, attempt, from) =>
@@ -232,7 +229,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return self.serve(now, session);
         }
         self.remove(session);
-        self.deny(wanted.addr(), session, attempt, Denied::For(Reason::Unknown));
+        let asked = Asked { by: wanted.addr(), session, attempt };
+        self.deny(asked, Denied::For(Reason::Unknown));
         if let Recipient::Mobile(mobile) = wanted {
             self.events.push_back(BaseEvent::Lost { session, mobile, reason: Reason::Unknown });
         }
@@ -261,7 +259,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return false;
         }
         self.set(session, wanted_in, Role::Serving);
-        self.deny(addr, session, wanted_in, Denied::Outdated);
+        self.deny(Asked { by: addr, session, attempt: wanted_in }, Denied::Outdated);
         true
     }
 

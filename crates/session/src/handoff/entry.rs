@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use lasthop_units::Time;
-use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason, SessionState};
+use lasthop_wire::mhp::handoff::{CopyName, Grant, Reason, SessionId, SessionState};
 
 use super::Retry;
 use super::pull::Pull;
@@ -12,6 +12,14 @@ use super::pull::Pull;
 /// The numbers of a handoff's states begin at so many times its own: then those of a base that was
 /// restarted are above those of any state of before, wherever that is.
 pub(super) const NUMBERS: u32 = 256;
+
+/// Who asks something of a base, of which session, and in which of its handoffs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Asked<A> {
+    pub(super) by: A,
+    pub(super) session: SessionId,
+    pub(super) attempt: u32,
+}
 
 /// Who wants a session's state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent, moved};
-use super::entry::{Arriving, ArrivingStage, Holder, Leaving, NUMBERS, Recipient, Role};
+use super::entry::{Arriving, ArrivingStage, Asked, Holder, Leaving, NUMBERS, Recipient, Role};
 use super::pull::Pull;
 use super::{Address, Authority, Config, Denied, Retry, delta};
 
@@ -15,39 +15,37 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn on_greet(
         &mut self,
         now: Time,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
+        asked: Asked<A>,
         holder: Option<Holder<A>>,
         grants: &[(BaseName, Grant)],
     ) {
-        let holder = match self.believed(mobile, session, holder) {
+        let holder = match self.believed(asked, holder) {
             Ok(holder) => holder,
-            Err(why) => return self.deny(mobile, session, attempt, why),
+            Err(why) => return self.deny(asked, why),
         };
-        let latest = self.sessions.get(&session).map(|entry| entry.attempt);
-        let known = latest.is_some_and(|latest| attempt < latest)
-            || latest == Some(attempt) && self.greet_again(mobile, session, attempt);
+        let latest = self.sessions.get(&asked.session).map(|entry| entry.attempt);
+        let known = latest.is_some_and(|latest| asked.attempt < latest)
+            || latest == Some(asked.attempt) && self.greet_again(asked);
         if !known {
-            self.handle_new_greeting(now, mobile, session, attempt, holder, grants);
+            self.handle_new_greeting(now, asked, holder, grants);
         }
     }
 
     /// The base that a mobile names as its session's holder, if both are trusted.
     fn believed(
         &mut self,
-        mobile: A,
-        session: SessionId,
+        asked: Asked<A>,
         holder: Option<Holder<A>>,
     ) -> Result<Holder<A>, Denied> {
         let known = |addr: A| addr == self.addr || self.authority.is_base(addr);
         let holder = holder.filter(|holder| known(holder.addr)).ok_or(Denied::UnknownHolder)?;
-        self.owns(mobile, session)?;
+        self.owns(asked.by, asked.session)?;
         Ok(holder)
     }
 
     /// A greeting that came before is answered as before; whether that is all.
-    fn greet_again(&mut self, mobile: A, session: SessionId, attempt: u32) -> bool {
+    fn greet_again(&mut self, asked: Asked<A>) -> bool {
+        let Asked { by: mobile, session, attempt } = asked;
         let Some(entry) = self.sessions.get_mut(&session) else { return false };
         let message = match &mut entry.role {
             Role::Serving => Message::Resume { since: entry.number },
@@ -67,22 +65,21 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     fn handle_new_greeting(
         &mut self,
         now: Time,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
+        asked: Asked<A>,
         holder: Holder<A>,
         grants: &[(BaseName, Grant)],
     ) {
-        self.store_grants(mobile, session, attempt, grants);
+        let Asked { by: mobile, session, attempt } = asked;
+        self.store_grants(asked, grants);
         let Some(entry) = self.sessions.get_mut(&session) else {
-            self.begin(now, mobile, session, attempt, holder, grants);
-            return self.store_grants(mobile, session, attempt, grants);
+            self.begin(now, asked, holder, grants);
+            return self.store_grants(asked, grants);
         };
         let known = entry.role.holder().filter(|known| known.since > holder.since);
         let holder = known.unwrap_or(holder);
         if holder.addr != self.addr && entry.is_outdone(holder.since) {
             self.drop_outdone(session, mobile);
-            return self.begin(now, mobile, session, attempt, holder, grants);
+            return self.begin(now, asked, holder, grants);
         }
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         match &mut entry.role {
@@ -104,7 +101,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.restart(now, session);
             }
             Role::Given { .. } | Role::Arriving(_) | Role::Failed { .. } => {
-                self.begin(now, mobile, session, attempt, holder, grants);
+                self.begin(now, asked, holder, grants);
             }
         }
     }
@@ -128,15 +125,14 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     fn begin(
         &mut self,
         now: Time,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
+        asked: Asked<A>,
         holder: Holder<A>,
         grants: &[(BaseName, Grant)],
     ) {
+        let Asked { by: mobile, session, attempt } = asked;
         let room = self.may_come(session, mobile, holder.addr);
         if !room || !self.has_place(now, session, Some(mobile)) {
-            return self.deny(mobile, session, attempt, Denied::For(Reason::Busy));
+            return self.deny(asked, Denied::For(Reason::Busy));
         }
         if holder.addr == self.addr {
             return self.freeze(now, session, attempt, Recipient::Mobile(mobile), holder.since);
@@ -152,7 +148,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             turned: None,
         };
         self.set(session, attempt, Role::Arriving(arriving));
-        self.store_grants(mobile, session, attempt, grants);
+        self.store_grants(asked, grants);
         self.restart(now, session);
     }
 

@@ -4,20 +4,14 @@ use lasthop_units::Time;
 use lasthop_wire::mhp::handoff::{Message, Pieces, Reason, SessionId, SessionState, Warrant};
 
 use super::base::{Base, BaseEvent, moved};
-use super::entry::{Arriving, Form, Holder, Leaving, NUMBERS, Recipient, Role};
+use super::entry::{Arriving, Asked, Form, Holder, Leaving, NUMBERS, Recipient, Role};
 use super::outbox::{Out, Outgoing, PIECES_MAX};
 use super::{Address, Authority, Denied};
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A base wants a session (MHP-16).
-    pub(super) fn on_handover(
-        &mut self,
-        now: Time,
-        from: A,
-        session: SessionId,
-        attempt: u32,
-        wanted: Recipient<A>,
-    ) {
+    pub(super) fn on_handover(&mut self, now: Time, asked: Asked<A>, wanted: Recipient<A>) {
+        let Asked { by: from, session, attempt } = asked;
         let since = match wanted {
             Recipient::Base { since, .. } => since,
             Recipient::Mobile(_) => 0,
@@ -26,15 +20,15 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             // A grant of before this base was restarted would be as good as any: the mobile has to
             // say first that it is here.
             if self.authority.needs_grants() {
-                return self.deny(from, session, attempt, Denied::For(Reason::Unknown));
+                return self.deny(asked, Denied::For(Reason::Unknown));
             }
             if !self.has_place(now, session, None) {
-                return self.deny(from, session, attempt, Denied::For(Reason::Busy));
+                return self.deny(asked, Denied::For(Reason::Busy));
             }
             return self.freeze(now, session, attempt, wanted, since);
         };
         if attempt < entry.attempt {
-            return self.deny(from, session, attempt, Denied::Outdated);
+            return self.deny(asked, Denied::Outdated);
         }
         let newer = attempt > entry.attempt;
         match &mut entry.role {
@@ -54,7 +48,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             Role::Given { to, .. } => {
                 // What was given to the one that asks is not given twice: it may have used it.
                 if to.addr == from {
-                    return self.deny(from, session, attempt, Denied::For(Reason::Unknown));
+                    return self.deny(asked, Denied::For(Reason::Unknown));
                 }
                 let message = moved(*to);
                 self.send(from, session, attempt, message);
@@ -73,7 +67,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             }
             // Said again by the base that it is already being had for.
             Role::Arriving(arriving) if arriving.wanted.is_some_and(|w| w.is_base(from)) => {}
-            _ => self.deny(from, session, attempt, Denied::Outdated),
+            _ => self.deny(asked, Denied::Outdated),
         }
     }
 
@@ -124,12 +118,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         entry.number = leaving.generation;
         let Some(bytes) = &leaving.state else { return };
         match leaving.wanted {
-            Recipient::Base { addr, limit, .. } if total > limit => {
-                self.deny(addr, session, attempt, Denied::For(Reason::TooLarge));
-            }
-            Recipient::Base { addr, piece, window, .. } => {
+            Recipient::Base { addr, limit, piece, window, .. } => {
+                let asked = Asked { by: addr, session, attempt };
+                if total > limit {
+                    return self.deny(asked, Denied::For(Reason::TooLarge));
+                }
                 let first = Pieces { first: 0, count: window };
-                self.send_pieces(addr, session, attempt, piece, &[first]);
+                self.send_pieces(asked, piece, &[first]);
             }
             Recipient::Mobile(mobile) => match SessionState::decode(bytes) {
                 Ok(state) => {
@@ -148,7 +143,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// Sends what is asked for, up to a bound; the rest is asked for again.
-    fn send_pieces(&mut self, to: A, session: SessionId, attempt: u32, len: u16, runs: &[Pieces]) {
+    fn send_pieces(&mut self, asked: Asked<A>, len: u16, runs: &[Pieces]) {
+        let Asked { by: to, session, attempt } = asked;
         let Some(Role::Leaving(leaving)) = self.sessions.get(&session).map(|entry| &entry.role)
         else {
             return;
@@ -180,22 +176,16 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     }
 
     /// Pieces are missing.
-    pub(super) fn on_pull(
-        &mut self,
-        now: Time,
-        from: A,
-        session: SessionId,
-        attempt: u32,
-        piece: u16,
-        pieces: &[Pieces],
-    ) {
-        let Some(entry) = self.sessions.get_mut(&session) else { return };
+    pub(super) fn on_pull(&mut self, now: Time, asked: Asked<A>, piece: u16, pieces: &[Pieces]) {
+        let Some(entry) = self.sessions.get_mut(&asked.session) else { return };
         match &mut entry.role {
             Role::Leaving(leaving)
-                if entry.attempt == attempt && leaving.wanted.is_base(from) && piece > 0 =>
+                if entry.attempt == asked.attempt
+                    && leaving.wanted.is_base(asked.by)
+                    && piece > 0 =>
             {
                 leaving.last_message = now;
-                self.send_pieces(from, session, attempt, piece, pieces);
+                self.send_pieces(asked, piece, pieces);
             }
             // Whoever may not have them asks again, and gets the reason.
             _ => {}
@@ -206,10 +196,11 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     pub(super) fn on_commit(
         &mut self,
         now: Time,
-        from: A,
-        (session, attempt, generation): (SessionId, u32, u32),
+        asked: Asked<A>,
+        generation: u32,
         warrant: Option<&Warrant>,
     ) {
+        let Asked { by: from, session, attempt } = asked;
         let Some(entry) = self.sessions.get_mut(&session) else {
             return self.send(from, session, attempt, Message::Superseded { generation });
         };
@@ -225,8 +216,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                     return;
                 }
                 // It has pieces by an earlier grant, and needs one for this handoff to use them.
-                if !wanted && let Err(why) = self.warranted(from, session, attempt, warrant) {
-                    return self.deny(from, session, attempt, why);
+                if !wanted && let Err(why) = self.warranted(asked, warrant) {
+                    return self.deny(asked, why);
                 }
                 self.ahead.remove(session);
                 let until = now + self.config.remember;

@@ -10,7 +10,7 @@ use lasthop_wire::mhp::handoff::{
 };
 
 use super::base::{Base, BaseEvent};
-use super::entry::{Entry, Grants, Recipient, Role};
+use super::entry::{Asked, Entry, Grants, Recipient, Role};
 use super::{Address, Authority, Claim, Denied};
 
 /// Who says a message.
@@ -46,13 +46,8 @@ fn is_request(message: &Message<'_>) -> bool {
 
 impl<A: Address, T: Authority<A>> Base<A, T> {
     /// Whether the sender of a message may send it; it is refused otherwise.
-    pub(super) fn admits(
-        &mut self,
-        from: A,
-        session: SessionId,
-        attempt: u32,
-        message: &Message<'_>,
-    ) -> bool {
+    pub(super) fn admits(&mut self, asked: Asked<A>, message: &Message<'_>) -> bool {
+        let Asked { by: from, session, .. } = asked;
         let why = match speaker(message) {
             Speaker::Mobile if !self.authority.is_mobile(from) => Denied::NotMobile,
             Speaker::Base if !self.authority.is_base(from) => Denied::NotBase,
@@ -61,9 +56,9 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
         };
         match message {
             Message::Expect { candidate } => {
-                self.refuse_candidate(from, session, attempt, candidate.clone(), why);
+                self.refuse_candidate(asked, candidate.clone(), why);
             }
-            message if is_request(message) => self.deny(from, session, attempt, why),
+            message if is_request(message) => self.deny(asked, why),
             _ => self.note(from, session, why),
         }
         false
@@ -82,36 +77,31 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             MhpError::Type(kind) if envelope.critical => Denied::Kind(kind),
             _ => return,
         };
-        self.deny(from, envelope.session, envelope.attempt, why);
+        let Envelope { session, attempt, .. } = envelope;
+        self.deny(Asked { by: from, session, attempt }, why);
     }
 
     /// Refuses, and reports that to the world.
-    pub(super) fn deny(&mut self, to: A, session: SessionId, attempt: u32, why: Denied) {
+    pub(super) fn deny(&mut self, asked: Asked<A>, why: Denied) {
+        let Asked { by: to, session, attempt } = asked;
         self.note(to, session, why);
         self.send(to, session, attempt, Message::Refuse(why.reason()));
     }
 
-    pub(super) fn refuse_candidate(
-        &mut self,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
-        candidate: BaseName,
-        why: Denied,
-    ) {
+    pub(super) fn refuse_candidate(&mut self, asked: Asked<A>, candidate: BaseName, why: Denied) {
+        let Asked { by: mobile, session, attempt } = asked;
         self.note(mobile, session, why);
         let refused = Some(why.reason());
         self.send(mobile, session, attempt, Message::Expected { candidate, refused });
     }
 
-    /// In whose name `to` asks for a session in that handoff, if it may have it.
+    /// In whose name a base asks for a session, if it may have it.
     pub(super) fn warranted(
         &self,
-        to: A,
-        session: SessionId,
-        attempt: u32,
+        asked: Asked<A>,
         warrant: Option<&Warrant>,
     ) -> Result<Option<A>, Denied> {
+        let Asked { by: to, session, attempt } = asked;
         let Some(warrant) = warrant else {
             return if self.authority.needs_grants() { Err(Denied::NoGrant) } else { Ok(None) };
         };
@@ -157,13 +147,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
 
     /// What a mobile brought is for this handoff of its session, and replaces what it brought for
     /// earlier ones.
-    pub(super) fn store_grants(
-        &mut self,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
-        grants: &[(BaseName, Grant)],
-    ) {
+    pub(super) fn store_grants(&mut self, asked: Asked<A>, grants: &[(BaseName, Grant)]) {
+        let Asked { by: mobile, session, attempt } = asked;
         self.sessions.set_owner(session, Some(mobile));
         let Some(entry) = self.sessions.get_mut(&session) else { return };
         let read = |(name, grant): &(BaseName, Grant)| Some((A::from_name(name)?, *grant));
@@ -192,14 +177,8 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
     /// A mobile is with this base, and says by how many handoffs: of the grants of before none counts
     /// any more. If they are more than this base knows, the session broke meanwhile and begins
     /// anew.
-    pub(super) fn on_here(
-        &mut self,
-        now: Time,
-        mobile: A,
-        session: SessionId,
-        attempt: u32,
-        since: u32,
-    ) {
+    pub(super) fn on_here(&mut self, now: Time, asked: Asked<A>, since: u32) {
+        let Asked { by: mobile, session, attempt } = asked;
         if let Err(why) = self.owns(mobile, session) {
             return self.note(mobile, session, why);
         }
@@ -207,7 +186,7 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
             return self.note(mobile, session, Denied::For(Reason::Busy));
         }
         let Some(entry) = self.sessions.get_mut(&session) else {
-            return self.begin_anew(mobile, session, attempt, since);
+            return self.begin_anew(asked, since);
         };
         if attempt < entry.attempt {
             return self.note(mobile, session, Denied::Outdated);
@@ -224,12 +203,13 @@ impl<A: Address, T: Authority<A>> Base<A, T> {
                 self.expire(state);
                 self.ahead.remove(session);
                 self.pending.remove(&session);
-                self.begin_anew(mobile, session, attempt, since);
+                self.begin_anew(asked, since);
             }
         }
     }
 
-    fn begin_anew(&mut self, mobile: A, session: SessionId, attempt: u32, since: u32) {
+    fn begin_anew(&mut self, asked: Asked<A>, since: u32) {
+        let Asked { by: mobile, session, attempt } = asked;
         let known = self.sessions.get(&session).map_or(0, |entry| entry.number);
         let (role, owner) = (Role::Serving, Some(mobile));
         let number = known.max(since);
