@@ -1,10 +1,13 @@
 //! The link as a scheme sees it: events that are missed, doubled or out of order become news that
 //! is not.
 
+use serde::Deserialize;
+
 use crate::{Duration, LinkEvent, Time};
 
 /// Which event ends a gap: who configures a scheme knows what kind of gap awaits it.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Thaw {
     /// [`LinkEvent::Up`]: for disconnections without a change of base.
     #[default]

@@ -1,6 +1,7 @@
 use lasthop_stream::{Marks, RangeSet};
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, Time, deserialize_duration};
 use lasthop_wire::tcp::{Flags, SackBlocks, Segment, Seq};
+use serde::Deserialize;
 
 use super::flow::{AckKind, Flow, acknowledges, held_above};
 use super::waiting::{DupackStats, Waiting};
@@ -14,17 +15,21 @@ const RUNS_MAX: usize = 64;
 const ORIGIN: u64 = 1 << 32;
 
 /// How a [`CoherentDupacks`] works.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct CoherentConfig {
     /// How long duplicates of an unmarked gap wait: longer than the link's repair, shorter than the
     /// sender's least timeout (CC-8; silent: 100 ms).
+    #[serde(deserialize_with = "deserialize_duration")]
     pub hold: Duration,
     /// Segments behind a gap whose marks count, beside the one before it (CC-3).
     pub behind: u8,
     /// Connections that are known at most; the one that was silent longest gives way, and what waits
     /// of it is lost.
+    #[serde(skip)]
     pub connections: usize,
     /// A connection without packets is removed after this time.
+    #[serde(skip)]
     pub idle: Duration,
 }
 

@@ -1,4 +1,5 @@
-use lasthop_units::{Duration, Time};
+use lasthop_units::{Duration, Time, deserialize_duration};
+use serde::Deserialize;
 
 use super::flow::{AckKind, Flow, acknowledges};
 use super::waiting::{DupackStats, Waiting};
@@ -6,17 +7,22 @@ use crate::table::Table;
 use crate::{Packet, Queue, Side, Tcp};
 
 /// How a [`DelayedDupacks`] works.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DelayedDupacksConfig {
     /// How long a duplicate waits: longer than the link's repair, shorter than the sender's least
     /// timeout (DDA-4; silent: 100 ms).
+    #[serde(deserialize_with = "deserialize_duration")]
     pub delay: Duration,
     /// Duplicates of a gap that pass at once (DDA-2).
+    #[serde(skip)]
     pub at_once: u32,
     /// Connections that are known at most; the one that was silent longest gives way, and what waits
     /// of it is lost.
+    #[serde(skip)]
     pub connections: usize,
     /// A connection without packets is removed after this time.
+    #[serde(skip)]
     pub idle: Duration,
 }
 

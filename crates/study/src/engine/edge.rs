@@ -1,14 +1,14 @@
 //! Agents at a mobile's edge: what its schemes would otherwise do in its TCP.
 
 use lasthop_agent::edge::{
-    CoherentConfig, CoherentDupacks, DelayedDupacks, DelayedDupacksConfig, Freeze, FreezeConfig,
-    HopEnd, ReceiverWindows, Rule, Total, WindowsConfig, Withhold, WithholdConfig,
+    CoherentDupacks, DelayedDupacks, Freeze, FreezeConfig, HopEnd, ReceiverWindows, Rule, Total,
+    WindowsConfig, Withhold, WithholdConfig,
 };
 use lasthop_units::{Scheme, Time};
 
 use super::addresses::port;
 use super::agents::Helper;
-use super::mobility::{HOLD, thaw};
+use super::mobility::thaw;
 use crate::scenario::{Flow, MobileSettings, NodeIndex, Scenario};
 
 /// The agents at the edge of a mobile, from the mobile outwards; none unless the scenario puts its
@@ -43,18 +43,8 @@ fn agent(scenario: &Scenario, scheme: Scheme) -> Option<Helper> {
             agent.set_rules(Time::ZERO, rules(scenario, 0));
             agent.into()
         }
-        Scheme::DelayedDupacks => {
-            let delay = said.delayed_dupacks.delay.map_or(HOLD, |s| s.0);
-            let config = DelayedDupacksConfig { delay, ..DelayedDupacksConfig::default() };
-            DelayedDupacks::new(config).into()
-        }
-        Scheme::CongestionCoherence => {
-            let usual = CoherentConfig::default();
-            let hold = said.congestion_coherence.hold.map_or(HOLD, |s| s.0);
-            let behind = said.congestion_coherence.behind.unwrap_or(usual.behind);
-            let config = CoherentConfig { hold, behind, ..usual };
-            CoherentDupacks::new(config).into()
-        }
+        Scheme::DelayedDupacks => DelayedDupacks::new(said.delayed_dupacks).into(),
+        Scheme::CongestionCoherence => CoherentDupacks::new(said.congestion_coherence).into(),
         Scheme::Freeze | Scheme::LlFreeze => {
             let thaw = thaw(scenario);
             Freeze::new(FreezeConfig { thaw, ..freeze(said, scheme) }).into()
@@ -72,22 +62,22 @@ fn agent(scenario: &Scenario, scheme: Scheme) -> Option<Helper> {
 
 fn freeze(said: &MobileSettings, scheme: Scheme) -> FreezeConfig {
     if scheme == Scheme::Freeze {
-        let (said, usual) = (&said.freeze, FreezeConfig::freeze(HopEnd::Mobile));
+        let said = &said.freeze;
         return FreezeConfig {
-            copies_before: said.copies.unwrap_or(usual.copies_before),
-            acks_after: said.acks.unwrap_or(usual.acks_after),
-            bound: said.bound.map_or(usual.bound, |s| s.0),
-            ..usual
+            copies_before: said.copies_before,
+            acks_after: said.acks_after,
+            bound: said.bound,
+            ..FreezeConfig::freeze(HopEnd::Mobile)
         };
     }
-    let (said, usual) = (&said.ll_freeze, FreezeConfig::link_layer(HopEnd::Mobile));
+    let said = &said.ll_freeze;
     FreezeConfig {
-        copies_before: said.copies.unwrap_or(usual.copies_before),
-        acks_after: said.acks.unwrap_or(usual.acks_after),
-        acks_unforeseen: said.acks_unforeseen.unwrap_or(usual.acks_unforeseen),
-        bound: said.bound.map_or(usual.bound, |s| s.0),
-        sender: said.sender.unwrap_or(usual.sender),
-        ..usual
+        copies_before: said.copies_before,
+        acks_after: said.acks_after,
+        acks_unforeseen: said.acks_unforeseen,
+        bound: said.bound,
+        sender: said.sender,
+        ..FreezeConfig::link_layer(HopEnd::Mobile)
     }
 }
 

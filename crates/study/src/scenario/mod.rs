@@ -45,10 +45,7 @@ use traces::Traces;
 use tree::{Node, Table, Value};
 
 pub use agents::{AgentSettings, ObtcpSettings};
-pub use mobile::{
-    AtcpSettings, CoherenceSettings, DelayedDupacksSettings, FastRtxSettings, FreezeSettings,
-    GreetSettings, LinkLayerFreezeSettings, MobileSettings, ThawOn,
-};
+pub use mobile::{AtcpSettings, MobileSettings};
 pub use mobile_tcp::MobileTcpSettings;
 pub use model::Node as ScenarioNode;
 pub use model::{

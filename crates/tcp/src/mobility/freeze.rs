@@ -1,4 +1,5 @@
-use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, deserialize_duration};
+use serde::Deserialize;
 
 use super::{Acks, Action, ConnectionView, MobilityScheme};
 use crate::ack_request::AckWindow;
@@ -14,15 +15,20 @@ use crate::ack_request::AckWindow;
 /// The warning's lead comes with the event (FRZ-5). Without a warning the copies are sent all the
 /// same; they state the window that the peer knows, which makes duplicates of them as in
 /// [`FastRetransmit`](super::FastRetransmit).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Freeze {
     /// Which event ends the freeze.
+    #[serde(skip)]
     pub thaw: Thaw,
     /// Zero-window acknowledgements on a warning, 8 at most (FRZ-1; the paper is silent: 1).
+    #[serde(rename = "copies")]
     pub copies_before: u8,
     /// Acknowledgements once the link is back, 8 at most (FRZ-3).
+    #[serde(rename = "acks")]
     pub acks_after: u8,
     /// After so long beyond its lead a warning was false, and the window opens (silent: as LLT-9).
+    #[serde(deserialize_with = "deserialize_duration")]
     pub bound: Duration,
 }
 

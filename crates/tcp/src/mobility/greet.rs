@@ -1,4 +1,5 @@
-use lasthop_units::{Duration, LinkNews, Thaw};
+use lasthop_units::{Duration, LinkNews, Thaw, deserialize_duration};
+use serde::Deserialize;
 
 use super::{Acks, Action, ConnectionView, MobilityScheme, PATIENCE, Resend, TimerChange};
 use crate::ack_request::AckWindow;
@@ -7,11 +8,14 @@ use crate::ack_request::AckWindow;
 /// it sends nothing of its stream; once it is back it greets its supervisor with an acknowledgement
 /// of all that has arrived, and sends again at once what was not acknowledged (MTC-4). A cut costs
 /// it nothing of its windows (MTC-5).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Greet {
     /// Which event calls for the greeting.
+    #[serde(skip)]
     pub thaw: Thaw,
     /// A sender that was cut off tries the link once in so long, in case the news was lost.
+    #[serde(deserialize_with = "deserialize_duration")]
     pub patience: Duration,
 }
 

@@ -1,4 +1,5 @@
 use lasthop_units::{LinkNews, LinkWatch, Thaw};
+use serde::Deserialize;
 
 use super::{Acks, Action, ArrivedSegment, ConnectionView, MobilityScheme, Resend};
 use crate::ack_request::AckWindow;
@@ -10,9 +11,11 @@ use crate::ack_request::AckWindow;
 ///
 /// The copies state the window that was advertised last, byte for byte, since a changed window
 /// makes an update of a duplicate (RENO-4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FastRetransmit {
     /// Which event calls for it.
+    #[serde(skip)]
     pub thaw: Thaw,
     /// Acknowledgements that are sent, 8 at most. Three suffice if the one that they repeat has
     /// arrived at the sender; 4 are safe where it may be lost (3DA-3; the paper is silent).

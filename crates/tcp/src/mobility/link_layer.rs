@@ -1,4 +1,5 @@
-use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw};
+use lasthop_units::{Duration, LinkNews, LinkWatch, Thaw, deserialize_duration};
+use serde::Deserialize;
 
 use super::{Action, ConnectionView, MobilityScheme, PATIENCE, TimerChange, freeze};
 
@@ -16,23 +17,29 @@ use super::{Action, ConnectionView, MobilityScheme, PATIENCE, TimerChange, freez
 /// As a sender the mobile stops on the warning, timers included, and goes on at the end with a timer
 /// started anew (LLT-11; the paper is silent). Should the end never be notified, one segment each
 /// [`patience`](Self::patience) finds out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LinkLayerFreeze {
     /// Which event ends the freeze.
+    #[serde(skip)]
     pub thaw: Thaw,
     /// Zero-window acknowledgements on the trigger, 8 at most: one or a few (LLT-3).
+    #[serde(rename = "copies")]
     pub copies_before: u8,
     /// Acknowledgements at the end, 8 at most. The paper has one; the sender's next probe mends its
     /// loss (LLT-6).
+    #[serde(rename = "acks")]
     pub acks_after: u8,
     /// Acknowledgements at the end of a handoff that nothing has foretold, 8 at most. One tells the
     /// sender nothing; three are duplicates that call for a fast retransmit (LLT-10).
     pub acks_unforeseen: u8,
     /// After so long beyond its lead a trigger was false, and the window opens (LLT-9).
+    #[serde(deserialize_with = "deserialize_duration")]
     pub bound: Duration,
     /// The mobile freezes itself as a sender, too.
     pub sender: bool,
     /// A sender that was stopped tries the link once in so long.
+    #[serde(deserialize_with = "deserialize_duration")]
     pub patience: Duration,
 }
 
