@@ -4,7 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::Ipv4Addr;
 
-use lasthop_units::{Duration, LinkEvent, Seed, Stream, Time};
+use lasthop_radio::Share;
+use lasthop_units::{Duration, LinkEvent, Seed, Stream, Time, deserialize_duration};
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 /// A word from below.
@@ -47,34 +49,39 @@ impl Signal {
     }
 }
 
-/// How one kind of signal is given. The default is the truth at once.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+/// How one kind of signal is given. The default is the truth at once, and no prediction.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Quality {
-    /// From what it is about to its delivery.
+    /// How long before the link goes down a prediction is made; none is made if there is none, or it
+    /// is zero. What has happened has no lead.
+    #[serde(deserialize_with = "some_duration")]
+    pub lead: Option<Duration>,
+    /// From then, or from what it is about, to its delivery.
+    #[serde(deserialize_with = "deserialize_duration")]
     pub delay: Duration,
     /// The probability that it never comes.
+    #[serde(deserialize_with = "share")]
     pub miss: f64,
 }
 
-/// How a kind of signal is given that is about the future.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Prediction {
-    /// How long before the link goes down it is made; nothing is predicted if there is none.
-    pub lead: Option<Duration>,
-    /// Its delay and misses.
-    pub quality: Quality,
-    /// The mean time between false ones, which come at exponential gaps; none by default.
-    pub false_alarms: Option<Duration>,
+fn some_duration<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
+    deserialize_duration(d).map(Some)
+}
+
+fn share<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+    Share::deserialize(d).map(|share| share.0)
 }
 
 /// How all signals are given. By default the link's changes and completed handoffs are signalled
 /// truthfully at once, and nothing is predicted.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SignalsConfig {
     /// `disconnect-predicted`.
-    pub predicted: Prediction,
-    /// `handoff-imminent`; a false one names the base that the mobile is with.
-    pub imminent: Prediction,
+    pub predicted: Quality,
+    /// `handoff-imminent`.
+    pub imminent: Quality,
     /// `link-down`.
     pub down: Quality,
     /// `link-up`.
@@ -104,14 +111,6 @@ pub enum SignalsError {
         signal: &'static str,
         /// What was asked for.
         miss: f64,
-    },
-    /// False alarms without end.
-    #[error("the false alarms of {signal} come every {every:?} on average; 1 ms is the least")]
-    FalseAlarms {
-        /// Which kind.
-        signal: &'static str,
-        /// What was asked for.
-        every: Duration,
     },
     /// The link goes down before the last outage is over, comes up before it is down, or both lie
     /// in the past.
@@ -146,7 +145,6 @@ pub struct Signals {
     /// No later fact is delivered before.
     facts_until: Time,
     misses: Misses,
-    alarms: [Alarm; 2],
     missed: u64,
 }
 
@@ -169,39 +167,11 @@ struct Misses {
     complete: Stream,
 }
 
-#[derive(Clone, Debug)]
-struct Alarm {
-    every: Option<Duration>,
-    next: Time,
-    stream: Stream,
-}
-
-impl Alarm {
-    fn new(prediction: &Prediction, stream: Stream, now: Time) -> Self {
-        let every = prediction.false_alarms;
-        let mut alarm = Self { every, next: now, stream };
-        alarm.draw(now);
-        alarm
-    }
-
-    fn draw(&mut self, now: Time) {
-        self.next = match self.every {
-            None => Time::NEVER,
-            Some(mean) => {
-                // 1 - u is in (0, 1], so that the logarithm is finite.
-                let gap = -libm::log(1.0 - self.stream.uniform()) * mean.as_nanos() as f64;
-                now + Duration::from_nanos((gap as u64).max(1))
-            }
-        };
-    }
-}
-
 impl Signals {
     /// The most signals planned and not delivered yet.
     const PLANNED: usize = 65_536;
-    const SHORTEST_ALARM: Duration = Duration::from_millis(1);
 
-    /// Signals for a mobile that is with `base`; their misses and false alarms follow from `seed`.
+    /// Signals for a mobile that is with `base`; their misses follow from `seed`.
     ///
     /// # Errors
     ///
@@ -220,12 +190,6 @@ impl Signals {
             up: seed.stream("miss-link-up"),
             complete: seed.stream("miss-handoff-complete"),
         };
-        let predicted = seed.stream("false-disconnect-predicted");
-        let imminent = seed.stream("false-handoff-imminent");
-        let alarms = [
-            Alarm::new(&config.predicted, predicted, now),
-            Alarm::new(&config.imminent, imminent, now),
-        ];
         Ok(Self {
             config,
             queue: BinaryHeap::new(),
@@ -234,7 +198,6 @@ impl Signals {
             settled: now,
             facts_until: now,
             misses,
-            alarms,
             missed: 0,
         })
     }
@@ -255,14 +218,14 @@ impl Signals {
             return Err(SignalsError::Full(Self::PLANNED));
         }
         self.settled = up;
-        let Prediction { lead, quality, .. } = self.config.predicted;
-        if let Some(lead) = lead
+        let quality = self.config.predicted;
+        if let Some(lead) = quality.prediction()
             && !missed(&mut self.misses.predicted, quality, &mut self.missed)
         {
             self.add((down - lead).max(now) + quality.delay, Planned::Predicted { down });
         }
-        let Prediction { lead, quality, .. } = self.config.imminent;
-        if let Some(lead) = lead.filter(|_| base != self.base)
+        let quality = self.config.imminent;
+        if let Some(lead) = quality.prediction().filter(|_| base != self.base)
             && !missed(&mut self.misses.imminent, quality, &mut self.missed)
         {
             let planned = Planned::Imminent { candidate: base, down };
@@ -291,29 +254,13 @@ impl Signals {
 
     /// When the next signal is delivered.
     pub fn next_timeout(&self) -> Option<Time> {
-        let planned = self.queue.peek().map(|Reverse((at, ..))| *at);
-        let alarms = self.alarms.iter().map(|alarm| alarm.next).filter(|&at| at != Time::NEVER);
-        planned.into_iter().chain(alarms).min()
+        self.queue.peek().map(|Reverse((at, ..))| *at)
     }
 
     /// The next signal that is delivered by `now`, and when it was.
     pub fn poll_signal(&mut self, now: Time) -> Option<(Time, Signal)> {
-        let at = self.next_timeout().filter(|&at| at <= now)?;
-        if let Some(Reverse((due, ..))) = self.queue.peek()
-            && *due == at
-        {
-            return self.queue.pop().map(|Reverse((_, _, planned))| (at, planned.signal(at)));
-        }
-        let [predicted, imminent] = &mut self.alarms;
-        if predicted.next == at {
-            predicted.draw(at);
-            let lead = self.config.predicted.lead.unwrap_or_default();
-            Some((at, Signal::DisconnectPredicted { lead }))
-        } else {
-            imminent.draw(at);
-            let lead = self.config.imminent.lead.unwrap_or_default();
-            Some((at, Signal::HandoffImminent { candidate: self.base, lead }))
-        }
+        self.next_timeout().filter(|&at| at <= now)?;
+        self.queue.pop().map(|Reverse((at, _, planned))| (at, planned.signal(at)))
     }
 
     /// Signals that were due and never came.
@@ -346,24 +293,27 @@ impl Planned {
     }
 }
 
+impl Quality {
+    /// The lead of a prediction that is made.
+    fn prediction(self) -> Option<Duration> {
+        self.lead.filter(|lead| !lead.is_zero())
+    }
+}
+
 impl SignalsConfig {
     fn validate(&self) -> Result<(), SignalsError> {
         let kinds = [
-            ("disconnect-predicted", self.predicted.quality, self.predicted.false_alarms),
-            ("handoff-imminent", self.imminent.quality, self.imminent.false_alarms),
-            ("link-down", self.down, None),
-            ("link-up", self.up, None),
-            ("handoff-complete", self.complete, None),
+            ("disconnect-predicted", self.predicted),
+            ("handoff-imminent", self.imminent),
+            ("link-down", self.down),
+            ("link-up", self.up),
+            ("handoff-complete", self.complete),
         ];
-        for (signal, Quality { miss, .. }, every) in kinds {
-            if !(0.0..=1.0).contains(&miss) {
-                return Err(SignalsError::Miss { signal, miss });
-            }
-            if let Some(every) = every.filter(|&every| every < Signals::SHORTEST_ALARM) {
-                return Err(SignalsError::FalseAlarms { signal, every });
-            }
+        let wrong = kinds.into_iter().find(|(_, kind)| !(0.0..=1.0).contains(&kind.miss));
+        match wrong {
+            Some((signal, Quality { miss, .. })) => Err(SignalsError::Miss { signal, miss }),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -398,10 +348,10 @@ mod tests {
     }
 
     fn all() -> SignalsConfig {
-        let late = |ms| Quality { delay: MS * ms, miss: 0.0 };
+        let late = |ms| Quality { delay: MS * ms, ..Quality::default() };
         SignalsConfig {
-            predicted: Prediction { lead: Some(MS * 500), quality: late(20), ..Default::default() },
-            imminent: Prediction { lead: Some(MS * 200), ..Default::default() },
+            predicted: Quality { lead: Some(MS * 500), ..late(20) },
+            imminent: Quality { lead: Some(MS * 200), ..late(0) },
             down: late(5),
             up: late(7),
             complete: late(9),
@@ -479,18 +429,6 @@ mod tests {
         assert_eq!(found[1..], [(at(1800), Signal::LinkDown), (at(1800), Signal::LinkUp)]);
     }
 
-    #[test]
-    fn false_alarms_come_only_if_asked_for() {
-        let mut config = all();
-        config.predicted.false_alarms = Some(MS * 1000);
-        let mut signals = signals(config, 3);
-        let found = heard(&mut signals, Time::from_secs(1000));
-        assert!((900..1100).contains(&found.len()), "{}", found.len());
-        let lead = MS * 500;
-        assert!(found.iter().all(|(_, s)| *s == Signal::DisconnectPredicted { lead }));
-        assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0));
-    }
-
     /// LNK-14: what machines hear of it is their own type.
     #[test]
     fn signals_become_link_events() {
@@ -510,9 +448,6 @@ mod tests {
         config.up.miss = f64::NAN;
         let error = Signals::new(config, FIRST, Seed::from_u64(1), Time::ZERO).unwrap_err();
         assert!(error.to_string().contains("link-up"), "{error}");
-        config = all();
-        config.imminent.false_alarms = Some(Duration::ZERO);
-        assert!(Signals::new(config, FIRST, Seed::from_u64(1), Time::ZERO).is_err());
         let mut signals = signals(all(), 1);
         assert!(signals.plan(at(50), &outage(40, 60, FIRST)).is_err());
         assert!(signals.plan(at(50), &outage(60, 55, FIRST)).is_err());

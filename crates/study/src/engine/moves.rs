@@ -5,9 +5,7 @@ use std::collections::VecDeque;
 use lasthop_agent::m_tcp::MTcp;
 use lasthop_sim::net::{Event, LinkId, Node, Packet};
 use lasthop_sim::schemes::BaseNotice;
-use lasthop_sim::signals::{
-    Outage, Prediction, Quality, Signal, Signals, SignalsConfig, SignalsError,
-};
+use lasthop_sim::signals::{Outage, Signal, Signals, SignalsError};
 use lasthop_units::{Duration, LinkEvent, Scheme, Seed, Time};
 
 use super::addresses::address;
@@ -15,9 +13,7 @@ use super::edge;
 use super::network::Running;
 use super::transfer::{Change, Transfer};
 use crate::run::RunError;
-use crate::scenario::{
-    Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, Signal as SaidSignal, Station,
-};
+use crate::scenario::{Handoff, LinkIndex, Move, NodeIndex, NodeKind, PathHelp, Station};
 
 /// A mobile whose session was not told of its new base hears that base's next advertisement
 /// (MIP-8: about a second).
@@ -67,11 +63,14 @@ impl Running<'_> {
     /// (MIP-6).
     fn signal(&mut self, seed: Seed) -> Result<(), RunError> {
         let Some(handoff) = &self.scenario.handoff else { return Ok(()) };
-        let settings = signals(&self.scenario.signals);
         let failed = |e: SignalsError| RunError::Failed(format!("signals: {e}"));
-        let mut signals =
-            Signals::new(settings, address(handoff.mobile.0), seed.child("signals"), Time::ZERO)
-                .map_err(failed)?;
+        let mut signals = Signals::new(
+            self.scenario.signals,
+            address(handoff.mobile.0),
+            seed.child("signals"),
+            Time::ZERO,
+        )
+        .map_err(failed)?;
         let base = |cell: LinkIndex| self.scenario.link(cell).far_end(handoff.mobile);
         let listeners = self.listeners(handoff);
         let mut cell = handoff.cells.first().copied();
@@ -327,22 +326,5 @@ impl Running<'_> {
                 }
             }
         }
-    }
-}
-
-/// The simulator's signals from the scenario's.
-fn signals(said: &crate::scenario::Signals) -> SignalsConfig {
-    let quality = |s: &SaidSignal| Quality { delay: s.delay, miss: s.miss };
-    let prediction = |s: &SaidSignal| Prediction {
-        lead: s.lead.filter(|lead| !lead.is_zero()),
-        quality: quality(s),
-        false_alarms: None,
-    };
-    SignalsConfig {
-        predicted: prediction(&said.predicted),
-        imminent: prediction(&said.imminent),
-        down: quality(&said.down),
-        up: quality(&said.up),
-        complete: quality(&said.complete),
     }
 }

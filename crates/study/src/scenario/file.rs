@@ -1,12 +1,13 @@
 //! A scenario as its file describes it, before names are looked up and defaults filled in.
 
 use lasthop_radio::{LinkSettings, Share, Span};
+use lasthop_sim::signals::SignalsConfig;
 use serde::Deserialize;
 
 use super::agents::AgentSettings;
 use super::mobile::MobileSettings;
 use super::mobile_tcp::MobileTcpSettings;
-use super::model::{HandoffMode, Headers, Node, Signals, Traffic};
+use super::model::{HandoffMode, Headers, Node, Traffic};
 use super::scheme::Schemes;
 use super::tcp::{TcpGroups, TcpSettings};
 use super::tree::{self, Entry, Table, Value};
@@ -73,7 +74,7 @@ pub(crate) struct ScenarioFile {
     pub(crate) rwc: RwcFile,
     pub(crate) handoff: Option<HandoffFile>,
     #[serde(default)]
-    pub(crate) signals: Signals,
+    pub(crate) signals: SignalsConfig,
     #[serde(default)]
     pub(crate) measure: MeasureFile,
 }

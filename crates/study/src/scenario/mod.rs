@@ -50,7 +50,7 @@ pub use mobile_tcp::MobileTcpSettings;
 pub use model::Node as ScenarioNode;
 pub use model::{
     Capture, End, Flow, FlowTcp, Handoff, HandoffMode, Headers, Link, LinkIndex, Measure, Move,
-    NodeIndex, NodeKind, Rwc, RwcChange, Scenario, Signal, Signals, Srp, SrpWindow, Traffic,
+    NodeIndex, NodeKind, Rwc, RwcChange, Scenario, Srp, SrpWindow, Traffic,
 };
 pub use path::{PathHelp, Station};
 pub use problem::{Problem, ScenarioError};

@@ -1,9 +1,10 @@
 //! A scenario with every name looked up, every default filled in and every random value drawn: what
 //! an [`Engine`](crate::run::Engine) runs.
 
-use lasthop_radio::{RadioConfig, Share, Span};
-use lasthop_units::{Bytes, Duration, Rate, Seed};
-use serde::{Deserialize, Deserializer};
+use lasthop_radio::RadioConfig;
+use lasthop_sim::signals::SignalsConfig;
+use lasthop_units::{Bytes, Duration, Rate, Seed, deserialize_duration};
+use serde::Deserialize;
 
 use super::agents::AgentSettings;
 use super::mobile::MobileSettings;
@@ -27,7 +28,7 @@ pub struct Scenario {
     /// The mobile's moves and disconnections.
     pub handoff: Option<Handoff>,
     /// What link signals are worth (LNK-14).
-    pub signals: Signals,
+    pub signals: SignalsConfig,
     /// SRP on the hop.
     pub srp: Srp,
     /// Mobile TCP on the hop.
@@ -213,7 +214,7 @@ pub enum Traffic {
         /// The length of an answer.
         response: Bytes,
         /// From the answer's last byte to the next request.
-        #[serde(default, deserialize_with = "span")]
+        #[serde(default, deserialize_with = "deserialize_duration")]
         think: Duration,
         /// How often; without end if `None`.
         count: Option<u32>,
@@ -224,7 +225,7 @@ pub enum Traffic {
     /// Keystrokes of a byte each, which `to` echoes, whatever happens to those before.
     Interactive {
         /// From one keystroke to the next.
-        #[serde(deserialize_with = "span")]
+        #[serde(deserialize_with = "deserialize_duration")]
         every: Duration,
         /// How many; without end if `None`.
         count: Option<u32>,
@@ -237,10 +238,10 @@ pub enum Traffic {
         /// While it is on.
         rate: Rate,
         /// How long it is on.
-        #[serde(deserialize_with = "span")]
+        #[serde(deserialize_with = "deserialize_duration")]
         on: Duration,
         /// How long it is off.
-        #[serde(deserialize_with = "span")]
+        #[serde(deserialize_with = "deserialize_duration")]
         off: Duration,
         /// Both are means of exponential times, instead of the times themselves.
         #[serde(default)]
@@ -325,55 +326,6 @@ pub struct Move {
     pub pause: Duration,
     /// The cell that serves after it.
     pub cell: LinkIndex,
-}
-
-/// The link signals that upper layers get (LNK-14).
-#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Signals {
-    /// The link will be lost.
-    pub predicted: Signal,
-    /// A handoff to a known base is about to begin.
-    pub imminent: Signal,
-    /// The link is lost.
-    pub down: Signal,
-    /// The link is back.
-    pub up: Signal,
-    /// The handoff to the new base is complete.
-    pub complete: Signal,
-}
-
-impl Signals {
-    /// The lead of a prediction where a scheme lives by warnings and the scenario says nothing of
-    /// them: about a round trip (FRZ-1, LLT-3).
-    pub const WARNING: Duration = Duration::from_millis(100);
-}
-
-/// One kind of link signal.
-#[derive(Clone, Copy, PartialEq, Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Signal {
-    /// How long before the event it is raised, where it is said.
-    #[serde(deserialize_with = "some_span")]
-    pub lead: Option<Duration>,
-    /// How long after that it arrives.
-    #[serde(deserialize_with = "span")]
-    pub delay: Duration,
-    /// The probability that it never comes.
-    #[serde(deserialize_with = "share")]
-    pub miss: f64,
-}
-
-fn span<'de, D: Deserializer<'de>>(d: D) -> Result<Duration, D::Error> {
-    Span::deserialize(d).map(|span| span.0)
-}
-
-fn some_span<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Duration>, D::Error> {
-    span(d).map(Some)
-}
-
-fn share<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
-    Share::deserialize(d).map(|share| share.0)
 }
 
 /// SRP on the hop.

@@ -6,13 +6,14 @@ mod rwc;
 use std::time::Duration;
 
 use lasthop_radio::{LinkSettings, QueueLimit, RadioConfig, Span};
+use lasthop_sim::signals::{Quality, SignalsConfig};
 use lasthop_units::{Bytes, Rate, Scheme};
 
 use super::complaint::Complaints;
 use super::file::{FlowFile, LinkFile, MeasureFile, ScenarioFile, SrpFile};
 use super::model::{
     Capture, End, Flow, FlowTcp, Link, LinkIndex, Measure, Node, NodeIndex, NodeKind, Scenario,
-    Signal, Signals, Srp, SrpWindow, Traffic,
+    Srp, SrpWindow, Traffic,
 };
 use super::path;
 use super::problem::suggest;
@@ -26,6 +27,10 @@ pub(crate) type Load<'a> = &'a mut dyn FnMut(&str) -> Result<String, String>;
 
 /// The smallest MTU that IPv4 allows (RFC 791).
 const MTU_MIN: u32 = 68;
+
+/// The lead of a prediction where a scheme lives by warnings and the scenario says nothing of them:
+/// about a round trip (FRZ-1, LLT-3).
+const WARNING: Duration = Duration::from_millis(100);
 
 const MOST_NODES: usize = 1000;
 const MOST_LINKS: usize = 4000;
@@ -367,7 +372,7 @@ impl Builder<'_> {
         }
     }
 
-    fn signals(&mut self, said: Signals, flows: &[Flow]) -> Signals {
+    fn signals(&mut self, said: SignalsConfig, flows: &[Flow]) -> SignalsConfig {
         for (kind, after) in [("down", said.down), ("up", said.up), ("complete", said.complete)] {
             if after.lead.is_some() {
                 let remedy = "`predicted` and `imminent` have one";
@@ -376,10 +381,10 @@ impl Builder<'_> {
             }
         }
         let warned = |f: &Flow| f.schemes.mobile().is_some_and(Scheme::needs_warning);
-        let warning = Some(Signals::WARNING)
-            .filter(|_| said.imminent.lead.is_none() && flows.iter().any(warned));
-        let predicted = Signal { lead: said.predicted.lead.or(warning), ..said.predicted };
-        Signals { predicted, ..said }
+        let warning =
+            Some(WARNING).filter(|_| said.imminent.lead.is_none() && flows.iter().any(warned));
+        let predicted = Quality { lead: said.predicted.lead.or(warning), ..said.predicted };
+        SignalsConfig { predicted, ..said }
     }
 
     fn srp(&mut self, file: &SrpFile) -> Option<Srp> {

@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 use lasthop_agent::edge::WithholdConfig;
 use lasthop_agent::{obtcp, snoop};
 use lasthop_radio::Span;
+use lasthop_sim::signals::{Quality, SignalsConfig};
 use lasthop_tcp::{Algorithm, ShrunkWindow, Window};
 use lasthop_units::{Duration, Rate, Seed};
 use rayon::prelude::*;
@@ -15,7 +16,7 @@ use crate::run::{Engine, Outputs, RunError};
 use crate::scenario::{
     AgentSettings, AtcpSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings,
     MobileTcpSettings, NodeIndex, NodeKind, ObtcpSettings, Rwc, Scenario, ScenarioNode, Schemes,
-    Signal, Signals, Srp, Stack, TcpSettings, Traffic,
+    Srp, Stack, TcpSettings, Traffic,
 };
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
@@ -126,15 +127,15 @@ fn topology(cell: &Cell) -> (Vec<ScenarioNode>, Vec<Link>) {
 }
 
 /// Warnings come with the lead of the cell's gaps, everything else at once and truthfully.
-fn signals(cell: &Cell) -> Signals {
+fn signals(cell: &Cell) -> SignalsConfig {
     let lead = match cell.condition {
         Condition::Gaps { .. } => {
             cell.outages(Seed::from_u64(0)).iter().find_map(|outage: &Outage| outage.lead)
         }
         _ => None,
     };
-    let predicted = Signal { lead, ..Signal::default() };
-    Signals { predicted, ..Signals::default() }
+    let predicted = Quality { lead, ..Quality::default() };
+    SignalsConfig { predicted, ..SignalsConfig::default() }
 }
 
 /// TCP at both ends, as Linux has it where the simulator's TCP can.
