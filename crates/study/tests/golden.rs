@@ -58,7 +58,7 @@ fn schemes_over_cells_of_the_league() {
     let mut cells = LEAGUE.iter().flat_map(of).collect::<Vec<_>>();
     cells.sort_by_key(|cell| cell.names[0].clone());
     for cell in &mut cells {
-        cell.scenario = Arc::new(sheet::shortened(&cell.scenario, Some(LENGTH)).into_owned());
+        sheet::shorten(Arc::make_mut(&mut cell.scenario), LENGTH);
     }
     let head = ["kbit/s", "timeouts", "retransmits", "local", "queue_drops", "echo_ms"];
     let table = table(&["scheme", "condition", "sender"], &head, &cells, |_, outcome| {

@@ -1,6 +1,5 @@
 //! Scenario files that stand beside a paper: their points as scenarios, and what runs of them give.
 
-use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -131,16 +130,13 @@ impl Case {
     }
 }
 
-/// A scenario that is over after `length`, for a first look: rates count from its middle on at the
-/// latest. Without a length, or if it is over by then, it stays as it is.
-pub fn shortened(scenario: &Scenario, length: Option<Duration>) -> Cow<'_, Scenario> {
-    let Some(length) = length.filter(|length| *length < scenario.end.latest()) else {
-        return Cow::Borrowed(scenario);
-    };
-    let mut short = scenario.clone();
-    short.end = End::After(length);
-    short.measure.from = short.measure.from.min(length / 2);
-    Cow::Owned(short)
+/// Has a scenario be over after `length`, for a first look: rates count from its middle on at the
+/// latest. One that is over by then stays as it is.
+pub fn shorten(scenario: &mut Scenario, length: Duration) {
+    if length < scenario.end.latest() {
+        scenario.end = End::After(length);
+        scenario.measure.from = scenario.measure.from.min(length / 2);
+    }
 }
 
 /// Runs a scenario once.
@@ -226,14 +222,14 @@ mss = [{ label = "small", tcp.mss = 500 }, { label = "large", tcp.mss = 1000 }]
 
     #[test]
     fn a_shorter_run_counts_from_its_middle_on() {
-        let scenario = Arc::clone(&SHEET.points().unwrap()[0].1);
-        let mut scenario = Scenario::clone(&scenario);
+        let mut scenario = Scenario::clone(&SHEET.points().unwrap()[0].1);
         scenario.measure.from = Duration::from_millis(1500);
-        let short = shortened(&scenario, Some(Duration::from_secs(1)));
-        assert_eq!(short.end.latest(), Duration::from_secs(1));
-        assert_eq!(short.measure.from, Duration::from_millis(500));
-        let whole = |length| matches!(shortened(&scenario, length), Cow::Borrowed(_));
-        assert!(whole(None) && whole(Some(Duration::from_secs(2))));
+        let whole = scenario.clone();
+        shorten(&mut scenario, Duration::from_secs(2));
+        assert_eq!(scenario, whole);
+        shorten(&mut scenario, Duration::from_secs(1));
+        assert_eq!(scenario.end.latest(), Duration::from_secs(1));
+        assert_eq!(scenario.measure.from, Duration::from_millis(500));
     }
 
     #[test]

@@ -1,6 +1,36 @@
 //! What the tests of all reproductions have in common.
 
+use std::sync::Arc;
+
+use lasthop_units::Seed;
+
 use super::study::Request;
+use super::{Cell, CellRunner, Failure, sheet};
+use crate::scenario::Scenario;
+
+/// A runner of cells whose cases are changed first.
+pub(super) struct Changed<R, F> {
+    pub(super) runner: R,
+    pub(super) change: F,
+}
+
+impl<C: Clone, R: CellRunner<C>, F: Fn(&mut C) + Sync> CellRunner<C> for Changed<R, F> {
+    fn run(&self, cell: &Cell<C>, run: u32, seed: Seed) -> Result<f64, Failure> {
+        let mut cell = cell.clone();
+        (self.change)(&mut cell.case);
+        self.runner.run(&cell, run, seed)
+    }
+}
+
+/// Changes the scenarios of a case.
+pub(super) fn change(case: &mut sheet::Case, change: impl Fn(&mut Scenario)) {
+    match case {
+        sheet::Case::Metric { scenario, .. } => change(Arc::make_mut(scenario)),
+        sheet::Case::Change { from, to, .. } => {
+            [from, to].into_iter().for_each(|scenario| change(Arc::make_mut(scenario)));
+        }
+    }
+}
 
 /// A request for some cells; for all of them if `only` is empty.
 pub(super) fn request(only: &[&str], runs: u32) -> Request {

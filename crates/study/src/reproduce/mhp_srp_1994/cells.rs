@@ -59,9 +59,9 @@ pub struct Case {
 }
 
 impl Case {
-    /// The experiment that the case runs in, from the unchanged one.
-    pub fn experiment(&self, unchanged: &Experiment) -> Experiment {
-        let mut experiment = unchanged.clone();
+    /// The experiment that the case runs in.
+    pub fn experiment(&self) -> Experiment {
+        let mut experiment = Experiment::default();
         if let Some(variation) = self.variation {
             (variation.apply)(&mut experiment);
         }

@@ -26,7 +26,7 @@ const RUNS: u32 = 40;
 /// The paper compares times, not rates.
 const OVER: Option<&str> = None;
 
-paper!("mhp-srp-1994", dyn CellRunner<Case>, Simulated::default());
+paper!("mhp-srp-1994", dyn CellRunner<Case>, Simulated);
 
 /// What [`reproduce_with`] does, told in these words.
 fn reproduce_in(

@@ -20,21 +20,19 @@ const HANDOFFS_MAX: usize = 64;
 /// A transfer's course is sampled so often.
 const SAMPLED_EVERY: Duration = Duration::from_millis(50);
 
-/// The experiment in the simulator, in this experiment.
-#[derive(Clone, Debug, Default)]
-pub struct Simulated {
-    experiment: Experiment,
-}
+/// The experiment in the simulator.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulated;
 
 impl CellRunner<Case> for Simulated {
     fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
-        let journey = journey(&cell.case.experiment(&self.experiment), &cell.case, seed);
+        let journey = journey(&cell.case.experiment(), &cell.case, seed);
         let outcome = journey.run(seed).map_err(|e| Failure::Unavailable(e.to_string()))?;
         time_of(&journey, &outcome)
     }
 
     fn course(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Option<Course> {
-        let journey = journey(&cell.case.experiment(&self.experiment), &cell.case, seed);
+        let journey = journey(&cell.case.experiment(), &cell.case, seed);
         let mut run = journey.start(seed).ok()?;
         let mut course = Course::default();
         let mut at = Time::ZERO;

@@ -73,12 +73,12 @@ fn repeated_handoffs_stand_beside_the_paper() {
 fn a_changed_assumption_leaves_the_rest_of_the_world_alone() {
     let cells = cells::all(&published().unwrap()).unwrap();
     let varied = cells.iter().find(|cell| cell.label.row == "MTU 128 bytes").unwrap();
-    let experiment = varied.case.experiment(&Experiment::default());
+    let experiment = varied.case.experiment();
     assert_eq!(
         experiment,
         Experiment { mtu: lasthop_units::Bytes::new(128), ..Experiment::default() }
     );
-    assert_eq!(cells[0].case.experiment(&Experiment::default()), Experiment::default());
+    assert_eq!(cells[0].case.experiment(), Experiment::default());
 }
 
 #[test]

@@ -34,7 +34,7 @@ const RUNS: u32 = 10;
 /// What gains are told over.
 const OVER: Option<&str> = Some(cells::TCP);
 
-paper!("mobile-tcp-2001", dyn CellRunner<Case>, Simulated::default(), full);
+paper!("mobile-tcp-2001", dyn CellRunner<Case>, Simulated, full);
 
 /// What [`reproduce_with`] does, told in these words.
 fn reproduce_in(

@@ -1,13 +1,14 @@
 use std::collections::BTreeSet;
 
-use lasthop_units::Seed;
+use lasthop_units::{Bytes, Duration, Seed};
 
 use super::cells::{
     ALTERNATIVES, DELAYS, FIGURE_15, FIGURE_16, GOODPUT, MOBILE_TCP, NO_LOSS, PADDED, SHARES, TCP,
 };
 use super::*;
-use crate::reproduce::testing::{as_xml, request};
+use crate::reproduce::testing::{Changed, as_xml, change, request};
 use crate::reproduce::{Cell, Criterion, Failure, Label, Mark};
+use crate::scenario::{End, Traffic};
 
 /// Gives what the paper's text says, and curves of the shapes that it describes.
 struct Echo {
@@ -262,10 +263,28 @@ fn processing_costs_stand_beside_the_papers() {
     assert!(!html.contains("--measure full"));
 }
 
+/// With files of a part of their size, and a part of the time where it ends by time.
+fn shorter(times: u32) -> impl CellRunner<Case> {
+    let change = move |case: &mut Case| {
+        change(case, |scenario| {
+            for flow in &mut scenario.flows {
+                if let Traffic::File { size } = &mut flow.traffic {
+                    *size = Bytes::new(size.get() / u64::from(times));
+                }
+            }
+            if let End::After(length) = &mut scenario.end {
+                let part = length.mul_f64(1.0 / f64::from(times));
+                *length = part.max(Duration::from_secs(20));
+            }
+        });
+    };
+    Changed { runner: Simulated, change }
+}
+
 /// MET-2, EXP-H6, EXP-H8, over a tenth of the length: what is wide enough to show in it.
 #[test]
 fn short_transfers_have_the_shapes_that_are_claimed() {
-    let runner = Simulated { shorter: Some(10) };
+    let runner = shorter(10);
     let places = ["figure15", "figure17", "figure18"];
     let rows = ["PER0%", "PER10%", "PER20%", "FR3%", "FR10%"];
     let all = (STUDY.labels)().unwrap();
@@ -301,7 +320,7 @@ fn short_transfers_have_the_shapes_that_are_claimed() {
 fn the_faster_hop_keeps_less_of_its_peak() {
     let only = ["FR0%", "FR1%", "FR3%", "FR5%"].map(|row| format!("{FIGURE_16}/{row}"));
     let only: Vec<&str> = only.iter().map(String::as_str).collect();
-    let result = reproduce_with(&Simulated::default(), &request(&only, 4), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&only, 4), &()).unwrap();
     let criterion = find(&result, "Mobile TCP keeps less of its peak on Ethernet");
     assert_eq!((criterion.met, criterion.of), (3, 3), "{criterion:?}");
 }
@@ -309,7 +328,7 @@ fn the_faster_hop_keeps_less_of_its_peak() {
 /// EXP-H9, MOB-44: a handoff takes the longer the more has to move, and is shorter where it was foreseen.
 #[test]
 fn what_was_sent_ahead_shortens_a_handoff() {
-    let result = reproduce_with(&Simulated::default(), &request(&["handoff"], 2), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&["handoff"], 2), &()).unwrap();
     for (name, all) in [("a larger buffer", 9), ("a foreseen handoff is shorter", 12)] {
         let criterion = find(&result, name);
         assert_eq!((criterion.met, criterion.of), (all, all), "{criterion:?}");
@@ -319,8 +338,7 @@ fn what_was_sent_ahead_shortens_a_handoff() {
 /// EXP-Y4: whatever is lost between the bases, no byte is wrong, either way.
 #[test]
 fn lost_messages_of_handoffs_change_no_byte() {
-    let result =
-        reproduce_with(&Simulated::default(), &request(&["lossyhandoff"], 2), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&["lossyhandoff"], 2), &()).unwrap();
     let criterion = find(&result, "handoffs changed no byte");
     assert_eq!((criterion.met, criterion.of), (2 * 4 * 4, 2 * 4 * 4), "{criterion:?}");
 }
@@ -332,7 +350,7 @@ fn recovery_made_for_the_hop_is_above_tcps() {
     let rows = ["PER2%", "PER10%", "PER20%"];
     let only = rows.map(|row| format!("{ALTERNATIVES}/{row}"));
     let only: Vec<&str> = only.iter().map(String::as_str).collect();
-    let runner = Simulated { shorter: Some(10) };
+    let runner = shorter(10);
     let result = reproduce_with(&runner, &request(&only, 4), &()).unwrap();
     let criterion = find(&result, "above TCP on the same split hop");
     assert_eq!((criterion.met, criterion.of), (6, 6), "{criterion:?}");
@@ -348,7 +366,7 @@ fn recovery_made_for_the_hop_is_above_tcps() {
 /// EXP-H6: transfers at 50 % of errors, over a hundredth of the length.
 #[test]
 fn mobile_tcp_finishes_where_tcp_does_not() {
-    let runner = Simulated { shorter: Some(20) };
+    let runner = shorter(20);
     let only = [TCP, MOBILE_TCP].map(|scheme| format!("figure15/PER50%/{scheme}"));
     let only: Vec<&str> = only.iter().map(String::as_str).collect();
     let result = reproduce_with(&runner, &request(&only, 6), &()).unwrap();
@@ -360,7 +378,7 @@ fn mobile_tcp_finishes_where_tcp_does_not() {
 #[test]
 fn tcp_over_fades_is_ns2s() {
     let only = ["ns2/FR1%", "ns2/FR5%"];
-    let result = reproduce_with(&Simulated::default(), &request(&only, 4), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&only, 4), &()).unwrap();
     let criterion = find(&result, "ns-2's interval");
     assert_eq!((criterion.met, criterion.of), (10, 10));
 }

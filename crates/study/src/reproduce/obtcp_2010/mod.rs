@@ -34,7 +34,7 @@ const RUNS: u32 = 5;
 /// What gains are told over.
 const OVER: Option<&str> = Some("snoop");
 
-paper!("obtcp-2010", dyn Runner, Simulated::default());
+paper!("obtcp-2010", dyn Runner, Simulated);
 
 /// What [`reproduce_with`] does, told in these words.
 fn reproduce_in(

@@ -1,6 +1,6 @@
 //! Each run of a cell: a scenario in the simulator.
 
-use lasthop_units::{Bytes, Duration, Rate, Seed};
+use lasthop_units::{Bytes, Rate, Seed};
 
 use super::cells::{Case, Level, Measure};
 use crate::analysis::obtcp::{fairness, utilisation};
@@ -22,30 +22,27 @@ pub trait Runner: CellRunner<Case> {
 
 /// The experiment in the simulator.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Simulated {
-    /// Runs are so long, instead of as the scenarios say; for a first look.
-    pub length: Option<Duration>,
-}
+pub struct Simulated;
 
 impl CellRunner<Case> for Simulated {
     fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
         let case = &cell.case;
         match case.measure {
             Measure::Goodput(flow) => {
-                let outcome = self.outcome(&case.scenario, seed)?;
+                let outcome = sheet::outcome(&case.scenario, seed)?;
                 Ok(goodput(&outcome, flow)?.as_bps() as f64 / 8000.0)
             }
             Measure::Fairness => {
-                let shares = shares(&self.outcome(&case.scenario, seed)?)?;
+                let shares = shares(&sheet::outcome(&case.scenario, seed)?)?;
                 fairness(&shares).map_err(|e| Failure::Incomplete(e.to_string()))
             }
             Measure::Utilisation => {
-                let shares = shares(&self.outcome(&case.scenario, seed)?)?;
+                let shares = shares(&sheet::outcome(&case.scenario, seed)?)?;
                 let psi = utilisation(&shares, bottleneck(&case.scenario));
                 psi.map_err(|e| Failure::Unavailable(e.to_string()))
             }
             Measure::Srtt(level) => {
-                let series = self.series(&case.scenario, seed)?;
+                let series = series(&case.scenario, seed)?;
                 let values = series.into_iter().map(|(_, value)| value).collect();
                 of_level(values, level)
                     .ok_or_else(|| Failure::Incomplete("no round trip was measured".to_owned()))
@@ -56,22 +53,15 @@ impl CellRunner<Case> for Simulated {
 
 impl Runner for Simulated {
     fn round_trips(&self, case: &Case, seed: Seed) -> Option<Series> {
-        self.series(&case.scenario, seed).ok()
+        series(&case.scenario, seed).ok()
     }
 }
 
-impl Simulated {
-    fn outcome(&self, scenario: &Scenario, seed: Seed) -> Result<Outcome, Failure> {
-        sheet::outcome(&sheet::shortened(scenario, self.length), seed)
-    }
-
-    /// The sender's smoothed round trip while rates count (OBM-13), in ms.
-    fn series(&self, scenario: &Scenario, seed: Seed) -> Result<Series, Failure> {
-        let scenario = sheet::shortened(scenario, self.length);
-        let table = sheet::recorded(&scenario, seed, "series.csv")?;
-        let from = scenario.measure.from.as_secs_f64();
-        Ok(table.lines().filter_map(round_trip).filter(|(at, _)| *at >= from).collect())
-    }
+/// The sender's smoothed round trip while rates count (OBM-13), in ms.
+fn series(scenario: &Scenario, seed: Seed) -> Result<Series, Failure> {
+    let table = sheet::recorded(scenario, seed, "series.csv")?;
+    let from = scenario.measure.from.as_secs_f64();
+    Ok(table.lines().filter_map(round_trip).filter(|(at, _)| *at >= from).collect())
 }
 
 /// The time and the milliseconds of a line of the table, if it is about the smoothed round trip.

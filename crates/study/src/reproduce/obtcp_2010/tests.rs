@@ -1,10 +1,11 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use lasthop_units::Duration;
 
 use super::*;
-use crate::reproduce::testing::{as_xml, request};
-use crate::reproduce::{CellRunner, Criterion, Failure, Label, Mark};
+use crate::reproduce::testing::{Changed, as_xml, request};
+use crate::reproduce::{CellRunner, Criterion, Failure, Label, Mark, sheet};
 
 /// Gives goodputs whose gains have the published shapes, and what the paper prints in its tables.
 struct Echo {
@@ -52,6 +53,14 @@ impl CellRunner<Case> for Echo {
 impl Runner for Echo {
     fn round_trips(&self, _: &Case, _: Seed) -> Option<Series> {
         Some((0..500).map(|i| (1000.0 + f64::from(i) / 10.0, 150.0 + f64::from(i % 7))).collect())
+    }
+}
+
+impl<F: Fn(&mut Case) + Sync> Runner for Changed<Simulated, F> {
+    fn round_trips(&self, case: &Case, seed: Seed) -> Option<Series> {
+        let mut case = case.clone();
+        (self.change)(&mut case);
+        self.runner.round_trips(&case, seed)
     }
 }
 
@@ -200,7 +209,10 @@ fn a_report_of_some_cells_leaves_the_other_sections_out() {
 /// EXP-S2, EXP-S3, EXP-S5, EXP-S7, EXP-S8, short: few runs of 50 s, and what is wide enough to show in them.
 #[test]
 fn short_runs_have_the_shapes_that_are_claimed() {
-    let runner = Simulated { length: Some(Duration::from_secs(50)) };
+    let change = |case: &mut Case| {
+        sheet::shorten(Arc::make_mut(&mut case.scenario), Duration::from_secs(50))
+    };
+    let runner = Changed { runner: Simulated, change };
     let reproduction = reproduce_with(&runner, &request(&[], 2), &()).unwrap();
     for compared in &reproduction.comparison.cells {
         let cell = &compared.cell;

@@ -31,7 +31,7 @@ const RUNS: u32 = 40;
 /// What gains are told over.
 const OVER: Option<&str> = Some("none");
 
-paper!("rwc-atcp-2003", dyn Runner, Simulated::default());
+paper!("rwc-atcp-2003", dyn Runner, Simulated);
 
 /// What [`reproduce_with`] does, told in these words.
 fn reproduce_in(

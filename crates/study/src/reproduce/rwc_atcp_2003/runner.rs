@@ -1,7 +1,7 @@
 //! Each run of a cell: windows by RWC's allocator, everything else in the simulator.
 
 use lasthop_stream::Shares;
-use lasthop_units::{Duration, Seed};
+use lasthop_units::Seed;
 
 use super::cells::Case;
 use crate::reproduce::{Cell, CellRunner, Failure, sheet};
@@ -18,16 +18,15 @@ pub trait Runner: CellRunner<Case> {
 
 /// The experiment in the simulator.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Simulated {
-    /// Runs over disconnections are so long, instead of as the scenarios say; for a first look.
-    pub length: Option<Duration>,
-}
+pub struct Simulated;
 
 impl CellRunner<Case> for Simulated {
     fn run(&self, cell: &Cell<Case>, _run: u32, seed: Seed) -> Result<f64, Failure> {
         match &cell.case {
             Case::Window { total, flows, raised, flow } => window(*total, *flows, *raised, *flow),
-            Case::Runs(case) => case.value(|scenario, name| self.metric(scenario, name, seed)),
+            Case::Runs(case) => {
+                case.value(|scenario, name| sheet::metric(&sheet::outcome(scenario, seed)?, name))
+            }
         }
     }
 }
@@ -40,15 +39,6 @@ impl Runner for Simulated {
             (name.clone(), points)
         };
         Some(scenario.flows.iter().map(|f| flow(&f.name)).collect())
-    }
-}
-
-impl Simulated {
-    fn metric(&self, scenario: &Scenario, name: &str, seed: Seed) -> Result<f64, Failure> {
-        // A change of priorities has its time.
-        let length = self.length.filter(|_| scenario.rwc.changes.is_empty());
-        let outcome = sheet::outcome(&sheet::shortened(scenario, length), seed)?;
-        sheet::metric(&outcome, name)
     }
 }
 

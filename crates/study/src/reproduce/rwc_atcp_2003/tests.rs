@@ -1,14 +1,34 @@
 use lasthop_units::Duration;
 
 use super::*;
-use crate::reproduce::testing::request;
-use crate::reproduce::{CellRunner, Failure, Mark};
+use crate::reproduce::testing::{Changed, change, request};
+use crate::reproduce::{CellRunner, Failure, Mark, sheet};
 use crate::scenario::Scenario;
 
 fn met(reproduction: &Reproduction, name: &str) -> (usize, usize, usize) {
     let found = reproduction.criteria.iter().find(|c| c.name.contains(name));
     let criterion = found.unwrap_or_else(|| panic!("no criterion `{name}`"));
     (criterion.met, criterion.of, criterion.whole)
+}
+
+impl<F: Fn(&mut Case) + Sync> Runner for Changed<Simulated, F> {
+    fn rates(&self, scenario: &Scenario, seed: Seed) -> Option<Vec<(String, Series)>> {
+        self.runner.rates(scenario, seed)
+    }
+}
+
+/// Runs are so long, but for those with changes of priorities, which have their time.
+fn shortened(length: Duration) -> impl Runner {
+    let change = move |case: &mut Case| {
+        if let Case::Runs(case) = case {
+            change(case, |scenario| {
+                if scenario.rwc.changes.is_empty() {
+                    sheet::shorten(scenario, length);
+                }
+            });
+        }
+    };
+    Changed { runner: Simulated, change }
 }
 
 #[test]
@@ -34,7 +54,7 @@ fn labels_are_unique_and_published_tables_have_their_cells() {
 #[test]
 fn windows_and_rates_are_the_papers() {
     let only = ["example", "windows", "figure2", "figure3", "figure3-change"];
-    let result = reproduce_with(&Simulated::default(), &request(&only, 1), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&only, 1), &()).unwrap();
     assert_eq!(met(&result, "worked examples"), (10, 10, 10));
     assert_eq!(met(&result, "add up"), (4, 4, 4));
     assert_eq!(met(&result, "figures 2 and 3"), (8, 8, 8));
@@ -45,14 +65,14 @@ fn windows_and_rates_are_the_papers() {
 /// EXP-R3: the direction.
 #[test]
 fn feedback_moves_both_flows_despite_loss() {
-    let result = reproduce_with(&Simulated::default(), &request(&["figure4"], 30), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&["figure4"], 30), &()).unwrap();
     assert_eq!(met(&result, "despite loss"), (2, 2, 2));
 }
 
 /// EXP-R4 to R6, at some lengths and over half the time.
 #[test]
 fn atcp_gains_on_reno_and_keeps_up_with_freeze_tcp() {
-    let simulated = Simulated { length: Some(Duration::from_secs(50)) };
+    let simulated = shortened(Duration::from_secs(50));
     let tables = ["figure6", "figure6-idle", "figure7", "figure7-idle", "wwan-up", "wwan-down"];
     let lengths = ["0s", "0.5s", "1.5s", "3s"];
     let only: Vec<String> =
@@ -77,7 +97,7 @@ fn reno_is_ns2s_over_short_disconnections() {
         .flat_map(|t| ["0.2s", "0.5s", "1.5s", "2s"].map(|l| format!("{t}/{l}/none")))
         .collect();
     let only: Vec<&str> = only.iter().map(String::as_str).collect();
-    let result = reproduce_with(&Simulated::default(), &request(&only, 1), &()).unwrap();
+    let result = reproduce_with(&Simulated, &request(&only, 1), &()).unwrap();
     assert_eq!(met(&result, "ns-2's interval"), (8, 8, 14));
 }
 
@@ -85,7 +105,7 @@ fn reno_is_ns2s_over_short_disconnections() {
 fn the_report_has_its_figures_and_the_same_run_gives_the_same_bytes() {
     let only = ["figure3", "figure7/0s", "figure7/3s", "sensitivity/fixedlengths/down,3s"];
     let html = || {
-        let simulated = Simulated { length: Some(Duration::from_secs(30)) };
+        let simulated = shortened(Duration::from_secs(30));
         reproduce_with(&simulated, &request(&only, 2), &()).unwrap().report.to_html()
     };
     let first = html();
