@@ -10,7 +10,8 @@
 //! | (1), (2) window and throughput fall with round-trip time and loss | no function: they are proportionalities, and enter (10) and (11) only |
 //! | (3) to (9) time to get a packet across | [`Hops`] |
 //! | (10), (11) ratio of windows and of throughput | [`Hops::throughput_ratio`] |
-//! | (12) to (20) throughput | [`Model`] |
+//! | (12), (15), (19) packets and time of many rounds | no function: all rounds are alike, so that their number falls out of (16) and (20) |
+//! | (13), (14), (16) to (18), (20) throughput | [`Model`] |
 //! | (21), (22) fairness and utilisation | [`fairness`], [`utilisation`] |
 //!
 //! Where the model stops being valid is in [`validity`]; values that were computed from the formulas,

@@ -1,4 +1,4 @@
-use lasthop_units::{Bytes, Duration, Rate};
+use lasthop_units::Duration;
 
 use super::{DomainError, Hop, Hops, seconds};
 
@@ -14,11 +14,6 @@ impl PacketRate {
     /// Packets in a second.
     pub fn per_second(self) -> f64 {
         self.0
-    }
-
-    /// The rate of what the packets carry, if each carries `payload`.
-    pub fn goodput(self, payload: Bytes) -> Rate {
-        Rate::from_bps((self.0 * 8.0 * payload.get() as f64) as u64)
     }
 }
 
@@ -101,11 +96,6 @@ impl Model {
         self.window
     }
 
-    /// Equation (12), `E[Y]`: packets sent in `rounds` rounds, a window in each.
-    pub fn packets(&self, rounds: u32) -> f64 {
-        f64::from(rounds) * self.window
-    }
-
     /// Equation (13), L_t: packets of a round that one of the links loses, as snoop sees it. Only first
     /// transmissions count; that repetitions are lost too is in R_s.
     pub fn snoop_losses(&self) -> f64 {
@@ -132,11 +122,6 @@ impl Model {
         self.round_trip_seconds() + self.snoop_losses() * self.hops.snoop_seconds()
     }
 
-    /// Equation (15), `E[A]`: `rounds` rounds with snoop.
-    pub fn snoop_duration(&self, rounds: u32) -> Duration {
-        seconds(f64::from(rounds) * self.snoop_seconds())
-    }
-
     /// Equation (16), η_s: snoop's throughput.
     pub fn snoop_throughput(&self) -> PacketRate {
         PacketRate(self.window / self.snoop_seconds())
@@ -158,7 +143,8 @@ impl Model {
     /// elsewhere (OBM-11).
     ///
     /// The equation is printed without the parentheses that the derivation above it has: the divisor
-    /// of 2 d1 is 1 - p1. [`obtcp_round_as_printed`](Self::obtcp_round_as_printed) follows the letter.
+    /// of 2 d1 is 1 - p1. By the letter, "n1 * 1 - p1" is n1 - p1: the same for batches of one, and
+    /// somewhat faster repair for larger ones.
     pub fn obtcp_round(&self, batches: Batches) -> Duration {
         seconds(self.obtcp_seconds(batches))
     }
@@ -168,22 +154,6 @@ impl Model {
         self.round_trip_seconds()
             + repairs(self.first_losses(), batches.first, self.hops.first)
             + repairs(self.second_losses(), batches.second, self.hops.second)
-    }
-
-    /// Equation (18) read by the letter, "n1 * 1 - p1" as n1 - p1. Both readings agree for batches of
-    /// one; for larger ones this repairs somewhat faster.
-    pub fn obtcp_round_as_printed(&self, batches: Batches) -> Duration {
-        let repairs = |losses: f64, batch: Batch, hop: Hop| {
-            losses * hop.round_trip() / (batch.0 - hop.loss.get())
-        };
-        let first = repairs(self.first_losses(), batches.first, self.hops.first);
-        let second = repairs(self.second_losses(), batches.second, self.hops.second);
-        seconds(self.round_trip_seconds() + first + second)
-    }
-
-    /// Equation (19), `E[A]`: `rounds` rounds with obTCP.
-    pub fn obtcp_duration(&self, rounds: u32, batches: Batches) -> Duration {
-        seconds(f64::from(rounds) * self.obtcp_seconds(batches))
     }
 
     /// Equation (20), η_o: obTCP's throughput, with the parentheses of
