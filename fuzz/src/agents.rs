@@ -7,9 +7,7 @@ use std::time::Duration;
 use arbitrary::Unstructured;
 use lasthop_agent::link::{LinkConfig, LinkRetransmission};
 use lasthop_agent::m_tcp::{MTcp, MTcpConfig};
-use lasthop_agent::obtcp::{
-    Base, BaseConfig, Eviction, LocalTimer, Memory, Repair, Router, RouterConfig,
-};
+use lasthop_agent::obtcp::{self, Base, Eviction, Memory, Router};
 use lasthop_agent::snoop::{self, Snoop, Timer};
 use lasthop_agent::unsplit::{self, Unsplit};
 use lasthop_agent::{Agent, Connection, Output, Packet, Side, Tcp};
@@ -259,10 +257,6 @@ fn memory(switches: u8) -> Memory {
     }
 }
 
-fn timer(switches: u8) -> Option<LocalTimer> {
-    (switches & 2 == 2).then(LocalTimer::default)
-}
-
 /// One input: an agent with its settings, then what comes by.
 pub fn run(bytes: &[u8]) {
     let input = &mut Unstructured::new(bytes);
@@ -293,19 +287,20 @@ pub fn run(bytes: &[u8]) {
             });
         }
         1 => {
-            let config = BaseConfig {
+            let config = obtcp::Config {
                 memory: memory(switches),
-                timer: timer(switches),
+                timers: on(1),
                 heed_backlog: on(2),
+                ..obtcp::Config::default()
             };
             let agent = Base::new(config).expect("settings in their bounds");
             drive(input, agent, |agent| agent.cached() <= 16 * CONNECTIONS);
         }
         2 => {
-            let config = RouterConfig {
+            let config = obtcp::Config {
                 memory: memory(switches),
-                timer: timer(switches),
-                repair: if on(2) { Repair::Single } else { Repair::GoBackN },
+                timers: on(1),
+                go_back_n: !on(2),
                 dupacks: 1 + u32::from(size % 3),
                 tries: 1 + u32::from(size >> 6),
                 partial_acks: on(3),
@@ -313,7 +308,7 @@ pub fn run(bytes: &[u8]) {
                 snacks: 1 + u32::from(size >> 5 & 1),
                 replay: u32::from(size % 5),
                 detect_lost_retransmissions: on(4),
-                ..RouterConfig::default()
+                ..obtcp::Config::default()
             };
             let agent = Router::new(config).expect("settings in their bounds");
             let most = config.gaps * CONNECTIONS;

@@ -73,17 +73,13 @@ fn of(scheme: Scheme, config: &AgentConfig, machines: &mut Vec<Machine>) -> Resu
             let config = snoop::Config { connections, ..snoop::Config::modern() };
             machines.push(Snoop::new(config).into());
         }
-        Scheme::Obtcp if place == HopEnd::Base => {
-            let mut config = obtcp::BaseConfig::modern();
-            config.memory.connections = connections;
-            let base = obtcp::Base::new(config).map_err(parameters)?;
-            machines.push(base.into());
-        }
         Scheme::Obtcp => {
-            let mut config = obtcp::RouterConfig::modern();
+            let mut config = obtcp::Config::modern();
             config.memory.connections = connections;
-            let router = obtcp::Router::new(config).map_err(parameters)?;
-            machines.push(router.into());
+            machines.push(match place {
+                HopEnd::Base => obtcp::Base::new(config).map_err(parameters)?.into(),
+                HopEnd::Mobile => obtcp::Router::new(config).map_err(parameters)?.into(),
+            });
         }
         Scheme::MTcp => {
             let config = MTcpConfig { connections, ..MTcpConfig::default() };

@@ -7,7 +7,7 @@ use lasthop_wire::agent::{Message, Ranges};
 use lasthop_wire::tcp::{Flags, Segment, Seq};
 
 use super::timer::Retry;
-use super::{BaseConfig, ConfigError, Eviction, Stretch, keep};
+use super::{Config, ConfigError, Eviction, Stretch, keep};
 use crate::backlog::Backlog;
 use crate::cache::{Cache, Stored};
 use crate::table::Table;
@@ -38,7 +38,7 @@ pub struct BaseStats {
 /// names again.
 #[derive(Clone, Debug)]
 pub struct Base<P> {
-    config: BaseConfig,
+    config: Config,
     flows: Table<Flow<P>>,
     out: Queue<P>,
     stats: BaseStats,
@@ -70,7 +70,7 @@ impl<P: Packet> Base<P> {
     /// # Errors
     ///
     /// A parameter is out of bounds.
-    pub fn new(config: BaseConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         Ok(Self {
             config,
@@ -126,7 +126,7 @@ impl<P: Packet> Base<P> {
         let flow = Flow {
             stretch: Stretch::new(next),
             cache: Cache::new(self.config.memory.segments),
-            retry: self.config.timer.map(Retry::new),
+            retry: self.config.timers.then(|| Retry::new(self.config.timer)),
             backlog: Backlog::default(),
             repaired: None,
         };

@@ -7,7 +7,7 @@ use lasthop_wire::tcp::{Segment, Seq};
 use super::holes::{Hole, Holes};
 use super::stats::RouterStats;
 use super::timer::Retry;
-use super::{Repair, RouterConfig, Stretch, keep};
+use super::{Config, Stretch, keep};
 use crate::cache::{Cache, Stored};
 use crate::rtt::Rtt;
 use crate::{Connection, Packet, Queue, Side};
@@ -15,7 +15,7 @@ use crate::{Connection, Packet, Queue, Side};
 /// What the connections of a router share.
 #[derive(Clone, Debug)]
 pub(super) struct Shared<P> {
-    pub(super) config: RouterConfig,
+    pub(super) config: Config,
     pub(super) out: Queue<P>,
     pub(super) stats: RouterStats,
     /// From a SNACK to its answer.
@@ -69,7 +69,7 @@ struct Sent {
 
 impl<P: Packet> Flow<P> {
     /// A connection whose next byte is `next`.
-    pub(super) fn new(next: Seq, config: &RouterConfig) -> Self {
+    pub(super) fn new(next: Seq, config: &Config) -> Self {
         Self {
             stretch: Stretch::new(next),
             window: 0,
@@ -82,7 +82,7 @@ impl<P: Packet> Flow<P> {
             hidden: 0,
             suppressed: None,
             owed: 0,
-            retry: config.timer.map(Retry::new),
+            retry: config.timers.then(|| Retry::new(config.timer)),
         }
     }
 
@@ -337,10 +337,7 @@ impl<P: Packet> Flow<P> {
     /// Sends the segment that holds the byte at `una` again, and those after it if so configured
     /// (OBM-5, OBM-8).
     fn resend(&mut self, una: Seq, shared: &mut Shared<P>) {
-        let most = match shared.config.repair {
-            Repair::Single => 1,
-            Repair::GoBackN => usize::MAX,
-        };
+        let most = if shared.config.go_back_n { usize::MAX } else { 1 };
         let missing = self.cache.iter_mut().filter(|kept| kept.end.ahead_of(una) > 0);
         for kept in missing.take(most) {
             self.sent += 1;

@@ -10,7 +10,7 @@
 //! repair waits for the other (OBM-11), and neither host is changed (OBM-12).
 //!
 //! Data towards the fixed host is not helped and passes untouched, as does everything that is not
-//! TCP. Where the paper is silent, a parameter of [`BaseConfig`] or [`RouterConfig`] decides.
+//! TCP. Where the paper is silent, a parameter of [`Config`] decides.
 //!
 //! Acknowledgements that bring something new pass with the SACK blocks that they carry. A fixed
 //! host that counts SACKed bytes can so retransmit what the agents repair as well.
@@ -30,9 +30,10 @@ pub use router::Router;
 pub use stats::RouterStats;
 pub use timer::LocalTimer;
 
-use lasthop_units::{Bytes, Duration};
+use lasthop_units::{Bytes, Duration, deserialize_duration};
 use lasthop_wire::agent::Ranges;
 use lasthop_wire::tcp::{Segment, Seq};
+use serde::{Deserialize, Deserializer};
 use thiserror::Error;
 
 use crate::cache::{Cache, Stored};
@@ -91,64 +92,47 @@ impl Default for Memory {
     }
 }
 
-/// Parameters of a [`Base`]. The default is the paper's agent.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct BaseConfig {
-    /// What it remembers.
+/// Parameters of both agents. The default is the paper's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Config {
+    /// What an agent remembers.
+    #[serde(rename = "cache", deserialize_with = "memory_of")]
     pub memory: Memory,
-    /// Retransmits the oldest segment when no acknowledgement comes. The paper has no such timer:
-    /// a loss of the last packets of a flight waits for the fixed host's (OBB-7). Off by default.
-    pub timer: Option<LocalTimer>,
-    /// While round trips tell of a queue that is deeper than the path is long, new segments are not
-    /// kept: a loss there is congestion, as one on the wire (OBB-4). The paper is silent: off by
+    /// Each agent sends the oldest segment again when no acknowledgement comes. The paper has no such
+    /// timer: a loss of the last packets of a flight waits for the fixed host's (OBB-7). Off by
+    /// default.
+    pub timers: bool,
+    /// Their timers, then.
+    #[serde(rename = "tick", deserialize_with = "timer_of")]
+    pub timer: LocalTimer,
+    /// While round trips tell of a queue that is deeper than the path is long, the base keeps no new
+    /// segments: a loss there is congestion, as one on the wire (OBB-4). The paper is silent: off by
     /// default.
     pub heed_backlog: bool,
-}
-
-impl BaseConfig {
-    /// For the TCP of today's kernels: larger windows, and a timer that is shorter than theirs.
-    pub fn modern() -> Self {
-        Self { memory: Memory::modern(), timer: Some(LocalTimer::modern()), heed_backlog: true }
-    }
-}
-
-/// What a [`Router`] sends again upon a duplicate acknowledgement (OBM-8).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Repair {
-    /// The packet that is missing (section III.B).
-    #[default]
-    Single,
-    /// That packet and all that are kept after it (section VII.B).
-    GoBackN,
-}
-
-/// Parameters of a [`Router`]. The default is the paper's agent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RouterConfig {
-    /// What it remembers.
-    pub memory: Memory,
-    /// Retransmits the oldest segment when no acknowledgement comes, as at the base (OBB-7). Off by
-    /// default.
-    pub timer: Option<LocalTimer>,
-    /// What is sent again.
-    pub repair: Repair,
+    /// Upon a duplicate acknowledgement the router sends all that it keeps after the missing packet
+    /// again (section VII.B), not that packet alone (section III.B): off by default (OBM-8).
+    pub go_back_n: bool,
     /// The duplicate acknowledgement that makes the router retransmit (OBM-5): the first. Those
     /// before it pass.
+    #[serde(rename = "threshold")]
     pub dupacks: u32,
-    /// How often a segment is sent again upon duplicates until they pass.
+    /// How often the router sends a segment again upon duplicates until they pass.
     pub tries: u32,
     /// An acknowledgement that a retransmission brought about and that shows another kept segment
-    /// missing, which was sent before that retransmission, has it sent again at once. The paper
-    /// waits for a duplicate. Off by default.
+    /// missing, which was sent before that retransmission, has the router send it again at once. The
+    /// paper waits for a duplicate. Off by default.
     pub partial_acks: bool,
-    /// Gaps of a connection that are known at a time, at most [`Ranges::MAX`]. Nothing is done
+    /// Gaps of a connection that the router knows at a time, at most [`Ranges::MAX`]. Nothing is done
     /// about one too many: the duplicates for it pass.
+    #[serde(skip)]
     pub gaps: usize,
     /// How often a gap is reported in all. A timeout after the last report, duplicates pass
     /// (OBM-6): 2.
     pub snacks: u32,
     /// The time from a SNACK to its answer (OBM-6). The estimate comes from retransmissions that
     /// answered the first SNACK for their bytes.
+    #[serde(skip)]
     pub rto: RtoBounds,
     /// How many of the duplicates that were kept back are made good when it turns out that the base
     /// cannot help: three, which a fixed host needs for its fast retransmit (OBM-7).
@@ -160,13 +144,23 @@ pub struct RouterConfig {
     pub detect_lost_retransmissions: bool,
 }
 
-impl RouterConfig {
-    /// For the TCP of today's kernels, as [`BaseConfig::modern`]; and where the paper is silent, what
-    /// tells of a loss is not left to a timer.
+fn memory_of<'de, D: Deserializer<'de>>(segments: D) -> Result<Memory, D::Error> {
+    Ok(Memory { segments: usize::deserialize(segments)?, ..Memory::default() })
+}
+
+fn timer_of<'de, D: Deserializer<'de>>(tick: D) -> Result<LocalTimer, D::Error> {
+    deserialize_duration(tick).map(LocalTimer::of_tick)
+}
+
+impl Config {
+    /// For the TCP of today's kernels: larger windows, a timer that is shorter than theirs; and where
+    /// the paper is silent, what tells of a loss is not left to a timer.
     pub fn modern() -> Self {
         Self {
             memory: Memory::modern(),
-            timer: Some(LocalTimer::modern()),
+            timers: true,
+            timer: LocalTimer::modern(),
+            heed_backlog: true,
             partial_acks: true,
             detect_lost_retransmissions: true,
             ..Self::default()
@@ -174,12 +168,14 @@ impl RouterConfig {
     }
 }
 
-impl Default for RouterConfig {
+impl Default for Config {
     fn default() -> Self {
         Self {
             memory: Memory::default(),
-            timer: None,
-            repair: Repair::default(),
+            timers: false,
+            timer: LocalTimer::default(),
+            heed_backlog: false,
+            go_back_n: false,
             dupacks: 1,
             tries: 10,
             partial_acks: false,
@@ -217,39 +213,20 @@ pub enum ConfigError {
     },
 }
 
-impl Memory {
-    fn check(&self) -> Result<(), ConfigError> {
-        if self.segments < LEAST_CACHE {
-            return Err(ConfigError::Cache(self.segments));
+impl Config {
+    /// Whether agents can work with these.
+    ///
+    /// # Errors
+    ///
+    /// Names the parameter that is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.memory.segments < LEAST_CACHE {
+            return Err(ConfigError::Cache(self.memory.segments));
         }
-        if self.connections == 0 {
+        if self.memory.connections == 0 {
             return Err(ConfigError::Connections);
         }
-        Ok(())
-    }
-}
-
-impl BaseConfig {
-    /// Whether an agent can work with these.
-    ///
-    /// # Errors
-    ///
-    /// Names the parameter that is out of bounds.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        self.memory.check()?;
-        self.timer.map_or(Ok(()), |timer| timer.check())
-    }
-}
-
-impl RouterConfig {
-    /// Whether an agent can work with these.
-    ///
-    /// # Errors
-    ///
-    /// Names the parameter that is out of bounds.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        self.memory.check()?;
-        self.timer.map_or(Ok(()), |timer| timer.check())?;
+        self.timer.check()?;
         if !(1..=Ranges::MAX).contains(&self.gaps) {
             return Err(ConfigError::Gaps(self.gaps));
         }

@@ -8,7 +8,7 @@ use lasthop_wire::tcp::{Flags, Seq};
 
 use super::flow::{Flow, Shared};
 use super::stats::RouterStats;
-use super::{ConfigError, RouterConfig};
+use super::{Config, ConfigError};
 use crate::rtt::Rtt;
 use crate::table::Table;
 use crate::{Agent, Connection, Output, Packet, Queue, Side, Tcp};
@@ -27,7 +27,7 @@ impl<P: Packet> Router<P> {
     /// # Errors
     ///
     /// A parameter is out of bounds.
-    pub fn new(config: RouterConfig) -> Result<Self, ConfigError> {
+    pub fn new(config: Config) -> Result<Self, ConfigError> {
         config.check()?;
         let shared = Shared {
             config,

@@ -37,6 +37,13 @@ impl LocalTimer {
         Self { rto: RtoBounds::default(), ..Self::default() }
     }
 
+    /// One of this least time, which its other times are no shorter than.
+    pub(super) fn of_tick(least: Duration) -> Self {
+        let RtoBounds { initial, most, .. } = RtoBounds::default();
+        let rto = RtoBounds { initial: initial.max(least), least, most: most.max(least) };
+        Self { rto, ..Self::default() }
+    }
+
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         match self.tries {
             0 => Err(ConfigError::Zero("the timer's tries")),

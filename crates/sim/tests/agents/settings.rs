@@ -2,7 +2,7 @@
 
 use lasthop_agent::link::LinkConfig;
 use lasthop_agent::m_tcp::MTcpConfig;
-use lasthop_agent::obtcp::{self, BaseConfig, Eviction, LocalTimer, Memory, Repair, RouterConfig};
+use lasthop_agent::obtcp::{self, Eviction, LocalTimer, Memory};
 use lasthop_agent::snoop::{self, Timer};
 use lasthop_agent::unsplit;
 use lasthop_tcp::mobility::{Atcp, FastRetransmit, Freeze, Greet, LinkLayerFreeze};
@@ -14,8 +14,8 @@ use lasthop_units::{Bytes, Duration, Stream};
 pub(crate) enum Settings {
     Snoop(snoop::Config),
     MTcp(MTcpConfig),
-    Base(BaseConfig),
-    Router(RouterConfig),
+    Base(obtcp::Config),
+    Router(obtcp::Config),
     LinkAtBase(LinkConfig),
     LinkAtMobile(LinkConfig),
     UnsplitAtBase(unsplit::Config),
@@ -82,20 +82,24 @@ fn memory(random: &mut Stream) -> Memory {
     }
 }
 
-fn timer(random: &mut Stream) -> Option<LocalTimer> {
+fn timer(random: &mut Stream) -> (bool, LocalTimer) {
     let tries = 1 + random.below(10) as u32;
-    random.chance(0.5).then(|| LocalTimer { tries, ..LocalTimer::default() })
+    (random.chance(0.5), LocalTimer { tries, ..LocalTimer::default() })
 }
 
-pub(crate) fn base(random: &mut Stream) -> BaseConfig {
-    BaseConfig { memory: memory(random), timer: timer(random), heed_backlog: random.chance(0.5) }
+pub(crate) fn base(random: &mut Stream) -> obtcp::Config {
+    let (memory, (timers, timer)) = (memory(random), timer(random));
+    let heed_backlog = random.chance(0.5);
+    obtcp::Config { memory, timers, timer, heed_backlog, ..obtcp::Config::default() }
 }
 
-pub(crate) fn router(random: &mut Stream) -> RouterConfig {
-    RouterConfig {
-        memory: memory(random),
-        timer: timer(random),
-        repair: pick(random, &[Repair::Single, Repair::GoBackN]),
+pub(crate) fn router(random: &mut Stream) -> obtcp::Config {
+    let (memory, (timers, timer)) = (memory(random), timer(random));
+    obtcp::Config {
+        memory,
+        timers,
+        timer,
+        go_back_n: pick(random, &[false, true]),
         dupacks: 1 + random.below(3) as u32,
         tries: pick(random, &[1, 3, 10]),
         partial_acks: random.chance(0.5),
@@ -103,7 +107,7 @@ pub(crate) fn router(random: &mut Stream) -> RouterConfig {
         snacks: 1 + random.below(3) as u32,
         replay: random.below(5) as u32,
         detect_lost_retransmissions: random.chance(0.5),
-        ..RouterConfig::default()
+        ..obtcp::Config::default()
     }
 }
 

@@ -12,7 +12,7 @@ use lasthop_units::Scheme;
 
 use super::addresses::address;
 use crate::run::RunError;
-use crate::scenario::{NodeIndex, ObtcpSettings, PathHelp, Scenario, Station};
+use crate::scenario::{NodeIndex, PathHelp, Scenario, Station};
 
 /// Any agent.
 pub(super) type Helper = AnyAgent<Packet>;
@@ -84,8 +84,7 @@ pub(super) fn at_node(
             let agent = at_base(scenario, help.scheme, station)?;
             router.add(Help { mobiles, peers: peers_of_base(help, station), hop: None, agent });
         } else if let Some(station) = behind.filter(|_| help.scheme == Scheme::Obtcp) {
-            let config = obtcp_router(&scenario.agent.obtcp);
-            let agent = Router::new(config).map_err(refused)?.into();
+            let agent = Router::new(scenario.agent.obtcp).map_err(refused)?.into();
             let peers = Peers { fixed: Some(address(station.base.0)), mobile: None };
             router.add(Help { mobiles, peers, hop: None, agent });
         }
@@ -106,10 +105,7 @@ fn peers_of_base(help: &PathHelp, station: &Station) -> Peers {
 fn at_base(scenario: &Scenario, scheme: Scheme, station: &Station) -> Result<Helper, RunError> {
     let settings = &scenario.agent;
     Ok(match scheme {
-        Scheme::Obtcp => {
-            let config = obtcp_base(&settings.obtcp);
-            Base::new(config).map_err(refused)?.into()
-        }
+        Scheme::Obtcp => Base::new(settings.obtcp).map_err(refused)?.into(),
         Scheme::DelayedDupacks | Scheme::CongestionCoherence | Scheme::Ebsn => {
             let notify = scheme == Scheme::Ebsn;
             let config = LinkConfig { notify, ..settings.link };
@@ -138,52 +134,6 @@ fn unsplit(scenario: &Scenario, station: &Station) -> unsplit::Config {
     unsplit::Config { mtu: hop.up.mtu.min(hop.down.mtu), ..scenario.agent.unsplit.clone() }
 }
 
-fn obtcp_memory(said: &ObtcpSettings) -> obtcp::Memory {
-    let usual = obtcp::Memory::default();
-    obtcp::Memory { segments: said.cache.map_or(usual.segments, |n| n as usize), ..usual }
-}
-
-fn obtcp_timer(said: &ObtcpSettings) -> Option<obtcp::LocalTimer> {
-    let usual = obtcp::LocalTimer::default();
-    let least = said.tick.map_or(usual.rto.least, |s| s.0);
-    let rto = obtcp::RtoBounds {
-        least,
-        initial: usual.rto.initial.max(least),
-        most: usual.rto.most.max(least),
-    };
-    said.timers.unwrap_or(false).then_some(obtcp::LocalTimer { rto, ..usual })
-}
-
-fn obtcp_base(said: &ObtcpSettings) -> obtcp::BaseConfig {
-    obtcp::BaseConfig {
-        memory: obtcp_memory(said),
-        timer: obtcp_timer(said),
-        heed_backlog: said.heed_backlog.unwrap_or(obtcp::BaseConfig::default().heed_backlog),
-    }
-}
-
-fn obtcp_router(said: &ObtcpSettings) -> obtcp::RouterConfig {
-    let usual = obtcp::RouterConfig::default();
-    obtcp::RouterConfig {
-        memory: obtcp_memory(said),
-        timer: obtcp_timer(said),
-        repair: match said.go_back_n {
-            Some(true) => obtcp::Repair::GoBackN,
-            Some(false) => obtcp::Repair::Single,
-            None => usual.repair,
-        },
-        dupacks: said.threshold.unwrap_or(usual.dupacks),
-        tries: said.tries.unwrap_or(usual.tries),
-        partial_acks: said.partial_acks.unwrap_or(usual.partial_acks),
-        snacks: said.snacks.unwrap_or(usual.snacks),
-        replay: said.replay.unwrap_or(usual.replay),
-        detect_lost_retransmissions: said
-            .detect_lost_retransmissions
-            .unwrap_or(usual.detect_lost_retransmissions),
-        ..usual
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use lasthop_agent::edge::{
@@ -200,8 +150,8 @@ mod tests {
         let all: [Helper; 11] = [
             Snoop::new(snoop::Config::default()).into(),
             MTcp::new(&MTcpConfig::default()).into(),
-            Base::new(obtcp::BaseConfig::default()).unwrap().into(),
-            Router::new(obtcp::RouterConfig::default()).unwrap().into(),
+            Base::new(obtcp::Config::default()).unwrap().into(),
+            Router::new(obtcp::Config::default()).unwrap().into(),
             LinkRetransmission::at_base(&LinkConfig::default()).into(),
             Unsplit::at_base(&unsplit::Config::default()).into(),
             DelayedDupacks::new(Default::default()).into(),

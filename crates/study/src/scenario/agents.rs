@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use lasthop_agent::link::LinkConfig;
 use lasthop_agent::m_tcp::MTcpConfig;
-use lasthop_agent::{snoop, unsplit};
-use lasthop_radio::Span;
+use lasthop_agent::{obtcp, snoop, unsplit};
 use lasthop_units::Bytes;
 use serde::Deserialize;
 
@@ -22,7 +21,7 @@ pub struct AgentSettings {
     /// SNP.
     pub snoop: snoop::Config,
     /// OBB, OBM.
-    pub obtcp: ObtcpSettings,
+    pub obtcp: obtcp::Config,
     /// MTC.
     pub m_tcp: MTcpConfig,
     /// The link's own recovery (DDA-1, CC-4, EBS-1).
@@ -30,37 +29,6 @@ pub struct AgentSettings {
     /// ALT.
     pub unsplit: unsplit::Config,
 }
-
-/// The agents of obTCP (OBB, OBM).
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ObtcpSettings {
-    /// Both agents have a local timer (OBB-7).
-    pub timers: Option<bool>,
-    /// The shortest local timer.
-    pub tick: Option<Span>,
-    /// Segments that each agent keeps of a connection (OBB-8).
-    pub cache: Option<u32>,
-    /// The mobile router sends all that follows a gap again (OBM-8).
-    pub go_back_n: Option<bool>,
-    /// The duplicate acknowledgement that the mobile router acts on (OBM-5).
-    pub threshold: Option<u32>,
-    /// How often the mobile router sends a segment again upon duplicates.
-    pub tries: Option<u32>,
-    /// How often a gap is reported in all (OBM-6).
-    pub snacks: Option<u32>,
-    /// Duplicates that are made good when the base cannot help (OBM-7).
-    pub replay: Option<u32>,
-    /// New acknowledgements that show another loss bring its retransmission at once.
-    pub partial_acks: Option<bool>,
-    /// Retransmissions that overtake earlier ones show that those were lost.
-    pub detect_lost_retransmissions: Option<bool>,
-    /// While round trips tell of a deep queue, losses are left to the sender (OBB-4).
-    pub heed_backlog: Option<bool>,
-}
-
-/// The least cache of obTCP's agents: the largest window of the paper's senders (OBB-8).
-const OBTCP_CACHE: u32 = 16;
 
 impl AgentSettings {
     /// The buffer of a surrogate if nothing is said.
@@ -82,26 +50,26 @@ impl AgentSettings {
             let message = "is more than 64 MiB, the most that a surrogate can hold";
             wrong.add(&["agent", "buffer"], message, "`16KiB` to `1MiB` are usual");
         }
-        let counted = |count: Option<u32>| count.map(|n| n as usize);
         for (scheme, key, count) in [
-            ("snoop", "threshold", Some(self.snoop.dupacks as usize)),
-            ("snoop", "cache", Some(self.snoop.segments)),
-            ("obtcp", "threshold", counted(self.obtcp.threshold)),
-            ("obtcp", "snacks", counted(self.obtcp.snacks)),
-            ("obtcp", "tries", counted(self.obtcp.tries)),
-            ("m-tcp", "cache", Some(self.m_tcp.buffer)),
-            ("m-tcp", "window", Some(self.m_tcp.hop_window)),
-            ("link", "copies", Some(self.link.copies)),
-            ("unsplit", "cache", Some(self.unsplit.segments)),
-            ("unsplit", "gaps", Some(self.unsplit.gaps)),
+            ("snoop", "threshold", self.snoop.dupacks as usize),
+            ("snoop", "cache", self.snoop.segments),
+            ("obtcp", "threshold", self.obtcp.dupacks as usize),
+            ("obtcp", "snacks", self.obtcp.snacks as usize),
+            ("obtcp", "tries", self.obtcp.tries as usize),
+            ("m-tcp", "cache", self.m_tcp.buffer),
+            ("m-tcp", "window", self.m_tcp.hop_window),
+            ("link", "copies", self.link.copies),
+            ("unsplit", "cache", self.unsplit.segments),
+            ("unsplit", "gaps", self.unsplit.gaps),
         ] {
-            if count == Some(0) {
+            if count == 0 {
                 let message = "0 would help nobody";
                 wrong.add(&["agent", scheme, key], message, "give 1 or more");
             }
         }
-        if let Some(cache) = self.obtcp.cache.filter(|n| *n < OBTCP_CACHE) {
-            let message = format!("{cache} is less than {OBTCP_CACHE}, a sender's largest window");
+        let (cache, least) = (self.obtcp.memory.segments, obtcp::LEAST_CACHE);
+        if cache < least {
+            let message = format!("{cache} is less than {least}, a sender's largest window");
             wrong.add(&["agent", "obtcp", "cache"], message, "100 is usual");
         }
         if self.link.copies > 256 {
@@ -112,18 +80,18 @@ impl AgentSettings {
             wrong.add(&["agent", "link", "copies"], message, "256 is usual");
         }
         for (scheme, key, time) in [
-            ("snoop", "tick", Some(self.snoop.tick)),
-            ("snoop", "initial-timer", Some(self.snoop.initial)),
-            ("obtcp", "tick", self.obtcp.tick.map(|tick| tick.0)),
-            ("m-tcp", "silence", Some(self.m_tcp.disconnect_after)),
-            ("m-tcp", "probe", Some(self.m_tcp.probe_interval)),
-            ("link", "initial-timeout", Some(self.link.initial_timeout)),
-            ("link", "least-timeout", Some(self.link.least_timeout)),
-            ("unsplit", "tick", Some(self.unsplit.tick)),
-            ("unsplit", "initial-timer", Some(self.unsplit.initial)),
-            ("unsplit", "longest-timer", Some(self.unsplit.longest)),
+            ("snoop", "tick", self.snoop.tick),
+            ("snoop", "initial-timer", self.snoop.initial),
+            ("obtcp", "tick", self.obtcp.timer.rto.least),
+            ("m-tcp", "silence", self.m_tcp.disconnect_after),
+            ("m-tcp", "probe", self.m_tcp.probe_interval),
+            ("link", "initial-timeout", self.link.initial_timeout),
+            ("link", "least-timeout", self.link.least_timeout),
+            ("unsplit", "tick", self.unsplit.tick),
+            ("unsplit", "initial-timer", self.unsplit.initial),
+            ("unsplit", "longest-timer", self.unsplit.longest),
         ] {
-            if time == Some(Duration::ZERO) {
+            if time.is_zero() {
                 wrong.add(&["agent", scheme, key], "is zero, expected a time above it", "");
             }
         }

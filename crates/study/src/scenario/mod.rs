@@ -44,7 +44,7 @@ use read::Kind;
 use traces::Traces;
 use tree::{Node, Table, Value};
 
-pub use agents::{AgentSettings, ObtcpSettings};
+pub use agents::AgentSettings;
 pub use mobile::{AtcpSettings, MobileSettings};
 pub use mobile_tcp::MobileTcpSettings;
 pub use model::Node as ScenarioNode;

@@ -15,8 +15,8 @@ use crate::engine::Simulator;
 use crate::run::{Engine, Outputs, RunError};
 use crate::scenario::{
     AgentSettings, AtcpSettings, End, Flow, FlowTcp, Headers, Link, Measure, MobileSettings,
-    MobileTcpSettings, NodeIndex, NodeKind, ObtcpSettings, Rwc, Scenario, ScenarioNode, Schemes,
-    Srp, Stack, TcpSettings, Traffic,
+    MobileTcpSettings, NodeIndex, NodeKind, Rwc, Scenario, ScenarioNode, Schemes, Srp, Stack,
+    TcpSettings, Traffic,
 };
 
 /// What Linux adds to the smoothed round trip at least (`tcp_rto_min`).
@@ -73,7 +73,7 @@ pub fn scenario(cell: &Cell) -> Scenario {
         mobile_tcp: MobileTcpSettings::default(),
         agent: AgentSettings {
             snoop: snoop::Config::modern(),
-            obtcp: obtcp_of_kernels(),
+            obtcp: obtcp::Config::modern(),
             ..AgentSettings::default()
         },
         mobile: MobileSettings { edge: true, atcp: atcp_of_kernels(), ..MobileSettings::default() },
@@ -83,20 +83,6 @@ pub fn scenario(cell: &Cell) -> Scenario {
 }
 
 /// As `lasthop agent` has it.
-fn obtcp_of_kernels() -> ObtcpSettings {
-    let config = obtcp::RouterConfig::modern();
-    ObtcpSettings {
-        timers: Some(config.timer.is_some()),
-        tick: config.timer.map(|timer| Span(timer.rto.least)),
-        cache: u32::try_from(config.memory.segments).ok(),
-        partial_acks: Some(config.partial_acks),
-        detect_lost_retransmissions: Some(config.detect_lost_retransmissions),
-        heed_backlog: Some(obtcp::BaseConfig::modern().heed_backlog),
-        ..ObtcpSettings::default()
-    }
-}
-
-/// The same.
 fn atcp_of_kernels() -> AtcpSettings {
     let config = WithholdConfig::modern();
     AtcpSettings {

@@ -1,9 +1,9 @@
 use lasthop_units::Bytes;
 
-use super::super::{Base, BaseConfig, ConfigError, Eviction, LocalTimer, Memory};
+use super::super::{Base, Config, ConfigError, Eviction, LocalTimer, Memory};
 use super::*;
 
-fn base(config: BaseConfig) -> Base<Packet> {
+fn base(config: Config) -> Base<Packet> {
     Base::new(config).unwrap()
 }
 
@@ -15,7 +15,7 @@ fn answer(base: &mut Base<Packet>, of: &[(u32, u32)]) -> Vec<Output<Packet>> {
 /// OBB-1: each segment is sent and kept, from the middle of a connection too.
 #[test]
 fn what_is_sent_is_kept() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     for n in 0..20 {
         assert_eq!(put(&mut base, ms(0), Side::Fixed, data(n)), [to_mobile(n)]);
     }
@@ -28,7 +28,7 @@ fn what_is_sent_is_kept() {
 /// what was never sent, only goes on.
 #[test]
 fn an_acknowledgement_frees_and_passes() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     send(&mut base, ms(0), 0..20);
     for (n, left) in [(5, 15), (5, 15), (3, 15), (200, 15), (20, 0)] {
         assert_eq!(put(&mut base, ms(9), Side::Mobile, ack(n)), [to_fixed(ack(n))]);
@@ -39,7 +39,7 @@ fn an_acknowledgement_frees_and_passes() {
 /// OBB-3: all that a SNACK lists is sent again at once, in one go and in order.
 #[test]
 fn a_snack_is_answered_all_in_one_go() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     send(&mut base, ms(0), 0..20);
     let out = answer(&mut base, &[(3, 5), (12, 16)]);
     assert_eq!(out, [3, 4, 12, 13, 14, 15].map(to_mobile));
@@ -49,7 +49,7 @@ fn a_snack_is_answered_all_in_one_go() {
 /// OBB-3: ranges within one segment send it once.
 #[test]
 fn a_segment_is_sent_once_for_several_ranges() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     send(&mut base, ms(0), 0..3);
     let mut missing = Ranges::default();
     missing.push(seq(1) + 10, seq(1) + 20);
@@ -62,7 +62,7 @@ fn a_segment_is_sent_once_for_several_ranges() {
 /// does not know; what is acknowledged is no longer missing.
 #[test]
 fn what_is_not_there_is_named_in_a_congestion_message() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     let unknown = answer(&mut base, &[(1, 2)]);
     assert_eq!(unknown, [says(Side::Mobile, congestion(&[(1, 2)]))]);
     send(&mut base, ms(0), [0, 1, 2, 5, 6, 9]);
@@ -76,7 +76,7 @@ fn what_is_not_there_is_named_in_a_congestion_message() {
 #[test]
 fn a_loss_behind_a_deep_queue_is_congestion() {
     for heed_backlog in [false, true] {
-        let mut base = base(BaseConfig { heed_backlog, ..BaseConfig::default() });
+        let mut base = base(Config { heed_backlog, ..Config::default() });
         send(&mut base, ms(0), 0..1);
         put(&mut base, ms(20), Side::Mobile, ack(1));
         send(&mut base, ms(20), 1..10);
@@ -98,7 +98,7 @@ fn a_loss_behind_a_deep_queue_is_congestion() {
 /// Segments that wait behind a hole tell of its repair, not of a queue.
 #[test]
 fn what_waits_behind_a_hole_is_no_sample() {
-    let mut base = base(BaseConfig { heed_backlog: true, ..BaseConfig::default() });
+    let mut base = base(Config { heed_backlog: true, ..Config::default() });
     send(&mut base, ms(0), 0..2);
     put(&mut base, ms(20), Side::Mobile, ack(2));
     send(&mut base, ms(20), 2..6);
@@ -115,7 +115,7 @@ fn what_waits_behind_a_hole_is_no_sample() {
 #[test]
 fn what_was_flushed_is_treated_as_lost_on_the_wire() {
     let memory = Memory { segments: 16, ..Memory::default() };
-    let mut base = base(BaseConfig { memory, ..BaseConfig::default() });
+    let mut base = base(Config { memory, ..Config::default() });
     send(&mut base, ms(0), (0..25).filter(|n| *n != 20));
     assert_eq!((base.cached(), base.stats().evicted), (16, 8));
     let out = answer(&mut base, &[(7, 9), (20, 22)]);
@@ -126,7 +126,7 @@ fn what_was_flushed_is_treated_as_lost_on_the_wire() {
 /// OBB-6: the base says nothing of a gap that it sees itself.
 #[test]
 fn a_gap_on_the_wire_waits_for_the_routers_snack() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     for n in [0, 1, 4, 5] {
         assert_eq!(put(&mut base, ms(0), Side::Fixed, data(n)), [to_mobile(n)]);
     }
@@ -137,12 +137,12 @@ fn a_gap_on_the_wire_waits_for_the_routers_snack() {
 /// max(SRTT + 4 RTTVAR, tick), later each time, until the timer rests.
 #[test]
 fn a_local_timer_is_an_option() {
-    let mut plain = base(BaseConfig::default());
+    let mut plain = base(Config::default());
     send(&mut plain, ms(0), 0..3);
     assert_eq!(plain.next_timeout(), None);
 
-    let timer = Some(LocalTimer { tries: 3, ..LocalTimer::default() });
-    let mut timed = base(BaseConfig { timer, ..BaseConfig::default() });
+    let timer = LocalTimer { tries: 3, ..LocalTimer::default() };
+    let mut timed = base(Config { timers: true, timer, ..Config::default() });
     send(&mut timed, ms(0), 0..1);
     put(&mut timed, ms(60), Side::Mobile, ack(1));
     assert_eq!(timed.next_timeout(), None, "nothing is outstanding");
@@ -160,12 +160,12 @@ fn a_local_timer_is_an_option() {
 /// whichever gives way.
 #[test]
 fn a_cache_has_its_bounds() {
-    assert_eq!(BaseConfig::default().memory.segments, 100);
+    assert_eq!(Config::default().memory.segments, 100);
     let memory = |segments, eviction| Memory { segments, eviction, ..Memory::default() };
-    let small = BaseConfig { memory: memory(15, Eviction::Lowest), ..BaseConfig::default() };
+    let small = Config { memory: memory(15, Eviction::Lowest), ..Config::default() };
     assert_eq!(Base::<Packet>::new(small).unwrap_err(), ConfigError::Cache(15));
     for (eviction, first) in [(Eviction::Lowest, 84), (Eviction::Newest, 0)] {
-        let mut base = base(BaseConfig { memory: memory(16, eviction), ..BaseConfig::default() });
+        let mut base = base(Config { memory: memory(16, eviction), ..Config::default() });
         send(&mut base, ms(0), 0..100);
         assert_eq!(base.cached(), 16);
         assert_eq!(answer(&mut base, &[(first, first + 16)]).len(), 16);
@@ -185,7 +185,7 @@ fn all_connections_share_the_bytes_that_are_kept() {
     let most = Bytes::new(10 * u64::from(MSS));
     for (eviction, kept) in [(Eviction::Lowest, 6..10), (Eviction::Newest, 0..4)] {
         let memory = Memory { bytes: most, eviction, ..Memory::default() };
-        let mut base = base(BaseConfig { memory, ..BaseConfig::default() });
+        let mut base = base(Config { memory, ..Config::default() });
         for n in 0..6 {
             put(&mut base, ms(0), Side::Fixed, of(n, 1));
         }
@@ -207,7 +207,7 @@ fn all_connections_share_the_bytes_that_are_kept() {
 /// OBB-9: what is asked for again is sent again.
 #[test]
 fn a_repeated_snack_is_answered_again() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     send(&mut base, ms(0), 0..5);
     for _ in 0..3 {
         assert_eq!(answer(&mut base, &[(2, 4)]), [to_mobile(2), to_mobile(3)]);
@@ -217,20 +217,19 @@ fn a_repeated_snack_is_answered_again() {
 /// OBM-12: only data towards the mobile is helped.
 #[test]
 fn what_is_not_understood_passes_the_base_untouched() {
-    passes_untouched(&mut base(BaseConfig::default()));
+    passes_untouched(&mut base(Config::default()));
 }
 
 #[test]
 fn a_connection_that_ends_or_begins_anew_is_removed() {
     let flagged = |flags| packet(Side::Fixed, Segment { seq: seq(0), flags, ..Segment::default() });
     for flags in [Flags::SYN, Flags::RST] {
-        let mut base = base(BaseConfig::default());
+        let mut base = base(Config::default());
         send(&mut base, ms(0), 0..5);
         put(&mut base, ms(1), Side::Fixed, flagged(flags));
         assert_eq!(base.cached(), 0);
     }
-    let timer = Some(LocalTimer::default());
-    let mut base = base(BaseConfig { timer, ..BaseConfig::default() });
+    let mut base = base(Config { timers: true, ..Config::default() });
     send(&mut base, ms(0), 0..5);
     base.remove_mobile(connection().mobile.ip());
     assert_eq!((base.cached(), base.next_timeout()), (0, None));
@@ -247,7 +246,7 @@ fn a_connection_that_ends_or_begins_anew_is_removed() {
 /// A SNACK for bytes that are nowhere near is not answered, and whatever is answered can be said.
 #[test]
 fn a_snack_for_another_stretch_is_ignored() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     send(&mut base, ms(0), 0..5);
     for far in [1 << 30, 1 << 31, (1 << 31) + MSS, 3 << 30] {
         let mut missing = Ranges::default();
@@ -260,7 +259,7 @@ fn a_snack_for_another_stretch_is_ignored() {
 
 #[test]
 fn a_connection_whose_numbers_jump_begins_anew() {
-    let mut base = base(BaseConfig::default());
+    let mut base = base(Config::default());
     send(&mut base, ms(0), 0..5);
     let far =
         packet(Side::Fixed, Segment { seq: seq(0) + (1 << 31), len: MSS, ..Segment::default() });

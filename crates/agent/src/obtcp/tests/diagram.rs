@@ -5,7 +5,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 
-use super::super::{BaseConfig, RouterConfig};
+use super::super::Config;
 use super::line::{FIRST_HOP, Item, Line, SECOND_HOP, WIRE};
 use super::*;
 
@@ -18,7 +18,7 @@ fn losing_12_to_15(link: usize) -> Line {
         }
         _ => 1,
     };
-    let mut line = Line::new(BaseConfig::default(), RouterConfig::default(), Box::new(fate));
+    let mut line = Line::new(Config::default(), Config::default(), Box::new(fate));
     line.receiver_has(8);
     for n in 8..23 {
         line.run_until(ms(u64::from(n - 8) * 12));

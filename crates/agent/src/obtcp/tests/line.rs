@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 
 use lasthop_units::Duration;
 
-use super::super::{Base, BaseConfig, Router, RouterConfig};
+use super::super::{Base, Config, Router};
 use super::*;
 
 pub(super) const FIXED: usize = 0;
@@ -120,7 +120,7 @@ pub(super) fn payload(n: u32) -> Rc<[u8]> {
 }
 
 impl Line {
-    pub(super) fn new(base: BaseConfig, router: RouterConfig, fate: Fate) -> Self {
+    pub(super) fn new(base: Config, router: Config, fate: Fate) -> Self {
         Self {
             now: Time::ZERO,
             queue: BTreeMap::new(),

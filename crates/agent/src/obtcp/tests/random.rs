@@ -5,13 +5,13 @@ use alloc::boxed::Box;
 use lasthop_units::{Bytes, Seed, Stream};
 use proptest::prelude::*;
 
-use super::super::{BaseConfig, Eviction, LocalTimer, Memory, Repair, Router, RouterConfig};
+use super::super::{Config, Eviction, Memory, Router};
 use super::line::{BASE_AT, GARBAGE, Item, Line, ROUTER_AT, WIRE, payload};
 use super::*;
 
 const SEGMENTS: u32 = 200;
 
-fn configs(dice: &mut Stream) -> (BaseConfig, RouterConfig) {
+fn configs(dice: &mut Stream) -> (Config, Config) {
     let mut memory = || Memory {
         segments: 16 + dice.below(100) as usize,
         bytes: if dice.chance(0.3) { Bytes::new(dice.below(5000)) } else { Bytes::from_mib(64) },
@@ -19,16 +19,16 @@ fn configs(dice: &mut Stream) -> (BaseConfig, RouterConfig) {
         ..Memory::default()
     };
     let (at_base, at_router) = (memory(), memory());
-    let timer = |on: bool| on.then(LocalTimer::default);
-    let base = BaseConfig {
+    let base = Config {
         memory: at_base,
-        timer: timer(dice.chance(0.5)),
+        timers: dice.chance(0.5),
         heed_backlog: dice.chance(0.5),
+        ..Config::default()
     };
-    let router = RouterConfig {
+    let router = Config {
         memory: at_router,
-        timer: timer(dice.chance(0.5)),
-        repair: [Repair::Single, Repair::GoBackN][dice.below(2) as usize],
+        timers: dice.chance(0.5),
+        go_back_n: dice.below(2) == 1,
         dupacks: 1 + dice.below(3) as u32,
         tries: 1 + dice.below(10) as u32,
         partial_acks: dice.chance(0.5),
@@ -36,7 +36,7 @@ fn configs(dice: &mut Stream) -> (BaseConfig, RouterConfig) {
         snacks: 1 + dice.below(3) as u32,
         replay: dice.below(5) as u32,
         detect_lost_retransmissions: dice.chance(0.5),
-        ..RouterConfig::default()
+        ..Config::default()
     };
     (base, router)
 }
@@ -113,7 +113,7 @@ proptest! {
 #[test]
 fn a_clean_path_sees_no_message_and_no_copy() {
     let fate = Box::new(|_: usize, _: Side, _: &Item| 1);
-    let mut line = Line::new(BaseConfig::default(), RouterConfig::default(), fate);
+    let mut line = Line::new(Config::default(), Config::default(), fate);
     line.start(SEGMENTS);
     line.run_until(Time::from_secs(60));
     assert!(line.sender.as_ref().unwrap().done());
@@ -126,13 +126,13 @@ fn a_clean_path_sees_no_message_and_no_copy() {
 #[test]
 fn lost_retransmissions_are_noticed_either_way() {
     let took = |detect_lost_retransmissions| {
-        let router = RouterConfig { detect_lost_retransmissions, ..RouterConfig::default() };
+        let router = Config { detect_lost_retransmissions, ..Config::default() };
         let runs = (0..40).map(|run| {
             let mut fates = Seed::from_u64(run).stream("fates");
             let fate = move |link: usize, towards: Side, _: &Item| {
                 usize::from(link != 1 || towards == Side::Fixed || !fates.chance(0.15))
             };
-            let mut line = Line::new(BaseConfig::default(), router, Box::new(fate));
+            let mut line = Line::new(Config::default(), router, Box::new(fate));
             line.start(SEGMENTS);
             while !line.sender.as_ref().unwrap().done() {
                 assert!(line.step(Time::from_secs(3000)));
@@ -151,7 +151,7 @@ proptest! {
     #[test]
     fn nothing_from_the_fixed_side_is_held_back(run: u64) {
         let mut dice = Seed::from_u64(run).stream("noise");
-        let mut router = Router::new(RouterConfig::default()).unwrap();
+        let mut router = Router::new(Config::default()).unwrap();
         for step in 0..300 {
             let from = [Side::Fixed, Side::Mobile][dice.below(2) as usize];
             match garbage(&mut dice, from) {

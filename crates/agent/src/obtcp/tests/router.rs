@@ -1,16 +1,14 @@
 use lasthop_units::{Bytes, Duration};
 
-use super::super::{
-    ConfigError, Eviction, LocalTimer, Memory, Repair, Router, RouterConfig, RtoBounds,
-};
+use super::super::{Config, ConfigError, Eviction, LocalTimer, Memory, Router, RtoBounds};
 use super::*;
 
-fn router(config: RouterConfig) -> Router<Packet> {
+fn router(config: Config) -> Router<Packet> {
     Router::new(config).unwrap()
 }
 
 /// A router to which segments 0 to 9 came, which the mobile host has.
-fn running(config: RouterConfig) -> Router<Packet> {
+fn running(config: Config) -> Router<Packet> {
     let mut router = router(config);
     send(&mut router, ms(0), 0..10);
     put(&mut router, ms(1), Side::Mobile, ack(10));
@@ -30,7 +28,7 @@ fn dupacks(router: &mut Router<Packet>, now: Time, n: u32, count: usize) -> Vec<
 /// is missing.
 #[test]
 fn a_gap_is_reported_once_by_the_first_packet_after_it() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     let out = put(&mut router, ms(10), Side::Fixed, data(14));
     assert_eq!(out, [says(Side::Fixed, snack(&[(10, 14)])), to_mobile(14)]);
     assert_eq!(put(&mut router, ms(11), Side::Fixed, data(15)), [to_mobile(15)]);
@@ -41,7 +39,7 @@ fn a_gap_is_reported_once_by_the_first_packet_after_it() {
 /// OBM-2: what comes in sequence goes on and is kept.
 #[test]
 fn what_comes_in_sequence_is_kept_and_passes() {
-    let mut router = router(RouterConfig::default());
+    let mut router = router(Config::default());
     for n in 0..20 {
         assert_eq!(put(&mut router, ms(0), Side::Fixed, data(n)), [to_mobile(n)]);
     }
@@ -51,7 +49,7 @@ fn what_comes_in_sequence_is_kept_and_passes() {
 /// OBM-3: what comes after a gap is kept too.
 #[test]
 fn what_comes_after_a_gap_is_kept() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), [14, 15]);
     assert_eq!(router.cached(), 2);
 }
@@ -59,7 +57,7 @@ fn what_comes_after_a_gap_is_kept() {
 /// OBM-4: a retransmission is kept, goes on and is no longer missing.
 #[test]
 fn a_retransmission_fills_the_gap() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), [14]);
     for n in [11, 13, 10, 12] {
         assert_eq!(put(&mut router, ms(30), Side::Fixed, data(n)), [to_mobile(n)]);
@@ -72,7 +70,7 @@ fn a_retransmission_fills_the_gap() {
 /// stay here.
 #[test]
 fn a_duplicate_for_a_kept_segment_is_answered_here() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..18);
     // 10 is lost, 11 to 17 arrive.
     assert_eq!(dupacks(&mut router, ms(20), 10, 1), [to_mobile(10)]);
@@ -85,7 +83,7 @@ fn a_duplicate_for_a_kept_segment_is_answered_here() {
 /// since the link keeps its order (LNK-11).
 #[test]
 fn duplicates_beyond_the_run_repeat_the_retransmission() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..18);
     assert_eq!(dupacks(&mut router, ms(20), 10, 7), [to_mobile(10)]);
     send(&mut router, ms(21), 18..20);
@@ -96,7 +94,7 @@ fn duplicates_beyond_the_run_repeat_the_retransmission() {
 /// OBM-5: with a higher threshold earlier duplicates pass; after the last try all do.
 #[test]
 fn the_threshold_and_the_tries_are_parameters() {
-    let mut router = running(RouterConfig { dupacks: 2, tries: 1, ..RouterConfig::default() });
+    let mut router = running(Config { dupacks: 2, tries: 1, ..Config::default() });
     send(&mut router, ms(10), 10..14);
     assert_eq!(dupacks(&mut router, ms(20), 10, 3), [to_fixed(ack(10)), to_mobile(10)]);
     send(&mut router, ms(21), 14..18);
@@ -106,7 +104,7 @@ fn the_threshold_and_the_tries_are_parameters() {
 /// OBM-6: duplicates for what was asked for stay here.
 #[test]
 fn duplicates_are_kept_back_while_a_snack_is_open() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 14..20);
     assert_eq!(dupacks(&mut router, ms(20), 10, 6), []);
     assert_eq!(router.stats().suppressed, 6);
@@ -116,7 +114,7 @@ fn duplicates_are_kept_back_while_a_snack_is_open() {
 /// pass, and up to three that were kept back are made good.
 #[test]
 fn a_snack_without_an_answer_is_repeated_and_then_given_up() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 14..20);
     dupacks(&mut router, ms(20), 10, 5);
     let repeated = [says(Side::Fixed, snack(&[(10, 14)]))].to_vec();
@@ -134,7 +132,7 @@ fn a_snack_without_an_answer_is_repeated_and_then_given_up() {
 /// OBM-6: the timeout follows the time from a SNACK to its answer, of first SNACKs only.
 #[test]
 fn the_timeout_is_learnt_from_answers_to_first_snacks() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), [11]);
     send(&mut router, ms(50), [10]);
     send(&mut router, ms(100), [13]);
@@ -151,7 +149,7 @@ fn the_timeout_is_learnt_from_answers_to_first_snacks() {
 #[test]
 fn a_congestion_message_lets_duplicates_pass() {
     for (before, replayed) in [(0, 0), (2, 2), (7, 3)] {
-        let mut router = running(RouterConfig::default());
+        let mut router = running(Config::default());
         send(&mut router, ms(10), 12..20);
         assert_eq!(dupacks(&mut router, ms(20), 10, before), []);
         let out = hear(&mut router, ms(30), &congestion(&[(10, 12)]));
@@ -172,7 +170,7 @@ fn a_congestion_message_lets_duplicates_pass() {
 /// OBM-7: the mark is for what the message names, not for what is missing beside it.
 #[test]
 fn a_congestion_message_marks_only_what_it_names() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 14..20);
     dupacks(&mut router, ms(20), 10, 3);
     assert_eq!(hear(&mut router, ms(30), &congestion(&[(12, 13)])), []);
@@ -185,8 +183,8 @@ fn a_congestion_message_marks_only_what_it_names() {
 /// OBM-8: the missing packet only, or all from it on.
 #[test]
 fn go_back_n_is_an_option() {
-    for (repair, sent) in [(Repair::Single, 10..11), (Repair::GoBackN, 10..18)] {
-        let mut router = running(RouterConfig { repair, ..RouterConfig::default() });
+    for (go_back_n, sent) in [(false, 10..11), (true, 10..18)] {
+        let mut router = running(Config { go_back_n, ..Config::default() });
         send(&mut router, ms(10), 10..18);
         let out = dupacks(&mut router, ms(20), 10, 7);
         assert_eq!(out, sent.map(to_mobile).collect::<Vec<_>>());
@@ -197,7 +195,7 @@ fn go_back_n_is_an_option() {
 /// no further copies.
 #[test]
 fn duplicates_that_go_back_n_causes_itself_stay_here() {
-    let mut router = running(RouterConfig { repair: Repair::GoBackN, ..RouterConfig::default() });
+    let mut router = running(Config { go_back_n: true, ..Config::default() });
     send(&mut router, ms(10), 10..18);
     dupacks(&mut router, ms(20), 10, 7);
     put(&mut router, ms(30), Side::Mobile, ack(18));
@@ -211,7 +209,7 @@ fn duplicates_that_go_back_n_causes_itself_stay_here() {
 #[test]
 fn a_partial_acknowledgement_can_repair_the_next_loss() {
     for (partial_acks, retransmitted) in [(false, 1), (true, 2)] {
-        let mut router = running(RouterConfig { partial_acks, ..RouterConfig::default() });
+        let mut router = running(Config { partial_acks, ..Config::default() });
         send(&mut router, ms(10), 10..18);
         dupacks(&mut router, ms(20), 10, 6);
         let mut out = put(&mut router, ms(30), Side::Mobile, ack(11));
@@ -223,7 +221,7 @@ fn a_partial_acknowledgement_can_repair_the_next_loss() {
 /// OBM-9: what is acknowledged anew is no longer kept.
 #[test]
 fn an_acknowledgement_frees_and_passes() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..20);
     for (n, left) in [(15, 5), (12, 5), (300, 5), (20, 0)] {
         assert_eq!(put(&mut router, ms(20), Side::Mobile, ack(n)), [to_fixed(ack(n))]);
@@ -234,7 +232,7 @@ fn an_acknowledgement_frees_and_passes() {
 /// OBM-11: a gap on one link and a loss on the other are repaired at the same time.
 #[test]
 fn losses_on_both_links_are_repaired_at_the_same_time() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     // 10 is lost behind the router, 12 in front of it.
     send(&mut router, ms(10), [10, 11]);
     let out = put(&mut router, ms(10), Side::Fixed, data(13));
@@ -250,7 +248,7 @@ fn losses_on_both_links_are_repaired_at_the_same_time() {
 /// second link; one that a packet behind it causes does.
 #[test]
 fn a_retransmission_of_the_base_is_given_time_on_the_second_link() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 11..15);
     send(&mut router, ms(30), [10, 15]);
     assert_eq!(dupacks(&mut router, ms(31), 10, 4), []);
@@ -261,8 +259,8 @@ fn a_retransmission_of_the_base_is_given_time_on_the_second_link() {
 /// window or answers a probe of a closed one is none.
 #[test]
 fn what_is_not_understood_passes_the_router_untouched() {
-    passes_untouched(&mut router(RouterConfig::default()));
-    let mut router = running(RouterConfig::default());
+    passes_untouched(&mut router(Config::default()));
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..14);
     let segment = ack(10).segment.unwrap();
     let carries = Segment { len: 10, ..segment };
@@ -283,7 +281,7 @@ fn sack_distinguishes_a_duplicate_from_other_acknowledgements() {
         segment.options.sack.push(seq(from), seq(to));
         packet(Side::Mobile, segment)
     };
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..16);
     let needless = with(500, (8, 9));
     assert_eq!(put(&mut router, ms(20), Side::Mobile, needless.clone()), [to_fixed(needless)]);
@@ -299,7 +297,7 @@ fn sack_distinguishes_a_duplicate_from_other_acknowledgements() {
 /// missed; one that repeats what is missing fills the gap itself.
 #[test]
 fn a_fixed_hosts_own_retransmissions_are_served() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 11..14);
     assert_eq!(put(&mut router, ms(20), Side::Fixed, data(9)), [to_mobile(9)]);
     assert_eq!(dupacks(&mut router, ms(21), 10, 2), [to_fixed(ack(10))]);
@@ -313,7 +311,7 @@ fn a_fixed_hosts_own_retransmissions_are_served() {
 /// acknowledgement is changed: the sender's samples are its own.
 #[test]
 fn copies_carry_the_senders_own_timestamps() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..13);
     let out = dupacks(&mut router, ms(900), 10, 1);
     let [Output::Packet { packet, .. }] = &out[..] else { panic!("{out:?}") };
@@ -326,7 +324,7 @@ fn copies_carry_the_senders_own_timestamps() {
 #[test]
 fn a_lost_retransmission_is_detected_by_the_order() {
     for detect_lost_retransmissions in [false, true] {
-        let config = RouterConfig { detect_lost_retransmissions, ..RouterConfig::default() };
+        let config = Config { detect_lost_retransmissions, ..Config::default() };
         let mut router = running(config);
         send(&mut router, ms(10), [14, 16]);
         send(&mut router, ms(30), [10]);
@@ -344,11 +342,10 @@ fn a_lost_retransmission_is_detected_by_the_order() {
 /// OBB-7: the router has a local timer for its own link too, off by default.
 #[test]
 fn a_local_timer_is_an_option() {
-    let mut plain = running(RouterConfig::default());
+    let mut plain = running(Config::default());
     send(&mut plain, ms(10), 10..12);
     assert_eq!(plain.next_timeout(), None);
-    let timer = Some(LocalTimer::default());
-    let mut timed = running(RouterConfig { timer, ..RouterConfig::default() });
+    let mut timed = running(Config { timers: true, ..Config::default() });
     send(&mut timed, ms(10), 10..12);
     assert_eq!(expire(&mut timed), (ms(110), [to_mobile(10)].to_vec()));
 }
@@ -356,8 +353,8 @@ fn a_local_timer_is_an_option() {
 /// OBB-7: while the base is to repair its link, the router's timer waits.
 #[test]
 fn the_local_timer_leaves_a_gap_to_the_base() {
-    let timer = Some(LocalTimer { tries: 1, ..LocalTimer::default() });
-    let mut router = running(RouterConfig { timer, snacks: 9, ..RouterConfig::default() });
+    let timer = LocalTimer { tries: 1, ..LocalTimer::default() };
+    let mut router = running(Config { timers: true, timer, snacks: 9, ..Config::default() });
     send(&mut router, ms(10), [11]);
     while router.next_timeout().is_some_and(|due| due < ms(3000)) {
         expire(&mut router);
@@ -373,32 +370,29 @@ fn the_local_timer_leaves_a_gap_to_the_base() {
 #[test]
 fn gaps_and_copies_stay_within_their_bounds() {
     let memory = Memory { segments: 16, ..Memory::default() };
-    let mut router = running(RouterConfig { memory, gaps: 4, ..RouterConfig::default() });
+    let mut router = running(Config { memory, gaps: 4, ..Config::default() });
     send(&mut router, ms(10), (11..100).step_by(2));
     assert_eq!((router.gaps(), router.cached()), (4, 16));
     assert_eq!((router.stats().gaps, router.stats().untracked), (4, 41));
     for bad in [0, 33] {
-        let config = RouterConfig { gaps: bad, ..RouterConfig::default() };
+        let config = Config { gaps: bad, ..Config::default() };
         assert_eq!(Router::<Packet>::new(config).unwrap_err(), ConfigError::Gaps(bad));
     }
     let rto = RtoBounds { least: Duration::ZERO, ..RtoBounds::default() };
-    assert!(RouterConfig { rto, ..RouterConfig::default() }.check().is_err());
-    assert_eq!(
-        RouterConfig { snacks: 0, ..RouterConfig::default() }.check(),
-        Err(ConfigError::Zero("snacks"))
-    );
+    assert!(Config { rto, ..Config::default() }.check().is_err());
+    assert_eq!(Config { snacks: 0, ..Config::default() }.check(), Err(ConfigError::Zero("snacks")));
 }
 
 #[test]
 fn a_connection_that_ends_begins_anew_or_moves_is_removed() {
     let flagged = |flags| packet(Side::Fixed, Segment { seq: seq(0), flags, ..Segment::default() });
     for flags in [Flags::SYN, Flags::RST] {
-        let mut router = running(RouterConfig::default());
+        let mut router = running(Config::default());
         send(&mut router, ms(10), [12]);
         put(&mut router, ms(11), Side::Fixed, flagged(flags));
         assert_eq!((router.cached(), router.gaps(), router.next_timeout()), (0, 0, None));
     }
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), [12]);
     router.remove_mobile(connection().mobile.ip());
     assert_eq!((router.cached(), router.next_timeout()), (0, None));
@@ -413,7 +407,7 @@ fn a_connection_that_ends_begins_anew_or_moves_is_removed() {
 /// However far numbers jump, holes span less than the largest window: a SNACK can name them.
 #[test]
 fn jumps_do_not_add_up_beyond_a_window() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     for jump in 1..40u32 {
         let at = seq(10) + jump.wrapping_mul(1 << 28);
         let segment = Segment { seq: at, len: MSS, ..Segment::default() };
@@ -438,7 +432,7 @@ fn the_bytes_that_are_kept_stay_within_their_bound() {
     for eviction in [Eviction::Lowest, Eviction::Newest] {
         let memory =
             Memory { bytes: Bytes::new(5 * u64::from(MSS)), eviction, ..Memory::default() };
-        let mut router = router(RouterConfig { memory, ..RouterConfig::default() });
+        let mut router = router(Config { memory, ..Config::default() });
         for n in 0..20 {
             assert_eq!(put(&mut router, ms(1), Side::Fixed, data(n)), [to_mobile(n)]);
             assert!(router.memory() <= memory.bytes);
@@ -453,7 +447,7 @@ fn the_bytes_that_are_kept_stay_within_their_bound() {
 #[test]
 fn connections_that_vanish_leave_nothing_behind() {
     let memory = Memory { connections: 2, ..Memory::default() };
-    let mut router = router(RouterConfig { memory, ..RouterConfig::default() });
+    let mut router = router(Config { memory, ..Config::default() });
     for port in 1..100 {
         for n in [0, 2] {
             let mut packet = data(n);
@@ -469,7 +463,7 @@ fn connections_that_vanish_leave_nothing_behind() {
 /// have caused; the fixed host sees those that it caused itself.
 #[test]
 fn duplicates_that_no_copy_of_the_router_explains_pass() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), 10..12);
     assert_eq!(dupacks(&mut router, ms(20), 10, 1), [to_mobile(10)]);
     put(&mut router, ms(30), Side::Mobile, ack(12));
@@ -481,7 +475,7 @@ fn duplicates_that_no_copy_of_the_router_explains_pass() {
 /// something else.
 #[test]
 fn only_duplicates_for_what_the_base_lacks_are_made_good() {
-    let mut router = running(RouterConfig::default());
+    let mut router = running(Config::default());
     send(&mut router, ms(10), [10, 11, 13]);
     assert_eq!(dupacks(&mut router, ms(20), 10, 2), [to_mobile(10)]);
     assert_eq!(hear(&mut router, ms(21), &congestion(&[(12, 13)])), []);
