@@ -141,11 +141,6 @@ impl History {
         self.programs.get(&name.map(str::to_owned)).map(|track| &track.plot)
     }
 
-    /// The rate of the association with this number so far, bit/s in both directions.
-    pub fn association(&self, id: u64) -> Option<&Ring> {
-        self.associations.get(&id).map(|track| &track.plot)
-    }
-
     /// Takes a report that came at `now`.
     pub fn feed(&mut self, now: Time, report: &Report) -> Sample {
         let interval = self.interval(now, report);

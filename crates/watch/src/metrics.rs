@@ -1,8 +1,8 @@
 //! What monitoring systems read: a process's report in the text format of OpenMetrics.
 //!
-//! Each metric is one line of a [table](METRICS): its name, kind, unit and help, and how it is read
-//! from a report. What a process does not know is left out rather than shown as zero. Every label
-//! has a bound on its values, so that no process can flood a monitoring system with series.
+//! Each metric is one line of a table: its name, kind, unit and help, and how it is read from a
+//! report. What a process does not know is left out rather than shown as zero. Every label has a
+//! bound on its values, so that no process can flood a monitoring system with series.
 
 mod associations;
 mod process;
@@ -23,57 +23,21 @@ use prometheus_client::registry::{Registry, Unit};
 use self::associations::Current;
 pub use self::process::Process;
 use self::programs::Programs;
-pub use self::table::METRICS;
+use self::table::METRICS;
 
-/// What kind of text [`render`] makes.
+/// What kind of text [`Exporter::render`] makes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
-/// Whether a metric only grows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MetricKind {
-    /// It counts from the start of the process, or of what its labels name.
-    Counter,
-    /// It goes up and down.
-    Gauge,
-    /// Its labels say it all; its value is 1.
-    Info,
-}
 
 /// A metric that a process can show.
 #[derive(Debug)]
-pub struct Metric {
+struct Metric {
     /// Its name without unit and suffix.
     name: &'static str,
     /// Its base unit, which is the end of its name.
     unit: Option<&'static str>,
-    kind: MetricKind,
+    kind: MetricType,
     help: &'static str,
     read: fn(&View<'_>, &mut Samples),
-}
-
-impl Metric {
-    /// Its name in queries: with unit, and with the suffix of its kind.
-    pub fn series(&self) -> String {
-        let suffix = match self.kind {
-            MetricKind::Counter => "_total",
-            MetricKind::Gauge => "",
-            MetricKind::Info => "_info",
-        };
-        match self.unit {
-            Some(unit) => format!("{}_{unit}{suffix}", self.name),
-            None => format!("{}{suffix}", self.name),
-        }
-    }
-
-    /// Whether it only grows.
-    pub fn kind(&self) -> MetricKind {
-        self.kind
-    }
-
-    /// What it says, in one sentence.
-    pub fn help(&self) -> &'static str {
-        self.help
-    }
 }
 
 /// Renders reports of one process, one after the other. It remembers what connections had carried,
@@ -98,11 +62,6 @@ impl Exporter {
         let _ = prometheus_client::encoding::text::encode(&mut text, &registry);
         text
     }
-}
-
-/// The metrics of one report alone.
-pub fn render(report: &Report) -> String {
-    Exporter::default().render(report, None)
 }
 
 /// Where metrics are read from.
@@ -189,15 +148,10 @@ impl Family {
     fn encode(&self, to: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let metric = self.metric;
         let unit = metric.unit.map(|unit| Unit::Other(unit.to_owned()));
-        let kind = match metric.kind {
-            MetricKind::Counter => MetricType::Counter,
-            MetricKind::Gauge => MetricType::Gauge,
-            MetricKind::Info => MetricType::Info,
-        };
-        let mut to = to.encode_descriptor(metric.name, metric.help, unit.as_ref(), kind)?;
+        let mut to = to.encode_descriptor(metric.name, metric.help, unit.as_ref(), metric.kind)?;
         for (labels, value) in &self.samples.0 {
             match metric.kind {
-                MetricKind::Info => to.encode_info(labels)?,
+                MetricType::Info => to.encode_info(labels)?,
                 // An empty set of labels is written without braces.
                 _ if labels.is_empty() => put(&mut to, metric.kind, *value)?,
                 _ => put(&mut to.encode_family(labels)?, metric.kind, *value)?,
@@ -207,11 +161,11 @@ impl Family {
     }
 }
 
-fn put(to: &mut MetricEncoder<'_>, kind: MetricKind, value: Value) -> fmt::Result {
+fn put(to: &mut MetricEncoder<'_>, kind: MetricType, value: Value) -> fmt::Result {
     use prometheus_client::encoding::NoLabelSet;
     match (kind, value) {
-        (MetricKind::Counter, Value::Whole(n)) => to.encode_counter::<NoLabelSet, _, u64>(&n, None),
-        (MetricKind::Counter, Value::Real(x)) => to.encode_counter::<NoLabelSet, _, u64>(&x, None),
+        (MetricType::Counter, Value::Whole(n)) => to.encode_counter::<NoLabelSet, _, u64>(&n, None),
+        (MetricType::Counter, Value::Real(x)) => to.encode_counter::<NoLabelSet, _, u64>(&x, None),
         (_, Value::Whole(n)) => to.encode_gauge(&n),
         (_, Value::Real(x)) => to.encode_gauge(&x),
     }

@@ -2,7 +2,7 @@
 
 use lasthop_control::{AgentReport, BaseReport, HandoffState, Handoffs, InterfaceReport};
 
-use super::{Labels, Metric, MetricKind, Samples, View, programs::Program};
+use super::{Labels, Metric, MetricType, Samples, View, programs::Program};
 
 /// States of an association, and of a mobile's base.
 const ASSOCIATION_STATES: [&str; 5] = ["up", "silent", "connecting", "down", "closing"];
@@ -21,7 +21,7 @@ macro_rules! metrics {
         &[$(Metric {
             name: $name,
             unit: metrics!(@unit $($unit)?),
-            kind: MetricKind::$kind,
+            kind: MetricType::$kind,
             help: $help,
             read: $read,
         }),*]
@@ -31,7 +31,7 @@ macro_rules! metrics {
 }
 
 /// Every metric that a process can show, in the order in which they are shown.
-pub static METRICS: &[Metric] = metrics! {
+pub(super) static METRICS: &[Metric] = metrics! {
     Info "lasthop_build": "What runs: its version, its role (base, mobile or agent) and its hop.",
         |view, to| to.add(build(view), Some(true));
     Gauge "lasthop_uptime" in "seconds": "Time since the process was started.",
